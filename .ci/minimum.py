@@ -1,9 +1,12 @@
-"""Run on the lowest versions that pyproject.toml allows: `make minimum`, with all fast tests `make minimum FAST=1`.
+"""Run on the lowest versions that pyproject.toml allows.
 
-An environment of its own in `out/minimum` gets every direct dependency, and every extra of `EXTRAS`, at its lower
-bound, as uv resolves the project; what these need in turn is the newest that fits. There raglab is imported and the
-examples of the README run. PyTorch is the one exception: it comes as pip chooses it on this machine, since older
-versions have no build for processors in the usual index, and others are several GB.
+`make minimum`, with all fast tests `make minimum FAST=1`.
+
+An environment of its own in `out/minimum` gets every direct dependency, and every extra of
+`EXTRAS`, at its lower bound, as uv resolves the project; what these need in turn is the newest that
+fits. There raglab is imported and the examples of the README run. PyTorch is the one exception: it
+comes as pip chooses it on this machine, since older versions have no build for processors in the
+usual index, and others are several GB.
 """
 
 # ruff: noqa: INP001, S603, T201 - a script that starts programs and prints
@@ -23,7 +26,8 @@ ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "out" / "minimum"
 BIN = PLACE / "environment" / "bin"
 PINS = PLACE / "lowest.txt"
-EXTRAS = ("dashboard", "documents", "fast", "openai", "test")  # peers of the benchmark have bounds of their own
+# peers of the benchmark have bounds of their own
+EXTRAS = ("dashboard", "documents", "fast", "openai", "test")
 NOT_PINNED = re.compile(r"(torch|triton|nvidia-[\w-]+|cuda-[\w-]+)==")
 IMPORTS = "import raglab, raglab.displays, raglab.io, raglab.lab, raglab.live, raglab.sklearn"
 EXAMPLES = ("tests/test_primitives.py", "tests/test_replay_alone.py")
@@ -32,7 +36,11 @@ FAST = ("tests", "--ignore", "tests/extensions", "-m", "not slow and not full")
 
 def run(*command: str | Path) -> None:
     """Run a program in the tree; its failure ends this."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "FUZZ_CASES": "100", "PATH": f"{BIN}:{os.environ['PATH']}"}
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "FUZZ_CASES": "100",
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+    }
     done = subprocess.run(list(map(str, command)), cwd=ROOT, env=environment, check=False)
     if done.returncode:
         sys.exit(done.returncode)
@@ -40,7 +48,9 @@ def run(*command: str | Path) -> None:
 
 def direct() -> list[str]:
     """Names of the direct dependencies, as pyproject.toml lists them."""
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "dependencies"
+    ]
     return [re.match(r"[\w.-]+", line)[0].lower() for line in listed]  # type: ignore[index]
 
 
@@ -50,11 +60,40 @@ def install() -> None:
     pip = (BIN / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     run(*pip, "uv")
     extras = [word for name in EXTRAS for word in ("--extra", name)]
-    lowest = ("pip", "compile", "--quiet", "--no-annotate", "--no-header", "--resolution", "lowest-direct")
-    run(BIN / "uv", *lowest, "--python", BIN / "python", *extras, "--output-file", PINS, "pyproject.toml")
-    pins = [line for line in PINS.read_text(encoding="utf-8").splitlines() if not NOT_PINNED.match(line)]
+    lowest = (
+        "pip",
+        "compile",
+        "--quiet",
+        "--no-annotate",
+        "--no-header",
+        "--resolution",
+        "lowest-direct",
+    )
+    run(
+        BIN / "uv",
+        *lowest,
+        "--python",
+        BIN / "python",
+        *extras,
+        "--output-file",
+        PINS,
+        "pyproject.toml",
+    )
+    pins = [
+        line for line in PINS.read_text(encoding="utf-8").splitlines() if not NOT_PINNED.match(line)
+    ]
     PINS.write_text("\n".join(pins) + "\n", encoding="utf-8")
-    run(BIN / "uv", "pip", "install", "--quiet", "--python", BIN / "python", "--no-deps", "--requirement", PINS)
+    run(
+        BIN / "uv",
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        BIN / "python",
+        "--no-deps",
+        "--requirement",
+        PINS,
+    )
     run(*pip, "--editable", ".")  # and PyTorch, the one that has no pin
     names = set(direct())
     print("lowest versions:", *(pin for pin in pins if pin.partition("==")[0] in names))
@@ -66,7 +105,14 @@ def main(arguments: list[str]) -> None:
     install()
     installed = time.monotonic()
     run(BIN / "python", "-c", IMPORTS)
-    run(BIN / "python", "-m", "pytest", *(FAST if "--fast" in arguments else EXAMPLES), "-p", "no:cacheprovider")
+    run(
+        BIN / "python",
+        "-m",
+        "pytest",
+        *(FAST if "--fast" in arguments else EXAMPLES),
+        "-p",
+        "no:cacheprovider",
+    )
     print(f"environment {installed - start:.0f} s, runs {time.monotonic() - installed:.0f} s")
 
 

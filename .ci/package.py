@@ -1,7 +1,10 @@
-"""Build sdist and wheel, compare them with the tree, and run the wheel in an empty environment: `make package`.
+"""Build sdist and wheel, compare them with the tree, and run the wheel in an empty environment.
 
-The sdist is built from the tree and the wheel from the unpacked sdist, so that what the sdist lacks is missing there.
-The environment gets what requirements-service.txt and constraints.txt pin, and nothing else.
+`make package`.
+
+The sdist is built from the tree and the wheel from the unpacked sdist, so that what the sdist lacks
+is missing there. The environment gets what requirements-service.txt and constraints.txt pin, and
+nothing else.
 """
 
 # ruff: noqa: INP001, S603, T201 - a script that starts programs and prints
@@ -20,10 +23,29 @@ ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "out" / "package"
 # Beside the package, what a reader of the sdist needs: hatchling adds the last three by itself.
 IN_SDIST = {
-    "README.md", "CHANGELOG.md", "LICENSE", "LICENSES.md", "CITATION.cff", "RELEASE.md", "constraints.txt",
-    "requirements-service.txt", "requirements-service.lock", "pyproject.toml", ".gitignore", "PKG-INFO",
-}  # fmt: skip
-COMMAND_LINE = ("typer", "annotated-doc", "rich", "shellingham", "markdown-it-py", "mdurl", "Pygments", "tqdm")
+    "README.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "LICENSES.md",
+    "CITATION.cff",
+    "RELEASE.md",
+    "constraints.txt",
+    "requirements-service.txt",
+    "requirements-service.lock",
+    "pyproject.toml",
+    ".gitignore",
+    "PKG-INFO",
+}
+COMMAND_LINE = (
+    "typer",
+    "annotated-doc",
+    "rich",
+    "shellingham",
+    "markdown-it-py",
+    "mdurl",
+    "Pygments",
+    "tqdm",
+)
 USE = """
 import subprocess
 import sys
@@ -45,12 +67,15 @@ assert "S2.15" in rule_sentences()
 assert load_pack("generic").digest
 assert LANGUAGE
 for name in ("cockpit.js", "cockpit.css"):
-    assert len(files("raglab.extensions.cockpit").joinpath(name).read_text(encoding="utf-8")) > 1_000
+    assert len(files("raglab.extensions.cockpit").joinpath(name).read_text(encoding="utf-8")) > \
+1_000
 assert "<html" in files("raglab.lab.report").joinpath("report.html.j2").read_text(encoding="utf-8")
-rows = pd.DataFrame([("the excess?", "a", 0.9), ("Who won?", "b", 0.1)], columns=["query", "hit_id", "score"])
+rows = pd.DataFrame([("the excess?", "a", 0.9), ("Who won?", "b", 0.1)], columns=["query", \
+"hit_id", "score"])
 decided = raglab.decide_frame(rows, policy.replace("confidence.enabled", False))
 assert decided["status"].tolist() == ["ok", "refuse"], decided
-help_text = subprocess.run([Path(sys.prefix, "bin", "raglab"), "--help"], capture_output=True, text=True)
+help_text = subprocess.run([Path(sys.prefix, "bin", "raglab"), "--help"], capture_output=True, \
+text=True)
 assert help_text.returncode == 0 and "certify" in help_text.stdout, help_text.stderr
 print("raglab", raglab.__version__, "runs from", place)
 """
@@ -63,7 +88,16 @@ def run(*command: str | Path, folder: Path = ROOT) -> None:
 
 def package_files() -> set[str]:
     """Files of the package that git knows or would know, relative to the tree."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "raglab"]
+    command = [
+        "git",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "--",
+        "raglab",
+    ]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return {name for name in filter(None, listed.split("\0")) if (ROOT / name).is_file()}
 
@@ -71,7 +105,9 @@ def package_files() -> set[str]:
 def check_same(what: str, names: set[str], expected: set[str]) -> None:
     """End with what is missing or too much."""
     if names != expected:
-        sys.exit(f"{what} lacks {sorted(expected - names)} and has {sorted(names - expected)} too much")
+        sys.exit(
+            f"{what} lacks {sorted(expected - names)} and has {sorted(names - expected)} too much"
+        )
     print(f"{what}: {len(names)} files")
 
 
@@ -89,7 +125,11 @@ def build() -> Path:
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", dist, folder=tree)
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        check_same(wheel.name, {name for name in archive.namelist() if ".dist-info/" not in name}, package_files())
+        check_same(
+            wheel.name,
+            {name for name in archive.namelist() if ".dist-info/" not in name},
+            package_files(),
+        )
     return wheel
 
 

@@ -1,11 +1,14 @@
-"""Removal test: without rooms of raglab/extensions and their tests, the fast tests of the core still pass.
+"""Removal test.
+
+Without rooms of raglab/extensions and their tests, the fast tests of the core still pass.
 
     python .ci/removal.py [ROOM ...]
 
-Rooms are taken out of a copy of the tree in `out/removal`. Where rooms are named, the fast tests of the core run
-without each of them in turn. Where none is, they run once without all rooms; and without each room in turn the tests
-of what asks for rooms run. No room imports another one (tests/test_layers.py), so a room that is missing alone shows
-there or nowhere. The copies lie in one place, so that what Python and numba compiled serves all runs.
+Rooms are taken out of a copy of the tree in `out/removal`. Where rooms are named, the fast tests of
+the core run without each of them in turn. Where none is, they run once without all rooms; and
+without each room in turn the tests of what asks for rooms run. No room imports another one
+(tests/test_layers.py), so a room that is missing alone shows there or nowhere. The copies lie in
+one place, so that what Python and numba compiled serves all runs.
 """
 
 # ruff: noqa: INP001, S603, S607, T201 - a script that starts programs and prints
@@ -22,11 +25,18 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 ROOMS = sorted(path.parent.name for path in (ROOT / "raglab" / "extensions").glob("*/__init__.py"))
 CORE = ("--ignore", "tests/extensions")
-DOORS = ("extension_points", "public_api", "layers", "missing_scale", "without_clarification", "cli")
+DOORS = (
+    "extension_points",
+    "public_api",
+    "layers",
+    "missing_scale",
+    "without_clarification",
+    "cli",
+)
 
 
 def copy_without(rooms: list[str], target: Path) -> None:
-    """Copy the files that git knows or would know to a new folder, but those of rooms and their tests."""
+    """Copy the files that git knows or would know to a new folder, but no rooms or their tests."""
     shutil.rmtree(target, ignore_errors=True)
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -50,12 +60,22 @@ def test_without(rooms: list[str], tests: tuple[str, ...]) -> int:
     environment = os.environ | {
         "PYTHONPATH": str(target),
         "OMP_NUM_THREADS": "1",
-        "FUZZ_CASES": "100",  # a room changes few doors, and all of them are tried in full with every room there
+        # a room changes few doors, and all of them are tried in full with every room there
+        "FUZZ_CASES": "100",
         "PYTHONDONTWRITEBYTECODE": "",
         "PYTHONPYCACHEPREFIX": str(place / "bytecode"),
         "NUMBA_CACHE_DIR": str(place / "numba"),
     }
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "2",
+        "--dist",
+        "loadscope",
+        "--no-loadscope-reorder",
+    ]
     command += ["-m", "not slow and not full", "--tb=short", *tests]
     return subprocess.run(command, cwd=target, env=environment, check=False).returncode
 
@@ -63,9 +83,15 @@ def test_without(rooms: list[str], tests: tuple[str, ...]) -> int:
 def main(rooms: list[str]) -> int:
     """Test without each room, and print a row for it; 1 where a test failed."""
     if unknown := set(rooms) - set(ROOMS):
-        sys.exit(f"a room must be one of {', '.join(ROOMS)}, got {', '.join(sorted(unknown))}; correct it.")
+        sys.exit(
+            f"a room must be one of {', '.join(ROOMS)}, got {', '.join(sorted(unknown))}; correct "
+            "it."
+        )
     doors = tuple(f"tests/test_{name}.py" for name in DOORS)
-    runs = [([room], CORE) for room in rooms] or [(ROOMS, CORE), *(([room], doors) for room in ROOMS)]
+    runs = [([room], CORE) for room in rooms] or [
+        (ROOMS, CORE),
+        *(([room], doors) for room in ROOMS),
+    ]
     rows = []
     for gone, tests in runs:
         start = time.perf_counter()

@@ -1,4 +1,7 @@
-"""What `make notebooks` keeps of outputs: nothing that hangs on the run, such as the id of a widget."""
+"""What `make notebooks` keeps of outputs.
+
+Nothing that hangs on the run, such as the id of a widget.
+"""
 
 # ruff: noqa: INP001 - a script, no module
 
@@ -13,10 +16,10 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 class StaticOutputs(Preprocessor):
-    """Notebooks without widgets where an output has another form too, and with one text where prints came in pieces."""
+    """Notebooks without widgets that have another form, and with prints in pieces as one text."""
 
     def preprocess_cell(self, cell: Cell, resources: Cell, index: int) -> tuple[Cell, Cell]:
-        """Drop the widget of each output that has another form, and join what was printed in a row."""
+        """Drop each output's widget if it has another form, and join what was printed in a row."""
         del index
         outputs: list[Cell] = []
         for output in cell.get("outputs", []):

@@ -1,9 +1,11 @@
-"""The four arms on a set, by intent; and what each further depth of the refine loop gains and costs.
+"""The four arms on a set, by intent.
+
+And what each further depth of the refine loop gains and costs.
 
     python experiments/arms.py [folder for the two traces, out where not given] [--data FOLDER]
 
-FOLDER is what `raglab trace` takes, with its own `policy.yaml` or under the published one; the bundled set where not
-given.
+FOLDER is what `raglab trace` takes, with its own `policy.yaml` or under the published one; the
+bundled set where not given.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from raglab.values import Status, map_fields
 
 ARMS = ("hybrid", "iterative", "graph", "table")
 DEPTHS = 3
-HALLUCINATION = 0.40  # the rate at which arms are compared: about half of what answering everything gives
+# the rate at which arms are compared: about half of what answering everything gives
+HALLUCINATION = 0.40
 LEVEL = "confidence.tau_default", "confidence.tau_explicit"
 
 
@@ -38,8 +41,13 @@ def trace_of(data: Path, out: Path, arms: tuple[str, ...], max_depth: int) -> ra
 
 
 def at_rate(trace: raglab.Trace, policy: raglab.Policy, arm: str) -> tuple[raglab.Policy, float]:
-    """Policy with no gate but the confidence, at the lowest tau that keeps the hallucination rate; and that tau."""
-    base = raglab.lab.always_answer(policy).replace("confidence.enabled", True, "refine.max_depth", 0)
+    """Policy with no gate but the confidence, at the lowest tau that keeps the hallucination rate.
+
+    And that tau.
+    """
+    base = raglab.lab.always_answer(policy).replace(
+        "confidence.enabled", True, "refine.max_depth", 0
+    )
     taus = np.unique(raglab.decide(trace, base, arm=arm).confidence())
     policies = [base.replace(LEVEL[0], float(tau), LEVEL[1], float(tau)) for tau in taus]
     rates = raglab.sweep(trace, policies, arm=arm)["hallucination_rate"].to_numpy()
@@ -49,11 +57,26 @@ def at_rate(trace: raglab.Trace, policy: raglab.Policy, arm: str) -> tuple[ragla
 
 def by_intent(trace: raglab.Trace, policy: raglab.Policy) -> None:
     """Table of arms by intent."""
-    intents = sorted({case.intent for case in trace.cases if case.expect_status == "ok" and case.intent is not None})
+    intents = sorted(
+        {
+            case.intent
+            for case in trace.cases
+            if case.expect_status == "ok" and case.intent is not None
+        }
+    )
     levels = {arm: at_rate(trace, policy, arm) for arm in ARMS}
-    decisions_by_arm = {arm: raglab.decide(trace, level, arm=arm) for arm, (level, _) in levels.items()}
-    print(f"\n## Arms by intent, answerable cases; ok rate at hallucination rate {HALLUCINATION:.0%} over all cases\n")
-    print("| intent | n | " + " | ".join(f"{arm}: hit@5, nDCG@10, ok" for arm in ARMS) + " | best nDCG@10 | best ok |")
+    decisions_by_arm = {
+        arm: raglab.decide(trace, level, arm=arm) for arm, (level, _) in levels.items()
+    }
+    print(
+        "\n## Arms by intent, answerable cases; ok rate at hallucination rate "
+        f"{HALLUCINATION:.0%} over all cases\n"
+    )
+    print(
+        "| intent | n | "
+        + " | ".join(f"{arm}: hit@5, nDCG@10, ok" for arm in ARMS)
+        + " | best nDCG@10 | best ok |"
+    )
     print("|---" * (len(ARMS) + 4) + "|")
     for intent in [*intents, None]:
         rows = [
@@ -67,18 +90,26 @@ def by_intent(trace: raglab.Trace, policy: raglab.Policy) -> None:
             decided = decisions_by_arm[arm]
             good = int((decided.right[rows] & (decided.status[rows] == Status.ok)).sum())
             ok[arm] = good
-            cells.append(f"{table.loc[arm, 'hit@5']:.3f}, {ndcg_of(table)[arm]:.3f}, {good}/{len(rows)}")
+            cells.append(
+                f"{table.loc[arm, 'hit@5']:.3f}, {ndcg_of(table)[arm]:.3f}, {good}/{len(rows)}"
+            )
         best = [arm for arm in ARMS if ndcg_of(table)[arm] == ndcg_of(table).max()]
         most = [arm for arm in ARMS if ok[arm] == max(ok.values())]
-        print(f"| {intent or 'all'} | {len(rows)} | {' | '.join(cells)} | {', '.join(best)} | {', '.join(most)} |")
-    print("\n| arm | tau | hallucinations | coverage | mean ms | P95 ms | dearest stages (mean ms) |")
+        print(
+            f"| {intent or 'all'} | {len(rows)} | {' | '.join(cells)} | {', '.join(best)} | "
+            f"{', '.join(most)} |"
+        )
+    print(
+        "\n| arm | tau | hallucinations | coverage | mean ms | P95 ms | dearest stages (mean ms) |"
+    )
     print("|---" * 7 + "|")
     for arm in ARMS:
         decided, tau = decisions_by_arm[arm], levels[arm][1]
         answered = decided.status == Status.ok
         wrong = int((answered & ~decided.right).sum())
         print(
-            f"| {arm} | {tau:.1f} | {wrong}/{int(answered.sum())} | {answered.mean():.3f} | {latency(trace, arm, 1)} |"
+            f"| {arm} | {tau:.1f} | {wrong}/{int(answered.sum())} | {answered.mean():.3f} | "
+            f"{latency(trace, arm, 1)} |"
         )
 
 
@@ -90,7 +121,9 @@ def latency(trace: raglab.Trace, arm: str, depths: int) -> str:
     ms = timing.ms[:, trace.arm(arm), :depths]
     total = np.nansum(ms, axis=(1, 2))
     stages = {
-        name: float(np.nanmean(ms[..., at])) for at, name in enumerate(timing.stages) if not np.isnan(ms[..., at]).all()
+        name: float(np.nanmean(ms[..., at]))
+        for at, name in enumerate(timing.stages)
+        if not np.isnan(ms[..., at]).all()
     }
     dearest = sorted(stages.items(), key=lambda pair: -pair[1])[:3]
     named = ", ".join(f"{name} {mean:.1f}" for name, mean in dearest)
@@ -114,7 +147,10 @@ def refinement(trace: raglab.Trace, published: raglab.Policy) -> None:
         table = raglab.lab.ranking(only).query("order == 'final'").set_index("arm")
         base = raglab.lab.always_answer(published)
         confidence = raglab.decide(only, base, arm=arm).confidence().mean()
-        print(f"| {arm} | {depth} | {table.loc[arm, 'hit@5']:.3f} | {ndcg_of(table)[arm]:.3f} | {confidence:.1f} |")
+        print(
+            f"| {arm} | {depth} | {table.loc[arm, 'hit@5']:.3f} | {ndcg_of(table)[arm]:.3f} | "
+            f"{confidence:.1f} |"
+        )
     print("\n## Refine loop: what the loop decides, all cases, every gate but confidence off\n")
     head = (
         "arm",
@@ -130,14 +166,24 @@ def refinement(trace: raglab.Trace, published: raglab.Policy) -> None:
     for arm, tau in product(("hybrid", "iterative"), (65.0, 75.0)):
         for depth in range(DEPTHS + 1):
             policy = raglab.lab.always_answer(published).replace(
-                *("confidence.enabled", True, LEVEL[0], tau, LEVEL[1], tau, "refine.max_depth", depth)
+                *(
+                    "confidence.enabled",
+                    True,
+                    LEVEL[0],
+                    tau,
+                    LEVEL[1],
+                    tau,
+                    "refine.max_depth",
+                    depth,
+                )
             )
             rates = raglab.sweep(trace, [policy], arm=arm).iloc[0]
             decided = raglab.decide(trace, policy, arm=arm)
             tries = decided.outcome.depth.astype(int) + 1
             ms = 0.0 if trace.latency is None else np.nanmean(spent(trace, arm, tries))
             print(
-                f"| {arm} | {tau:g} | {depth} | {rates.false_refusal_rate_k:.0f}/{rates.false_refusal_rate_n:.0f} "
+                f"| {arm} | {tau:g} | {depth} | {rates.false_refusal_rate_k:.0f}/"
+                f"{rates.false_refusal_rate_n:.0f} "
                 f"| {rates.hallucination_rate_k:.0f}/{rates.hallucination_rate_n:.0f} "
                 f"| {rates.coverage_k:.0f}/{rates.coverage_n:.0f} | {tries.mean():.2f} | {ms:.1f} |"
             )
@@ -150,10 +196,14 @@ def spent(trace: raglab.Trace, arm: str, tries: np.ndarray) -> list[float]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path, nargs="?", default=Path("out"))
     parser.add_argument("--data", type=Path, default=Path("datasets/broker"))
     args = parser.parse_args()
     stated = policy_of(args.data)
     by_intent(trace_of(args.data, args.out / "arms.parquet", ARMS, 0), stated)
-    refinement(trace_of(args.data, args.out / "depths.parquet", ("hybrid", "iterative"), DEPTHS), stated)
+    refinement(
+        trace_of(args.data, args.out / "depths.parquet", ("hybrid", "iterative"), DEPTHS), stated
+    )

@@ -1,27 +1,36 @@
-"""Asking back, answering and reading, counted on sets: an outcome a line, and two runs compared in pairs.
+"""Asking back, answering and reading, counted on sets.
 
-    .venv/bin/python -m experiments.asking --set broker handbook devices FOLDER --out out/asking.jsonl [--list]
-    .venv/bin/python -m experiments.asking --read out/asking.jsonl --against out/asking-before.jsonl [--seed 33]
-    .venv/bin/python -m experiments.asking --strangers ../shared/data
+An outcome a line, and two runs compared in pairs.
 
-A set is a folder of `datasets` (`broker`, `sealed/devices`) or another, with `documents/` and any of `cases.jsonl`,
-`situations.jsonl` and `fields.jsonl`, or, where the writer of the questions wrote tables, `questions.csv` and
-`replies.csv`. Where no policy is named, its own `policy.yaml` is taken, else that of the trade it is called by, else
-the published one. Every question has an audit log of its own. The lines hold no text of question, answer or document,
-so that an unseen set can be counted unread; `--list` prints them.
+    .venv/bin/python -m experiments.asking --set broker handbook devices FOLDER --out
+    out/asking.jsonl [--list] .venv/bin/python -m experiments.asking --read out/asking.jsonl
+    --against out/asking-before.jsonl [--seed 33] .venv/bin/python -m experiments.asking --strangers
+    ../shared/data
 
-- Asking back counts a clarification or options; right is asking back exactly where the label is `ambiguous` or `ask`.
-- An answer is right if it holds the wanted text (situations, tables) or cites an expected page (cases); a wrong answer
-  is any other text with status `ok`, so that an answer to what is to be refused is wrong too.
-- A question that is to be asked about ends well if the answer after the reply, or at once, is the wanted one.
-- A reply that names nothing must not become a vote, nor lead to an answer; a decline must not return what it declines.
+A set is a folder of `datasets` (`broker`, `sealed/devices`) or another, with `documents/` and any
+of `cases.jsonl`, `situations.jsonl` and `fields.jsonl`, or, where the writer of the questions wrote
+tables, `questions.csv` and `replies.csv`. Where no policy is named, its own `policy.yaml` is taken,
+else that of the trade it is called by, else the published one. Every question has an audit log of
+its own. The lines hold no text of question, answer or document, so that an unseen set can be
+counted unread; `--list` prints them.
 
-Intervals of a rate are exact (Clopper and Pearson). Those of a difference are a paired bootstrap: questions are drawn
-with all that hangs on them (the reply, the week later), set by set. All hold 95 %.
+- Asking back counts a clarification or options; right is asking back exactly where the label is
+  `ambiguous` or `ask`.
+- An answer is right if it holds the wanted text (situations, tables) or cites an expected page
+  (cases); a wrong answer is any other text with status `ok`, so that an answer to what is to be
+  refused is wrong too.
+- A question that is to be asked about ends well if the answer after the reply, or at once, is the
+  wanted one.
+- A reply that names nothing must not become a vote, nor lead to an answer; a decline must not
+  return what it declines.
 
-`--strangers` puts questions of other worlds to the bundled insurance system: ClariQ's requests and open-domain
-questions written for it (`OPEN_DOMAIN`), of no document; and MedQuAD's complete questions to
-MedQuAD's own answers, each of the file that answers it, under the generic pack.
+Intervals of a rate are exact (Clopper and Pearson). Those of a difference are a paired bootstrap:
+questions are drawn with all that hangs on them (the reply, the week later), set by set. All hold 95
+%.
+
+`--strangers` puts questions of other worlds to the bundled insurance system: ClariQ's requests and
+open-domain questions written for it (`OPEN_DOMAIN`), of no document; and MedQuAD's complete
+questions to MedQuAD's own answers, each of the file that answers it, under the generic pack.
 """
 
 from __future__ import annotations
@@ -42,7 +51,16 @@ import numpy as np
 
 import raglab
 from experiments import fields as field_labels
-from experiments.situations import START, Desk, holds, open_desk, pages_of, policy_of, read_situations, response_line
+from experiments.situations import (
+    START,
+    Desk,
+    holds,
+    open_desk,
+    pages_of,
+    policy_of,
+    read_situations,
+    response_line,
+)
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.metrics import clopper_pearson
@@ -58,12 +76,15 @@ WANTS = {"ambiguous": "ask", "ok": "answer", "refuse": "refuse"}
 
 
 class QuestionOutcome(NamedTuple):
-    """What became of a question, of its reply, of the week later, or of a field: a line of the file.
+    """What became of a question, of its reply, of the week later, or of a field.
 
-    set: name of the folder. part: case, situation, later, reply or field. id: of the line that states it. question:
-    what the bootstrap draws it with. kind: as the set calls it. want: ask, answer, refuse, vote, no vote, value, null.
-    asks: whether the system asks back. right, wrong: as this module says; both false where it refuses or misses.
-    votes: whether a value has more votes than before.
+    A line of the file.
+
+    set: name of the folder. part: case, situation, later, reply or field. id: of the line that
+    states it. question: what the bootstrap draws it with. kind: as the set calls it. want: ask,
+    answer, refuse, vote, no vote, value, null. asks: whether the system asks back. right, wrong: as
+    this module says; both false where it refuses or misses. votes: whether a value has more votes
+    than before.
     """
 
     set: str
@@ -107,7 +128,9 @@ def _votes(row: QuestionOutcome) -> bool:
 
 _MUST_ASK, _CLEAR = _of("case", "ask"), _of("case", "answer", "refuse")
 MEASURES = (
-    Measure("balanced accuracy of asking", ((_MUST_ASK, _asks), (_CLEAR, lambda row: not row.asks))),
+    Measure(
+        "balanced accuracy of asking", ((_MUST_ASK, _asks), (_CLEAR, lambda row: not row.asks))
+    ),
     Measure("asked rightly", ((_MUST_ASK, _asks),)),
     Measure("needless questions", ((_CLEAR, _asks),)),
     Measure("ended in the wanted answer", ((_of("situation"), _right),)),
@@ -120,7 +143,10 @@ MEASURES = (
     Measure("wrong field values", ((_of("field"), _wrong),)),
     Measure("votes from replies that name nothing", ((_of("reply", "no vote"), _votes),)),
     Measure("answers after replies that name nothing", ((_of("reply", "no vote"), _wrong),)),
-    Measure("declined values returned", ((lambda row: row.part == "reply" and row.kind == "decline", _wrong),)),
+    Measure(
+        "declined values returned",
+        ((lambda row: row.part == "reply" and row.kind == "decline", _wrong),),
+    ),
     Measure("votes from replies that name a candidate", ((_of("reply", "vote"), _votes),)),
 )
 
@@ -135,7 +161,8 @@ class CountedSet:
     """A set, put to a system question by question.
 
     Args:
-      folder: of the set. desk: the system, without a log.
+      folder: of the set.
+      desk: the system, without a log.
     """
 
     def __init__(self, folder: Path, desk: Desk, *, list_all: bool) -> None:
@@ -156,17 +183,33 @@ class CountedSet:
 
     def cases(self) -> Iterator[QuestionOutcome]:
         """Outcomes of the labelled questions, of the documents that they name."""
-        for row in map(json.loads, (self.folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()):
+        for row in map(
+            json.loads, (self.folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()
+        ):
             documents = list(row.get("selected_sources") or ()) or None
-            response = raglab.ask(row["query"], system=self.desk.fresh(), documents=documents, now=START)
+            response = raglab.ask(
+                row["query"], system=self.desk.fresh(), documents=documents, now=START
+            )
             pages = {*(row.get("expect_sources") or ()), *(row.get("expect_sources_any") or ())}
             want, ok = WANTS[row["expect_status"]], response["status"] == "ok"
             cites = ok and bool(pages & set(response["sources"]))
-            right = {"ask": _is_asking(response), "answer": cites, "refuse": response["status"] == "refuse"}[want]
+            right = {
+                "ask": _is_asking(response),
+                "answer": cites,
+                "refuse": response["status"] == "refuse",
+            }[want]
             kind = str(row.get("kind", ""))
             yield self._listed(
                 QuestionOutcome(
-                    self.name, "case", row["id"], row["id"], kind, want, _is_asking(response), right, ok and not cites
+                    self.name,
+                    "case",
+                    row["id"],
+                    row["id"],
+                    kind,
+                    want,
+                    _is_asking(response),
+                    right,
+                    ok and not cites,
                 ),
                 row["query"],
                 response,
@@ -177,7 +220,10 @@ class CountedSet:
         pages = pages_of(raglab.load_corpus(self.folder))
         for situation in read_situations(self.folder / "situations.jsonl"):
             met = self.desk.meet(situation, pages)
-            for part, response, mark in (("situation", met.last, "answered"), ("later", met.later, "right")):
+            for part, response, mark in (
+                ("situation", met.last, "answered"),
+                ("later", met.later, "right"),
+            ):
                 wrong = response["status"] == "ok" and not met.marks[mark]
                 asks = _is_asking(met.first if part == "situation" else response)
                 yield self._listed(
@@ -203,7 +249,9 @@ class CountedSet:
             want = "null" if label.value is None else "value"
             right, wrong = result in {"right", "rightly null"}, result in {"wrong", "invented"}
             name = f"{label.doc}/{label.field}/{number}"
-            yield QuestionOutcome(self.name, "field", name, name, label.field, want, right=right, wrong=wrong)
+            yield QuestionOutcome(
+                self.name, "field", name, name, label.field, want, right=right, wrong=wrong
+            )
 
     def tables(self) -> Iterator[QuestionOutcome]:
         """Outcomes of `questions.csv` with the reply that stands there, and of `replies.csv`."""
@@ -213,19 +261,41 @@ class CountedSet:
             first = last = self._put(row, system)
             if want == "ask" and first["clarification"] is not None:
                 last = self._reply(first, row["reply"], system) or first
-            right = last["status"] == "ok" and bool(row["answer"]) and holds(str(last["answer"]), row["answer"])
+            right = (
+                last["status"] == "ok"
+                and bool(row["answer"])
+                and holds(str(last["answer"]), row["answer"])
+            )
             wrong, asks = last["status"] == "ok" and not right, _is_asking(first)
             right_case = {"ask": asks, "answer": right, "refuse": last["status"] == "refuse"}[want]
             yield self._listed(
                 QuestionOutcome(
-                    self.name, "case", name, name, row["group"], want, asks, right_case, wrong and want != "ask"
+                    self.name,
+                    "case",
+                    name,
+                    name,
+                    row["group"],
+                    want,
+                    asks,
+                    right_case,
+                    wrong and want != "ask",
                 ),
                 row["question"],
                 first,
             )
             if want == "ask":
                 yield self._listed(
-                    QuestionOutcome(self.name, "situation", name, name, row["group"], "answer", asks, right, wrong),
+                    QuestionOutcome(
+                        self.name,
+                        "situation",
+                        name,
+                        name,
+                        row["group"],
+                        "answer",
+                        asks,
+                        right,
+                        wrong,
+                    ),
                     f"{row['question']} / {row['reply']}",
                     last,
                 )
@@ -234,16 +304,24 @@ class CountedSet:
             yield from self._replied(row, questions[row["question_id"]])
 
     def _put(self, row: Mapping[str, str], system: raglab.System) -> raglab.live.Response:
-        return raglab.ask(row["question"], system=system, documents=row["documents"].split(";"), now=START)
+        return raglab.ask(
+            row["question"], system=system, documents=row["documents"].split(";"), now=START
+        )
 
-    def _reply(self, first: raglab.live.Response, text: str, system: raglab.System) -> raglab.live.Response | None:
+    def _reply(
+        self, first: raglab.live.Response, text: str, system: raglab.System
+    ) -> raglab.live.Response | None:
         """Response to a reply; None where the system takes it for no reply."""
         try:
-            return raglab.reply(first["request_id"], text, system=system, now=START + timedelta(minutes=1))
+            return raglab.reply(
+                first["request_id"], text, system=system, now=START + timedelta(minutes=1)
+            )
         except ValueError:
             return None
 
-    def _replied(self, row: Mapping[str, str], question: Mapping[str, str]) -> Iterator[QuestionOutcome]:
+    def _replied(
+        self, row: Mapping[str, str], question: Mapping[str, str]
+    ) -> Iterator[QuestionOutcome]:
         """Outcome of a reply, where its question is asked about at all."""
         system = self.desk.fresh()
         first = self._put(question, system)
@@ -251,7 +329,11 @@ class CountedSet:
             return
         text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda code: chr(int(code[1], 16)), row["reply"])
         response = self._reply(first, text, system)
-        votes = any(count > 0.0 for learned in system.audit.rows() for count in learned.candidate_votes.values())
+        votes = any(
+            count > 0.0
+            for learned in system.audit.rows()
+            for count in learned.candidate_votes.values()
+        )
         want = "vote" if row["names_candidate"] == "yes" else "no vote"
         ok = response is not None and response["status"] == "ok"
         yield self._listed(
@@ -270,7 +352,9 @@ class CountedSet:
             response or first,
         )
 
-    def _listed(self, outcome: QuestionOutcome, question: str, response: raglab.live.Response) -> QuestionOutcome:
+    def _listed(
+        self, outcome: QuestionOutcome, question: str, response: raglab.live.Response
+    ) -> QuestionOutcome:
         if self.list_all and (outcome.wrong or not outcome.right):
             print(
                 f"  {outcome.part} {outcome.id} {outcome.kind} want {outcome.want}: {question!r} "
@@ -288,7 +372,9 @@ def _table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def run_set(name: str, policy: Path | None, pack: Path | None, *, list_all: bool) -> list[QuestionOutcome]:
+def run_set(
+    name: str, policy: Path | None, pack: Path | None, *, list_all: bool
+) -> list[QuestionOutcome]:
     """Outcomes of a set, a folder of `datasets` or another.
 
     Raises:
@@ -303,14 +389,20 @@ def run_set(name: str, policy: Path | None, pack: Path | None, *, list_all: bool
         counted = CountedSet(folder, desk, list_all=list_all)
         outcomes = list(counted.outcomes(desk.system.pack))
     if not outcomes:
-        msg = f"a set must have cases, situations, fields or questions.csv, got {folder}; check the folder."
+        msg = (
+            f"a set must have cases, situations, fields or questions.csv, got {folder}; check the "
+            "folder."
+        )
         raise ValueError(msg)
     return outcomes
 
 
 def read_outcomes(path: Path) -> list[QuestionOutcome]:
     """Outcomes of a file; several files may be joined in it."""
-    return [QuestionOutcome(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [
+        QuestionOutcome(**json.loads(line))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def write_outcomes(outcomes: Iterable[QuestionOutcome], path: Path) -> None:
@@ -319,7 +411,9 @@ def write_outcomes(outcomes: Iterable[QuestionOutcome], path: Path) -> None:
     path.write_text("".join(lines), encoding="utf-8")
 
 
-def sums(outcomes: Sequence[QuestionOutcome], measure: Measure, places: Mapping[tuple[str, str], int]) -> np.ndarray:
+def sums(
+    outcomes: Sequence[QuestionOutcome], measure: Measure, places: Mapping[tuple[str, str], int]
+) -> np.ndarray:
     """Hits and counts of each rate of a measure, by question.
 
     Returns: [rates, 2, questions].
@@ -349,7 +443,8 @@ def means(counts: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Value of a measure in each draw; NaN where a rate has nothing to count.
 
     Args:
-      counts: [rates, 2, questions]. weights: [draws, questions].
+      counts: [rates, 2, questions].
+      weights: [draws, questions].
 
     Returns: [draws].
     """
@@ -359,22 +454,41 @@ def means(counts: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def check_same(new: Sequence[QuestionOutcome], old: Sequence[QuestionOutcome]) -> None:
-    """Refuse to compare runs of different questions; replies count only where their question was asked about.
+    """Refuse to compare runs of different questions.
+
+    Replies count only where their question was asked about.
 
     Raises:
       ValueError: a line of one file is not in the other.
     """
-    keys = [{(row.set, row.part, row.id, row.want) for row in rows if row.part != "reply"} for rows in (new, old)]
+    keys = [
+        {(row.set, row.part, row.id, row.want) for row in rows if row.part != "reply"}
+        for rows in (new, old)
+    ]
     if odd := keys[0] ^ keys[1]:
-        msg = f"two runs must hold the same questions, got {len(odd)} of one alone, first {min(odd)}; run both anew."
+        msg = (
+            f"two runs must hold the same questions, got {len(odd)} of one alone, first "
+            f"{min(odd)}; run both anew."
+        )
         raise ValueError(msg)
 
 
-def comparison(new: Sequence[QuestionOutcome], old: Sequence[QuestionOutcome] | None, *, seed: int) -> Iterator[str]:
-    """Lines of the table: each measure by set, pooled, and as the mean of the sets; what it differs by from before."""
+def comparison(
+    new: Sequence[QuestionOutcome], old: Sequence[QuestionOutcome] | None, *, seed: int
+) -> Iterator[str]:
+    """Lines of the table: each measure by set, pooled, and as the mean of the sets.
+
+    What it differs by from before.
+    """
     rows = [*new, *(old or ())]
-    places = {key: place for place, key in enumerate(dict.fromkeys((row.set, row.question) for row in rows))}
-    parts = {name: np.array([owner == name for owner, _ in places]) for name in dict.fromkeys(row.set for row in rows)}
+    places = {
+        key: place
+        for place, key in enumerate(dict.fromkeys((row.set, row.question) for row in rows))
+    }
+    parts = {
+        name: np.array([owner == name for owner, _ in places])
+        for name in dict.fromkeys(row.set for row in rows)
+    }
     once, weights = np.ones((1, len(places))), drawn_weights(places, seed)
     yield "| measure | set | value |" + (" before | difference | 95 % |" if old else "")
     yield "|---|---|---|" + ("---|---|---|" if old else "")
@@ -382,21 +496,34 @@ def comparison(new: Sequence[QuestionOutcome], old: Sequence[QuestionOutcome] | 
         runs = [sums(run, measure, places) for run in (new, old) if run is not None]
         # A set that has nothing to count in one of the runs has no value.
         there = {
-            name: part for name, part in parts.items() if all(run[:, 1][:, part].any(axis=1).all() for run in runs)
+            name: part
+            for name, part in parts.items()
+            if all(run[:, 1][:, part].any(axis=1).all() for run in runs)
         }
-        by_set = [[_value(run[..., part], once[:, part], weights[:, part]) for run in runs] for part in there.values()]
+        by_set = [
+            [_value(run[..., part], once[:, part], weights[:, part]) for run in runs]
+            for part in there.values()
+        ]
         cells = dict(zip(there, by_set, strict=True))
         if len(there) > 1:
-            # Pooled, a set counts by its questions; in the mean of the sets each trade counts as much as another.
+            # Pooled, a set counts by its questions; in the mean of the sets each trade counts as
+            # much as another.
             whole = np.any([*there.values()], axis=0)
-            cells["pooled"] = [_value(run[..., whole], once[:, whole], weights[:, whole]) for run in runs]
-            cells["mean of the sets"] = [_mean_value(values) for values in zip(*by_set, strict=True)]
+            cells["pooled"] = [
+                _value(run[..., whole], once[:, whole], weights[:, whole]) for run in runs
+            ]
+            cells["mean of the sets"] = [
+                _mean_value(values) for values in zip(*by_set, strict=True)
+            ]
         for name, values in cells.items():
             shown = [value.text for value in values]
             if len(values) > 1:
                 # Both runs are drawn by the same weights, so that what they share cancels.
                 low, high = np.nanquantile(values[0].draws - values[1].draws, [0.025, 0.975])
-                shown += [f"{values[0].number - values[1].number:+.3f}", f"{low:+.3f} to {high:+.3f}"]
+                shown += [
+                    f"{values[0].number - values[1].number:+.3f}",
+                    f"{low:+.3f} to {high:+.3f}",
+                ]
             yield f"| {measure.name} | {name} | " + " | ".join(shown) + " |"
 
 
@@ -424,7 +551,9 @@ def _mean_value(values: Sequence[MeasureValue]) -> MeasureValue:
 def strangers(data: Path) -> None:
     """Print how often the insurance system asks back about other worlds, and what it asks."""
     lines = OPEN_DOMAIN.read_text(encoding="utf-8").splitlines()
-    questions = {"open domain": [row.get("question") or row["query"] for row in map(json.loads, lines)]}
+    questions = {
+        "open domain": [row.get("question") or row["query"] for row in map(json.loads, lines)]
+    }
     with (data / "clariq-train-dev" / "dev.tsv").open(encoding="utf-8", newline="") as file:
         questions["ClariQ dev"] = list(
             dict.fromkeys(row["initial_request"] for row in csv.DictReader(file, delimiter="\t"))
@@ -446,7 +575,7 @@ def strangers(data: Path) -> None:
 
 
 def medquad(data: Path) -> None:
-    """Print how often a complete question is taken for one that leaves something out, of the file that answers it."""
+    """Print how often a complete question counts as incomplete, of the file that answers it."""
     paths = sorted((data / "medquad-part").glob("*/*.xml"))[
         :: max(1, len(list((data / "medquad-part").glob("*/*.xml"))) // FILES)
     ]
@@ -455,11 +584,17 @@ def medquad(data: Path) -> None:
     for path in paths:
         root = ET.parse(path).getroot()  # noqa: S314 - a file of this machine
         pairs = [
-            (element.findtext("Question") or "", element.findtext("Answer") or "") for element in root.iter("QAPair")
+            (element.findtext("Question") or "", element.findtext("Answer") or "")
+            for element in root.iter("QAPair")
         ]
         focus = (root.findtext("Focus") or path.stem).strip()
         chunks = [
-            raglab.Chunk(f"{path.stem}#{n}", f"{focus} > {question.strip()}\n{answer.strip()}", f"{path.stem}.md", n)
+            raglab.Chunk(
+                f"{path.stem}#{n}",
+                f"{focus} > {question.strip()}\n{answer.strip()}",
+                f"{path.stem}.md",
+                n,
+            )
             for n, (question, answer) in enumerate(pairs, 1)
         ]
         for question, _ in pairs:
@@ -471,11 +606,17 @@ def medquad(data: Path) -> None:
 
 def main() -> None:
     """Run sets, read what was run, or print the rates on questions of other worlds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", nargs="+", default=[], help="folders of datasets, or others of that layout")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--set", nargs="+", default=[], help="folders of datasets, or others of that layout"
+    )
     parser.add_argument("--policy", type=Path, help="another than the set's")
     parser.add_argument("--pack", type=Path, help="another than the policy's")
-    parser.add_argument("--list", action="store_true", help="show what is asked, answered or voted wrongly")
+    parser.add_argument(
+        "--list", action="store_true", help="show what is asked, answered or voted wrongly"
+    )
     parser.add_argument("--out", type=Path, help="file of the outcomes, a line each")
     parser.add_argument("--read", type=Path, help="outcomes of a run before, in the place of a run")
     parser.add_argument("--against", type=Path, help="outcomes to compare with")
@@ -483,7 +624,9 @@ def main() -> None:
     parser.add_argument("--strangers", type=Path, help="folder of the public data sets")
     options = parser.parse_args()
     if options.set and options.read:
-        parser.error("--set and --read exclude each other; name the sets to run, or the file of a run.")
+        parser.error(
+            "--set and --read exclude each other; name the sets to run, or the file of a run."
+        )
     outcomes = read_outcomes(options.read) if options.read else []
     for name in options.set:
         outcomes += run_set(name, options.policy, options.pack, list_all=options.list)

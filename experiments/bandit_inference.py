@@ -1,12 +1,16 @@
-"""Whether intervals of a comparison of learners hold: tables drawn from a population, the truth from fresh ones.
+"""Whether intervals of a comparison of learners hold.
 
-    python experiments/bandit_inference.py [--tables 300] [--cases 200] [--rounds 500] [--replications 20]
-    python experiments/bandit_inference.py --part arms     # regret on arms of known means
-    python experiments/bandit_inference.py --part logs     # the direct method by status, learners as targets
+Tables drawn from a population, the truth from fresh ones.
 
-For each of three populations a table is drawn so many times, and `compare_learners` is called on it. The truth is the
-mean over fresh tables of the same size and fresh chance, of which there are many more. The same holds for estimates of
-logs: the direct method by status, and learners as targets.
+    python experiments/bandit_inference.py [--tables 300] [--cases 200] [--rounds 500]
+    [--replications 20] python experiments/bandit_inference.py --part arms     # regret on arms of
+    known means python experiments/bandit_inference.py --part logs     # the direct method by
+    status, learners as targets
+
+For each of three populations a table is drawn so many times, and `compare_learners` is called on
+it. The truth is the mean over fresh tables of the same size and fresh chance, of which there are
+many more. The same holds for estimates of logs: the direct method by status, and learners as
+targets.
 """
 
 from __future__ import annotations
@@ -64,10 +68,14 @@ def table(rng: np.random.Generator, p: np.ndarray | None, n: int = 0) -> Table:
     chance = np.clip(0.5 + x @ SLOPES.T, 0.0, 1.0) if p is None else p
     value = (rng.random((size, ARMS)) < chance).astype(np.float64)
     names = tuple(f"x{number}" for number in range(FEATURES))
-    return Table(("a", "b", "c"), value, value, np.ones(value.shape, np.bool_), x, names, value * np.nan)
+    return Table(
+        ("a", "b", "c"), value, value, np.ones(value.shape, np.bool_), x, names, value * np.nan
+    )
 
 
-def truths(population: Callable[[np.random.Generator, int], Table], sizes: argparse.Namespace) -> pd.DataFrame:
+def truths(
+    population: Callable[[np.random.Generator, int], Table], sizes: argparse.Namespace
+) -> pd.DataFrame:
     """Expected measures of each learner over fresh tables, a row a learner and reference."""
     totals = {}
     for block in range(-(-sizes.fresh // 200)):
@@ -79,13 +87,17 @@ def truths(population: Callable[[np.random.Generator, int], Table], sizes: argpa
         best = world.value[case].max(axis=2).mean(axis=0)
         fixed = np.take_along_axis(
             world.value[case].mean(axis=0), means.argmax(axis=1)[:, None], axis=1
-        )[:, 0]  # fmt: skip
+        )[:, 0]
         uniform = world.value[case].mean(axis=(0, 2))
         for name, bandit in LEARNERS.items():
             met = feed(world, sizes.rounds, 200, sizes.seed, block)._replace(case=case)
             chance = stream(sizes.seed, block, POLICY)
             twin = kernel(bandit, 1e9, "auto") if is_plain(bandit, met) else None
-            arm = stepwise_arms(met, bandit, chance) if twin is None else twin.played(met, bandit, chance)
+            arm = (
+                stepwise_arms(met, bandit, chance)
+                if twin is None
+                else twin.played(met, bandit, chance)
+            )
             right = world.value[case, arm].mean(axis=0)
             for reference, value in ((FIXED, fixed), (UNIFORM, uniform)):
                 row = np.stack([right, sizes.rounds * (best - right), right - value])
@@ -105,12 +117,20 @@ def coverage(name: str, sizes: argparse.Namespace) -> list[dict[str, object]]:
         plans = baselines(world)
         for reference in (FIXED, UNIFORM):
             rows = compare_learners(
-                world, LEARNERS, plans, rounds=sizes.rounds, replications=sizes.replications,
-                seed=1000 * sizes.seed + number, reference=reference, engine="numba",
-            ).table.set_index("policy")  # fmt: skip
+                world,
+                LEARNERS,
+                plans,
+                rounds=sizes.rounds,
+                replications=sizes.replications,
+                seed=1000 * sizes.seed + number,
+                reference=reference,
+                engine="numba",
+            ).table.set_index("policy")
             for learner in LEARNERS:
                 row, known = rows.loc[learner], truth.loc[(learner, reference)]
-                held = [row[f"{part}_low"] <= known[part] <= row[f"{part}_high"] for part in MEASURES]
+                held = [
+                    row[f"{part}_low"] <= known[part] <= row[f"{part}_high"] for part in MEASURES
+                ]
                 held += [row["difference_high"] - row["difference_low"], row["difference"]]
                 inside.setdefault((learner, reference), []).append(np.array(held, dtype=np.float64))
     took = (time.perf_counter() - begun) / sizes.tables / 2
@@ -120,7 +140,11 @@ def coverage(name: str, sizes: argparse.Namespace) -> list[dict[str, object]]:
         spread = np.std(parts, axis=0, ddof=1)[-1]
         row = {"world": name, "learner": learner, "reference": reference}
         row |= dict(zip(MEASURES, (100 * held[:3]).round(1), strict=True))
-        row |= {"truth": truth.loc[(learner, reference), "difference"], "mean": held[-1], "sd": spread}
+        row |= {
+            "truth": truth.loc[(learner, reference), "difference"],
+            "mean": held[-1],
+            "sd": spread,
+        }
         rows_out.append(row | {"width/sd": held[3] / spread, "s": round(took, 3)})
     return rows_out
 
@@ -132,22 +156,34 @@ def on_arms(sizes: argparse.Namespace) -> list[dict[str, object]]:
     for replications in (20, 100):
         held = dict.fromkeys(learners, 0)
         truth = {
-            name: run(bandit, Bernoulli(means), rounds=sizes.rounds, replications=20_000, seed=10**6)
+            name: run(
+                bandit, Bernoulli(means), rounds=sizes.rounds, replications=20_000, seed=10**6
+            )
             .regret[:, -1]
             .mean()
             for name, bandit in learners.items()
         }
         for seed in range(sizes.tables):
-            table = compare_on_arms(means, learners, rounds=sizes.rounds, replications=replications, seed=seed).table
+            table = compare_on_arms(
+                means, learners, rounds=sizes.rounds, replications=replications, seed=seed
+            ).table
             for row in table.to_dict("records")[:-1]:
-                held[row["policy"]] += row["regret_low"] <= truth[row["policy"]] <= row["regret_high"]
+                held[row["policy"]] += (
+                    row["regret_low"] <= truth[row["policy"]] <= row["regret_high"]
+                )
         rows += [
-            {"learner": name, "replications": replications, "held %": 100 * held[name] / sizes.tables} for name in held
+            {
+                "learner": name,
+                "replications": replications,
+                "held %": 100 * held[name] / sizes.tables,
+            }
+            for name in held
         ]
     return rows
 
 
-LOGS: dict[str, tuple[bool, float | None]] = {  # whether the context moves choice and reward; how far a model is off
+# whether the context moves choice and reward; how far a model is off
+LOGS: dict[str, tuple[bool, float | None]] = {
     "uniform choice": (False, None),
     "choice follows the context": (True, None),
     "model from outside, right": (True, 0.0),
@@ -156,19 +192,29 @@ LOGS: dict[str, tuple[bool, float | None]] = {  # whether the context moves choi
 
 
 def direct(sizes: argparse.Namespace) -> list[dict[str, object]]:
-    """Status of the direct method, and how often its interval holds the truth, by status; doubly robust beside it."""
+    """Status of the direct method, and how often its interval holds the truth, by status.
+
+    Doubly robust beside it.
+    """
     rows = []
     for name, (confounded, off) in LOGS.items():
         held_by_status: dict[tuple[str, str], list[bool]] = {}
         for number in range(sizes.tables):
             rng = np.random.default_rng([sizes.seed, number])
             x = rng.random(2000)
-            # Arm 1 is chosen where it pays least; a model from outside knows the chances, but for what it is off.
+            # Arm 1 is chosen where it pays least; a model from outside knows the chances, but for
+            # what it is off.
             chosen = np.where(x < 0.5, 0.7, 0.3) if confounded else np.full(2000, 0.5)
             p = np.column_stack([np.full(2000, 0.5), 0.3 + 0.4 * (x > 0.5)])
             action = (rng.random(2000) < chosen).astype(int)
             reward = (rng.random(2000) < p[np.arange(2000), action]).astype(float)
-            log = pd.DataFrame({"action": action, "reward": reward, "propensity": np.where(action, chosen, 1 - chosen)})
+            log = pd.DataFrame(
+                {
+                    "action": action,
+                    "reward": reward,
+                    "propensity": np.where(action, chosen, 1 - chosen),
+                }
+            )
             if off is not None:
                 log[["q_0", "q_1"]] = p + off
             with warnings.catch_warnings():
@@ -192,7 +238,10 @@ def direct(sizes: argparse.Namespace) -> list[dict[str, object]]:
 
 
 def learners_as_targets(sizes: argparse.Namespace) -> list[dict[str, object]]:
-    """How often the intervals hold what the learner's own probabilities are expected to earn in those rounds."""
+    """How often intervals hold what the learner's own probabilities should earn in those rounds.
+
+    What they should earn is their expected reward.
+    """
     means, rows = np.array([0.3, 0.5, 0.6]), []
     for name, bandit in {
         "epsilon_greedy": Bandit("epsilon_greedy"),
@@ -217,7 +266,13 @@ def learners_as_targets(sizes: argparse.Namespace) -> list[dict[str, object]]:
 def main() -> None:
     """Tables of coverage."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in (("tables", 300), ("cases", 200), ("rounds", 500), ("replications", 20), ("fresh", 4000)):
+    for name, default in (
+        ("tables", 300),
+        ("cases", 200),
+        ("rounds", 500),
+        ("replications", 20),
+        ("fresh", 4000),
+    ):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", choices=("tables", "arms", "logs"), default="tables")

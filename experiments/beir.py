@@ -1,11 +1,12 @@
-"""nDCG@10 of BM25, embeddings and their fusion on sets of graded or ungraded relevance, beside that of `ir_measures`.
+"""nDCG@10 of BM25, embeddings and their fusion on graded or ungraded sets, beside `ir_measures`.
 
     python experiments/beir.py DATA/beir-scifact DATA/cranfield DATA/any-set-of-BEIR --out out/beir
 
-A folder is one of BEIR's form (`corpus.jsonl`, `queries.jsonl`, `qrels/*.tsv`), any other that `load_corpus` and
-`load_cases` read, or Cranfield's, of which `experiments/sets.py` names a trap. Every line gives nDCG@10 with the grades
-as gains and with 1 for every relevant document, the number of queries, and by how much `ir_measures` differs in the
-query where it differs most; above 1e-9 the script fails. `--rerank-k 20` reranks the fused list by late interaction.
+A folder is one of BEIR's form (`corpus.jsonl`, `queries.jsonl`, `qrels/*.tsv`), any other that
+`load_corpus` and `load_cases` read, or Cranfield's, of which `experiments/sets.py` names a trap.
+Every line gives nDCG@10 with the grades as gains and with 1 for every relevant document, the number
+of queries, and by how much `ir_measures` differs in the query where it differs most; above 1e-9 the
+script fails. `--rerank-k 20` reranks the fused list by late interaction.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ def qrels(cases: Sequence[Case], *, binary: bool) -> Iterator[ir_measures.Qrel]:
 
 
 def run(trace: TraceData, arm: str) -> Iterator[ir_measures.ScoredDoc]:
-    """Documents in the arm's final order, each once; the score is the place, so that nothing ties."""
+    """Documents in the arm's final order, each once.
+
+    The score is the place, so that nothing ties.
+    """
     at = trace.arm(arm)
     chunk, rank = trace.hits.chunk[:, at, 0], trace.hits.rank[:, at, 0]
     for row, case in enumerate(trace.cases):
@@ -55,7 +59,10 @@ def run(trace: TraceData, arm: str) -> Iterator[ir_measures.ScoredDoc]:
 
 
 def reference_ndcg(trace: TraceData, arm: str, *, binary: bool) -> NDArray[np.float64]:
-    """nDCG@10 of `ir_measures` of every case, [Q]; 0 where nothing was found, NaN where nothing is relevant."""
+    """nDCG@10 of `ir_measures` of every case, [Q].
+
+    0 where nothing was found, NaN where nothing is relevant.
+    """
     judgements = list(qrels(trace.cases, binary=binary))
     scores = ir_measures.iter_calc([ir_measures.nDCG @ 10], judgements, list(run(trace, arm)))
     by_query = dict.fromkeys((record.query_id for record in judgements), 0.0) | {
@@ -69,7 +76,10 @@ def compared(trace: TraceData) -> Iterator[tuple[str, str, float, float, float]]
     for gains in ("graded", "binary"):
         values = ndcg_by_case(trace, gains)
         for arm in trace.arms:
-            ndcg, reference = values[:, trace.arm(arm)], reference_ndcg(trace, arm, binary=gains == "binary")
+            ndcg, reference = (
+                values[:, trace.arm(arm)],
+                reference_ndcg(trace, arm, binary=gains == "binary"),
+            )
             if (np.isnan(ndcg) != np.isnan(reference)).any():
                 sys.exit(f"{arm}: other queries are counted than by ir_measures.")
             yield (
@@ -84,12 +94,16 @@ def compared(trace: TraceData) -> Iterator[tuple[str, str, float, float, float]]
 def built(folder: Path, out: Path, rerank_k: int) -> Trace:
     """Trace of a folder's cases, kept beside the others."""
     corpus, cases = load(folder)
-    return build_trace(corpus, cases, out=out / f"{folder.name}.parquet", arms=ARMS, rerank_k=rerank_k)
+    return build_trace(
+        corpus, cases, out=out / f"{folder.name}.parquet", arms=ARMS, rerank_k=rerank_k
+    )
 
 
 def main() -> None:
     """Print a line an arm and kind of gains."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, default=Path("out/beir"), help="folder for the traces")
     parser.add_argument("--rerank-k", type=int, default=0)
@@ -103,10 +117,15 @@ def main() -> None:
         table = ranking(trace)
         n = f"{int(table['n'].iloc[0]):,} of {len(trace):,}"
         for arm, gains, ndcg, reference, most in compared(trace):
-            print(f"| {folder.name} | {n} | {arm} | {gains} | {ndcg:.4f} | {reference:.4f} | {most:.1e} |")
+            print(
+                f"| {folder.name} | {n} | {arm} | {gains} | {ndcg:.4f} | {reference:.4f} | "
+                f"{most:.1e} |"
+            )
             worst = max(worst, most)
     if worst > NEAR:
-        sys.exit(f"nDCG@10 must equal that of ir_measures to {NEAR:g}, got a difference of {worst:.1e}.")
+        sys.exit(
+            f"nDCG@10 must equal that of ir_measures to {NEAR:g}, got a difference of {worst:.1e}."
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What a live question costs, part by part, on the bundled documents, and what index and trace of them cost to build.
+"""Costs on the bundled documents: a live question, part by part, and building index and trace.
 
-Every question of split `report` is asked twice, without caches; parts are by the stages that a response tells, in
-processor time. The same questions are then asked of the index mounted for reading alone, as a ratio within one run,
-where something can be mounted; see `bench.py`.
+Every question of split `report` is asked twice, without caches; parts are by the stages that a
+response tells, in processor time. The same questions are then asked of the index mounted for
+reading alone, as a ratio within one run, where something can be mounted; see `bench.py`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,20 @@ PARTS = {  # of a question: stages of `record.ms`; what is in none of them is th
 
 
 def bundled(options: Options) -> tuple[raglab.Corpus, list[raglab.Case]]:
-    """Documents and questions of the bundled set; of the quick size a few, which expect no source."""
+    """Documents and questions of the bundled set.
+
+    Of the quick size a few, which expect no source.
+    """
     corpus, cases = raglab.load_corpus(BROKER), list(raglab.load_cases(BROKER))
     if not options.quick:
         return corpus, cases
-    few = [case._replace(expect_sources=(), expect_sources_any=(), selected_sources=()) for case in cases]
-    return raglab.Corpus("some", corpus.chunks[:20]), [case for case in few if case.split == "report"][:2]
+    few = [
+        case._replace(expect_sources=(), expect_sources_any=(), selected_sources=())
+        for case in cases
+    ]
+    return raglab.Corpus("some", corpus.chunks[:20]), [
+        case for case in few if case.split == "report"
+    ][:2]
 
 
 def index(options: Options) -> Path:
@@ -53,11 +61,16 @@ def questions(options: Options) -> list[raglab.Case]:
 
 
 def built(options: Options) -> Rows:
-    """Index and trace of the bundled set, models loaded within, nothing cached; measured in the first turn alone."""
+    """Index and trace of the bundled set, models loaded within, nothing cached.
+
+    Measured in the first turn alone.
+    """
     if options.first:
         corpus, cases = bundled(options)
         start = time.process_time()
-        raglab.build_trace(corpus, cases, policy=raglab.Policy.load(BROKER / "policy.yaml"), cache=None)
+        raglab.build_trace(
+            corpus, cases, policy=raglab.Policy.load(BROKER / "policy.yaml"), cache=None
+        )
         yield Row("trace of the bundled set", time.process_time() - start, "s")
         start = time.process_time()
         index(options)
@@ -70,12 +83,14 @@ def processor_time() -> Iterator[None]:
     own = [module for name, module in sys.modules.items() if name.startswith("raglab.")]
     loaded = [module for module in own if hasattr(module, "perf_counter")]
     for module in loaded:
-        setattr(module, "perf_counter", time.process_time)  # noqa: B010 - of modules whose type lacks it
+        # of modules whose type lacks it
+        setattr(module, "perf_counter", time.process_time)  # noqa: B010
     try:
         yield
     finally:
         for module in loaded:
-            setattr(module, "perf_counter", time.perf_counter)  # noqa: B010 - of modules whose type lacks it
+            # of modules whose type lacks it
+            setattr(module, "perf_counter", time.perf_counter)  # noqa: B010
 
 
 def milliseconds(system: raglab.System, cases: Sequence[raglab.Case]) -> dict[str, np.ndarray]:
@@ -86,9 +101,14 @@ def milliseconds(system: raglab.System, cases: Sequence[raglab.Case]) -> dict[st
         for _ in range(2):
             for at, case in enumerate(cases):
                 start = time.process_time()
-                record = raglab.ask(case.query, system=system, documents=case.selected_sources).record
+                record = raglab.ask(
+                    case.query, system=system, documents=case.selected_sources
+                ).record
                 spent = 1e3 * (time.process_time() - start)
-                parts = {name: sum(record.ms.get(stage, 0.0) for stage in stages) for name, stages in PARTS.items()}
+                parts = {
+                    name: sum(record.ms.get(stage, 0.0) for stage in stages)
+                    for name, stages in PARTS.items()
+                }
                 measures = parts | {"question": spent, "log": spent - record.ms["total"]}
                 measures["retrievals"] = len(record.queries)
                 for name, ms in measures.items():
@@ -97,7 +117,7 @@ def milliseconds(system: raglab.System, cases: Sequence[raglab.Case]) -> dict[st
 
 
 def asked_live(options: Options) -> Rows:
-    """A question and its parts, under the published thresholds and with two gates off, which refine less."""
+    """A question and its parts, at published thresholds and with two gates off, refining less."""
     folder, cases = index(options), questions(options)
     start = time.process_time()
     system = raglab.System.open(folder, policy=BROKER / "policy.yaml", cache=False)
@@ -107,15 +127,28 @@ def asked_live(options: Options) -> Rows:
         raglab.ask(case.query, system=system, documents=case.selected_sources)
     ms = milliseconds(system, cases)
     yield Row("question, P50", float(np.median(ms["question"])), "ms")
-    for name in (*PARTS, "log"):  # the mean: most questions are refused, and nothing is generated for them
+    # the mean: most questions are refused, and nothing is generated for them
+    for name in (*PARTS, "log"):
         yield Row(f"{name}, mean", float(np.mean(ms[name])), "ms")
     yield Row("question, P95", float(np.quantile(ms["question"], 0.95)), "ms")
     gates = ms["evidence for the gates"] + ms["verdicts of the gates"]
-    yield Row("one decision of the gates with its evidence, P50", float(np.median(gates / ms["retrievals"])), "ms")
+    yield Row(
+        "one decision of the gates with its evidence, P50",
+        float(np.median(gates / ms["retrievals"])),
+        "ms",
+    )
     free = system.replace(system.policy.replace("similarity.enabled", False, "l2.enabled", False))
-    yield Row("question without l2 and similarity, P50", float(np.median(milliseconds(free, cases)["question"])), "ms")
+    yield Row(
+        "question without l2 and similarity, P50",
+        float(np.median(milliseconds(free, cases)["question"])),
+        "ms",
+    )
     cached = raglab.System.open(folder, policy=BROKER / "policy.yaml")
-    yield Row("question from the cache, P50", float(np.median(milliseconds(cached, cases)["question"])), "ms")
+    yield Row(
+        "question from the cache, P50",
+        float(np.median(milliseconds(cached, cases)["question"])),
+        "ms",
+    )
 
 
 @contextmanager
@@ -123,13 +156,17 @@ def read_only(folder: Path) -> Iterator[Path | None]:
     """The same folder mounted for reading alone; None where it cannot be."""
     place = folder.with_name(f"{folder.name}-read-only")
     place.mkdir(exist_ok=True)
-    bound = subprocess.run(["/bin/mount", "--bind", str(folder), str(place)], capture_output=True, check=False)
+    bound = subprocess.run(
+        ["/bin/mount", "--bind", str(folder), str(place)], capture_output=True, check=False
+    )
     if bound.returncode:
         place.rmdir()
         yield None
         return
     try:
-        subprocess.run(["/bin/mount", "-o", "remount,ro,bind", str(place)], capture_output=True, check=True)
+        subprocess.run(
+            ["/bin/mount", "-o", "remount,ro,bind", str(place)], capture_output=True, check=True
+        )
         yield place
     finally:
         subprocess.run(["/bin/umount", "-l", str(place)], capture_output=True, check=False)
@@ -137,7 +174,10 @@ def read_only(folder: Path) -> Iterator[Path | None]:
 
 
 def asked_read_only(options: Options) -> Rows:
-    """How many times faster a read-only index answers, which logs nothing, asked in turns with one that logs."""
+    """How many times faster a read-only index, which logs nothing, answers than one that logs.
+
+    The two are asked in turns.
+    """
     if not options.peers:
         return
     cases = questions(options)

@@ -1,9 +1,10 @@
 """How fast defaults are learned, and what the audit log adds to a live question; see `bench.py`.
 
-An update takes one signal into a row and finds its confidence anew: for many users at once, 4 values, signals of every
-kind, and for one row. A signal that is logged is one transaction: the change, the row's new version, their links in the
-hash chain, the latest version over the one before; times of the log are of the wall on this machine's disk, each commit
-synchronised to it. Then the log is filled up to as many rows as are verified against the chain; so is a bandit's log,
+An update takes one signal into a row and finds its confidence anew: for many users at once, 4
+values, signals of every kind, and for one row. A signal that is logged is one transaction: the
+change, the row's new version, their links in the hash chain, the latest version over the one
+before; times of the log are of the wall on this machine's disk, each commit synchronised to it.
+Then the log is filled up to as many rows as are verified against the chain; so is a bandit's log,
 whose snapshot is held against the state that its events make.
 """
 
@@ -33,7 +34,8 @@ KINDS = (0.3, 0.1, 0.5, 0.1)  # shares of the signals
 NAMES = 0.7  # of those who reject, share who name another value
 START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 KEYS: list[tuple[str, str, dict[str, str]]] = [
-    (field, "broker_contract", {}) for field in ("insurer_name", "limit", "expiry_date", "excess:date")
+    (field, "broker_contract", {})
+    for field in ("insurer_name", "limit", "expiry_date", "excess:date")
 ]
 PLAYED = ("explicit_yes", "implicit_ok", "implicit_ok", "failure", "explicit_no")
 
@@ -54,7 +56,9 @@ def many(learner: DefaultLearner, users: int, steps: int, decay: float = 1.0) ->
     def play() -> None:
         votes = of.no_votes(VALUES, (users,))
         for about, kind, name in zip(value, signal, named, strict=True):
-            votes = of.add_signal(votes if decay == 1.0 else of.decay_votes(votes, decay), about, kind, name)
+            votes = of.add_signal(
+                votes if decay == 1.0 else of.decay_votes(votes, decay), about, kind, name
+            )
             of.vote_confidence(votes, learner)
 
     return play
@@ -69,7 +73,10 @@ def single(learner: DefaultLearner, updates: int) -> None:
 
 
 def learned(options: Options) -> Rows:
-    """Updates a second of each rule: few users with many votes each, more users, forgetting, one row."""
+    """Updates a second of each rule.
+
+    Few users with many votes each, more users, forgetting, one row.
+    """
     updates = 20_000 if options.quick else 300_000
     for rule in RULES:
         learner = DefaultLearner(rule=rule)
@@ -88,7 +95,13 @@ class Watch:
     def __init__(self) -> None:
         self.spent: dict[str, list[float]] = {}
 
-    def __call__(self, name: str, step: Callable[..., object], *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
+    def __call__(
+        self,
+        name: str,
+        step: Callable[..., object],
+        *args: Any,  # noqa: ANN401
+        **keywords: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
         """Run a step, and give what it gives."""
         start = time.perf_counter()
         result = step(*args, **keywords)
@@ -99,14 +112,24 @@ class Watch:
 def played(log: AuditLog, requests: int) -> dict[str, list[float]]:
     """Seconds of each step of each request."""
     use_of, check = module("log", "audit").DefaultUse, module("checks", "decision").Check
-    checks = [check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "top-1 similarity 0.9 is at or above")] * 12
+    checks = [
+        check(
+            "similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "top-1 similarity 0.9 is at or above"
+        )
+    ] * 12
     policy, now, watch = Policy.load(), START, Watch()
     rng = np.random.default_rng(0)
     for number in range(requests):
         now += timedelta(minutes=3)
         request, key = f"r{number}", KEYS[number % len(KEYS)]
         conditions = {"page_1_kind": "coversheet" if rng.random() < 0.2 else "body"}
-        opening = {"session": f"s{number % 20}", "policy": policy, "fingerprint": "f", "models": {}, "now": now}
+        opening = {
+            "session": f"s{number % 20}",
+            "policy": policy,
+            "fingerprint": "f",
+            "models": {},
+            "now": now,
+        }
         watch("open", log.opened, request, f"who is insurer {number}?", **opening)
         row = watch("count", log.met, request, key, now=now)
         signal = str(rng.choice(PLAYED))
@@ -115,7 +138,16 @@ def played(log: AuditLog, requests: int) -> dict[str, list[float]]:
         applied |= {"field": row.target_field, "value": "1", "gate": gate(row)}
         response = {"status": "ok", "answer": "Acme Mutual.", "default_applied": applied}
         use = use_of(row, "1", gate(row), "page_scope", conditions)
-        watch("decision with its default", log.decided, request, response, checks, 50.0, applied=use, now=now)
+        watch(
+            "decision with its default",
+            log.decided,
+            request,
+            response,
+            checks,
+            50.0,
+            applied=use,
+            now=now,
+        )
         watch("settle", log.settle, now=now)
     return watch.spent
 
@@ -163,8 +195,14 @@ def fill(log: AuditLog, rows: int) -> None:
             for _, table, row in events:
                 if entries.last >= rows:
                     return
-                unique = {name: f"{row[name][:40]}-{number}" for name in ("request_id", "once") if name in row}
-                session = {"session": f"{row['session']}-{number}"} if table == tables.REQUESTS else {}
+                unique = {
+                    name: f"{row[name][:40]}-{number}"
+                    for name in ("request_id", "once")
+                    if name in row
+                }
+                session = (
+                    {"session": f"{row['session']}-{number}"} if table == tables.REQUESTS else {}
+                )
                 entries.add(table, without_place(row) | unique | session)
 
 
@@ -174,7 +212,7 @@ def without_place(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bare_commit(folder: Path) -> float:
-    """Median seconds of commits of one small row, synchronised to the same disk, without anything of raglab."""
+    """Median seconds to commit one small row, synchronised to the same disk, without raglab."""
     link, taken = sqlite3.connect(folder / "bare.sqlite"), []
     link.execute("PRAGMA journal_mode=WAL")
     link.execute("CREATE TABLE t (x)")
@@ -188,12 +226,17 @@ def bare_commit(folder: Path) -> float:
 
 
 def bandit_logged(options: Options) -> Rows:
-    """Verification of a bandit's log: a few choices made one by one, the others copies of the last."""
+    """Verification of a bandit's log.
+
+    A few choices made one by one, the others copies of the last.
+    """
     online, tables = module("online_bandit"), module("log_tables")
     rows, real = (400, 4) if options.quick else (30_000, 15)
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory(dir=options.folder) as place:
-        at = online.Online(Bandit(), RewardWeights(), 8000.0, Path(place) / "bandit.sqlite", ("hybrid", "graph"))
+        at = online.Online(
+            Bandit(), RewardWeights(), 8000.0, Path(place) / "bandit.sqlite", ("hybrid", "graph")
+        )
         for number in range(real):
             at.choose(f"r{number}", [True, True], dict.fromkeys(online.FEATURES, 0.5))
             at.update(f"r{number}", {name: float(rng.random()) for name in COMPONENTS})
@@ -202,15 +245,23 @@ def bandit_logged(options: Options) -> Rows:
             for number in count(real):
                 if log.last >= rows:
                     break
-                log.add(tables.CHOICES, without_place(choice) | {"request_id": f"r{number}", "round": number + 1})
+                log.add(
+                    tables.CHOICES,
+                    without_place(choice) | {"request_id": f"r{number}", "round": number + 1},
+                )
                 log.add(tables.REWARDS, without_place(reward) | {"request_id": f"r{number}"})
         at.thumbs("r0", up=True)  # which keeps the snapshot of all
-        yield Row(f"verify {rows:,} rows of a bandit, wall", seconds(at.verify, 1, time.perf_counter), "s")
+        yield Row(
+            f"verify {rows:,} rows of a bandit, wall", seconds(at.verify, 1, time.perf_counter), "s"
+        )
         at.close()
 
 
 def logged_on_server(options: Options) -> Rows:
-    """The steps on a PostgreSQL server of its own, synchronised to its disk; nothing where there is none."""
+    """The steps on a PostgreSQL server of its own, synchronised to its disk.
+
+    Nothing where there is none.
+    """
     sys.path.insert(0, str(ROOT / "tests"))
     from databases import server, why_not
 

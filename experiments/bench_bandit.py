@@ -1,7 +1,10 @@
-"""How fast bandits are simulated, side by side with the peers, and logs are evaluated off-policy; see `bench.py`.
+"""How fast bandits are simulated, side by side with the peers, and logs are evaluated off-policy.
 
-A round is one choice of one replication, learned from at once: 4 arms, Thompson sampling from Beta(1, 1), UCB1, and
-LinUCB with 8 features. The peers play fewer rounds, which their rates do not hang on much. A log has a million rounds.
+See `bench.py`.
+
+A round is one choice of one replication, learned from at once: 4 arms, Thompson sampling from
+Beta(1, 1), UCB1, and LinUCB with 8 features. The peers play fewer rounds, which their rates do not
+hang on much. A log has a million rounds.
 """
 
 from __future__ import annotations
@@ -26,25 +29,41 @@ PEER_ROUNDS, NATIVE = 1_000, 20  # rounds of a peer; replications of the one in 
 
 
 def world(policy: str) -> Bernoulli | Table:
-    """Four arms with known means; for LinUCB 500 cases whose arms' rewards are linear in 8 features."""
+    """Four arms with known means.
+
+    For LinUCB 500 cases whose arms' rewards are linear in 8 features.
+    """
     if policy != "lin_ucb":
         return Bernoulli(np.array(MEANS))
     rng = np.random.default_rng(0)
     features = rng.standard_normal((500, FEATURES))
     value = np.clip(0.5 + 0.15 * features @ rng.standard_normal((FEATURES, 4)), 0.0, 1.0)
     names = tuple(f"x{number}" for number in range(FEATURES))
-    return Table(("a", "b", "c", "d"), value, value, np.ones((500, 4), np.bool_), features, names, value * np.nan)
+    return Table(
+        ("a", "b", "c", "d"),
+        value,
+        value,
+        np.ones((500, 4), np.bool_),
+        features,
+        names,
+        value * np.nan,
+    )
 
 
 def simulated(options: Options) -> Rows:
-    """Rounds a second of `run` with the regret of every round, by engine and policy; how many times those of peers."""
+    """Rounds a second of `run` with the regret of every round, by engine and policy.
+
+    How many times those of peers.
+    """
     run = module("simulation", "bandit").run
     rounds, replications = (100, 200) if options.quick else (2_500, 200)
     rates = {}
     for engine, name, repeats in (("numpy", "NumPy", 3), ("numba", "compiled", 9)):
         for policy in POLICIES:
             bandit, met = Bandit(algorithm=policy), world(policy)
-            play = partial(run, bandit, met, rounds=rounds, replications=replications, seed=0, engine=engine)
+            play = partial(
+                run, bandit, met, rounds=rounds, replications=replications, seed=0, engine=engine
+            )
             rates[policy] = rounds * replications / seconds(play, repeats)
             yield Row(f"{policy}, {name}", rates[policy] / 1e6, "M rounds/s")
     if options.peers:
@@ -58,8 +77,12 @@ def compared(options: Options) -> Rows:
     plans = study.baselines(met)
     for replications in (20, 200):
         rounds = 50 if options.quick else 1_000
-        play = partial(study.compare_learners, met, learners, plans, rounds=rounds, replications=replications)
-        yield Row(f"compare three learners, {replications} replications", 1e3 * seconds(play, 5), "ms")
+        play = partial(
+            study.compare_learners, met, learners, plans, rounds=rounds, replications=replications
+        )
+        yield Row(
+            f"compare three learners, {replications} replications", 1e3 * seconds(play, 5), "ms"
+        )
 
 
 def beside_peers(rates: dict[str, float], rounds: int) -> Rows:
@@ -77,7 +100,9 @@ def beside_peers(rates: dict[str, float], rounds: int) -> Rows:
                 taken = seconds(partial(play, policy, size), 1)
             except ImportError:
                 break
-            yield Row(f"{policy}, times the rate of {name}", rates[policy] * taken / choices, BESIDE)
+            yield Row(
+                f"{policy}, times the rate of {name}", rates[policy] * taken / choices, BESIDE
+            )
 
 
 def river(policy: str, rounds: int) -> None:
@@ -89,7 +114,8 @@ def river(policy: str, rounds: int) -> None:
         "ucb1": lambda: bandit.UCB(delta=1, seed=0),
         "lin_ucb": lambda: bandit.LinUCBDisjoint(seed=0),
     }
-    learner, arms, chance = learners[policy](), list(range(4)), random.Random(0)  # noqa: S311 - no secret
+    # no secret
+    learner, arms, chance = learners[policy](), list(range(4)), random.Random(0)  # noqa: S311
     met = world(policy)
     if isinstance(met, Table):
         contexts = [dict(zip(met.feature_names, x, strict=True)) for x in met.features.tolist()]
@@ -112,7 +138,11 @@ def mabwiser(policy: str, rounds: int) -> None:
         "ucb1": LearningPolicy.UCB1(alpha=1),
         "lin_ucb": LearningPolicy.LinUCB(alpha=1, l2_lambda=2),
     }
-    learner, chance, met = MAB(list(range(4)), kinds[policy], seed=0), np.random.default_rng(0), world(policy)
+    learner, chance, met = (
+        MAB(list(range(4)), kinds[policy], seed=0),
+        np.random.default_rng(0),
+        world(policy),
+    )
     if isinstance(met, Table):
         learner.fit([0, 1, 2, 3], met.reward[0].tolist(), met.features[[0, 0, 0, 0]])
         for t in range(rounds):
@@ -143,31 +173,50 @@ def pymab(policy: str, rounds: int, backend: str) -> None:
     else:
         met = BanditEnvironment(np.array(MEANS), BernoulliReward())
     replications = NATIVE if backend == "rust" else 1
-    config = ExperimentConfig(horizon=rounds, n_replicates=replications, seed=0, backend=backend)  # type: ignore[arg-type] # one of two
+    # one of two
+    config = ExperimentConfig(horizon=rounds, n_replicates=replications, seed=0, backend=backend)
     Experiment(environment=met, policies={policy: learners[policy]()}, config=config).run()
 
 
 def million(n: int) -> tuple[pd.DataFrame, np.ndarray]:
     """Log of so many rounds with a reward model, and a target that changes from round to round."""
     rng, arms, means = np.random.default_rng(0), 4, np.array([0.72, 0.78, 0.83, 0.88])
-    target, logging = rng.dirichlet(np.ones(arms), n), 0.1 / arms + 0.9 * rng.dirichlet(np.ones(arms), n)
+    target, logging = (
+        rng.dirichlet(np.ones(arms), n),
+        0.1 / arms + 0.9 * rng.dirichlet(np.ones(arms), n),
+    )
     action = (rng.random(n)[:, None] > logging.cumsum(axis=1)[:, :-1]).sum(axis=1)
     model = {f"q_{arm}": means[arm] + 0.1 * rng.standard_normal(n) for arm in range(arms)}
     reward = (rng.random(n) < means[action]).astype(float)
-    columns = {"action": action, "reward": reward, "propensity": logging[np.arange(n), action], **model}
+    columns = {
+        "action": action,
+        "reward": reward,
+        "propensity": logging[np.arange(n), action],
+        **model,
+    }
     return pd.DataFrame(columns), target
 
 
 def evaluated(options: Options) -> Rows:
-    """Off-policy estimates of a long log: delta method, sessions, a fitted model, the bootstrap; memory beside them."""
+    """Off-policy estimates of a long log: delta method, sessions, a fitted model, the bootstrap.
+
+    Memory beside them.
+    """
     n = 2_000 if options.quick else 1_000_000
     log, target = million(n)
-    bare, session, pair = log[["action", "reward", "propensity"]], np.arange(n) // 5, ("snips", "dr")
+    bare, session, pair = (
+        log[["action", "reward", "propensity"]],
+        np.arange(n) // 5,
+        ("snips", "dr"),
+    )
     bootstrap = partial(estimate, log, target, pair, interval="bootstrap", n_boot=200)
     runs: dict[str, tuple[Callable[[], object], int]] = {
         "SNIPS + DR, delta method": (lambda: estimate(log, target, pair), 7),
         "the same, the model fitted to the log": (lambda: estimate(bare, target, pair), 7),
-        "the same by session, five rounds each": (lambda: estimate(log, target, pair, session=session), 7),
+        "the same by session, five rounds each": (
+            lambda: estimate(log, target, pair, session=session),
+            7,
+        ),
         "all seven estimators, delta method": (lambda: estimate(log, target), 3),
         "lower bound, clip chosen": (lambda: lower_bound(log, target), 7),
         "SNIPS + DR, 200 bootstrap draws": (bootstrap, 1),

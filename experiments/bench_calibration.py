@@ -1,7 +1,9 @@
-"""How fast calibration, selective prediction and certificates are at a million rows, beside peers; see `bench.py`.
+"""How fast calibration, selective prediction and certificates are at a million rows, beside peers.
 
-Peers are those of the extra `bench`; one that is not installed is left out. What would take minutes is timed in part
-and scaled.
+See `bench.py`.
+
+Peers are those of the extra `bench`; one that is not installed is left out. What would take minutes
+is timed in part and scaled.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ THRESHOLDS = np.arange(0.0, 100.0, 5.0)  # of each of two gates
 class Gated(NamedTuple):
     """Cases of two gates, half of them a pilot's.
 
-    group: 0 answerable and right if answered, 1 answerable and wrong, 2 to refuse. held: not of the pilot.
+    group: 0 answerable and right if answered, 1 answerable and wrong, 2 to refuse. held: not of the
+    pilot.
     """
 
     signals: tuple[Floats, Floats]
@@ -47,7 +50,10 @@ def plain_ece(y: NDArray[np.bool_], p: Floats) -> float:
 
 
 def plain_bins(y: NDArray[np.bool_], p: Floats) -> float:
-    """ECE from the bins of scikit-learn's `calibration_curve`: a search for the edge and three sums."""
+    """ECE from the bins of scikit-learn's `calibration_curve`.
+
+    A search for the edge and three sums.
+    """
     bins = np.searchsorted(np.linspace(0.0, 1.0, BINS + 1)[1:-1], p)
     n, k, total = np.bincount(bins), np.bincount(bins, weights=y), np.bincount(bins, weights=p)
     filled = n > 0
@@ -62,7 +68,7 @@ def plain_aurc(correct: NDArray[np.bool_], confidence: Floats) -> float:
 
 
 def gated(n: int, rng: np.random.Generator) -> Gated:
-    """Cases whose signals, whole points from 0 to 100, separate the groups well enough for both targets."""
+    """Cases whose signals, whole points from 0 to 100, separate groups enough for both targets."""
     group = rng.choice(3, n, p=[0.85, 0.03, 0.12])
     middle = np.array([70.0, 45.0, 30.0])[group]
     first, second = (np.clip(np.round(rng.normal(middle, 15.0)), 0.0, 100.0) for _ in range(2))
@@ -77,12 +83,16 @@ def counted(passing: Ints, answerable: int) -> tuple[Ints, Ints]:
 
 
 def certificate(cases: Gated) -> Ints:
-    """Pairs of thresholds that keep both targets: order learned on the pilot half, tested on the other."""
+    """Pairs of thresholds that keep both targets.
+
+    Order learned on the pilot half, tested on the other.
+    """
     part = cases.group + 3 * cases.held
     passing = gate_counts(cases.signals, [THRESHOLDS, THRESHOLDS], part)
     total = np.bincount(part, minlength=6)
     pilot, held = (
-        counted(passing[..., 3 * i : 3 * i + 3].reshape(-1, 3), total[3 * i : 3 * i + 2].sum()) for i in (0, 1)
+        counted(passing[..., 3 * i : 3 * i + 3].reshape(-1, 3), total[3 * i : 3 * i + 2].sum())
+        for i in (0, 1)
     )
     order = pareto_order(joint_p(*pilot, ALPHAS), pilot[1][:, 0].astype(np.float64))
     return order[fixed_sequence(joint_p(*held, ALPHAS)[order], DELTA)]
@@ -107,8 +117,12 @@ def mapie_pairs(cases: Gated) -> Run:
     """MAPIE's control of two risks over 400 pairs, Holm: a learned order costs seconds more."""
     from mapie.risk_control import BinaryClassificationController, BinaryRisk
 
-    hallucination = BinaryRisk(lambda y, _: y != 0, lambda _, answers: answers == 1, higher_is_better=False)
-    refusal = BinaryRisk(lambda _, answers: answers == 0, lambda y, _: y < 2, higher_is_better=False)
+    hallucination = BinaryRisk(
+        lambda y, _: y != 0, lambda _, answers: answers == 1, higher_is_better=False
+    )
+    refusal = BinaryRisk(
+        lambda _, answers: answers == 0, lambda y, _: y < 2, higher_is_better=False
+    )
     pairs = np.stack(np.meshgrid(THRESHOLDS, THRESHOLDS, indexing="ij"), axis=-1).reshape(-1, 2)
     signals = np.stack(cases.signals, axis=1)
 
@@ -130,9 +144,12 @@ def mapie_gate(correct: NDArray[np.bool_], p: Floats) -> Run:
 
     def run() -> None:
         BinaryClassificationController(
-            lambda x: np.stack([1.0 - x, x], axis=1), precision, 0.9,
-            confidence_level=1.0 - DELTA, fwer_method="fixed_sequence",
-        ).calibrate(p, correct)  # fmt: skip
+            lambda x: np.stack([1.0 - x, x], axis=1),
+            precision,
+            0.9,
+            confidence_level=1.0 - DELTA,
+            fwer_method="fixed_sequence",
+        ).calibrate(p, correct)
 
     return run
 
@@ -157,12 +174,22 @@ def scores(options: Options) -> list[tuple[str, NDArray[np.bool_], Floats]]:
     """Name, outcomes and scores of few levels, many, and all different."""
     rng = np.random.default_rng(3)
     drawn = rng.random(20_000 if options.quick else 1_000_000)
-    rounded = {"101 levels": np.round(drawn * 100.0) / 100.0, "1,000 levels": np.round(drawn * 999.0) / 999.0}
-    return [(name, rng.random(p.size) < p, p) for name, p in (rounded | {"continuous": drawn}).items()]
+    rounded = {
+        "101 levels": np.round(drawn * 100.0) / 100.0,
+        "1,000 levels": np.round(drawn * 999.0) / 999.0,
+    }
+    return [
+        (name, rng.random(p.size) < p, p) for name, p in (rounded | {"continuous": drawn}).items()
+    ]
 
 
-def peer(options: Options, name: str, ready: Callable[[], Run], taken: float, times: float = 1.0) -> Rows:
-    """How many times faster raglab is than a peer; nothing where it is not installed. `times` scales what it did."""
+def peer(
+    options: Options, name: str, ready: Callable[[], Run], taken: float, times: float = 1.0
+) -> Rows:
+    """How many times faster raglab is than a peer; nothing where it is not installed.
+
+    `times` scales what it did.
+    """
     if not options.peers:
         return
     try:
@@ -173,20 +200,33 @@ def peer(options: Options, name: str, ready: Callable[[], Run], taken: float, ti
 
 
 def errors(options: Options) -> Rows:
-    """ECE, its bootstrap and smooth ECE, against plain NumPy with the same bins, netcal and relplot."""
+    """ECE, its bootstrap and smooth ECE, against plain NumPy on the same bins, netcal, relplot."""
     for name, y, p in scores(options):
         taken = seconds(partial(ece, y, p), 21)
         yield Row(f"ECE, {name}", 1e3 * taken, "ms")
-        yield from peer(options, f"ECE against plain NumPy, {name}", lambda y=y, p=p: partial(plain_bins, y, p), taken)
+        yield from peer(
+            options,
+            f"ECE against plain NumPy, {name}",
+            lambda y=y, p=p: partial(plain_bins, y, p),
+            taken,
+        )
         yield from peer(options, f"ECE against netcal, {name}", partial(netcal_ece, y, p), taken)
         taken = seconds(partial(smooth_ece, y, p), 7)
         yield Row(f"smooth ECE, {name}", 1e3 * taken, "ms")
-        yield from peer(options, f"smooth ECE against relplot, {name}", partial(relplot_smooth, y, p), taken)
-        taken = seconds(partial(ece_interval, y, p, resamples=1_000, rng=np.random.default_rng(5)), 3)
+        yield from peer(
+            options, f"smooth ECE against relplot, {name}", partial(relplot_smooth, y, p), taken
+        )
+        taken = seconds(
+            partial(ece_interval, y, p, resamples=1_000, rng=np.random.default_rng(5)), 3
+        )
         yield Row(f"bootstrap of ECE, {name}", 1e3 * taken, "ms")
         drawn = partial(resampled, y, p, np.random.default_rng(4))
         yield from peer(
-            options, f"bootstrap against plain NumPy, {name}", lambda drawn=drawn: drawn, taken, 1_000 / DRAWN
+            options,
+            f"bootstrap against plain NumPy, {name}",
+            lambda drawn=drawn: drawn,
+            taken,
+            1_000 / DRAWN,
         )
 
 
@@ -204,13 +244,21 @@ def certificates(options: Options) -> Rows:
     cases, some = gated(size, rng), gated(size // FEW, rng)
     taken = seconds(partial(certificate, cases), 7)
     yield Row("certificate of 400 pairs, 2 targets", 1e3 * taken, "ms")
-    yield from peer(options, "certificate against pairs one by one", lambda: partial(one_by_one, cases), taken)
-    yield from peer(options, "certificate against MAPIE, scaled", partial(mapie_pairs, some), taken, FEW)
+    yield from peer(
+        options, "certificate against pairs one by one", lambda: partial(one_by_one, cases), taken
+    )
+    yield from peer(
+        options, "certificate against MAPIE, scaled", partial(mapie_pairs, some), taken, FEW
+    )
     for name, y, p in every:
         taken = seconds(partial(certify, p, y, alpha=0.1), 9)
         yield Row(f"certify one gate, {name}", 1e3 * taken, "ms")
         yield from peer(
-            options, f"one gate against MAPIE, scaled, {name}", partial(mapie_gate, y[few], p[few]), taken, FEW
+            options,
+            f"one gate against MAPIE, scaled, {name}",
+            partial(mapie_gate, y[few], p[few]),
+            taken,
+            FEW,
         )
 
 
@@ -219,7 +267,12 @@ def curves(options: Options) -> Rows:
     for name, y, p in scores(options):
         taken = seconds(partial(aurc, y, p), 9)
         yield Row(f"AURC, {name}", 1e3 * taken, "ms")
-        yield from peer(options, f"AURC against plain NumPy, {name}", lambda y=y, p=p: partial(plain_aurc, y, p), taken)
+        yield from peer(
+            options,
+            f"AURC against plain NumPy, {name}",
+            lambda y=y, p=p: partial(plain_aurc, y, p),
+            taken,
+        )
 
 
 BENCHES = (errors, certificates, curves)

@@ -2,9 +2,9 @@
 
     .venv/bin/python experiments/bench_cockpit.py [--cases 10000] [--moves 200]
 
-Prints p50 and p95 in milliseconds of: `drag`, a move of the pointer to the painted frame; `release` of a slider and
-`switch` of a gate, to the page that the kernel answers with, painted; `case`, a click on a case to its painted panel.
-The page measures itself (`performance.measure`).
+Prints p50 and p95 in milliseconds of: `drag`, a move of the pointer to the painted frame; `release`
+of a slider and `switch` of a gate, to the page that the kernel answers with, painted; `case`, a
+click on a case to its painted panel. The page measures itself (`performance.measure`).
 """
 
 from __future__ import annotations
@@ -45,11 +45,16 @@ def measures(page: Page, name: str) -> np.ndarray:
 def wait_for(page: Page, name: str, count: int) -> None:
     """Wait until an act was measured so many times."""
     condition = "(act) => performance.getEntriesByName(act.name).length >= act.count"
-    page.wait_for_function(condition, arg={"name": f"raglab:{name}", "count": count}, timeout=SECONDS * 1e3)
+    page.wait_for_function(
+        condition, arg={"name": f"raglab:{name}", "count": count}, timeout=SECONDS * 1e3
+    )
 
 
 def drag(page: Page, path: str, moves: int, rng: np.random.Generator) -> None:
-    """Drag a slider to and fro, and let it go somewhere; on the step that it came from nothing is released."""
+    """Drag a slider to and fro, and let it go somewhere.
+
+    On the step that it came from nothing is released.
+    """
     slider = page.locator(f'.threshold[data-path="{path}"] .slider')
     slider.scroll_into_view_if_needed()
     box = slider.bounding_box()
@@ -68,15 +73,30 @@ def drag(page: Page, path: str, moves: int, rng: np.random.Generator) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cases", type=int, default=10_000)
-    parser.add_argument("--moves", type=int, default=200, help="pointer moves of each of the thresholds")
+    parser.add_argument(
+        "--moves", type=int, default=200, help="pointer moves of each of the thresholds"
+    )
     args = parser.parse_args()
     rng = np.random.default_rng(0)
-    cell = {"cell_type": "code", "id": "one", "metadata": {}, "execution_count": None, "outputs": []}
+    cell = {
+        "cell_type": "code",
+        "id": "one",
+        "metadata": {},
+        "execution_count": None,
+        "outputs": [],
+    }
     source = CELL.format(root=str(ROOT), cases=args.cases).strip()
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    notebook = {"cells": [cell | {"source": source}], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    notebook = {
+        "cells": [cell | {"source": source}],
+        "metadata": kernel,
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
     with tempfile.TemporaryDirectory() as place, browser() as opened:
         folder, settings = Path(place) / "lab", Path(place) / "settings"
         folder.mkdir()

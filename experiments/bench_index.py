@@ -1,16 +1,19 @@
-"""What an index of a million passages takes: seconds to build, bytes on disk, memory, recall at 50, time a question.
+"""What an index of a million passages takes.
 
-Passages are pairs of real sentences: of public sets under `../shared/data` where they are there, else of the bundled
-documents. The bundled encoder makes embeddings of some thousand sentences (its speed is printed; a million passages
-would take it hours); **those of the passages are synthetic**: the mean of the embeddings of the two sentences and
-seeded noise, of length 1. Questions are real ones, with the encoder's own embeddings. Every index is built and asked in
-a process of its own, on one core and memory-mapped; times of building are processor time, of questions both. In
-`--folder` the embeddings of sentences stay, under a name
-by what they are made of, and the last indexes, which every run builds afresh.
+Seconds to build, bytes on disk, memory, recall at 50, time a question.
 
-    python experiments/bench_index.py                       100,000 passages, both kinds
-    python experiments/bench_index.py --passages 1000000    a million
-    python experiments/bench_index.py --quick               the same path on 2,000 passages, in seconds
+Passages are pairs of real sentences: of public sets under `../shared/data` where they are there,
+else of the bundled documents. The bundled encoder makes embeddings of some thousand sentences (its
+speed is printed; a million passages would take it hours); **those of the passages are synthetic**:
+the mean of the embeddings of the two sentences and seeded noise, of length 1. Questions are real
+ones, with the encoder's own embeddings. Every index is built and asked in a process of its own, on
+one core and memory-mapped; times of building are processor time, of questions both. In `--folder`
+the embeddings of sentences stay, under a name by what they are made of, and the last indexes, which
+every run builds afresh.
+
+    python experiments/bench_index.py                       100,000 passages, both kinds python
+    experiments/bench_index.py --passages 1000000    a million python experiments/bench_index.py
+    --quick               the same path on 2,000 passages, in seconds
 """
 
 # ruff: noqa: E402 - the number of threads is set before NumPy starts
@@ -64,11 +67,18 @@ class Material(NamedTuple):
 
 
 def read_texts(data: Path) -> tuple[list[str], list[str]]:
-    """Texts of SQuAD and SciFact, and questions of SQuAD, where they are at hand, else of the bundled documents."""
+    """Texts of SQuAD and SciFact and questions of SQuAD if at hand, else of bundled documents."""
     squad, scifact = data / "squad2-dev-cs224n" / "dev-v2.0.json", data / "beir-scifact"
     if squad.is_file() and scifact.is_dir():
-        paragraphs = [row for page in json.loads(squad.read_text("utf-8"))["data"] for row in page["paragraphs"]]
-        more = [json.loads(line)["text"] for line in (scifact / "corpus.jsonl").read_text("utf-8").splitlines()]
+        paragraphs = [
+            row
+            for page in json.loads(squad.read_text("utf-8"))["data"]
+            for row in page["paragraphs"]
+        ]
+        more = [
+            json.loads(line)["text"]
+            for line in (scifact / "corpus.jsonl").read_text("utf-8").splitlines()
+        ]
         questions = [question["question"] for row in paragraphs for question in row["qas"]]
         return [row["context"] for row in paragraphs] + more, questions
     corpus = raglab.load_corpus(ROOT / "datasets" / "broker" / "documents")
@@ -87,13 +97,18 @@ def chosen_texts(n_sentences: int, data: Path) -> tuple[list[str], list[str]]:
 
 
 def material_folder(place: Path, sentences: list[str], questions: list[str]) -> Path:
-    """Folder of the embeddings of some sentences and questions by today's encoder: another text is another name."""
-    texts = json.dumps([identifier_of(None), sentences, questions], ensure_ascii=False, separators=(",", ":"))
+    """Folder of the embeddings of some sentences and questions by today's encoder.
+
+    Another text is another name.
+    """
+    texts = json.dumps(
+        [identifier_of(None), sentences, questions], ensure_ascii=False, separators=(",", ":")
+    )
     return place / f"material-{sha256(texts.encode()).hexdigest()[:16]}"
 
 
 def make_material(folder: Path, sentences: list[str], questions: list[str]) -> Material:
-    """Sentences and questions with the encoder's embeddings, kept in a folder that is named by them."""
+    """Sentences and questions with the encoder's embeddings, kept in a folder named by them."""
     path = folder / MATERIAL
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +122,9 @@ def make_material(folder: Path, sentences: list[str], questions: list[str]) -> M
             vectors[some] = encoder.sentences([sentences[i] for i in some])
         speed = len(order) / (time.process_time() - begun)
         print(f"encoder: {speed:.0f} sentences of 40 to 300 characters a second of one core")
-        query_vectors = np.concatenate([encoder.sentences([text], query=True) for text in questions])
+        query_vectors = np.concatenate(
+            [encoder.sentences([text], query=True) for text in questions]
+        )
         partial = path.with_name(f"{path.name}.tmp")
         with partial.open("wb") as file:
             np.savez(file, vectors=vectors, asked=query_vectors)
@@ -129,7 +146,10 @@ class Passages:
     def texts(self) -> list[str]:
         """All passages."""
         words = self.material.sentences
-        return [f"{words[a]} {words[b]}" for a, b in zip(self.first.tolist(), self.second.tolist(), strict=True)]
+        return [
+            f"{words[a]} {words[b]}"
+            for a, b in zip(self.first.tolist(), self.second.tolist(), strict=True)
+        ]
 
     def vectors(self, some: slice) -> NDArray[np.float32]:
         """Embeddings of some of them; of whole shards, whose noise hangs on where they begin."""
@@ -137,7 +157,9 @@ class Passages:
         base = self.material.vectors
         both = base[self.first[some]] + base[self.second[some]]
         both /= np.linalg.norm(both, axis=1, keepdims=True)
-        both += rng.standard_normal(both.shape, np.float32) * np.float32(NOISE / base.shape[1] ** 0.5)
+        both += rng.standard_normal(both.shape, np.float32) * np.float32(
+            NOISE / base.shape[1] ** 0.5
+        )
         unit: NDArray[np.float32] = both / np.linalg.norm(both, axis=1, keepdims=True)
         return unit
 
@@ -161,7 +183,9 @@ def build(folder: Path, n: int, n_sentences: int, kind: StoredKind, data: Path) 
     )
     bytes_of = {"vectors": 0, "dense": 0, "bm25": 0}
     for file in manifest.files:
-        part = "vectors" if file.name.startswith("v") else "dense" if "faiss" in file.name else "bm25"
+        part = (
+            "vectors" if file.name.startswith("v") else "dense" if "faiss" in file.name else "bm25"
+        )
         bytes_of[part] += file.size
     return {
         "cpu_s": time.process_time() - used,
@@ -176,7 +200,10 @@ def build(folder: Path, n: int, n_sentences: int, kind: StoredKind, data: Path) 
 
 
 def ask(folder: Path) -> dict[str, Any]:
-    """Ask the other half of the questions: milliseconds by index, recall against every passage, peak memory."""
+    """Ask the other half of the questions.
+
+    Milliseconds by index, recall against every passage, peak memory.
+    """
     stored = json.loads((folder.parent / QUESTION_FILE).read_text("utf-8"))
     query_vectors = np.load(folder.parent / MATERIAL, allow_pickle=False)["asked"]
     half = len(stored) // 2
@@ -202,17 +229,30 @@ def ask(folder: Path) -> dict[str, Any]:
     exact = exact_distances(index.vectors, query_vectors[half : len(stored)], 50)
     recall = float(np.mean(np.stack(nearest) <= exact[:, -1:] + 1e-5))
     quantiles = {
-        name: [round(1e3 * float(np.percentile(times, at)), 1) for times in zip(*rows, strict=True) for at in (50, 95)]
+        name: [
+            round(1e3 * float(np.percentile(times, at)), 1)
+            for times in zip(*rows, strict=True)
+            for at in (50, 95)
+        ]
         for name, rows in ms.items()
     }
     return {"open_s": opened, "ms": quantiles, "recall": recall, "peak_mb": peak}
 
 
-def exact_distances(vectors: Any, queries: NDArray[np.float32], k: int) -> NDArray[np.float64]:  # noqa: ANN401 - shards
+# shards
+def exact_distances(
+    vectors: Any,  # noqa: ANN401
+    queries: NDArray[np.float32],
+    k: int,
+) -> NDArray[np.float64]:
     """Squared distances of the k nearest of all rows, without FAISS."""
     best = np.full((len(queries), k), np.inf)
     for block in vectors.blocks():
-        l2 = 2.0 - 2.0 * (queries @ block.T).astype(np.float64) + ((block**2).sum(axis=1) - 1.0)[None, :]
+        l2 = (
+            2.0
+            - 2.0 * (queries @ block.T).astype(np.float64)
+            + ((block**2).sum(axis=1) - 1.0)[None, :]
+        )
         best = np.partition(np.concatenate([best, l2], axis=1), k - 1, axis=1)[:, :k]
     return np.sort(best, axis=1)
 
@@ -220,7 +260,8 @@ def exact_distances(vectors: Any, queries: NDArray[np.float32], k: int) -> NDArr
 def peak_mb() -> float:
     """Largest resident memory of this process so far, in 1e6 bytes, pages of mapped files among it.
 
-    `ru_maxrss` of a child begins at what its parent had; Linux says elsewhere what the process itself had.
+    `ru_maxrss` of a child begins at what its parent had; Linux says elsewhere what the process
+    itself had.
     """
     status = Path("/proc/self/status")
     match = re.search(r"VmHWM:\s+(\d+) kB", status.read_text("utf-8")) if status.is_file() else None
@@ -231,7 +272,9 @@ def peak_mb() -> float:
 
 def measured(*words: str) -> dict[str, Any]:
     """What a process of its own tells."""
-    done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, __file__, *words], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SystemExit(done.stderr)
     figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -243,16 +286,34 @@ def run(place: Path, n: int, n_sentences: int, kinds: tuple[StoredKind, ...], da
     texts = chosen_texts(n_sentences, data)
     place = material_folder(place, *texts)
     material = make_material(place, *texts)
-    print(f"{n:,} passages of two of {len(material.sentences):,} sentences; embeddings of passages are synthetic")
+    print(
+        f"{n:,} passages of two of {len(material.sentences):,} sentences; embeddings of passages "
+        "are synthetic"
+    )
     for kind in kinds:
-        sizes = ["--folder", str(place), "--passages", str(n), "--sentences", str(n_sentences), "--data", str(data)]
+        sizes = [
+            "--folder",
+            str(place),
+            "--passages",
+            str(n),
+            "--sentences",
+            str(n_sentences),
+            "--data",
+            str(data),
+        ]
         building, asking = measured("--build", kind, *sizes), measured("--ask", kind, *sizes)
-        print(f"\n{kind}: built in {building['cpu_s']:.0f} s of one core ({building['wall_s']:.0f} s on the clock)")
+        print(
+            f"\n{kind}: built in {building['cpu_s']:.0f} s of one core ({building['wall_s']:.0f} "
+            "s on the clock)"
+        )
         on_disk = ", ".join(f"{name} {size:,.0f}" for name, size in building["mb"].items())
         print(f"  MB on disk: {on_disk}; stated for the index {building['stated_mb']:,.0f}")
         print(f"  peak MB: building {building['peak_mb']:,.0f}, asking {asking['peak_mb']:,.0f}")
         print(f"  searched {building['width']} wide, {building['widen']} candidates a hit")
-        print(f"  recall at 50: {building['recall_at_50']:.3f} when built, {asking['recall']:.3f} on other questions")
+        print(
+            f"  recall at 50: {building['recall_at_50']:.3f} when built, {asking['recall']:.3f} "
+            "on other questions"
+        )
         print(f"  opened in {asking['open_s']:.2f} s, every hash compared")
         for name, (p50, p95, cpu50, cpu95) in asking["ms"].items():
             print(f"  {name:8} ms a question: p50 {p50}, p95 {p95} (of the core: {cpu50}, {cpu95})")
@@ -260,7 +321,9 @@ def run(place: Path, n: int, n_sentences: int, kinds: tuple[StoredKind, ...], da
 
 def main() -> None:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--sentences", type=int, default=SENTENCES)
     parser.add_argument("--quick", action="store_true")
@@ -273,7 +336,11 @@ def main() -> None:
     n, n_sentences = (2_000, 300) if args.quick else (args.passages, args.sentences)
     if args.build or args.ask:
         folder = args.folder / f"{args.build or args.ask}-{args.passages}"
-        print(json.dumps(build(folder, n, n_sentences, args.build, args.data) if args.build else ask(folder)))
+        print(
+            json.dumps(
+                build(folder, n, n_sentences, args.build, args.data) if args.build else ask(folder)
+            )
+        )
         return
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(args.folder or scratch)

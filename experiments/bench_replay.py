@@ -1,6 +1,9 @@
-"""How fast a stored trace is replayed: sweeps by both engines, exact steps, single decisions, memory.
+"""How fast a stored trace is replayed.
 
-A synthetic trace of 10,000 cases of 50 hits under 1,000 policies, all gates and rules on; see `bench.py`.
+Sweeps by both engines, exact steps, single decisions, memory.
+
+A synthetic trace of 10,000 cases of 50 hits under 1,000 policies, all gates and rules on; see
+`bench.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +17,15 @@ from typing import Any
 
 import numpy as np
 from bench import Clock, Options, Row, Rows, module, seconds
-from synthetic import FULL, PATTERNS, QUICK, cost_policies, own_signals, random_policies, synthetic_trace
+from synthetic import (
+    FULL,
+    PATTERNS,
+    QUICK,
+    cost_policies,
+    own_signals,
+    random_policies,
+    synthetic_trace,
+)
 
 import raglab
 from raglab import Policy, Trace, replay
@@ -37,7 +48,9 @@ def trace_and_policies(options: Options) -> tuple[Trace, list[Policy]]:
     return synthetic_trace(sizes), random_policies(sizes.policies)
 
 
-def sweep_rate(trace: Trace, policies: Sequence[Policy], engine: str, clock: Clock = time.process_time) -> float:
+def sweep_rate(
+    trace: Trace, policies: Sequence[Policy], engine: str, clock: Clock = time.process_time
+) -> float:
     """Million decisions a second of a sweep whose cases are measured already."""
     ready = measured(trace)
     taken = seconds(lambda: raglab.sweep(ready, policies, level=None, engine=engine), 3, clock)
@@ -45,7 +58,10 @@ def sweep_rate(trace: Trace, policies: Sequence[Policy], engine: str, clock: Clo
 
 
 def swept(options: Options) -> Rows:
-    """Sweeps, measuring included and not; of a quarter of cases and policies, which shows whether time is linear."""
+    """Sweeps, measuring included and not.
+
+    Of a quarter of cases and policies, which shows whether time is linear.
+    """
     trace, policies = trace_and_policies(options)
     start = time.process_time()
     raglab.decide(trace, policies[0])
@@ -53,8 +69,16 @@ def swept(options: Options) -> Rows:
     fewer, some = trace.subset(range(len(trace) // 4)), policies[: len(policies) // 4]
     for engine, name in ENGINES.items():
         yield Row(f"sweep, {name}", sweep_rate(trace, policies, engine), "M decisions/s")
-        yield Row(f"sweep, {name}, a quarter of the cases", sweep_rate(fewer, policies, engine), "M decisions/s")
-        yield Row(f"sweep, {name}, a quarter of the policies", sweep_rate(trace, some, engine), "M decisions/s")
+        yield Row(
+            f"sweep, {name}, a quarter of the cases",
+            sweep_rate(fewer, policies, engine),
+            "M decisions/s",
+        )
+        yield Row(
+            f"sweep, {name}, a quarter of the policies",
+            sweep_rate(trace, some, engine),
+            "M decisions/s",
+        )
     with raglab.lab.parallel_workers("threads", n=2):
         rate = sweep_rate(trace, policies, "numba", time.perf_counter)
     yield Row("sweep, compiled, two threads, wall", rate, "M decisions/s")
@@ -64,20 +88,31 @@ def swept(options: Options) -> Rows:
 def swept_otherwise(options: Options) -> Rows:
     """Sweeps with gates on signals of the user, and of decisions by expected cost."""
     trace, policies = trace_and_policies(options)
-    kinds = {"own signals": own_signals(trace, policies), "expected cost": (trace, cost_policies(trace, len(policies)))}
+    kinds = {
+        "own signals": own_signals(trace, policies),
+        "expected cost": (trace, cost_policies(trace, len(policies))),
+    }
     for what, (judged, these) in kinds.items():
         for engine, name in ENGINES.items():
-            yield Row(f"sweep of {what}, {name}", sweep_rate(judged, these, engine), "M decisions/s")
+            yield Row(
+                f"sweep of {what}, {name}", sweep_rate(judged, these, engine), "M decisions/s"
+            )
 
 
 def decided(options: Options) -> Rows:
     """Decisions under one policy: their frame, one case at a time, and from nothing."""
     trace, policies = trace_and_policies(options)
     ready = measured(trace)
-    yield Row("decide under one policy", 1e3 * seconds(lambda: raglab.decide(ready, policies[0]), 50), "ms")
+    yield Row(
+        "decide under one policy",
+        1e3 * seconds(lambda: raglab.decide(ready, policies[0]), 50),
+        "ms",
+    )
     fresh = iter([raglab.decide(ready, policies[1]) for _ in range(8)])
     yield Row("frame of decisions", 1e3 * seconds(lambda: next(fresh).frame(), 7), "ms")
-    singles = [trace.subset([row]) for row in range(0, len(trace), max(1, len(trace) // SINGLE_CASES))]
+    singles = [
+        trace.subset([row]) for row in range(0, len(trace), max(1, len(trace) // SINGLE_CASES))
+    ]
     some = policies[:SINGLE_POLICIES]
 
     def one_by_one() -> None:
@@ -85,7 +120,11 @@ def decided(options: Options) -> Rows:
             for policy in some:
                 raglab.decide(single, policy)
 
-    yield Row("one case and one policy at a time", len(singles) * len(some) / seconds(one_by_one, 2), "decisions/s")
+    yield Row(
+        "one case and one policy at a time",
+        len(singles) * len(some) / seconds(one_by_one, 2),
+        "decisions/s",
+    )
     alone = iter([trace.subset([0]) for _ in range(30)])
     start = time.process_time()
     for single in alone:
@@ -114,8 +153,9 @@ def stepped(options: Options) -> Rows:
     yield Row("steps of one axis", 1e3 * alone, "ms")
 
 
-def spread(evidence: Any, rng: np.random.Generator) -> Any:  # noqa: ANN401 - evidence or a part of it
-    """Evidence in which the fractions of each case are scaled by a factor of its own, so that all cases differ.
+# evidence or a part of it
+def spread(evidence: Any, rng: np.random.Generator) -> Any:  # noqa: ANN401
+    """Evidence with the fractions of each case scaled by its own factor, so all cases differ.
 
     The order within a case stays, as do whole numbers, NaN and the type.
     """
@@ -123,7 +163,11 @@ def spread(evidence: Any, rng: np.random.Generator) -> Any:  # noqa: ANN401 - ev
     def part(field: Any) -> Any:  # noqa: ANN401 - an array, a tuple of arrays, or a number
         if isinstance(field, tuple) and hasattr(field, "_fields"):
             return spread(field, rng)
-        if not isinstance(field, np.ndarray) or field.dtype.kind != "f" or not np.any(field % 1.0 > 0.0):
+        if (
+            not isinstance(field, np.ndarray)
+            or field.dtype.kind != "f"
+            or not np.any(field % 1.0 > 0.0)
+        ):
             return field
         return field * rng.uniform(0.9, 1.0, field.shape[-1])
 
@@ -136,7 +180,9 @@ def counted(options: Options) -> Rows:
     policy = Policy.from_mapping({"patterns": PATTERNS})
     evidence = module("measurement").measured_tables(trace, policy).evidence
     paths = replay.all_step_cells(evidence, policy)
-    alone = [seconds(lambda path=path: replay.step_cells(evidence, policy, path), 7) for path in paths]
+    alone = [
+        seconds(lambda path=path: replay.step_cells(evidence, policy, path), 7) for path in paths
+    ]
     yield Row("counting the steps of one threshold, median", 1e3 * statistics.median(alone), "ms")
     yield Row("counting the steps of one threshold, slowest", 1e3 * max(alone), "ms")
     larger = replay.case_rows(evidence, np.tile(np.arange(len(trace)), LARGER))
@@ -147,7 +193,9 @@ def counted(options: Options) -> Rows:
 
 def peak_megabytes() -> float:
     """Most memory the process has held so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024.0**2 if sys.platform == "darwin" else 1024.0)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        1024.0**2 if sys.platform == "darwin" else 1024.0
+    )
 
 
 BENCHES = (swept, swept_otherwise, decided, stepped, counted)

@@ -1,4 +1,7 @@
-"""What a study costs: one of many configurations, whole and tracked, and each further configuration; see `bench.py`."""
+"""What a study costs.
+
+One of many configurations, whole and tracked, and each further configuration; see `bench.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,14 @@ CASES, TRIALS = 400, 1_500
 
 
 def searched(options: Options) -> Rows:
-    """A study of the chain's thresholds with all candidates and folds; the slope between two numbers of trials."""
+    """A study of the chain's thresholds with all candidates and folds.
+
+    The slope between two numbers of trials.
+    """
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    trace = synthetic_trace((QUICK if options.quick else FULL)._replace(cases=60 if options.quick else CASES))
+    trace = synthetic_trace(
+        (QUICK if options.quick else FULL)._replace(cases=60 if options.quick else CASES)
+    )
     policy = Policy.from_mapping({"patterns": PATTERNS})
     few, many = (2, 6) if options.quick else (TRIALS // 3, TRIALS + TRIALS // 3)
     marks = []
@@ -35,16 +43,26 @@ def searched(options: Options) -> Rows:
 
 
 def certified(options: Options) -> Rows:
-    """A decision by expected cost fitted on half of the cases, and the best of its family certified on the others."""
+    """A decision by expected cost fitted on half of the cases, and its family's certified best.
+
+    The best is certified on the other cases.
+    """
     source = synthetic_trace(QUICK if options.quick else FULL._replace(cases=2_000))
-    cases = tuple(case._replace(split=("tune", "certify")[row // 5 % 2]) for row, case in enumerate(source.cases))
+    cases = tuple(
+        case._replace(split=("tune", "certify")[row // 5 % 2])
+        for row, case in enumerate(source.cases)
+    )
     trace = Trace(cases, source.chunks, source.arms, source.hits, meta=source.meta)
     policy = Policy.from_mapping({"patterns": PATTERNS})
     start = time.process_time()
     fitted = raglab.fit_decision(trace, policy)
-    yield Row(f"fit a decision by expected cost, {len(trace):,} cases", time.process_time() - start, "s")
+    yield Row(
+        f"fit a decision by expected cost, {len(trace):,} cases", time.process_time() - start, "s"
+    )
     start = time.process_time()
-    raglab.certify_best(trace, fitted, targets={"hallucination_rate": 0.75, "false_refusal_rate": 0.6})
+    raglab.certify_best(
+        trace, fitted, targets={"hallucination_rate": 0.75, "false_refusal_rate": 0.6}
+    )
     yield Row("certify the best of its family", time.process_time() - start, "s")
 
 

@@ -1,7 +1,7 @@
 """A real browser on a real JupyterLab, for the browser tests and for `bench_cockpit.py`.
 
-Chromium is the machine's own (Debian's `chromium`): Playwright's download is not used. The server binds to 127.0.0.1,
-keeps its settings in a folder of its own and ends with the block.
+Chromium is the machine's own (Debian's `chromium`): Playwright's download is not used. The server
+binds to 127.0.0.1, keeps its settings in a folder of its own and ends with the block.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ SECONDS = 90
 
 def chromium_path() -> str:
     """Path of the machine's Chromium; empty where there is none."""
-    return next((path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), "")
+    return next(
+        (path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), ""
+    )
 
 
 @contextmanager
@@ -45,7 +47,10 @@ def browser() -> Iterator[Browser]:
 
 
 def only_this_machine(page: Page) -> list[str]:
-    """Block every request of a page that would leave the machine; the list fills with their addresses."""
+    """Block every request of a page that would leave the machine.
+
+    The list fills with their addresses.
+    """
     addresses: list[str] = []
 
     def route(page_route: Route) -> None:
@@ -82,8 +87,18 @@ def jupyter_lab(folder: Path, settings: Path) -> Iterator[str]:
     env = os.environ | {name: str(settings / place) for name, place in names.items()}
     overrides = settings / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
     overrides.mkdir(parents=True, exist_ok=True)
-    (overrides / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}", "--allow-root"]
+    (overrides / "notification.jupyterlab-settings").write_text(
+        '{"fetchNews": "false", "checkForUpdates": false}'
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        "--no-browser",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        "--allow-root",
+    ]
     command += ["--IdentityProvider.token=local", f"--ServerApp.root_dir={folder}"]
     address = f"http://127.0.0.1:{port}"
     with (settings / "lab.log").open("wb") as log:
@@ -109,7 +124,10 @@ def wait_for_server(address: str, server: subprocess.Popen[bytes]) -> None:
                 return
         except (URLError, OSError):
             time.sleep(0.2)
-    msg = f"a server must answer within {SECONDS} s, got none at {address}; JupyterLab's log stands in its settings."
+    msg = (
+        f"a server must answer within {SECONDS} s, got none at {address}; JupyterLab's log stands "
+        "in its settings."
+    )
     raise RuntimeError(msg)
 
 
@@ -117,7 +135,8 @@ def run_all(page: Page, address: str) -> None:
     """Open a notebook and start all its cells."""
     page.goto(address)
     page.wait_for_selector(".jp-NotebookPanel .jp-CodeCell", timeout=SECONDS * 1e3)
-    page.wait_for_selector("text=| Idle", timeout=SECONDS * 1e3)  # before, JupyterLab would ask which kernel to take
+    # before, JupyterLab would ask which kernel to take
+    page.wait_for_selector("text=| Idle", timeout=SECONDS * 1e3)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
 

@@ -1,12 +1,15 @@
-r"""What labelled sets certify, how much each way to decide then answers, whether fusing helps; Markdown tables.
+r"""What labelled sets certify, how much each way to decide then answers, whether fusing helps.
+
+Markdown tables.
 
     python experiments/certificates.py \
         broker=out/broker/trace.parquet:datasets/broker/policy.yaml squad=out/squad.parquet
 
-Each set is given as name=trace or name=trace:policy, its cases with splits tune, certify and report. On tune the fused
-gate and the decision by expected cost are fitted and the candidates are ordered; certify is looked at twice, first for
-the published targets, then for the lowest hallucination rate that tune lets one hope for; report judges. The table of
-ways to decide looks at certify once more for each way and target.
+Each set is given as name=trace or name=trace:policy, its cases with splits tune, certify and
+report. On tune the fused gate and the decision by expected cost are fitted and the candidates are
+ordered; certify is looked at twice, first for the published targets, then for the lowest
+hallucination rate that tune lets one hope for; report judges. The table of ways to decide looks at
+certify once more for each way and target.
 """
 
 from __future__ import annotations
@@ -63,21 +66,32 @@ def outcome(certification: Certification, trace: Trace) -> str:
         return f"no: the safest candidate has {promise_text}"
     again = check_policy(trace.split("report"), certification.policy)
     report_rates = ", ".join(f"{row.k}/{row.n}" for row in again.table.itertuples())
-    return f"**yes**, coverage {certificate.coverage:.3f}: {promise_text}; on report {again.verdict} ({report_rates})"
+    return (
+        f"**yes**, coverage {certificate.coverage:.3f}: {promise_text}; on report {again.verdict} "
+        f"({report_rates})"
+    )
 
 
 def certificates(sets: list[CaseSet], fused: Mapping[str, Policy]) -> None:
     """Print what each set certifies."""
-    print("\n| set, certify cases | published defaults | 10 % / 1 % together | nearest by tune | certificate for it |")
+    print(
+        "\n| set, certify cases | published defaults | 10 % / 1 % together | nearest by tune | "
+        "certificate for it |"
+    )
     print("|---|---|---|---|---|")
     for case_set in sets:
-        row = sweep(case_set.trace.split("certify"), [published_policy(case_set.policy)]).to_dict("records")[0]
+        row = sweep(case_set.trace.split("certify"), [published_policy(case_set.policy)]).to_dict(
+            "records"
+        )[0]
         defaults = (
-            f"false refusals {share(row, 'false_refusal_rate')}; hallucinations {share(row, 'hallucination_rate')}"
+            f"false refusals {share(row, 'false_refusal_rate')}; hallucinations "
+            f"{share(row, 'hallucination_rate')}"
         )
         with tempfile.TemporaryDirectory() as folder:
             looks = Path(folder) / "looks.jsonl"
-            first = certify_best(case_set.trace, fused[case_set.name], targets=TARGETS, delta=DELTA, looks=looks)
+            first = certify_best(
+                case_set.trace, fused[case_set.name], targets=TARGETS, delta=DELTA, looks=looks
+            )
             targets, near, chance = dict(TARGETS), first.nearest, first.chance
             if near != near:  # noqa: PLR0124 - NaN: out of reach beside the other target
                 targets = {name: TARGETS[name] for name in ALONE}
@@ -94,17 +108,38 @@ def certificates(sets: list[CaseSet], fused: Mapping[str, Policy]) -> None:
             if near == near:  # noqa: PLR0124
                 targets["hallucination_rate"] = near
                 certification = certify_best(
-                    case_set.trace, fused[case_set.name], targets=targets, delta=DELTA, looks=looks, again=True
+                    case_set.trace,
+                    fused[case_set.name],
+                    targets=targets,
+                    delta=DELTA,
+                    looks=looks,
+                    again=True,
                 )
-                second = f"{outcome(certification, case_set.trace)} (look {certification.certificate.looks})"
+                second = (
+                    f"{outcome(certification, case_set.trace)} (look "
+                    f"{certification.certificate.looks})"
+                )
         beside = ", false refusals ≤ 0.1" if len(targets) > 1 else " alone"
-        hoped = f"hallucinations ≤ {near:g} (probability {chance:.2f}){beside}" if near == near else "none is likely"  # noqa: PLR0124
-        cells = (f"{case_set.name}, {first.certificate.cases}", defaults, outcome(first, case_set.trace), hoped, second)
+        hoped = (
+            f"hallucinations ≤ {near:g} (probability {chance:.2f}){beside}"
+            if near == near  # noqa: PLR0124
+            else "none is likely"
+        )
+        cells = (
+            f"{case_set.name}, {first.certificate.cases}",
+            defaults,
+            outcome(first, case_set.trace),
+            hoped,
+            second,
+        )
         print("| " + " | ".join(cells) + " |")
 
 
 def families(case_set: CaseSet, fused: Policy) -> dict[str, list[Policy]]:
-    """Candidates of each way to decide: one family of policies each, declared before split certify is looked at."""
+    """Candidates of each way to decide.
+
+    One family of policies each, declared before split certify is looked at.
+    """
     tune, bare = case_set.trace.split("tune"), always_answer(case_set.policy)
     gate = always_answer(fused).replace("fused.enabled", True)
     confidence = bare.replace("signals", {"confidence": {"min": 0.0}})
@@ -117,16 +152,24 @@ def families(case_set: CaseSet, fused: Policy) -> dict[str, list[Policy]]:
 
 
 def level(candidates: list[Policy], trace: Trace, alpha: float, looks: Path) -> str:
-    """What one family certifies at one target: coverage, over-ask, errors; and what the report split says."""
+    """What one family certifies at one target: coverage, over-ask, errors.
+
+    And what the report split says.
+    """
     targets = {ALONE[0]: alpha}
-    certification = certify_best(trace, candidates, targets=targets, delta=DELTA, looks=looks, again=True)
+    certification = certify_best(
+        trace, candidates, targets=targets, delta=DELTA, looks=looks, again=True
+    )
     certificate, first = certification.certificate, certification.certificate.promises[0]
     if certification.policy is None:
         return f"no ({first.k:g}/{first.n})"
     again = check_policy(trace.split("report"), certification.policy)
     k, n = (int(again.table[column].iloc[0]) for column in ("k", "n"))
     asks = f", asks {certificate.over_ask:.3f}" if certificate.over_ask else ""
-    return f"**{certificate.coverage:.3f}**{asks}, {first.k:g}/{first.n}; {again.verdict} {again.coverage:.3f}, {k}/{n}"
+    return (
+        f"**{certificate.coverage:.3f}**{asks}, {first.k:g}/{first.n}; {again.verdict} "
+        f"{again.coverage:.3f}, {k}/{n}"
+    )
 
 
 def coverages(sets: list[CaseSet], fused: Mapping[str, Policy]) -> None:
@@ -135,13 +178,20 @@ def coverages(sets: list[CaseSet], fused: Mapping[str, Policy]) -> None:
     print(f"\n| set, cases (tune, certify, report); always answering errs | decides | {heads} |")
     print("|---|---" + "|---" * len(LEVELS) + "|")
     for case_set in sets:
-        sizes = ", ".join(str(len(case_set.trace.split(name))) for name in ("tune", "certify", "report"))
+        sizes = ", ".join(
+            str(len(case_set.trace.split(name))) for name in ("tune", "certify", "report")
+        )
         free = sweep(case_set.trace.split("certify"), [always_answer(case_set.policy)]).iloc[0]
         errs = f"{free['hallucination_rate_k']:g}/{free['hallucination_rate_n']:g}"
         set_cell = f"{case_set.name}, {sizes}; {errs}"
         with tempfile.TemporaryDirectory() as folder:
-            for place, (name, candidates) in enumerate(families(case_set, fused[case_set.name]).items()):
-                cells = [level(candidates, case_set.trace, alpha, Path(folder) / "looks.jsonl") for alpha in LEVELS]
+            for place, (name, candidates) in enumerate(
+                families(case_set, fused[case_set.name]).items()
+            ):
+                cells = [
+                    level(candidates, case_set.trace, alpha, Path(folder) / "looks.jsonl")
+                    for alpha in LEVELS
+                ]
                 print(f"| {'' if place else set_cell} | {name} | {' | '.join(cells)} |", flush=True)
 
 
@@ -167,16 +217,32 @@ def print_gates(case_set: CaseSet, policy: Policy, method: str) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="+", type=read_set, help="name=trace.parquet or name=trace.parquet:policy.yaml")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "sets",
+        nargs="+",
+        type=read_set,
+        help="name=trace.parquet or name=trace.parquet:policy.yaml",
+    )
     sets: list[CaseSet] = parser.parse_args().sets
-    fused = {case_set.name: fit_fused_gate(case_set.trace, case_set.policy).policy for case_set in sets}
-    print("| set, report cases | fused by | AURC fused | best single | difference [95 %] | published chain | "
-          "coverage at its risk: fused; single | risk at its coverage: fused; single |")  # fmt: skip
+    fused = {
+        case_set.name: fit_fused_gate(case_set.trace, case_set.policy).policy for case_set in sets
+    }
+    print(
+        "| set, report cases | fused by | AURC fused | best single | difference [95 %] | "
+        "published chain | "
+        "coverage at its risk: fused; single | risk at its coverage: fused; single |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for case_set in sets:
         print_gates(case_set, fused[case_set.name], "logistic")
-        print_gates(case_set, fit_fused_gate(case_set.trace, case_set.policy, method="boosting").policy, "boosting")
+        print_gates(
+            case_set,
+            fit_fused_gate(case_set.trace, case_set.policy, method="boosting").policy,
+            "boosting",
+        )
     certificates(sets, fused)
     coverages(sets, fused)
 

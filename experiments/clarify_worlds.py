@@ -1,4 +1,7 @@
-"""Worlds of ClariQ, ShARC and case 12, and the part of a world whose defaults are stable, to simulate clarification."""
+"""ClariQ, ShARC and case 12 worlds, and a world's part of stable defaults, for clarification.
+
+They serve to simulate clarification.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ REFUSES = frozenset({"no", "not", "nope"})
 
 
 def stable(simulated: World) -> World:
-    """Part of a world whose defaults are stable: no noise, no drift, and contexts in which a user has one true value.
+    """Part of a world whose defaults are stable.
+
+    No noise, no drift, and contexts in which a user has one true value.
 
     Raises:
       ValueError: no context is left.
@@ -31,7 +36,10 @@ def stable(simulated: World) -> World:
     Source: rule S5.4.
 
     Example:
-      >>> shares = {"a": {"body": {"1": 1.0}}, "b": {"body": {"1": 1.0}, "cover": {"1": 0.0, "toc": 1.0}}}
+      >>> shares = {
+      ...     "a": {"body": {"1": 1.0}},
+      ...     "b": {"body": {"1": 1.0}, "cover": {"1": 0.0, "toc": 1.0}},
+      ... }
       >>> stable(world(shares, column="page_1_kind", noise=0.1)).contexts
       ('a',)
     """
@@ -41,9 +49,14 @@ def stable(simulated: World) -> World:
     # In one scene every user has one true value of their own; in several they must be the same.
     rows = np.flatnonzero(alike.all(axis=-1) | (there.sum(axis=-1) == 1))
     if not rows.size:
-        msg = f"a stable world needs a context of one true value, got none of {len(right)}; take another world."
+        msg = (
+            f"a stable world needs a context of one true value, got none of {len(right)}; take "
+            "another world."
+        )
         raise ValueError(msg)
-    arrays = {name: getattr(simulated, name)[rows] for name in ("scenes", "shares", "stray", "levels")}
+    arrays = {
+        name: getattr(simulated, name)[rows] for name in ("scenes", "shares", "stray", "levels")
+    }
     return simulated._replace(
         contexts=tuple(simulated.contexts[row] for row in rows),
         values=tuple(simulated.values[row] for row in rows),
@@ -71,17 +84,22 @@ def clariq(
     noise_per_need: float = 0.01,
     **more: Any,  # noqa: ANN401 - further fields of a world
 ) -> World:
-    """World of ClariQ: a context a topic, its facets the hidden intents, one of them sampled for each user.
+    """World of ClariQ.
 
-    Measured on the data: which facets a topic has, its `clarification_need`, and `names`, the share of the answers
-    beginning with no that also say what is wanted instead. Assumed: facets of a topic are equally likely (the data has
-    no shares); a user comes back to `at_once` topics; `drift`, that a request begins a new intent; and `noise`, since
-    the data has one request a topic: a request of need 1 (clear) always wants its user's own facet, and each further
-    step of need makes it want another one in `noise_per_need` of the cases, so that need 4 (very ambiguous) has three
-    times that. Nothing detects a wrong facet. Topics of one facet are left out: there is nothing to ask.
+    A context a topic, its facets the hidden intents, one of them sampled for each user.
+
+    Measured on the data: which facets a topic has, its `clarification_need`, and `names`, the share
+    of the answers beginning with no that also say what is wanted instead. Assumed: facets of a
+    topic are equally likely (the data has no shares); a user comes back to `at_once` topics;
+    `drift`, that a request begins a new intent; and `noise`, since the data has one request a
+    topic: a request of need 1 (clear) always wants its user's own facet, and each further step of
+    need makes it want another one in `noise_per_need` of the cases, so that need 4 (very ambiguous)
+    has three times that. Nothing detects a wrong facet. Topics of one facet are left out: there is
+    nothing to ask.
 
     Args:
-      folder: holds train.tsv and dev.tsv. part: topics of one part only, by `topic_part`; all where not given.
+      folder: holds train.tsv and dev.tsv.
+      part: topics of one part only, by `topic_part`; all where not given.
       noise_per_need: probability, per step of need above 1.
 
     Raises:
@@ -102,7 +120,12 @@ def clariq(
                     replies.append(row["answer"])
     shares = {topic: of for topic, of in facets.items() if len(of) > 1}
     noise = [noise_per_need * (need[topic] - 1) for topic in shares]
-    assumed: dict[str, Any] = {"noise": noise, "drift": 0.001, "names": no_with_value_share(replies), "at_once": 4}
+    assumed: dict[str, Any] = {
+        "noise": noise,
+        "drift": 0.001,
+        "names": no_with_value_share(replies),
+        "at_once": 4,
+    }
     return world(shares, **assumed | more)
 
 
@@ -118,37 +141,53 @@ def no_with_value_share(replies: Iterable[str]) -> float:
     return sum(bool(content_words(text)) for text in rest) / len(rest) if rest else 1.0
 
 
-def sharc(path: str | Path, part: Part | None = None, **more: Any) -> World:  # noqa: ANN401 - fields of a world
-    """World of ShARC: a context a follow-up question of a rule tree, its hidden fact Yes or No for each user.
+# fields of a world
+def sharc(path: str | Path, part: Part | None = None, **more: Any) -> World:  # noqa: ANN401
+    """World of ShARC.
 
-    Measured on the data: the share of Yes and No of each question (spellings of one question are one). Assumed: `noise`
-    (a request about another person's case), `drift` (a fact that changed), and that a user comes back to `at_once`
-    questions. Who says no to Yes has named No. Questions that all answer alike stay: they must not be asked for ever.
+    A context a follow-up question of a rule tree, its hidden fact Yes or No for each user.
+
+    Measured on the data: the share of Yes and No of each question (spellings of one question are
+    one). Assumed: `noise` (a request about another person's case), `drift` (a fact that changed),
+    and that a user comes back to `at_once` questions. Who says no to Yes has named No. Questions
+    that all answer alike stay: they must not be asked for ever.
 
     Args:
-      path: JSON file, or the folder that holds it. part: rule trees of one part only, by `topic_part`.
+      path: JSON file, or the folder that holds it.
+      part: rule trees of one part only, by `topic_part`.
 
     Source: Saeidi et al. 2018, ShARC; rule S5.4.
     """
     place = Path(path)
-    file = place if place.is_file() else next(iter(sorted(place.glob("*.json"))), place / "sharc_dev.json")
+    file = (
+        place
+        if place.is_file()
+        else next(iter(sorted(place.glob("*.json"))), place / "sharc_dev.json")
+    )
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     names: dict[tuple[str, str], str] = {}  # spelt with and without blanks it is one question
     for row in json.loads(file.read_text(encoding="utf-8")):
         if part not in {None, topic_part(row["tree_id"])}:
             continue
         for turn in (*row["history"], *row["evidence"]):
-            question, answer = (turn.get(f"follow_up_{key}", turn.get(f"followup_{key}")) for key in TURN)
+            question, answer = (
+                turn.get(f"follow_up_{key}", turn.get(f"followup_{key}")) for key in TURN
+            )
             words = split_words(question)
-            name = names.setdefault((row["tree_id"], "".join(words)), f"{row['tree_id'][:8]} {' '.join(words)}")
+            name = names.setdefault(
+                (row["tree_id"], "".join(words)), f"{row['tree_id'][:8]} {' '.join(words)}"
+            )
             counts[name][answer.capitalize()] += 1
     shares = {name: {"Yes": float(of["Yes"]), "No": float(of["No"])} for name, of in counts.items()}
     traffic = [sum(of.values()) for of in shares.values()]
     return world(shares, traffic=traffic, **{"noise": 0.01, "drift": 0.001, "at_once": 4} | more)
 
 
-def cover(share: float = 0.4, *, noise_columns: int = 20, **more: Any) -> World:  # noqa: ANN401 - fields of a world
-    """World of case 12, which needs no data: on cover sheets page 1 names no vendor, and comes back empty.
+# fields of a world
+def cover(share: float = 0.4, *, noise_columns: int = 20, **more: Any) -> World:  # noqa: ANN401
+    """World of case 12, which needs no data.
+
+    On cover sheets page 1 names no vendor, and comes back empty.
 
     Args:
       share: share of the requests that are about a contract with a cover sheet.

@@ -1,8 +1,12 @@
-"""Pictures of the cockpit in JupyterLab, light and dark, in a window of 1440 pixels: `notebooks/pictures`.
+"""Pictures of the cockpit in JupyterLab, light and dark, in a window of 1440 pixels.
 
-    .venv/bin/python experiments/cockpit_pictures.py [--trace out/broker/trace.parquet] [--out notebooks/pictures]
+`notebooks/pictures`.
 
-The trace is that of notebook 01. The file browser is closed, so that numbers and cases stand side by side.
+    .venv/bin/python experiments/cockpit_pictures.py [--trace out/broker/trace.parquet] [--out
+    notebooks/pictures]
+
+The trace is that of notebook 01. The file browser is closed, so that numbers and cases stand side
+by side.
 """
 
 from __future__ import annotations
@@ -42,21 +46,38 @@ def picture(page: Page, name: str, out: Path) -> None:
 
 def main() -> None:
     """Take them all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trace", type=Path, default=ROOT / "out" / "broker" / "trace.parquet")
     parser.add_argument("--out", type=Path, default=ROOT / "notebooks" / "pictures")
     args = parser.parse_args()
     source = CELL.format(root=str(ROOT), trace=str(args.trace.resolve())).strip()
-    cell = {"cell_type": "code", "id": "one", "metadata": {}, "execution_count": None, "outputs": []}
+    cell = {
+        "cell_type": "code",
+        "id": "one",
+        "metadata": {},
+        "execution_count": None,
+        "outputs": [],
+    }
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    notebook = {"cells": [cell | {"source": source}], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    notebook = {
+        "cells": [cell | {"source": source}],
+        "metadata": kernel,
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
     for theme, name in THEMES.items():
         with tempfile.TemporaryDirectory() as place, browser() as opened:
             folder, settings = Path(place) / "lab", Path(place) / "settings"
             folder.mkdir()
-            themes = settings / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
+            themes = (
+                settings / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
+            )
             themes.mkdir(parents=True)
-            (themes / "themes.jupyterlab-settings").write_text(json.dumps({"theme": name}), encoding="utf-8")
+            (themes / "themes.jupyterlab-settings").write_text(
+                json.dumps({"theme": name}), encoding="utf-8"
+            )
             (folder / "cockpit.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
             with jupyter_lab(folder, settings) as address:
                 page = opened.new_page(viewport={"width": 1440, "height": 1000})

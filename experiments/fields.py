@@ -2,10 +2,10 @@
 
     python experiments/fields.py [--source FOLDER] [--pack FOLDER]
 
-Every label of the set's `fields.jsonl` is asked of its whole document, by the pack that is named or else the set's own.
-A value is right if it is the labelled one, or one that the label accepts, but for white space and case. The bundled
-documents are split into tune and report by hash; the patterns were written by a reader of all of them, so report is no
-unseen text.
+Every label of the set's `fields.jsonl` is asked of its whole document, by the pack that is named or
+else the set's own. A value is right if it is the labelled one, or one that the label accepts, but
+for white space and case. The bundled documents are split into tune and report by hash; the patterns
+were written by a reader of all of them, so report is no unseen text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ Documents = Mapping[str, Sequence[Chunk]]
 
 
 class Label(NamedTuple):
-    """What a document states of a field: value and first page, or None and None; accept: other ways to state it."""
+    """What a document states of a field: value and first page, or None and None.
+
+    Accept: other ways to state it.
+    """
 
     doc: str
     field: str
@@ -51,7 +54,10 @@ def labels(folder: Path) -> tuple[Label, ...]:
 
 def documents(folder: Path) -> dict[str, list[Chunk]]:
     """Chunks of each document by its file name."""
-    return {doc: list(group) for doc, group in groupby(load_corpus(folder).chunks, lambda chunk: chunk.source)}
+    return {
+        doc: list(group)
+        for doc, group in groupby(load_corpus(folder).chunks, lambda chunk: chunk.source)
+    }
 
 
 def outcome(label: Label, value: str | None) -> str:
@@ -69,13 +75,19 @@ def field_value(field: str, chunks: Sequence[Chunk], pack: Pack, about: str = ""
     return None if reading is None else reading.value
 
 
-def outcomes(wanted: Iterable[Label], passages: Documents, pack: Pack) -> list[tuple[Label, str, str | None]]:
+def outcomes(
+    wanted: Iterable[Label], passages: Documents, pack: Pack
+) -> list[tuple[Label, str, str | None]]:
     """Each label with what came out when its whole document was read, and the value."""
     values = [field_value(label.field, passages[label.doc], pack, label.about) for label in wanted]
-    return [(label, outcome(label, value), value) for label, value in zip(wanted, values, strict=True)]
+    return [
+        (label, outcome(label, value), value) for label, value in zip(wanted, values, strict=True)
+    ]
 
 
-def table(results: Sequence[tuple[Label, str, str | None]], key: Callable[[Label], str]) -> dict[str, Counter[str]]:
+def table(
+    results: Sequence[tuple[Label, str, str | None]], key: Callable[[Label], str]
+) -> dict[str, Counter[str]]:
     """Counts of outcomes by a key of the label."""
     counted: dict[str, Counter[str]] = {}
     for label, result, _ in results:
@@ -84,11 +96,18 @@ def table(results: Sequence[tuple[Label, str, str | None]], key: Callable[[Label
 
 
 def routes(passages: Documents, wanted: Sequence[Label], pack: Pack) -> list[dict[str, Any]]:
-    """For every document with a cover sheet that states its insurer: page 1's value, and that by the contents."""
+    """For every document with a cover sheet that states its insurer.
+
+    Page 1's value, and that by the contents.
+    """
     rows = []
     for label in wanted:
         chunks = passages[label.doc]
-        if label.field != "insurer_name" or label.value is None or chunks[0].tags["page_1_kind"] != "coversheet":
+        if (
+            label.field != "insurer_name"
+            or label.value is None
+            or chunks[0].tags["page_1_kind"] != "coversheet"
+        ):
             continue
         first = field_value(label.field, scope(chunks, "1"), pack)
         toc = field_value(label.field, scope(chunks, "toc", field=label.field, pack=pack), pack)
@@ -118,8 +137,12 @@ def _shown(counted: Mapping[str, Counter[str]]) -> None:
 
 def main() -> None:
     """Print accuracy by split and field, and of the bundled set its routes."""
-    parser = argparse.ArgumentParser(description="Accuracy of the extractor of fields on the labelled documents.")
-    parser.add_argument("--source", type=Path, default=BROKER, help="folder with documents/ and fields.jsonl")
+    parser = argparse.ArgumentParser(
+        description="Accuracy of the extractor of fields on the labelled documents."
+    )
+    parser.add_argument(
+        "--source", type=Path, default=BROKER, help="folder with documents/ and fields.jsonl"
+    )
     parser.add_argument("--pack", type=Path, help="another than the set's own")
     parser.add_argument("--values", action="store_true", help="show what was read rightly too")
     options = parser.parse_args()

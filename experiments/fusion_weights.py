@@ -1,9 +1,11 @@
 """Weight of the dense list in the fusion, chosen on one half of the cases and judged on the other.
 
-The traces hold the arms `hybrid`, `dense` and `bm25`; a second one a set, after a colon, was built with the weight that
-the search finds on all of it (`raglab trace … --dense-weight 8`), and shows what the reranker makes of those hits.
+The traces hold the arms `hybrid`, `dense` and `bm25`; a second one a set, after a colon, was built
+with the weight that the search finds on all of it (`raglab trace … --dense-weight 8`), and shows
+what the reranker makes of those hits.
 
-    python experiments/fusion_weights.py medquad=out/medquad.parquet:out/medquad8.parquet nq=out/nq.parquet
+    python experiments/fusion_weights.py medquad=out/medquad.parquet:out/medquad8.parquet
+    nq=out/nq.parquet
 """
 
 from __future__ import annotations
@@ -35,12 +37,18 @@ def halves(trace: Trace, n: int, seed: int = 0) -> Iterator[tuple[Trace, Trace]]
 
 
 def held_out(trace: Trace, n: int) -> list[str]:
-    """Means over the halves: nDCG@10 of weight 1, of the chosen weight and of the embeddings alone."""
+    """Means over the halves.
+
+    nDCG@10 of weight 1, of the chosen weight and of the embeddings alone.
+    """
     rows, weights = [], []
     for tune_half, test_half in halves(trace, n):
         weight = fusion_weights(tune_half).dense_weight
-        table = fusion_weights(test_half, weights=sorted({1.0, weight})).table.set_index("dense_weight")
-        judged = table[next(name for name in table.columns if name.startswith("nDCG"))]  # by grades where there are any
+        table = fusion_weights(test_half, weights=sorted({1.0, weight})).table.set_index(
+            "dense_weight"
+        )
+        # by grades where there are any
+        judged = table[next(name for name in table.columns if name.startswith("nDCG"))]
         dense = np.nanmean(ndcg_by_case(test_half)[:, test_half.arm("dense")])
         rows.append((judged[1.0], judged[weight], dense))
         weights.append(weight)
@@ -51,11 +59,16 @@ def held_out(trace: Trace, n: int) -> list[str]:
 
 def main() -> None:
     """Print a line a set, and the ranking of the second trace beside that of the first."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sets", nargs="+", metavar="NAME=TRACE[:TRACE]")
     parser.add_argument("--halves", type=int, default=HALVES)
     args = parser.parse_args()
-    print("| set | nDCG@10 fused 1:1 | at the chosen weight | dense | gain (s.e. over halves) | chosen |")
+    print(
+        "| set | nDCG@10 fused 1:1 | at the chosen weight | dense | gain (s.e. over halves) | "
+        "chosen |"
+    )
     print("|---|---|---|---|---|---|")
     for stated in args.sets:
         name, _, paths = stated.partition("=")

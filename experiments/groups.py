@@ -1,10 +1,13 @@
-"""Thresholds by tenant: what common, separate and partially pooled decisions cost on fresh cases; a Markdown table.
+"""Thresholds by tenant: what common, separate and partially pooled decisions cost on fresh cases.
 
-A world has twelve tenants. Two signals give the logits of the four classes, alike for all; each tenant adds an
-intercept to every class, drawn from a normal distribution with the standard deviation of the row. In every replication
-each tenant has n labelled cases. Three decisions by expected cost are fitted on them: `common` knows no tenant,
-`separate` is fitted on the cases of one tenant alone (and is the common one where that holds too few cases of a kind),
-`pooled` is the common one with a bias for each tenant (rule S2.20). Each is judged on 1,000 fresh cases of every
+A Markdown table.
+
+A world has twelve tenants. Two signals give the logits of the four classes, alike for all; each
+tenant adds an intercept to every class, drawn from a normal distribution with the standard
+deviation of the row. In every replication each tenant has n labelled cases. Three decisions by
+expected cost are fitted on them: `common` knows no tenant, `separate` is fitted on the cases of one
+tenant alone (and is the common one where that holds too few cases of a kind), `pooled` is the
+common one with a bias for each tenant (rule S2.20). Each is judged on 1,000 fresh cases of every
 tenant by its true expected cost, which the world knows, so that no label is drawn.
 
     python experiments/groups.py --repeats 200
@@ -31,16 +34,22 @@ SIZES = (30, 100, 300)
 SPREADS = (0.0, 0.5, 1.5)
 FRESH = 1_000  # cases of a tenant that a decision is judged on
 SIGNALS = ("confidence", "words")
-# Logit of each class by signal: an answer is right where confidence is high; long questions are ambiguous.
+# Logit of each class by signal: an answer is right where confidence is high; long questions are
+# ambiguous.
 WEIGHTS = np.array([[1.2, 0.0], [0.0, 0.2], [-1.0, 0.0], [-0.4, 0.8]])
 BIAS = np.array([0.8, -0.7, 0.0, -1.0])
 ASKED_RIGHT = 0.85  # chance that the options of an ambiguous case hold what it expects
 STRENGTH = (0.3,)  # of the penalty, one for all, so that 200 replications end
-COSTS = action_costs(metrics.cost_matrix({"refuse": {"answered_wrong": 2.0}, "ok": {"answered_wrong": 2.0}}))
+COSTS = action_costs(
+    metrics.cost_matrix({"refuse": {"answered_wrong": 2.0}, "ok": {"answered_wrong": 2.0}})
+)
 
 
 class Tenants(NamedTuple):
-    """Cases of tenants. signals: standard normal, [T, n, 2]. chances: true ones of the classes, [T, n, 4]."""
+    """Cases of tenants. signals: standard normal, [T, n, 2].
+
+    Chances: true ones of the classes, [T, n, 4].
+    """
 
     signals: Floats
     chances: Floats
@@ -66,8 +75,11 @@ def labelled(tenants: Tenants, rng: np.random.Generator) -> DecisionCases:
 
 def true_cost(chances: Floats, fitted: Floats) -> float:
     """Mean true cost of the actions that fitted chances choose, [..., 4] each."""
-    chosen = least_cost(*expected_costs(np.moveaxis(fitted, -1, 0), ASKED_RIGHT, COSTS), can_ask=True)
-    costs = np.stack(expected_costs(np.moveaxis(chances, -1, 0), ASKED_RIGHT, COSTS))  # answer, refuse, ask
+    chosen = least_cost(
+        *expected_costs(np.moveaxis(fitted, -1, 0), ASKED_RIGHT, COSTS), can_ask=True
+    )
+    # answer, refuse, ask
+    costs = np.stack(expected_costs(np.moveaxis(chances, -1, 0), ASKED_RIGHT, COSTS))
     return float(np.take_along_axis(costs, chosen[None].astype(np.int64), axis=0).mean())
 
 
@@ -79,7 +91,10 @@ def chances_by(model: FittedModel, signals: Floats, bias: Floats | float = 0.0) 
 
 
 class Replication(NamedTuple):
-    """Costs of the three decisions and of the true chances; own fits of tenants; whether pooling found a difference."""
+    """Costs of the three decisions and of the true chances; own fits of tenants.
+
+    Whether pooling found a difference.
+    """
 
     common: float
     separate: float
@@ -92,7 +107,11 @@ class Replication(NamedTuple):
 def replicate(n: int, spread: float, seed: int) -> Replication:
     """One replication of a world."""
     rng = np.random.default_rng([n, round(10 * spread), seed])
-    intercepts = rng.normal(0.0, spread, (TENANTS, len(CLASSES))) if spread else np.zeros((TENANTS, len(CLASSES)))
+    intercepts = (
+        rng.normal(0.0, spread, (TENANTS, len(CLASSES)))
+        if spread
+        else np.zeros((TENANTS, len(CLASSES)))
+    )
     cases = labelled(draw(intercepts, n, rng), rng)
     fresh = draw(intercepts, FRESH, rng)
     common = fit_model(cases, seed=seed, strengths=STRENGTH)
@@ -121,19 +140,35 @@ def interval(differences: Floats) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=200)
     repeats = parser.parse_args().repeats
-    heads = ("labels a tenant", "sd of intercepts", "common", "separate", "pooled", "best possible", "pooled − common")
+    heads = (
+        "labels a tenant",
+        "sd of intercepts",
+        "common",
+        "separate",
+        "pooled",
+        "best possible",
+        "pooled − common",
+    )
     print(f"| {' | '.join((*heads, 'pooled − separate', 'pooling differs', 'own fits'))} |")
     print("|---:|---:|---:|---:|---:|---:|---|---|---:|---:|")
     for n in SIZES:
         for spread in SPREADS:
-            rows = np.array([replicate(n, spread, seed) for seed in range(repeats)], dtype=np.float64)
+            rows = np.array(
+                [replicate(n, spread, seed) for seed in range(repeats)], dtype=np.float64
+            )
             common, separate, pooled, best, own, differs = rows.T
             means = " | ".join(f"{cost.mean():.4f}" for cost in (common, separate, pooled, best))
             paired = f"{interval(pooled - common)} | {interval(pooled - separate)}"
-            print(f"| {n} | {spread:g} | {means} | {paired} | {differs.mean():.0%} | {own.mean():.1f} |", flush=True)
+            print(
+                f"| {n} | {spread:g} | {means} | {paired} | {differs.mean():.0%} | "
+                f"{own.mean():.1f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

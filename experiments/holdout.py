@@ -63,7 +63,7 @@ RULES = ("new", "chain", "old")
 
 
 class CaseSet(NamedTuple):
-    """One set: its name, the path of its trace, and the policy (of HINT3: the platform) behind the colon."""
+    """One set: its name, its trace's path, and the policy (HINT3: the platform) after the colon."""
 
     name: str
     path: str
@@ -80,7 +80,8 @@ def load_set(case_set: CaseSet) -> tuple[raglab.Trace, raglab.Policy]:
     return trace, limit_depth(raglab.Policy.load(case_set.more), trace)
 
 
-# The log --------------------------------------------------------------------------------------------------------------
+# The log
+# ----------------------------------------------------------------------------------------------
 
 Line = dict[str, Any]
 
@@ -136,7 +137,10 @@ def line_of(unit: Unit, outcome: Outcome, seconds: float) -> Line:
 
 
 def measure(units: Sequence[Unit]) -> Iterator[Line]:
-    """Lines of units of one draw of a set: those of rule `new` together, since they share their models."""
+    """Lines of units of one draw of a set.
+
+    Those of rule `new` together, since they share their models.
+    """
     (trace, policy), draw = load_set(units[0].case_set), units[0].draw
     new = {(unit.matrix, unit.rule): unit for unit in units if unit.rule.startswith("new")}
     start = time.perf_counter()
@@ -173,7 +177,8 @@ def measure_all(units: Sequence[Unit], path: Path) -> list[str]:
     return failed
 
 
-# Tables ---------------------------------------------------------------------------------------------------------------
+# Tables
+# ----------------------------------------------------------------------------------------------
 
 NAN = float("nan")
 SAME = 1e-9  # where one draw alone differs, its mean is its standard error
@@ -188,7 +193,8 @@ def figures(cells: Sequence[int], costs: metrics.Costs | None) -> dict[str, floa
     """
     counts = np.asarray(cells)
     rates = metrics.rates(metrics.rate_counts(counts), metrics.label_counts(counts))
-    right = counts.reshape(len(metrics.LABELS), len(metrics.LABELS), 2).trace()  # [2], decided as labelled
+    # [2], decided as labelled
+    right = counts.reshape(len(metrics.LABELS), len(metrics.LABELS), 2).trace()
     return {
         **dict(zip(metrics.RATES, rates.tolist(), strict=True)),
         "status_rate": float(right.sum() / counts.sum()),
@@ -205,14 +211,22 @@ class Mean(NamedTuple):
     def __str__(self) -> str:
         if not np.isfinite(self.value):
             return "–"
-        return f"{self.value:.3f} ({self.error:.3f})" if np.isfinite(self.error) else f"{self.value:.3f}"
+        return (
+            f"{self.value:.3f} ({self.error:.3f})"
+            if np.isfinite(self.error)
+            else f"{self.value:.3f}"
+        )
 
     @property
     def signed(self) -> str:
         """With a sign, in bold where it is above 0 by more than its standard error."""
         if not np.isfinite(self.value):
             return "–"
-        text = f"{self.value:+.3f} ({self.error:.3f})" if np.isfinite(self.error) else f"{self.value:+.3f}"
+        text = (
+            f"{self.value:+.3f} ({self.error:.3f})"
+            if np.isfinite(self.error)
+            else f"{self.value:+.3f}"
+        )
         return f"**{text}**" if self.value > self.error + SAME else text
 
 
@@ -221,7 +235,10 @@ def mean(values: Sequence[float]) -> Mean:
     known = np.array([value for value in values if np.isfinite(value)])
     if not len(known):
         return Mean(NAN, NAN)
-    return Mean(float(known.mean()), float(known.std(ddof=1) / np.sqrt(len(known))) if len(known) > 1 else NAN)
+    return Mean(
+        float(known.mean()),
+        float(known.std(ddof=1) / np.sqrt(len(known))) if len(known) > 1 else NAN,
+    )
 
 
 Row = dict[str, Any]  # cost on the judged cases by column, by number of the draw
@@ -240,10 +257,15 @@ def costs_of(lines: Sequence[Line], matrix: str, rule: str) -> dict[int, dict[st
     for line in lines:
         if line["matrix"] != matrix:
             continue
-        cost = {name: figures(cells, COSTS[matrix])["held_out"] for name, cells in line["cells"].items()}
+        cost = {
+            name: figures(cells, COSTS[matrix])["held_out"] for name, cells in line["cells"].items()
+        }
         row = rows.setdefault(line["number"], {})
         if line["rule"] == rule:
-            row |= {"new": cost[TUNED], **{name: cost[name] for name in (ALWAYS, "defaults", *FREE) if name in cost}}
+            row |= {
+                "new": cost[TUNED],
+                **{name: cost[name] for name in (ALWAYS, "defaults", *FREE) if name in cost},
+            }
             row["estimate"] = line["expected"]
         elif line["rule"] == "old":
             validated = line["cross_validated"]
@@ -266,7 +288,9 @@ def best_free(rows: Mapping[int, Mapping[str, float]]) -> str:
 
 def counts_text(lines: Sequence[Line], matrix: str, rule: str) -> str:
     """What a rule selected, and how often."""
-    chosen = Counter(line["selected"] for line in lines if (line["matrix"], line["rule"]) == (matrix, rule))
+    chosen = Counter(
+        line["selected"] for line in lines if (line["matrix"], line["rule"]) == (matrix, rule)
+    )
     return ", ".join(f"{name} {count}" for name, count in chosen.most_common())
 
 
@@ -276,8 +300,11 @@ def place_text(name: str, size: int) -> str:
 
 
 def print_costs(by_place: Mapping[tuple[str, int], Sequence[Line]], rule: str) -> None:
-    """Print the cost of every rule on every set and size, and what the new rule costs more than the others."""
-    shown, against = ("old", "new", ALWAYS, LOWEST, "defaults"), ("best free", ALWAYS, LOWEST, "old")
+    """Print every rule's cost on every set and size, and the new rule's extra cost over others."""
+    shown, against = (
+        ("old", "new", ALWAYS, LOWEST, "defaults"),
+        ("best free", ALWAYS, LOWEST, "old"),
+    )
     print(f"\n| set | costs | draws (old) | {' | '.join(shown)} | best free | ", end="")
     print(" | ".join(f"new − {name}" for name in against) + " | selected |")
     print("|---" * (len(shown) + len(against) + 5) + "|")
@@ -288,31 +315,57 @@ def print_costs(by_place: Mapping[tuple[str, int], Sequence[Line]], rule: str) -
                 continue
             free, olds = best_free(rows), sum("old" in row for row in rows.values())
             costs = [str(column(rows, name)) for name in shown]
-            more = [column(rows, "new", free if name == "best free" else name).signed for name in against]
+            more = [
+                column(rows, "new", free if name == "best free" else name).signed
+                for name in against
+            ]
             first = [place_text(place, size), matrix, f"{len(rows)} ({olds})"]
-            cells = [*first, *costs, f"{free} {column(rows, free)}", *more, counts_text(lines, matrix, rule)]
+            cells = [
+                *first,
+                *costs,
+                f"{free} {column(rows, free)}",
+                *more,
+                counts_text(lines, matrix, rule),
+            ]
             print(f"| {' | '.join(cells)} |")
 
 
 def print_chain(by_place: Mapping[tuple[str, int], Sequence[Line]], rule: str) -> None:
     """Print what the mode chain costs beside the default mode, on the draws that both have."""
-    print("\n| set | costs | draws | chain | new | defaults | best free | chain − best free | chain − new | selected |")
+    print(
+        "\n| set | costs | draws | chain | new | defaults | best free | chain − best free | chain "
+        "− new | selected |"
+    )
     print("|---" * 10 + "|")
     for (place, size), lines in by_place.items():
         for matrix in COSTS:
-            rows = {number: row for number, row in costs_of(lines, matrix, rule).items() if "chain" in row}
+            rows = {
+                number: row
+                for number, row in costs_of(lines, matrix, rule).items()
+                if "chain" in row
+            }
             if rows:
                 free = best_free(rows)
                 costs = [str(column(rows, name)) for name in ("chain", "new", "defaults")]
                 more = [column(rows, "chain", name).signed for name in (free, "new")]
                 first = [place_text(place, size), matrix, str(len(rows))]
-                cells = [*first, *costs, f"{free} {column(rows, free)}", *more, counts_text(lines, matrix, "chain")]
+                cells = [
+                    *first,
+                    *costs,
+                    f"{free} {column(rows, free)}",
+                    *more,
+                    counts_text(lines, matrix, "chain"),
+                ]
                 print(f"| {' | '.join(cells)} |")
 
 
 def print_deals(by_place: Mapping[tuple[str, int], Sequence[Line]], deals: Sequence[str]) -> None:
-    """Print what fewer folds and repeats cost against the last of the deals, on the draws that both have."""
-    print("\n| set | costs | draws | " + " | ".join(f"{deal} − {deals[-1]}" for deal in deals[:-1]) + " |")
+    """Print what fewer folds and repeats cost against the last deal, on the draws both have."""
+    print(
+        "\n| set | costs | draws | "
+        + " | ".join(f"{deal} − {deals[-1]}" for deal in deals[:-1])
+        + " |"
+    )
     print("|---" * (len(deals) + 2) + "|")
     for (name, size), lines in by_place.items():
         for matrix in COSTS:
@@ -320,19 +373,27 @@ def print_deals(by_place: Mapping[tuple[str, int], Sequence[Line]], deals: Seque
             numbers = sorted(set.intersection(*(set(rows) for rows in by_deal)))
             if numbers:
                 last = by_deal[-1]
-                more = [mean([rows[n]["new"] - last[n]["new"] for n in numbers]).signed for rows in by_deal[:-1]]
-                print(f"| {' | '.join([place_text(name, size), matrix, str(len(numbers)), *more])} |")
+                more = [
+                    mean([rows[n]["new"] - last[n]["new"] for n in numbers]).signed
+                    for rows in by_deal[:-1]
+                ]
+                print(
+                    f"| {' | '.join([place_text(name, size), matrix, str(len(numbers)), *more])} |"
+                )
 
 
 def print_estimates(by_place: Mapping[tuple[str, int], Sequence[Line]], rule: str) -> None:
     """Print the nested estimate of what is selected less its cost on the judged cases."""
     print("\n| set | " + " | ".join(COSTS) + " |\n" + "|---" * (len(COSTS) + 1) + "|")
     for (name, size), lines in by_place.items():
-        cells = [column(costs_of(lines, matrix, rule), "estimate", "new").signed for matrix in COSTS]
+        cells = [
+            column(costs_of(lines, matrix, rule), "estimate", "new").signed for matrix in COSTS
+        ]
         print(f"| {place_text(name, size)} | {' | '.join(cells)} |")
 
 
-# The command ----------------------------------------------------------------------------------------------------------
+# The command
+# ----------------------------------------------------------------------------------------------
 
 
 def given_set(text: str) -> CaseSet:
@@ -359,25 +420,51 @@ def draws_of(text: str) -> tuple[str, int]:
 
 def arguments() -> argparse.Namespace:
     """Arguments of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="+", type=given_set, help="name=trace, name=trace:policy or name=folder:platform")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "sets",
+        nargs="+",
+        type=given_set,
+        help="name=trace, name=trace:policy or name=folder:platform",
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder that keeps results.jsonl")
-    parser.add_argument("--rules", nargs="+", choices=RULES, default=["new"], help="what to measure (new)")
-    parser.add_argument("--sizes", nargs="+", type=int, default=[0], help="cases to draw; 0 for half (0)")
+    parser.add_argument(
+        "--rules", nargs="+", choices=RULES, default=["new"], help="what to measure (new)"
+    )
+    parser.add_argument(
+        "--sizes", nargs="+", type=int, default=[0], help="cases to draw; 0 for half (0)"
+    )
     parser.add_argument("--draws", type=int, default=20, help="draws of a set and size (20)")
-    parser.add_argument("--set-draws", nargs="+", type=draws_of, default=[], metavar="NAME=N", help="of one set")
-    parser.add_argument("--deals", nargs="+", default=[DEAL], metavar="FxR", help=f"folds x repeats of `new` ({DEAL})")
-    parser.add_argument("--matrices", nargs="+", choices=COSTS, default=list(COSTS), help="cost matrices")
+    parser.add_argument(
+        "--set-draws", nargs="+", type=draws_of, default=[], metavar="NAME=N", help="of one set"
+    )
+    parser.add_argument(
+        "--deals",
+        nargs="+",
+        default=[DEAL],
+        metavar="FxR",
+        help=f"folds x repeats of `new` ({DEAL})",
+    )
+    parser.add_argument(
+        "--matrices", nargs="+", choices=COSTS, default=list(COSTS), help="cost matrices"
+    )
     parser.add_argument("--trials", type=int, default=1000, help="of the chain's search (1000)")
-    parser.add_argument("--print-only", action="store_true", help="measure nothing, print what the log holds")
+    parser.add_argument(
+        "--print-only", action="store_true", help="measure nothing, print what the log holds"
+    )
     return parser.parse_args()
 
 
 def units_of(args: argparse.Namespace) -> list[Unit]:
-    """All that is asked for, draw by draw over all sets, so that a run cut short has some of each."""
+    """All that is asked for, draw by draw over all sets, so a run cut short has some of each."""
     own, known = dict(args.set_draws), {case_set.name for case_set in args.sets}
     if set(own) - known:
-        msg = f"--set-draws must name sets among {', '.join(sorted(known))}, got {min(set(own) - known)!r}"
+        msg = (
+            f"--set-draws must name sets among {', '.join(sorted(known))}, got "
+            f"{min(set(own) - known)!r}"
+        )
         raise SystemExit(msg)
     rules = [(f"new {deal}", 0) for deal in args.deals if "new" in args.rules]
     rules += [(rule, args.trials) for rule in args.rules if rule != "new"]
@@ -396,7 +483,10 @@ def main() -> None:
     """Measure what is missing, and print."""
     start, args = time.perf_counter(), arguments()
     if "old" in args.rules and hasattr(raglab, "certify_best"):
-        sys.exit(f"rule old must be that of commit 2843b80, got {raglab.__file__}; put its folder first in PYTHONPATH.")
+        sys.exit(
+            f"rule old must be that of commit 2843b80, got {raglab.__file__}; put its folder "
+            "first in PYTHONPATH."
+        )
     path = args.out / "results.jsonl"
     failed = [] if args.print_only else measure_all(units_of(args), path)
     fingerprints = {case_set.name: load_set(case_set)[0].fingerprint for case_set in args.sets}
@@ -404,7 +494,9 @@ def main() -> None:
     for size in args.sizes:
         for name, fingerprint in fingerprints.items():
             of_place = [VERSION, name, fingerprint, size]
-            lines = [line for line in read_log(path).values() if json.loads(line["key"])[:4] == of_place]
+            lines = [
+                line for line in read_log(path).values() if json.loads(line["key"])[:4] == of_place
+            ]
             by_place.setdefault((name, size), lines)
     for case_set in args.sets:
         trace, _ = load_set(case_set)
@@ -417,9 +509,14 @@ def main() -> None:
     if len(args.deals) > 1:
         print_deals(by_place, args.deals)
     for rule in sorted({line["rule"] for lines in by_place.values() for line in lines}):
-        spent = {place: [row["seconds"] for row in rows if row["rule"] == rule] for place, rows in by_place.items()}
+        spent = {
+            place: [row["seconds"] for row in rows if row["rule"] == rule]
+            for place, rows in by_place.items()
+        }
         texts = [
-            f"{name} {size or 'half'} {mean(values).value:.1f}" for (name, size), values in spent.items() if values
+            f"{name} {size or 'half'} {mean(values).value:.1f}"
+            for (name, size), values in spent.items()
+            if values
         ]
         print(f"\nSeconds of {rule}, one matrix: {', '.join(texts)}.")
     print(f"\nThis run: {time.perf_counter() - start:.0f} s.")

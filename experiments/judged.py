@@ -1,12 +1,15 @@
-"""A judge and a few people: coverage of the intervals, labels saved, and certificates by betting; Markdown tables.
+"""A judge and a few people: coverage of the intervals, labels saved, and certificates by betting.
+
+Markdown tables.
 
     python -m experiments.judged --repeats 2000            the tables, in about an hour on one core
     python -m experiments.judged --repeats 20              the same path in a minute
 
-5,000 requests, of which 30 % are hard: their error rate is five times that of the others. The judge sees a share of the
-errors (sensitivity) and clears a share of the rest (specificity). People label n requests, drawn evenly, or half of
-them from the hard ones. The truth is the rate of the 5,000. Every row is of draws from the same requests, so a standard
-error of a coverage near 95 % is .5 points at 2,000 repeats.
+5,000 requests, of which 30 % are hard: their error rate is five times that of the others. The judge
+sees a share of the errors (sensitivity) and clears a share of the rest (specificity). People label
+n requests, drawn evenly, or half of them from the hard ones. The truth is the rate of the 5,000.
+Every row is of draws from the same requests, so a standard error of a coverage near 95 % is .5
+points at 2,000 repeats.
 """
 
 from __future__ import annotations
@@ -62,7 +65,9 @@ def stated(
     rng: np.random.Generator, truth: NDArray[np.bool_], hard: NDArray[np.bool_], judge: Judge
 ) -> NDArray[np.bool_]:
     """What a judge states of a truth."""
-    sensitivity, specificity = (np.where(hard, *of[::-1]) for of in (judge.sensitivity, judge.specificity))
+    sensitivity, specificity = (
+        np.where(hard, *of[::-1]) for of in (judge.sensitivity, judge.specificity)
+    )
     return np.where(truth, rng.random(len(hard)) < sensitivity, rng.random(len(hard)) > specificity)
 
 
@@ -76,12 +81,19 @@ def requests(rng: np.random.Generator, rate: str, error: float, judge: Judge) ->
         wrong = rng.random(REQUESTS) > ANSWERABLE
         refused = np.where(wrong, rng.random(REQUESTS) < ANSWERABLE, errors(rng, hard, error))
         status = np.where(refused, Status.refuse, Status.ok)
-    human, machine = (2 * np.where(of, Status.refuse, Status.ok) + 1 for of in (wrong, stated(rng, wrong, hard, judge)))
+    human, machine = (
+        2 * np.where(of, Status.refuse, Status.ok) + 1
+        for of in (wrong, stated(rng, wrong, hard, judge))
+    )
     every = np.ones(REQUESTS, dtype=bool)
-    return JudgedRequests(status, machine, human, every, np.full(REQUESTS, np.nan), hard.astype(np.int64))
+    return JudgedRequests(
+        status, machine, human, every, np.full(REQUESTS, np.nan), hard.astype(np.int64)
+    )
 
 
-def drawn(rng: np.random.Generator, hard: NDArray[np.int64], n: int, *, is_even: bool) -> NDArray[np.bool_]:
+def drawn(
+    rng: np.random.Generator, hard: NDArray[np.int64], n: int, *, is_even: bool
+) -> NDArray[np.bool_]:
     """Who is drawn for people: n of all, or half of them from the hard ones."""
     parts = ((np.arange(REQUESTS), n),)
     if not is_even:
@@ -93,7 +105,10 @@ def drawn(rng: np.random.Generator, hard: NDArray[np.int64], n: int, *, is_even:
 
 
 class Coverage(NamedTuple):
-    """Shares of the draws: refused, missed of all, covered of the shown, people alone covered; width; labels saved."""
+    """Shares of the draws: refused, missed of all, covered of the shown, people alone covered.
+
+    Width; labels saved.
+    """
 
     refused: float
     missed: float
@@ -104,8 +119,11 @@ class Coverage(NamedTuple):
 
 
 def coverages(rate: str, error: float, n: int, *, is_even: bool, repeats: int) -> list[Coverage]:
-    """Coverage of the interval of a rate with each judge, over the same draws from the same requests."""
-    everything = [requests(np.random.default_rng([n, int(1000 * error)]), rate, error, judge) for judge in JUDGES]
+    """Coverage of a rate's interval with each judge, over the same draws from the same requests."""
+    everything = [
+        requests(np.random.default_rng([n, int(1000 * error)]), rate, error, judge)
+        for judge in JUDGES
+    ]
     every_part = [rate_parts(each, rate) for each in everything]
     truth = every_part[0].k.sum() / every_part[0].n.sum()
     rng = np.random.default_rng([n, int(1000 * error), is_even])
@@ -115,43 +133,72 @@ def coverages(rate: str, error: float, n: int, *, is_even: bool, repeats: int) -
         chosen = drawn(rng, everything[0].stratum, n, is_even=is_even)
         alone: tuple[float, float] | None = None
         for place, (each, part) in enumerate(zip(everything, every_part, strict=True)):
-            known = each._replace(human=np.where(chosen, each.human, -1), drawn=chosen, stratum=strata)
+            known = each._replace(
+                human=np.where(chosen, each.human, -1), drawn=chosen, stratum=strata
+            )
             parts = part._replace(k=part.k * chosen, n=part.n * chosen)
             alone = human_interval(known, parts, 0.95)[1] if alone is None else alone
             row = difference_row(known, parts, "", 0.95)
             width = (row["high"] - row["low"]) / (alone[1] - alone[0])
             is_covered, is_alone = row["low"] <= truth <= row["high"], alone[0] <= truth <= alone[1]
-            rows[place].append((np.isnan(row["low"]), is_covered, is_alone, width, row["labels_saved"]))
+            rows[place].append(
+                (np.isnan(row["low"]), is_covered, is_alone, width, row["labels_saved"])
+            )
     return [judge_coverage(np.array(of, dtype=np.float64)) for of in rows]
 
 
 def judge_coverage(rows: NDArray[np.float64]) -> Coverage:
-    """Coverage of the draws of a judge: refused, covered, people alone covered, width, labels saved, [R, 5]."""
+    """Coverage of the draws of a judge.
+
+    Refused, covered, people alone covered, width, labels saved, [R, 5].
+    """
     refused, covered, alone, width, saved = rows.T
     is_shown = refused == 0.0
     if not is_shown.any():
         return Coverage(1.0, 0.0, float("nan"), alone.mean(), float("nan"), float("nan"))
-    shown = covered[is_shown].mean(), alone.mean(), width[is_shown].mean(), float(np.median(saved[is_shown]))
+    shown = (
+        covered[is_shown].mean(),
+        alone.mean(),
+        width[is_shown].mean(),
+        float(np.median(saved[is_shown])),
+    )
     return Coverage(refused.mean(), float((is_shown & (covered == 0.0)).mean()), *shown)
 
 
 def coverage_rows(rate: str, repeats: int) -> Iterator[str]:
     """Table of the coverage."""
     yield f"\n{rate}, {repeats:,} draws\n"
-    yield "| rate | n | draw | judge | refused | missed, of all | covered, of shown | people alone | width | saved |"
+    yield (
+        "| rate | n | draw | judge | refused | missed, of all | covered, of shown | people alone "
+        "| width | saved |"
+    )
     yield "|---:|---:|---|---|---:|---:|---:|---:|---:|---:|"
     for error in ERRORS:
         for n in LABELS:
             for is_even in (True, False):
                 results = coverages(rate, error, n, is_even=is_even, repeats=repeats)
                 for judge, of in zip(JUDGES, results, strict=True):
-                    shown = [f"{value:.3f}" for value in of[:4]] + [f"{of.width:.2f}", f"{of.saved:.0f}"]
-                    cells = [f"{error:.0%}", str(n), "even" if is_even else "half hard", judge.name, *shown]
+                    shown = [f"{value:.3f}" for value in of[:4]] + [
+                        f"{of.width:.2f}",
+                        f"{of.saved:.0f}",
+                    ]
+                    cells = [
+                        f"{error:.0%}",
+                        str(n),
+                        "even" if is_even else "half hard",
+                        judge.name,
+                        *shown,
+                    ]
                     yield "| " + " | ".join(cells).replace("nan", "–") + " |"
 
 
-def labels_needed(rng: np.random.Generator, alpha: float, error: float, judge: Judge | None, most: int) -> float:
-    """Labels of people until at most alpha is certified; infinite where it is not after `most` requests."""
+def labels_needed(
+    rng: np.random.Generator, alpha: float, error: float, judge: Judge | None, most: int
+) -> float:
+    """Labels of people until at most alpha is certified.
+
+    Infinite where it is not after `most` requests.
+    """
     hard = hard_requests(rng, most)
     wrong = errors(rng, hard, error)
     chosen = rng.random(most) < DRAWN
@@ -167,17 +214,32 @@ def labels_needed(rng: np.random.Generator, alpha: float, error: float, judge: J
 
 
 def certificate_rows(repeats: int) -> Iterator[str]:
-    """Table of the certificates: labels needed at the median, and share certified within 20,000 requests."""
+    """Table of the certificates.
+
+    Labels needed at the median, and share certified within 20,000 requests.
+    """
     names = ["no judge", *(judge.name for judge in JUDGES)]
-    yield f"\nLabels of people until certified, median (share certified in {STREAM:,} requests), {repeats:,} streams\n"
+    yield (
+        f"\nLabels of people until certified, median (share certified in {STREAM:,} requests), "
+        f"{repeats:,} streams\n"
+    )
     yield "| alpha | rate | " + " | ".join(names) + " |"
     yield "|---:|---:|" + "---:|" * len(names)
-    for alpha, shares in ((0.01, (0.0, 0.2, 0.5, 1.0)), (0.05, (0.0, 0.2, 0.5, 1.0)), (0.2, (0.2, 0.5, 1.0))):
+    for alpha, shares in (
+        (0.01, (0.0, 0.2, 0.5, 1.0)),
+        (0.05, (0.0, 0.2, 0.5, 1.0)),
+        (0.2, (0.2, 0.5, 1.0)),
+    ):
         for share in shares:
             cells = []
             for judge in (None, *JUDGES):
                 rng = np.random.default_rng([int(1000 * alpha), int(10 * share)])
-                needed = np.array([labels_needed(rng, alpha, share * alpha, judge, STREAM) for _ in range(repeats)])
+                needed = np.array(
+                    [
+                        labels_needed(rng, alpha, share * alpha, judge, STREAM)
+                        for _ in range(repeats)
+                    ]
+                )
                 median = np.median(needed)
                 cells.append(f"{median:.0f} ({np.isfinite(needed).mean():.3f})".replace("inf", "–"))
             yield f"| {alpha:g} | {share * alpha:g} | " + " | ".join(cells) + " |"

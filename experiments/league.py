@@ -2,7 +2,8 @@
 
     .venv/bin/python experiments/league.py [DATA] [--out docs/pictures]
 
-DATA is a folder of the four repositories, see docs/league.md. Of a table without pooled rows all rows are printed.
+DATA is a folder of the four repositories, see docs/league.md. Of a table without pooled rows all
+rows are printed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,16 @@ def line(row: pd.Series[object]) -> str:
     figures = [f"{row[name]:.3f}".replace("nan", "") for name in FIGURES]
     difference = f"{row['difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]"
     calls = f"{row['calls']:.3g} against {row['reference_calls']:.3g}"
-    texts = [row["table"], row["cell"], row["metric"], f"{row['n']:,}", *figures, difference, calls, row["verdict"]]
+    texts = [
+        row["table"],
+        row["cell"],
+        row["metric"],
+        f"{row['n']:,}",
+        *figures,
+        difference,
+        calls,
+        row["verdict"],
+    ]
     return f"| {' | '.join(map(str, texts))} |"
 
 
@@ -45,7 +55,9 @@ def write_picture(display: LeagueDisplay, path: Path) -> None:
 
 def main() -> None:
     """Draw and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", nargs="?", type=Path, default=DATA)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "pictures")
     options = parser.parse_args()

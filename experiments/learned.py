@@ -1,4 +1,6 @@
-r"""What a signal learned from labels is worth: AUROC answerable against not, on cases that it has not seen.
+r"""What a signal learned from labels is worth.
+
+AUROC answerable against not, on cases that it has not seen.
 
     raglab trace DATA/squad2-dev-cs224n/dev-v2.0.json --out out/squad.parquet
     raglab trace DATA/mtrag-un-govt-fiqa --out out/mtrag.parquet
@@ -6,15 +8,17 @@ r"""What a signal learned from labels is worth: AUROC answerable against not, on
     python experiments/learned.py squad=out/squad.parquet:1 mtrag=out/mtrag.parquet:20 \
         broker=out/broker/trace.parquet:20 --tune 200
 
-A set is name=trace:halves. One half: articles (or conversations, else cases) in the order of the SHA-256 of their
-names, those at even places to learn from, the others judged. Several: groups drawn by seed, label by label. The
-features were chosen on the learning half of SQuAD alone. Intervals of one half are DeLong's, and those of 2,000
-resamples of whole articles; of several halves the table has mean and standard error, which is too small for another
-set of questions, since halves share cases.
+A set is name=trace:halves. One half: articles (or conversations, else cases) in the order of the
+SHA-256 of their names, those at even places to learn from, the others judged. Several: groups drawn
+by seed, label by label. The features were chosen on the learning half of SQuAD alone. Intervals of
+one half are DeLong's, and those of 2,000 resamples of whole articles; of several halves the table
+has mean and standard error, which is too small for another set of questions, since halves share
+cases.
 
-"Best stored" is the built-in signal that ranks best on the learning half. Coverage: the share of all judged cases that
-is answered where the threshold is the lowest whose hallucination on the learning half (cross-fitted) is at most the
-level; beside it the hallucination that it comes to, and the coverage of the best threshold in hindsight.
+"Best stored" is the built-in signal that ranks best on the learning half. Coverage: the share of
+all judged cases that is answered where the threshold is the lowest whose hallucination on the
+learning half (cross-fitted) is at most the level; beside it the hallucination that it comes to, and
+the coverage of the best threshold in hindsight.
 """
 
 # ruff: noqa: E402 - the number of threads is set before NumPy starts
@@ -67,7 +71,10 @@ Floats = NDArray[np.float64]
 
 
 class Set(NamedTuple):
-    """A set: trace, name, halves; by case features, label, group and its name, signals [S, R], right if answered."""
+    """A set: trace, name, halves.
+
+    By case features, label, group and its name, signals [S, R], right if answered.
+    """
 
     trace: raglab.Trace
     name: str
@@ -88,7 +95,14 @@ def read_set(text: str) -> Set:
     rows, y = labelled_rows(trace, "answerable")
     case_signals: SeenCases = seen_cases(trace, raglab.Policy.load())
     keys = [
-        next((str(trace.cases[row].extra[key]) for key in GROUP_KEYS if key in trace.cases[row].extra), "")
+        next(
+            (
+                str(trace.cases[row].extra[key])
+                for key in GROUP_KEYS
+                if key in trace.cases[row].extra
+            ),
+            "",
+        )
         for row in rows
     ]
     return Set(
@@ -108,9 +122,14 @@ def learning_half(case_set: Set, number: int, seed: int) -> NDArray[np.bool_]:
     """Cases of the learning half."""
     if case_set.halves > 1:
         rng = np.random.default_rng([seed, number])
-        is_learning: NDArray[np.bool_] = grouped_folds(case_set.y, case_set.group, 2, rng) == rng.integers(2)
+        is_learning: NDArray[np.bool_] = grouped_folds(
+            case_set.y, case_set.group, 2, rng
+        ) == rng.integers(2)
         return is_learning
-    return np.isin(case_set.names, sorted({*case_set.names}, key=lambda name: sha256(name.encode()).hexdigest())[::2])
+    return np.isin(
+        case_set.names,
+        sorted({*case_set.names}, key=lambda name: sha256(name.encode()).hexdigest())[::2],
+    )
 
 
 def surer(row: int, values: Floats) -> Floats:
@@ -132,13 +151,21 @@ def best_stored(case_set: Set, is_learning: NDArray[np.bool_]) -> int:
 
 
 def learned(
-    case_set: Set, is_learning: NDArray[np.bool_], recipes: Sequence[Recipe], seed: int, x: Floats | None = None
+    case_set: Set,
+    is_learning: NDArray[np.bool_],
+    recipes: Sequence[Recipe],
+    seed: int,
+    x: Floats | None = None,
 ) -> Floats:
     """Probability of all cases of x (of the set where not given) by a model of the seen ones, recipe chosen inside."""
     number = np.unique(case_set.group[is_learning], return_inverse=True)[1]
     fold = grouped_folds(case_set.y[is_learning], number, FOLDS, np.random.default_rng(seed))
-    recipe = choose_recipe(case_set.x[is_learning], case_set.y[is_learning], FEATURES, GROUPS, recipes, fold)
-    model = fit_score_model(case_set.x[is_learning], case_set.y[is_learning], FEATURES, GROUPS, recipe)
+    recipe = choose_recipe(
+        case_set.x[is_learning], case_set.y[is_learning], FEATURES, GROUPS, recipes, fold
+    )
+    model = fit_score_model(
+        case_set.x[is_learning], case_set.y[is_learning], FEATURES, GROUPS, recipe
+    )
     return model.probabilities(case_set.x if x is None else x, FEATURES)
 
 
@@ -156,12 +183,20 @@ def ways() -> Iterator[tuple[str, Sequence[Recipe]]]:
     for name in GROUPS:
         yield f"logistic, {name} alone", logistics((name,))
     for name in TEXT:
-        yield f"logistic, text without {name}", logistics([group for group in TEXT if group != name])
+        yield (
+            f"logistic, text without {name}",
+            logistics([group for group in TEXT if group != name]),
+        )
 
 
-def article_interval(y: NDArray[np.bool_], values: Floats, group: NDArray[np.int64], seed: int) -> str:
+def article_interval(
+    y: NDArray[np.bool_], values: Floats, group: NDArray[np.int64], seed: int
+) -> str:
     """Interval of the AUROC over resamples of whole groups."""
-    rng, members = np.random.default_rng(seed), [np.flatnonzero(group == article) for article in np.unique(group)]
+    rng, members = (
+        np.random.default_rng(seed),
+        [np.flatnonzero(group == article) for article in np.unique(group)],
+    )
     draws = []
     for _ in range(DRAWS):
         rows = np.concatenate([members[i] for i in rng.integers(len(members), size=len(members))])
@@ -193,10 +228,14 @@ def print_one_half(case_set: Set, seed: int) -> None:
     begin = time.perf_counter()
     fit = cross_fit(case_set.x[is_learning], case_set.y[is_learning], number, seed=seed)
     print(
-        f"\nCross-fitted in {time.perf_counter() - begin:.0f} s: {fit.model.recipe.described}; of the learning half ",
+        f"\nCross-fitted in {time.perf_counter() - begin:.0f} s: {fit.model.recipe.described}; of "
+        "the learning half ",
         end="",
     )
-    print(f"AUROC {metrics.auroc(case_set.y[is_learning], fit.held_out):.3f}, by models that did not see the case.\n")
+    print(
+        f"AUROC {metrics.auroc(case_set.y[is_learning], fit.held_out):.3f}, by models that did "
+        "not see the case.\n"
+    )
     print("| signal | level | coverage, hallucination | in hindsight |\n|---|---|---|---|")
     right = fit_right(case_set, is_learning, seed)
     whole = fit.model.probabilities(case_set.x, FEATURES)
@@ -217,8 +256,10 @@ def fit_right(case_set: Set, is_learning: NDArray[np.bool_], seed: int) -> tuple
     return fit.held_out, fit.model.probabilities(case_set.x, FEATURES)
 
 
-def coverage(case_set: Set, is_learning: NDArray[np.bool_], own: Floats, values: Floats, risk: float) -> str:
-    """Coverage and hallucination of the judged half, and the coverage of the best threshold in hindsight."""
+def coverage(
+    case_set: Set, is_learning: NDArray[np.bool_], own: Floats, values: Floats, risk: float
+) -> str:
+    """The judged half's coverage and hallucination, and the best hindsight threshold's coverage."""
     right, judged = case_set.right[is_learning], ~is_learning
     order = np.argsort(-own, kind="stable")
     wrong = np.cumsum(~right[order]) / np.arange(1, len(order) + 1)
@@ -231,15 +272,21 @@ def coverage(case_set: Set, is_learning: NDArray[np.bool_], own: Floats, values:
 
 
 def print_tuned(case_set: Set, seed: int, trials: int) -> None:
-    """What `raglab.tune` on the learning half comes to on the judged half, without and with the column."""
-    learned_names = {case_set.names[row] for row in np.flatnonzero(learning_half(case_set, 0, seed))}
+    """Result of `raglab.tune` (learning half) on the judged half, without and with the column."""
+    learned_names = {
+        case_set.names[row] for row in np.flatnonzero(learning_half(case_set, 0, seed))
+    }
     rows, _ = labelled_rows(case_set.trace, "answerable")
     whole = case_set.trace.subset(rows)
-    plain = with_splits(whole, ["tune" if name in learned_names else "report" for name in case_set.names])
+    plain = with_splits(
+        whole, ["tune" if name in learned_names else "report" for name in case_set.names]
+    )
     signal_column = raglab.fit_signal(plain, seed=seed).with_signal(plain)
     print("\n| tuned | pass | hallucination | false refusal | coverage |\n|---|---|---|---|---|")
     for title, trace in (("without the learned signal", plain), ("with it", signal_column)):
-        study = raglab.tune(trace, policy=limit_depth(raglab.Policy.load(), trace), trials=trials, seed=seed)
+        study = raglab.tune(
+            trace, policy=limit_depth(raglab.Policy.load(), trace), trials=trials, seed=seed
+        )
         row = raglab.sweep(trace.split("report"), [study.policy]).iloc[0]
         names = ("pass_rate", "hallucination_rate", "false_refusal_rate", "coverage")
         print(f"| {title} | {' | '.join(f'{row[name]:.3f}' for name in names)} |")
@@ -247,7 +294,10 @@ def print_tuned(case_set: Set, seed: int, trials: int) -> None:
 
 def print_halves(case_set: Set, seed: int) -> None:
     """Mean AUROC over halves, with the standard error."""
-    print(f"\n### {case_set.name}: {len(case_set.y)} cases ({case_set.y.sum()} ok), {case_set.halves} halves\n")
+    print(
+        f"\n### {case_set.name}: {len(case_set.y)} cases ({case_set.y.sum()} ok), "
+        f"{case_set.halves} halves\n"
+    )
     print("| signal | AUROC (standard error) | less best stored |\n|---|---|---|")
     aurocs: dict[str, list[float]] = {}
     for number in range(case_set.halves):
@@ -264,7 +314,8 @@ def print_halves(case_set: Set, seed: int) -> None:
     for name, drawn in aurocs.items():
         values = np.array(drawn)
         cells = [
-            f"{part.mean():.3f} ({part.std(ddof=1) / np.sqrt(len(part)):.3f})" for part in (values, values - first)
+            f"{part.mean():.3f} ({part.std(ddof=1) / np.sqrt(len(part)):.3f})"
+            for part in (values, values - first)
         ]
         print(f"| {name} | {cells[0]} | {cells[1]} |")
 
@@ -272,9 +323,8 @@ def print_halves(case_set: Set, seed: int) -> None:
 def print_other_domains(sets: Sequence[Set], seed: int) -> None:
     """AUROC of signals learned on one set and judged on all cases of another."""
     print(
-        "\n### Out of domain\n\n| learned on | judged on | best stored there | learned | text alone |\n"
-        + "|---" * 5
-        + "|"
+        "\n### Out of domain\n\n| learned on | judged on | best stored there | learned | text "
+        "alone |\n" + "|---" * 5 + "|"
     )
     for learning_set in sets:
         is_learning = (
@@ -298,10 +348,14 @@ def print_other_domains(sets: Sequence[Set], seed: int) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sets", nargs="+", help="name=trace:halves")
     parser.add_argument("--seed", type=int, default=0, help="of halves, folds and resamples (0)")
-    parser.add_argument("--tune", type=int, default=0, metavar="TRIALS", help="tune sets of one half too (no)")
+    parser.add_argument(
+        "--tune", type=int, default=0, metavar="TRIALS", help="tune sets of one half too (no)"
+    )
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     sets = [read_set(text) for text in args.sets]

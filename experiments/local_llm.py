@@ -1,9 +1,13 @@
-"""Serve a language model of this machine as an OpenAI-compatible server does, on 127.0.0.1, for trying clients out.
+"""Serve a language model of this machine as an OpenAI-compatible server does, on 127.0.0.1.
 
-    python experiments/local_llm.py [MODEL] [--port 8017]   # MODEL: as for LocalModel; what `make local-llm` fetched
+It is for trying clients out.
 
-One request at a time. Chats with log-probabilities and alternatives, completions that echo their prompt, the list of
-models. A reply is not held to a schema: `response_format` is refused with 400, as some servers do.
+    python experiments/local_llm.py [MODEL] [--port 8017]   # MODEL: as for LocalModel; what `make
+    local-llm` fetched
+
+One request at a time. Chats with log-probabilities and alternatives, completions that echo their
+prompt, the list of models. A reply is not held to a schema: `response_format` is refused with 400,
+as some servers do.
 """
 
 from __future__ import annotations
@@ -42,7 +46,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The list of models."""
-        row = {"id": "local", "object": "model", "meta": {"n_ctx_train": self.server.model.load().context}}
+        row = {
+            "id": "local",
+            "object": "model",
+            "meta": {"n_ctx_train": self.server.model.load().context},
+        }
         self.reply(200, {"object": "list", "data": [row]})
 
     def do_POST(self) -> None:
@@ -70,8 +78,11 @@ class Handler(BaseHTTPRequestHandler):
         if "response_format" in body:
             msg = "response_format is not supported"
             raise ValueError(msg)
-        model = LocalModel(self.server.model.name_or_folder, temperature=float(body.get("temperature", 0.0)))
-        model._loaded.extend(self.server.model._loaded)  # noqa: SLF001 - the same weights at another temperature
+        model = LocalModel(
+            self.server.model.name_or_folder, temperature=float(body.get("temperature", 0.0))
+        )
+        # the same weights at another temperature
+        model._loaded.extend(self.server.model._loaded)  # noqa: SLF001
         top = int(body.get("top_logprobs") or 0) if body.get("logprobs") else 0
         stop = body.get("stop") or ()
         completion = model.complete(
@@ -87,9 +98,14 @@ class Handler(BaseHTTPRequestHandler):
             content = []
             for token in completion.tokens:
                 alternatives = [{"token": text, "logprob": value} for text, value in token.top]
-                content.append({"token": token.token, "logprob": token.logprob, "top_logprobs": alternatives})
+                content.append(
+                    {"token": token.token, "logprob": token.logprob, "top_logprobs": alternatives}
+                )
             choice["logprobs"] = {"content": content}
-        usage = {"prompt_tokens": completion.prompt_tokens, "completion_tokens": completion.completion_tokens}
+        usage = {
+            "prompt_tokens": completion.prompt_tokens,
+            "completion_tokens": completion.completion_tokens,
+        }
         return {"object": "chat.completion", "model": "local", "choices": [choice], "usage": usage}
 
     def echo(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +119,10 @@ class Handler(BaseHTTPRequestHandler):
         values = [None, *model.reply_log_probabilities(ids[:1], ids[1:]).tolist()]
         offsets = [sum(map(len, tokens[:place])) for place in range(len(tokens))]
         logprobs = {"tokens": tokens, "text_offset": offsets, "token_logprobs": values}
-        return {"object": "text_completion", "choices": [{"index": 0, "text": body["prompt"], "logprobs": logprobs}]}
+        return {
+            "object": "text_completion",
+            "choices": [{"index": 0, "text": body["prompt"], "logprobs": logprobs}],
+        }
 
 
 def main() -> None:

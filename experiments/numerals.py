@@ -1,11 +1,14 @@
-"""Numbers and dates as written: raglab's own readers beside Babel, text2num, num2words and dateparser.
+"""Numbers and dates as written.
+
+raglab's own readers beside Babel, text2num, num2words and dateparser.
 
     pip install babel dateparser num2words text2num
     python experiments/numerals.py
 
-Texts: the sentences, cells and heads of the bundled documents, the bundled questions, and the labelled values of
-fields, each once, with the language of its document or case. dateparser has a fixed base date and fixed languages, so
-that no clock and no locale decides. Agreement is of whole texts: the same values in the same order, or the same dates.
+Texts: the sentences, cells and heads of the bundled documents, the bundled questions, and the
+labelled values of fields, each once, with the language of its document or case. dateparser has a
+fixed base date and fixed languages, so that no clock and no locale decides. Agreement is of whole
+texts: the same values in the same order, or the same dates.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ from raglab.text import pieces
 
 DATA = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 FIGURE = re.compile(
-    r"(?<![\w.,/-])(?<!\d )\d{1,3}(?:[  \u202f]\d{3})+(?:,\d+)?(?![\w/-])|(?<![\w.,/-])\d+(?:[.,]\d+)+(?![\w/-])"
+    r"(?<![\w.,/-])(?<!\d )\d{1,3}(?:[  \u202f]\d{3})+(?:,\d+)?(?![\w/-])|(?<![\w.,/-])\d+(?:[.,"
+    r"]\d+)+(?![\w/-])"
 )
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 BASE = dt.datetime(2025, 1, 1)  # noqa: DTZ001 - a base without a zone, as dateparser takes it
@@ -54,12 +58,17 @@ def texts() -> list[Text]:
         for line in (DATA / name).read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
             if row.get(field):
-                lang_by_text.setdefault(row[field], row.get("lang", "fr" if " €" in row[field] else "en"))
+                lang_by_text.setdefault(
+                    row[field], row.get("lang", "fr" if " €" in row[field] else "en")
+                )
     return [Text(text, lang) for text, lang in lang_by_text.items()]
 
 
 def compared(
-    name: str, some: list[Text], own_reader: Callable[[Text], Values], reference_reader: Callable[[Text], Values]
+    name: str,
+    some: list[Text],
+    own_reader: Callable[[Text], Values],
+    reference_reader: Callable[[Text], Values],
 ) -> None:
     """Print how often two readers agree, examples where they do not, and what each takes."""
     spent = [0.0, 0.0]
@@ -73,14 +82,22 @@ def compared(
         if results[0] != results[1]:
             differ.append((text.text, results[0], results[1]))
     micro = [1e6 * seconds / max(1, len(some)) for seconds in spent]
-    print(f"{name}: n {len(some):,}, agree {len(some) - len(differ):,}, µs a text {micro[0]:.0f} / {micro[1]:.0f}")
+    print(
+        f"{name}: n {len(some):,}, agree {len(some) - len(differ):,}, µs a text {micro[0]:.0f} / "
+        f"{micro[1]:.0f}"
+    )
     for text, mine, its in differ[:: max(1, len(differ) // EXAMPLES)][:EXAMPLES]:
         print(f"    {text[:90]!r}: ours {mine}, theirs {its}")
 
 
 def figures(every: list[Text]) -> Iterator[Text]:
-    """Figures with a mark of thousands or decimals, with the text's language; each once a language."""
-    yield from dict.fromkeys(Text(match[0], text.lang) for text in every for match in FIGURE.finditer(text.text))
+    """Figures with a mark of thousands or decimals, with the text's language.
+
+    Each once a language.
+    """
+    yield from dict.fromkeys(
+        Text(match[0], text.lang) for text in every for match in FIGURE.finditer(text.text)
+    )
 
 
 def babel(text: Text) -> Values:
@@ -105,7 +122,10 @@ def own_values(text: Text) -> Values:
 
 
 def text2num(text: Text) -> Values:
-    """The same after text2num has put digits for words; a lone `one` or `un` is left, as raglab leaves it."""
+    """The same after text2num has put digits for words.
+
+    A lone `one` or `un` is left, as raglab leaves it.
+    """
     from text_to_num import alpha2digit
 
     return own_values(Text(alpha2digit(text.text, text.lang, threshold=2.0), text.lang))
@@ -134,7 +154,10 @@ def dateparser(text: Text) -> Values:
 
 
 def generated(lang: str, upto: int = 10_000) -> tuple[int, int, list[str]]:
-    """Of the numbers that num2words writes: how many there are, how many are read back, some that are not."""
+    """Of the numbers that num2words writes.
+
+    How many there are, how many are read back, some that are not.
+    """
     from num2words import num2words
 
     missed = []
@@ -158,7 +181,8 @@ def main() -> None:
     dated = [text for text in every if YEAR.search(text.text)]
     compared("dates with a year, dateparser", dated, own_dates, dateparser)
     print(
-        f"of {len(every):,} texts {sum(bool(quantities_in(text.text)) for text in every):,} state a quantity or a date"
+        f"of {len(every):,} texts {sum(bool(quantities_in(text.text)) for text in every):,} state "
+        "a quantity or a date"
     )
 
 

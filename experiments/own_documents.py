@@ -1,11 +1,14 @@
-"""Documents and questions of one's own, from files to answers: each step with its time, its result and its messages.
+"""Documents and questions of one's own, from files to answers.
+
+Each step with its time, its result and its messages.
 
     .venv/bin/python -m experiments.own_documents DOCUMENTS QUESTIONS.csv [--trials 500] [--seed 0]
 
-DOCUMENTS is a folder, QUESTIONS a table with `question`, `expect_status`, `expect_sources` and `answer`. Without them
-the manual of the tests is taken: 36 documents of two made-up libraries with equal file names in several folders, and 60
-questions. The steps are those of a first day: load, split, trace, record answers, tune, report, certify, ask. At the
-end each answerable question is asked live and held against the replay of the same trace.
+DOCUMENTS is a folder, QUESTIONS a table with `question`, `expect_status`, `expect_sources` and
+`answer`. Without them the manual of the tests is taken: 36 documents of two made-up libraries with
+equal file names in several folders, and 60 questions. The steps are those of a first day: load,
+split, trace, record answers, tune, report, certify, ask. At the end each answerable question is
+asked live and held against the replay of the same trace.
 """
 
 from __future__ import annotations
@@ -37,14 +40,18 @@ def step(name: str) -> Iterator[None]:
         print(f"           warning ({n} ×): {text}")
 
 
-def prepare(documents: Path, questions: Path, seed: int, out: Path) -> tuple[raglab.Corpus, raglab.Trace]:
-    """Load both, deal splits, retrieve, and record an answer for every set of hits that a policy may choose."""
+def prepare(
+    documents: Path, questions: Path, seed: int, out: Path
+) -> tuple[raglab.Corpus, raglab.Trace]:
+    """Load both, deal splits, retrieve, and record an answer for each hit set a policy may use."""
     with step("load documents"):
         corpus = raglab.load_corpus(documents)
     print(f"           {corpus!r}")
     with step("load questions"):
         cases = raglab.load_cases(questions)
-    print(f"           {len(cases)} questions: {dict(Counter(case.expect_status for case in cases))}")
+    print(
+        f"           {len(cases)} questions: {dict(Counter(case.expect_status for case in cases))}"
+    )
     with step("deal splits"):
         cases = raglab.split(cases, tune=0.4, certify=0.3, report=0.3, seed=seed)
     with step("trace"):
@@ -81,7 +88,9 @@ def ask_all(corpus: raglab.Corpus, trace: raglab.Trace, policy: raglab.Policy, o
         raglab.build_index(corpus, out / "index", arms=trace.arms)
     decisions = raglab.decide(trace, policy)
     replayed = [Status(code).name for code in decisions.status.tolist()]
-    system = raglab.System.open(out / "index", policy=policy, arm=trace.arms[0], cache=False, audit=False)
+    system = raglab.System.open(
+        out / "index", policy=policy, arm=trace.arms[0], cache=False, audit=False
+    )
     with step(f"ask {len(trace.cases)} questions"):
         responses = [raglab.ask(case.query, system=system) for case in trace.cases]
     differences = [
@@ -89,7 +98,10 @@ def ask_all(corpus: raglab.Corpus, trace: raglab.Trace, policy: raglab.Policy, o
         for case, replay_status, response in zip(trace.cases, replayed, responses, strict=True)
         if replay_status != response["status"]
     ]
-    print(f"           decided live as replayed: {len(responses) - len(differences)} of {len(responses)}")
+    print(
+        f"           decided live as replayed: {len(responses) - len(differences)} of "
+        f"{len(responses)}"
+    )
     for row in differences:
         print(f"           {row}")
     refused = Counter(
@@ -97,14 +109,20 @@ def ask_all(corpus: raglab.Corpus, trace: raglab.Trace, policy: raglab.Policy, o
         for case, response in zip(trace.cases, responses, strict=True)
         if case.expect_status == "ok" and response["status"] == "refuse"
     )
-    print(f"           answerable questions refused, by the first word of the reason: {dict(refused)}")
-    answered = next((response for response in responses if "`" in (response["answer"] or "")), responses[0])
+    print(
+        f"           answerable questions refused, by the first word of the reason: {dict(refused)}"
+    )
+    answered = next(
+        (response for response in responses if "`" in (response["answer"] or "")), responses[0]
+    )
     print(f"           an answer with code: {answered['answer']!r} from {answered['sources']}")
 
 
 def main() -> None:
     """Run every step in a folder of its own."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("documents", type=Path, nargs="?", default=MANUAL / "documents")
     parser.add_argument("questions", type=Path, nargs="?", default=MANUAL / "questions.csv")
     parser.add_argument("--trials", type=int, default=500)

@@ -1,8 +1,10 @@
-"""A gate of one's own and another order of the gates: does a question asked live come out as its replay does?
+"""A gate of one's own and another order of the gates.
 
-Every question of a set is asked of an index and of its LangGraph, under a policy with a gate of the user before the gap
-gate and similarity before L2, and compared with a trace of the same documents: status, reason and, where it refuses,
-what decided. Prints how many agree, and what decided.
+Does a question asked live come out as its replay does?
+
+Every question of a set is asked of an index and of its LangGraph, under a policy with a gate of the
+user before the gap gate and similarity before L2, and compared with a trace of the same documents:
+status, reason and, where it refuses, what decided. Prints how many agree, and what decided.
 
     python -m experiments.own_gates [every n-th question] [--data FOLDER with a policy.yaml]
 """
@@ -52,8 +54,11 @@ def main() -> None:
         raglab.build_index(corpus, Path(folder) / "index", policy=policy)
         system = raglab.System.open(Path(folder) / "index", policy=policy, cache=False, audit=False)
         graph = raglab.live.build_graph(system)
-        # With the answers that live would be given, so that what is not fit to leave is refused here as well.
-        decisions = raglab.decide(raglab.record_answers(trace, policy, system.generator, system.scorer), policy)
+        # With the answers that live would be given, so that what is not fit to leave is refused
+        # here as well.
+        decisions = raglab.decide(
+            raglab.record_answers(trace, policy, system.generator, system.scorer), policy
+        )
         for row, case in enumerate(cases):
             stated = {"question": case.query, "documents": list(case.selected_sources)}
             live = raglab.ask(case.query, system=system, documents=stated["documents"])
@@ -63,7 +68,10 @@ def main() -> None:
             agree["ask"] += (live["status"], live["refusal_reason"]) == (status, reason)
             agree["graph"] += (by_graph["status"], by_graph["refusal_reason"]) == (status, reason)
             decided[str(decisions.decided_by[row])] += 1
-    print(f"{len(cases)} questions; ask agrees with the replay in {agree['ask']}, the graph in {agree['graph']}")
+    print(
+        f"{len(cases)} questions; ask agrees with the replay in {agree['ask']}, the graph in "
+        f"{agree['graph']}"
+    )
     print("decided by", ", ".join(f"{name} {count}" for name, count in decided.most_common()))
 
 

@@ -28,7 +28,9 @@ from raglab.store.policies import load_pack
 ROOT = Path(__file__).resolve().parents[1]
 BROKER = ROOT / "datasets" / "broker"
 OUT = BROKER / "pack" / "page_kind.yaml"
-HEAD = "# How a cover sheet is told from a body; the model is written by experiments/page_kind.py.\n\n"
+HEAD = (
+    "# How a cover sheet is told from a body; the model is written by experiments/page_kind.py.\n\n"
+)
 PENALTY = 1.0  # inverse strength of the squared penalty, scikit-learn's C; not tuned
 DIGITS = 10
 
@@ -36,12 +38,16 @@ DIGITS = 10
 def first_pages(folder: Path) -> list[tuple[str, bool, list[Chunk]]]:
     """Of every document: source, whether page 1 is labelled a cover sheet, chunks of page 1."""
     chunks = [chunk for chunk in load_corpus(folder).chunks if chunk.page == 1]
-    documents = [(source, list(group)) for source, group in groupby(chunks, lambda chunk: chunk.source)]
-    return [(source, group[0].tags["page_1_kind"] == "coversheet", group) for source, group in documents]
+    documents = [
+        (source, list(group)) for source, group in groupby(chunks, lambda chunk: chunk.source)
+    ]
+    return [
+        (source, group[0].tags["page_1_kind"] == "coversheet", group) for source, group in documents
+    ]
 
 
 def fitted(x: NDArray[np.float64], y: NDArray[np.bool_]) -> dict[str, Any]:
-    """Mean, scale and weight of each feature, and the intercept, of a logistic regression on scaled features."""
+    """Mean, scale and weight per feature, and intercept, of logistic regression on scaled ones."""
     from sklearn.linear_model import LogisticRegression
 
     mean, scale = x.mean(axis=0), x.std(axis=0)
@@ -50,7 +56,11 @@ def fitted(x: NDArray[np.float64], y: NDArray[np.bool_]) -> dict[str, Any]:
     model.fit((x - mean) / scale, y)
     rows = zip(FEATURES, mean, scale, model.coef_[0], strict=True)
     shown = {
-        name: {"mean": round(float(m), DIGITS), "scale": round(float(s), DIGITS), "weight": round(float(w), DIGITS)}
+        name: {
+            "mean": round(float(m), DIGITS),
+            "scale": round(float(s), DIGITS),
+            "weight": round(float(w), DIGITS),
+        }
         for name, m, s, w in rows
     }
     return {"features": shown, "intercept": round(float(model.intercept_[0]), DIGITS)}
@@ -68,7 +78,9 @@ def says_cover(model: dict[str, Any], x: NDArray[np.float64]) -> bool:
 def left_out(x: NDArray[np.float64], y: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Whether each document is judged right by the classifier trained on all others, [N]."""
     rest = [np.arange(len(y)) != n for n in range(len(y))]
-    return np.array([says_cover(fitted(x[keep], y[keep]), x[n]) == y[n] for n, keep in enumerate(rest)])
+    return np.array(
+        [says_cover(fitted(x[keep], y[keep]), x[n]) == y[n] for n, keep in enumerate(rest)]
+    )
 
 
 def trained(pages: Sequence[tuple[str, bool, Sequence[Chunk]]], pack: Pack) -> dict[str, Any]:
@@ -88,15 +100,22 @@ def trained(pages: Sequence[tuple[str, bool, Sequence[Chunk]]], pack: Pack) -> d
 
 def main() -> None:
     """Train, write the coefficients, print what they do."""
-    parser = argparse.ArgumentParser(description="Train the classifier of page 1 on the bundled documents.")
+    parser = argparse.ArgumentParser(
+        description="Train the classifier of page 1 on the bundled documents."
+    )
     parser.add_argument("--source", type=Path, default=BROKER)
-    parser.add_argument("--pack", default=str(OUT.parent), help="whose terms are counted; a folder, or generic")
+    parser.add_argument(
+        "--pack", default=str(OUT.parent), help="whose terms are counted; a folder, or generic"
+    )
     args = parser.parse_args()
     pack = load_pack(args.pack)
     pages = first_pages(args.source)
     model = trained(pages, pack)
     rows = yaml.safe_dump(
-        {"page_kind": {"terms": pack.page_kind.terms, "model": model}}, sort_keys=False, allow_unicode=True, width=120
+        {"page_kind": {"terms": pack.page_kind.terms, "model": model}},
+        sort_keys=False,
+        allow_unicode=True,
+        width=120,
     )
     if Path(args.pack).is_dir():
         (Path(args.pack) / OUT.name).write_text(HEAD + rows, encoding="utf-8")

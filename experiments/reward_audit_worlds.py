@@ -1,11 +1,14 @@
-"""Reward audit against the learner itself: its verdict in 300 worlds and on AdaRAGUE, and what a long simulation says.
+"""Reward audit against the learner itself.
 
-python experiments/reward_audit_worlds.py [--worlds 300] [--part 0/1]       # part 0 of 1; parts share the work
-python experiments/reward_audit_worlds.py --adarague ../shared/data/league/adarague
+Its verdict in 300 worlds and on AdaRAGUE, and what a long simulation says.
 
-A world gives questions with a value and a reward for each of three arms. The audit sees a table of 300, 1,000 or 3,000
-of them; the truth is the same learner over 100,000 fresh questions of the world, with other seeds, 200 replications of
-5,000 rounds, judged by the value of the arms it plays in the last fifth.
+python experiments/reward_audit_worlds.py [--worlds 300] [--part 0/1]       # part 0 of 1; parts
+share the work python experiments/reward_audit_worlds.py --adarague ../shared/data/league/adarague
+
+A world gives questions with a value and a reward for each of three arms. The audit sees a table of
+300, 1,000 or 3,000 of them; the truth is the same learner over 100,000 fresh questions of the
+world, with other seeds, 200 replications of 5,000 rounds, judged by the value of the arms it plays
+in the last fifth.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ FRESH, ROUNDS, REPLICATIONS = 100_000, 5000, 200
 ARMS = ("nor", "oner", "ircot")
 SETS = ("nq", "squad", "trivia", "hotpotqa")
 SCALES = (0.0, 0.1, 0.4, 1.0, 2.0, 4.0)  # seconds a step
-WEIGHTS = RewardWeights(margin=0.0, diversity=0.0, cache=0.0)  # latency and consistency alone, as published
+# latency and consistency alone, as published
+WEIGHTS = RewardWeights(margin=0.0, diversity=0.0, cache=0.0)
 
 UNIFORM, BEST = "uniform", "best fixed arm"
 HELPS, HARMS, LEVEL = "helps", "harms", "not told apart"
@@ -88,8 +92,8 @@ def chance_world(rng: np.random.Generator) -> World:
 def crafted_world(rng: np.random.Generator) -> World:
     """The better arm of every question has the higher reward, and successes point to the worst arm.
 
-    The worst arm earns a little above 0.5 nearly always. Each other arm earns much, but little in some questions, in
-    which it is as right as the worst one.
+    The worst arm earns a little above 0.5 nearly always. Each other arm earns much, but little in
+    some questions, in which it is as right as the worst one.
     """
     worst, low_share = int(rng.integers(3)), rng.uniform(0.02, 0.15, 3)
     gain, right, miss = rng.uniform(0.1, 0.6), rng.uniform(0.1, 0.4), rng.uniform(0.0, 0.005)
@@ -98,12 +102,14 @@ def crafted_world(rng: np.random.Generator) -> World:
     def draw(chance: np.random.Generator, n: int) -> tuple[Array, Array]:
         low = chance.random((n, 3)) < low_share
         value = np.repeat((chance.random(n) < right).astype(np.float64)[:, None], 3, axis=1)
-        # Where the others earn much they are right more often than the worst; equal to each other, so that no pair
-        # of theirs disagrees.
+        # Where the others earn much they are right more often than the worst; equal to each other,
+        # so that no pair of theirs disagrees.
         more = (chance.random(n) < gain) & ~low.any(axis=1)
         better = np.arange(3) != worst
         value[np.ix_(more, better)] = 1.0
-        rewards = np.where(low, 0.3, np.where(better, 0.9, 0.55)) + chance.uniform(0.0, 0.04, (n, 3))
+        rewards = np.where(low, 0.3, np.where(better, 0.9, 0.55)) + chance.uniform(
+            0.0, 0.04, (n, 3)
+        )
         return value, rewards
 
     return World("crafted", draw)
@@ -124,11 +130,19 @@ def world_of(number: int) -> World:
 def table_of(value: Array, rewards: Array, arms: tuple[str, ...] = ARMS) -> Table:
     """Table without a context."""
     n = len(value)
-    return Table(arms, value, rewards, np.ones(value.shape, bool), np.zeros((n, 0)), (), np.full(value.shape, np.nan))
+    return Table(
+        arms,
+        value,
+        rewards,
+        np.ones(value.shape, bool),
+        np.zeros((n, 0)),
+        (),
+        np.full(value.shape, np.nan),
+    )
 
 
 class Truth(NamedTuple):
-    """Value of the learner at the end of a long simulation, of a uniform choice, and of the best arm."""
+    """Value of the learner at the end of a long simulation, of uniform choice and the best arm."""
 
     learner: float
     uniform: float
@@ -148,7 +162,10 @@ class Truth(NamedTuple):
 
 
 def long_simulation(world: Table, bandit: Bandit, seed: int) -> Truth:
-    """The learner on a table, without a resample: the mean value of the arms that it plays at the end."""
+    """The learner on a table, without a resample.
+
+    The mean value of the arms that it plays at the end.
+    """
     played = run(bandit, world, rounds=ROUNDS, replications=REPLICATIONS, seed=seed)
     ends = played.arm[:, ROUNDS - round(END * ROUNDS) :]
     shares = np.stack([(ends == arm).mean(axis=1) for arm in range(world.n_arms)], axis=1)
@@ -193,21 +210,35 @@ def world_row(number: int) -> dict[str, Any]:
     audit = audit_rewards(table, bandit=bandit, n_boot=50)
     fresh = table_of(*world.draw(np.random.default_rng([32, number]), FRESH))
     truth = long_simulation(fresh, bandit, 1000 + number)
-    row = {"world": number, "kind": world.kind, "n": n, "concordance": concordance(audit.correlations)}
+    row = {
+        "world": number,
+        "kind": world.kind,
+        "n": n,
+        "concordance": concordance(audit.correlations),
+    }
     return row | compared(audit.simulation, truth)
 
 
 def summary(rows: pd.DataFrame) -> None:
     """Shares of the worlds in which audit and truth agree."""
-    print("\n| worlds | n | against | agrees | same verdict | not told apart | opposite | interval holds the truth |")
+    print(
+        "\n| worlds | n | against | agrees | same verdict | not told apart | opposite | interval "
+        "holds the truth |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     groups = [*rows.groupby("kind"), ("all", rows)]
     for kind, part in groups:
         for name in ("uniform", "best"):
             shares = [part[f"{name}_{column}"].mean() for column in ("agrees", "same", "holds")]
-            level, opposite = (part[f"{name}_verdict"] == LEVEL).mean(), int(part[f"{name}_opposite"].sum())
-            print(f"| {kind} | {len(part)} | {name} | {shares[0]:.3f} | {shares[1]:.3f} | {level:.3f} | {opposite} |"
-                  f" {shares[2]:.3f} |")  # fmt: skip
+            level, opposite = (
+                (part[f"{name}_verdict"] == LEVEL).mean(),
+                int(part[f"{name}_opposite"].sum()),
+            )
+            print(
+                f"| {kind} | {len(part)} | {name} | {shares[0]:.3f} | {shares[1]:.3f} | "
+                f"{level:.3f} | {opposite} |"
+                f" {shares[2]:.3f} |"
+            )
 
 
 def normal_form(answer: str) -> str:
@@ -239,8 +270,9 @@ class AdaRague(NamedTuple):
 def adarague(folder: Path) -> AdaRague:
     """Four question sets of 500, an answer of each arm.
 
-    An answer is right where a gold answer is in it, as the published accuracy counts. The agreement of an arm is the
-    mean overlap of its answer's words with those of the two others. No retrieval takes no step, one retrieval one.
+    An answer is right where a gold answer is in it, as the published accuracy counts. The agreement
+    of an arm is the mean overlap of its answer's words with those of the two others. No retrieval
+    takes no step, one retrieval one.
     """
     value, agreement, steps = [], [], []
     for name in SETS:
@@ -255,8 +287,12 @@ def adarague(folder: Path) -> AdaRague:
                 gold = load(path)
         for question, truths in gold.items():
             texts = [normal_form(_text(answers[arm][question])) for arm in ARMS]
-            value.append([float(any(normal_form(right) in text for right in truths)) for text in texts])
-            pairs = {(a, b): token_f1(texts[a], texts[b]) for a in range(3) for b in range(3) if a != b}
+            value.append(
+                [float(any(normal_form(right) in text for right in truths)) for text in texts]
+            )
+            pairs = {
+                (a, b): token_f1(texts[a], texts[b]) for a in range(3) for b in range(3) if a != b
+            }
             agreement.append([np.mean([pairs[a, b] for b in range(3) if b != a]) for a in range(3)])
             steps.append([0.0, 1.0, float(n_steps[question])])
     return AdaRague(np.array(value), np.array(agreement), np.array(steps))
@@ -267,16 +303,38 @@ def _text(answer: object) -> str:
 
 
 def latency_scales(folder: Path) -> None:
-    """Audit of AdaRAGUE at six latencies a step, beside a long simulation on the same questions and on others."""
+    """Audit of AdaRAGUE at six latencies a step, beside a long simulation.
+
+    The simulation runs on the same questions and on others.
+    """
     data = adarague(folder)
     n = len(data.value)
-    print(f"\nAdaRAGUE, {n} questions; right: " + ", ".join(map("{} {:.4f}".format, ARMS, data.value.mean(axis=0))))
-    head = ("seconds a step", "threshold", "audit", "concordance", "successes", "long simulation", "agrees", "halves")
+    print(
+        f"\nAdaRAGUE, {n} questions; right: "
+        + ", ".join(map("{} {:.4f}".format, ARMS, data.value.mean(axis=0)))
+    )
+    head = (
+        "seconds a step",
+        "threshold",
+        "audit",
+        "concordance",
+        "successes",
+        "long simulation",
+        "agrees",
+        "halves",
+    )
     print("\n| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     halves = np.random.default_rng(0).permutation(n).reshape(2, -1)
     for seconds in SCALES:
-        measured = {"margin": 0.0, "diversity": 0.0, "cache_hit": 0.0, "consistency": data.agreement}
-        rewards = np.asarray(reward(measured | {"latency_ratio": data.steps * seconds / 8.0}, WEIGHTS))
+        measured = {
+            "margin": 0.0,
+            "diversity": 0.0,
+            "cache_hit": 0.0,
+            "consistency": data.agreement,
+        }
+        rewards = np.asarray(
+            reward(measured | {"latency_ratio": data.steps * seconds / 8.0}, WEIGHTS)
+        )
         for bandit in (Bandit(), Bandit(threshold=threshold(rewards, "median"))):
             table = table_of(data.value, rewards)
             audit = audit_rewards(table, bandit=bandit)
@@ -287,18 +345,28 @@ def latency_scales(folder: Path) -> None:
             # On one half of the questions the audit, on the other half the truth.
             crossed = []
             for audited, fresh in (halves, halves[::-1]):
-                part, rest = (table_of(data.value[rows], rewards[rows]) for rows in (audited, fresh))
+                part, rest = (
+                    table_of(data.value[rows], rewards[rows]) for rows in (audited, fresh)
+                )
                 held = long_simulation(rest, bandit, 2000)
                 audited_part = audit_rewards(part, bandit=bandit, n_boot=200)
                 crossed.append(compared(audited_part.simulation, held)["uniform_agrees"])
-            ends = f"{learner['value']:.3f} ({learner['value_low']:.3f} to {learner['value_high']:.3f})"
+            ends = (
+                f"{learner['value']:.3f} ({learner['value_low']:.3f} to "
+                f"{learner['value_high']:.3f})"
+            )
             known = f"{truth.learner:.3f}; uniform {truth.uniform:.3f}, best {truth.best:.3f}"
             verdicts = ", ".join(cells[f"{name}_verdict"] for name in ("uniform", "best"))
             row = (
-                f"{seconds:g}", f"{bandit.threshold:.3f}", f"{ends} {verdicts}",
-                f"{concordance(audit.correlations):.3f}", successes, known,
-                f"{cells['uniform_agrees']}, {cells['best_agrees']}", ", ".join(map(str, crossed)),
-            )  # fmt: skip
+                f"{seconds:g}",
+                f"{bandit.threshold:.3f}",
+                f"{ends} {verdicts}",
+                f"{concordance(audit.correlations):.3f}",
+                successes,
+                known,
+                f"{cells['uniform_agrees']}, {cells['best_agrees']}",
+                ", ".join(map(str, crossed)),
+            )
             print("| " + " | ".join(row) + " |", flush=True)
             if bandit == Bandit():
                 print(f"    {audit.notes[0]}", flush=True)
@@ -306,11 +374,15 @@ def latency_scales(folder: Path) -> None:
 
 def main() -> None:
     """Both parts, or AdaRAGUE alone where its folder is stated."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--worlds", type=int, default=300)
     parser.add_argument("--part", default="0/1")
     parser.add_argument("--adarague", type=Path)
-    parser.add_argument("--out", type=Path, help="folder for the rows of a part, which are joined with those there")
+    parser.add_argument(
+        "--out", type=Path, help="folder for the rows of a part, which are joined with those there"
+    )
     options = parser.parse_args()
     if options.adarague is None:
         part, parts = map(int, options.part.split("/"))
@@ -318,7 +390,9 @@ def main() -> None:
         if options.out is not None:
             options.out.mkdir(parents=True, exist_ok=True)
             rows.to_csv(options.out / f"worlds_{part}_{parts}.csv", index=False)
-            rows = pd.concat([pd.read_csv(path) for path in sorted(options.out.glob(f"worlds_*_{parts}.csv"))])
+            rows = pd.concat(
+                [pd.read_csv(path) for path in sorted(options.out.glob(f"worlds_*_{parts}.csv"))]
+            )
         summary(rows)
     folder = options.adarague or ADARAGUE
     if not folder.is_dir():

@@ -1,11 +1,14 @@
-"""Whether promises hold when the policy was fitted, selected, ordered and certified; Markdown tables.
+"""Whether promises hold when the policy was fitted, selected, ordered and certified.
 
-A world is a table of what a system may measure of a question (four signals on grids, whether there are two options),
-how likely each row is, and the chances of the four classes there, which no logistic fits exactly; so the true
-hallucination rate of any policy is a sum over its rows. In every repeat as many cases are drawn to tune on as to
-certify on. On the first a decision by expected cost is fitted (penalty and calibration by its own folds), a policy is
-selected by rule S6.8 from cross-fitted losses, and the candidates are ordered by cross-fitted p-values and costs (rule
-S6.10); on the second they are certified.
+Markdown tables.
+
+A world is a table of what a system may measure of a question (four signals on grids, whether there
+are two options), how likely each row is, and the chances of the four classes there, which no
+logistic fits exactly; so the true hallucination rate of any policy is a sum over its rows. In every
+repeat as many cases are drawn to tune on as to certify on. On the first a decision by expected cost
+is fitted (penalty and calibration by its own folds), a policy is selected by rule S6.8 from
+cross-fitted losses, and the candidates are ordered by cross-fitted p-values and costs (rule S6.10);
+on the second they are certified.
 
     python experiments/selection_validity.py --repeats 1000
 """
@@ -36,7 +39,8 @@ from raglab.values import Status
 Floats = NDArray[np.float64]
 DELTA = 0.1
 FOLDS = 5  # of the cross-fitted losses; once, where a study has more folds and repeats
-FEW = 10  # cases of a label that occurs, below which the threshold competes instead of the expected cost
+# cases of a label that occurs, below which the threshold competes instead of the expected cost
+FEW = 10
 DEFAULT = 40.0  # confidence from which the default policy answers
 STRENGTHS = (0.1, 1.0)  # of the penalty; half of those of a fit
 LABEL_OF_CLASS = np.array([Status.ok, Status.ok, Status.refuse, Status.ambiguous], dtype=np.int64)
@@ -44,14 +48,15 @@ COSTS = metrics.cost_matrix()
 OPTIONS_RIGHT = 0.85  # chance that the options of an ambiguous case hold what it expects
 
 
-# Worlds ---------------------------------------------------------------------------------------------------------------
+# Worlds
+# ----------------------------------------------------------------------------------------------
 
 
 class World(NamedTuple):
     """Where cases come from: rows of what may be measured.
 
-    signals: in the order of `signals.NAMES`, [S, R]. can_ask: whether there are two options, [R]. chance: how likely
-    each row is, [R]. classes: chance of each class there, [4, R].
+    signals: in the order of `signals.NAMES`, [S, R]. can_ask: whether there are two options, [R].
+    chance: how likely each row is, [R]. classes: chance of each class there, [4, R].
     """
 
     signals: Floats
@@ -60,11 +65,14 @@ class World(NamedTuple):
     classes: Floats
 
 
-def world(right: Callable[..., Floats], refuse: Callable[..., Floats], ambiguous: Callable[..., Floats]) -> World:
+def world(
+    right: Callable[..., Floats], refuse: Callable[..., Floats], ambiguous: Callable[..., Floats]
+) -> World:
     """World by the chance that a case is right, and odds of refusing and asking among the others.
 
     Args:
-      right, refuse, ambiguous: of confidence and cosine, in [0, 1], gaps, 0 to 3, and words, 3 to 15; [R].
+      right, refuse, ambiguous: of confidence and cosine, in [0, 1], gaps, 0 to 3, and words, 3 to
+        15; [R].
     """
     grids = {
         "confidence": np.linspace(0.0, 100.0, 21),
@@ -76,7 +84,9 @@ def world(right: Callable[..., Floats], refuse: Callable[..., Floats], ambiguous
     confidence, cosine, gaps, words, can_ask = rows[0] / 100.0, *rows[1:]
     # Both scores rise together; the gaps are few and hang on neither.
     likely = np.exp(-((confidence - 0.5) ** 2) / 0.12 - (cosine - confidence) ** 2 / 0.08)
-    likely *= np.array([0.5, 0.25, 0.15, 0.1])[gaps.astype(np.int64)] * np.where(can_ask > 0.0, 0.8, 0.2)
+    likely *= np.array([0.5, 0.25, 0.15, 0.1])[gaps.astype(np.int64)] * np.where(
+        can_ask > 0.0, 0.8, 0.2
+    )
     signals = np.full((len(NAMES), rows.shape[1]), np.nan)
     signals[[NAMES.index(name) for name in grids]] = rows[:4]
     known = (confidence, cosine, gaps, words)
@@ -88,7 +98,12 @@ def world(right: Callable[..., Floats], refuse: Callable[..., Floats], ambiguous
 
 def _strong(confidence: Floats, cosine: Floats, gaps: Floats, words: Floats) -> Floats:
     """Both scores count, one only where nothing is left out: no logistic has that product."""
-    return expit(6.0 * (confidence - 0.3) + 3.0 * (cosine - 0.5) * (gaps == 0) - 2.0 * gaps + 0.05 * (words - 9.0))
+    return expit(
+        6.0 * (confidence - 0.3)
+        + 3.0 * (cosine - 0.5) * (gaps == 0)
+        - 2.0 * gaps
+        + 0.05 * (words - 9.0)
+    )
 
 
 def _faint(confidence: Floats, cosine: Floats, gaps: Floats, words: Floats) -> Floats:
@@ -115,7 +130,9 @@ def settings() -> dict[str, Setting]:
         "30 %, 150 + 150": Setting(strong, 0.30, 150),
         "20 %, 300 + 300": Setting(strong, 0.20, 300),
         "faint signals: 40 %, 150 + 150": Setting(faint, 0.40, 150),
-        "flat risk of 31 %: 30 %, 150 + 150": Setting(world(partial(_constant, 0.69), *odds), 0.30, 150),
+        "flat risk of 31 %: 30 %, 150 + 150": Setting(
+            world(partial(_constant, 0.69), *odds), 0.30, 150
+        ),
     }
 
 
@@ -124,7 +141,9 @@ def drawn(of: World, n: int, rng: np.random.Generator) -> DecisionCases:
     row = rng.choice(of.chance.size, n, p=of.chance)
     classes = (rng.random(n) > of.classes[:, row].cumsum(axis=0)).sum(axis=0)
     classes = np.minimum(classes, len(CLASSES) - 1)  # a sum of chances may end just below 1
-    return DecisionCases(of.signals[:, row], classes, of.can_ask[row], rng.random(n) < OPTIONS_RIGHT)
+    return DecisionCases(
+        of.signals[:, row], classes, of.can_ask[row], rng.random(n) < OPTIONS_RIGHT
+    )
 
 
 def true_risk(of: World, status: NDArray[np.int8]) -> tuple[float, float]:
@@ -134,14 +153,16 @@ def true_risk(of: World, status: NDArray[np.int8]) -> tuple[float, float]:
     return (float(answered @ (1.0 - of.classes[0])) / coverage if coverage else 0.0), coverage
 
 
-# Recipes --------------------------------------------------------------------------------------------------------------
+# Recipes
+# ----------------------------------------------------------------------------------------------
 
 
 class Family(NamedTuple):
     """Policies that differ in one number, made on some cases.
 
-    values: that number, [C]. tuned: the one that the recipe takes. decide: status of cases, [C, Q], of their signals,
-    of whether there are two options, and of the numbers. actions: that its policies can take.
+    values: that number, [C]. tuned: the one that the recipe takes. decide: status of cases, [C, Q],
+    of their signals, of whether there are two options, and of the numbers. actions: that its
+    policies can take.
     """
 
     values: Floats
@@ -155,13 +176,22 @@ Recipe = Callable[[DecisionCases], Family]
 
 def counted(cases: DecisionCases, status: NDArray[np.int8]) -> NDArray[np.int64]:
     """Cell of every case, [C, Q], where it is decided so, [C, Q]."""
-    is_right = np.where(status == Status.ok, cases.classes == CLASSES.index("right"), cases.options_right)
-    return DISTINCT_CELL[status.astype(np.int64) * metrics.CELLS + LABEL_OF_CLASS[cases.classes] * 2 + is_right]
+    is_right = np.where(
+        status == Status.ok, cases.classes == CLASSES.index("right"), cases.options_right
+    )
+    return DISTINCT_CELL[
+        status.astype(np.int64) * metrics.CELLS + LABEL_OF_CLASS[cases.classes] * 2 + is_right
+    ]
 
 
 def losses(cell: NDArray[np.int64]) -> RateCounts:
-    """Answers, wrong ones and costs of policies, as certificates count them; cell: of every case, [C, Q]."""
-    return counted_losses(np.stack([np.bincount(row, minlength=metrics.N_CELLS) for row in cell]), [RISK], None)
+    """Answers, wrong ones and costs of policies, as certificates count them.
+
+    Cell: of every case, [C, Q].
+    """
+    return counted_losses(
+        np.stack([np.bincount(row, minlength=metrics.N_CELLS) for row in cell]), [RISK], None
+    )
 
 
 def rates(cases: DecisionCases, family: Family, values: Floats) -> RateCounts:
@@ -181,13 +211,18 @@ def fixed(status: Status, _: DecisionCases) -> Family:
 def gate(name: str, signals: Floats, values: Floats) -> NDArray[np.int8]:
     """Answer where a signal is sure enough, [C, Q]."""
     sign = 1.0 if signal(name).direction == "surer" else -1.0
-    return np.where(sign * signals[NAMES.index(name)] >= values[:, None], Status.ok, Status.refuse).astype(np.int8)
+    return np.where(
+        sign * signals[NAMES.index(name)] >= values[:, None], Status.ok, Status.refuse
+    ).astype(np.int8)
 
 
 def default_policy(_: DecisionCases) -> Family:
     """One threshold that nobody tuned."""
     return Family(
-        np.array([DEFAULT]), DEFAULT, lambda signals, _, values: gate("confidence", signals, values), ANSWER_OR_REFUSE
+        np.array([DEFAULT]),
+        DEFAULT,
+        lambda signals, _, values: gate("confidence", signals, values),
+        ANSWER_OR_REFUSE,
     )
 
 
@@ -212,21 +247,30 @@ def best_threshold(cases: DecisionCases) -> Family:
 
 
 def by_expected_cost(cases: DecisionCases) -> Family:
-    """Least expected cost by a model fitted on these cases; the ratio at which each of them is no longer answered."""
+    """Least expected cost by a model fitted on these cases.
+
+    The ratio at which each of them is no longer answered.
+    """
     model = fit_model(cases, strengths=STRENGTHS)
 
     def actions(signals: Floats, values: Floats) -> tuple[Floats, Floats, Floats]:
         probability = model.probabilities(signals)
         costs = expected_costs(probability, model.asked_right, action_costs(COSTS, values[:, None]))
-        return costs[0], np.broadcast_to(costs[1], costs[0].shape), np.broadcast_to(costs[2], costs[0].shape)
+        return (
+            costs[0],
+            np.broadcast_to(costs[1], costs[0].shape),
+            np.broadcast_to(costs[2], costs[0].shape),
+        )
 
     def decide(signals: Floats, can_ask: NDArray[np.bool_], values: Floats) -> NDArray[np.int8]:
         return least_cost(*actions(signals, values), can_ask)
 
     answer, refused, ask_cost = (part[0] for part in actions(cases.signals, np.ones(1)))
-    # The cost of a right answer is 0, so that of answering is proportional to the ratio. Just below the breakpoint:
-    # the last bits of a quotient are not those of the product.
-    dearest = np.where(cases.can_ask, np.minimum(refused, ask_cost), refused) / np.maximum(answer, 1e-12)
+    # The cost of a right answer is 0, so that of answering is proportional to the ratio. Just below
+    # the breakpoint: the last bits of a quotient are not those of the product.
+    dearest = np.where(cases.can_ask, np.minimum(refused, ask_cost), refused) / np.maximum(
+        answer, 1e-12
+    )
     values = np.unique(np.append(dearest * (1.0 - 1e-9), 1.0))
     return Family(values, 1.0, decide, tuple(Status))
 
@@ -238,22 +282,33 @@ FREE: Mapping[str, Recipe] = {
     "always-refuse": partial(fixed, Status.refuse),
     "defaults": default_policy,
 }
-COMPETES: Mapping[str, Recipe] = {"expected cost": by_expected_cost, "one threshold": best_threshold}
+COMPETES: Mapping[str, Recipe] = {
+    "expected cost": by_expected_cost,
+    "one threshold": best_threshold,
+}
 
 
 class CrossFitted(NamedTuple):
-    """A recipe carried out without each fold: its family by fold, and the fold of every case, [Q]."""
+    """A recipe carried out without each fold.
+
+    Its family by fold, and the fold of every case, [Q].
+    """
 
     families: tuple[Family, ...]
     fold: NDArray[np.int64]
 
     def cells(self, cases: DecisionCases, values: Floats | None = None) -> NDArray[np.int64]:
-        """Cell of every case, [C, Q], decided by the family that never saw it; at its own tuned number without any."""
+        """Cell of every case, [C, Q], decided by the family that never saw it.
+
+        At its own tuned number without any.
+        """
         out = np.empty((1 if values is None else len(values), len(self.fold)), dtype=np.int64)
         for held, family in enumerate(self.families):
             part = cases.rows(self.fold == held)
             tried = np.array([family.tuned]) if values is None else values
-            out[:, self.fold == held] = counted(part, family.decide(part.signals, part.can_ask, tried))
+            out[:, self.fold == held] = counted(
+                part, family.decide(part.signals, part.can_ask, tried)
+            )
         return out
 
 
@@ -267,7 +322,10 @@ def dearest(actions: tuple[Status, ...]) -> float:
     """Largest cost over labels and outcomes of some actions."""
     named = {Status.ok: "answered", Status.refuse: "refused", Status.ambiguous: "asked"}
     columns = [
-        metrics.OUTCOMES.index(of) for action in actions for of in metrics.OUTCOMES if of.startswith(named[action])
+        metrics.OUTCOMES.index(of)
+        for action in actions
+        for of in metrics.OUTCOMES
+        if of.startswith(named[action])
     ]
     return float(COSTS[:, columns].max())
 
@@ -283,7 +341,9 @@ def selected(cases: DecisionCases, name: str, learned: CrossFitted) -> str:
     cost = metrics.cell_costs()
     free = {free_name: recipe(cases) for free_name, recipe in FREE.items()}
     loss = {
-        free_name: cost[counted(cases, family.decide(cases.signals, cases.can_ask, np.array([family.tuned])))[0]]
+        free_name: cost[
+            counted(cases, family.decide(cases.signals, cases.can_ask, np.array([family.tuned])))[0]
+        ]
         for free_name, family in free.items()
     }
     incumbent = min(loss, key=lambda free_name: loss[free_name].mean())
@@ -293,19 +353,29 @@ def selected(cases: DecisionCases, name: str, learned: CrossFitted) -> str:
     return name if saving.mean() > error / 2.0 else incumbent
 
 
-# Promises -------------------------------------------------------------------------------------------------------------
+# Promises
+# ----------------------------------------------------------------------------------------------
 
 
-def certified(family: Family, pilot: RateCounts, held_out: DecisionCases, size: float, alpha: float) -> float | None:
-    """Number that `certify_best` takes: ordered on the pilot, tested in that order, of what passed the cheapest there.
+def certified(
+    family: Family, pilot: RateCounts, held_out: DecisionCases, size: float, alpha: float
+) -> float | None:
+    """Number that `certify_best` takes.
+
+    Ordered on the pilot, tested in that order, of what passed the cheapest there.
 
     Args:
-      pilot: losses of the family's values there. size: cases to certify on, over those of the pilot.
+      pilot: losses of the family's values there.
+      size: cases to certify on, over those of the pilot.
     """
     alphas = np.array([alpha])
     order = pilot_order(pilot, alphas, DELTA, size)
     passed = fixed_sequence(rates(held_out, family, family.values[order]).p(alphas)[:, 0], DELTA)
-    return float(family.values[order][passed][np.argmin(pilot.cost[order][passed])]) if passed.any() else None
+    return (
+        float(family.values[order][passed][np.argmin(pilot.cost[order][passed])])
+        if passed.any()
+        else None
+    )
 
 
 def single(family: Family, held_out: DecisionCases, alpha: float) -> float | None:
@@ -328,7 +398,8 @@ def promises(
     """What each way promises: its family, and the number it takes.
 
     Args:
-      chosen: name of the policy selected. learned: the expected cost, cross-fitted on the cases tuned on.
+      chosen: name of the policy selected.
+      learned: the expected cost, cross-fitted on the cases tuned on.
     """
     ratio, size = by_expected_cost(tune), len(certify.classes) / len(tune.classes)
     own = ratio if chosen == "expected cost" else ({**FREE, **COMPETES})[chosen](tune)
@@ -350,7 +421,10 @@ WAYS = (
 
 
 class Simulated(NamedTuple):
-    """Shares of the repeats by way: with a promise, with a broken one; mean true coverage. won: repeats by policy."""
+    """Shares of the repeats by way: with a promise, with a broken one; mean true coverage.
+
+    Won: repeats by policy.
+    """
 
     promised: Floats
     broken: Floats
@@ -369,7 +443,9 @@ def simulated(setting: Setting, repeats: int, seed: int) -> Simulated:
         name = "one threshold" if few else "expected cost"
         chosen = selected(tune, name, cross_fitted(best_threshold, tune, rng) if few else learned)
         won[chosen] += 1
-        for way, (family, value) in enumerate(promises(tune, certify, setting.alpha, chosen, learned)):
+        for way, (family, value) in enumerate(
+            promises(tune, certify, setting.alpha, chosen, learned)
+        ):
             if value is not None:
                 status = family.decide(setting.of.signals, setting.of.can_ask, np.array([value]))[0]
                 risk, coverage = true_risk(setting.of, status)
@@ -379,12 +455,19 @@ def simulated(setting: Setting, repeats: int, seed: int) -> Simulated:
 
 def main() -> None:
     """Simulate and print, setting by setting."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--repeats", type=int, default=1_000)
-    options.add_argument("--setting", type=int, action="append", help="number from 0; repeat; all where not given")
+    options.add_argument(
+        "--setting", type=int, action="append", help="number from 0; repeat; all where not given"
+    )
     args = options.parse_args()
     most = DELTA + 3.0 * sqrt(DELTA * (1.0 - DELTA) / args.repeats)
-    print(f"| {args.repeats:,} repeats | promise | given | broken; ✗: above {most:.3f} | mean true coverage |")
+    print(
+        f"| {args.repeats:,} repeats | promise | given | broken; ✗: above {most:.3f} | mean true "
+        "coverage |"
+    )
     print("|---|---|---|---|---|")
     for seed, (title, setting) in enumerate(settings().items()):
         if args.setting and seed not in args.setting:

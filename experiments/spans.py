@@ -1,7 +1,7 @@
 """Time and memory of an import of spans: `python experiments/spans.py --spans 1000000`.
 
-Requests of five spans (root, retriever of five documents, reranker, model, guard), of 5,000 documents of 60 words, as
-JSON lines of OTLP, a span a line.
+Requests of five spans (root, retriever of five documents, reranker, model, guard), of 5,000
+documents of 60 words, as JSON lines of OTLP, a span a line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,20 @@ from typing import Any
 
 import raglab
 
-WORDS = ("storm", "excess", "flood", "cover", "limit", "policy", "claim", "home", "water", "theft", "escape", "glass")
+WORDS = (
+    "storm",
+    "excess",
+    "flood",
+    "cover",
+    "limit",
+    "policy",
+    "claim",
+    "home",
+    "water",
+    "theft",
+    "escape",
+    "glass",
+)
 DOCUMENTS, PER_REQUEST = 5_000, 5
 START = 1_764_000_000 * 10**9
 
@@ -30,7 +43,9 @@ def attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"key": key, "value": {kinds[type(value)]: value}} for key, value in values.items()]
 
 
-def request(number: int, documents: list[dict[str, str]], chance: random.Random) -> list[dict[str, Any]]:
+def request(
+    number: int, documents: list[dict[str, str]], chance: random.Random
+) -> list[dict[str, Any]]:
     """Spans of a request."""
     question = " ".join(chance.choices(WORDS, k=6)) + "?"
     hits = chance.sample(documents, 5)
@@ -38,10 +53,14 @@ def request(number: int, documents: list[dict[str, str]], chance: random.Random)
     reranked: dict[str, Any] = {"openinference.span.kind": "RERANKER"}
     for place, hit in enumerate(hits):
         row = {**hit, "score": round(1 - place / 10 - chance.random() / 20, 4)}
-        retrieved |= {f"retrieval.documents.{place}.document.{key}": value for key, value in row.items()}
+        retrieved |= {
+            f"retrieval.documents.{place}.document.{key}": value for key, value in row.items()
+        }
     for place, hit in enumerate(hits[2::-1]):
         row = {"id": hit["id"], "score": round(5 - place - chance.random(), 4)}
-        reranked |= {f"reranker.output_documents.{place}.document.{key}": value for key, value in row.items()}
+        reranked |= {
+            f"reranker.output_documents.{place}.document.{key}": value for key, value in row.items()
+        }
     answer = {"output.value": "The excess is £250.", "tenant": f"tenant {number % 12}"}
     parts = [
         {"openinference.span.kind": "CHAIN", "input.value": question, **answer},
@@ -67,12 +86,15 @@ def write(path: Path, spans: int) -> None:
     """A file of so many spans."""
     chance = random.Random(0)  # noqa: S311 - of an experiment
     documents = [
-        {"id": f"document {number}", "content": " ".join(chance.choices(WORDS, k=60))} for number in range(DOCUMENTS)
+        {"id": f"document {number}", "content": " ".join(chance.choices(WORDS, k=60))}
+        for number in range(DOCUMENTS)
     ]
     with path.open("w", encoding="utf-8") as stream:
         for number in range(spans // PER_REQUEST):
             for span in request(number, documents, chance):
-                stream.write(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}) + "\n")
+                stream.write(
+                    json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}) + "\n"
+                )
 
 
 class Peak(threading.Thread):
@@ -93,7 +115,10 @@ class Peak(threading.Thread):
                     fields = place.read_text().rpartition(")")[2].split()
                 except OSError:
                     continue  # it has ended
-                parents[int(place.parent.name)], sizes[int(place.parent.name)] = int(fields[1]), int(fields[21])
+                parents[int(place.parent.name)], sizes[int(place.parent.name)] = (
+                    int(fields[1]),
+                    int(fields[21]),
+                )
             own = {os.getpid()}
             while more := {child for child, parent in parents.items() if parent in own} - own:
                 own |= more
@@ -118,7 +143,10 @@ def main() -> None:
         seconds = time.perf_counter() - start
         peak.ended.set()
         size = path.stat().st_size / 2**20
-        print(f"{options.spans:,} spans, {size:,.0f} MiB, {options.workers} workers: {len(trace):,} cases")
+        print(
+            f"{options.spans:,} spans, {size:,.0f} MiB, {options.workers} workers: {len(trace):,} "
+            "cases"
+        )
         print(f"{seconds:.1f} s; at most {peak.mib:,.0f} MiB in all processes together")
 
 

@@ -1,12 +1,15 @@
-"""When a row of the default table splits by evidence: the seed's own sequence, random traffic, and rows of noise.
+"""When a row of the default table splits by evidence.
 
-Case 12 of the clarification article: the insurer of a broker contract is on page 1, but where page 1 is a cover sheet
-it is in the section that the table of contents names. Requests come one after the other to one row; each has the value
-that the classifier saw in `page_1_kind`, and columns that say nothing.
+The seed's own sequence, random traffic, and rows of noise.
 
-Decidable is the first signal after which one-sided Fisher tests of every candidate value under every column value, at
-`alpha` shared by all of them and with nothing paid for looks, reject at all. No valid test that looks every time can be
-expected before.
+Case 12 of the clarification article: the insurer of a broker contract is on page 1, but where page
+1 is a cover sheet it is in the section that the table of contents names. Requests come one after
+the other to one row; each has the value that the classifier saw in `page_1_kind`, and columns that
+say nothing.
+
+Decidable is the first signal after which one-sided Fisher tests of every candidate value under
+every column value, at `alpha` shared by all of them and with nothing paid for looks, reject at all.
+No valid test that looks every time can be expected before.
 
     python experiments/strata.py            the tables, in about a minute
     python experiments/strata.py --quick    the same path with few rows, in seconds
@@ -51,7 +54,10 @@ HUNDRED = 100.0
 
 
 class SeedSequence(NamedTuple):
-    """The article's own sequence: cover sheets until a split is decidable, and until the row splits; 0 never."""
+    """The article's own sequence.
+
+    Cover sheets until a split is decidable, and until the row splits; 0 never.
+    """
 
     decidable: int
     split: int
@@ -59,7 +65,9 @@ class SeedSequence(NamedTuple):
 
 
 def seed_sequence(bodies: int, noise: NDArray[np.int64], learner: DefaultLearner) -> SeedSequence:
-    """One yes on a body, silent successes on others, then cover sheets: page 1 fails, `toc` is confirmed.
+    """One yes on a body, silent successes on others, then cover sheets.
+
+    Page 1 fails, `toc` is confirmed.
 
     Args:
       noise: values of the columns of noise, [requests, columns].
@@ -73,7 +81,9 @@ def seed_sequence(bodies: int, noise: NDArray[np.int64], learner: DefaultLearner
             "conditions": seen_conditions,
             "learner": learner,
         }
-        steps = ((FIRST, "failure"), (SECOND, "explicit_yes")) if cover else ((FIRST, "implicit_ok"),)
+        steps = (
+            ((FIRST, "failure"), (SECOND, "explicit_yes")) if cover else ((FIRST, "implicit_ok"),)
+        )
         for value, signal in steps if number else ((FIRST, "explicit_yes"),):
             row = update(row, value, signal, **about)  # type: ignore[arg-type]
             decidable = decidable or (count if exact_test_rejects(row, learner.alpha) else 0)
@@ -90,12 +100,17 @@ def conditions(kind: str, noise: NDArray[np.int64]) -> dict[str, str]:
 
 def exact_test_rejects(row: ClarificationDefault, alpha: float) -> bool:
     """Whether a Fisher test at the corrected level rejects."""
-    p = [p_value for column in row.strata for value in row.counts for p_value in exact_tests(row, column, value)]
+    p = [
+        p_value
+        for column in row.strata
+        for value in row.counts
+        for p_value in exact_tests(row, column, value)
+    ]
     return bool(p) and min(p) <= alpha / len(p)
 
 
 def exact_tests(row: ClarificationDefault, column: str, value: str) -> Iterator[float]:
-    """One-sided p-values that a value is as often wrong under each value of a column as under the others."""
+    """One-sided p-values that a value is wrong as often under each column value as elsewhere."""
     cells = [outcomes(by[value]) for by in row.strata[column].values() if value in by]
     cells = [(wrong, of) for wrong, of in cells if of]
     wrong, of = (sum(cell[at] for cell in cells) for at in (0, 1))
@@ -106,8 +121,8 @@ def exact_tests(row: ClarificationDefault, column: str, value: str) -> Iterator[
 class SplitRequests(NamedTuple):
     """What became of R rows.
 
-    requests: that came until the row split, 0 where it did not, [R]. late: of them, those after it was decidable.
-    questions: that users were asked until then. column: that it split by, or empty.
+    requests: that came until the row split, 0 where it did not, [R]. late: of them, those after it
+    was decidable. questions: that users were asked until then. column: that it split by, or empty.
     """
 
     requests: NDArray[np.int64]
@@ -129,19 +144,23 @@ def requests_until_split(
 ) -> SplitRequests:
     """Requests and questions until rows in the situation of case 12 split.
 
-    The loop reads first. Page 1 of a coversheet comes back empty, and so does the table of contents of a body that has
-    none; that is a failure where it was the learned default, and the user is asked for the other one and agrees. All
-    else is filled; the row's gate says whether the user is asked, who agrees, or whether it is applied silently, and
-    nobody objects.
+    The loop reads first. Page 1 of a coversheet comes back empty, and so does the table of contents
+    of a body that has none; that is a failure where it was the learned default, and the user is
+    asked for the other one and agrees. All else is filled; the row's gate says whether the user is
+    asked, who agrees, or whether it is applied silently, and nobody objects.
 
     Args:
-      coversheets: share of the documents. contents: share of the others whose table of contents names the insurer, so
-        that one default would do for them as well. accuracy: of the classifier of page 1. noise_columns: of two values
-        each.
+      coversheets: share of the documents.
+      contents: share of the others whose table of contents names the insurer, so that one default
+        would do for them as well.
+      accuracy: of the classifier of page 1.
+      noise_columns: of two values each.
     """
     settings = DefaultLearner(split="evidence") if learner is None else learner
     about = (coversheets, contents, accuracy, noise_columns, at_most, settings)
-    requests, late, questions, column = zip(*(_row_until_split(rng, *about) for _ in range(rows)), strict=True)
+    requests, late, questions, column = zip(
+        *(_row_until_split(rng, *about) for _ in range(rows)), strict=True
+    )
     return SplitRequests(np.array(requests), np.array(late), np.array(questions), tuple(column))
 
 
@@ -197,40 +216,77 @@ def false_splits(
 
 
 def _splits(
-    rng: np.random.Generator, columns: int, n_levels: int, failing: float, signals: int, learner: DefaultLearner
+    rng: np.random.Generator,
+    columns: int,
+    n_levels: int,
+    failing: float,
+    signals: int,
+    learner: DefaultLearner,
 ) -> bool:
-    """Whether one row of noise splits, found for all its signals at once: as `stratify` after each."""
+    """Whether one row of noise splits, found for all its signals at once.
+
+    As `stratify` after each.
+    """
     wrong_now = rng.random(signals) < failing
-    at = rng.integers(n_levels, size=(signals, columns))[..., None] == np.arange(n_levels)  # [N, M, L]
+    # The shape is [N, M, L].
+    at = rng.integers(n_levels, size=(signals, columns))[..., None] == np.arange(n_levels)
     of, wrong = np.cumsum(at, axis=0), np.cumsum(at & wrong_now[:, None, None], axis=0)
     parts = (of > 0).sum(axis=-1)
     tried = parts > 1
     e_values = np.where(of > 0, evidence(wrong, of), 0.0).sum(axis=-1) / np.maximum(parts, 1)
-    return bool((tried & (e_values >= np.maximum(tried.sum(axis=1, keepdims=True), 1) / learner.alpha)).any())
+    return bool(
+        (
+            tried & (e_values >= np.maximum(tried.sum(axis=1, keepdims=True), 1) / learner.alpha)
+        ).any()
+    )
 
 
 def seed_table(rng: np.random.Generator, rows: int) -> None:
     """The article's own sequence."""
     print("\n## The seed's own sequence: cover sheets until the row splits\n")
     head = ("bodies before", "columns of noise", "decidable at (median)", "split at (5, 50, 95 %)")
-    print(f"| {' | '.join((*head, 'at most 2 after decidable', 'by another column'))} |\n" + "|---" * 6 + "|")
+    print(
+        f"| {' | '.join((*head, 'at most 2 after decidable', 'by another column'))} |\n"
+        + "|---" * 6
+        + "|"
+    )
     for bodies, columns in product(BODIES, COLUMNS):
         draws = rng.integers(2, size=(rows if columns else 1, bodies + MOST, columns))
-        sequences = [seed_sequence(bodies, noise, DefaultLearner("posterior", split="evidence")) for noise in draws]
+        sequences = [
+            seed_sequence(bodies, noise, DefaultLearner("posterior", split="evidence"))
+            for noise in draws
+        ]
         decidable, split = (np.array([sequence[at] for sequence in sequences]) for at in (0, 1))
-        inside = int(((split > 0) & (split - decidable <= 2) | (split > 0) & (decidable == 0)).sum())
+        inside = int(
+            ((split > 0) & (split - decidable <= 2) | (split > 0) & (decidable == 0)).sum()
+        )
         low, high = (HUNDRED * float(end) for end in clopper_pearson(inside, len(sequences)))
         ends = ", ".join(f"{quantile:.0f}" for quantile in np.quantile(split, (0.05, 0.5, 0.95)))
         by_noise = sum(sequence.column not in {COLUMN, ""} for sequence in sequences)
         first = f"{np.median(decidable):.0f}" if np.median(decidable) else "not before the split"
-        share = f"{HUNDRED * inside / len(sequences):.1f} % ({low:.1f} to {high:.1f})" if columns else "yes" * inside
-        print(f"| {bodies} | {columns} | {first} | {ends} | {share} | {by_noise} of {len(sequences)} |")
+        share = (
+            f"{HUNDRED * inside / len(sequences):.1f} % ({low:.1f} to {high:.1f})"
+            if columns
+            else "yes" * inside
+        )
+        print(
+            f"| {bodies} | {columns} | {first} | {ends} | {share} | {by_noise} of "
+            f"{len(sequences)} |"
+        )
 
 
 def traffic_table(rows: int) -> None:
     """Random traffic."""
-    print(f"\n## Case 12 in random traffic: {rows} rows, page_1_kind right in 95 %, 20 columns of noise\n")
-    head = ("rule", "cover sheets", "contents would do", "requests until the split (5, 25, 50, 75, 95 %)")
+    print(
+        f"\n## Case 12 in random traffic: {rows} rows, page_1_kind right in 95 %, 20 columns of "
+        "noise\n"
+    )
+    head = (
+        "rule",
+        "cover sheets",
+        "contents would do",
+        "requests until the split (5, 25, 50, 75, 95 %)",
+    )
     more = ("after decidable (50, 95 %)", "questions (median)", "found", "by noise")
     print(f"| {' | '.join((*head, *more))} |\n" + "|---" * 8 + "|")
     for rule, share, contents in product(RULES, SHARES, CONTENTS):
@@ -245,8 +301,12 @@ def traffic_table(rows: int) -> None:
         if not there.any():
             print(f"| {rule} | {share:.0%} | {contents:.0%} | – | – | – | 0 | – |")
             continue
-        spread = ", ".join(f"{quantile:.0f}" for quantile in np.quantile(results.requests[there], QUANTILES))
-        late = ", ".join(f"{quantile:.0f}" for quantile in np.quantile(results.late[there], (0.5, 0.95)))
+        spread = ", ".join(
+            f"{quantile:.0f}" for quantile in np.quantile(results.requests[there], QUANTILES)
+        )
+        late = ", ".join(
+            f"{quantile:.0f}" for quantile in np.quantile(results.late[there], (0.5, 0.95))
+        )
         by_noise = sum(column not in {COLUMN, ""} for column in results.column)
         questions = np.median(results.questions[there])
         print(
@@ -260,7 +320,9 @@ def noise_table(rows: int) -> None:
     print("\n## Rows of noise that ever split: 20 columns, 200 signals, tested after each\n")
     print("| values of a column | failures | split | share (95 %) |\n|---|---|---|---|")
     for n_levels, failing in product((2, 3, 6), (0.02, 0.1, 0.3, 0.7)):
-        count = false_splits(np.random.default_rng(6), rows=rows, n_levels=n_levels, failing=failing)
+        count = false_splits(
+            np.random.default_rng(6), rows=rows, n_levels=n_levels, failing=failing
+        )
         low, high = (HUNDRED * float(end) for end in clopper_pearson(count, rows))
         share = f"{HUNDRED * count / rows:.2f} % ({low:.2f} to {high:.2f})"
         print(f"| {n_levels} | {failing:.0%} | {count} of {rows} | {share} |")
@@ -268,7 +330,9 @@ def noise_table(rows: int) -> None:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="few rows; the figures mean nothing")
     quick = parser.parse_args().quick
     start = time.perf_counter()

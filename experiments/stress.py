@@ -1,16 +1,20 @@
-"""Kills and crowds: what is left of a trace, a study, an index and a log whose writers are killed, or are many.
+"""Kills and crowds.
 
-A process that has loaded the libraries forks the one that is killed, so that kills land in the work and not in the
-imports; the fork runs the command line, or asks an index, as people do. After each kill the same is started again;
-of the workers of one study, one that is killed is replaced by another while the others go on.
+What is left of a trace, a study, an index and a log whose writers are killed, or are many.
 
-    python experiments/stress.py                  20 kills each, 8 writers for 60 s, on SQLite and PostgreSQL
-    python experiments/stress.py --scale 0.1      a tenth of both
-    python experiments/stress.py --without-server nothing on PostgreSQL
+A process that has loaded the libraries forks the one that is killed, so that kills land in the work
+and not in the imports; the fork runs the command line, or asks an index, as people do. After each
+kill the same is started again; of the workers of one study, one that is killed is replaced by
+another while the others go on.
 
-lost: acknowledged and not there, or a result that is not that of an unkilled run, byte by byte. doubled: there twice.
-locked: a lock that outlived its owner. half-written: a file that is neither the old nor the new one, a number that is
-missing, a row without its link, state that the log does not rebuild. Exit code 1 where any is not 0.
+    python experiments/stress.py                  20 kills each, 8 writers for 60 s, on SQLite and
+    PostgreSQL python experiments/stress.py --scale 0.1      a tenth of both python
+    experiments/stress.py --without-server nothing on PostgreSQL
+
+lost: acknowledged and not there, or a result that is not that of an unkilled run, byte by byte.
+doubled: there twice. locked: a lock that outlived its owner. half-written: a file that is neither
+the old nor the new one, a number that is missing, a row without its link, state that the log does
+not rebuild. Exit code 1 where any is not 0.
 """
 
 from __future__ import annotations
@@ -40,7 +44,8 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from databases import Places, Server, server, why_not  # noqa: E402 - of the tests, which start the same server
+# of the tests, which start the same server
+from databases import Places, Server, server, why_not  # noqa: E402
 
 BROKER = ROOT / "datasets" / "broker"
 DOCUMENTS = (
@@ -48,12 +53,17 @@ DOCUMENTS = (
     "castellan-proliability-schedule-2024.md",
     "vauban-habitation-conditions-particulieres-2024.md",
 )
-QUESTIONS = (("Qui est l'assureur ?", 2, "oui"), ("Who is the insurer?", 1, "yes"), ("Who is the insurer?", 0, "no"))
+QUESTIONS = (
+    ("Qui est l'assureur ?", 2, "oui"),
+    ("Who is the insurer?", 1, "yes"),
+    ("Who is the insurer?", 0, "no"),
+)
 CASES, KILLS, WRITERS, SECONDS = 24, 20, 8, 60.0
 WORKERS, TRIALS = 4, 400  # of one study on PostgreSQL
 TRIES = 3  # runs a kill, where some end before they are killed
 PATIENCE_S = 300.0  # of a run that should end by itself
-NOW_AND_THEN = 4  # every so many kills of a log's writer come while it opens; and the server dies with it
+# every so many kills of a log's writer come while it opens; and the server dies with it
+NOW_AND_THEN = 4
 
 
 @dataclass
@@ -89,7 +99,11 @@ def forked(work: Callable[[], object], output: Path) -> int:
         work()
         code = 0
     except SystemExit as exit_error:
-        code = exit_error.code if isinstance(exit_error.code, int) else int(exit_error.code is not None)
+        code = (
+            exit_error.code
+            if isinstance(exit_error.code, int)
+            else int(exit_error.code is not None)
+        )
     except BaseException:  # noqa: BLE001 - whatever it was stands in the file
         traceback.print_exc()
     finally:
@@ -99,7 +113,10 @@ def forked(work: Callable[[], object], output: Path) -> int:
 
 
 def ended(child: int, patience: float = PATIENCE_S) -> int | None:
-    """Exit code of a process, negative for a signal; None, and the process killed, where it goes on for too long."""
+    """Exit code of a process, negative for a signal.
+
+    None, and the process killed, where it goes on for too long.
+    """
     until = time.monotonic() + patience
     while time.monotonic() < until:
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -142,19 +159,32 @@ def command_line(folder: Path, words: list[str]) -> Callable[[], None]:
 
 
 def content(path: Path) -> str:
-    """Digest of a file: of its bytes, or of a database's rows, whose pages hang on the order of writing."""
+    """Digest of a file.
+
+    Of its bytes, or of a database's rows, whose pages hang on the order of writing.
+    """
     if path.suffix != ".sqlite":
         return sha256(path.read_bytes()).hexdigest()
     with closing(sqlite3.connect(path)) as link:
-        names = [row[0] for row in link.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
-        rows = [(name, sorted(map(repr, link.execute(f'SELECT * FROM "{name}"')))) for name in names]  # noqa: S608
+        names = [
+            row[0]
+            for row in link.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1"
+            )
+        ]
+        rows = [
+            (name, sorted(map(repr, link.execute(f'SELECT * FROM "{name}"'))))  # noqa: S608
+            for name in names
+        ]
     return sha256(repr(rows).encode()).hexdigest()
 
 
 def contents(folder: Path) -> dict[str, str]:
     """Digest of every result in a folder."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    results = (path for path in files if not path.name.endswith((".tmp", "-wal", "-shm", "-journal")))
+    results = (
+        path for path in files if not path.name.endswith((".tmp", "-wal", "-shm", "-journal"))
+    )
     return {str(path.relative_to(folder)): content(path) for path in results}
 
 
@@ -168,14 +198,19 @@ def ran(name: str, words: list[str], folder: Path) -> float:
     return time.monotonic() - start
 
 
-def command_killed(name: str, words: list[str], folder: Path, kills: int, drawn: np.random.Generator) -> Damage:
+def command_killed(
+    name: str, words: list[str], folder: Path, kills: int, drawn: np.random.Generator
+) -> Damage:
     """What is left of a command's results, in `out`, after kills at any moment of its work."""
     damage, start = Damage(name), time.monotonic()
     seconds = min(ran(name, words, folder / run) for run in ("first", "second"))
     first, second = (contents(folder / run / "out") for run in ("first", "second"))
     same = {path: digest for path, digest in first.items() if second.get(path) == digest}
     if unstable := sorted(first.keys() - same.keys()):
-        print(f"{name}: {', '.join(unstable)} is not the same after two runs that nobody killed, and not compared")
+        print(
+            f"{name}: {', '.join(unstable)} is not the same after two runs that nobody killed, "
+            "and not compared"
+        )
     for number in range(TRIES * kills):
         if damage.times == kills:
             break
@@ -185,9 +220,12 @@ def command_killed(name: str, words: list[str], folder: Path, kills: int, drawn:
             shutil.copytree(folder / "first" / "out", place / "out", dirs_exist_ok=True)
         child = forked(command_line(place, words), place / "output")
         time.sleep(drawn.uniform(0.05, 0.95) * seconds)
-        damage.times += killed(child)  # or it was faster than before: what it left counts, and it is tried again
+        # or it was faster than before: what it left counts, and it is tried again
+        damage.times += killed(child)
         damage.half_written += sum(
-            same[path] != digest for path, digest in readable(place / "out", damage).items() if path in same
+            same[path] != digest
+            for path, digest in readable(place / "out", damage).items()
+            if path in same
         )
         code = ended(forked(command_line(place, words), place / "output"), PATIENCE_S)
         damage.locked += code is None
@@ -195,14 +233,20 @@ def command_killed(name: str, words: list[str], folder: Path, kills: int, drawn:
         wrong = [path for path, digest in same.items() if there.get(path) != digest]
         if code != 0 or wrong:
             damage.lost += 1
-            print(f"{name}, kill {number}: ended with {code}, other: {wrong}; {(place / 'output').read_text()[-2000:]}")
+            print(
+                f"{name}, kill {number}: ended with {code}, other: {wrong}; "
+                f"{(place / 'output').read_text()[-2000:]}"
+            )
         shutil.rmtree(place)
     damage.seconds = time.monotonic() - start
     return damage
 
 
 def readable(folder: Path, damage: Damage) -> dict[str, str]:
-    """Digests of results; a database with part of its rows is none yet, but it must be whole as a file."""
+    """Digests of results.
+
+    A database with part of its rows is none yet, but it must be whole as a file.
+    """
     for path in folder.rglob("*.sqlite"):
         with closing(sqlite3.connect(path)) as link:
             damage.half_written += link.execute("PRAGMA integrity_check").fetchone() != ("ok",)
@@ -234,22 +278,47 @@ def commands(folder: Path, kills: int, seed: int) -> list[Damage]:
     rows = [command_killed("trace", trace, folder / "trace", kills, np.random.default_rng(seed))]
     trace_path = str(folder / "trace" / "first" / "out" / "trace.parquet")
     tune = ["tune", trace_path, "--out", "out", "--trials", "200", "--no-track", *policy]
-    rows.append(command_killed("tune", tune, folder / "tune", kills, np.random.default_rng(seed + 1)))
-    rows.append(command_killed("index", index, folder / "index", kills, np.random.default_rng(seed + 2)))
+    rows.append(
+        command_killed("tune", tune, folder / "tune", kills, np.random.default_rng(seed + 1))
+    )
+    rows.append(
+        command_killed("index", index, folder / "index", kills, np.random.default_rng(seed + 2))
+    )
     return rows
 
 
-def workers_killed(name: str, trace: Path, folder: Path, at: Server, kills: int, drawn: np.random.Generator) -> Damage:
-    """What is left of a study whose workers are killed one after the other, while the others go on."""
+def workers_killed(
+    name: str, trace: Path, folder: Path, at: Server, kills: int, drawn: np.random.Generator
+) -> Damage:
+    """What is left of a study whose workers are killed one by one while the others go on."""
     import optuna
 
     damage, start, url = Damage(name), time.monotonic(), at.database()
     folder.mkdir(parents=True)
-    words = ["tune", str(trace), "--out", "out", "--trials", str(TRIALS), "--storage", url, "--study-name", "stress"]
+    words = [
+        "tune",
+        str(trace),
+        "--out",
+        "out",
+        "--trials",
+        str(TRIALS),
+        "--storage",
+        url,
+        "--study-name",
+        "stress",
+    ]
     # With a target a trial has constraints, without which it counts as half written.
-    words += ["--no-track", "--quiet", "--policy", str(BROKER / "policy.yaml"), "--target", "hallucination_rate=0.1"]
+    words += [
+        "--no-track",
+        "--quiet",
+        "--policy",
+        str(BROKER / "policy.yaml"),
+        "--target",
+        "hallucination_rate=0.1",
+    ]
     outputs = [folder / f"output{number}" for number in range(WORKERS + kills + 1)]
-    join = lambda number: forked(command_line(folder, [*words, "--worker"]), outputs[number])  # noqa: E731
+    command = command_line(folder, [*words, "--worker"])
+    join = lambda number: forked(command, outputs[number])  # noqa: E731
     children = [join(number) for number in range(WORKERS)]
     while damage.times < kills and len(children) == WORKERS:
         time.sleep(drawn.uniform(0.2, 2.0))
@@ -263,8 +332,11 @@ def workers_killed(name: str, trace: Path, folder: Path, at: Server, kills: int,
     places = Counter(trial.user_attrs["place"] for trial in done)
     damage.acknowledged = len(places)
     damage.lost, damage.doubled = TRIALS - len(places), places.total() - len(places)
-    damage.half_written += sum(not (trial.constraints and "counts" in trial.user_attrs) for trial in done)
-    damage.locked += sum(trial.state.name == "RUNNING" for trial in study.trials)  # a claim that outlived its worker
+    damage.half_written += sum(
+        not (trial.constraints and "counts" in trial.user_attrs) for trial in done
+    )
+    # a claim that outlived its worker
+    damage.locked += sum(trial.state.name == "RUNNING" for trial in study.trials)
     # The result is made of what is stored: nothing is proposed again.
     codes.append(ended(forked(command_line(folder, words), outputs[-1])))
     damage.lost += sum(code not in {0, None} for code in codes)
@@ -281,14 +353,19 @@ def workers_killed(name: str, trace: Path, folder: Path, at: Server, kills: int,
 
 
 def journal_writer(journal: Path) -> Callable[[str, str], None]:
-    """Function that appends a line for each returned call, in one write, so that a kill leaves no partial line."""
+    """Function that appends a line per returned call, in one write: a kill leaves no part line."""
     into = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     return lambda what, request: os.write(into, f"{what} {request}\n".encode()) and None
 
 
 def environment(place: str) -> Mapping[str, str]:
     """Settings under which every question is logged, and an arm chosen, in one database."""
-    known = {"BANDIT_LOG": place, "AUDIT_LOG": place, "BANDIT_ENABLED": "true", "CLARIFY_ENABLED": "true"}
+    known = {
+        "BANDIT_LOG": place,
+        "AUDIT_LOG": place,
+        "BANDIT_ENABLED": "true",
+        "CLARIFY_ENABLED": "true",
+    }
     return {f"RAGLAB_{name}": value for name, value in (known | {"BANDIT_W_THUMBS": "0.2"}).items()}
 
 
@@ -301,19 +378,39 @@ def asker(name: str, index: Path, place: str, journal: Path) -> Callable[[], Non
         os.environ.update(environment(place))
         os.chdir(index.parent)
         policy = raglab.Policy.load(BROKER / "policy.yaml")
-        free = ("l2.enabled", False, "similarity.enabled", False, "gap.enabled", False, "confidence.enabled", False)
-        tell, system = journal_writer(journal), raglab.System.open(index, policy=policy.replace(*free))
+        free = (
+            "l2.enabled",
+            False,
+            "similarity.enabled",
+            False,
+            "gap.enabled",
+            False,
+            "confidence.enabled",
+            False,
+        )
+        tell, system = (
+            journal_writer(journal),
+            raglab.System.open(index, policy=policy.replace(*free)),
+        )
         tell("opened", name)
         for number in range(1_000_000):
-            request, (question, document, answer) = f"{name}-{number}", QUESTIONS[number % len(QUESTIONS)]
+            request, (question, document, answer) = (
+                f"{name}-{number}",
+                QUESTIONS[number % len(QUESTIONS)],
+            )
             about = {"documents": [DOCUMENTS[document]], "session": f"s{number % 3}"}
             response = raglab.ask(question, system=system, request_id=request, **about)
-            if not response.record.logged:  # answered with a warning while the server of the log was down
+            # answered with a warning while the server of the log was down
+            if not response.record.logged:
                 continue
             tell("asked", request)
-            if response["clarification"] is not None and raglab.reply(request, answer, system=system).record.logged:
+            if (
+                response["clarification"] is not None
+                and raglab.reply(request, answer, system=system).record.logged
+            ):
                 tell("replied", request)
-            with suppress(ValueError):  # of a request that was answered without an arm, or not at all
+            # of a request that was answered without an arm, or not at all
+            with suppress(ValueError):
                 raglab.feedback(request, number % 2 == 0, system=system)
                 tell("thumbed", request)
 
@@ -330,21 +427,46 @@ def writer(name: str, place: str, journal: Path, until: float) -> Callable[[], N
         from raglab.policy import PolicyData
         from raglab.reward import RewardWeights
 
-        key, policy, tell = ("insurer_name", "contract", {}), PolicyData.from_mapping(), journal_writer(journal)
+        key, policy, tell = (
+            ("insurer_name", "contract", {}),
+            PolicyData.from_mapping(),
+            journal_writer(journal),
+        )
         log = AuditLog(place)
-        online = Online(Bandit(floor=0.05), RewardWeights(thumbs=0.2), 8000.0, place, ("hybrid", "iterative", "graph"))
-        raw = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
+        online = Online(
+            Bandit(floor=0.05),
+            RewardWeights(thumbs=0.2),
+            8000.0,
+            place,
+            ("hybrid", "iterative", "graph"),
+        )
+        raw = {
+            "margin": 0.5,
+            "diversity": 0.2,
+            "latency_ratio": 0.25,
+            "cache_hit": 0.0,
+            "consistency": 1.0,
+        }
         number = 0
         while time.time() < until:
             request, number = f"{name}-{number}", number + 1
             try:
-                log.opened(request, f"who {number}?", session=name, policy=policy, fingerprint="f", models={})
+                log.opened(
+                    request,
+                    f"who {number}?",
+                    session=name,
+                    policy=policy,
+                    fingerprint="f",
+                    models={},
+                )
                 tell("asked", request)
                 online.choose(request, [True, True, number % 2 == 0], {"words": 0.5})
                 online.update(request, raw)
                 tell("rewarded", request)
                 log.met(request, key)
-                log.signal(request, key, "1", ("explicit_yes", "failure")[number % 5 == 0], conditions={})
+                log.signal(
+                    request, key, "1", ("explicit_yes", "failure")[number % 5 == 0], conditions={}
+                )
                 tell("signalled", request)
                 log.replied(request, "yes")
                 tell("replied", request)
@@ -364,7 +486,7 @@ def judge_log(place: str, journal: Path, damage: Damage) -> None:
     from raglab import AuditLog
     from raglab.live.settings import BanditSettings
     from raglab.store.database import Database
-    from raglab.store.log_tables import (  # fmt: skip
+    from raglab.store.log_tables import (
         CHANGES,
         CHOICE_TABLES,
         CHOICES,
@@ -377,24 +499,37 @@ def judge_log(place: str, journal: Path, damage: Damage) -> None:
     )
 
     rows, last = dict[str, list[dict[str, Any]]](), 0
-    for tables in (REQUEST_TABLES, CHOICE_TABLES):  # one chain of numbers for both, where both have begun
+    # one chain of numbers for both, where both have begun
+    for tables in (REQUEST_TABLES, CHOICE_TABLES):
         part = Database(place, tables)
         with part.reading() as entries:
-            rows |= {table.name: list(entries.rows(table.name)) for table in tables if table.key is None}
+            rows |= {
+                table.name: list(entries.rows(table.name)) for table in tables if table.key is None
+            }
             last = max(last, entries.last)
         part.close()
     numbers = sorted(row["seq"] for table_rows in rows.values() for row in table_rows)
     damage.half_written += numbers != list(range(1, last + 1))
     calls = Counter(tuple(line.split()) for line in journal.read_text().splitlines())
-    tables = {"asked": REQUESTS, "replied": REPLIES, "decided": DECISIONS, "rewarded": REWARDS, "thumbed": THUMBS}
-    there = {what: Counter(row["request_id"] for row in rows[name]) for what, name in tables.items()}
+    tables = {
+        "asked": REQUESTS,
+        "replied": REPLIES,
+        "decided": DECISIONS,
+        "rewarded": REWARDS,
+        "thumbed": THUMBS,
+    }
+    there = {
+        what: Counter(row["request_id"] for row in rows[name]) for what, name in tables.items()
+    }
     signals = [row for row in rows[CHANGES] if row["kind"] == "signal"]
     there["signalled"] = Counter(row["request_id"] for row in signals)
     damage.acknowledged = sum(what in there for what, _ in calls)
     damage.lost = sum(what in there and not there[what][request] for what, request in calls)
     # A request may teach several rows of the default table, each one signal of a kind.
     single_calls = [there[what] for what in ("asked", "replied", "rewarded", "thumbed")]
-    single_calls.append(Counter(f"{row['request_id']} {row['row_id']} {row['signal']}" for row in signals))
+    single_calls.append(
+        Counter(f"{row['request_id']} {row['row_id']} {row['signal']}" for row in signals)
+    )
     damage.doubled = sum(count - 1 for counts in single_calls for count in counts.values())
     damage.locked += call_count(calls, "locked")
     damage.half_written += call_count(calls, "failed")
@@ -414,14 +549,26 @@ def call_count(calls: Counter[tuple[str, ...]], what: str) -> int:
     return sum(count for line, count in calls.items() if line[0] == what)
 
 
-def log_killed(name: str, places: Places, folder: Path, kills: int, drawn: np.random.Generator) -> Damage:
+def log_killed(
+    name: str, places: Places, folder: Path, kills: int, drawn: np.random.Generator
+) -> Damage:
     """What is left of the logs of an index whose asker is killed, and killed again."""
-    damage, start, place, journal = Damage(name), time.monotonic(), str(places("asked.sqlite")), folder / "told"
+    damage, start, place, journal = (
+        Damage(name),
+        time.monotonic(),
+        str(places("asked.sqlite")),
+        folder / "told",
+    )
     folder.mkdir(parents=True)
     journal.touch()
     index = folder / "index"
     words = ["index", str(folder.parent / "corpus"), "--out", str(index), "--quiet"]
-    code = ended(forked(command_line(folder, [*words, "--policy", str(BROKER / "policy.yaml")]), folder / "output"))
+    code = ended(
+        forked(
+            command_line(folder, [*words, "--policy", str(BROKER / "policy.yaml")]),
+            folder / "output",
+        )
+    )
     if code != 0:
         raise SystemExit((folder / "output").read_text())
     seconds = 3.0
@@ -439,7 +586,10 @@ def log_killed(name: str, places: Places, folder: Path, kills: int, drawn: np.ra
             places.server.start()
         if not killed(child) and places.server is None:
             damage.lost += 1
-            print(f"{name}, kill {number}: it had ended by itself: {(folder / 'output').read_text()[-2000:]}")
+            print(
+                f"{name}, kill {number}: it had ended by itself: "
+                f"{(folder / 'output').read_text()[-2000:]}"
+            )
         damage.times += 1
         # Whoever comes next gets its turn, and finds all that was acknowledged.
         damage.locked += not usable(place, f"after{number}", journal)
@@ -447,7 +597,10 @@ def log_killed(name: str, places: Places, folder: Path, kills: int, drawn: np.ra
         judge_log(place, journal, counted)
         if counted.total:
             print(f"{name}, kill {number}: {counted}")
-        damage.lost, damage.doubled = max(damage.lost, counted.lost), max(damage.doubled, counted.doubled)
+        damage.lost, damage.doubled = (
+            max(damage.lost, counted.lost),
+            max(damage.doubled, counted.doubled),
+        )
         damage.half_written = max(damage.half_written, counted.half_written)
         damage.acknowledged = counted.acknowledged
     damage.seconds = time.monotonic() - start
@@ -479,7 +632,8 @@ def log_crowded(name: str, places: Places, folder: Path, seconds: float) -> Dama
     journal.touch()
     until = time.time() + seconds
     children = [
-        forked(writer(f"w{number}", place, journal, until), folder / f"output{number}") for number in range(WRITERS)
+        forked(writer(f"w{number}", place, journal, until), folder / f"output{number}")
+        for number in range(WRITERS)
     ]
     codes = [ended(child, seconds + PATIENCE_S) for child in children]
     output = "".join((folder / f"output{number}").read_text() for number in range(WRITERS))
@@ -488,7 +642,10 @@ def log_crowded(name: str, places: Places, folder: Path, seconds: float) -> Dama
         print(f"{name}: ended with {codes}: {output[-2000:]}")
     spent = time.monotonic() - start
     judge_log(place, journal, damage)
-    print(f"{name}: {damage.acknowledged} acknowledged in {spent:.1f} s, {damage.acknowledged / spent:.0f} a second")
+    print(
+        f"{name}: {damage.acknowledged} acknowledged in {spent:.1f} s, "
+        f"{damage.acknowledged / spent:.0f} a second"
+    )
     damage.seconds = time.monotonic() - start
     return damage
 
@@ -500,8 +657,15 @@ def logs(folder: Path, scale: float, seed: int, at: Server | None) -> list[Damag
     kills, seconds = max(1, round(KILLS * scale)), SECONDS * scale
     inside = folder / name
     return [
-        log_killed(f"ask, reply, feedback on {name}", places, inside, kills, np.random.default_rng(seed)),
-        log_crowded(f"{WRITERS} writers, {seconds:g} s, on {name}", places, folder / f"crowd-{name}", seconds),
+        log_killed(
+            f"ask, reply, feedback on {name}", places, inside, kills, np.random.default_rng(seed)
+        ),
+        log_crowded(
+            f"{WRITERS} writers, {seconds:g} s, on {name}",
+            places,
+            folder / f"crowd-{name}",
+            seconds,
+        ),
     ]
 
 
@@ -510,18 +674,30 @@ def shown(rows: list[Damage]) -> str:
     head = ("what", "times", "acknowledged", "lost", "doubled", "locked", "half-written", "s")
     cells = [head]
     for damage in rows:
-        numbers = (damage.times, damage.acknowledged, damage.lost, damage.doubled, damage.locked, damage.half_written)
+        numbers = (
+            damage.times,
+            damage.acknowledged,
+            damage.lost,
+            damage.doubled,
+            damage.locked,
+            damage.half_written,
+        )
         cells.append((damage.what, *map(str, numbers), f"{damage.seconds:.0f}"))
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     return "\n".join(
-        "  ".join(cell.ljust(width) if not column else cell.rjust(width) for column, (cell, width) in enumerate(pairs))
+        "  ".join(
+            cell.ljust(width) if not column else cell.rjust(width)
+            for column, (cell, width) in enumerate(pairs)
+        )
         for pairs in (list(zip(row, widths, strict=True)) for row in cells)
     )
 
 
 def main() -> int:
     """Print the table; 1 where anything is lost, doubled, locked or half-written."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="of kills and seconds")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--only", choices=["commands", "logs"], help="half of it")
@@ -533,7 +709,13 @@ def main() -> int:
     for name in [name for name in os.environ if name.startswith("RAGLAB_")]:
         del os.environ[name]
     # What every fork needs, loaded once; nothing is opened, and no thread is started.
-    for name in ("matplotlib.pyplot", "optuna", "sentence_transformers", "raglab.lab.study", "raglab.live.settings"):
+    for name in (
+        "matplotlib.pyplot",
+        "optuna",
+        "sentence_transformers",
+        "raglab.lab.study",
+        "raglab.live.settings",
+    ):
         import_module(name)
     gc.freeze()
     with tempfile.TemporaryDirectory(prefix="raglab-stress-") as directory:
@@ -547,7 +729,9 @@ def main() -> int:
                     made_trace = folder / "trace" / "first" / "out" / "trace.parquet"
                     drawn = np.random.default_rng(stated.seed + 3)
                     name = f"{WORKERS} workers of tune on PostgreSQL"
-                    rows.append(workers_killed(name, made_trace, folder / "workers", at, kills, drawn))
+                    rows.append(
+                        workers_killed(name, made_trace, folder / "workers", at, kills, drawn)
+                    )
                 if stated.only != "commands":
                     rows += logs(folder, stated.scale, stated.seed, at)
     print(shown(rows))

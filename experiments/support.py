@@ -1,9 +1,12 @@
-"""How well support scores tell claims that the evidence carries from those that it does not: Markdown tables.
+"""How well support scores tell claims that the evidence carries from those that it does not.
 
-AUROC with DeLong's interval of word overlap (share of the claim's distinct words found in the evidence), the cosine of
-the best sentence, their plain sum, the embedded scorer, and the embedded scorer plus a quarter of the cosine; the
-paired difference of the embedded scorer and word overlap; milliseconds of processor time a claim, reading the evidence
-included. Nothing in the scorer was fitted to these sets.
+Markdown tables.
+
+AUROC with DeLong's interval of word overlap (share of the claim's distinct words found in the
+evidence), the cosine of the best sentence, their plain sum, the embedded scorer, and the embedded
+scorer plus a quarter of the cosine; the paired difference of the embedded scorer and word overlap;
+milliseconds of processor time a claim, reading the evidence included. Nothing in the scorer was
+fitted to these sets.
 
     python experiments/support.py wice-claim-dev/dev.jsonl begin-wow-dev/begin_dev_wow.tsv
 """
@@ -55,14 +58,24 @@ WICE = (
     Split("WiCE dev, supported / rest", {"supported"}, {"not_supported", "partially_supported"}),
     Split("WiCE dev, partially / not", {"partially_supported"}, {"not_supported"}),
 )
-BEGIN = (Split("BEGIN WoW dev, fully attributable / rest", {"Fully attributable"}, {"Not fully attributable"}),)
+BEGIN = (
+    Split(
+        "BEGIN WoW dev, fully attributable / rest",
+        {"Fully attributable"},
+        {"Not fully attributable"},
+    ),
+)
 
 
 def wice(path: Path) -> Labelled:
     """Claims of WiCE with the sentences of the cited page."""
     with path.open(encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
-    return Labelled([row["claim"] for row in rows], [row["evidence"] for row in rows], [row["label"] for row in rows])
+    return Labelled(
+        [row["claim"] for row in rows],
+        [row["evidence"] for row in rows],
+        [row["label"] for row in rows],
+    )
 
 
 def begin(path: Path) -> Labelled:
@@ -78,8 +91,12 @@ def begin(path: Path) -> Labelled:
 
 def cosines(data: Labelled) -> Scores:
     """Cosine of each claim and the nearest sentence of its evidence, 0 where there is none."""
-    split = [[sentence for text in texts for sentence in sentences(text)] for texts in data.evidence]
-    texts = sorted({*data.claims, *(sentence for claim_sentences in split for sentence in claim_sentences)})
+    split = [
+        [sentence for text in texts for sentence in sentences(text)] for texts in data.evidence
+    ]
+    texts = sorted(
+        {*data.claims, *(sentence for claim_sentences in split for sentence in claim_sentences)}
+    )
     vectors = embed(load_encoder(), texts, default_cache()).vectors
     place = {text: number for number, text in enumerate(texts)}
     near = [
@@ -90,7 +107,7 @@ def cosines(data: Labelled) -> Scores:
 
 
 def difference(right: NDArray[np.bool_], first: Scores, second: Scores) -> tuple[float, Interval]:
-    """AUROC of the first score minus that of the second on the same cases, with DeLong's 95 % interval.
+    """AUROC of the first score less the second's on the same cases, with DeLong's 95 % interval.
 
     Source: DeLong, DeLong and Clarke-Pearson 1988.
     """
@@ -112,16 +129,22 @@ def row(split: Split, labels: Sequence[str], scores: dict[str, Scores]) -> str:
     for score in scores.values():
         low, high = auroc_interval(right, score[judged])
         cells.append(f"{auroc(right, score[judged]):.3f} [{low:.3f}, {high:.3f}]")
-    value, (low, high) = difference(right, scores["embedded"][judged], scores["word overlap"][judged])
+    value, (low, high) = difference(
+        right, scores["embedded"][judged], scores["word overlap"][judged]
+    )
     return "| " + " | ".join([*cells, f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"]) + " |"
 
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("wice", type=Path)
     parser.add_argument("begin", type=Path)
-    parser.add_argument("--no-encoder", action="store_true", help="leave out what needs the encoder")
+    parser.add_argument(
+        "--no-encoder", action="store_true", help="leave out what needs the encoder"
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     rows, middle, speed = [], [], []
@@ -146,7 +169,8 @@ def main() -> None:
             held = support[[claim_label == label for claim_label in data.labels]]
             low, half, high = np.quantile(held, [0.1, 0.5, 0.9])
             middle.append(
-                f"| {label} | {len(held)} | {low:.2f} | {half:.2f} | {high:.2f} | {(held >= 0.5).mean():.2f} |"
+                f"| {label} | {len(held)} | {low:.2f} | {half:.2f} | {high:.2f} | "
+                f"{(held >= 0.5).mean():.2f} |"
             )
     head = ["set", "n", *names, "embedded − overlap"]
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))

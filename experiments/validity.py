@@ -1,8 +1,11 @@
-"""How often a threshold that is promised to keep the risk at alpha does not, and what it answers: Markdown tables.
+"""How often a threshold that is promised to keep the risk at alpha does not, and what it answers.
 
-In every repeat n cases are drawn, each method chooses a threshold on them (answer where the score is at least it), and
-the true risk of that threshold is summed exactly over all scores. At delta = 0.1 one promise in ten may be broken.
-Coverage is the true share that is answered, 0 where no threshold is chosen. Needs the extra `bench`.
+Markdown tables.
+
+In every repeat n cases are drawn, each method chooses a threshold on them (answer where the score
+is at least it), and the true risk of that threshold is summed exactly over all scores. At delta =
+0.1 one promise in ten may be broken. Coverage is the true share that is answered, 0 where no
+threshold is chosen. Needs the extra `bench`.
 
     python experiments/validity.py --repeats 1000
 """
@@ -30,7 +33,10 @@ DELTA = 0.1
 
 
 class World(NamedTuple):
-    """Where cases come from: scores, ascending, how likely each is, and its chance to be wrong; all [L]."""
+    """Where cases come from: scores, ascending, how likely each is, and its chance to be wrong.
+
+    All [L].
+    """
 
     at: Floats
     chance: Floats
@@ -66,7 +72,9 @@ def cross_validated(score: Floats, right: Rights, alpha: float) -> float | None:
 def pointwise(score: Floats, right: Rights, alpha: float) -> float | None:
     """Lowest threshold whose own exact bound is at most alpha."""
     curve = risk_coverage(right, score)
-    return min(curve.at[np.asarray(upper_bound(curve.k, curve.n, DELTA)) <= alpha].tolist(), default=None)
+    return min(
+        curve.at[np.asarray(upper_bound(curve.k, curve.n, DELTA)) <= alpha].tolist(), default=None
+    )
 
 
 def certified(method: Method, score: Floats, right: Rights, alpha: float) -> float | None:
@@ -81,13 +89,23 @@ def our_grid(score: Floats, alpha: float) -> Floats:
     return at[enough if enough.any() else slice(1)] / 100.0
 
 
-def mapie(method: str, has_own_grid: bool, score: Floats, right: Rights, alpha: float) -> float | None:  # noqa: FBT001
-    """Threshold that MAPIE calls best for this precision, among 0, 0.01 … 0.99 or our candidates."""
+def mapie(
+    method: str,
+    has_own_grid: bool,  # noqa: FBT001
+    score: Floats,
+    right: Rights,
+    alpha: float,
+) -> float | None:
+    """Threshold MAPIE calls best for this precision, among 0, 0.01 … 0.99 or our candidates."""
     grid = our_grid(score, alpha) if has_own_grid else np.arange(100) / 100.0
     control = BinaryClassificationController(
-        lambda p: np.stack([1.0 - p, p], axis=1), precision, 1.0 - alpha,
-        confidence_level=1.0 - DELTA, list_predict_params=grid, fwer_method=method,
-    )  # fmt: skip
+        lambda p: np.stack([1.0 - p, p], axis=1),
+        precision,
+        1.0 - alpha,
+        confidence_level=1.0 - DELTA,
+        list_predict_params=grid,
+        fwer_method=method,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         best = control.calibrate(score / 100.0, right).best_predict_param
@@ -124,7 +142,9 @@ def simulated(of: World, alpha: float, n: int, repeats: int, seed: int) -> Float
 
 def main() -> None:
     """Simulate and print."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--repeats", type=int, default=1_000)
     repeats = options.parse_args().repeats
     fine = world(55.0, 1.0, lambda at: expit((40.0 - at) / 9.0))
@@ -133,14 +153,25 @@ def main() -> None:
         "5 %, n 400": (fine, 0.05, 400),
         "20 %, n 100": (fine, 0.20, 100),
         "power: 10 %, n 200": (world(65.0, 5.0, lambda at: expit((40.0 - at) / 9.0)), 0.10, 200),
-        "flat risk: 10 %, n 400": (world(55.0, 1.0, lambda at: np.full(at.shape, 0.105)), 0.10, 400),
+        "flat risk: 10 %, n 400": (
+            world(55.0, 1.0, lambda at: np.full(at.shape, 0.105)),
+            0.10,
+            400,
+        ),
     }
-    measures = np.stack([simulated(*each, repeats, seed) for seed, each in enumerate(settings.values())])
+    measures = np.stack(
+        [simulated(*each, repeats, seed) for seed, each in enumerate(settings.values())]
+    )
     most = DELTA + 3.0 * sqrt(DELTA * (1.0 - DELTA) / repeats)
-    for i, title in enumerate((f"broken promises of {repeats:,}; ✗: above {most:.3f}", "mean coverage")):
+    for i, title in enumerate(
+        (f"broken promises of {repeats:,}; ✗: above {most:.3f}", "mean coverage")
+    ):
         print(f"\n| {title} | {' | '.join(settings)} |\n{'|---' * (len(settings) + 1)}|")
         for name, row in zip(METHODS, measures[..., i].T.tolist(), strict=True):
-            print(f"| {name} |" + "".join(f" {share:.3f}{' ✗' * (i == 0 and share > most)} |" for share in row))
+            print(
+                f"| {name} |"
+                + "".join(f" {share:.3f}{' ✗' * (i == 0 and share > most)} |" for share in row)
+            )
     best = [((truth(of)[0] <= alpha) * truth(of)[1]).max() for of, alpha, _ in settings.values()]
     print("| the most that keeps the promise |" + "".join(f" {share:.3f} |" for share in best))
 

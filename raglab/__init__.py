@@ -3,9 +3,10 @@
     query → retrieval → Trace ─stored once→ evidence → gates → resolver → policy → Decision
                           └──────── replay (thousands of policies) → Tally → metrics → study → report
 
-Names load on first use, so that importing the package stays light; `__init__.pyi` lists each of them once. Further
-names are in `raglab.displays`, `raglab.io`, `raglab.lab` (studies and calibration) and `raglab.live` (parts of a live
-system), each listed in a `.pyi` file of its own. A name of an extension that is not installed says where it belongs.
+Names load on first use, so that importing the package stays light; `__init__.pyi` lists each of
+them once. Further names are in `raglab.displays`, `raglab.io`, `raglab.lab` (studies and
+calibration) and `raglab.live` (parts of a live system), each listed in a `.pyi` file of its own. A
+name of an extension that is not installed says where it belongs.
 """
 
 from raglab.extension_points import public_names as _public_names

@@ -11,26 +11,36 @@ Kernel = TypeVar("Kernel")
 ENGINES = ("auto", "numpy", "numba")
 
 
-def compile_kernel(inline: str = "never", *, checked: bool = True) -> Callable[[Function], Function]:
-    """Decorator that compiles a function once and keeps it on disk, by exact arithmetic; other threads run meanwhile.
+def compile_kernel(
+    inline: str = "never", *, checked: bool = True
+) -> Callable[[Function], Function]:
+    """Decorator that compiles a function once and keeps it on disk, by exact arithmetic.
+
+    Other threads run meanwhile.
 
     Args:
-      checked: whether dividing by zero raises; where it does not, loops of divisions run several at once.
+      checked: whether dividing by zero raises; where it does not, loops of divisions run several at
+        once.
     """
     from numba import njit
 
     model = "python" if checked else "numpy"
-    decorator: Callable[[Function], Function] = njit(cache=True, inline=inline, error_model=model, nogil=True)
+    decorator: Callable[[Function], Function] = njit(
+        cache=True, inline=inline, error_model=model, nogil=True
+    )
     return decorator
 
 
 def bit_draws() -> tuple[Callable[..., Any], ...]:
-    """Draws of a generator's bits in compiled code: uniform, normal, gamma (shape), beta (a, b), Student (df).
+    """Draws of a generator's bits in compiled code.
 
-    They take `generator.bit_generator`, and draw what its methods draw: a method counts references to its generator at
-    each call, which takes longer than the draw.
+    Uniform, normal, gamma (shape), beta (a, b), Student (df).
+
+    They take `generator.bit_generator`, and draw what its methods draw: a method counts references
+    to its generator at each call, which takes longer than the draw.
     """
-    # Imported by name, so that a numba which has them elsewhere is a numba that is not there: NumPy does the work.
+    # Imported by name, so that a numba which has them elsewhere is a numba that is not there: NumPy
+    # does the work.
     from numba.np.random.distributions import (
         random_beta,
         random_standard_gamma,
@@ -39,7 +49,13 @@ def bit_draws() -> tuple[Callable[..., Any], ...]:
     )
     from numba.np.random.generator_core import next_double
 
-    return next_double, random_standard_normal, random_standard_gamma, random_beta, random_standard_t
+    return (
+        next_double,
+        random_standard_normal,
+        random_standard_gamma,
+        random_beta,
+        random_standard_t,
+    )
 
 
 def check_engine(engine: str) -> None:
@@ -49,7 +65,10 @@ def check_engine(engine: str) -> None:
       ValueError: it is not of `ENGINES`.
     """
     if engine not in ENGINES:
-        msg = f"engine must be auto, numpy or numba, got {engine!r}; auto takes numba where it is installed."
+        msg = (
+            f"engine must be auto, numpy or numba, got {engine!r}; auto takes numba where it is "
+            "installed."
+        )
         raise ValueError(msg)
 
 
@@ -57,7 +76,8 @@ def kernel_of(engine: str, load: Callable[[], Kernel]) -> Kernel | None:
     """Compiled kernel of an engine; None where NumPy is to do the work.
 
     Args:
-      engine: numpy, numba, or auto: numba where it is installed. load: imports the kernel, only where it is wanted.
+      engine: numpy, numba, or auto: numba where it is installed.
+      load: imports the kernel, only where it is wanted.
 
     Raises:
       ValueError: another engine.
@@ -70,6 +90,9 @@ def kernel_of(engine: str, load: Callable[[], Kernel]) -> Kernel | None:
         return load()
     except ImportError:
         if engine == "numba":
-            msg = "engine numba needs the package numba; install raglab-toolkit[fast], or use engine='numpy'."
+            msg = (
+                "engine numba needs the package numba; install raglab-toolkit[fast], or use "
+                "engine='numpy'."
+            )
             raise ImportError(msg) from None
         return None

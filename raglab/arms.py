@@ -1,4 +1,4 @@
-"""Arms (algebra): the table of retrieval strategies, what each needs, which of them answer live (S4.1)."""
+"""Arms (algebra): the table of retrieval strategies, what each needs, which answer live (S4.1)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import NamedTuple
 class Arm(NamedTuple):
     """An arm, an entry of `ARMS`.
 
-    what: it does, and cost: what that costs beside one search of its lists, in words. keyword, dense: whether it fuses
-    the list of BM25, that of the embeddings. reranked: whether its hits are reranked. rewrites: whether it searches a
-    second time within a depth, for the question as its first hits rewrite it. room: of `raglab.extensions` that makes
-    an index of its own for it, at the point `arm.<name>`; empty: it has none. intent: the flag of a question that makes
-    it available (rule S4.1), empty: every question. live: whether it may answer live, and a bandit choose it; the
-    others only compare.
+    what: it does, and cost: what that costs beside one search of its lists, in words. keyword,
+    dense: whether it fuses the list of BM25, that of the embeddings. reranked: whether its hits are
+    reranked. rewrites: whether it searches a second time within a depth, for the question as its
+    first hits rewrite it. room: of `raglab.extensions` that makes an index of its own for it, at
+    the point `arm.<name>`; empty: it has none. intent: the flag of a question that makes it
+    available (rule S4.1), empty: every question. live: whether it may answer live, and a bandit
+    choose it; the others only compare.
     """
 
     what: str
@@ -29,9 +30,21 @@ class Arm(NamedTuple):
 
 ARMS: dict[str, Arm] = {
     "hybrid": Arm("BM25 and dense, fused and reranked", "reranking"),
-    "iterative": Arm("hybrid, then again for the rewritten question", "two searches", rewrites=True),
-    "graph": Arm("hybrid and a walk over entities", "reranking and a walk", room="graph_table", intent="graph"),
-    "table": Arm("hybrid and rows of tables", "reranking and a search of rows", room="graph_table", intent="table"),
+    "iterative": Arm(
+        "hybrid, then again for the rewritten question", "two searches", rewrites=True
+    ),
+    "graph": Arm(
+        "hybrid and a walk over entities",
+        "reranking and a walk",
+        room="graph_table",
+        intent="graph",
+    ),
+    "table": Arm(
+        "hybrid and rows of tables",
+        "reranking and a search of rows",
+        room="graph_table",
+        intent="table",
+    ),
     "dense": Arm("embeddings alone", "nothing", keyword=False, reranked=False, live=False),
     "bm25": Arm("keywords alone", "nothing", dense=False, reranked=False, live=False),
 }

@@ -1,8 +1,11 @@
-"""Blobs (shore): values by key in one SQLite file, checked when they are read; what is damaged is made again.
+"""Blobs (shore): values by key in one SQLite file, checked when they are read.
 
-Everything that raglab keeps only to spare itself work is here: embeddings, answers, retrievals. Such a file travels
-with its folder and may come from anyone, so nothing of it is believed: a value is bytes with a digest over key and
-bytes, and the schema must be ours to the letter. No cache library holds these two: diskcache unpickles rows.
+What is damaged is made again.
+
+Everything that raglab keeps only to spare itself work is here: embeddings, answers, retrievals.
+Such a file travels with its folder and may come from anyone, so nothing of it is believed: a value
+is bytes with a digest over key and bytes, and the schema must be ours to the letter. No cache
+library holds these two: diskcache unpickles rows.
 """
 
 from __future__ import annotations
@@ -26,10 +29,11 @@ from urllib.parse import quote
 from raglab.characters import visible
 from raglab.user_warnings import warn_user
 
-BUSY_S = 60.0  # a writer waits so long for its turn in a file of SQLite, unless it states another patience
+# a writer waits so long for its turn in a file of SQLite, unless it states another patience
+BUSY_S = 60.0
 CACHE_PATIENCE_S = 1.0  # a question waits so long for a cache, whose value is seldom worth more
-# What fails at once is tried every time. What is silent, or locked, is left alone for a multiple of the time that it
-# took, so that a tenth of the time at most is spent on waiting for it.
+# What fails at once is tried every time. What is silent, or locked, is left alone for a multiple of
+# the time that it took, so that a tenth of the time at most is spent on waiting for it.
 AT_ONCE_S, PAUSE, LONGEST_PAUSE_S = 0.5, 10.0, 60.0
 LOOKUP = 500  # keys of one query; one key a query takes 1.4 times as long
 MOST_BYTES = 2**28  # of one value
@@ -38,10 +42,17 @@ ASIDE = ".damaged"
 
 _SCHEMA = "CREATE TABLE blobs (key TEXT PRIMARY KEY, digest BLOB NOT NULL, value BLOB NOT NULL)"
 _OBJECTS = {(b"table", b"blobs", _SCHEMA.encode()), (b"index", b"sqlite_autoindex_blobs_1", None)}
-_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how a rollback journal begins, and ends where it names another file
-_UNWRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
+# how a rollback journal begins, and ends where it names another file
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+_UNWRITABLE = {
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_ABANDONED: list[object] = []  # connections of the process before a fork: closing them here would drop its locks
+# connections of the process before a fork: closing them here would drop its locks
+_ABANDONED: list[object] = []
 
 T = TypeVar("T")
 
@@ -59,7 +70,10 @@ def cache_file(path: str | Path) -> Path:
       ValueError: it is a folder.
     """
     if Path(path).is_dir():
-        msg = visible(f"cache must be a file, got the folder {path}; name a file in it, such as {path}/cache.sqlite.")
+        msg = visible(
+            f"cache must be a file, got the folder {path}; name a file in it, such as "
+            f"{path}/cache.sqlite."
+        )
         raise ValueError(msg)
     return Path(path)
 
@@ -76,8 +90,8 @@ def own_secret(folder: Path | None = None) -> bytes:
     """Secret of this user, made on its first use: what was written under it, this user wrote.
 
     Args:
-      folder: where it is kept, in the file `cache.key`; the user's own. Where it can be neither read nor written, the
-        secret is of this process alone.
+      folder: where it is kept, in the file `cache.key`; the user's own. Where it can be neither
+        read nor written, the secret is of this process alone.
     """
     path = (cache_folder() if folder is None else folder) / "cache.key"
     for _ in range(2):
@@ -90,7 +104,10 @@ def own_secret(folder: Path | None = None) -> bytes:
 
 
 def _make_secret(path: Path) -> None:
-    """Put a new secret in its place whole, unless another thread or process was faster: both go on with that one."""
+    """Put a new secret in its place whole, unless another thread or process was faster.
+
+    Both go on with that one.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
@@ -109,13 +126,16 @@ def _make_secret(path: Path) -> None:
 
 
 class Blobs:
-    """Values by key in a file that processes and threads share; a lookup returns only what was stored under the key.
+    """Values by key in a file that processes and threads share.
 
-    Every write is one transaction: a process that is killed loses at most its last one. Whatever goes wrong costs the
-    cache and never the caller: a file that is none of ours, or damaged, is put aside under the ending `.damaged` and
-    made again; a folder in its place stays as it is, since it may hold a user's work, and there is no cache; without a
-    place to write, what is there is read. One warning says what failed; a place that is read-only needs none. A file
-    that another process holds longer than the patience is done without for a while.
+    A lookup returns only what was stored under the key.
+
+    Every write is one transaction: a process that is killed loses at most its last one. Whatever
+    goes wrong costs the cache and never the caller: a file that is none of ours, or damaged, is put
+    aside under the ending `.damaged` and made again; a folder in its place stays as it is, since it
+    may hold a user's work, and there is no cache; without a place to write, what is there is read.
+    One warning says what failed; a place that is read-only needs none. A file that another process
+    holds longer than the patience is done without for a while.
     """
 
     def __init__(
@@ -130,8 +150,8 @@ class Blobs:
 
         Args:
           most_bytes: of the file, about; the least recently stored go first. None is without end.
-          secret: binds the digests to who knows it, so that a file from elsewhere holds nothing; None takes what
-            anyone wrote.
+          secret: binds the digests to who knows it, so that a file from elsewhere holds nothing;
+            None takes what anyone wrote.
           patience_s: seconds to wait for a turn.
         """
         self.path, self._most, self._secret = path, most_bytes, secret
@@ -147,7 +167,10 @@ class Blobs:
             values: dict[str, bytes] = {}
             for start in range(0, len(keys), LOOKUP):
                 some = keys[start : start + LOOKUP]
-                query = f"SELECT key, digest, value FROM blobs WHERE key IN ({','.join('?' * len(some))})"  # noqa: S608
+                query = (
+                    "SELECT key, digest, value FROM blobs WHERE key IN "  # noqa: S608
+                    f"({','.join('?' * len(some))})"
+                )
                 for name, digest, value in connection.execute(query, some):
                     key = name.decode()
                     is_bytes = isinstance(digest, bytes) and isinstance(value, bytes)
@@ -193,7 +216,12 @@ class Blobs:
         # Whoever empties a cache counts on it: it is tried even where it was locked a moment ago.
         self._alone_until = 0.0
         if not self._run(delete, make=False) and self.path.is_file():
-            warn_user(visible(f"the cache {self.path} is not emptied: it cannot be written now; empty it again later."))
+            warn_user(
+                visible(
+                    f"the cache {self.path} is not emptied: it cannot be written now; empty it "
+                    "again later."
+                )
+            )
 
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""
@@ -203,24 +231,38 @@ class Blobs:
 
     def _digest(self, key: str, value: bytes) -> bytes:
         text = len(key).to_bytes(8, "big") + key.encode("utf-8", "surrogatepass") + value
-        return sha256(text).digest() if self._secret is None else hmac.digest(self._secret, text, "sha256")
+        return (
+            sha256(text).digest()
+            if self._secret is None
+            else hmac.digest(self._secret, text, "sha256")
+        )
 
     def _make_room(self, connection: sqlite3.Connection) -> None:
-        """Delete the least recently stored, a tenth at a time, until the rest is within the size."""
+        """Delete the least recently stored, a tenth at a time, until the rest fits the size."""
 
         def number(query: str) -> int:
             return int(connection.execute(query).fetchone()[0])
 
         while self._most is not None:
             pages = number("PRAGMA page_count") - number("PRAGMA freelist_count")
-            count = 0 if pages * number("PRAGMA page_size") <= self._most else number("SELECT count(*) FROM blobs")
+            count = (
+                0
+                if pages * number("PRAGMA page_size") <= self._most
+                else number("SELECT count(*) FROM blobs")
+            )
             if not count:
                 return
             oldest = "SELECT rowid FROM blobs ORDER BY rowid LIMIT ?"
-            connection.execute(f"DELETE FROM blobs WHERE rowid IN ({oldest})", (max(1, count // 10),))  # noqa: S608
+            connection.execute(
+                f"DELETE FROM blobs WHERE rowid IN ({oldest})",  # noqa: S608
+                (max(1, count // 10),),
+            )
 
     def _run(self, work: Callable[[sqlite3.Connection], T], *, make: bool) -> T | None:
-        """Result of some work on the file; None where there is none to work on. Of a damaged file, on a new one."""
+        """Result of some work on the file; None where there is none to work on.
+
+        Of a damaged file, on a new one.
+        """
         self._leave_fork()
         with self._lock:
             start = monotonic()
@@ -231,8 +273,16 @@ class Blobs:
                             return None
                         self._connection = _open(self.path, self._patience_s)
                     return work(self._connection)
-                except (sqlite3.Error, OSError, UnicodeError, OverflowError, MemoryError, _ForeignError) as error:
-                    if _code(error) in _LOCKED:  # another process has it; a later use may find it free
+                except (
+                    sqlite3.Error,
+                    OSError,
+                    UnicodeError,
+                    OverflowError,
+                    MemoryError,
+                    _ForeignError,
+                ) as error:
+                    # another process has it; a later use may find it free
+                    if _code(error) in _LOCKED:
                         self._alone_until = monotonic() + pause_after(monotonic() - start)
                         return None
                     if attempt or not self._recover(error):
@@ -240,15 +290,26 @@ class Blobs:
         return None
 
     def _recover(self, error: Exception) -> bool:
-        """Whether the place is free for a new file, since the old one is damaged; the failure is said."""
+        """Whether the place is free for a new file, since the old one is damaged.
+
+        The failure is said.
+        """
         reason, code = str(error) or type(error).__name__, _code(error)
         folder = next((path for path in (self.path, *_beside(self.path)) if path.is_dir()), None)
         if folder is not None:
-            self._warn(f"must be a file, got a folder as {folder.name}: it stays, and raglab works without the cache")
+            self._warn(
+                f"must be a file, got a folder as {folder.name}: it stays, and raglab works "
+                "without the cache"
+            )
             return False
-        if code == sqlite3.SQLITE_READONLY or getattr(error, "errno", None) in {EROFS, EACCES, EPERM}:
+        if code == sqlite3.SQLITE_READONLY or getattr(error, "errno", None) in {
+            EROFS,
+            EACCES,
+            EPERM,
+        }:
             return False
-        # These say nothing against what stands in the file. SQLite's own "error" is a statement that does not fit it.
+        # These say nothing against what stands in the file. SQLite's own "error" is a statement
+        # that does not fit it.
         is_passing = isinstance(error, sqlite3.OperationalError | OSError | MemoryError)
         if is_passing and code != sqlite3.SQLITE_ERROR:
             self._warn(f"failed ({reason}): raglab works without it")
@@ -259,7 +320,9 @@ class Blobs:
                 with suppress(FileNotFoundError):
                     path.replace(path.with_name(path.name + ASIDE))
         except OSError as failure:
-            self._warn(f"is damaged or none of raglab's ({reason}), and cannot be put aside ({failure})")
+            self._warn(
+                f"is damaged or none of raglab's ({reason}), and cannot be put aside ({failure})"
+            )
             return False
         self._warn(f"is damaged or none of raglab's ({reason}): it is put aside and made again")
         return True
@@ -301,7 +364,8 @@ def _open(path: Path, patience_s: float) -> sqlite3.Connection:
     try:
         return _connect(path, "mode=rw", patience_s)
     except sqlite3.OperationalError as error:
-        # A full disk, or a closed folder, has no room for what SQLite keeps beside a file, not even to read it.
+        # A full disk, or a closed folder, has no room for what SQLite keeps beside a file, not even
+        # to read it.
         if _code(error) not in _UNWRITABLE:
             raise
         return _connect(path, "mode=ro&immutable=1", patience_s)
@@ -310,7 +374,8 @@ def _open(path: Path, patience_s: float) -> sqlite3.Connection:
 def _make(path: Path) -> None:
     """Make an empty file whole and put it in its place, unless another process was faster.
 
-    It is in WAL mode before it has its name: processes that switch at once would lock each other out.
+    It is in WAL mode before it has its name: processes that switch at once would lock each other
+    out.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{secrets.token_hex(8)}.tmp")
@@ -335,21 +400,31 @@ def _connect(path: Path, mode: str, patience_s: float) -> sqlite3.Connection:
     """Connection to a file of ours, which runs nothing that stands in it.
 
     Args:
-      mode: as in a URI of SQLite. patience_s: seconds to wait for a lock.
+      mode: as in a URI of SQLite.
+      patience_s: seconds to wait for a lock.
 
     Raises:
       sqlite3.Error: the file cannot be opened, or is damaged.
       _ForeignError: its schema is not ours.
     """
     address = f"file:{quote(str(path.absolute()))}?{mode}"
-    link = sqlite3.connect(address, uri=True, timeout=patience_s, isolation_level=None, check_same_thread=False)
+    link = sqlite3.connect(
+        address, uri=True, timeout=patience_s, isolation_level=None, check_same_thread=False
+    )
     try:
         link.text_factory = bytes
         link.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
         link.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "synchronous=NORMAL"):
+        for pragma in (
+            "trusted_schema=OFF",
+            "cell_size_check=ON",
+            "mmap_size=0",
+            "synchronous=NORMAL",
+        ):
             link.execute(f"PRAGMA {pragma}")
-        objects = {tuple(row) for row in link.execute("SELECT type, name, sql FROM sqlite_master LIMIT 10")}
+        objects = {
+            tuple(row) for row in link.execute("SELECT type, name, sql FROM sqlite_master LIMIT 10")
+        }
         if objects != _OBJECTS:
             msg = "its tables are not those of this version"
             raise _ForeignError(msg)  # noqa: TRY301 - the connection is closed on the way out
@@ -362,8 +437,8 @@ def _connect(path: Path, mode: str, patience_s: float) -> sqlite3.Connection:
 def unsafe_neighbour(path: Path) -> str | None:
     """Unsafe file at or beside a file of SQLite, in words; None where there is none.
 
-    A pipe never ends; and a rollback journal may name a second file, which SQLite deletes once it was played back. A
-    journal of ours names none, since no transaction of ours spans two files.
+    A pipe never ends; and a rollback journal may name a second file, which SQLite deletes once it
+    was played back. A journal of ours names none, since no transaction of ours spans two files.
     """
     if path.exists() and not path.is_file():
         return f"a folder, pipe or device as {path.name}"

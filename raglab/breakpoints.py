@@ -1,8 +1,8 @@
-"""Breakpoints (algebra): thresholds that can be swept, and the values of one at which cases change (S3.6).
+"""Breakpoints (algebra): sweepable thresholds, and values of one at which cases change (S3.6).
 
-`breakpoints` are all values that a threshold can meet, `live_breakpoints` those at which a decision may change while
-all other thresholds stay: what steps and flips are made of.
-Step functions of parts of the cases are added by `sum_moves`.
+`breakpoints` are all values that a threshold can meet, `live_breakpoints` those at which a decision
+may change while all other thresholds stay: what steps and flips are made of. Step functions of
+parts of the cases are added by `sum_moves`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,37 @@ from raglab.own_gates import REGISTERED, OwnGate, critical_values, crossing, las
 from raglab.policy import PolicyData
 from raglab.resolver import RULES, Contest, ties_on_entities
 from raglab.signal_gates import OWN
-from raglab.signals import BUILT_IN, BUILT_IN_SET, COST, NAMES, RATIO, SignalSet, is_name, own_signal
+from raglab.signals import (
+    BUILT_IN,
+    BUILT_IN_SET,
+    COST,
+    NAMES,
+    RATIO,
+    SignalSet,
+    is_name,
+    own_signal,
+)
 from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Status
 
-# What a decision by expected cost hangs on (rule S2.17). Each belongs to one action, which is chosen up to some value.
+# What a decision by expected cost hangs on (rule S2.17). Each belongs to one action, which is
+# chosen up to some value.
 COST_THRESHOLDS = (
     Threshold("decision.ratio", "floor", RATIO, "ratio"),
     *(Threshold(f"decision.costs.{path}", "floor", COST, name) for name, path in PATHS.items()),
 )
 
 
-def swept_paths(known: SignalSet = BUILT_IN_SET, own: tuple[OwnGate, ...] = ()) -> Mapping[str, Threshold]:
-    """Thresholds that can be swept, by path: of gates that decide, in their order, of the resolver's rules, of costs.
+def swept_paths(
+    known: SignalSet = BUILT_IN_SET, own: tuple[OwnGate, ...] = ()
+) -> Mapping[str, Threshold]:
+    """Thresholds that can be swept, by path.
+
+    Of gates that decide, in their order, of the resolver's rules, of costs.
 
     Args:
-      known: signals that there are, as `Evidence.known` has those of a trace. own: gates of the user.
+      known: signals that there are, as `Evidence.known` has those of a trace.
+      own: gates of the user.
     """
     if known.rows == BUILT_IN and not own:  # as of nearly every trace
         return SWEPT
@@ -67,24 +82,33 @@ SWEPT = _swept(BUILT_IN_SET, ())  # those of the built-in signals
 def threshold_at(path: str) -> Threshold | None:
     """Threshold of a path that can be swept, None where it is none.
 
-    Of a user's own signal it has no unit and the widest range, since its trace alone knows them: see `swept_threshold`.
+    Of a user's own signal it has no unit and the widest range, since its trace alone knows them:
+    see `swept_threshold`.
     """
     if path in SWEPT:
         return SWEPT[path]
     section, _, rest = path.partition(".")
     name, _, bound = rest.partition(".")
     if section == OWN and name in REGISTERED:
-        return next((threshold for threshold in REGISTERED[name].thresholds if threshold.key == bound), None)
+        return next(
+            (threshold for threshold in REGISTERED[name].thresholds if threshold.key == bound), None
+        )
     if section != "signals" or bound not in ("min", "max") or not is_name(name) or name in NAMES:
         return None
     return swept_paths(SignalSet((own_signal(name, higher="surer", unit="number"),)))[path]
 
 
 def breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> NDArray[np.float64]:
-    """Values of a threshold at which each case may change, [B, Q], ascending, NaN at the end; all within its range."""
+    """Values of a threshold at which each case may change, [B, Q], ascending, NaN at the end.
+
+    All within its range.
+    """
     swept = swept_threshold(evidence.known, thresholds, path)
     flat = np.concatenate(
-        [threshold_values(evidence, thresholds, path, depth) for depth in range(evidence.l2.shape[0])]
+        [
+            threshold_values(evidence, thresholds, path, depth)
+            for depth in range(evidence.l2.shape[0])
+        ]
     )
     values = np.where((flat >= swept.low) & (flat <= swept.high), flat, np.nan)
     ordered: NDArray[np.float64] = np.sort(values, axis=0)
@@ -92,7 +116,9 @@ def breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> NDArra
 
 
 def swept_threshold(known: SignalSet, thresholds: Thresholds, path: str) -> Threshold:
-    """A threshold with its range as far as one policy lets it move: a signal's min no further than its max (S2.15).
+    """A threshold with its range as far as one policy lets it move.
+
+    A signal's min no further than its max (S2.15).
 
     Args:
       known: signals that there are.
@@ -107,8 +133,13 @@ def swept_threshold(known: SignalSet, thresholds: Thresholds, path: str) -> Thre
             "signals.<name>.min",
             "signals.<name>.max",
         ]
-        near = [*(at for at in paths if at.endswith(f".{path}")), *get_close_matches(str(path), paths, 1)][:1]
-        remedy = f"did you mean {near[0]}?" if near else f"names of signals: {', '.join(known.names)}."
+        near = [
+            *(at for at in paths if at.endswith(f".{path}")),
+            *get_close_matches(str(path), paths, 1),
+        ][:1]
+        remedy = (
+            f"did you mean {near[0]}?" if near else f"names of signals: {', '.join(known.names)}."
+        )
         msg = f"path must be one of {', '.join(named)}, got {path!r}; {remedy}"
         raise ValueError(msg)
     swept = paths[path]
@@ -119,20 +150,28 @@ def swept_threshold(known: SignalSet, thresholds: Thresholds, path: str) -> Thre
     opposite = np.asarray(gate.max if floor else gate.min).item()
     if np.isnan(opposite):
         return swept
-    low, high = (swept.low, min(swept.high, opposite)) if floor else (max(swept.low, opposite), swept.high)
+    low, high = (
+        (swept.low, min(swept.high, opposite)) if floor else (max(swept.low, opposite), swept.high)
+    )
     return swept._replace(unit=swept.unit._replace(low=low, high=high))
 
 
-def threshold_values(evidence: Evidence, thresholds: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
-    """Measurements that a threshold is compared with at a depth, [B, Q]; the nearest hit first of several.
+def threshold_values(
+    evidence: Evidence, thresholds: Thresholds, path: str, depth: int
+) -> NDArray[np.float64]:
+    """Measurements that a threshold is compared with at a depth, [B, Q].
 
-    B is the number of values that a case can have: one per hit, count or set of hits, two of groups, else one.
+    The nearest hit first of several.
+
+    B is the number of values that a case can have: one per hit, count or set of hits, two of
+    groups, else one.
     """
     # No table has the values of a cost, or of a gate of the user: a search finds them.
     by_search = {"decision": _greatest_costs, OWN: _critical}.get(path.partition(".")[0])
     if by_search is not None:
         return by_search(evidence, thresholds, path, depth)
-    # Of several values of a case, those that are compared depend on other thresholds of the policy: all are given.
+    # Of several values of a case, those that are compared depend on other thresholds of the policy:
+    # all are given.
     meets = swept_paths(evidence.known)[path].meets
     if meets == "l2":  # of every hit, since the bound also says which are relevant
         return evidence.l2[depth]
@@ -146,32 +185,49 @@ def threshold_values(evidence: Evidence, thresholds: Thresholds, path: str, dept
     return _one_value(chain.GateMeasurements(evidence, depth), thresholds, meets)
 
 
-def _one_value(read: chain.GateMeasurements, thresholds: Thresholds, meets: str) -> NDArray[np.float64]:
+def _one_value(
+    read: chain.GateMeasurements, thresholds: Thresholds, meets: str
+) -> NDArray[np.float64]:
     """Measurement of a case at the depth that is read, [1, Q]."""
     if meets == "confidence":
-        read = replace(read, computed={meets: chain.depth_confidence(read.evidence, thresholds, int(read.depth))[0]})
+        read = replace(
+            read,
+            computed={meets: chain.depth_confidence(read.evidence, thresholds, int(read.depth))[0]},
+        )
     values: NDArray[np.float64] = np.asarray(read(meets), dtype=np.float64)[None]
     return values
 
 
 def live_breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> NDArray[np.float64]:
-    """Those of `breakpoints` at which a decision may change while all other thresholds are as they are, [B, Q].
+    """Those of `breakpoints` where a decision may change if other thresholds stay fixed, [B, Q].
 
-    Of the sets of hits that a threshold may meet, those that are chosen; of the hits that it may let in, those that
-    change what anything reads. All other values of a case lie within a step of it.
+    Of the sets of hits that a threshold may meet, those that are chosen; of the hits that it may
+    let in, those that change what anything reads. All other values of a case lie within a step of
+    it.
     """
-    swept, thresholds = swept_threshold(evidence.known, thresholds, path), thresholds.without(evidence.off)
+    swept, thresholds = (
+        swept_threshold(evidence.known, thresholds, path),
+        thresholds.without(evidence.off),
+    )
     depths = range(evidence.l2.shape[0]) if _acts(evidence, thresholds, swept.section) else ()
     if swept.meets == "l2":
-        rows = [(evidence.l2[depth], _deciding_hits(evidence, thresholds, depth)) for depth in depths]
+        rows = [
+            (evidence.l2[depth], _deciding_hits(evidence, thresholds, depth)) for depth in depths
+        ]
     else:
         values = [_chosen_values(evidence, thresholds, path, depth) for depth in depths]
         rows = [(depth_values, ~np.isnan(depth_values)) for depth_values in values]
-    # Each case's values below each other, those of all cases that have one at a time: most have few of many.
-    most = sum(int(np.add.reduce(there.view(np.uint8), axis=0, dtype=np.uint16).max(initial=0)) for _, there in rows)
+    # Each case's values below each other, those of all cases that have one at a time: most have few
+    # of many.
+    most = sum(
+        int(np.add.reduce(there.view(np.uint8), axis=0, dtype=np.uint16).max(initial=0))
+        for _, there in rows
+    )
     points = np.full((most, len(evidence.label_code)), np.nan)
     n_points = np.zeros(len(evidence.label_code), dtype=np.int64)
-    for value, there in ((value, there) for of_depth in rows for value, there in zip(*of_depth, strict=True)):
+    for value, there in (
+        (value, there) for of_depth in rows for value, there in zip(*of_depth, strict=True)
+    ):
         cases = np.flatnonzero(there & (value >= swept.low) & (value <= swept.high))
         points[n_points[cases], cases] = value[cases]
         n_points[cases] += 1
@@ -184,7 +240,9 @@ def acting_paths(evidence: Evidence, policy: PolicyData) -> list[str]:
     thresholds = policy_thresholds([policy]).without(evidence.off)
     swept = swept_paths(evidence.known, user_gates(thresholds))
     return [
-        path for path in swept if policy.value(path) is not None and _acts(evidence, thresholds, swept[path].section)
+        path
+        for path in swept
+        if policy.value(path) is not None and _acts(evidence, thresholds, swept[path].section)
     ]
 
 
@@ -201,14 +259,19 @@ def _acts(evidence: Evidence, thresholds: Thresholds, section: str) -> bool:
         return signal_thresholds is None or bool(
             np.any(signal_thresholds.on & (signal_thresholds.refuses | signal_thresholds.asks))
         )
-    if gate is None:  # expected costs decide in place of the resolver as of every gate that has a switch
+    # expected costs decide in place of the resolver as of every gate that has a switch
+    if gate is None:
         return not by_cost
     return (
-        not by_cost and bool(np.any(gate.on)) and (evidence.answered or gates.gate_by_name(section).judges != "answer")
+        not by_cost
+        and bool(np.any(gate.on))
+        and (evidence.answered or gates.gate_by_name(section).judges != "answer")
     )
 
 
-def _chosen_values(evidence: Evidence, thresholds: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
+def _chosen_values(
+    evidence: Evidence, thresholds: Thresholds, path: str, depth: int
+) -> NDArray[np.float64]:
     """Measurements of the chosen hits that a threshold is compared with at a depth, [B, Q]."""
     if path.startswith(f"{OWN}."):
         name, _, key = path.removeprefix(f"{OWN}.").partition(".")
@@ -221,13 +284,20 @@ def _chosen_values(evidence: Evidence, thresholds: Thresholds, path: str, depth:
         return threshold_values(evidence, thresholds, path, depth)
     meets = swept_paths(evidence.known)[path].meets
     if meets == "n_relevant":
-        every = thresholds.with_value(path, np.full((1, 1), evidence.l2.shape[1]))  # so that all hits are counted
+        # so that all hits are counted
+        every = thresholds.with_value(path, np.full((1, 1), evidence.l2.shape[1]))
         return chain.relevant_counts(evidence, every, depth).astype(np.float64)
     if meets in Contest._fields:
-        tied = np.atleast_2d(ties_on_entities(chain.rule_evidence(evidence, depth), thresholds.switches))
-        return np.where(tied, getattr(evidence.tied, meets)[depth], getattr(evidence.all, meets)[depth])
+        tied = np.atleast_2d(
+            ties_on_entities(chain.rule_evidence(evidence, depth), thresholds.switches)
+        )
+        return np.where(
+            tied, getattr(evidence.tied, meets)[depth], getattr(evidence.all, meets)[depth]
+        )
     if meets in chain.BY_SLOT:
-        read = chain.GateMeasurements(evidence, depth, slot=_slot_before_gates(evidence, thresholds, depth))
+        read = chain.GateMeasurements(
+            evidence, depth, slot=_slot_before_gates(evidence, thresholds, depth)
+        )
         return np.asarray(read(meets), dtype=np.float64)
     return threshold_values(evidence, thresholds, path, depth)
 
@@ -242,13 +312,18 @@ def _slot_before_gates(evidence: Evidence, thresholds: Thresholds, depth: int) -
 def _deciding_hits(evidence: Evidence, thresholds: Thresholds, depth: int) -> NDArray[np.bool_]:
     """Hits of a depth whose relevance can change the decision, [K, Q].
 
-    The first, the second (rule S2.4) and the one that fills up `min_keep`, and those with which the chosen hits lack
-    other entities, are right or wrong, or have another answer or share of the question's words, where that is judged.
+    The first, the second (rule S2.4) and the one that fills up `min_keep`, and those with which the
+    chosen hits lack other entities, are right or wrong, or have another answer or share of the
+    question's words, where that is judged.
     """
     n_hits, size = evidence.l2.shape[1:]
     telling = np.zeros((n_hits, size), dtype=bool)
-    judged = {"right", "missing"} | ({"generation", "support", "unfit", "unrecorded"} if evidence.answered else set())
-    judged |= chain.BY_SLOT.intersection(measurement for name in thresholds.own for measurement in own_gate(name).reads)
+    judged = {"right", "missing"} | (
+        {"generation", "support", "unfit", "unrecorded"} if evidence.answered else set()
+    )
+    judged |= chain.BY_SLOT.intersection(
+        measurement for name in thresholds.own for measurement in own_gate(name).reads
+    )
     for name in sorted(judged):
         table = chain.measurement(evidence, name)[depth][: n_hits + 1]
         changes = table[1:] != table[:-1]
@@ -262,11 +337,15 @@ def _deciding_hits(evidence: Evidence, thresholds: Thresholds, depth: int) -> ND
     return telling
 
 
-def _greatest_costs(evidence: Evidence, thresholds: Thresholds, path: str, _: int) -> NDArray[np.float64]:
-    """Greatest cost at which its action is still chosen, [1, Q]; NaN where it is chosen at none or at all.
+def _greatest_costs(
+    evidence: Evidence, thresholds: Thresholds, path: str, _: int
+) -> NDArray[np.float64]:
+    """Greatest cost at which its action is still chosen, [1, Q].
 
-    Floating-point sums of products rise with each factor, so there is one such number, and costs are straight lines in
-    it, so that a search for it starts next to it.
+    NaN where it is chosen at none or at all.
+
+    Floating-point sums of products rise with each factor, so there is one such number, and costs
+    are straight lines in it, so that a search for it starts next to it.
     """
     size, swept = len(evidence.label_code), swept_paths(evidence.known)[path]
     dearest = np.full((1, size), np.nan)
@@ -274,7 +353,10 @@ def _greatest_costs(evidence: Evidence, thresholds: Thresholds, path: str, _: in
         return dearest
     action = STAGE_OF_COST[swept.meets]
     # Where an answer is refused as unfit, answering was chosen all the same.
-    counts_as = [action, *(STAGE[name] for name in chain.ON_ANSWER if STATUS_OF[action] == Status.ok)]
+    counts_as = [
+        action,
+        *(STAGE[name] for name in chain.ON_ANSWER if STATUS_OF[action] == Status.ok),
+    ]
     ends = thresholds.with_value(path, np.array([[swept.low], [swept.high]]))
     at_low, at_high = np.isin(decide_cases(evidence, ends, (2, size)).stage, counts_as)
     changing = np.flatnonzero(at_low & ~at_high)
@@ -286,7 +368,11 @@ def _greatest_costs(evidence: Evidence, thresholds: Thresholds, path: str, _: in
         return np.broadcast_to(status == STATUS_OF[action], (1, len(cases)))[0]
 
     leads = [
-        _lead(of_cases, thresholds.with_value(path, np.full((1, 1), end)), Status(int(STATUS_OF[action])))
+        _lead(
+            of_cases,
+            thresholds.with_value(path, np.full((1, 1), end)),
+            Status(int(STATUS_OF[action])),
+        )
         for end in (swept.low, swept.high)
     ]
     guess = crossing(swept.low, swept.high, *leads)
@@ -306,15 +392,21 @@ def _cost_fields(evidence: Evidence, rows: NDArray[np.intp]) -> Evidence:
 def _lead(evidence: Evidence, thresholds: Thresholds, action: Status) -> NDArray[np.float64]:
     """How much less an action costs than the cheapest other, [Q]."""
     size = len(evidence.n_options_all[0])
-    of_actions = (np.broadcast_to(cost, (1, size))[0] for cost in chain.action_costs_of(evidence, thresholds))
+    of_actions = (
+        np.broadcast_to(cost, (1, size))[0] for cost in chain.action_costs_of(evidence, thresholds)
+    )
     cost = dict(zip((Status.ok, Status.refuse, Status.ambiguous), of_actions, strict=True))
     cost[Status.ambiguous] = np.where(chain.can_ask(evidence), cost[Status.ambiguous], np.inf)
     mine = cost.pop(action)
     return np.minimum(*cost.values()) - mine
 
 
-def _critical(evidence: Evidence, thresholds: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
-    """Value of a threshold of the user's gate at which each case changes at a depth, [B, Q]; by slot where it reads it.
+def _critical(
+    evidence: Evidence, thresholds: Thresholds, path: str, depth: int
+) -> NDArray[np.float64]:
+    """Value of a threshold of the user's gate at which each case changes at a depth, [B, Q].
+
+    By slot where it reads it.
 
     Source: rule S2.18.
     """
@@ -337,7 +429,10 @@ def _distinct_breakpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class StepCells(NamedTuple):
-    """Cells of a step function of one threshold: step i holds from low[i] to high[i]; cells [N, 18]."""
+    """Cells of a step function of one threshold: step i holds from low[i] to high[i].
+
+    Cells [N, 18].
+    """
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
@@ -348,10 +443,12 @@ NOTHING = StepCells(np.empty(0), np.empty(0), np.empty((0, metrics.N_CELLS), dty
 
 
 class Moves(NamedTuple):
-    """Where the cases of a trace go as a threshold rises: what step functions of parts are added by.
+    """Where the cases of a trace go as a threshold rises.
 
-    first: cases by cell at the low end of its range, [18]. at: value at which a case changes its cell, [E]. before,
-    after: the cells, [E].
+    What step functions of parts are added by.
+
+    first: cases by cell at the low end of its range, [18]. at: value at which a case changes its
+    cell, [E]. before, after: the cells, [E].
     """
 
     first: NDArray[np.int64]
@@ -386,10 +483,10 @@ def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None =
 
 
 def _snapped(values: NDArray[np.float64], swept: Threshold, resolution: int) -> NDArray[np.float64]:
-    """Values moved to a few of them, evenly spaced in order, so that the counts at those stay exact, [E].
+    """Values moved to a few of them, evenly spaced in order, so counts there stay exact, [E].
 
-    A change at a value of a ceiling counts from there on, of a floor only beyond: moved up to the next one that stays,
-    or down to it, it counts at just those that it counted at before.
+    A change at a value of a ceiling counts from there on, of a floor only beyond: moved up to the
+    next one that stays, or down to it, it counts at just those that it counted at before.
     """
     ordered = np.unique(values)
     if len(ordered) < resolution:

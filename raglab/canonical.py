@@ -1,6 +1,9 @@
-"""Canonical forms (algebra): one written form of a value and of a moment; JSON, digests over it, UTC (S0.5).
+"""Canonical forms (algebra): one written form of a value and of a moment.
 
-Every id and hash of raglab is a digest of canonical JSON, so that equal values have equal names in every process.
+JSON, digests over it, UTC (S0.5).
+
+Every id and hash of raglab is a digest of canonical JSON, so that equal values have equal names in
+every process.
 """
 
 from __future__ import annotations

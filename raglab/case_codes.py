@@ -1,4 +1,4 @@
-"""Decisions of many policies over cases that are measured already (algebra), block by block, counted or by case."""
+"""Decisions of many policies over measured cases (algebra), by block, counted or by case."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ from raglab.signal_gates import OwnThresholds
 from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Case
 
-CASES = 4_096  # cases of a part, whose measurements stay in the cache of one core while all policies pass
+# cases of a part, whose measurements stay in the cache of one core while all policies pass
+CASES = 4_096
 BLOCK = 65_536  # decisions of a part that are made at once
 
 
-def vectorised_codes(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> NDArray[np.int64]:
+def vectorised_codes(
+    evidence: Evidence, thresholds: Thresholds, n_policies: int
+) -> NDArray[np.int64]:
     """Cases by code of `outcome_codes`, [P, codes], of many policies.
 
     Args:
@@ -62,7 +65,8 @@ def spans(n: int, size: int) -> Iterator[slice]:
         yield slice(part * n // n_parts, (part + 1) * n // n_parts)
 
 
-def case_rows(evidence: Any, rows: Any) -> Any:  # noqa: ANN401 - evidence or a part of it, a slice or positions
+# evidence or a part of it, a slice or positions
+def case_rows(evidence: Any, rows: Any) -> Any:  # noqa: ANN401
     """Measurements of some cases.
 
     Args:
@@ -78,7 +82,8 @@ def case_rows(evidence: Any, rows: Any) -> Any:  # noqa: ANN401 - evidence or a 
     return type(evidence)(*map(part, evidence))
 
 
-def policy_slice(thresholds: Any, rows: slice) -> Any:  # noqa: ANN401 - thresholds, a part of them, or an array
+# thresholds, a part of them, or an array
+def policy_slice(thresholds: Any, rows: slice) -> Any:  # noqa: ANN401
     """Thresholds of some policies."""
     if thresholds is None or isinstance(thresholds, Order):
         return thresholds
@@ -113,7 +118,9 @@ def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> NDArray[np
     cells = np.empty((len(policies), len(evidence.label)), dtype=np.int8)
     thresholds = policy_thresholds(policies)
     check_own_gates(evidence, thresholds)
-    for rows in progress(list(spans(len(policies), max(1, BLOCK // max(1, len(evidence.label))))), "replay", "part"):
+    for rows in progress(
+        list(spans(len(policies), max(1, BLOCK // max(1, len(evidence.label))))), "replay", "part"
+    ):
         shape = (rows.stop - rows.start, len(evidence.label))
         cells[rows] = CELL_OF_CODE[
             outcome_codes(evidence, decide_cases(evidence, policy_slice(thresholds, rows), shape))
@@ -122,7 +129,7 @@ def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> NDArray[np
 
 
 def evidence_with_model(evidence: Evidence, policy: PolicyData, cases: Sequence[Case]) -> Evidence:
-    """Evidence with the probabilities of the policy's model, even where that was fitted on other hits.
+    """Evidence with the probabilities of the policy's model, even if fitted on other hits.
 
     Args:
       evidence: measurements of the cases.
@@ -133,6 +140,8 @@ def evidence_with_model(evidence: Evidence, policy: PolicyData, cases: Sequence[
     if model is None:
         return evidence
     return evidence._replace(
-        probability=class_probabilities(evidence.signals, model, evidence.known.names, model.group_values(cases)),
+        probability=class_probabilities(
+            evidence.signals, model, evidence.known.names, model.group_values(cases)
+        ),
         asked_right=np.full(len(evidence.label_code), model.asked_right),
     )

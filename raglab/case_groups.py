@@ -13,7 +13,8 @@ UNKNOWN = ""  # group of a case that states none
 def group_value(case: Case, name: str) -> str:
     """Group of a case by the name of an attribute; '' where the case states none.
 
-    The value is `extra["groups"][name]`, as an import of spans keeps it, else `extra[name]`, a column of the cases.
+    The value is `extra["groups"][name]`, as an import of spans keeps it, else `extra[name]`, a
+    column of the cases.
 
     Example:
       >>> group_value(Case("1", "the excess?", extra={"groups": {"tenant": "acme"}}), "tenant")
@@ -24,10 +25,17 @@ def group_value(case: Case, name: str) -> str:
       '2'
     """
     groups = case.extra.get("groups")
-    value = groups.get(name) if isinstance(groups, Mapping) and name in groups else case.extra.get(name)
-    if isinstance(value, float):  # a column of numbers that lacks one is of floats: 2.0 is the group 2
+    value = (
+        groups.get(name) if isinstance(groups, Mapping) and name in groups else case.extra.get(name)
+    )
+    # a column of numbers that lacks one is of floats: 2.0 is the group 2
+    if isinstance(value, float):
         value = None if math.isnan(value) else int(value) if value.is_integer() else value
-    return UNKNOWN if value is None or isinstance(value, Mapping | list | tuple) else str(value).strip()
+    return (
+        UNKNOWN
+        if value is None or isinstance(value, Mapping | list | tuple)
+        else str(value).strip()
+    )
 
 
 def group_values(cases: Iterable[Case], name: str) -> tuple[str, ...]:

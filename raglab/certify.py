@@ -1,12 +1,12 @@
-"""Certificates (algebra): thresholds with a finite-sample guarantee, the tests behind it, the cases it needs (S6.4).
+"""Certificates (algebra): thresholds with a finite-sample guarantee, tests, cases needed (S6.4).
 
-A certificate says: with probability at least 1 − delta over the draw of the labelled cases, every promise of the
-chosen threshold (or policy) holds on the traffic the cases were drawn from. It holds for any scores, however poor:
-where they cannot carry the promise, nothing is certified. What makes it true is the order of the tests: it never
-depends on the labels that are tested (rule S6.4).
+A certificate says: with probability at least 1 − delta over the draw of the labelled cases, every
+promise of the chosen threshold (or policy) holds on the traffic the cases were drawn from. It holds
+for any scores, however poor: where they cannot carry the promise, nothing is certified. What makes
+it true is the order of the tests: it never depends on the labels that are tested (rule S6.4).
 
-This module is the arithmetic. A policy is certified by `raglab.certify_policy`, the best of several by
-`raglab.certify_best`.
+This module is the arithmetic. A policy is certified by `raglab.certify_policy`, the best of several
+by `raglab.certify_best`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_CASES = 2.0**53  # that a float counts one by one; a smaller risk asks for
 
 
 def cases_needed(alpha: float, delta: float = 0.1, errors: int = 0) -> int:
-    """Answered cases that certify a risk of alpha at confidence 1 − delta when `errors` of them are wrong.
+    """Answered cases that certify risk alpha at confidence 1 − delta when `errors` are wrong.
 
     Args:
       alpha: highest risk, in (0, 1).
@@ -57,19 +57,24 @@ def cases_needed(alpha: float, delta: float = 0.1, errors: int = 0) -> int:
         low, high = high, 2 * high
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if float(binomial_p(errors, middle, alpha)) > delta else (low, middle)
+        low, high = (
+            (middle + 1, high)
+            if float(binomial_p(errors, middle, alpha)) > delta
+            else (low, middle)
+        )
     return low
 
 
 def hoeffding_bentkus(total: Floats, n: Ints, alpha: float) -> Floats:
-    """p-value that a mean loss exceeds alpha, for losses in [0, 1] that sum to `total` over n cases; 1 where n is 0.
+    """p-value of mean loss above alpha, for n losses in [0, 1] that sum to `total`; 1 if n is 0.
 
     Args:
       total: sum of the losses, each in [0, 1].
       n: number of cases.
       alpha: highest mean loss.
 
-    Source: Bates, Angelopoulos, Lei, Malik, Jordan 2021, the smaller of Hoeffding's and Bentkus' bounds.
+    Source: Bates, Angelopoulos, Lei, Malik, Jordan 2021, the smaller of Hoeffding's and Bentkus'
+    bounds.
     """
     total = float_array(total, "total")
     size: Any = float_array(n, "n")
@@ -84,7 +89,7 @@ def hoeffding_bentkus(total: Floats, n: Ints, alpha: float) -> Floats:
 
 
 def fixed_sequence(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
-    """Hypotheses that are rejected when tested in their order, each at delta, until the first that is not, [N].
+    """Hypotheses rejected in order, each tested at delta, until the first that is not, [N].
 
     The order must not depend on the labels that are tested.
 
@@ -118,7 +123,9 @@ def holm(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
 
 
 def holm_adjusted(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Holm's adjusted p-values, [N]: the smallest delta at which each would be rejected. NaN was not tested and stays.
+    """Holm's adjusted p-values, [N]: the smallest delta at which each would be rejected.
+
+    NaN was not tested and stays.
 
     Args:
       p: p-values, [N]; NaN where not tested.
@@ -139,7 +146,9 @@ def holm_adjusted(p: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def joint_p(k: Ints, n: Ints, alphas: ArrayLike) -> NDArray[np.float64]:
-    """p-value that any of several targets is broken, [...]: the largest of theirs, no correction is needed.
+    """p-value that any of several targets is broken, [...].
+
+    The largest of theirs, no correction is needed.
 
     Args:
       k: errors of each target, [..., T].
@@ -202,8 +211,14 @@ def data_need(alpha: float, answered: int, wrong: int, delta: float = 0.1) -> Da
       >>> data_need(0.01, 100, 0).needed, round(data_need(0.01, 100, 0).best, 4)
       ((230, 388, 531), 0.0228)
     """
-    needed = (cases_needed(alpha, delta), cases_needed(alpha, delta, 1), cases_needed(alpha, delta, 2))
-    return DataNeed(alpha, delta, needed, answered, wrong, float(upper_bound(wrong, answered, delta)))
+    needed = (
+        cases_needed(alpha, delta),
+        cases_needed(alpha, delta, 1),
+        cases_needed(alpha, delta, 2),
+    )
+    return DataNeed(
+        alpha, delta, needed, answered, wrong, float(upper_bound(wrong, answered, delta))
+    )
 
 
 HOPES = 64  # equally likely values of a rate that its posterior is read at
@@ -212,10 +227,10 @@ HOPES = 64  # equally likely values of a rate that its posterior is read at
 def certification_chance(
     k: ArrayLike, n: ArrayLike, size: ArrayLike, alpha: float, delta: float = 0.1
 ) -> NDArray[np.float64]:
-    """Probability that `size` new answered cases certify a risk of alpha, after k of n were wrong, [...].
+    """Probability that `size` new answered cases certify risk alpha, after k of n wrong, [...].
 
-    The rate is estimated from the cases seen (a uniform prior); 0 where nothing is answered. It flatters the best of
-    several candidates.
+    The rate is estimated from the cases seen (a uniform prior); 0 where nothing is answered. It
+    flatters the best of several candidates.
 
     Args:
       k: errors among answered cases elsewhere, such as on a pilot split, [...].
@@ -228,35 +243,50 @@ def certification_chance(
       ValueError: alpha outside (0, 1) or delta outside (0, 0.5).
 
     Example: 5 wrong of 100 make 10 % on 100 further cases a toss, on 1,000 likely.
-      >>> certification_chance(np.array([5, 5]), np.array([100, 100]), np.array([100, 1000]), 0.1).round(2)
+      >>> certification_chance(
+      ...     np.array([5, 5]), np.array([100, 100]), np.array([100, 1000]), 0.1
+      ... ).round(2)
       array([0.51, 0.88])
     """
     from scipy.special import bdtrik, betainc, betaincinv
 
     check_levels(alpha, delta)
-    wrong, answered, coming = (float_array(part, name) for part, name in ((k, "k"), (n, "n"), (size, "size")))
+    wrong, answered, coming = (
+        float_array(part, name) for part, name in ((k, "k"), (n, "n"), (size, "size"))
+    )
     for name, part in (("k", wrong), ("n", answered), ("size", coming)):
         check_present(part, name, "count the cases, 0 where there is none")
     new = np.round(coming).astype(np.int64)
-    # The most errors that certify: the exact inverse lies between two counts, and rounding may miss by one.
+    # The most errors that certify: the exact inverse lies between two counts, and rounding may miss
+    # by one.
     most = np.floor(np.nan_to_num(bdtrik(delta, new, alpha), nan=-1.0)) + 1.0
     for _ in range(2):
-        most = most - (np.asarray(binomial_p(np.maximum(most, 0.0).astype(np.int64), new, alpha)) > delta)
+        most = most - (
+            np.asarray(binomial_p(np.maximum(most, 0.0).astype(np.int64), new, alpha)) > delta
+        )
     levels = (np.arange(HOPES) + 0.5) / HOPES
-    rate = betaincinv(wrong[..., None] + 1.0, np.maximum(answered - wrong, 0.0)[..., None] + 1.0, levels)
+    rate = betaincinv(
+        wrong[..., None] + 1.0, np.maximum(answered - wrong, 0.0)[..., None] + 1.0, levels
+    )
     fewest = np.maximum(most, 0.0)[..., None]
-    # P(Bin(new, rate) ≤ most), one where as many errors as cases would do, which no alpha below 1 allows.
-    chance = betainc(np.maximum(new[..., None] - fewest, 1.0), fewest + 1.0, 1.0 - rate).mean(axis=-1)
+    # P(Bin(new, rate) ≤ most), one where as many errors as cases would do, which no alpha below 1
+    # allows.
+    chance = betainc(np.maximum(new[..., None] - fewest, 1.0), fewest + 1.0, 1.0 - rate).mean(
+        axis=-1
+    )
     return np.where((most >= 0.0) & (answered > 0.0) & (new > 0.0), chance, 0.0)
 
 
 def gate_counts(
-    scores: Sequence[NDArray[np.float64]], thresholds: Sequence[NDArray[np.float64]], groups: NDArray[np.integer[Any]]
+    scores: Sequence[NDArray[np.float64]],
+    thresholds: Sequence[NDArray[np.float64]],
+    groups: NDArray[np.integer[Any]],
 ) -> NDArray[np.int64]:
-    """Cases of each group that pass every gate, at every combination of their thresholds, [L1, L2, …, G].
+    """Cases of each group that pass every gate, per combination of thresholds, [L1, L2, …, G].
 
     Args:
-      scores: one array a gate, [Q]; a gate passes where its score is at least its threshold, NaN never.
+      scores: one array a gate, [Q]; a gate passes where its score is at least its threshold, NaN
+        never.
       thresholds: ascending, one array a gate.
       groups: number of each case's group, from 0, [Q].
 
@@ -267,7 +297,10 @@ def gate_counts(
         msg = "thresholds must ascend, each one once; np.unique sorts them."
         raise ValueError(msg)
     if int(groups.min(initial=0)) < 0:
-        msg = f"groups must be numbers from 0, got {groups.min()}; np.unique(..., return_inverse=True) numbers them."
+        msg = (
+            f"groups must be numbers from 0, got {groups.min()}; np.unique(..., "
+            "return_inverse=True) numbers them."
+        )
         raise ValueError(msg)
     n_groups = int(groups.max(initial=-1)) + 1
     sizes = [len(levels) + 1 for levels in thresholds]
@@ -291,19 +324,27 @@ def check_levels(alpha: float, delta: float) -> None:
       delta: error of the certificate, in (0, 0.5).
     """
     if not 0.0 < alpha < 1.0:
-        msg = f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, 0.1 for 10 %."
+        msg = (
+            f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, "
+            "0.1 for 10 %."
+        )
         raise ValueError(msg)
     check_delta(delta)
 
 
 Method = Literal["fixed_sequence", "holm"]
-TestMethod = Literal["single", "fixed_sequence", "holm"]  # of policies: one alone, in their order, or all at once
-MAX_OVER_ASK = 0.10  # share of the unambiguous asked back above which a policy buys its targets by asking (S6.9)
-START = 2  # how many times the cases needed without an error must be answered at the first level tried
+# of policies: one alone, in their order, or all at once
+TestMethod = Literal["single", "fixed_sequence", "holm"]
+# share of the unambiguous asked back above which a policy buys its targets by asking (S6.9)
+MAX_OVER_ASK = 0.10
+# how many times the cases needed without an error must be answered at the first level tried
+START = 2
 
 
 class Promise(NamedTuple):
-    """A target, and its loss at the chosen candidate: k of n, with the exact upper bound at 1 − delta.
+    """A target, and its loss at the chosen candidate.
+
+    K of n, with the exact upper bound at 1 − delta.
 
     Attributes:
       name: of the rate.
@@ -322,15 +363,18 @@ class Promise(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificate:
-    """Outcome of a certification; where nothing could be certified, `chosen` is None and `reason` explains it.
+    """Outcome of a certification.
+
+    Where nothing could be certified, `chosen` is None and `reason` explains it.
 
     Attributes:
       chosen: threshold, or policy_id.
       certified: all candidates that passed, in the order tested; any of them keeps the promise.
       coverage: share answered at the chosen one, 0 without one.
-      promises: one a target, at the chosen candidate or, without one, at the first that was tested (of Holm's, the
-        likeliest).
-      binding: the target that stopped the sequence or, where nothing did, whose bound is nearest to its alpha.
+      promises: one a target, at the chosen candidate or, without one, at the first that was tested
+        (of Holm's, the likeliest).
+      binding: the target that stopped the sequence or, where nothing did, whose bound is nearest to
+        its alpha.
       delta: error spent, independent of the number of targets and candidates.
       method: of the test.
       tested: number of candidates that were tested.
@@ -341,13 +385,17 @@ class Certificate:
       cases_hash: fingerprint of the cases certified on, None without one.
       looks: certifications made on these cases so far, this one included; 0 where none was tested.
       spent: sum of their deltas.
-      over_ask: share of the unambiguous that the chosen one asks back, 0 without one; a gate by itself never asks.
-      free: policies without a threshold that keep every target too: always-answer, always-refuse, always-ask.
-      basis: on which the cases are judged, `sources` or `text` (rule S6.3); None where the caller judged them.
+      over_ask: share of the unambiguous that the chosen one asks back, 0 without one; a gate by
+        itself never asks.
+      free: policies without a threshold that keep every target too: always-answer, always-refuse,
+        always-ask.
+      basis: on which the cases are judged, `sources` or `text` (rule S6.3); None where the caller
+        judged them.
       pilot_hash: fingerprint of the pilot cases, None without one.
       looks_recorded: whether a file records them; else `looks` counts those that are known.
-      hypotheses: number of candidates in the order of the tests, any of which might have been chosen on these cases; of
-        a certificate after `raglab.rescale_thresholds` on the same cases, that of the certificate before.
+      hypotheses: number of candidates in the order of the tests, any of which might have been
+        chosen on these cases; of a certificate after `raglab.rescale_thresholds` on the same cases,
+        that of the certificate before.
     """
 
     chosen: float | str | None
@@ -374,13 +422,19 @@ class Certificate:
 
     def __repr__(self) -> str:
         promises = ", ".join(f"{promise.name} <= {promise.alpha:g}" for promise in self.promises)
-        text = f"{self.chosen} of {self.tested} tested" if self.chosen is not None else f"none: {self.binding} binds"
+        text = (
+            f"{self.chosen} of {self.tested} tested"
+            if self.chosen is not None
+            else f"none: {self.binding} binds"
+        )
         text = f"{short(promises, 120)} at confidence {1.0 - self.delta:g}: {text}"
         return visible(f"Certificate({text}; {self.cases:,} cases)")
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what is promised, and what was seen of it."""
-        return display("Certificate" if self.chosen is not None else "No certificate", *self.display_parts())
+        return display(
+            "Certificate" if self.chosen is not None else "No certificate", *self.display_parts()
+        )
 
     def display_parts(self) -> tuple[list[tuple[Cell | str, ...]], list[Fold]]:
         """Facts and folds of its display."""
@@ -390,12 +444,21 @@ class Certificate:
                 promise.name,
                 f"{promise.alpha:g}",
                 f"{decimals(promise.k)} of {promise.n:,}",
-                Cell("none" if promise.n == 0 else f"{promise.bound:.4f}", mark="good" if is_certified else ""),
+                Cell(
+                    "none" if promise.n == 0 else f"{promise.bound:.4f}",
+                    mark="good" if is_certified else "",
+                ),
             )
             for promise in self.promises
         ]
         facts: list[tuple[Cell | str, ...]] = [
-            ("chosen", Cell(str(self.chosen) if is_certified else "none", mark="good" if is_certified else "bad")),
+            (
+                "chosen",
+                Cell(
+                    str(self.chosen) if is_certified else "none",
+                    mark="good" if is_certified else "bad",
+                ),
+            ),
             ("reason", self.reason),
             ("confidence", f"{1.0 - self.delta:g}, by {self.method}"),
             ("coverage", f"{self.coverage:.3f}, over-ask {self.over_ask:.3f}"),
@@ -415,7 +478,9 @@ class Certificate:
 
     @property
     def rests_on_asking(self) -> bool:
-        """Whether what is certified is bought: it asks back much, or asking or refusing always would earn it too.
+        """Whether what is certified is bought.
+
+        It asks back much, or asking or refusing always would earn it too.
 
         Source: rule S6.9.
         """
@@ -429,9 +494,12 @@ class Certificate:
 
     @property
     def bound(self) -> float:
-        """Largest upper bound of the promises relative to its alpha; NaN where nothing is certified.
+        """Largest upper bound of the promises relative to its alpha.
 
-        The promise is alpha: the bound describes these cases, at a threshold that was chosen on them.
+        NaN where nothing is certified.
+
+        The promise is alpha: the bound describes these cases, at a threshold that was chosen on
+        them.
         """
         worst = max(self.promises, key=lambda promise: promise.bound / promise.alpha, default=None)
         return worst.bound if worst is not None and self.chosen is not None else float("nan")
@@ -442,7 +510,8 @@ class Certificate:
         return {
             "policy_id": self.chosen,
             "promises": [
-                promise._asdict() | {"bound": promise.bound if promise.n else None} for promise in self.promises
+                promise._asdict() | {"bound": promise.bound if promise.n else None}
+                for promise in self.promises
             ],
             "binding": self.binding,
             "coverage": self.coverage,
@@ -479,27 +548,31 @@ def certify(
 ) -> Certificate:
     """Lowest threshold of one gate whose risk is at most alpha with confidence 1 − delta.
 
-    The gate answers where the score is at least the threshold; its risk is the wrong share of the answered. The
-    candidates are the observed levels of the score. The fixed sequence goes down from a start that no label chose,
-    and ends at the first level that fails; Holm tests every level at once and pays for it.
+    The gate answers where the score is at least the threshold; its risk is the wrong share of the
+    answered. The candidates are the observed levels of the score. The fixed sequence goes down from
+    a start that no label chose, and ends at the first level that fails; Holm tests every level at
+    once and pays for it.
 
-    This call keeps no count of looks: add its delta yourself. Another test on the same cases, by this function or by
-    another one, adds its own delta to the error.
+    This call keeps no count of looks: add its delta yourself. Another test on the same cases, by
+    this function or by another one, adds its own delta to the error.
 
     Args:
       scores: higher is surer, [Q]; NaN is never answered.
-      correct: right if it is answered, [Q]: bool, or a grade in [0, 1] whose complement is the loss.
+      correct: right if it is answered, [Q]: bool, or a grade in [0, 1] whose complement is the
+        loss.
       alpha: highest risk, in (0, 1).
       delta: error of the certificate, in (0, 0.5).
       method: `fixed_sequence` or `holm`.
-      start: score to begin at, learned elsewhere, such as on a pilot split; where not given, the highest level with at
-        least twice the cases needed without an error, or the lowest one where there are fewer. Holm has none.
+      start: score to begin at, learned elsewhere, such as on a pilot split; where not given, the
+        highest level with at least twice the cases needed without an error, or the lowest one where
+        there are fewer. Holm has none.
 
     Raises:
-      ValueError: alpha outside (0, 1), delta outside (0, 0.5), lengths that differ, no cases, NaN in `correct`, a start
-        that is NaN or given to Holm.
+      ValueError: alpha outside (0, 1), delta outside (0, 0.5), lengths that differ, no cases, NaN
+        in `correct`, a start that is NaN or given to Holm.
 
-    Source: Clopper and Pearson 1934; Angelopoulos, Bates, Candès, Jordan, Lei 2021 (Learn then test).
+    Source: Clopper and Pearson 1934; Angelopoulos, Bates, Candès, Jordan, Lei 2021 (Learn then
+    test).
 
     Example:
       >>> found = certify([0.9] * 50 + [0.1] * 50, [True] * 50 + [False] * 50, alpha=0.1)
@@ -519,7 +592,8 @@ def certify(
     p = np.asarray(p_value(total, n, alpha))
     needed = cases_needed(alpha, delta)
     least = int(np.searchsorted(n, needed))  # levels above it can not pass, whatever the labels
-    # The start rests on numbers of answered cases alone: one chosen by labels would void the confidence.
+    # The start rests on numbers of answered cases alone: one chosen by labels would void the
+    # confidence.
     if method == "holm":
         first = least
     elif start is not None:
@@ -532,32 +606,58 @@ def certify(
     tested = len(rejected) if method == "holm" else min(len(rejected), len(passed) + 1)
     facts: dict[str, Any] = {"delta": delta, "method": method, "tested": tested}
     facts |= {"candidates": len(levels), "cases": len(score)}
-    # Without a certificate the reason names what is short: cases, or the bound of the nearest level.
+    # Without a certificate the reason names what is short: cases, or the bound of the nearest
+    # level.
     if not len(passed):
         if first == len(n):
-            needs = f"a risk of {alpha:g} needs {needed} answered cases without an error at delta {delta:g}"
+            needs = (
+                f"a risk of {alpha:g} needs {needed} answered cases without an error at delta "
+                f"{delta:g}"
+            )
             reason = f"{needs}, got {int(n.max(initial=0))}"
             return Certificate(None, (), 0.0, (), "risk", reason=reason, **facts)
         lowest = first + int(np.argmin(upper_bound(np.ceil(total[first:]), n[first:], delta)))
-        tried = {at: _promise(alpha, total[at], n[at], delta, graded=graded) for at in {first, lowest}}
-        reason = _why_not(tried[first], float(levels[first]), tried[lowest].bound, float(levels[lowest]))
+        tried = {
+            at: _promise(alpha, total[at], n[at], delta, graded=graded) for at in {first, lowest}
+        }
+        reason = _why_not(
+            tried[first], float(levels[first]), tried[lowest].bound, float(levels[lowest])
+        )
         return Certificate(None, (), 0.0, (tried[first],), "risk", reason=reason, **facts)
     last = int(passed.max())
     promise = _promise(alpha, total[last], n[last], delta, graded=graded)
     return Certificate(
-        float(levels[last]), tuple(levels[passed].tolist()), promise.n / len(score), (promise,), "risk",
-        reason=f"risk at most {alpha:g} with confidence {1.0 - delta:g}", **facts,
-    )  # fmt: skip
+        float(levels[last]),
+        tuple(levels[passed].tolist()),
+        promise.n / len(score),
+        (promise,),
+        "risk",
+        reason=f"risk at most {alpha:g} with confidence {1.0 - delta:g}",
+        **facts,
+    )
 
 
-def _promise(alpha: float, total: Any, n: Any, delta: float, *, graded: bool) -> Promise:  # noqa: ANN401 - numbers
-    """What was seen at a level: the bound is exact for a share, for grades the highest mean that is not rejected."""
-    bound = graded_bound(float(total), int(n), delta) if graded else float(upper_bound(total, n, delta))
+# numbers
+def _promise(
+    alpha: float,
+    total: Any,  # noqa: ANN401
+    n: Any,  # noqa: ANN401
+    delta: float,
+    *,
+    graded: bool,
+) -> Promise:
+    """What was seen at a level.
+
+    The bound is exact for a share, for grades the highest mean that is not rejected.
+    """
+    bound = (
+        graded_bound(float(total), int(n), delta) if graded else float(upper_bound(total, n, delta))
+    )
     return Promise("risk", alpha, float(total), int(n), bound)
 
 
 def graded_bound(total: float, n: int, delta: float) -> float:
-    """Upper bound at confidence 1 − delta of the mean of losses in [0, 1] that sum to `total` over n cases.
+    """Upper bound at confidence 1 − delta of the mean of n losses in [0, 1] that sum to `total`.
 
     It is the highest mean that `hoeffding_bentkus` does not reject; NaN where n is 0.
 
@@ -580,7 +680,7 @@ def graded_bound(total: float, n: int, delta: float) -> float:
 def _loss_levels(
     score: NDArray[np.float64], loss: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """Levels of the score from the highest, how many are answered at each, and how many of them are wrong."""
+    """Score levels from the highest, how many are answered at each, and how many of them wrong."""
     curve = risk_coverage(loss == 0.0, score)
     return curve.at, curve.n, curve.k.astype(np.float64)
 
@@ -588,7 +688,10 @@ def _loss_levels(
 def _graded_levels(
     score: NDArray[np.float64], loss: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """`_loss_levels` where the loss has grades, summed in their own order: the order of the rows is nothing to them."""
+    """`_loss_levels` where the loss has grades, summed in their own order.
+
+    The order of the rows is nothing to them.
+    """
     known = np.flatnonzero(~np.isnan(score))
     known = known[np.lexsort((loss[known], -score[known]))]
     levels, place = np.unique(-score[known], return_inverse=True)
@@ -603,11 +706,16 @@ def _tests(method: str) -> Any:  # noqa: ANN401 - a function
     return fixed_sequence if method == "fixed_sequence" else holm
 
 
-def _certify_cases(scores: ArrayLike, correct: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _certify_cases(
+    scores: ArrayLike, correct: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Scores and losses of the cases."""
     score, right = float_array(scores, "scores"), float_array(correct, "correct")
     if score.ndim != 1 or score.shape != right.shape:
-        msg = f"scores and correct must be one row a case each, got shapes {score.shape} and {right.shape}."
+        msg = (
+            f"scores and correct must be one row a case each, got shapes {score.shape} and "
+            f"{right.shape}."
+        )
         raise ValueError(msg)
     if not len(score):
         msg = "a certificate needs at least one case, got none; check the split."
@@ -618,7 +726,8 @@ def _certify_cases(scores: ArrayLike, correct: ArrayLike) -> tuple[NDArray[np.fl
         position = int(odd.argmax())
         shown = f"{right[position]:g} at position {position} ({int(odd.sum())} such cases)"
         msg = (
-            f"correct must be 0, 1 or a grade between them, without NaN, got {shown}; leave out cases without a label."
+            f"correct must be 0, 1 or a grade between them, without NaN, got {shown}; leave out "
+            "cases without a label."
         )
         raise ValueError(msg)
     return score, 1.0 - right
@@ -628,6 +737,8 @@ def _why_not(first: Promise, level: float, lowest: float, at: float) -> str:
     """Why nothing passes: the first level tested, and the lowest bound of all."""
     bound, alpha = decimals(first.bound, first.alpha), decimals(first.alpha, first.bound)
     return (
-        f"the first level tried, {decimals(level)}, has {decimals(first.k)} wrong of {first.n}, upper bound {bound} "
-        f"above alpha {alpha}; the bound is lowest, {decimals(lowest, first.alpha)}, at {decimals(at)}"
+        f"the first level tried, {decimals(level)}, has {decimals(first.k)} wrong of {first.n}, "
+        f"upper bound {bound} "
+        f"above alpha {alpha}; the bound is lowest, {decimals(lowest, first.alpha)}, at "
+        f"{decimals(at)}"
     )

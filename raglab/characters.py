@@ -1,4 +1,6 @@
-"""Characters (algebra): their composed and plain forms; text as a message may show it, escaped, without passwords.
+"""Characters (algebra): their composed and plain forms.
+
+Text as a message may show it, escaped, without passwords.
 
 It reads no language, so that whoever writes a file or a log need not load the languages either.
 """
@@ -12,14 +14,17 @@ from urllib.parse import quote, quote_plus
 
 
 def composed(text: str) -> str:
-    """Text with each accent and its letter as one character (NFC), so that expressions with accents match it."""
+    """Text with each accent and its letter as one character (NFC), so accented patterns match it."""
     return unicodedata.normalize("NFC", text)
 
 
-# Accents: marks of Latin, Greek and Cyrillic letters, points of Hebrew and Arabic. Those of other scripts are letters.
+# Accents: marks of Latin, Greek and Cyrillic letters, points of Hebrew and Arabic. Those of other
+# scripts are letters.
 _ACCENTS = re.compile(
-    "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
-    "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a"
+    "\u064b-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff"
+    "\ufe20-\ufe2f]+"
 )
 
 
@@ -34,9 +39,12 @@ def usual_forms(text: str) -> str:
 
 
 def unaccented(text: str) -> str:
-    """Text without accents, its case kept; ligatures, raised figures and odd blanks become plain ones (NFKD).
+    """Text without accents, its case kept.
 
-    Marks that make another letter of it (Hindi, Thai, Japanese) stay; what Unicode composes of parts is composed.
+    Ligatures, raised figures and odd blanks become plain ones (NFKD).
+
+    Marks that make another letter of it (Hindi, Thai, Japanese) stay; what Unicode composes of
+    parts is composed.
 
     Example:
       >>> unaccented("Élément à 5 m²"), unaccented("ガス हिन्दी")
@@ -47,15 +55,20 @@ def unaccented(text: str) -> str:
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
 
 
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # categories of Unicode that move a cursor, turn a line or hide
-_JOINERS = "\u00ad\u200c\u200d"  # of format, and yet part of words: soft hyphen, what parts and what joins letters
+# categories of Unicode that move a cursor, turn a line or hide
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# of format, and yet part of words: soft hyphen, what parts and what joins letters
+_JOINERS = "\u00ad\u200c\u200d"
 
 
 _HALF = re.compile("[\ud800-\udfff]")
 
 
 def is_unicode(value: object) -> bool:
-    """Whether a text, or every one of several, can be written as UTF-8: no half of a surrogate pair."""
+    """Whether a text, or every one of several, can be written as UTF-8.
+
+    No half of a surrogate pair.
+    """
     if isinstance(value, str):
         return value.isascii() or _HALF.search(value) is None
     if isinstance(value, Mapping):
@@ -64,7 +77,9 @@ def is_unicode(value: object) -> bool:
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    r"""Text as a terminal and a message may show it: control and escape characters, bidirectional overrides escaped.
+    r"""Text as a terminal and a message may show it.
+
+    Control and escape characters, bidirectional overrides escaped.
 
     Args:
       lines: whether line feeds and tabs stay as they are.
@@ -84,9 +99,12 @@ def visible(text: str, *, lines: bool = False) -> str:
     )
 
 
-# What stands between a URL's user and its host, or behind a name such as `password`; bounded, so that it stays linear.
+# What stands between a URL's user and its host, or behind a name such as `password`; bounded, so
+# that it stays linear.
 _PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,40}:/{1,2}[^\s:/?#@]{0,200}):\S{0,500}@")
-_SECRET = re.compile(r"(?i)([?&;][\w.-]{0,40}(?:pass|pwd|secret|token|key)[\w.-]{0,40}=)[^\s&;'\"]+")
+_SECRET = re.compile(
+    r"(?i)([?&;][\w.-]{0,40}(?:pass|pwd|secret|token|key)[\w.-]{0,40}=)[^\s&;'\"]+"
+)
 
 
 def masked_passwords(text: str) -> str:
@@ -102,7 +120,9 @@ def masked_passwords(text: str) -> str:
 
 
 def without_secrets(text: str, secrets: Iterable[str], shown: str) -> str:
-    """Text with something else shown for secrets: as they are, as a URL writes them, and as libpq quotes them.
+    """Text with something else shown for secrets.
+
+    As they are, as a URL writes them, and as libpq quotes them.
 
     Example:
       >>> without_secrets("no user of p%2Fw or p/w", ["p/w", ""], "***")
@@ -110,6 +130,8 @@ def without_secrets(text: str, secrets: Iterable[str], shown: str) -> str:
     """
     for secret in filter(None, secrets):
         quoted = secret.replace("\\", "\\\\").replace("'", "\\'")
-        for form in sorted({secret, quote(secret), quote(secret, safe=""), quote_plus(secret), quoted}, key=len):
+        for form in sorted(
+            {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), quoted}, key=len
+        ):
             text = text.replace(form, shown)
     return text

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _PREFIX = re.compile(r"[\s>]*(?:(?:[-*+]|\d{1,3}[.)])\s+)?")  # quote and list marks before a fence
-_FENCE = re.compile(r"`{3,}(?=[^`]*\Z)|~{3,}")  # the info string of a fence of backticks holds no backtick
-_LATE = re.compile(r"(?<!`)`{3,}+(?=\s*+[\w+#.-]*+\s*+\Z)")  # behind text in its line, as language models write it
+# the info string of a fence of backticks holds no backtick
+_FENCE = re.compile(r"`{3,}(?=[^`]*\Z)|~{3,}")
+# behind text in its line, as language models write it
+_LATE = re.compile(r"(?<!`)`{3,}+(?=\s*+[\w+#.-]*+\s*+\Z)")
 _CLOSING = re.compile(r"[\s>]*(`{3,}|~{3,})\s*")
 _LANGUAGE = re.compile(r"\s*([\w+#.-]*)")
 _TICKS = re.compile(r"`{3,}")
@@ -17,8 +19,8 @@ _TICKS = re.compile(r"`{3,}")
 class CodeBlock(NamedTuple):
     """Fenced code.
 
-    language: as its fence names it, '' for none. lines: of the code, without the marks of a quote or list around it.
-    source: its lines in the text, with the fences.
+    language: as its fence names it, '' for none. lines: of the code, without the marks of a quote
+    or list around it. source: its lines in the text, with the fences.
     """
 
     language: str
@@ -41,15 +43,16 @@ class CodeBlock(NamedTuple):
 def split_code(lines: Sequence[str]) -> list[str | CodeBlock]:
     """Lines of a text with each fenced code block in one piece, in order.
 
-    A fence at the beginning of a line that is never closed holds all that follows. One behind text in its line counts
-    where it is closed; the text before it is a line of its own.
+    A fence at the beginning of a line that is never closed holds all that follows. One behind text
+    in its line counts where it is closed; the text before it is a line of its own.
 
     Example:
       >>> split_code(["Run:", "```sh", "ls", "```"])
       ['Run:', CodeBlock(language='sh', lines=('ls',), source=('```sh', 'ls', '```'))]
     """
     parts: list[str | CodeBlock] = []
-    unclosed = 0  # length of the shortest late fence that nothing closes: a longer one needs no search
+    # length of the shortest late fence that nothing closes: a longer one needs no search
+    unclosed = 0
     start = 0
     while start < len(lines):
         line = lines[start]
@@ -58,7 +61,8 @@ def split_code(lines: Sequence[str]) -> list[str | CodeBlock]:
         first = prefix and _FENCE.match(line, prefix.end())
         late = None if first else _LATE.search(line)
         fence = first or late
-        # Searching again for a close that is known to be missing would take quadratic time on hostile text.
+        # Searching again for a close that is known to be missing would take quadratic time on
+        # hostile text.
         if fence is None or (late and unclosed and len(late[0]) >= unclosed):
             parts.append(line)
             start += 1
@@ -72,10 +76,13 @@ def split_code(lines: Sequence[str]) -> list[str | CodeBlock]:
         before = line[: fence.start()]
         parts += [before.rstrip()] if late else []
         language = _LANGUAGE.match(line, fence.end())
-        # Quote marks and indentation of the fence repeat in every line, and are no part of the code.
+        # Quote marks and indentation of the fence repeat in every line, and are no part of the
+        # code.
         marks = ("" if late else before).replace("\t", "    ")
         code = tuple(_without_marks(inner, marks) for inner in lines[start + 1 : end])
-        parts.append(CodeBlock(language[1] if language else "", code, tuple(lines[start : end + 1])))
+        parts.append(
+            CodeBlock(language[1] if language else "", code, tuple(lines[start : end + 1]))
+        )
         start = end + 1
     return parts
 

@@ -1,19 +1,22 @@
-"""Decimals (algebra): numbers in words, with enough decimals to tell a value from its threshold (S0.2, S0.7)."""
+"""Decimals (algebra): numbers in words, exact enough to tell value from threshold (S0.2, S0.7)."""
 
 from __future__ import annotations
 
 import math
 
-DECIMALS = 4  # of a measurement in words: encoders on two machines agree that far, and not much further (rule S0.7)
+# of a measurement in words: encoders on two machines agree that far, and not much further (rule
+# S0.7)
+DECIMALS = 4
 
 
 MOST_DECIMALS = 17  # tell any two floats of magnitude 1 apart
 
 
 def decimals(value: float, beside: float | None = None) -> str:
-    """A number in words, with four decimals, or more where it would read the same as the number beside it.
+    """A number in words, with four decimals, or more if it would read like the one beside it.
 
-    Zeros at the end say that the number was rounded; a number of at most four decimals comes without them.
+    Zeros at the end say that the number was rounded; a number of at most four decimals comes
+    without them.
 
     Args:
       beside: what the same sentence compares it with; NaN for nothing.

@@ -1,7 +1,7 @@
 """Documents (algebra): which document the source of a label means (S6.1).
 
-A document is its path relative to the corpus. A label gives the path, or any end of it that begins at a folder and that
-one document alone has, such as its file name; `#page` may follow.
+A document is its path relative to the corpus. A label gives the path, or any end of it that begins
+at a folder and that one document alone has, such as its file name; `#page` may follow.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _LENGTH = 80  # characters of a source that a message shows
 class Meaning(NamedTuple):
     """What a source means among some documents.
 
-    documents: one where it is clear, none where no document has the name, several where it is ambiguous.
-    page: as sources name it, '' for the whole document.
+    documents: one where it is clear, none where no document has the name, several where it is
+    ambiguous. page: as sources name it, '' for the whole document.
     """
 
     documents: tuple[str, ...]
@@ -39,7 +39,9 @@ def source_meanings(sources: Iterable[str], documents: Iterable[str]) -> dict[st
     Source: rule S6.1.
 
     Example:
-      >>> source_meanings(["readme.md#2", "home/readme.md"], ["home/readme.md", "guide/readme.md"])["readme.md#2"]
+      >>> source_meanings(["readme.md#2", "home/readme.md"], ["home/readme.md", "guide/readme.md"])[
+      ...     "readme.md#2"
+      ... ]
       Meaning(documents=('guide/readme.md', 'home/readme.md'), page='2')
     """
     paths = frozenset(documents)
@@ -69,7 +71,10 @@ def chunk_sources(chunks: Sequence[Chunk], meanings: Mapping[str, Meaning]) -> l
             sources.setdefault((meaning.documents[0], meaning.page), []).append(source)
     known = {document for document, _ in sources}
     return [
-        [*sources.get((chunk.document, ""), ()), *sources.get((chunk.document, chunk.page_shown), ())]
+        [
+            *sources.get((chunk.document, ""), ()),
+            *sources.get((chunk.document, chunk.page_shown), ()),
+        ]
         if chunk.document in known
         else []
         for chunk in chunks
@@ -79,8 +84,9 @@ def chunk_sources(chunks: Sequence[Chunk], meanings: Mapping[str, Meaning]) -> l
 def exact_names(documents: Iterable[str]) -> list[str]:
     """Documents whose path is also the end of another's, sorted: a label with that text means them.
 
-    A trace holds the documents of its hits alone, so it keeps these of the corpus in its meta. Without them
-    `readme.md` would mean `home/readme.md` wherever the document of that path was not hit.
+    A trace holds the documents of its hits alone, so it keeps these of the corpus in its meta.
+    Without them `readme.md` would mean `home/readme.md` wherever the document of that path was not
+    hit.
 
     Example:
       >>> exact_names(["readme.md", "home/readme.md", "faq.md"])
@@ -108,19 +114,24 @@ def known_documents(trace: TraceData) -> set[str]:
 
 def case_sources(case: Case) -> tuple[str, ...]:
     """Sources that a case names in any field, each once."""
-    return tuple(dict.fromkeys((*case.expect_sources, *case.expect_sources_any, *case.selected_sources)))
+    return tuple(
+        dict.fromkeys((*case.expect_sources, *case.expect_sources_any, *case.selected_sources))
+    )
 
 
 def misspelt_sources(
     cases: Iterable[Case], documents: Iterable[str], meanings: Mapping[str, Meaning]
 ) -> list[tuple[Case, str, str]]:
-    """Cases whose answer may be wrong for a slip in a source: the case, its first such source and the document meant.
+    """Cases whose answer may be wrong for a slip in a source.
 
-    A source that no document among the hits is may just not be retrieved. One that differs from a document in upper
-    case or file extension alone is taken for a slip.
+    The case, its first such source and the document meant.
+
+    A source that no document among the hits is may just not be retrieved. One that differs from a
+    document in upper case or file extension alone is taken for a slip.
 
     Args:
-      documents: paths of those of the hits. meanings: of the sources of the cases among them.
+      documents: paths of those of the hits.
+      meanings: of the sources of the cases among them.
 
     Example:
       >>> case, documents = Case("q1", "How?", "ok", ("Laundry",)), ["laundry.html"]
@@ -137,7 +148,8 @@ def misspelt_sources(
         source: by_name[loose]
         for source, meaning in meanings.items()
         if not meaning.documents
-        and (loose := _loose_name(document_path(source).removesuffix(f"#{meaning.page}"))) in by_name
+        and (loose := _loose_name(document_path(source).removesuffix(f"#{meaning.page}")))
+        in by_name
     }
     slips = ((case, [source for source in case_sources(case) if source in near]) for case in cases)
     return [(case, of[0], near[of[0]]) for case, of in slips if of]
@@ -172,7 +184,8 @@ def refuse_unclear(source: str, meaning: Meaning, place: str = "") -> NoReturn:
     names = ", ".join(meaning.documents[:_SHOWN])
     more = f" and {len(meaning.documents) - _SHOWN} more" if len(meaning.documents) > _SHOWN else ""
     msg = (
-        f"a source must name one document, got {source[:_LENGTH]!r}{place}, which {len(meaning.documents)} documents "
+        f"a source must name one document, got {source[:_LENGTH]!r}{place}, which "
+        f"{len(meaning.documents)} documents "
         f"have: {names}{more}; give the path, as {meaning.documents[0]}."
     )
     raise ValueError(msg)
@@ -206,11 +219,16 @@ def full_sources(sources: Iterable[str], documents: Iterable[str]) -> tuple[str,
     for source, meaning in meanings.items():
         if len(meaning.documents) > 1:
             refuse_unclear(source, meaning)
-    return tuple(full_source(meanings[source]) if meanings[source].documents else source for source in named)
+    return tuple(
+        full_source(meanings[source]) if meanings[source].documents else source for source in named
+    )
 
 
 def _loose_name(path: str) -> str:
-    """Path in lower case without its file extension, which begins with a letter: `v1.2` has none."""
+    """Path in lower case without its file extension, which begins with a letter.
+
+    `v1.2` has none.
+    """
     return _EXTENSION.sub("", path.casefold())
 
 

@@ -1,8 +1,9 @@
-"""Decision by expected cost (algebra): class probabilities from signals, the action that costs least (S2.17).
+"""Decision by expected cost (algebra): class probability from signals, cheapest action (S2.17).
 
-A stored multinomial logistic reads declared signals and gives the probabilities of four classes. Costs by label and
-outcome (rule S6.7) make of them the expected cost of answering, refusing and asking back; the least decides. The
-probabilities hang on no cost, so they are measured once and every cost is replayed over them.
+A stored multinomial logistic reads declared signals and gives the probabilities of four classes.
+Costs by label and outcome (rule S6.7) make of them the expected cost of answering, refusing and
+asking back; the least decides. The probabilities hang on no cost, so they are measured once and
+every cost is replayed over them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from raglab.plain_arrays import measured_values
 from raglab.signals import NAMES
 from raglab.values import Case, Floats, Status
 
-CLASSES = ("right", "miss", "refuse", "ambiguous")  # answer would be right; ok but its evidence would miss; the rest
+# answer would be right; ok but its evidence would miss; the rest
+CLASSES = ("right", "miss", "refuse", "ambiguous")
 LIMIT = 4.0  # standard deviations beyond which a signal counts no more
 
 
@@ -46,7 +48,8 @@ class GroupBias(NamedTuple):
 
     Attributes:
       attribute: name of the attribute that groups the cases, such as `tenant`.
-      bias: name of a group and its bias by class, by name; a group that is not among them has a bias of 0.
+      bias: name of a group and its bias by class, by name; a group that is not among them has a
+        bias of 0.
     """
 
     attribute: str
@@ -71,9 +74,19 @@ class DecisionModel(NamedTuple):
     groups: GroupBias | None = None
 
     def __repr__(self) -> str:
-        """Fields by name, without groups that there are not: fingerprints are made of this text (rule S0.8)."""
-        rows = self._asdict() if self.groups else {name: getattr(self, name) for name in self._fields[:-1]}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in rows.items())})"
+        """Fields by name, without groups that there are not.
+
+        Fingerprints are made of this text (rule S0.8).
+        """
+        rows = (
+            self._asdict()
+            if self.groups
+            else {name: getattr(self, name) for name in self._fields[:-1]}
+        )
+        return (
+            f"{type(self).__name__}("
+            f"{', '.join(f'{name}={value!r}' for name, value in rows.items())})"
+        )
 
     def group_values(self, cases: Sequence[Case]) -> tuple[str, ...] | None:
         """Group of each case by the model's attribute, [Q]; None of a model without groups.
@@ -181,7 +194,9 @@ def group_bias(model: DecisionModel, groups: Sequence[str] | None) -> NDArray[np
     Source: rule S2.20.
 
     Example:
-      >>> model = DecisionModel((), (1.0, 0.0, 0.0, 0.0), 1.0, "", GroupBias("tenant", (("acme", (0.5, 0, 0, -0.5)),)))
+      >>> model = DecisionModel(
+      ...     (), (1.0, 0.0, 0.0, 0.0), 1.0, "", GroupBias("tenant", (("acme", (0.5, 0, 0, -0.5)),))
+      ... )
       >>> group_bias(model, ["acme", "zeta"]).tolist()
       [[1.5, 1.0], [0.0, 0.0], [0.0, 0.0], [-0.5, 0.0]]
     """
@@ -189,11 +204,15 @@ def group_bias(model: DecisionModel, groups: Sequence[str] | None) -> NDArray[np
     if model.groups is None:
         return common
     if groups is None:
-        rule = f"a model with a bias by {model.groups.attribute} must be given the group of each case"
+        rule = (
+            f"a model with a bias by {model.groups.attribute} must be given the group of each case"
+        )
         msg = f"{rule}, got none; pass those of `DecisionModel.group_values`."
         raise ValueError(msg)
     of_group, none = dict(model.groups.bias), (0.0,) * len(CLASSES)
-    added: NDArray[np.float64] = np.array([of_group.get(name, none) for name in groups], dtype=np.float64)
+    added: NDArray[np.float64] = np.array(
+        [of_group.get(name, none) for name in groups], dtype=np.float64
+    )
     return common + added.reshape(-1, len(CLASSES)).T
 
 
@@ -255,14 +274,24 @@ def expected_costs(
     # The compiled twin adds in this very order.
     wrong = costs.wrong_ok * miss + costs.wrong_refuse * refuse + costs.wrong_ambiguous * ambiguous
     answer_cost = costs.right * right + costs.ratio * wrong
-    refuse_cost = costs.refused_ok * ok + costs.refused_refuse * refuse + costs.refused_ambiguous * ambiguous
+    refuse_cost = (
+        costs.refused_ok * ok + costs.refused_refuse * refuse + costs.refused_ambiguous * ambiguous
+    )
     idle = costs.asked_right * asked_right + costs.asked_ambiguous * (1.0 - asked_right)
     ask_cost = costs.asked_ok * ok + costs.asked_refuse * refuse + idle * ambiguous
     return answer_cost, refuse_cost, ask_cost
 
 
-def least_cost(answer_cost: Floats, refuse_cost: Floats, ask_cost: Floats, can_ask: Any) -> NDArray[np.int8]:  # noqa: ANN401 - bools
-    """Status of the cheapest action, [...]; ties go to refuse, then to asking, and so does a cost that is NaN.
+# bools
+def least_cost(
+    answer_cost: Floats,
+    refuse_cost: Floats,
+    ask_cost: Floats,
+    can_ask: Any,  # noqa: ANN401
+) -> NDArray[np.int8]:
+    """Status of the cheapest action, [...].
+
+    Ties go to refuse, then to asking, and so does a cost that is NaN.
 
     Args:
       answer_cost: expected cost of answering, [...].

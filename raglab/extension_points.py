@@ -1,8 +1,9 @@
 """Extension points: how a room of `raglab.extensions` enters the core, which never imports one.
 
-A room lists what it offers in `POINTS` of its `__init__.py`: the name of a point and the object that fills it, as
-`module:object`, which is imported when the core first asks for it. The core names the point and the room, so that a
-user who asks for what was taken out is told which folder is missing.
+A room lists what it offers in `POINTS` of its `__init__.py`: the name of a point and the object
+that fills it, as `module:object`, which is imported when the core first asks for it. The core names
+the point and the room, so that a user who asks for what was taken out is told which folder is
+missing.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def check_installed(what: str, room: str) -> None:
     """Refuse what needs a room that is gone.
 
     Args:
-      what: the user asked for. room: folder in `raglab/extensions`.
+      what: the user asked for.
+      room: folder in `raglab/extensions`.
 
     Raises:
       MissingExtensionError: the room is not installed.
@@ -72,7 +74,10 @@ def _folders() -> list[str]:
 
 
 class PublicName(NamedTuple):
-    """Where a public name is defined: a module relative to `raglab`, and the room of an extension or None."""
+    """Where a public name is defined.
+
+    A module relative to `raglab`, and the room of an extension or None.
+    """
 
     module: str
     room: str | None
@@ -97,7 +102,9 @@ def _room_of(module: str) -> str | None:
     return match[1] if match else None
 
 
-def public_names(package: str, file: str, *more: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def public_names(
+    package: str, file: str, *more: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a module whose public names load on first use.
 
     Args:
@@ -112,7 +119,10 @@ def public_names(package: str, file: str, *more: str) -> tuple[Callable[[str], A
             if (module_there := _submodule(package, name)) is not None:
                 return module_there
             elsewhere = " or ".join(f"{door}.{name}" for door in doors_of(name))
-            msg = f"module {package!r} has no attribute {name!r}{elsewhere and f'; it is {elsewhere}'}"
+            msg = (
+                f"module {package!r} has no attribute "
+                f"{name!r}{elsewhere and f'; it is {elsewhere}'}"
+            )
             raise AttributeError(msg, name=name, obj=sys.modules[package])
         module, room = names[name]
         if room is not None and room not in installed():
@@ -120,11 +130,19 @@ def public_names(package: str, file: str, *more: str) -> tuple[Callable[[str], A
         if not module:
             return importlib.import_module(f"raglab.{name}")
         loaded = importlib.import_module(f"raglab.{module}")
-        return getattr(loaded, name) if hasattr(loaded, name) else importlib.import_module(f"{loaded.__name__}.{name}")
+        return (
+            getattr(loaded, name)
+            if hasattr(loaded, name)
+            else importlib.import_module(f"{loaded.__name__}.{name}")
+        )
 
     def listed() -> list[str]:
-        # Without the names of rooms that are gone, so that help, completion and `import *` go on without them.
-        return [*(name for name, place in names.items() if place.room in {None, *installed()}), *more]
+        # Without the names of rooms that are gone, so that help, completion and `import *` go on
+        # without them.
+        return [
+            *(name for name, place in names.items() if place.room in {None, *installed()}),
+            *more,
+        ]
 
     return load, listed
 
@@ -153,7 +171,11 @@ def doors_of(name: str) -> list[str]:
         text = (root / file).read_text(encoding="utf-8")
         names[root / file] = re.findall(r'^(?:    "|class )(\w+)(?:",$|\()', text, re.MULTILINE)
     modules = {path: path.relative_to(root.parent).with_suffix("").parts for path in names}
-    return sorted(".".join(modules[path]).removesuffix(".__init__") for path, listed in names.items() if name in listed)
+    return sorted(
+        ".".join(modules[path]).removesuffix(".__init__")
+        for path, listed in names.items()
+        if name in listed
+    )
 
 
 def extension(point: str, room: str, what: str) -> Any:  # noqa: ANN401
@@ -171,7 +193,7 @@ def extension(point: str, room: str, what: str) -> Any:  # noqa: ANN401
 
 
 def extensions(kind: str) -> dict[str, Any]:
-    """Objects that the installed rooms offer at the points `kind.name`, by name, in the order of rooms and points."""
+    """Objects installed rooms offer at points `kind.name`, by name, in room and point order."""
     prefix = f"{kind}."
     return {
         point.removeprefix(prefix): _load(target)

@@ -1,4 +1,4 @@
-"""Field rules (algebra): named tuples and dataclasses whose fields are checked, converted or held read-only."""
+"""Field rules (algebra): named tuples, dataclasses with checked, converted or read-only fields."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class FieldRule(NamedTuple):
 
 
 def read_only(values: Values) -> Values:
-    """Arrays as views that nobody can write to, nor make writable again; no copy, and the given array stays as it is.
+    """Arrays as views that nobody can write to, nor make writable again.
+
+    No copy, and the given array stays as it is.
 
     Args:
       values: an array, a named tuple of such, or anything else, which is returned as it is.
@@ -45,7 +47,8 @@ def read_only(values: Values) -> Values:
         array: Any = values
         if isinstance(array.base, memoryview) and array.base.readonly:
             return values
-        view: Any = np.asarray(memoryview(array).toreadonly())  # the flag of a view of an array could be set back
+        # the flag of a view of an array could be set back
+        view: Any = np.asarray(memoryview(array).toreadonly())
         return view
     if isinstance(values, tuple) and hasattr(values, "_make"):
         same: Values = values._make(map(read_only, values))
@@ -61,19 +64,22 @@ def holds_read_only(kind: type[Kind]) -> type[Kind]:
     """
     of: Any = kind  # the methods of a NamedTuple cannot be written in its body
     call, make = of.__new__, of._make.__func__
-    of.__new__ = wraps(call)(lambda cls, *values, **fields: make(cls, map(read_only, call(cls, *values, **fields))))
+    of.__new__ = wraps(call)(
+        lambda cls, *values, **fields: make(cls, map(read_only, call(cls, *values, **fields)))
+    )
     of._make = classmethod(wraps(make)(lambda cls, values: make(cls, map(read_only, values))))
     return kind
 
 
 def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type[Kind]]:
-    """Dataclass whose fields are converted before a value is made of them, so that a frozen one need not be changed.
+    """Dataclass whose fields are converted before it is made, so a frozen one never changes.
 
     Args:
       **converters: of some fields, by name; a default is taken as it is.
     """
 
-    def decorate(kind: Any) -> Any:  # noqa: ANN401 - the method of a dataclass cannot be written in its body
+    # the method of a dataclass cannot be written in its body
+    def decorate(kind: Any) -> Any:  # noqa: ANN401
         init, names = kind.__init__, [attribute.name for attribute in fields(kind)]
 
         def convert(name: str, value: Any) -> Any:  # noqa: ANN401 - of any field
@@ -83,7 +89,12 @@ def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type
         def call(self: Any, *values: Any, **named: Any) -> None:  # noqa: ANN401 - of any field
             by_place = map(convert, names, values[: len(names)])
             rest = values[len(names) :]  # too many, which `init` refuses
-            init(self, *by_place, *rest, **{name: convert(name, value) for name, value in named.items()})
+            init(
+                self,
+                *by_place,
+                *rest,
+                **{name: convert(name, value) for name, value in named.items()},
+            )
 
         kind.__init__ = call
         return kind
@@ -92,37 +103,53 @@ def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type
 
 
 def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
-    """Named tuple whose fields are checked when a value is made: by a call, by `_make` or by `_replace`.
+    """Named tuple whose fields are checked when a value is made.
 
-    A field at its default costs one comparison and is not checked. Rules that depend on other cases or on a corpus are
-    checked where a set is loaded or a trace is built.
+    By a call, by `_make` or by `_replace`.
+
+    A field at its default costs one comparison and is not checked. Rules that depend on other cases
+    or on a corpus are checked where a set is loaded or a trace is built.
 
     Args:
       **rules: of every field.
     """
 
-    def decorate(kind: Any) -> Any:  # noqa: ANN401 - the methods of a NamedTuple cannot be written in its body
+    # the methods of a NamedTuple cannot be written in its body
+    def decorate(kind: Any) -> Any:  # noqa: ANN401
         call, make = kind.__new__, kind._make.__func__
         none = object()  # the default of a field that has none
-        tests = [(kind._field_defaults.get(name, none), rules[name].exact, rules[name].good) for name in kind._fields]
+        tests = [
+            (kind._field_defaults.get(name, none), rules[name].exact, rules[name].good)
+            for name in kind._fields
+        ]
 
         def check(value: Any) -> Any:  # noqa: ANN401 - of the kind
-            for item, (default, exact, good) in zip(value, tests):  # noqa: B905 - a tuple of all fields; strict costs
+            # a tuple of all fields; strict costs
+            for item, (default, exact, good) in zip(value, tests):  # noqa: B905
                 if item is not default and type(item) is not exact and not good(item):
                     refuse(value)
             return value
 
         def refuse(value: Any) -> None:  # noqa: ANN401 - of the kind
-            wrong = ((name, item) for name, item in zip(kind._fields, value, strict=True) if not fits(name, item))
+            wrong = (
+                (name, item)
+                for name, item in zip(kind._fields, value, strict=True)
+                if not fits(name, item)
+            )
             name, item = next(wrong)
             of, item_text = repr(value[0])[:_SHOWN], repr(item)[:_SHOWN]
-            msg = f"{kind.__name__} {of}: {name} must be {rules[name].rule}, got {item_text}; {rules[name].remedy}."
+            msg = (
+                f"{kind.__name__} {of}: {name} must be {rules[name].rule}, got {item_text}; "
+                f"{rules[name].remedy}."
+            )
             raise ValueError(msg)
 
         def fits(name: str, item: object) -> bool:
             return item is kind._field_defaults.get(name, none) or rules[name].good(item)
 
-        kind.__new__ = wraps(call)(lambda cls, *values, **fields: check(call(cls, *values, **fields)))
+        kind.__new__ = wraps(call)(
+            lambda cls, *values, **fields: check(call(cls, *values, **fields))
+        )
         kind._make = classmethod(wraps(make)(lambda cls, values: check(make(cls, values))))
         return kind
 

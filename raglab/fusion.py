@@ -1,7 +1,8 @@
-"""Fused gate (algebra): every signal in one probability of being right, monotone in each, explained by its parts.
+"""Fused gate (algebra): all signals in one P(right), monotone in each, explained by its parts.
 
-The model is additive: logit = bias + sum of f_i(signal_i), each f_i a non-decreasing polyline through knots. A policy
-holds the knots, so a fitted gate replays, travels and explains itself without the library that fitted it.
+The model is additive: logit = bias + sum of f_i(signal_i), each f_i a non-decreasing polyline
+through knots. A policy holds the knots, so a fitted gate replays, travels and explains itself
+without the library that fitted it.
 """
 
 from __future__ import annotations
@@ -69,14 +70,18 @@ class Model(NamedTuple):
         ]
         head = ("signal", "adds at least", "at most", "over", "knots")
         return display(
-            "Fused gate, in logits", [("bias", f"{self.bias:.3g}")], [Fold("parts", rows, None, head, open=True)]
+            "Fused gate, in logits",
+            [("bias", f"{self.bias:.3g}")],
+            [Fold("parts", rows, None, head, open=True)],
         )
 
 
 def logit_contributions(
     signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIGNALS
 ) -> NDArray[np.float64]:
-    """Contribution of each part to the logit, [parts, ...]; a missing signal adds the least that it can.
+    """Contribution of each part to the logit, [parts, ...].
+
+    A missing signal adds the least that it can.
 
     Args:
       signals: [S, ...]; higher is surer, NaN where missing.
@@ -98,7 +103,9 @@ def logit_contributions(
     return out
 
 
-def logit(signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIGNALS) -> NDArray[np.float64]:
+def logit(
+    signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIGNALS
+) -> NDArray[np.float64]:
     """Sum of the bias and the parts, [...]; NaN where none of the model's signals was measured.
 
     Args:
@@ -108,13 +115,17 @@ def logit(signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIG
     """
     used = [names.index(part.signal) for part in model.parts]
     blind = np.isnan(signals[used]).all(axis=0)
-    return np.where(blind, np.nan, model.bias + logit_contributions(signals, model, names).sum(axis=0))
+    return np.where(
+        blind, np.nan, model.bias + logit_contributions(signals, model, names).sum(axis=0)
+    )
 
 
 def fused_probability(
     signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIGNALS
 ) -> NDArray[np.float64]:
-    """Probability that the case is right if it is answered, [...], to ten digits; NaN where nothing was measured.
+    """Probability that the case is right if it is answered, [...], to ten digits.
+
+    NaN where nothing was measured.
 
     Args:
       signals: [S, ...]; higher is surer, NaN where missing.
@@ -125,7 +136,7 @@ def fused_probability(
 
 
 def rank_knots(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Knots of a signal (its levels, or quantiles where there are many) and the normal scores of their ranks.
+    """Knots of a signal (levels, or quantiles if many) and the normal scores of their ranks.
 
     Args:
       values: [Q]; NaN is left out.
@@ -136,18 +147,24 @@ def rank_knots(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
     levels = np.unique(known)
     if len(levels) > KNOTS:
         levels = np.unique(np.quantile(known, np.linspace(0.0, 1.0, KNOTS), method="inverted_cdf"))
-    below, upto = np.searchsorted(known, levels, side="left"), np.searchsorted(known, levels, side="right")
+    below, upto = (
+        np.searchsorted(known, levels, side="left"),
+        np.searchsorted(known, levels, side="right"),
+    )
     return levels, ndtri((below + upto) / (2.0 * len(known)))
 
 
 RIDGE = 1.0  # penalty on the squared weights, in units of one case
 
 
-def fit_fusion(signals: NDArray[np.float64], right: NDArray[np.bool_], names: Sequence[str] = SIGNALS) -> Model:
+def fit_fusion(
+    signals: NDArray[np.float64], right: NDArray[np.bool_], names: Sequence[str] = SIGNALS
+) -> Model:
     """Monotone logistic regression on ranked, standardised signals.
 
-    Every signal is replaced by the normal score of its rank, standardised; weights are not negative, so that a surer
-    signal never lowers the probability. A signal without weight has no part. The order of the rows does not matter.
+    Every signal is replaced by the normal score of its rank, standardised; weights are not
+    negative, so that a surer signal never lowers the probability. A signal without weight has no
+    part. The order of the rows does not matter.
 
     Args:
       signals: [S, Q].
@@ -170,10 +187,12 @@ def fit_fusion(signals: NDArray[np.float64], right: NDArray[np.bool_], names: Se
     right = outcomes != 0.0
     if right.all() or not right.any():
         msg = (
-            f"a fused gate must see right and wrong cases, got {int(right.sum())} right of {len(right)}; add the other."
+            f"a fused gate must see right and wrong cases, got {int(right.sum())} right of "
+            f"{len(right)}; add the other."
         )
         raise ValueError(msg)
-    # Floats add up differently in another order: cases are sorted by value, so that their order does not matter.
+    # Floats add up differently in another order: cases are sorted by value, so that their order
+    # does not matter.
     order = np.lexsort((right, *signals[::-1]))
     y = right[order].astype(np.float64)
     named, columns = [], []
@@ -195,10 +214,13 @@ def fit_fusion(signals: NDArray[np.float64], right: NDArray[np.bool_], names: Se
     def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         eta = theta[0] + design @ theta[1:]
         residual = 1.0 / (1.0 + np.exp(-eta)) - y
-        value = float((np.logaddexp(0.0, eta) - y * eta).sum() + 0.5 * RIDGE * (theta[1:] ** 2).sum())
+        value = float(
+            (np.logaddexp(0.0, eta) - y * eta).sum() + 0.5 * RIDGE * (theta[1:] ** 2).sum()
+        )
         return value, np.concatenate([[residual.sum()], design.T @ residual + RIDGE * theta[1:]])
 
-    # Bounds at 0 keep the model monotone, and the problem convex, so that the start does not matter.
+    # Bounds at 0 keep the model monotone, and the problem convex, so that the start does not
+    # matter.
     bounds: Any = [(None, None), *[(0.0, None)] * len(named)]
     options: Any = {"maxiter": 2_000, "ftol": 1e-13, "gtol": 1e-9}
     at: Any = np.zeros(1 + len(named))
@@ -224,14 +246,21 @@ def rescale_logit(model: Model, slope: float, intercept: float) -> Model:
     """
     if not slope > 0.0:
         what = "the model ranks against the labels on cases it did not see"
-        msg = f"slope must be positive, got {slope:g}: {what}; label more cases, or keep to a single gate."
+        msg = (
+            f"slope must be positive, got {slope:g}: {what}; label more cases, or keep to a "
+            "single gate."
+        )
         raise ValueError(msg)
-    parts = tuple(Part(part.signal, part.x, tuple(slope * value for value in part.y)) for part in model.parts)
+    parts = tuple(
+        Part(part.signal, part.x, tuple(slope * value for value in part.y)) for part in model.parts
+    )
     return Model(slope * model.bias + intercept, parts)
 
 
 def signal_rows(signals: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Signals by name as rows in the order of `SIGNALS`, [S, ...]; one that is not there is missing everywhere.
+    """Signals by name as rows in the order of `SIGNALS`, [S, ...].
+
+    One that is not there is missing everywhere.
 
     Args:
       signals: by name, [...] each; higher is surer, NaN where missing.
@@ -242,5 +271,8 @@ def signal_rows(signals: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float6
     if unknown:
         msg = f"signals must be among {', '.join(SIGNALS)}, got {unknown[0]!r}."
         raise ValueError(msg)
-    rows = [np.broadcast_to(signals[name], shape) if name in signals else np.full(shape, np.nan) for name in SIGNALS]
+    rows = [
+        np.broadcast_to(signals[name], shape) if name in signals else np.full(shape, np.nan)
+        for name in SIGNALS
+    ]
     return np.stack(rows)

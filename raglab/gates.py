@@ -1,8 +1,11 @@
-"""Gates (algebra): one table of what refuses; thresholds in, signed headroom out, verdict (S2.1 to S2.15).
+"""Gates (algebra): one table of what refuses.
 
-`GATES` is the published order (rule S2.12), written here and nowhere else: policy, chain, compiled kernel,
-explanation, steps, search space, certificates and report read it. One more gate is one row; it brings a margin
-function only where its verdict is more than one measurement against one threshold.
+Thresholds in, signed headroom out, verdict (S2.1 to S2.15).
+
+`GATES` is the published order (rule S2.12), written here and nowhere else: policy, chain, compiled
+kernel, explanation, steps, search space, certificates and report read it. One more gate is one row;
+it brings a margin function only where its verdict is more than one measurement against one
+threshold.
 
 A margin is >= 0 where the gate passes. The verdict of a sweep and the explanation of one case read
 the same margins, so they cannot disagree. Thresholds are scalars, or arrays that broadcast against
@@ -20,7 +23,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.plain_arrays import measured_values
-from raglab.signal_gates import SIGNALS, SIGNALS_ASK, SignalThresholds, all_signal_margins, signal_margins, signal_path
+from raglab.signal_gates import (
+    SIGNALS,
+    SIGNALS_ASK,
+    SignalThresholds,
+    all_signal_margins,
+    signal_margins,
+    signal_path,
+)
 from raglab.signals import BUILT_IN, COSINE, COUNT, POINTS, SHARE, SQUARED_L2, Signal, Unit
 from raglab.values import Bools, Floats, Ints
 
@@ -51,7 +61,8 @@ def headroom(value: Floats | Ints, threshold: Floats | Ints, on: Bools = True) -
       on: whether the gate is on, [...].
     """
     margin = np.subtract(measured_values(value), threshold)
-    # the method of an array, since the function of the same name costs ten times as much on one switch
+    # the method of an array, since the function of the same name costs ten times as much on one
+    # switch
     return margin if np.asarray(on).all() else np.where(on, margin, np.inf)
 
 
@@ -75,7 +86,9 @@ def fires(margins: Margins) -> Bools:
 
 
 def explain(margins: Margins) -> Verdict:
-    """Verdict from a gate's margins: the tightest check and its headroom; a missing margin (NaN) is the tightest.
+    """Verdict from a gate's margins: the tightest check and its headroom.
+
+    A missing margin (NaN) is the tightest.
 
     Args:
       margins: of the gate, a named tuple with one field a check, [...] each.
@@ -83,18 +96,27 @@ def explain(margins: Margins) -> Verdict:
     names: Any = margins._fields  # type: ignore[attr-defined]
     values = np.array(np.broadcast_arrays(*margins), dtype=np.float64)
     tightest = np.where(np.isnan(values), -np.inf, values).argmin(axis=0)
-    parts = fires(tuple(values)), np.array(names)[tightest], np.take_along_axis(values, tightest[None], axis=0)[0]
-    return Verdict(*parts) if tightest.ndim else Verdict(*(np.asarray(part).item() for part in parts))
+    parts = (
+        fires(tuple(values)),
+        np.array(names)[tightest],
+        np.take_along_axis(values, tightest[None], axis=0)[0],
+    )
+    return (
+        Verdict(*parts) if tightest.ndim else Verdict(*(np.asarray(part).item() for part in parts))
+    )
 
 
 def thresholds_form(name: str, *keys: str) -> Any:  # noqa: ANN401 - a type that is made here
-    """Type of a gate's thresholds: its keys, see their rows in `GATES`, and `on`, which is true by default.
+    """Type of a gate's thresholds.
+
+    Its keys, see their rows in `GATES`, and `on`, which is true by default.
 
     Args:
       name: of the gate, for the name of the type.
       *keys: of the thresholds.
     """
-    return namedtuple(f"{name}Thresholds", (*keys, "on"), defaults=(True,))  # noqa: PYI024 - by the row
+    # by the row
+    return namedtuple(f"{name}Thresholds", (*keys, "on"), defaults=(True,))  # noqa: PYI024
 
 
 def margins_form(name: str, *stages: str) -> Any:  # noqa: ANN401 - a type that is made here
@@ -108,7 +130,8 @@ def margins_form(name: str, *stages: str) -> Any:  # noqa: ANN401 - a type that 
 
 
 StageMargins: TypeAlias = Any  # headroom by stage, in the form of a gate: a named tuple
-GateThresholds: TypeAlias = Any  # in the form of the gate: scalars, or arrays that broadcast against measurements
+# in the form of the gate: scalars, or arrays that broadcast against measurements
+GateThresholds: TypeAlias = Any
 SwitchThresholds = thresholds_form("Switch")  # of a gate that compares with no number of the policy
 L2Thresholds = thresholds_form("L2", "max_l2", "soft_max_l2")  # soft NaN where it is not set
 DensityThresholds = thresholds_form("Density", "min_keep")
@@ -116,7 +139,8 @@ GapThresholds = thresholds_form("Gap", "min_gap")
 SimilarityThresholds = thresholds_form("Similarity", "min_similarity")
 FusedThresholds = thresholds_form("Fused", "min_fused")
 SufficiencyThresholds = thresholds_form("Sufficiency", "min_keyword_share")
-ConfidenceThresholds = thresholds_form("Confidence", "tau_default", "tau_explicit")  # without, with documents named
+# without, with documents named
+ConfidenceThresholds = thresholds_form("Confidence", "tau_default", "tau_explicit")
 GenerationThresholds = thresholds_form("Generation", "min_generation_confidence")
 SupportThresholds = thresholds_form("Support", "min_support")
 DomainMargins = margins_form("Domain", "query", "deny", "allow")
@@ -163,7 +187,9 @@ class IntentThresholds(NamedTuple):
     min_complexity: Floats
 
 
-def confidence_margins(confidence: Floats, explicit: Bools, thresholds: GateThresholds) -> StageMargins:
+def confidence_margins(
+    confidence: Floats, explicit: Bools, thresholds: GateThresholds
+) -> StageMargins:
     """Headroom of the retrieval confidence above tau.
 
     Args:
@@ -198,7 +224,8 @@ def refine_margins(step: Ints, change: Floats, thresholds: RefineThresholds) -> 
 
     Args:
       step: number of the next refinement, from 1.
-      change: absolute change of the confidence over the last two depths, [...]; +inf where there is only one depth.
+      change: absolute change of the confidence over the last two depths, [...]; +inf where there is
+        only one depth.
       thresholds: of the loop.
 
     Source: rule S2.9.
@@ -207,7 +234,9 @@ def refine_margins(step: Ints, change: Floats, thresholds: RefineThresholds) -> 
       >>> refine_margins(2, 0.5, RefineThresholds(3.0, 1.0))
       RefineMargins(depth=np.float64(1.0), change=np.float64(-0.5))
     """
-    return RefineMargins(depth=headroom(thresholds.max_depth, step), change=headroom(change, thresholds.epsilon))
+    return RefineMargins(
+        depth=headroom(thresholds.max_depth, step), change=headroom(change, thresholds.epsilon)
+    )
 
 
 def generation_margins(confidence: Floats, thresholds: GateThresholds) -> StageMargins:
@@ -219,7 +248,9 @@ def generation_margins(confidence: Floats, thresholds: GateThresholds) -> StageM
 
     Source: ADR-004, gate 3 (rule S2.10).
     """
-    return GenerationMargins(generation=headroom(confidence, thresholds.min_generation_confidence, thresholds.on))
+    return GenerationMargins(
+        generation=headroom(confidence, thresholds.min_generation_confidence, thresholds.on)
+    )
 
 
 def support_margins(support: Floats, thresholds: GateThresholds) -> StageMargins:
@@ -234,7 +265,9 @@ def support_margins(support: Floats, thresholds: GateThresholds) -> StageMargins
     return SupportMargins(support=headroom(support, thresholds.min_support, thresholds.on))
 
 
-def intent_margins(graph: Floats, table: Floats, complexity: Floats, thresholds: IntentThresholds) -> StageMargins:
+def intent_margins(
+    graph: Floats, table: Floats, complexity: Floats, thresholds: IntentThresholds
+) -> StageMargins:
     """Headroom of a question's intents, [...].
 
     Args:
@@ -255,7 +288,9 @@ def intent_margins(graph: Floats, table: Floats, complexity: Floats, thresholds:
 def domain_margins(
     n_words: Ints, n_denied: Ints, n_allowed: Ints, needs_allowed: Bools, on: Bools = True
 ) -> StageMargins:
-    """Headroom of the query's text: words in it, no deny pattern, an allow pattern where there are any.
+    """Headroom of the query's text.
+
+    Words in it, no deny pattern, an allow pattern where there are any.
 
     Args:
       n_words: words of the query, [...].
@@ -294,11 +329,15 @@ def l2_margins(best: Floats, thresholds: GateThresholds) -> StageMargins:
     hard = np.subtract(thresholds.max_l2, best)
     soft = np.subtract(thresholds.soft_max_l2, best)
     margin = np.fmax(hard, soft)
-    return L2Margins(l2=margin if np.asarray(thresholds.on).all() else np.where(thresholds.on, margin, np.inf))
+    return L2Margins(
+        l2=margin if np.asarray(thresholds.on).all() else np.where(thresholds.on, margin, np.inf)
+    )
 
 
 def l2_cut(best: Floats, thresholds: GateThresholds) -> Floats:
-    """Bound below which a hit is relevant: hard where the best hit meets it, else soft, else -inf; +inf when off.
+    """Bound below which a hit is relevant: hard where the best hit meets it, else soft, else -inf.
+
+    +inf when off.
 
     Args:
       best: squared L2 distance of the nearest hit, [...]; NaN where nothing was retrieved.
@@ -307,13 +346,21 @@ def l2_cut(best: Floats, thresholds: GateThresholds) -> Floats:
     Source: rules S2.2, S2.3.
     """
     best = measured_values(best, "best")
-    soft = np.where(np.greater_equal(np.subtract(thresholds.soft_max_l2, best), 0.0), thresholds.soft_max_l2, -np.inf)
-    cut = np.where(np.greater_equal(np.subtract(thresholds.max_l2, best), 0.0), thresholds.max_l2, soft)
+    soft = np.where(
+        np.greater_equal(np.subtract(thresholds.soft_max_l2, best), 0.0),
+        thresholds.soft_max_l2,
+        -np.inf,
+    )
+    cut = np.where(
+        np.greater_equal(np.subtract(thresholds.max_l2, best), 0.0), thresholds.max_l2, soft
+    )
     return cut if np.asarray(thresholds.on).all() else np.where(thresholds.on, cut, np.inf)
 
 
 def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
-    """Hits within the cut, int16 [P, Q], or [...] as the cut; int64 where there are more hits than int16 counts.
+    """Hits within the cut, int16 [P, Q], or [...] as the cut.
+
+    int64 where there are more hits than int16 counts.
 
     Args:
       l2: squared L2 distances, [K, Q], or [K] of one query, NaN where there is no hit.
@@ -339,7 +386,10 @@ def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
 
 
 def _count_types(n_hits: int) -> tuple[type[np.integer[Any]], type[np.integer[Any]]]:
-    """Types of a stored count of hits and of the sum that gives it; the sum is faster the narrower its type."""
+    """Types of a stored count of hits and of the sum that gives it.
+
+    The sum is faster the narrower its type.
+    """
     if n_hits < np.iinfo(np.uint8).max:
         return np.int16, np.uint8
     if n_hits <= np.iinfo(np.int16).max:
@@ -378,17 +428,24 @@ def hits_agree(
     Source: rule S2.4.
     """
     both = (document >= 0).all(axis=-1)
-    near = (document[..., 0] == document[..., 1]) & (np.abs(page[..., 0] - page[..., 1]) <= near_pages)
+    near = (document[..., 0] == document[..., 1]) & (
+        np.abs(page[..., 0] - page[..., 1]) <= near_pages
+    )
     return both & (near | ((core[..., 0] == core[..., 1]) & tagged))
 
 
-def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: GateThresholds) -> StageMargins:
-    """Headroom of the distance between the first two relevant hits; a negative one hands over to the resolver.
+def gap_margins(
+    gap: Floats, n_relevant: Ints, agree: Bools, thresholds: GateThresholds
+) -> StageMargins:
+    """Headroom of the distance between the first two relevant hits.
+
+    A negative one hands over to the resolver.
 
     Args:
       gap: difference of the first two squared L2 distances, `abs(l2[1] - l2[0])`, [...].
       n_relevant: number of relevant hits, [...].
-      agree: whether the two hits agree anyway (same source and near pages, or same signature), [...].
+      agree: whether the two hits agree anyway (same source and near pages, or same signature),
+        [...].
       thresholds: `min_gap` and `on`.
 
     Source: rule S2.4.
@@ -398,7 +455,9 @@ def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: GateThr
 
 
 def coverage_margins(n_missing: Ints, on: Bools = True) -> StageMargins:
-    """Headroom of the coverage of entities: 0, or minus the number of entities that must be covered and are missing.
+    """Headroom of the coverage of entities.
+
+    0, or minus the number of entities that must be covered and are missing.
 
     Args:
       n_missing: entities that are missing, [...].
@@ -426,7 +485,9 @@ def similarity_margins(top1: Floats, thresholds: GateThresholds) -> StageMargins
 
 
 def sufficiency_margins(share: Floats, thresholds: GateThresholds) -> StageMargins:
-    """Headroom of the share of the query's content words in the chosen hits; below 0 a warning, no refusal.
+    """Headroom of the share of the query's content words in the chosen hits.
+
+    Below 0 a warning, no refusal.
 
     Args:
       share: of the content words, in [0, 1], [...].
@@ -434,7 +495,9 @@ def sufficiency_margins(share: Floats, thresholds: GateThresholds) -> StageMargi
 
     Source: ADR-004, gate 2 (rule S2.7).
     """
-    return SufficiencyMargins(sufficiency=headroom(share, thresholds.min_keyword_share, thresholds.on))
+    return SufficiencyMargins(
+        sufficiency=headroom(share, thresholds.min_keyword_share, thresholds.on)
+    )
 
 
 def hygiene_margins(unfit: Bools) -> StageMargins:
@@ -519,13 +582,15 @@ class Gate(NamedTuple):
     Attributes:
       name: also its section of the policy.
       rule: number of its rule.
-      judges: the `query`, all the `hits`, the hits `chosen` where retrieval would answer, or the `answer`.
+      judges: the `query`, all the `hits`, the hits `chosen` where retrieval would answer, or the
+        `answer`.
       firing: `refuse`, `ask` (it hands over to the resolver) or `warn`.
       label: of its measurement, in an explanation.
       thresholds: of the policy; the first is compared unless another one's `where` holds.
       reads: names of its measurements, one a margin; by default what its first threshold meets.
       stages: names of what it decides, one a margin; by default its own name.
-      margins: function of the measurements by name and the thresholds; None where one measurement meets one threshold.
+      margins: function of the measurements by name and the thresholds; None where one measurement
+        meets one threshold.
       form: type of its thresholds, fields by their keys and `on`.
       switch: whether a policy can switch it off.
       searched: whether a study tries that switch.
@@ -563,7 +628,9 @@ class Gate(NamedTuple):
 
 
 def signal_gate(known: Signal) -> Gate:
-    """Gate on one signal, named by its section `signals.<name>`; what it does on fire is the policy's.
+    """Gate on one signal, named by its section `signals.<name>`.
+
+    What it does on fire is the policy's.
 
     Args:
       known: the signal.
@@ -596,7 +663,8 @@ def _signal_gate(known: Signal) -> Gate:
     )
 
 
-BUILT_IN_GATES = {signal.name: _signal_gate(signal) for signal in BUILT_IN}  # on the built-in signals, by their names
+# on the built-in signals, by their names
+BUILT_IN_GATES = {signal.name: _signal_gate(signal) for signal in BUILT_IN}
 GATES: tuple[Gate, ...] = (
     Gate(
         "domain",
@@ -622,7 +690,10 @@ GATES: tuple[Gate, ...] = (
         ),
         reads=("n_hits", "best_l2"),
         stages=("no_hits", "l2"),
-        margins=lambda read, thresholds: (np.subtract(read("n_hits"), 1.0), *l2_margins(read("best_l2"), thresholds)),
+        margins=lambda read, thresholds: (
+            np.subtract(read("n_hits"), 1.0),
+            *l2_margins(read("best_l2"), thresholds),
+        ),
         form=L2Thresholds,
     ),
     Gate(
@@ -642,7 +713,9 @@ GATES: tuple[Gate, ...] = (
         firing="ask",
         label="gap of the two nearest hits",
         thresholds=(Threshold("gap.min_gap", "floor", SQUARED_L2, "gap", nullable=True, log=True),),
-        margins=lambda read, thresholds: gap_margins(read("gap"), read("n_relevant"), read("agree"), thresholds),
+        margins=lambda read, thresholds: gap_margins(
+            read("gap"), read("n_relevant"), read("agree"), thresholds
+        ),
         form=GapThresholds,
     ),
     Gate(
@@ -661,7 +734,16 @@ GATES: tuple[Gate, ...] = (
         judges="chosen",
         firing="refuse",
         label="similarity of the nearest hit",
-        thresholds=(Threshold("similarity.min_similarity", "floor", COSINE, "top1_cosine", step=0.05, candidate=True),),
+        thresholds=(
+            Threshold(
+                "similarity.min_similarity",
+                "floor",
+                COSINE,
+                "top1_cosine",
+                step=0.05,
+                candidate=True,
+            ),
+        ),
         form=SimilarityThresholds,
         searched=True,
     ),
@@ -701,8 +783,12 @@ GATES: tuple[Gate, ...] = (
         firing="refuse",
         label="confidence",
         thresholds=(
-            Threshold("confidence.tau_default", "floor", POINTS, "confidence", step=5.0, candidate=True),
-            Threshold("confidence.tau_explicit", "floor", POINTS, "confidence", where="explicit", step=5.0),
+            Threshold(
+                "confidence.tau_default", "floor", POINTS, "confidence", step=5.0, candidate=True
+            ),
+            Threshold(
+                "confidence.tau_explicit", "floor", POINTS, "confidence", where="explicit", step=5.0
+            ),
         ),
         form=ConfidenceThresholds,
         searched=True,
@@ -713,7 +799,9 @@ GATES: tuple[Gate, ...] = (
         judges="answer",
         firing="refuse",
         label="generation confidence",
-        thresholds=(Threshold("generation.min_generation_confidence", "floor", SHARE, "generation"),),
+        thresholds=(
+            Threshold("generation.min_generation_confidence", "floor", SHARE, "generation"),
+        ),
         form=GenerationThresholds,
         moved=False,
     ),
@@ -765,7 +853,8 @@ def gate_by_name(name: str) -> Gate:
     raise KeyError(msg)
 
 
-def margins_of(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa: ANN401 - thresholds of the gate
+# thresholds of the gate
+def margins_of(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa: ANN401
     """Headroom of a gate, one margin a stage that it decides.
 
     Args:
@@ -773,10 +862,15 @@ def margins_of(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa: ANN
       read: measurement by its name, scalar or [...].
       thresholds: the gate's thresholds, broadcast against [...].
     """
-    return scalar_margins(gate, read, thresholds) if gate.margins is None else gate.margins(read, thresholds)
+    return (
+        scalar_margins(gate, read, thresholds)
+        if gate.margins is None
+        else gate.margins(read, thresholds)
+    )
 
 
-def scalar_margins(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa: ANN401 - thresholds of the gate
+# thresholds of the gate
+def scalar_margins(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa: ANN401
     """Headroom of one measurement above or below the threshold that holds for the case.
 
     Args:
@@ -785,25 +879,37 @@ def scalar_margins(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa:
       thresholds: the gate's thresholds, broadcast against [...].
 
     Example:
-      >>> scalar_margins(gate_by_name("similarity"), {"top1_cosine": 0.75}.get, SimilarityThresholds(0.5))
+      >>> scalar_margins(
+      ...     gate_by_name("similarity"), {"top1_cosine": 0.75}.get, SimilarityThresholds(0.5)
+      ... )
       (np.float64(0.25),)
     """
     first = gate.thresholds[0]
     value, bound = read(first.meets), getattr(thresholds, first.key)
     for threshold in gate.thresholds[1:]:
         bound = np.where(read(threshold.where), getattr(thresholds, threshold.key), bound)
-    return (headroom(value, bound, thresholds.on) if first.side == "floor" else headroom(bound, value, thresholds.on),)
+    return (
+        headroom(value, bound, thresholds.on)
+        if first.side == "floor"
+        else headroom(bound, value, thresholds.on),
+    )
 
 
 def threshold_met(gate: Gate, read: Read) -> Threshold:
-    """Threshold of a gate that one case meets: the last one whose `where` holds for it, else the first.
+    """Threshold of a gate that one case meets.
+
+    The last one whose `where` holds for it, else the first.
 
     Args:
       gate: with thresholds.
       read: measurement by its name, of one case.
     """
     return next(
-        (threshold for threshold in gate.thresholds[:0:-1] if threshold.where and read(threshold.where)),
+        (
+            threshold
+            for threshold in gate.thresholds[:0:-1]
+            if threshold.where and read(threshold.where)
+        ),
         gate.thresholds[0],
     )
 
@@ -812,7 +918,10 @@ def threshold_met(gate: Gate, read: Read) -> Threshold:
 def _forms() -> Mapping[str, Any]:
     """Type of each gate's thresholds, by its name."""
     keys = {gate.name: [threshold.key for threshold in gate.thresholds] for gate in GATES}
-    return {gate.name: gate.form or thresholds_form(gate.name.title(), *keys[gate.name]) for gate in GATES}
+    return {
+        gate.name: gate.form or thresholds_form(gate.name.title(), *keys[gate.name])
+        for gate in GATES
+    }
 
 
 def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN401 - a named tuple

@@ -1,8 +1,11 @@
-"""Misuse (algebra): swapped arguments, other names for one, a path where a value is meant: answered at the door.
+"""Misuse (algebra): swapped arguments, other names for one, a path where a value is meant.
 
-`takes` marks a public function with the kind of its arguments. A value of another kind that is known is refused with
-what was meant, and so are None (unless it is the default), numbers and lists of such; an object of any other class
-passes, since what a function can work with is for the function to say.
+Answered at the door.
+
+`takes` marks a public function with the kind of its arguments. A value of another kind that is
+known is refused with what was meant, and so are None (unless it is the default), numbers and lists
+of such; an object of any other class passes, since what a function can work with is for the
+function to say.
 """
 
 from __future__ import annotations
@@ -21,15 +24,43 @@ from raglab.policy import PolicyData
 from raglab.values import Case, Chunk, Corpus, TraceData
 
 Kind = Literal[
-    "policy or policies", "named policies", "measured", "cases or trace",
-    "trace", "traces", "policy", "policies", "corpus", "cases", "frame", "path", "table", "text", "numbers", "signals",
-    "decisions", "log", "log or path", "system", "system or path", "world", "response",
-    "baseline", "reward table", "trace or table", "index folder", "policy or path", "policy file", "direction", "unit",
-]  # fmt: skip
+    "policy or policies",
+    "named policies",
+    "measured",
+    "cases or trace",
+    "trace",
+    "traces",
+    "policy",
+    "policies",
+    "corpus",
+    "cases",
+    "frame",
+    "path",
+    "table",
+    "text",
+    "numbers",
+    "signals",
+    "decisions",
+    "log",
+    "log or path",
+    "system",
+    "system or path",
+    "world",
+    "response",
+    "baseline",
+    "reward table",
+    "trace or table",
+    "index folder",
+    "policy or path",
+    "policy file",
+    "direction",
+    "unit",
+]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-OTHER_NAMES = {  # what other libraries call an argument -> its names here, the first that the function has
+# what other libraries call an argument -> its names here, the first that the function has
+OTHER_NAMES = {
     "max_words": ("max_tokens",),
     "n_trials": ("trials",),
     "n_iter": ("trials",),
@@ -96,7 +127,8 @@ _SINGULAR = {
     "direction": "'surer' or 'ask'",
     "unit": "the unit of a signal",
 }
-_ALSO: Mapping[str, frozenset[str]] = {  # kinds that fit beside the one that is meant; the function looks into them
+# kinds that fit beside the one that is meant; the function looks into them
+_ALSO: Mapping[str, frozenset[str]] = {
     "cases": frozenset({"list"}),
     "cases or trace": frozenset({"cases", "list", "trace"}),
     "traces": frozenset({"list"}),
@@ -117,17 +149,32 @@ _ALSO: Mapping[str, frozenset[str]] = {  # kinds that fit beside the one that is
     "unit": frozenset({"path"}),
 }
 _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; {} is the value
-    ("trace", "path"): "open it first: a folder of shards by raglab.Trace.open, a file by raglab.Trace.load({})",
+    (
+        "trace",
+        "path",
+    ): "open it first: a folder of shards by raglab.Trace.open, a file by raglab.Trace.load({})",
     ("trace", "frame"): "make a trace of it: raglab.trace_from_frame(frame)",
     ("trace", "corpus"): "retrieve first: raglab.build_trace(corpus, cases)",
     ("trace", "cases"): "retrieve first: raglab.build_trace(corpus, cases)",
     ("trace", "traces"): "give one of them",
     ("trace", "decisions"): "give its .trace",
-    ("trace", "reward table"): "it holds rewards, not hits; see raglab.audit_rewards and raglab.tune_bandit",
+    (
+        "trace",
+        "reward table",
+    ): "it holds rewards, not hits; see raglab.audit_rewards and raglab.tune_bandit",
     ("traces", "trace"): "put it in a list",
-    ("trace or table", "path"): "open a trace first: shards by raglab.Trace.open, a file by raglab.Trace.load({})",
-    ("trace or table", "frame"): "make a table of rewards of it: raglab.bandit.Table.from_frame(frame)",
-    ("reward table", "frame"): "make a table of rewards of it: raglab.bandit.Table.from_frame(frame)",
+    (
+        "trace or table",
+        "path",
+    ): "open a trace first: shards by raglab.Trace.open, a file by raglab.Trace.load({})",
+    (
+        "trace or table",
+        "frame",
+    ): "make a table of rewards of it: raglab.bandit.Table.from_frame(frame)",
+    (
+        "reward table",
+        "frame",
+    ): "make a table of rewards of it: raglab.bandit.Table.from_frame(frame)",
     ("reward table", "trace"): "make a table of it: raglab.lab.arm_tables(trace, policy).world",
     ("policy", "path"): "load it first: raglab.Policy.load({})",
     ("policy", "mapping"): "make a policy of it: raglab.Policy.from_mapping(mapping)",
@@ -152,10 +199,19 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("cases", "path"): "load them first: raglab.load_cases({})",
     ("cases", "frame"): "load them first: raglab.load_cases(frame)",
     ("cases", "case"): "put it in a list",
-    ("cases or trace", "path"): "load it first: a trace by raglab.Trace.load({0}), cases by raglab.load_cases({0})",
-    ("cases or trace", "frame"): "load it first: questions by raglab.load_cases, hits by raglab.trace_from_frame",
+    (
+        "cases or trace",
+        "path",
+    ): "load it first: a trace by raglab.Trace.load({0}), cases by raglab.load_cases({0})",
+    (
+        "cases or trace",
+        "frame",
+    ): "load it first: questions by raglab.load_cases, hits by raglab.trace_from_frame",
     ("cases or trace", "case"): "put it in a list",
-    ("cases", "plain list"): "make a table of them and load it: raglab.load_cases(pandas.DataFrame(rows))",
+    (
+        "cases",
+        "plain list",
+    ): "make a table of them and load it: raglab.load_cases(pandas.DataFrame(rows))",
     ("frame", "trace"): "a trace needs no conversion: raglab.decide(trace, policy)",
     ("table", "cases"): "they are cases already: use them as they are",
     ("table", "corpus"): "it is a corpus already: use it as it is",
@@ -171,7 +227,10 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("system", "path"): "open it first: raglab.System.open({})",
     ("baseline", "path"): "load it first: raglab.store.baselines.Baseline.load({})",
     ("system", "log"): "give the system that keeps it: raglab.System.open(folder)",
-    ("index folder", "corpus"): "index it first: raglab.build_index(corpus, 'out/index'), and open that folder",
+    (
+        "index folder",
+        "corpus",
+    ): "index it first: raglab.build_index(corpus, 'out/index'), and open that folder",
     ("index folder", "system"): "it is open already: use it as it is",
     ("index folder", "policy"): "give the policy by name: policy=policy",
     ("policy or path", "mapping"): "make a policy of it: raglab.Policy.from_mapping(mapping)",
@@ -189,7 +248,9 @@ _READERS = {  # of a table, by the end of its path; any other is read as CSV
     ".xlsx": "pandas.read_excel({})",
 }
 _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing nearer is known
-    "trace": "build one by raglab.build_trace(corpus, cases), or load one by raglab.Trace.load(path)",
+    "trace": (
+        "build one by raglab.build_trace(corpus, cases), or load one by raglab.Trace.load(path)"
+    ),
     "traces": "put them in a list",
     "policy": "load one by raglab.Policy.load(path), or the published one by raglab.Policy.load()",
     "policies": "put some in a list, such as [raglab.Policy.load()]",
@@ -197,7 +258,9 @@ _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing ne
     "named policies": "name some, such as {{'defaults': raglab.Policy.load()}}",
     "corpus": "load one by raglab.load_corpus(path)",
     "cases": "load some by raglab.load_cases(path or frame)",
-    "cases or trace": "load cases by raglab.load_cases(path or frame), or a trace by raglab.Trace.load(path)",
+    "cases or trace": (
+        "load cases by raglab.load_cases(path or frame), or a trace by raglab.Trace.load(path)"
+    ),
     "frame": "read one by pandas.read_csv(path), or make one of rows by pandas.DataFrame(rows)",
     "path": "name a file or folder, such as 'out'",
     "table": "name a file or folder, or make a table by pandas.DataFrame(rows)",
@@ -213,11 +276,16 @@ _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing ne
     "response": "ask first: raglab.ask(question, system=system)",
     "baseline": "make one by raglab.lab.baseline.baseline_of(trace, policy)",
     "reward table": "make one by raglab.bandit.Table.from_frame(frame), a column an arm",
-    "trace or table": "make a trace by raglab.build_trace(corpus, cases), or a table by raglab.bandit.Table.from_frame",
+    "trace or table": (
+        "make a trace by raglab.build_trace(corpus, cases), or a table by "
+        "raglab.bandit.Table.from_frame"
+    ),
     "index folder": "make one by raglab.build_index(corpus, 'out/index'), and name that folder",
     "policy or path": "load one by raglab.Policy.load(path), or leave it out for the published one",
     "policy file": "name the file, such as 'policy.yaml', or leave it out for the published policy",
-    "direction": "write higher='surer' where more of it speaks for an answer, higher='ask' for asking back",
+    "direction": (
+        "write higher='surer' where more of it speaks for an answer, higher='ask' for asking back"
+    ),
     "unit": "write unit='probability', another of raglab.signals.UNITS, or any words",
 }
 
@@ -250,14 +318,27 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
         owner = next((name for name in every if name in {"self", "cls"}), "")
         parameters = {name: parameter for name, parameter in every.items() if name != owner}
         n_own, door = 1 if owner else 0, _door(function)
-        wanted: dict[str, Kind] = {name: "trace" if kind == "measured" else kind for name, kind in kinds.items()}
-        call = _on_plain_traces(function) if {"trace", "trace or table"} & set(kinds.values()) else function
+        wanted: dict[str, Kind] = {
+            name: "trace" if kind == "measured" else kind for name, kind in kinds.items()
+        }
+        call = (
+            _on_plain_traces(function)
+            if {"trace", "trace or table"} & set(kinds.values())
+            else function
+        )
         by_position = [
-            name for name, parameter in parameters.items() if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
+            name
+            for name, parameter in parameters.items()
+            if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
         ]
         is_open = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
         places = [
-            (name, by_position.index(name) if name in by_position else -1, kind, parameters[name].default)
+            (
+                name,
+                by_position.index(name) if name in by_position else -1,
+                kind,
+                parameters[name].default,
+            )
             for name, kind in wanted.items()
         ]
         known = parameters.keys()
@@ -273,16 +354,23 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 if not is_open or unknown in OTHER_NAMES or unknown in WORKERS:
                     raise TypeError(_keyword_message(door, unknown, [*known], is_open=is_open))
             for name, place, kind, default in places:
-                # A value of the right class passes by one look at it, since nearly every value is right.
+                # A value of the right class passes by one look at it, since nearly every value is
+                # right.
                 index = place + n_own
-                value = args[index] if place >= 0 and index < len(args) else kwargs.get(name, default)
-                if isinstance(value, _RIGHT.get(kind, ())) or (value is default and default is not _ABSENT):
+                value = (
+                    args[index] if place >= 0 and index < len(args) else kwargs.get(name, default)
+                )
+                if isinstance(value, _RIGHT.get(kind, ())) or (
+                    value is default and default is not _ABSENT
+                ):
                     continue
                 if value is _ABSENT or not _fits(kind_of(value), kind):
                     values = {**dict(zip(by_position, args[n_own:], strict=False)), **kwargs}
                     raise TypeError(_kind_message(door, name, values, wanted))
             if len(args) - n_own + len(kwargs) < len(required):
-                _check_present(door, required, kwargs.keys() | set(by_position[: len(args) - n_own]))
+                _check_present(
+                    door, required, kwargs.keys() | set(by_position[: len(args) - n_own])
+                )
             return call(*args, **kwargs)
 
         return checked
@@ -304,13 +392,23 @@ def _check_present(door: str, required: Sequence[str], stated: Collection[str]) 
     """Stop where a required argument is not stated."""
     absent = [name for name in required if name not in stated]
     if absent:
-        msg = f"{door} needs {', '.join(required)}, got no {' and no '.join(absent)}; see help({door})."
+        msg = (
+            f"{door} needs {', '.join(required)}, got no {' and no '.join(absent)}; see "
+            f"help({door})."
+        )
         raise TypeError(msg)
 
 
 def _door(function: Callable[..., Any]) -> str:
-    """Name of a function as its caller writes it: with the class of a method, and the class alone of its making."""
-    return function.__qualname__.rpartition("<locals>.")[2].removesuffix(".__init__").removesuffix(".__new__")
+    """Name of a function as its caller writes it.
+
+    With the class of a method, and the class alone of its making.
+    """
+    return (
+        function.__qualname__.rpartition("<locals>.")[2]
+        .removesuffix(".__init__")
+        .removesuffix(".__new__")
+    )
 
 
 def _on_plain_traces(function: Callable[P, R]) -> Callable[P, R]:
@@ -328,7 +426,8 @@ def _on_plain_traces(function: Callable[P, R]) -> Callable[P, R]:
 
 
 _ABSENT = Parameter.empty
-# Types that are right at a glance; sequences and mappings are looked into, since cases and policies are such.
+# Types that are right at a glance; sequences and mappings are looked into, since cases and policies
+# are such.
 _RIGHT: Mapping[str, Any] = {
     "trace": (TraceData, Measured),
     "trace or table": (TraceData, Measured, Table),
@@ -364,7 +463,10 @@ _MANY = {"case": "cases", "chunk": "chunks", "policy": "policies", "trace": "tra
 
 
 def _fits(got: str, wanted: Kind) -> bool:
-    """Whether a value may be what is wanted: of that kind, of one that fits beside it, or of none that is known."""
+    """Whether a value may be what is wanted.
+
+    Of that kind, of one that fits beside it, or of none that is known.
+    """
     return got in {"", wanted} or got in _ALSO.get(wanted, ())
 
 
@@ -372,7 +474,12 @@ def kind_of(value: object) -> str:
     """What a value is, of the kinds that are mixed up; '' for an object of any other class.
 
     Example:
-      >>> kind_of("out/trace.parquet"), kind_of([Case("q1", "What?", "ok")]), kind_of(3), kind_of(object())
+      >>> (
+      ...     kind_of("out/trace.parquet"),
+      ...     kind_of([Case("q1", "What?", "ok")]),
+      ...     kind_of(3),
+      ...     kind_of(object()),
+      ... )
       ('path', 'cases', 'plain', '')
     """
     if isinstance(value, str) or hasattr(value, "__fspath__"):
@@ -380,21 +487,33 @@ def kind_of(value: object) -> str:
     if isinstance(value, _PLAIN):
         return "plain"
     known_kind = next(
-        (kind for type_, kind in _TYPES if isinstance(value, type_)), _NAMED.get(type(value).__name__, "")
+        (kind for type_, kind in _TYPES if isinstance(value, type_)),
+        _NAMED.get(type(value).__name__, ""),
     )
     if not known_kind and isinstance(getattr(value, "policy", None), PolicyData):
         return "result"
     if not known_kind and isinstance(value, Mapping):
-        return "named policies" if isinstance(next(iter(value.values()), None), PolicyData) else "mapping"
+        return (
+            "named policies"
+            if isinstance(next(iter(value.values()), None), PolicyData)
+            else "mapping"
+        )
     return known_kind or _kind_of_many(value)
 
 
 def _kind_of_many(value: object) -> str:
-    """Kind of a sequence, by its first item; `list` of a built-in one of none or of other objects, '' of no such."""
+    """Kind of a sequence, by its first item.
+
+    `list` of a built-in one of none or of other objects, '' of no such.
+    """
     is_plain = type(value) in _BUILTIN
     if not is_plain and not isinstance(value, Sequence):
         return ""
-    first = kind_of(next(iter(value))) if len(value) else ""  # type: ignore[arg-type, call-overload]
+    first = (
+        kind_of(next(iter(value)))  # type: ignore[call-overload]
+        if len(value)  # type: ignore[arg-type]
+        else ""
+    )
     return _MANY.get(first, ("plain list" if first else "list") if is_plain else "")
 
 
@@ -411,31 +530,46 @@ def _described(value: object, kind: str) -> str:
     return _SINGULAR[kind]
 
 
-def _kind_message(function: str, name: str, values: Mapping[str, object], kinds: Mapping[str, Kind]) -> str:
+def _kind_message(
+    function: str, name: str, values: Mapping[str, object], kinds: Mapping[str, Kind]
+) -> str:
     """Message for a value of the wrong kind; for values in each other's place, with their order."""
-    value_kinds = {argument: kind_of(values[argument]) for argument in kinds if values.get(argument) is not None}
+    value_kinds = {
+        argument: kind_of(values[argument])
+        for argument in kinds
+        if values.get(argument) is not None
+    }
     wrong = [argument for argument, got in value_kinds.items() if not _fits(got, kinds[argument])]
     if len(wrong) > 1 and all(
-        any(_fits(value_kinds[candidate], kinds[argument]) for candidate in wrong) for argument in wrong
+        any(_fits(value_kinds[candidate], kinds[argument]) for candidate in wrong)
+        for argument in wrong
     ):
         listed = ", ".join(_SINGULAR.get(got, "another value") for got in value_kinds.values())
         return f"{function} takes {', '.join(value_kinds)} in this order, got {listed}; swap them."
     wanted, value = kinds[name], values.get(name, _ABSENT)
     if value is _ABSENT:
-        return f"{function}: {name} must be {_SINGULAR[wanted]}, got nothing; {_MAKE[wanted].format('')}."
+        return (
+            f"{function}: {name} must be {_SINGULAR[wanted]}, got nothing; "
+            f"{_MAKE[wanted].format('')}."
+        )
     got = kind_of(value)
     remedy = _REMEDIES.get((wanted, got), _MAKE[wanted]).format(repr(str(value)))
     if (wanted, got) == ("frame", "path"):
         reader = _READERS.get(PurePosixPath(str(value)).suffix.lower(), "pandas.read_csv({})")
         remedy = f"read it first: {reader.format(repr(str(value)))}"
-    return f"{function}: {name} must be {_SINGULAR[wanted]}, got {_described(value, got)}; {remedy}."
+    return (
+        f"{function}: {name} must be {_SINGULAR[wanted]}, got {_described(value, got)}; {remedy}."
+    )
 
 
 def _keyword_message(function: str, unknown: str, known: Sequence[str], *, is_open: bool) -> str:
     """Which argument is meant by a keyword that a function does not have."""
     rule = f"{function} has no argument {unknown}"
     if unknown in WORKERS:
-        return f"{rule}; work is shared among processes inside `with raglab.lab.parallel_workers(...)`."
+        return (
+            f"{rule}; work is shared among processes inside `with "
+            "raglab.lab.parallel_workers(...)`."
+        )
     if unknown in GOAL_FIELDS and "goal" in known:
         return f"{rule}; write goal=raglab.Goal({unknown}=…)."
     meant = next((name for name in OTHER_NAMES.get(unknown, ()) if name in known), None)
@@ -445,7 +579,14 @@ def _keyword_message(function: str, unknown: str, known: Sequence[str], *, is_op
     return f"{rule}; it takes {', '.join(known)}{' and settings' if is_open else ''}."
 
 
-def _position_message(function: str, by_position: Sequence[str], known: Mapping[str, Parameter], n_args: int) -> str:
+def _position_message(
+    function: str, by_position: Sequence[str], known: Mapping[str, Parameter], n_args: int
+) -> str:
     named = [name for name, parameter in known.items() if parameter.kind is Parameter.KEYWORD_ONLY]
-    more = f"; give the others by name: {', '.join(f'{name}=' for name in named[:6])}" if named else ""
-    return f"{function} takes {', '.join(by_position) or 'nothing'} by position, got {n_args} arguments{more}."
+    more = (
+        f"; give the others by name: {', '.join(f'{name}=' for name in named[:6])}" if named else ""
+    )
+    return (
+        f"{function} takes {', '.join(by_position) or 'nothing'} by position, got {n_args} "
+        f"arguments{more}."
+    )

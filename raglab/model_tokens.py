@@ -1,4 +1,4 @@
-"""Tokens of an encoder (shore): its tokenizer and the length it reads, from the model's files and without torch."""
+"""Tokens of an encoder (shore): tokenizer and read length, from model files, without torch."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _BATCH = 1_000  # texts of a call
 class EncoderTokens:
     """How an encoder counts.
 
-    name: of the encoder, as `load_encoder` takes it; None for the bundled one.
-    max_tokens: of a text that it reads, its prompt and the tokens that frame it included; None where all are read.
+    name: of the encoder, as `load_encoder` takes it; None for the bundled one. max_tokens: of a
+    text that it reads, its prompt and the tokens that frame it included; None where all are read.
     count: tokens of each of some passages, prompt and frame included, however long they are.
     """
 
@@ -42,7 +42,8 @@ def encoder_tokens(name: str | None = None) -> EncoderTokens:
     """Tokenizer and limit of an encoder; nothing of it is loaded but its `tokenizer.json`.
 
     Args:
-      name: as `load_encoder` takes it: None for the bundled model, a folder, or a name of the local model cache.
+      name: as `load_encoder` takes it: None for the bundled model, a folder, or a name of the local
+        model cache.
 
     Raises:
       ValueError: the name must be found, and its files must hold a tokenizer.
@@ -66,7 +67,11 @@ def encoder_tokens(name: str | None = None) -> EncoderTokens:
 def _module_folder(folder: Path) -> Path:
     """Folder of the module that reads the text: the first of `modules.json`."""
     modules = _stated(folder / "modules.json")
-    path = modules[0].get("path") if isinstance(modules, list) and modules and isinstance(modules[0], dict) else ""
+    path = (
+        modules[0].get("path")
+        if isinstance(modules, list) and modules and isinstance(modules[0], dict)
+        else ""
+    )
     inner = folder / path if isinstance(path, str) else folder
     return inner if inner.is_dir() and inner.resolve().is_relative_to(folder.resolve()) else folder
 
@@ -75,12 +80,18 @@ def _stated(path: Path) -> Any:  # noqa: ANN401 - JSON
     try:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (OSError, ValueError, RecursionError) as error:
-        msg = f"the files of a model must be JSON, got {visible(str(error))} in {visible(str(path))}; correct the file."
+        msg = (
+            f"the files of a model must be JSON, got {visible(str(error))} in "
+            f"{visible(str(path))}; correct the file."
+        )
         raise ValueError(msg) from error
 
 
 def _max_tokens(folder: Path) -> int | None:
-    """Longest text that is read: what sentence-transformers is told, else the least of tokenizer and network."""
+    """Longest text that is read.
+
+    What sentence-transformers is told, else the least of tokenizer and network.
+    """
     own = _length(_stated(folder / "sentence_bert_config.json"), "max_seq_length")
     if own is not None:
         return own
@@ -96,7 +107,12 @@ def _max_tokens(folder: Path) -> int | None:
 def _length(stated: object, key: str) -> int | None:
     """A length of a configuration; None where it has none, or one that stands for no limit."""
     value = stated.get(key) if isinstance(stated, dict) else None
-    usable = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and 0 < value < 10**9
+    usable = (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and isfinite(value)
+        and 0 < value < 10**9
+    )
     return int(value) if usable and value is not None else None
 
 
@@ -104,19 +120,31 @@ def _tokenizer(inner: Path, folder: Path) -> Tokenizer:
     """The tokenizer of a model's folder, which neither cuts nor pads."""
     from tokenizers import Tokenizer
 
-    path = next((place / "tokenizer.json" for place in (inner, folder) if (place / "tokenizer.json").is_file()), None)
+    path = next(
+        (
+            place / "tokenizer.json"
+            for place in (inner, folder)
+            if (place / "tokenizer.json").is_file()
+        ),
+        None,
+    )
     try:
         if path is not None:
             tokenizer = Tokenizer.from_file(str(path))
         else:  # an older form, which transformers turns into the same
             from transformers import AutoTokenizer
 
-            loaded: Any = AutoTokenizer.from_pretrained(str(inner), local_files_only=True, trust_remote_code=False)
+            loaded: Any = AutoTokenizer.from_pretrained(
+                str(inner), local_files_only=True, trust_remote_code=False
+            )
             tokenizer = loaded.backend_tokenizer
     except Exception as error:  # both libraries raise plain exceptions
-        reason = visible(next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(".")
+        reason = visible(next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(
+            "."
+        )
         msg = (
-            f"an encoder must hold a tokenizer.json, by whose tokens chunks are cut, got none that can be read in "
+            "an encoder must hold a tokenizer.json, by whose tokens chunks are cut, got none "
+            "that can be read in "
             f"{visible(str(folder))}: {reason}; name an encoder that has one."
         )
         raise ValueError(msg) from error
@@ -127,10 +155,12 @@ def _tokenizer(inner: Path, folder: Path) -> Tokenizer:
 
 @dataclass(slots=True, eq=False)
 class _Counter:
-    """Tokens of passages; of a tokenizer of the BERT family each word is counted once and remembered.
+    """Tokens of passages.
 
-    Such a tokenizer parts a text at white space before anything else, so that the tokens of the text are those of its
-    runs without white space: a corpus is counted at the speed of a look-up.
+    Of a tokenizer of the BERT family each word is counted once and remembered.
+
+    Such a tokenizer parts a text at white space before anything else, so that the tokens of the
+    text are those of its runs without white space: a corpus is counted at the speed of a look-up.
     """
 
     tokenizer: Tokenizer
@@ -140,14 +170,18 @@ class _Counter:
 
     def __call__(self, texts: Sequence[str]) -> list[int]:
         bert = type(self.tokenizer.pre_tokenizer).__name__ == "BertPreTokenizer"
-        if not bert or self.prompt[-1:].strip():  # a prompt without a blank behind it would join the first word
+        # a prompt without a blank behind it would join the first word
+        if not bert or self.prompt[-1:].strip():
             return self._lengths([self.prompt + text for text in texts])
         return [self.frame + sum(map(self._run_tokens, _parts(text))) for text in texts]
 
     def _lengths(self, texts: Sequence[str], *, frame: bool = True) -> list[int]:
         """Tokens of texts, by the tokenizer itself."""
         batches = (texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH))
-        encoded = (self.tokenizer.encode_batch_fast([*batch], add_special_tokens=frame) for batch in batches)
+        encoded = (
+            self.tokenizer.encode_batch_fast([*batch], add_special_tokens=frame)
+            for batch in batches
+        )
         return [len(encoding) for encoding in chain.from_iterable(encoded)]
 
     def _run_tokens(self, part: str) -> int:

@@ -1,7 +1,9 @@
-"""Models (shore): loaders of encoders, cross-encoders and NLI models, by name; passes that no neighbour moves.
+"""Models (shore): loaders of encoders, cross-encoders and NLI models, by name.
 
-A name is a folder, or one of the local model cache or the hub; see `raglab.model_files`, which finds it. Pooling,
-prompts and maximum length are those of the model's own configuration.
+Passes that no neighbour moves.
+
+A name is a folder, or one of the local model cache or the hub; see `raglab.model_files`, which
+finds it. Pooling, prompts and maximum length are those of the model's own configuration.
 """
 
 from __future__ import annotations
@@ -66,8 +68,9 @@ class Encoding(NamedTuple):
 class Encoder:
     """A sentence encoder.
 
-    name: stable identifier that belongs into fingerprints. dim: width of its embeddings. model: the loaded
-    sentence-transformers model. prompts: what its configuration puts before questions and before passages.
+    name: stable identifier that belongs into fingerprints. dim: width of its embeddings. model: the
+    loaded sentence-transformers model. prompts: what its configuration puts before questions and
+    before passages.
     """
 
     name: str
@@ -77,29 +80,35 @@ class Encoder:
 
     @property
     def max_tokens(self) -> int | None:
-        """Tokens of a text that it reads, its prompt and the tokens that frame it included; None where all are read."""
+        """Tokens of a text that it reads, its prompt and the tokens that frame it included.
+
+        None where all are read.
+        """
         most = self.model.max_seq_length
         return int(most) if most is not None and isfinite(most) else None
 
     @property
     def reads_pictures(self) -> bool:
-        """Whether it embeds pictures into the space of its texts, as models of the CLIP family do."""
+        """Whether it embeds pictures into the space of its texts, as CLIP family models do."""
         return "image" in self.model.modalities
 
     def pictures(self, pictures: Sequence[Any]) -> NDArray[np.float32]:
         """Embeddings of pictures in the space of the sentences, L2-normalised, float32 [N, dim].
 
-        Distances of a text to texts and to pictures do not compare: the two kinds lie apart in the space (Liang et al.
-        2022, NeurIPS).
+        Distances of a text to texts and to pictures do not compare: the two kinds lie apart in the
+        space (Liang et al. 2022, NeurIPS).
 
         Args:
-          pictures: images of Pillow, RGB; the model's own configuration says how they are scaled and cut.
+          pictures: images of Pillow, RGB; the model's own configuration says how they are scaled
+            and cut.
         """
 
         def one_pass(at: list[int]) -> NDArray[np.float32]:
             batch: Any = [pictures[i] for i in at]
             return _sentence_vectors(
-                self.model.encode(batch, prompt="", batch_size=BATCH, output_value=None, show_progress_bar=False)
+                self.model.encode(
+                    batch, prompt="", batch_size=BATCH, output_value=None, show_progress_bar=False
+                )
             )
 
         embeddings = np.empty((len(pictures), self.dim), np.float32)
@@ -113,7 +122,8 @@ class Encoder:
         """Sentence embeddings, L2-normalised, float32 [N, dim].
 
         Args:
-          query: whether the texts are questions; passages otherwise. They differ by the model's prompts alone.
+          query: whether the texts are questions; passages otherwise. They differ by the model's
+            prompts alone.
         """
         embeddings = np.empty((len(texts), self.dim), np.float32)
         for at, vectors in self._passes(texts, _sentence_vectors, query=query):
@@ -121,7 +131,10 @@ class Encoder:
         return embeddings
 
     def tokens(self, texts: Sequence[str], *, query: bool = False) -> list[Tokens]:
-        """Token embeddings, L2-normalised, prompt and special tokens left out; one float16 [n_tokens, dim] a text."""
+        """Token embeddings, L2-normalised, prompt and special tokens left out.
+
+        One float16 [n_tokens, dim] a text.
+        """
         return self.both(texts, query=query).tokens
 
     def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
@@ -140,7 +153,7 @@ class Encoder:
         return Encoding(sentences, tokens)
 
     def spans(self, texts: Sequence[str], *, query: bool = False) -> list[NDArray[np.int64]]:
-        """First and one past the last character of each token that `tokens` embeds, one [n_tokens, 2] a text.
+        """First and past-end character of each token `tokens` embeds, one [n_tokens, 2] a text.
 
         Raises:
           ValueError: the tokenizer does not tell them.
@@ -148,26 +161,39 @@ class Encoder:
         special = self._special_ids()
         tokenizer: Any = self.model.tokenizer
         if not getattr(tokenizer, "is_fast", False):
-            msg = f"an encoder must say which characters a token stands for, got {self.name}, whose tokenizer does not."
+            msg = (
+                f"an encoder must say which characters a token stands for, got {self.name}, whose "
+                "tokenizer does not."
+            )
             raise ValueError(msg)
         prompt = self.prompts.query if query else self.prompts.passage
         before = sum(number not in special for number in tokenizer(prompt)["input_ids"])
-        options = {"return_offsets_mapping": True, "truncation": True, "max_length": self.max_tokens}
+        options = {
+            "return_offsets_mapping": True,
+            "truncation": True,
+            "max_length": self.max_tokens,
+        }
         encoding = tokenizer([prompt + text for text in texts], **options)
         token_spans = []
         for ids, offsets in zip(encoding["input_ids"], encoding["offset_mapping"], strict=True):
-            pairs = [pair for number, pair in zip(ids, offsets, strict=True) if number not in special][before:]
-            token_spans.append(np.clip(np.array(pairs, dtype=np.int64).reshape(-1, 2) - len(prompt), 0, None))
+            pairs = [
+                pair for number, pair in zip(ids, offsets, strict=True) if number not in special
+            ][before:]
+            token_spans.append(
+                np.clip(np.array(pairs, dtype=np.int64).reshape(-1, 2) - len(prompt), 0, None)
+            )
         return token_spans
 
     def lengths(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Tokens of each passage as the model counts them, its prompt and the tokens that frame it included, [N]."""
+        """Tokens of each passage by the model's count, with prompt and framing tokens, [N]."""
         # A copy: a tokenizer that other threads use must not be told to stop cutting.
         tokenizer: Any = copy.deepcopy(self.model.tokenizer)
         counts: list[int] = []
         for start in range(0, len(texts), COUNTED):
             some = [self.prompts.passage + text for text in texts[start : start + COUNTED]]
-            counts += [len(ids) for ids in tokenizer(some, truncation=False, verbose=False)["input_ids"]]
+            counts += [
+                len(ids) for ids in tokenizer(some, truncation=False, verbose=False)["input_ids"]
+            ]
         return np.array(counts, dtype=np.int64)
 
     def _passes(
@@ -180,7 +206,8 @@ class Encoder:
         stated = self.reads_pictures
 
         def one_pass(at: list[int]) -> _Result:
-            # Stated as text: the library would fetch what looks like the address or the path of a picture.
+            # Stated as text: the library would fetch what looks like the address or the path of a
+            # picture.
             batch: Any = [{"text": texts[i]} if stated else texts[i] for i in at]
             return read(_encoded(self.model, batch, prompt, task))
 
@@ -191,7 +218,8 @@ class Encoder:
         tokenizer = self.model.tokenizer
         if not hasattr(tokenizer, "all_special_ids") or self.reads_pictures:
             msg = (
-                f"token embeddings need a transformer that reads texts alone, got {self.name}; set rerank_k=0, or "
+                f"token embeddings need a transformer that reads texts alone, got {self.name}; "
+                "set rerank_k=0, or "
                 "choose another encoder."
             )
             raise ValueError(msg)
@@ -217,7 +245,8 @@ class CrossEncoder:
 class Nli:
     """A model that reads a premise and a hypothesis and says whether the one entails the other.
 
-    name: stable identifier that belongs into fingerprints. label: its logit of entailment. model: the loaded one.
+    name: stable identifier that belongs into fingerprints. label: its logit of entailment. model:
+    the loaded one.
     """
 
     name: str
@@ -225,23 +254,27 @@ class Nli:
     model: st.CrossEncoder = field(repr=False, compare=False)
 
     def entailment(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """Probability that the premise entails the hypothesis, of (premise, hypothesis) pairs, float64 [N]."""
+        """Probability that the first entails the second of (premise, hypothesis), float64 [N]."""
         return label_probability(self.model, self.label, pairs)
 
 
 @waiting("load the encoder")
-def load_encoder(name: str | None = None, *, download: bool = False, precision: Precision = "float32") -> Encoder:
+def load_encoder(
+    name: str | None = None, *, download: bool = False, precision: Precision = "float32"
+) -> Encoder:
     """Load an encoder.
 
     Args:
-      name: None for the bundled model; a folder; a name of the local model cache or the hub, NAME or NAME@REVISION.
+      name: None for the bundled model; a folder; a name of the local model cache or the hub, NAME
+        or NAME@REVISION.
       download: whether the hub may be asked for it; see `raglab.model_files.find_model`.
-      precision: `bfloat16` is about 1.6 times as fast on a processor that multiplies in it (`avx512_bf16` or `amx_bf16`
-        in /proc/cpuinfo), slower on others; it belongs into the encoder's name.
+      precision: `bfloat16` is about 1.6 times as fast on a processor that multiplies in it
+        (`avx512_bf16` or `amx_bf16` in /proc/cpuinfo), slower on others; it belongs into the
+        encoder's name.
 
     Raises:
-      ValueError: the name must be found and be a sentence-transformers encoder that says how its tokens are pooled;
-        the files of the bundled one must be those that raglab knows.
+      ValueError: the name must be found and be a sentence-transformers encoder that says how its
+        tokens are pooled; the files of the bundled one must be those that raglab knows.
 
     Example:
       >>> load_encoder().dim  # doctest: +SKIP
@@ -256,13 +289,17 @@ def load_encoder(name: str | None = None, *, download: bool = False, precision: 
         if not pictures and not (files.folder / "modules.json").is_file():
             msg = "it has no modules.json, which says how tokens are pooled"
             raise ValueError(msg)
-        # Another library that may be installed or not would scale pictures otherwise, and give other embeddings.
+        # Another library that may be installed or not would scale pictures otherwise, and give
+        # other embeddings.
         more: dict[str, Any] = {"processor_kwargs": {"backend": "pil"}} if pictures else {}
         model = SentenceTransformer(str(files.folder), **SAFE, **more)
         dim = model.get_embedding_dimension()
         model.encode(FIRST)
     if dim is None:
-        msg = f"an encoder must have a fixed embedding width, got none from {files.identifier}; choose another model."
+        msg = (
+            f"an encoder must have a fixed embedding width, got none from {files.identifier}; "
+            "choose another model."
+        )
         raise ValueError(msg)
     if precision == "bfloat16":
         model.bfloat16()
@@ -281,7 +318,8 @@ def load_cross_encoder(name: str, *, download: bool = False) -> CrossEncoder:
     identifier, model = open_cross_encoder(name, download=download)
     if model.config.num_labels != 1:
         msg = (
-            f"a cross-encoder must give one logit a pair, got {model.config.num_labels} from {identifier}; "
+            f"a cross-encoder must give one logit a pair, got {model.config.num_labels} from "
+            f"{identifier}; "
             "choose one trained for ranking (num_labels 1)."
         )
         raise ValueError(msg)
@@ -301,7 +339,10 @@ def load_nli(name: str, *, download: bool = False) -> Nli:
     labels = label_names(model)
     named = [number for number, label in labels.items() if label.lower().startswith("entail")]
     if len(named) != 1 or len(labels) < 2:
-        msg = f"an NLI model must have one label named entailment, got {labels} from {identifier}; choose another."
+        msg = (
+            f"an NLI model must have one label named entailment, got {labels} from {identifier}; "
+            "choose another."
+        )
         raise ValueError(msg)
     return Nli(identifier, named[0], model)
 
@@ -310,8 +351,8 @@ def load_nli(name: str, *, download: bool = False) -> Nli:
 class CausalModel:
     """A causal language model with its tokenizer and the template of its chats.
 
-    name: stable identifier that belongs into fingerprints. context: tokens of prompt and reply together. model,
-    tokenizer: the loaded ones.
+    name: stable identifier that belongs into fingerprints. context: tokens of prompt and reply
+    together. model, tokenizer: the loaded ones.
     """
 
     name: str
@@ -322,7 +363,8 @@ class CausalModel:
     def prompt_ids(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Tokens of some messages in the model's template, with what opens a reply.
 
-        A template may refuse instructions of the system, as Gemma's does: they stand before the user's words there.
+        A template may refuse instructions of the system, as Gemma's does: they stand before the
+        user's words there.
         """
         from jinja2 import TemplateError
 
@@ -337,30 +379,44 @@ class CausalModel:
 
     def _chat(self, messages: Sequence[Mapping[str, str]]) -> str:
         plain = [dict(message) for message in messages]
-        return str(self.tokenizer.apply_chat_template(plain, add_generation_prompt=True, tokenize=False))
+        return str(
+            self.tokenizer.apply_chat_template(plain, add_generation_prompt=True, tokenize=False)
+        )
 
     def ids(self, text: str) -> list[int]:
-        """Tokens of a text; nothing is put around it, and half a surrogate pair is a question mark."""
+        """Tokens of a text.
+
+        Nothing is put around it, and half a surrogate pair is a question mark.
+        """
         text = text.encode("utf-8", "replace").decode("utf-8")
         return [int(token) for token in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
 
     def text(self, ids: Sequence[int]) -> str:
         """Text of tokens; special ones are left out."""
-        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        return str(
+            self.tokenizer.decode(
+                list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
+        )
 
     @property
     def ends(self) -> frozenset[int]:
         """Tokens that end a reply."""
         stated = self.model.generation_config.eos_token_id
         several = stated if isinstance(stated, list) else [stated]
-        return frozenset(int(token) for token in (*several, self.tokenizer.eos_token_id) if token is not None)
+        return frozenset(
+            int(token) for token in (*several, self.tokenizer.eos_token_id) if token is not None
+        )
 
     def log_probabilities(self, ids: Sequence[int]) -> Generator[NDArray[np.float64], int, None]:
-        """Log-probabilities of the next token, [vocabulary]: after some tokens, then after each one that is sent.
+        """Log-probabilities of the next token, [vocabulary].
+
+        After some tokens, then after each one that is sent.
 
         The keys and values of earlier tokens are kept, so that a step reads one token.
 
-        Example: `steps = model.log_probabilities(ids); first = next(steps); second = steps.send(int(first.argmax()))`
+        Example: `steps = model.log_probabilities(ids); first = next(steps); second =
+        steps.send(int(first.argmax()))`
         """
         import torch
 
@@ -368,21 +424,33 @@ class CausalModel:
         while True:
             with _THREADS.single_thread():
                 inputs = torch.tensor([chosen], device=self.model.device)
-                outputs = network_outputs(self.model, {"input_ids": inputs, "past_key_values": past, "use_cache": True})
+                outputs = network_outputs(
+                    self.model, {"input_ids": inputs, "past_key_values": past, "use_cache": True}
+                )
                 past = outputs.past_key_values
                 last = outputs.logits[0, -1].double()
-                values = numpy_array(torch.log_softmax(last, dim=-1).to(torch.float64)).astype(np.float64)
+                values = numpy_array(torch.log_softmax(last, dim=-1).to(torch.float64)).astype(
+                    np.float64
+                )
             chosen = [(yield values)]
 
-    def reply_log_probabilities(self, ids: Sequence[int], reply: Sequence[int]) -> NDArray[np.float64]:
+    def reply_log_probabilities(
+        self, ids: Sequence[int], reply: Sequence[int]
+    ) -> NDArray[np.float64]:
         """Log-probability of each token of a reply after some tokens, [n], from one pass."""
         import torch
 
         with _THREADS.single_thread():
             inputs = torch.tensor([[*ids, *reply]], device=self.model.device)
-            logits = network_outputs(self.model, {"input_ids": inputs}).logits[0, len(ids) - 1 : -1].double()
+            logits = (
+                network_outputs(self.model, {"input_ids": inputs})
+                .logits[0, len(ids) - 1 : -1]
+                .double()
+            )
             rows = torch.log_softmax(logits, dim=-1)
-            return numpy_array(rows[torch.arange(len(reply)), torch.tensor(list(reply))]).astype(np.float64)
+            return numpy_array(rows[torch.arange(len(reply)), torch.tensor(list(reply))]).astype(
+                np.float64
+            )
 
 
 @waiting("load the language model")
@@ -390,8 +458,9 @@ def load_causal_model(name: str, *, download: bool = False) -> CausalModel:
     """Load a causal language model in float32.
 
     Args:
-      name: as for `load_encoder`, but nothing is bundled; a folder with weights in safetensors, or a file in GGUF, or a
-        folder with one such file, which needs the extra `raglab-toolkit[local]`.
+      name: as for `load_encoder`, but nothing is bundled; a folder with weights in safetensors, or
+        a file in GGUF, or a folder with one such file, which needs the extra
+        `raglab-toolkit[local]`.
       download: as for `load_encoder`.
 
     Raises:
@@ -400,7 +469,10 @@ def load_causal_model(name: str, *, download: bool = False) -> CausalModel:
     """
     identifier, folder, gguf = _causal_files(name, download=download)
     if gguf and (find_spec("gguf") is None or find_spec("accelerate") is None):
-        msg = 'a model in GGUF needs the extra raglab-toolkit[local], got none; pip install "raglab-toolkit[local]".'
+        msg = (
+            "a model in GGUF needs the extra raglab-toolkit[local], got none; pip install "
+            '"raglab-toolkit[local]".'
+        )
         raise ImportError(msg)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -409,7 +481,11 @@ def load_causal_model(name: str, *, download: bool = False) -> CausalModel:
     options |= {"gguf_file": gguf.name} if gguf else {}
     weights: dict[str, Any] = {"dtype": torch.float32} | ({} if gguf else {"use_safetensors": True})
     silence = _quiet_gguf() if gguf else nullcontext()
-    with quiet(), silence, explain_load_failure(identifier, "a causal language model", "transformers"):
+    with (
+        quiet(),
+        silence,
+        explain_load_failure(identifier, "a causal language model", "transformers"),
+    ):
         if not gguf:
             check_weights(folder)
         tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **options)
@@ -432,7 +508,9 @@ def _check_template(model: CausalModel) -> None:
     from jinja2 import TemplateError
 
     try:
-        model.prompt_ids([{"role": "system", "content": "Answer."}, {"role": "user", "content": "Who?"}])
+        model.prompt_ids(
+            [{"role": "system", "content": "Answer."}, {"role": "user", "content": "Who?"}]
+        )
     except TemplateError as error:
         msg = f"its template of chats takes no instructions with a question ({error})"
         raise ValueError(msg) from error
@@ -459,27 +537,38 @@ def _causal_files(name: str, *, download: bool) -> tuple[str, Path, Path | None]
 
 
 def check_causal_name(name: object) -> None:
-    """Stop where a causal language model is named by a path that does not exist, or by no text at all.
+    """Stop if a causal language model is named by a path that does not exist, or by no text.
 
     Raises:
       TypeError, ValueError: see above.
     """
     if not isinstance(name, str | os.PathLike):
-        msg = f"a model must be a folder, a file in GGUF or a name of the hub, got {type(name).__name__}; name it."
+        msg = (
+            "a model must be a folder, a file in GGUF or a name of the hub, got "
+            f"{type(name).__name__}; name it."
+        )
         raise TypeError(msg)
     path = Path(name).expanduser()
-    is_path = path.is_absolute() or path.suffix == ".gguf" or str(name).startswith((".", "~")) or len(path.parts) > 2
+    is_path = (
+        path.is_absolute()
+        or path.suffix == ".gguf"
+        or str(name).startswith((".", "~"))
+        or len(path.parts) > 2
+    )
     if is_path and not path.exists():
         rule = "a model must be a folder, a file in GGUF or a name of the hub such as owner/name"
         msg = f"{rule}, got {visible(str(name))!r}, which does not exist; correct the path."
         raise ValueError(msg)
     if path.is_file() and path.suffix != ".gguf":
-        msg = f"a file of a model must be in GGUF and end in .gguf, got {visible(str(name))!r}; name its folder."
+        msg = (
+            f"a file of a model must be in GGUF and end in .gguf, got {visible(str(name))!r}; "
+            "name its folder."
+        )
         raise ValueError(msg)
 
 
 def _gguf_file(name: str) -> Path | None:
-    """File in GGUF that a path names, or that stands alone in a folder without weights in safetensors.
+    """GGUF file a path names, or that stands alone in a folder without weights in safetensors.
 
     Raises:
       ValueError: several such files stand in the folder.
@@ -487,7 +576,9 @@ def _gguf_file(name: str) -> Path | None:
     path = Path(name).expanduser()
     if path.suffix == ".gguf" and path.is_file():
         return path
-    there = sorted(path.glob("*.gguf")) if path.is_dir() and not any(path.glob("*.safetensors")) else []
+    there = (
+        sorted(path.glob("*.gguf")) if path.is_dir() and not any(path.glob("*.safetensors")) else []
+    )
     if len(there) > 1:
         names = ", ".join(file.name for file in there[:5])
         msg = f"a folder must hold one file in GGUF, got {len(there)}: {names}; name the file."
@@ -513,8 +604,13 @@ def open_cross_encoder(name: str, *, download: bool) -> tuple[str, st.CrossEncod
         model = Loaded(str(files.folder), **SAFE)
         kinds = [str(kind) for kind in model.config.architectures or ()]
         own = (files.folder / "modules.json").is_file()
-        if not own and not any(kind.endswith(("ForSequenceClassification", "ForCausalLM")) for kind in kinds):
-            msg = f"its architecture is {', '.join(kinds) or 'not stated'}, without weights for a label"
+        if not own and not any(
+            kind.endswith(("ForSequenceClassification", "ForCausalLM")) for kind in kinds
+        ):
+            msg = (
+                f"its architecture is {', '.join(kinds) or 'not stated'}, without weights for a "
+                "label"
+            )
             raise ValueError(msg)  # they would be drawn at random
         model.predict([(FIRST, FIRST)])
         return files.identifier, model
@@ -526,7 +622,9 @@ def label_names(model: st.CrossEncoder) -> dict[int, str]:
 
 
 def identifier_of(name: str | None = None) -> str:
-    """Identifier that a model will carry, without loading it: name and content, as fingerprints need it.
+    """Identifier that a model will carry, without loading it.
+
+    Name and content, as fingerprints need it.
 
     Args:
       name: None for the bundled encoder; else as for `load_encoder`.
@@ -537,7 +635,9 @@ def identifier_of(name: str | None = None) -> str:
     return bundled_model()[0] if name is None else find_model(name).identifier
 
 
-def label_probability(model: st.CrossEncoder, label: int, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+def label_probability(
+    model: st.CrossEncoder, label: int, pairs: Sequence[tuple[str, str]]
+) -> NDArray[np.float64]:
     """Probability of one label of pairs, float64 [N]."""
     logits = _logits(model, pairs)
     if model.config.problem_type == "multi_label_classification":
@@ -557,7 +657,9 @@ def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> NDArray
         if _is_bare(model, batch):
             raw = numpy_array(_outputs(model, batch[0], prompt)["scores"])
         else:
-            raw = model.predict(batch, batch_size=BATCH, activation_fn=nn.Identity(), show_progress_bar=False)
+            raw = model.predict(
+                batch, batch_size=BATCH, activation_fn=nn.Identity(), show_progress_bar=False
+            )
         return np.reshape(raw, (len(batch), -1))
 
     logit_rows = np.empty((len(pairs), int(model.config.num_labels)), np.float64)
@@ -566,12 +668,17 @@ def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> NDArray
     return logit_rows
 
 
-def _is_bare(model: Any, batch: Sequence[Any]) -> bool:  # noqa: ANN401 - an encoder or cross-encoder
-    """Whether a pass is one text on a processor, for which the library's preparations of a call change nothing."""
-    return len(batch) == 1 and model.device.type == "cpu" and getattr(model, "truncate_dim", None) is None
+# an encoder or cross-encoder
+def _is_bare(model: Any, batch: Sequence[Any]) -> bool:  # noqa: ANN401
+    """Whether a pass is one text on a processor, where the library's call setup changes nothing."""
+    return (
+        len(batch) == 1
+        and model.device.type == "cpu"
+        and getattr(model, "truncate_dim", None) is None
+    )
 
 
-def _outputs(model: Any, text: Any, prompt: str | None, **options: str) -> Any:  # noqa: ANN401 - as above
+def _outputs(model: Any, text: Any, prompt: str | None, **options: str) -> Any:  # noqa: ANN401
     """Raw outputs of a model for one text, or one pair, as `encode` and `predict` of the library compute them.
 
     Left out is what these do besides: walking all modules to see where they are, sorting, bars of progress.
@@ -584,11 +691,23 @@ def _outputs(model: Any, text: Any, prompt: str | None, **options: str) -> Any: 
         return model(model.preprocess([text], prompt=prompt, **options), **options)
 
 
-def _encoded(model: Any, batch: Sequence[Any], prompt: str, task: str) -> list[dict[str, Any]]:  # noqa: ANN401 - as above
-    """Raw outputs of each text of a batch; task: `query` or `document`, which some models tell apart."""
+def _encoded(
+    model: Any,  # noqa: ANN401
+    batch: Sequence[Any],
+    prompt: str,
+    task: str,
+) -> list[dict[str, Any]]:
+    """Raw outputs of each text of a batch.
+
+    Task: `query` or `document`, which some models tell apart.
+    """
     if not _is_bare(model, batch):
-        encode: Callable[..., list[Any]] = model.encode_query if task == "query" else model.encode_document
-        return encode(list(batch), prompt=prompt, batch_size=BATCH, output_value=None, show_progress_bar=False)
+        encode: Callable[..., list[Any]] = (
+            model.encode_query if task == "query" else model.encode_document
+        )
+        return encode(
+            list(batch), prompt=prompt, batch_size=BATCH, output_value=None, show_progress_bar=False
+        )
     whole = _outputs(model, batch[0], prompt, task=task)
     return [
         {
@@ -598,7 +717,8 @@ def _encoded(model: Any, batch: Sequence[Any], prompt: str, task: str) -> list[d
     ]
 
 
-def network_outputs(network: Any, inputs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a network of transformers
+# a network of transformers
+def network_outputs(network: Any, inputs: Mapping[str, Any]) -> Any:  # noqa: ANN401
     """Raw outputs of a network for tensors, without gradients."""
     import torch
 
@@ -606,7 +726,8 @@ def network_outputs(network: Any, inputs: Mapping[str, Any]) -> Any:  # noqa: AN
         return network(**inputs)
 
 
-# Read by every model once it is loaded: a tokenizer takes its settings with its first text; then threads may share it.
+# Read by every model once it is loaded: a tokenizer takes its settings with its first text; then
+# threads may share it.
 FIRST = "."
 
 
@@ -617,8 +738,9 @@ def forward_passes(
 ) -> Iterator[tuple[list[int], _Result]]:
     """Positions of each forward pass in ascending order of their keys, and what the pass gives.
 
-    On a processor every text has a pass of its own on one thread, and several passes run side by side: what stands
-    beside a text, and how many threads share a sum, both move its last bits. As fast as batches over all threads.
+    On a processor every text has a pass of its own on one thread, and several passes run side by
+    side: what stands beside a text, and how many threads share a sum, both move its last bits. As
+    fast as batches over all threads.
     """
     order = sorted(range(len(keys)), key=keys.__getitem__)
     if model.device.type != "cpu":
@@ -642,7 +764,7 @@ def forward_passes(
 
 
 class _TorchThreads:
-    """The number of threads of torch's operations, which it keeps for a thread and for those that are yet to start."""
+    """The number of threads of torch's operations, kept for a thread and for those yet to start."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -658,7 +780,10 @@ class _TorchThreads:
 
     @contextmanager
     def single_thread(self) -> Iterator[None]:
-        """One thread for the operations inside; the user's count is put back, whichever pass ends last."""
+        """One thread for the operations inside.
+
+        The user's count is put back, whichever pass ends last.
+        """
         import torch
 
         with self._lock:
@@ -690,7 +815,9 @@ def _tokens(items: Sequence[Mapping[str, Any]], special: Sequence[int]) -> list[
         is_text = there & ~np.isin(numpy_array(item["input_ids"]), special)
         first = int(np.argmax(there))  # what stands before it pads the text on the left
         is_text[: first + int(item.get("prompt_length") or 0)] = False
-        tokens.append(_unit_vectors(numpy_array(item["token_embeddings"])[is_text]).astype(np.float16))
+        tokens.append(
+            _unit_vectors(numpy_array(item["token_embeddings"])[is_text]).astype(np.float16)
+        )
     return tokens
 
 
@@ -739,16 +866,31 @@ def _quiet_gguf() -> Iterator[None]:
 
 
 @contextmanager
-def explain_load_failure(identifier: str, kind: str, library: str = "sentence-transformers") -> Iterator[None]:
+def explain_load_failure(
+    identifier: str, kind: str, library: str = "sentence-transformers"
+) -> Iterator[None]:
     """Turn a loader's failure into a message with rule, value and remedy."""
     from safetensors import SafetensorError
 
-    broken = (ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError, struct.error)
+    broken = (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        SafetensorError,
+        struct.error,
+    )
     try:
         yield
     except (OSError, ArithmeticError, MemoryError, AssertionError, *broken) as error:
-        reason = visible(next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(".")
+        reason = visible(next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(
+            "."
+        )
         if "trust_remote_code" in str(error):
             reason = "it needs code of its own, which raglab never runs"
-        msg = f"{identifier} must hold {kind} that {library} can read, but: {reason}; choose another model."
+        msg = (
+            f"{identifier} must hold {kind} that {library} can read, but: {reason}; choose "
+            "another model."
+        )
         raise ValueError(msg) from error

@@ -1,6 +1,7 @@
-"""Numerals (algebra): numbers and dates as written, in digits and in words, in the languages of `raglab.languages`.
+"""Numerals (algebra): numbers and dates as digits or words in languages of `raglab.languages`.
 
-One rule for marks of thousands and decimals, one table of number words and of months, for all that reads text.
+One rule for marks of thousands and decimals, one table of number words and of months, for all that
+reads text.
 """
 
 from __future__ import annotations
@@ -31,16 +32,21 @@ def any_of(phrases: Iterable[str]) -> str:
       >>> any_of(["day", "working day"])
       'working\\ day|day'
     """
-    return "|".join(re.escape(phrase) for phrase in sorted(phrases, key=lambda phrase: (-len(phrase), phrase)))
+    return "|".join(
+        re.escape(phrase) for phrase in sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
+    )
 
 
 def plain_number(digits: str, *, money: bool = False, scaled: bool = False) -> str | None:
-    """A number in digits as Python writes it, with a point and no noughts after the decimals; None where it is none.
+    """A number in digits as Python writes it, with a point and no noughts after the decimals.
 
-    Blanks and apostrophes part thousands. Of two kinds of marks the last begins the decimals. Several commas or points
-    part thousands where three digits follow each. A single comma does so before three digits, unless a word such as
-    `million` scales the number (`1,500 million`), or it begins with a nought; a single point does so only in a sum of
-    money without such a word (`1.000 €`), and begins the decimals elsewhere (`1.000 m`).
+    None where it is none.
+
+    Blanks and apostrophes part thousands. Of two kinds of marks the last begins the decimals.
+    Several commas or points part thousands where three digits follow each. A single comma does so
+    before three digits, unless a word such as `million` scales the number (`1,500 million`), or it
+    begins with a nought; a single point does so only in a sum of money without such a word (`1.000
+    €`), and begins the decimals elsewhere (`1.000 m`).
 
     Args:
       digits: figures, blanks, apostrophes, commas and points.
@@ -48,9 +54,16 @@ def plain_number(digits: str, *, money: bool = False, scaled: bool = False) -> s
       scaled: whether a word or a letter multiplies it.
 
     Example:
-      >>> [plain_number(digits) for digits in ("1,000", "1 000,50", "2.50", "1.000.000", "1.000", "1.2.3")]
+      >>> [
+      ...     plain_number(digits)
+      ...     for digits in ("1,000", "1 000,50", "2.50", "1.000.000", "1.000", "1.2.3")
+      ... ]
       ['1000', '1000.5', '2.5', '1000000', '1', None]
-      >>> plain_number("1.000", money=True), plain_number("1,500", scaled=True), plain_number("1.234,56")
+      >>> (
+      ...     plain_number("1.000", money=True),
+      ...     plain_number("1,500", scaled=True),
+      ...     plain_number("1.234,56"),
+      ... )
       ('1000', '1.5', '1234.56')
     """
     joined = _PARTING.sub("", digits)
@@ -62,7 +75,8 @@ def plain_number(digits: str, *, money: bool = False, scaled: bool = False) -> s
         alone = _DIGITS.fullmatch(whole) is not None
         if not alone or (not scaled and (last == "," or money)):
             return re.sub(r"\D", "", joined)
-    # What is left has decimals after its last mark; before it there may be thousands, parted by the other mark.
+    # What is left has decimals after its last mark; before it there may be thousands, parted by the
+    # other mark.
     if not _DIGITS.fullmatch(whole):
         if last in whole or not _MARKED.fullmatch(whole):
             return None  # the number of a section or a version: 1.2.3
@@ -74,9 +88,10 @@ def plain_number(digits: str, *, money: bool = False, scaled: bool = False) -> s
 class NumeralTables(NamedTuple):
     """What a language's numerals are looked up in, by words in small letters.
 
-    numbers: values below a scale. inside: values of words that count only inside a number. scales: by word. suffixes,
-    money_suffixes: what is written to figures for a scale, and beside a currency. months: numbers from 1.
-    joins_hundreds, joins_tens, endings: see `numerals` in `en.yaml`.
+    numbers: values below a scale. inside: values of words that count only inside a number. scales:
+    by word. suffixes, money_suffixes: what is written to figures for a scale, and beside a
+    currency. months: numbers from 1. joins_hundreds, joins_tens, endings: see `numerals` in
+    `en.yaml`.
     """
 
     numbers: Mapping[str, int]
@@ -121,14 +136,19 @@ def tables(language: Language = LANGUAGES) -> NumeralTables:
     )
 
 
-def number_word_value(words: Sequence[str], start: int = 0, language: Language = LANGUAGES) -> tuple[int, int]:
+def number_word_value(
+    words: Sequence[str], start: int = 0, language: Language = LANGUAGES
+) -> tuple[int, int]:
     """Value of the number words from `start` on, and where they end.
 
     Args:
       words: in small letters, without hyphens; the first is a number word or a scale.
 
     Example:
-      >>> [number_word_value(text.split()) for text in ("one hundred and twenty five vans", "quatre vingt dix jours")]
+      >>> [
+      ...     number_word_value(text.split())
+      ...     for text in ("one hundred and twenty five vans", "quatre vingt dix jours")
+      ... ]
       [(125, 5), (90, 3)]
     """
     table = tables(language)
@@ -140,7 +160,8 @@ def number_word_value(words: Sequence[str], start: int = 0, language: Language =
             pass
         elif value is None:
             break
-        elif value >= 1000:  # ends a group of three: what stands before it is multiplied and put aside
+        # ends a group of three: what stands before it is multiplied and put aside
+        elif value >= 1000:
             total, current = total + max(current, 1) * value, 0
         elif value == 100:
             current = max(current, 1) * 100
@@ -162,7 +183,10 @@ def _value(word: str, table: NumeralTables, *, first: bool) -> int | None:
 
 
 def _joins(words: Sequence[str], at: int, total: int, current: int, table: NumeralTables) -> bool:
-    """Whether `and` or `et` stands inside one number: `hundred and two`, `thousand and one`, `vingt et un`."""
+    """Whether `and` or `et` stands inside one number.
+
+    `hundred and two`, `thousand and one`, `vingt et un`.
+    """
     word = words[at]
     after_hundreds = word in table.joins_hundreds and total + current > 0 and current % 100 == 0
     if not (after_hundreds or word in table.joins_tens):
@@ -172,7 +196,10 @@ def _joins(words: Sequence[str], at: int, total: int, current: int, table: Numer
 
 
 def _adds(current: int, small: int) -> bool:
-    """Whether a number word may follow another in one number: `twenty five`, `dix sept`, `soixante quinze`."""
+    """Whether a number word may follow another in one number.
+
+    `twenty five`, `dix sept`, `soixante quinze`.
+    """
     if current in {60, 80} and 10 <= small < 20:
         return True
     return current == 0 or (current % 10 == 0 and (7 if current == 10 else 1) <= small < 10)
@@ -189,10 +216,12 @@ class WrittenDate(NamedTuple):
 
 
 def dates_in(text: str, language: Language = LANGUAGES) -> Iterator[WrittenDate]:
-    """Dates with a year in a text, in order: `2025-04-01`, `1/4/2025`, `1 April 2025`, `avril 2025`, `April 1, 2025`.
+    """Dates with a year in a text, in order.
 
-    In digits the day comes before the month where either may. Names of months are known without their accents too.
-    Nothing checks that the month has that day.
+    `2025-04-01`, `1/4/2025`, `1 April 2025`, `avril 2025`, `April 1, 2025`.
+
+    In digits the day comes before the month where either may. Names of months are known without
+    their accents too. Nothing checks that the month has that day.
 
     Example:
       >>> [date[:3] for date in dates_in("du 1er avril 2025 au 2026-03-31")]
@@ -242,16 +271,25 @@ def _date(match: re.Match[str], language: Language) -> WrittenDate:
     if match["digits"]:
         return WrittenDate(*calendar_date(match["digits"]), *match.span())
     month = _months(language)[(match["m1"] or match["m2"]).lower()]
-    return WrittenDate(int(match["y1"] or match["y2"]), month, int(match["d1"] or match["d2"] or 0), *match.span())
+    return WrittenDate(
+        int(match["y1"] or match["y2"]), month, int(match["d1"] or match["d2"] or 0), *match.span()
+    )
 
 
 @lru_cache(maxsize=16)
 def currencies(language: Language = LANGUAGES) -> Mapping[str, str]:
-    """ISO codes of currencies by sign, code and word, in small letters; words that need a figure beside them too."""
+    """ISO codes of currencies by sign, code and word, in small letters.
+
+    Words that need a figure beside them too.
+    """
     signs = {sign.lower(): code for sign, code in CURRENCY_SIGNS.items()}
     codes = {code.lower(): code for code in CURRENCY_CODES}
     own = (language.quantities.currencies, language.quantities.currencies_beside_figures)
-    return {**signs, **codes, **{word: code for table in own for code, words in table.items() for word in words}}
+    return {
+        **signs,
+        **codes,
+        **{word: code for table in own for code, words in table.items() for word in words},
+    }
 
 
 @lru_cache(maxsize=16)
@@ -283,7 +321,9 @@ def comma_thousands(text: str, language: Language = LANGUAGES) -> str:
     return _point_money_pattern(language).sub(lambda match: match[0].replace(".", ","), text)
 
 
-def bound_opening(patterns: Sequence[str], symbols: str, language: Language = LANGUAGES) -> re.Pattern[str]:
+def bound_opening(
+    patterns: Sequence[str], symbols: str, language: Language = LANGUAGES
+) -> re.Pattern[str]:
     """What stands before a bound: one of a language's phrases or a symbol, and an article."""
     articles = "|".join(language.quantities.articles) or "(?!)"
     return re.compile(rf"(?:{expression(patterns)}|{symbols})\s*(?:{articles})?\s*", re.IGNORECASE)

@@ -1,8 +1,11 @@
-"""Workers of loops over shards or blocks (shore): threads, processes of joblib or Dask; no result hangs on them.
+"""Workers of loops over shards or blocks (shore): threads, processes of joblib or Dask.
 
-A loop names a function of a module, its items and what all of them share; whoever runs it, the results come back in the
-order of the items. Of shards, items are references such as paths and results are counts or rows of a manifest: neither
-grows with what a shard holds. Of blocks of replications, items are their numbers.
+No result hangs on them.
+
+A loop names a function of a module, its items and what all of them share; whoever runs it, the
+results come back in the order of the items. Of shards, items are references such as paths and
+results are counts or rows of a manifest: neither grows with what a shard holds. Of blocks of
+replications, items are their numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ AHEAD = 2  # items a thread that are under way or done before the first of them 
 class Client(Protocol):
     """Protocol of the methods of `dask.distributed.Client` that are called."""
 
-    def submit(self, function: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - Dask's
+    # Dask's
+    def submit(self, function: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
         """Future of a call."""
 
     def map(self, function: Any, *items: Any, **options: Any) -> Any:  # noqa: ANN401 - Dask's
@@ -43,7 +47,9 @@ class Workers(NamedTuple):
     client: Any = None
 
     def __repr__(self) -> str:
-        return f"Workers({self.kind}, {self.n})" if self.client is None else f"Workers({self.client})"
+        return (
+            f"Workers({self.kind}, {self.n})" if self.client is None else f"Workers({self.client})"
+        )
 
 
 _current: ContextVar[Workers | None] = ContextVar("workers", default=None)
@@ -56,16 +62,20 @@ def processors() -> int:
 
 @contextmanager
 def parallel_workers(kind: str | Client = "threads", n: int | None = None) -> Iterator[Workers]:
-    """Workers of all loops over shards inside the block; without it they run one shard after the other.
+    """Workers of all loops over shards inside the block.
 
-    Shards are replayed and built by them, simulations of bandits are played by block of replications, and the resamples
-    of an off-policy bootstrap are drawn by block of rounds. The results are the same to the bit for any kind and
-    number. Own gates are those that the workers' processes registered; threads share those of this one. A shard whose
-    worker was killed is done again.
+    Without it they run one shard after the other.
+
+    Shards are replayed and built by them, simulations of bandits are played by block of
+    replications, and the resamples of an off-policy bootstrap are drawn by block of rounds. The
+    results are the same to the bit for any kind and number. Own gates are those that the workers'
+    processes registered; threads share those of this one. A shard whose worker was killed is done
+    again.
 
     Args:
-      kind: `threads`; `joblib`, processes on this machine; or a `dask.distributed.Client`, whose workers must reach the
-        files of the shards under the same paths (extra `raglab-toolkit[dask]`).
+      kind: `threads`; `joblib`, processes on this machine; or a `dask.distributed.Client`, whose
+        workers must reach the files of the shards under the same paths (extra
+        `raglab-toolkit[dask]`).
       n: number of workers; a client's number is its own.
 
     Raises:
@@ -86,7 +96,9 @@ def parallel_workers(kind: str | Client = "threads", n: int | None = None) -> It
 
 def _checked(kind: Any, n: int | None) -> Workers:  # noqa: ANN401 - a name or a client
     if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
-        msg = f"n must be a whole number of at least 1, got {n!r}; leave it out for one a processor."
+        msg = (
+            f"n must be a whole number of at least 1, got {n!r}; leave it out for one a processor."
+        )
         raise ValueError(msg)
     if isinstance(kind, str) and kind in KINDS:
         return Workers(kind, processors() if n is None else n)
@@ -113,11 +125,11 @@ def run_each(
     what: str,
     unit: str = "shard",
 ) -> Iterator[Result]:
-    """Results of a function of each item and what all share, in the order of the items, by the workers of the block.
+    """Results of a function of each item and what all share, in item order, by the block's workers.
 
     Args:
-      function: of a module, so that another process finds it; pure, so that it may be run again. what: is done, unit:
-        of items; both for the bar of `progress`.
+      function: of a module, so that another process finds it; pure, so that it may be run again.
+      what: is done, unit: of items; both for the bar of `progress`.
 
     Example:
       >>> list(run_each(divmod, [7, 9], 4, what="divide"))
@@ -132,7 +144,13 @@ def run_each(
     return progress(results, what, unit, total=len(listed))
 
 
-def _by_threads(current: Workers, function: Any, items: Sequence[Any], shared: tuple[Any, ...]) -> Iterator[Any]:  # noqa: ANN401 - as in `run_each`
+# as in `run_each`
+def _by_threads(
+    current: Workers,
+    function: Any,  # noqa: ANN401
+    items: Sequence[Any],
+    shared: tuple[Any, ...],
+) -> Iterator[Any]:
     """Results by threads of this process, few of them waiting to be taken."""
     waiting: list[Future[Any]] = []
     with ThreadPoolExecutor(current.n) as pool:
@@ -149,7 +167,9 @@ def _by_threads(current: Workers, function: Any, items: Sequence[Any], shared: t
 
 
 def by_threads(function: Callable[[Any], Result], items: Iterable[Any]) -> list[Result]:
-    """Results of a function of each item, in their order; by the block's threads where it has some, else in turn.
+    """Results of a function of each item, in their order.
+
+    By the block's threads where it has some, else in turn.
 
     For compiled code on arrays in memory, which no other process has; the threads share them.
     """
@@ -160,21 +180,36 @@ def by_threads(function: Callable[[Any], Result], items: Iterable[Any]) -> list[
         return list(pool.map(function, items))
 
 
-def run_silently(function: Callable[..., Result], item: Any, *shared: Any) -> Result:  # noqa: ANN401 - as in `run_each`
+# as in `run_each`
+def run_silently(
+    function: Callable[..., Result],
+    item: Any,  # noqa: ANN401
+    *shared: Any,  # noqa: ANN401
+) -> Result:
     """Result of one item, without a bar: the loop over all of them has one."""
     with silence():
         return function(item, *shared)
 
 
-def run_block(function: Callable[..., Result], items: Sequence[Any], shared: tuple[Any, ...]) -> list[Result]:
+def run_block(
+    function: Callable[..., Result], items: Sequence[Any], shared: tuple[Any, ...]
+) -> list[Result]:
     """Results of some items, one after the other."""
     return [run_silently(function, item, *shared) for item in items]
 
 
-def _by_processes(current: Workers, function: Any, items: Sequence[Any], shared: tuple[Any, ...]) -> Iterator[Any]:  # noqa: ANN401 - as in `run_each`
+# as in `run_each`
+def _by_processes(
+    current: Workers,
+    function: Any,  # noqa: ANN401
+    items: Sequence[Any],
+    shared: tuple[Any, ...],
+) -> Iterator[Any]:
     """Results by processes of joblib; a block whose worker was killed is done again, once."""
     from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
-    from joblib.externals.loky.process_executor import TerminatedWorkerError  # type: ignore[import-untyped]
+    from joblib.externals.loky.process_executor import (  # type: ignore[import-untyped]
+        TerminatedWorkerError,
+    )
 
     size = max(1, -(-len(items) // (BLOCKS * current.n)))
     blocks = [items[start : start + size] for start in range(0, len(items), size)]
@@ -191,12 +226,21 @@ def _by_processes(current: Workers, function: Any, items: Sequence[Any], shared:
             failed_at = done
 
 
-def _by_cluster(current: Workers, function: Any, items: Sequence[Any], shared: tuple[Any, ...]) -> Iterator[Any]:  # noqa: ANN401 - as in `run_each`
+# as in `run_each`
+def _by_cluster(
+    current: Workers,
+    function: Any,  # noqa: ANN401
+    items: Sequence[Any],
+    shared: tuple[Any, ...],
+) -> Iterator[Any]:
     """Results by the workers of a cluster, which runs an item of a killed worker on another."""
-    # What all items share is a task's result, and so once in the graph and once on a worker; where the only worker that
-    # has it is killed, it is sent again. As an argument of `map` it would fail above 100 kB: Dask gives it no priority.
+    # What all items share is a task's result, and so once in the graph and once on a worker; where
+    # the only worker that has it is killed, it is sent again. As an argument of `map` it would fail
+    # above 100 kB: Dask gives it no priority.
     held = current.client.submit(hold_on_cluster, shared, pure=False)
-    futures = current.client.map(run_on_cluster, list(items), pure=False, function=function, shared=held)
+    futures = current.client.map(
+        run_on_cluster, list(items), pure=False, function=function, shared=held
+    )
     try:
         while futures:
             yield futures[0].result()
@@ -211,6 +255,11 @@ def hold_on_cluster(shared: tuple[Any, ...]) -> tuple[Any, ...]:
     return shared
 
 
-def run_on_cluster(item: Any, function: Callable[..., Result], shared: tuple[Any, ...]) -> Result:  # noqa: ANN401 - as in `run_each`
+# as in `run_each`
+def run_on_cluster(
+    item: Any,  # noqa: ANN401
+    function: Callable[..., Result],
+    shared: tuple[Any, ...],
+) -> Result:
     """Result of one item on a worker of a cluster."""
     return run_silently(function, item, *shared)

@@ -16,10 +16,12 @@ Pattern = str | Sequence[str]
 
 
 class Patterns(NamedTuple):
-    """Case-insensitive regular expressions of a policy; an entry that is a list must match with all its parts.
+    """Case-insensitive regular expressions of a policy.
 
-    entities: name -> alias expressions. document_entities: those by which documents name an entity, where they are
-    others than those of questions.
+    An entry that is a list must match with all its parts.
+
+    entities: name -> alias expressions. document_entities: those by which documents name an entity,
+    where they are others than those of questions.
     """
 
     deny: Sequence[Pattern] = ()
@@ -34,28 +36,37 @@ class Patterns(NamedTuple):
     @property
     def of_documents(self) -> Mapping[str, Sequence[Pattern]]:
         """Name -> alias expressions as documents have them, in the order of the policy."""
-        return {name: self.document_entities.get(name, aliases) for name, aliases in self.entities.items()}
+        return {
+            name: self.document_entities.get(name, aliases)
+            for name, aliases in self.entities.items()
+        }
 
 
-MOST_PATTERNS = 5_000  # of a list, and of all entities with their aliases: each is looked for in every chunk
+# of a list, and of all entities with their aliases: each is looked for in every chunk
+MOST_PATTERNS = 5_000
 COUNTED = ("deny", "allow", "generic", "facet", "compare", "coverage_generic")
 
 
 def patterns_hash(patterns: Any) -> str:  # noqa: ANN401 - whatever has the fields of `Patterns`
     """First 12 hex digits of the SHA-256 of the patterns' canonical JSON (rule S0.6)."""
-    rows = {name: getattr(patterns, name) for name in COUNTED} | {"entities": list(patterns.entities.items())}
-    if patterns.document_entities:  # a later key: without it the hash is that of a policy from before
+    rows = {name: getattr(patterns, name) for name in COUNTED} | {
+        "entities": list(patterns.entities.items())
+    }
+    # a later key: without it the hash is that of a policy from before
+    if patterns.document_entities:
         rows["document_entities"] = dict(patterns.document_entities)
     return digest(canonical_json(rows, default=list), 12)
 
 
 LARGEST_BYTES = 2**20  # of memory that RE2 may take for one expression, about 10,000 instructions
-MOST_INSTRUCTIONS = 300_000  # of all expressions of a policy together: a microsecond each to compile
+# of all expressions of a policy together: a microsecond each to compile
+MOST_INSTRUCTIONS = 300_000
 MOST_PARTS = 20_000  # of all patterns of a policy
 
 
 @lru_cache(maxsize=4096)
-def _compile_pattern(pattern: str, largest: int = LARGEST_BYTES) -> Any:  # noqa: ANN401 - re2 ships no types
+# re2 ships no types
+def _compile_pattern(pattern: str, largest: int = LARGEST_BYTES) -> Any:  # noqa: ANN401
     import re2
 
     options = re2.Options()
@@ -65,7 +76,11 @@ def _compile_pattern(pattern: str, largest: int = LARGEST_BYTES) -> Any:  # noqa
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        reason = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else str(error)
+        reason = (
+            error.args[0].decode()
+            if error.args and isinstance(error.args[0], bytes)
+            else str(error)
+        )
         remedy = (
             "look-around is not linear-time: write a list of expressions that must all match"
             if "(?=" in pattern or "(?!" in pattern or "(?<" in pattern
@@ -73,13 +88,19 @@ def _compile_pattern(pattern: str, largest: int = LARGEST_BYTES) -> Any:  # noqa
             if "too large" in reason
             else "see the syntax of RE2"
         )
-        msg = f"a pattern must be a linear-time regular expression, got {pattern!r} ({reason}); {remedy}."
+        msg = (
+            f"a pattern must be a linear-time regular expression, got {pattern!r} ({reason}); "
+            f"{remedy}."
+        )
         raise ValueError(msg) from None
 
 
 @lru_cache(maxsize=4096)
 def _compile_part(part: str) -> Any:  # noqa: ANN401 - re2 ships no types
-    r"""Expression that stands by itself: a quotation `\Q` without its end would run into the next one of a list."""
+    r"""Expression that stands by itself.
+
+    A quotation `\Q` without its end would run into the next one of a list.
+    """
     compiled = _compile_pattern(part)
     if r"\Q" in part and _either((part,)) is None:
         msg = f"a pattern must end each quotation \\Q with \\E, got {part!r}; add the \\E."
@@ -97,14 +118,19 @@ class PatternBudget(NamedTuple):
 NOTHING_SPENT = PatternBudget(0, 0)
 
 
-def check_patterns(patterns: Iterable[Pattern], spent: PatternBudget = NOTHING_SPENT) -> PatternBudget:
-    """Compile patterns one after the other, and stop where all that were compiled take too much; what they take.
+def check_patterns(
+    patterns: Iterable[Pattern], spent: PatternBudget = NOTHING_SPENT
+) -> PatternBudget:
+    """Compile patterns one after the other, and stop where all that were compiled take too much.
+
+    What they take.
 
     Args:
       spent: by other patterns of the same policy.
 
     Raises:
-      ValueError: an expression that RE2 does not take, or more than `MOST_PARTS` or `MOST_INSTRUCTIONS` of all.
+      ValueError: an expression that RE2 does not take, or more than `MOST_PARTS` or
+        `MOST_INSTRUCTIONS` of all.
 
     Source: rule S2.1.
 
@@ -119,13 +145,16 @@ def check_patterns(patterns: Iterable[Pattern], spent: PatternBudget = NOTHING_S
             if size > MOST_INSTRUCTIONS or n_parts > MOST_PARTS:
                 most = f"{MOST_PARTS:,} expressions and {MOST_INSTRUCTIONS:,} instructions of RE2"
                 total = f"{n_parts:,} and {size:,} up to {part[:80]!r}"
-                msg = f"all patterns together must take at most {most}, got {total}; repeat less, or join some."
+                msg = (
+                    f"all patterns together must take at most {most}, got {total}; repeat less, "
+                    "or join some."
+                )
                 raise ValueError(msg)
     return PatternBudget(n_parts, size)
 
 
 def matches(pattern: Pattern, text: str) -> bool:
-    """Whether a pattern, or every part of a list of them, occurs in the text, in time linear in the text.
+    """Whether a pattern, or every part of a list of them, occurs in the text, in linear time.
 
     Raises:
       ValueError: the expression is no RE2 expression (look-ahead, back-reference, bad syntax).
@@ -147,9 +176,14 @@ def _matches(pattern: Pattern, text: str | bytes) -> bool:
 
 @lru_cache(maxsize=4096)
 def _either(patterns: tuple[str, ...]) -> Any:  # noqa: ANN401 - re2 ships no types
-    """Expression that occurs where any of the patterns does; None where they are too large for one."""
+    """Expression that occurs where any of the patterns does.
+
+    None where they are too large for one.
+    """
     try:
-        return _compile_pattern("|".join(f"(?:{pattern})" for pattern in patterns), 8 * LARGEST_BYTES)
+        return _compile_pattern(
+            "|".join(f"(?:{pattern})" for pattern in patterns), 8 * LARGEST_BYTES
+        )
     except ValueError:
         return None
 
@@ -159,14 +193,24 @@ ONE_BY_ONE = 3  # entities that are looked for without a common expression first
 
 @dataclass(frozen=True)
 class _Alternatives:
-    """Entities with their aliases, in the order of the policy; compiled as far as a text asks for it."""
+    """Entities with their aliases, in the order of the policy.
+
+    Compiled as far as a text asks for it.
+    """
 
     rows: tuple[tuple[str, Sequence[Pattern]], ...]
 
     @cached_property
     def either(self) -> Any:  # noqa: ANN401 - re2 ships no types
-        """Expression that occurs where any of them does; None where there are few, or they are too large for one."""
-        firsts = (alias if isinstance(alias, str) else alias[0] for _, aliases in self.rows for alias in aliases)
+        """Expression that occurs where any of them does.
+
+        None where there are few, or they are too large for one.
+        """
+        firsts = (
+            alias if isinstance(alias, str) else alias[0]
+            for _, aliases in self.rows
+            for alias in aliases
+        )
         return _either(tuple(firsts)) if len(self.rows) > ONE_BY_ONE else None
 
     @cached_property
@@ -177,29 +221,44 @@ class _Alternatives:
         return tuple(map(_Alternatives, parts))
 
     def named(self, text: bytes) -> Iterator[str]:
-        """Names of those that a text, as UTF-8, names: it names few, and one pass over it dismisses half of them."""
+        """Names of those that a text, as UTF-8, names.
+
+        It names few, and one pass over it dismisses half of them.
+        """
         if self.either is not None and self.either.search(text) is None:
             return
         for half in self.halves:
             yield from half.named(text)
         if not self.halves:
-            yield from (name for name, aliases in self.rows if any(_matches(alias, text) for alias in aliases))
+            yield from (
+                name
+                for name, aliases in self.rows
+                if any(_matches(alias, text) for alias in aliases)
+            )
 
 
 @lru_cache(maxsize=256)
 def _alternatives(rows: tuple[tuple[str, tuple[Pattern, ...]], ...]) -> _Alternatives:
-    """Entities with their aliases, kept with what was compiled of them: a live question asks the same ones again."""
+    """Entities with their aliases, kept with what was compiled of them.
+
+    A live question asks the same ones again.
+    """
     return _Alternatives(rows)
 
 
 def _cannot_match(patterns: Iterable[Pattern], text: str) -> bool:
-    """Whether none of the patterns can occur, found in one pass over the text: most questions meet none."""
+    """Whether none of the patterns can occur, found in one pass over the text.
+
+    Most questions meet none.
+    """
     first = tuple(pattern if isinstance(pattern, str) else pattern[0] for pattern in patterns)
     either = _either(first)
     return not first or (either is not None and either.search(text) is None)
 
 
-def entities_of(texts: Sequence[str], entities: Mapping[str, Sequence[Pattern]]) -> tuple[tuple[str, ...], ...]:
+def entities_of(
+    texts: Sequence[str], entities: Mapping[str, Sequence[Pattern]]
+) -> tuple[tuple[str, ...], ...]:
     """Names of the entities that each text names, in the order of the policy.
 
     Example:
@@ -207,7 +266,10 @@ def entities_of(texts: Sequence[str], entities: Mapping[str, Sequence[Pattern]])
       (('Acme',), ())
     """
     rows = (
-        (name, tuple(pattern if isinstance(pattern, str) else tuple(pattern) for pattern in patterns))
+        (
+            name,
+            tuple(pattern if isinstance(pattern, str) else tuple(pattern) for pattern in patterns),
+        )
         for name, patterns in entities.items()
     )
     among = _alternatives(tuple(rows))
@@ -220,10 +282,18 @@ def entities_in(text: str, entities: Mapping[str, Sequence[Pattern]]) -> tuple[s
     return named
 
 
-def chunk_entities(chunks: Sequence[Chunk], names: Mapping[str, Sequence[Pattern]]) -> tuple[tuple[str, ...], ...]:
-    """Entities of each chunk: those that its metadata states and those that its text names (rule S2.5)."""
+def chunk_entities(
+    chunks: Sequence[Chunk], names: Mapping[str, Sequence[Pattern]]
+) -> tuple[tuple[str, ...], ...]:
+    """Entities of each chunk.
+
+    Those that its metadata states and those that its text names (rule S2.5).
+    """
     entities = entities_of([chunk.full_text for chunk in chunks], names)
-    return tuple(tuple(dict.fromkeys((*chunk.entities, *own))) for chunk, own in zip(chunks, entities, strict=True))
+    return tuple(
+        tuple(dict.fromkeys((*chunk.entities, *own)))
+        for chunk, own in zip(chunks, entities, strict=True)
+    )
 
 
 def pattern_hits(
@@ -236,7 +306,8 @@ def pattern_hits(
     """What the patterns hit in queries and chunks.
 
     Args:
-      named: entities of the chunks, where they are known already. digest: hash of the patterns, likewise.
+      named: entities of the chunks, where they are known already.
+      digest: hash of the patterns, likewise.
 
     Source: rule S0.6.
     """

@@ -1,7 +1,8 @@
-"""Plain arrays (algebra): what callers give as lists or columns, nullable ones of pandas among them, as NumPy arrays.
+"""Plain arrays (algebra): caller lists or columns, nullable pandas ones too, as NumPy arrays.
 
-A missing value is None, NaN, pandas' NA or NaT. It is NaN in an array of floats, and refused by place where a function
-has no use for it. What lies beyond its range by rounding of single precision counts as the range's end.
+A missing value is None, NaN, pandas' NA or NaT. It is NaN in an array of floats, and refused by
+place where a function has no use for it. What lies beyond its range by rounding of single precision
+counts as the range's end.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ _SHOWN = 60  # characters of a value in a message
 
 def is_missing(value: object) -> bool:
     """Whether a cell is None, NaN, NA or NaT."""
-    return type(value).__name__ in _MISSING_TYPES or (isinstance(value, float | np.floating) and value != value)  # noqa: PLR0124 - NaN
+    # NaN
+    return type(value).__name__ in _MISSING_TYPES or (
+        isinstance(value, float | np.floating) and value != value  # noqa: PLR0124
+    )
 
 
-def float_array(values: Any, name: str) -> NDArray[np.float64]:  # noqa: ANN401 - array, list or Series
+# array, list or Series
+def float_array(values: Any, name: str) -> NDArray[np.float64]:  # noqa: ANN401
     """Numbers as float64, NaN where one is missing; without a copy where they are that already.
 
     Raises:
@@ -38,7 +43,11 @@ def float_array(values: Any, name: str) -> NDArray[np.float64]:  # noqa: ANN401 
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        cells = _cells(values, name).astype(object) if hasattr(values, "dtype") else _cells(values, name, object)
+        cells = (
+            _cells(values, name).astype(object)
+            if hasattr(values, "dtype")
+            else _cells(values, name, object)
+        )
     numbers = np.full(cells.shape, np.nan)
     for position, value in enumerate(cells.flat):
         if not is_missing(value):
@@ -46,8 +55,11 @@ def float_array(values: Any, name: str) -> NDArray[np.float64]:  # noqa: ANN401 
     return numbers
 
 
-def measured_values(values: Any, name: str = "value") -> Any:  # noqa: ANN401 - number, array, list or Series
-    """Measurements as NumPy compares them: numbers and arrays as they are, lists and columns as `float_array`.
+# number, array, list or Series
+def measured_values(values: Any, name: str = "value") -> Any:  # noqa: ANN401
+    """Measurements as NumPy compares them.
+
+    Numbers and arrays as they are, lists and columns as `float_array`.
 
     Example:
       >>> measured_values([0.5, None]), measured_values(0.5)
@@ -92,13 +104,17 @@ def check_present(values: NDArray[np.float64], name: str, remedy: str) -> None:
             raise ValueError(msg)
 
 
-def within_range(values: NDArray[np.float64], low: float, high: float, name: str) -> NDArray[np.float64]:
+def within_range(
+    values: NDArray[np.float64], low: float, high: float, name: str
+) -> NDArray[np.float64]:
     """Values with the ends of their range in place of what lies beyond by rounding.
 
     Warns:
       UserWarning: some do; it counts them.
     """
-    beyond = ((values < low) & (values >= low - ROUNDING)) | ((values > high) & (values <= high + ROUNDING))
+    beyond = ((values < low) & (values >= low - ROUNDING)) | (
+        (values > high) & (values <= high + ROUNDING)
+    )
     if not beyond.any():
         return values
     warn_user(f"{rounding_note(name, int(beyond.sum()), values.size, low, high)}.")
@@ -126,13 +142,19 @@ def shown_number(value: float, low: float, high: float) -> str:
     return repr(float(value))
 
 
-def _cells(values: Any, name: str, dtype: type | None = None) -> NDArray[Any]:  # noqa: ANN401 - array, list or Series
+# array, list or Series
+def _cells(values: Any, name: str, dtype: type | None = None) -> NDArray[Any]:  # noqa: ANN401
     try:
         cells = np.asarray(values, dtype=dtype)
     except ValueError:
         cells = np.array([values, None], dtype=object)  # ragged, which NumPy takes as objects alone
-    if cells.dtype == object and any(isinstance(value, list | tuple | np.ndarray) for value in cells.flat):
-        msg = f"{name} must be an array of single values, got rows of different lengths; give as many to each."
+    if cells.dtype == object and any(
+        isinstance(value, list | tuple | np.ndarray) for value in cells.flat
+    ):
+        msg = (
+            f"{name} must be an array of single values, got rows of different lengths; give as "
+            "many to each."
+        )
         raise ValueError(msg)
     return cells
 
@@ -144,7 +166,10 @@ def _number(value: object, name: str, position: str) -> float:
         except (OverflowError, TypeError):  # beyond 1.8e308, or complex
             pass
     shown = " ".join(repr(value).split())[:_SHOWN]  # a table in a cell takes several lines
-    msg = f"{name} must be numbers, got {shown} {position}; convert them first, and give NaN where one is missing."
+    msg = (
+        f"{name} must be numbers, got {shown} {position}; convert them first, and give NaN where "
+        "one is missing."
+    )
     raise ValueError(msg)
 
 

@@ -1,4 +1,7 @@
-"""The policy (algebra): every threshold, switch and pattern as one validated value with a policy_id (S0.5, S0.8)."""
+"""The policy (algebra): thresholds, switches and patterns as a validated value (S0.5, S0.8).
+
+It holds every one of them, and has a policy_id.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,9 @@ from raglab.signals import (
 
 
 class Structure(NamedTuple):
-    """Settings that determine which hits a group or an option holds: measured tables depend on them, not on thresholds.
+    """Settings that determine which hits a group or an option holds.
+
+    Measured tables depend on them, not on thresholds.
 
     Attributes:
       patterns_hash: of the policy's patterns.
@@ -93,14 +98,19 @@ class Structure(NamedTuple):
     document_identity: str
 
     def __repr__(self) -> str:
-        """Fields by name; an identity of documents that is the default is left out, as of a policy_id (rule S0.8).
+        """Fields by name.
+
+        An identity of documents that is the default is left out, as of a policy_id (rule S0.8).
 
         Fingerprints of traces with answers are made of this text.
         """
         rows = self._asdict()
         if self.document_identity == DEFAULT_IDENTITY:
             del rows["document_identity"]
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in rows.items())})"
+        return (
+            f"{type(self).__name__}("
+            f"{', '.join(f'{name}={value!r}' for name, value in rows.items())})"
+        )
 
 
 DEFAULT_IDENTITY = "path"  # of documents, `resolver.document_identity` of defaults.yaml
@@ -108,31 +118,44 @@ DEFAULT_IDENTITY = "path"  # of documents, `resolver.document_identity` of defau
 
 @cache
 def _stated() -> Mapping[str, Any]:
-    return dict(yaml.safe_load(files("raglab").joinpath("defaults.yaml").read_text(encoding="utf-8")))
+    return dict(
+        yaml.safe_load(files("raglab").joinpath("defaults.yaml").read_text(encoding="utf-8"))
+    )
 
 
 @cache
 def _published_defaults() -> Mapping[str, Any]:
-    """Published values: those of `defaults.yaml`; of a gate that has none there, off and as its row says."""
+    """Published values: those of `defaults.yaml`.
+
+    Of a gate that has none there, off and as its row says.
+    """
     rows = dict(_stated())
     for gate in gates.GATES:
         if gate.switch and gate.name not in rows:
-            rows[gate.name] = {"enabled": False} | {threshold.key: threshold.default for threshold in gate.thresholds}
+            rows[gate.name] = {"enabled": False} | {
+                threshold.key: threshold.default for threshold in gate.thresholds
+            }
     return rows
 
 
 GENERIC = "generic"  # the pack of no trade
-_NOT_HASHED = {"certificate", "notes", "pack", "pack_hash", "tuned_on", "learned_cases"}  # nothing that decides
+# nothing that decides
+_NOT_HASHED = {"certificate", "notes", "pack", "pack_hash", "tuned_on", "learned_cases"}
 
 USER_SECTIONS = ("signals", OWN)  # of gates of the user, by name
 # Lists of patterns, fitted curves and models: a difference in them is one difference.
-WHOLE = frozenset({
-    *(f"patterns.{name}" for name in PatternLists.model_fields),
-    "fused.parts", "decision.model", "generation.calibration", "confidence.calibration",
-})  # fmt: skip
+WHOLE = frozenset(
+    {
+        *(f"patterns.{name}" for name in PatternLists.model_fields),
+        "fused.parts",
+        "decision.model",
+        "generation.calibration",
+        "confidence.calibration",
+    }
+)
 
-# Keys that came after version 1. Where one stands at its default it is left out of the canonical JSON, so that adding
-# a key changes the id of no policy (rule S0.8). A key never leaves this list.
+# Keys that came after version 1. Where one stands at its default it is left out of the canonical
+# JSON, so that adding a key changes the id of no policy (rule S0.8). A key never leaves this list.
 ADDED = (
     "gap.near_pages",
     "confidence.min_texts",
@@ -153,7 +176,7 @@ ADDED_SECTIONS = ("decision", "signals", "gates")  # left out where nothing of t
 
 
 def _canonical_rows(rows: dict[str, Any]) -> dict[str, Any]:
-    """Sections of a policy without the added keys, and sections of added gates, that stand at their default."""
+    """Sections of a policy without added keys, and added gates' sections, that are at default."""
     published = _published_defaults()
     for name in published.keys() - _stated().keys():
         if rows[name] == published[name]:
@@ -175,8 +198,11 @@ _MORE = {
     "fused": FusionSection,
     "generation": GenerationSection,
 }  # gates with keys that are no thresholds
-_SECTIONS = {gate.name: _MORE.get(gate.name) or section_of(gate) for gate in gates.GATES if gate.switch}
-# Sections stand in a written policy as they do in `defaults.yaml`; what they hold is stated below or by the gates.
+_SECTIONS = {
+    gate.name: _MORE.get(gate.name) or section_of(gate) for gate in gates.GATES if gate.switch
+}
+# Sections stand in a written policy as they do in `defaults.yaml`; what they hold is stated below
+# or by the gates.
 _fields: dict[str, Any] = {name: (_SECTIONS.get(name, Any), ...) for name in _published_defaults()}
 _Sections = create_model("_Sections", **_fields)
 
@@ -201,11 +227,11 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
       gates: gates of the user, by name.
       patterns: lists of patterns.
       refusal_message: text of a refusal.
-      pack_hash: of its content, None of the generic pack and where it was not read; a policy file that states it
-        accepts no other content.
+      pack_hash: of its content, None of the generic pack and where it was not read; a policy file
+        that states it accepts no other content.
       tuned_on: hash of the cases on which its values were chosen by a study.
-      learned_cases: codes of the questions that a part of it learned from, by the hash of the set, see
-        `raglab.decision.learned_cases`. Neither this nor `tuned_on` is part of the id.
+      learned_cases: codes of the questions that a part of it learned from, by the hash of the set,
+        see `raglab.decision.learned_cases`. Neither this nor `tuned_on` is part of the id.
       certificate: of this policy, or None.
       notes: of the user.
     """
@@ -221,13 +247,21 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     gates: GateSections
     patterns: PatternLists
     refusal_message: Annotated[StrictStr, Field(min_length=1)]
-    pack: Annotated[StrictStr, Field(min_length=1, exclude_if=lambda name: name == GENERIC)] = GENERIC
-    pack_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{12}$", exclude_if=lambda stated: stated is None)] = None
-    tuned_on: Annotated[str | None, Field(pattern="^[0-9a-f]{16}$", exclude_if=lambda stated: stated is None)] = None
+    pack: Annotated[StrictStr, Field(min_length=1, exclude_if=lambda name: name == GENERIC)] = (
+        GENERIC
+    )
+    pack_hash: Annotated[
+        str | None, Field(pattern="^[0-9a-f]{12}$", exclude_if=lambda stated: stated is None)
+    ] = None
+    tuned_on: Annotated[
+        str | None, Field(pattern="^[0-9a-f]{16}$", exclude_if=lambda stated: stated is None)
+    ] = None
     learned_cases: Annotated[
         dict[
             Annotated[StrictStr, Field(pattern="^[0-9a-f]{16}$")],
-            Annotated[StrictStr, Field(pattern="^(?:[A-Za-z0-9+/]{8})+$", max_length=_LONGEST_CODES)],
+            Annotated[
+                StrictStr, Field(pattern="^(?:[A-Za-z0-9+/]{8})+$", max_length=_LONGEST_CODES)
+            ],
         ],
         Field(default_factory=dict, exclude_if=lambda sets: not sets, max_length=MOST_SETS),
     ]
@@ -240,9 +274,15 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         needed = [name for name, field in cls.model_fields.items() if field.is_required()]
         missing = [name for name in needed if isinstance(rows, Mapping) and name not in rows]
         if missing:
-            rule = f"{cls.__name__} must be made with every section, got none of {', '.join(missing[:3])}"
+            rule = (
+                f"{cls.__name__} must be made with every section, got none of "
+                f"{', '.join(missing[:3])}"
+            )
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-            remedy = "the published defaults are raglab.Policy.load(), with some values of your own raglab.Policy"
+            remedy = (
+                "the published defaults are raglab.Policy.load(), with some values of your own "
+                "raglab.Policy"
+            )
             msg = f"{rule}{more}; {remedy}.from_mapping(mapping)."
             raise TypeError(msg)  # a ValueError would be one line among those of pydantic
         return rows
@@ -252,7 +292,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     def _of_json(cls, stated: Any) -> Any:  # noqa: ANN401 - of either
         if not _is_json(stated):
             msg = (
-                "it must hold Unicode texts, finite numbers of 64 bits, lists and mappings of texts to them; correct it"
+                "it must hold Unicode texts, finite numbers of 64 bits, lists and mappings of "
+                "texts to them; correct it"
             )
             raise ValueError(msg)
         return stated
@@ -266,7 +307,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
           where: named in errors.
 
         Raises:
-          ValueError: an unknown key, a value out of range or a bad pattern; names key, value and rule.
+          ValueError: an unknown key, a value out of range or a bad pattern; names key, value and
+            rule.
         """
         if stated is not None and not isinstance(stated, Mapping):
             rule = f"{where}: a policy must be a mapping of sections, got {type(stated).__name__}"
@@ -276,7 +318,9 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         return _validate_section(lambda: cls.model_validate(rows), where)
 
     def replace(self, *changes: Any) -> Self:  # noqa: ANN401 - values of any field
-        """Policy with some values changed: `policy.replace("l2.max_l2", 0.7, "gap.enabled", False)`.
+        """Policy with some values changed.
+
+        `policy.replace("l2.max_l2", 0.7, "gap.enabled", False)`.
 
         Args:
           *changes: paths and values by turns.
@@ -301,10 +345,19 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
                 whole[name] = value
         if "pack" in whole:
             whole.setdefault("pack_hash", None)  # it is for the pack that was read
-        keeps = "certificate" in whole or touched.keys() | whole.keys() <= {"notes", "tuned_on", "learned_cases"}
+        keeps = "certificate" in whole or touched.keys() | whole.keys() <= {
+            "notes",
+            "tuned_on",
+            "learned_cases",
+        }
         certificate = {} if keeps else {"certificate": None}  # it is for what it was earned with
         if whole:
-            rows = {name: getattr(self, name) for name in type(self).model_fields} | whole | touched | certificate
+            rows = (
+                {name: getattr(self, name) for name in type(self).model_fields}
+                | whole
+                | touched
+                | certificate
+            )
             return _validate_section(lambda: type(self).model_validate(rows), "replace")
         sections = {
             name: _validate_section(partial(_section_validators()[name], rows), "replace", name)
@@ -314,13 +367,17 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
 
     def without_gates(self) -> Self:
         """Policy with every gate off and without `tuned_on`: it answers whenever there is a hit."""
-        off: list[Any] = [item for gate in gates.GATES if gate.switch for item in (f"{gate.name}.enabled", False)]
+        off: list[Any] = [
+            item for gate in gates.GATES if gate.switch for item in (f"{gate.name}.enabled", False)
+        ]
         for section in ("signals", "gates"):
             off += [section, {}] if getattr(self, section) else []
         return self.replace("decision.rule", "chain", "tuned_on", None, *off)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy with an id of its own: made of the fields alone, without what was worked out for this policy.
+        """Copy with an id of its own.
+
+        Made of the fields alone, without what was worked out for this policy.
 
         Args:
           update: field -> its new value.
@@ -328,15 +385,19 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         """
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         fields = (deepcopy(fields) if deep else fields) | dict(update or {})
-        return type(self).model_construct(set(self.model_fields_set) | fields.keys() & (update or {}).keys(), **fields)
+        return type(self).model_construct(
+            set(self.model_fields_set) | fields.keys() & (update or {}).keys(), **fields
+        )
 
     def diff(self, baseline: PolicyData | None = None) -> dict[str, tuple[Any, Any]]:
-        """Differences from another policy: path -> (value here, value there); nothing where the ids are the same.
+        """Differences from another policy: path -> (value here, value there).
 
-        The first of each pair is of this policy, the second of the baseline: of a tuned policy (tuned, published).
-        Deciding parts are first: gates on signals and of the user, the decision; gates that are off and patterns are
-        last. A list of patterns, a fitted curve or model is one value. None is also the value of a gate that one policy
-        does not state.
+        Nothing where the ids are the same.
+
+        The first of each pair is of this policy, the second of the baseline: of a tuned policy
+        (tuned, published). Deciding parts are first: gates on signals and of the user, the
+        decision; gates that are off and patterns are last. A list of patterns, a fitted curve or
+        model is one value. None is also the value of a gate that one policy does not state.
 
         Args:
           baseline: the published policy where not given.
@@ -347,15 +408,24 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         """
         here, there = self.settings, (_published() if baseline is None else baseline).settings
         pairs = {path: (here.get(path), there.get(path)) for path in (here | there)}
-        changed = {path: pair for path, pair in pairs.items() if _ordered(pair[0]) != _ordered(pair[1])}
+        changed = {
+            path: pair for path, pair in pairs.items() if _ordered(pair[0]) != _ordered(pair[1])
+        }
         ranked = sorted(changed, key=lambda path: _change_rank(path, changed[path][0]))
         return {path: (_plain(changed[path][0]), _plain(changed[path][1])) for path in ranked}
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Path -> value of all that the policy_id hangs on; a list of patterns, a curve or a model is one value."""
+        """Path -> value of all that the policy_id hangs on.
+
+        A list of patterns, a curve or a model is one value.
+        """
         rows = self.model_dump(exclude=_NOT_HASHED)
-        return {path: value for path, value in _leaves(rows, whole=WHOLE) if value or path not in USER_SECTIONS}
+        return {
+            path: value
+            for path, value in _leaves(rows, whole=WHOLE)
+            if value or path not in USER_SECTIONS
+        }
 
     def __repr__(self) -> str:
         changes = [f"{path} {told_value(value)}" for path, (value, _) in self.diff().items()]
@@ -366,14 +436,19 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             text, rest = f"{text}, {change}", rest - 1
         more = f", … {rest} more" if rest else ""
         what = (
-            f"{len(changes)} change{'' if len(changes) == 1 else 's'}: {(text + more)[2:]}" if changes else "published"
+            f"{len(changes)} change{'' if len(changes) == 1 else 's'}: {(text + more)[2:]}"
+            if changes
+            else "published"
         )
         return f"{type(self).__name__.removesuffix('Data')}({self.policy_id}, {what})"
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        """Display for a notebook: gates in their order, then the rest; what differs from the published is marked."""
+        """Display for a notebook: gates in their order, then the rest.
+
+        What differs from the published is marked.
+        """
         changed = self.diff()
         rows: dict[str, list[Cell]] = {}
         settings = self.settings
@@ -383,7 +458,9 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
                 section, _, key = f"{section}.{key}".rpartition(".")
             rows.setdefault(section, []).append(_shown(path, key, value, changed))
         for path in changed.keys() - settings.keys():  # a gate of the other that is not stated here
-            rows.setdefault(path.rpartition(".")[0], []).append(_shown(path, path.rpartition(".")[2], None, changed))
+            rows.setdefault(path.rpartition(".")[0], []).append(
+                _shown(path, path.rpartition(".")[2], None, changed)
+            )
         order = [name for name in self.gates_in_order() if name in rows]
         rest = [name for name in rows if name not in order]
         facts = [
@@ -400,7 +477,10 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         return display(type(self).__name__.removesuffix("Data"), facts, folds)
 
     def gates_in_order(self) -> list[str]:
-        """Sections of the gates in the order in which they decide: `l2`, …, `signals.<name>`, `gates.<name>`."""
+        """Sections of the gates in the order in which they decide.
+
+        `l2`, …, `signals.<name>`, `gates.<name>`.
+        """
         user = (
             *(f"signals.{name}" for name in in_order(self.signals)),
             *(f"{OWN}.{name}" for name in sorted(self.gates)),
@@ -408,7 +488,11 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         stated = self.decision.order or tuple(gate.name for gate in gates.GATES)
         names: list[str] = []
         for name in (*stated, *(gate.name for gate in gates.GATES if gate.switch)):
-            names += [section for section in user if section not in stated] if name == "signals" else [name]
+            names += (
+                [section for section in user if section not in stated]
+                if name == "signals"
+                else [name]
+            )
         return list(dict.fromkeys((*names, *user)))
 
     def value(self, path: str) -> Any:  # noqa: ANN401 - values of any field
@@ -419,9 +503,11 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         """
         value: Any = self
         if not isinstance(path, str):
-            raise ValueError(_no_such_path(repr(path)))  # noqa: TRY004 - as of any other path that there is not
+            # as of any other path that there is not
+            raise ValueError(_no_such_path(repr(path)))  # noqa: TRY004
         for part in path.split("."):
-            if value is self.signals and is_name(part):  # a signal that the policy does not gate has no bounds
+            # a signal that the policy does not gate has no bounds
+            if value is self.signals and is_name(part):
                 value = value.get(part, UNSTATED)
                 continue
             if value is self.gates:
@@ -450,12 +536,16 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
 
     @cached_property  # a policy is frozen, and a page or a study asks for its id again and again
     def policy_id(self) -> str:
-        """First 12 hex digits of the SHA-256 of the canonical JSON without certificate, notes, pack (rules S0.5, S0.8).
+        """First 12 hex digits of SHA-256 of canonical JSON without extras (rules S0.5, S0.8).
 
-        The path of a pack is one of a machine; its content is known by its own hash, which trace, index and log keep.
+        The extras are certificate, notes and pack.
+
+        The path of a pack is one of a machine; its content is known by its own hash, which trace,
+        index and log keep.
         """
         rows = _canonical_rows(self.model_dump(mode="json", exclude=_NOT_HASHED))
-        rows["patterns"]["entities"] = list(rows["patterns"]["entities"].items())  # their order is that of reasons
+        # their order is that of reasons
+        rows["patterns"]["entities"] = list(rows["patterns"]["entities"].items())
         return digest(canonical_json(rows), 12)
 
     @property
@@ -466,7 +556,12 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     @property
     def structure(self) -> Structure:
         """What the measured tables depend on."""
-        chosen, resolver, knots, confidence = self.chosen, self.resolver, self.generation.calibration, self.confidence
+        chosen, resolver, knots, confidence = (
+            self.chosen,
+            self.resolver,
+            self.generation.calibration,
+            self.confidence,
+        )
         return Structure(
             self.patterns.digest,
             chosen.final_k,
@@ -479,8 +574,12 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             confidence.min_texts,
             self.fused_model,
             None if knots is None else (knots.x, knots.y),
-            self.decision.model.model if self.decision.rule == EXPECTED_COST and self.decision.model else None,
-            (confidence.calibration.x, confidence.calibration.y) if confidence.fallback == "cosine" else None,
+            self.decision.model.model
+            if self.decision.rule == EXPECTED_COST and self.decision.model
+            else None,
+            (confidence.calibration.x, confidence.calibration.y)
+            if confidence.fallback == "cosine"
+            else None,
             resolver.document_identity,
         )
 
@@ -503,7 +602,8 @@ def check_pack(stored: object, pack: str | None, what: str, remedy: str) -> None
     """Stop where something was made with one pack and is used with another (rule S5.11).
 
     Args:
-      stored: hash of the pack it was made with; None where no pack is known or named, which fits any.
+      stored: hash of the pack it was made with; None where no pack is known or named, which fits
+        any.
       pack: hash of the pack in use; None likewise.
       what: name of what was made with `stored`, for the message.
       remedy: last part of the message.
@@ -515,7 +615,10 @@ def check_pack(stored: object, pack: str | None, what: str, remedy: str) -> None
       >>> check_pack(None, "0c1d2e3f4a5b", "the trace", "build it again")
     """
     if stored and pack and stored != pack:
-        msg = f"{what} must be used with the pack that it was made with, {stored}, got {pack}; {remedy}."
+        msg = (
+            f"{what} must be used with the pack that it was made with, {stored}, got {pack}; "
+            f"{remedy}."
+        )
         raise ValueError(msg)
 
 
@@ -535,8 +638,12 @@ def _rows_of(section: Any) -> dict[str, Any]:  # noqa: ANN401 - a model or a map
     return {key: getattr(section, key) for key in type(section).model_fields}
 
 
-def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: ANN401 - values of any field
-    """Set what stands at `key` or `key.key` of a section; sections on the way are copied, the rest is shared."""
+# values of any field
+def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: ANN401
+    """Set what stands at `key` or `key.key` of a section.
+
+    Sections on the way are copied, the rest is shared.
+    """
     first, _, rest = key.partition(".")
     if not rest:
         rows[first] = value
@@ -549,7 +656,9 @@ def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: AN
 @cache
 def _section_validators() -> Mapping[str, Callable[[Any], Any]]:
     """What validates each section of a policy, by its name."""
-    kinds: dict[str, Any] = {name: field.annotation for name, field in PolicyData.model_fields.items()}
+    kinds: dict[str, Any] = {
+        name: field.annotation for name, field in PolicyData.model_fields.items()
+    }
     kinds |= {"signals": SignalSections, OWN: GateSections}
     return {name: TypeAdapter(kind).validate_python for name, kind in kinds.items()}
 
@@ -557,7 +666,10 @@ def _section_validators() -> Mapping[str, Callable[[Any], Any]]:
 def _leaves(
     rows: Mapping[str, Any], before: str = "", whole: Container[str] = frozenset()
 ) -> Iterable[tuple[str, Any]]:
-    """Path and value of everything in nested sections; what stands at a path of `whole` is one value."""
+    """Path and value of everything in nested sections.
+
+    What stands at a path of `whole` is one value.
+    """
     for key, value in rows.items():
         path = f"{before}{key}"
         if isinstance(value, Mapping) and value and path not in whole:
@@ -577,7 +689,10 @@ def _ordered(value: Any) -> Any:  # noqa: ANN401 - a value of any field
 
 
 def _change_rank(path: str, value: Any) -> int:  # noqa: ANN401 - a value of any field
-    """Place of a change among others: what decides, then thresholds, then what is switched off and lists."""
+    """Place of a change among others.
+
+    What decides, then thresholds, then what is switched off and lists.
+    """
     section = path.partition(".")[0]
     if section in USER_SECTIONS or path.startswith("decision."):
         return 0
@@ -589,7 +704,9 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a value of any field
 
 
 def told_value(value: Any) -> str:  # noqa: ANN401 - a value of any field
-    """Value of a policy in a few words: numbers to the digits that they have, of a list or curve its length.
+    """Value of a policy in a few words.
+
+    Numbers to the digits that they have, of a list or curve its length.
 
     Args:
       value: of a policy's path.
@@ -609,7 +726,13 @@ def told_value(value: Any) -> str:  # noqa: ANN401 - a value of any field
     return cut_value(str(value), 60)
 
 
-def _shown(path: str, key: str, value: Any, changed: Mapping[str, tuple[Any, Any]]) -> Cell:  # noqa: ANN401 - any value
+# any value
+def _shown(
+    path: str,
+    key: str,
+    value: Any,  # noqa: ANN401
+    changed: Mapping[str, tuple[Any, Any]],
+) -> Cell:
     """Cell of one setting, marked where it is not the published one."""
     text = told_value(value) if key == "enabled" else f"{key} {told_value(value)}"
     if path not in changed:
@@ -620,17 +743,31 @@ def _shown(path: str, key: str, value: Any, changed: Mapping[str, tuple[Any, Any
 def _no_such_path(path: str) -> str:
     section, _, name = path.partition(".")
     if section == OWN and name:
-        return f"{cut_value(path)!r} is no threshold of a gate; write gates.<name>.<threshold>, as it is registered."
+        return (
+            f"{cut_value(path)!r} is no threshold of a gate; write gates.<name>.<threshold>, as "
+            "it is registered."
+        )
     if section == "signals" and name:
         keys = ", ".join(SignalSection.model_fields)
         if is_name(name.partition(".")[0]):
-            return f"{path!r} is no field of a signal's gate; write signals.<name>.<key> with one of {keys}."
+            return (
+                f"{path!r} is no field of a signal's gate; write signals.<name>.<key> with one of "
+                f"{keys}."
+            )
         named = f"small letters, digits and underscores for the name, and one of {keys}"
         return f"{cut_value(path)!r} names no signal; write signals.<name>.<key> with {named}."
-    return f"{path!r} is no field of a policy; write section.key, as in l2.max_l2 (all of them: `Policy.manifest`)."
+    return (
+        f"{path!r} is no field of a policy; write section.key, as in l2.max_l2 (all of them: "
+        "`Policy.manifest`)."
+    )
 
 
-def _validate_section(make: Callable[[], Any], where: str, section: str | None = None) -> Any:  # noqa: ANN401 - a model
+# a model
+def _validate_section(
+    make: Callable[[], Any],
+    where: str,
+    section: str | None = None,
+) -> Any:  # noqa: ANN401
     try:
         return make()
     except ValidationError as error:
@@ -644,21 +781,29 @@ def _message(error: ValidationError, where: str, section: str | None = None) -> 
         if problem["type"] == "extra_forbidden":
             return f"{path}: unknown key; write one of defaults.yaml's keys."
         rule = cut_value(str(problem["msg"]).removeprefix("Value error, "), 4 * SHOWN)
-        return f"{path}: {rule[0].lower() + rule[1:]}, got {cut_value(repr(problem['input']))}{_threshold_unit(place)}."
+        return (
+            f"{path}: {rule[0].lower() + rule[1:]}, got "
+            f"{cut_value(repr(problem['input']))}{_threshold_unit(place)}."
+        )
 
     problems = error.errors()
     more = f" And {len(problems) - _PROBLEMS} more." if len(problems) > _PROBLEMS else ""
-    return visible(f"{where}: " + " ".join(line(problem) for problem in problems[:_PROBLEMS])) + more
+    return (
+        visible(f"{where}: " + " ".join(line(problem) for problem in problems[:_PROBLEMS])) + more
+    )
 
 
 def _is_json(value: object) -> bool:
     """Whether a value is the same after it was written and read again."""
     if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _is_json(key) and _is_json(item) for key, item in value.items())
+        return all(
+            isinstance(key, str) and _is_json(key) and _is_json(item) for key, item in value.items()
+        )
     if isinstance(value, list | tuple):
         return all(map(_is_json, value))
     if isinstance(value, str):
-        return not any("\ud800" <= character <= "\udfff" for character in value)  # halves of surrogate pairs
+        # halves of surrogate pairs
+        return not any("\ud800" <= character <= "\udfff" for character in value)
     if isinstance(value, int):
         return -(2**63) <= value < 2**63  # a longer one has no text in YAML
     return value is None or (isinstance(value, float) and math.isfinite(value))

@@ -1,4 +1,7 @@
-"""Sections of a policy (algebra): what each gate, rule and list may hold, by unit and range (S0.5, S2.1 to S2.18)."""
+"""Sections of a policy (algebra): what gates, rules and lists may hold (S0.5, S2.1 to S2.18).
+
+Each value has its unit and range.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,14 @@ from raglab.expected_cost import DecisionModel, GroupBias, SignalPart
 from raglab.gate_order import check_order
 from raglab.metrics.costs import LABELS, OUTCOMES
 from raglab.own_gates import section_error
-from raglab.patterns import COUNTED, MOST_PATTERNS, NOTHING_SPENT, Pattern, check_patterns, patterns_hash
+from raglab.patterns import (
+    COUNTED,
+    MOST_PATTERNS,
+    NOTHING_SPENT,
+    Pattern,
+    check_patterns,
+    patterns_hash,
+)
 from raglab.signals import (
     COSINE,
     COST,
@@ -52,7 +62,12 @@ EXPECTED_COST = "expected_cost"
 
 def _unit_field(unit: Unit) -> Any:  # noqa: ANN401 - a field of pydantic
     """Range of a unit, and what a message says of it."""
-    return Field(ge=unit.low, le=unit.high, allow_inf_nan=None if unit.whole else False, description=unit.described)
+    return Field(
+        ge=unit.low,
+        le=unit.high,
+        allow_inf_nan=None if unit.whole else False,
+        description=unit.described,
+    )
 
 
 SquaredL2 = Annotated[float, _unit_field(SQUARED_L2)]
@@ -66,7 +81,9 @@ if TYPE_CHECKING:
 else:  # pydantic checks against the table's names and lists them where none of them came
     ArmName = Literal[(*ARMS, *CHOOSERS)]
 
-Scale = Annotated[float, Field(gt=0.0, le=1_000.0, description="a count that brings others near [0, 1]")]
+Scale = Annotated[
+    float, Field(gt=0.0, le=1_000.0, description="a count that brings others near [0, 1]")
+]
 
 Stated = StrictStr | tuple[StrictStr, ...]
 
@@ -83,9 +100,11 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-# Of models: as many as no fit makes, and so far from the largest float that no sum of them overflows.
+# Of models: as many as no fit makes, and so far from the largest float that no sum of them
+# overflows.
 MOST_KNOTS, MOST_PARTS, MOST_WEIGHT = 10_000, 200, 1e12
-LEAST_SCALE = 1e-100  # of a signal: one that hardly varies has a tiny scale, and no quotient overflows
+# of a signal: one that hardly varies has a tiny scale, and no quotient overflows
+LEAST_SCALE = 1e-100
 Number = Annotated[float, Field(strict=True, ge=-MOST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)]
 
 
@@ -97,7 +116,7 @@ class ContextSection(_Section):
 
 
 class OfGates:
-    """Sections that are made of the table of gates, under the names by which another process finds them."""
+    """Sections made of the gate table, under the names by which another process finds them."""
 
 
 def section_of(gate: gates.Gate) -> Any:  # noqa: ANN401 - a model
@@ -106,7 +125,9 @@ def section_of(gate: gates.Gate) -> Any:  # noqa: ANN401 - a model
     for threshold in gate.thresholds:
         kind: Any = Annotated[int if threshold.whole else float, _unit_field(threshold.unit)]
         fields[threshold.key] = (kind | None if threshold.nullable else kind, ...)
-    section = create_model(gate.name.title(), __base__=_Section, __doc__=f"Rule {gate.rule}.", **fields)
+    section = create_model(
+        gate.name.title(), __base__=_Section, __doc__=f"Rule {gate.rule}.", **fields
+    )
     section.__module__, section.__qualname__ = __name__, f"{OfGates.__name__}.{section.__name__}"
     setattr(OfGates, section.__name__, section)
     return section
@@ -127,7 +148,8 @@ class Coverage(section_of(gates.gate_by_name("coverage"))):  # type: ignore[misc
 class Polyline(_Section):
     """A signal's share of the logit: knots ascending, values never falling."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
+    # YAML's lists become tuples
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     x: Annotated[tuple[Number, ...], Field(max_length=MOST_KNOTS)]
     y: Annotated[tuple[Number, ...], Field(max_length=MOST_KNOTS)]
@@ -140,7 +162,10 @@ class Polyline(_Section):
         if any(left >= right for left, right in pairwise(self.x)) or any(
             left > right for left, right in pairwise(self.y)
         ):
-            msg = "x must ascend and y must not fall, a surer signal never lowers the probability; fit the gate again"
+            msg = (
+                "x must ascend and y must not fall, a surer signal never lowers the probability; "
+                "fit the gate again"
+            )
             raise ValueError(msg)
         return self
 
@@ -156,7 +181,10 @@ class FusionSection(section_of(gates.gate_by_name("fused"))):  # type: ignore[mi
     def _usable(self) -> Self:
         _check_names(self.parts, "parts must name signals")
         if self.enabled and not self.parts:
-            msg = "a fused gate without parts refuses everything; fit one (raglab.fit_fused_gate) or switch it off"
+            msg = (
+                "a fused gate without parts refuses everything; fit one (raglab.fit_fused_gate) "
+                "or switch it off"
+            )
             raise ValueError(msg)
         return self
 
@@ -192,7 +220,10 @@ class Confidence(section_of(gates.gate_by_name("confidence"))):  # type: ignore[
 
 
 class StrategySection(_Section):
-    """Rules S4.1, S4.5, S4.7: the arm that answers live, or what chooses it; and what makes arms available."""
+    """Rules S4.1, S4.5, S4.7: the arm that answers live, or what chooses it.
+
+    And what makes arms available.
+    """
 
     arm: ArmName
     min_graph: Share
@@ -254,7 +285,10 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _check_names(names: Iterable[str], rule: str) -> None:
-    """Stop where a text can name no signal; whether there is one of that name, the trace or the machine knows."""
+    """Stop where a text can name no signal.
+
+    Whether there is one of that name, the trace or the machine knows.
+    """
     for name in names:
         if not is_name(name):
             what = "small letters, digits and underscores, at most 40, a letter first"
@@ -273,7 +307,9 @@ def _known_signals(signals: dict[str, SignalSection]) -> dict[str, SignalSection
             bound = getattr(section, key)
             if bound is not None and not unit.low <= bound <= unit.high:
                 within = f"[{unit.low:g}, {unit.high:g}]"
-                msg = f"{name}.{key} must lie in {within}, {bound:g} does not; it is {unit.described}"
+                msg = (
+                    f"{name}.{key} must lie in {within}, {bound:g} does not; it is {unit.described}"
+                )
                 raise ValueError(msg)
     return signals
 
@@ -282,7 +318,7 @@ SignalSections = Annotated[dict[StrictStr, SignalSection], AfterValidator(_known
 
 
 def _known_gates(stated: dict[str, dict[str, bool | float]]) -> dict[str, dict[str, bool | float]]:
-    """Gates of the user, checked against their registration as far as this process has it (rule S2.18)."""
+    """User gates, checked against their registration as far as this process has it (rule S2.18)."""
     for name, section in stated.items():
         if not is_name(name):
             what = "small letters, digits and underscores, at most 40, a letter first"
@@ -324,13 +360,16 @@ class CostsSection(_Section):
     @property
     def matrix(self) -> NDArray[np.float64]:
         """Cost by label and outcome, [3, 5]."""
-        return np.array([[getattr(getattr(self, label), name) for name in OUTCOMES] for label in LABELS])
+        return np.array(
+            [[getattr(getattr(self, label), name) for name in OUTCOMES] for label in LABELS]
+        )
 
 
 class PartSection(_Section):
     """What one signal adds to the logits of the classes (rule S2.17)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
+    # YAML's lists become tuples
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     center: Number
     scale: Annotated[float, Field(strict=True, ge=LEAST_SCALE, le=MOST_WEIGHT, allow_inf_nan=False)]
@@ -344,9 +383,10 @@ LONGEST_GROUP = 200  # characters of its name
 
 
 class GroupSection(_Section):
-    """Rule S2.20: what the group of a case adds to the logits of the classes, by the value of an attribute."""
+    """Rule S2.20: what a case's group adds to the class logits, by the value of an attribute."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
+    # YAML's lists become tuples
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     attribute: Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_GROUP)]
     bias: Annotated[
@@ -363,7 +403,8 @@ class GroupSection(_Section):
 class ModelSection(_Section):
     """Rule S2.17: the multinomial logistic that `raglab.fit_decision` fits."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
+    # YAML's lists become tuples
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     parts: Annotated[dict[StrictStr, PartSection], Field(max_length=MOST_PARTS)]
     bias: ClassBias
@@ -386,13 +427,18 @@ class ModelSection(_Section):
     @cached_property
     def model(self) -> DecisionModel:
         """The model as the algebra takes it."""
-        parts = (SignalPart(name, p.center, p.scale, p.missing, p.weights) for name, p in sorted(self.parts.items()))
+        parts = (
+            SignalPart(name, p.center, p.scale, p.missing, p.weights)
+            for name, p in sorted(self.parts.items())
+        )
         groups = None if self.groups is None else self.groups.table
         return DecisionModel(tuple(parts), self.bias, self.asked_right, self.structure, groups)
 
 
 class DecisionSection(_Section):
-    """Rules S2.16, S2.17: what decides; the costs that `expected_cost` minimises; ratio: factor of wrong answers'.
+    """Rules S2.16, S2.17: what decides; the costs that `expected_cost` minimises.
+
+    Ratio: factor of wrong answers'.
 
     order: of the gates (rules S2.12, S2.16), those left out are off; None for the published one.
     """
@@ -430,7 +476,8 @@ LONGEST_NAME = 200  # characters of an entity's name
 class PatternLists(_Section):
     """Case-insensitive linear-time regular expressions (rules S2.1, S2.5, S3.3)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
+    # YAML's lists become tuples
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
     deny: tuple[Stated, ...]
     allow: tuple[Stated, ...]
@@ -443,14 +490,20 @@ class PatternLists(_Section):
 
     @cached_property
     def digest(self) -> str:
-        """Hash of the patterns (rule S0.6); a section is replaced as a whole, so that it never goes stale."""
+        """Hash of the patterns (rule S0.6).
+
+        A section is replaced as a whole, so that it never goes stale.
+        """
         return patterns_hash(self)
 
     @field_validator("deny", "allow", "generic", "facet", "compare", "coverage_generic")
     @classmethod
     def _compile(cls, patterns: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
         if len(patterns) > MOST_PATTERNS:
-            msg = f"a list must hold at most {MOST_PATTERNS} patterns, {len(patterns)} are more; join some by |"
+            msg = (
+                f"a list must hold at most {MOST_PATTERNS} patterns, {len(patterns)} are more; "
+                "join some by |"
+            )
             raise ValueError(msg)
         for pattern in patterns:
             parts = (pattern,) if isinstance(pattern, str) else pattern
@@ -459,40 +512,55 @@ class PatternLists(_Section):
                 raise ValueError(msg)
             for part in parts:
                 if len(part) > LONGEST_PATTERN:
-                    msg = f"a pattern must have at most {LONGEST_PATTERN} characters, {len(part)} are more; split it"
+                    msg = (
+                        f"a pattern must have at most {LONGEST_PATTERN} characters, {len(part)} "
+                        "are more; split it"
+                    )
                     raise ValueError(msg)
         return patterns
 
     @field_validator("entities", "document_entities")
     @classmethod
-    def _compile_entities(cls, entities: dict[str, tuple[Pattern, ...]]) -> dict[str, tuple[Pattern, ...]]:
+    def _compile_entities(
+        cls, entities: dict[str, tuple[Pattern, ...]]
+    ) -> dict[str, tuple[Pattern, ...]]:
         n_aliases = sum(map(len, entities.values()))
         if max(n_aliases, len(entities)) > MOST_PATTERNS:
             msg = (
-                f"entities must be at most {MOST_PATTERNS} with all their aliases, {max(n_aliases, len(entities))} are "
+                f"entities must be at most {MOST_PATTERNS} with all their aliases, "
+                f"{max(n_aliases, len(entities))} are "
                 "more; state those of documents in their metadata"
             )
             raise ValueError(msg)
         for name, aliases in entities.items():
             if len(name) > LONGEST_NAME:
-                msg = f"an entity's name must have at most {LONGEST_NAME} characters, {len(name)} are more; shorten it"
+                msg = (
+                    f"an entity's name must have at most {LONGEST_NAME} characters, {len(name)} "
+                    "are more; shorten it"
+                )
                 raise ValueError(msg)
             cls._compile(aliases)
         return entities
 
     @model_validator(mode="after")
     def _compiled(self) -> Self:
-        """Patterns of all lists against one budget, so that a thousand small bombs are no larger than one."""
+        """Patterns of all lists against one budget, so that many small bombs count as one big.
+
+        A thousand small bombs are no larger than one.
+        """
         lists: dict[str, list[Pattern]] = {name: list(getattr(self, name)) for name in COUNTED}
         lists |= {
-            name: list(chain.from_iterable(getattr(self, name).values())) for name in ("entities", "document_entities")
+            name: list(chain.from_iterable(getattr(self, name).values()))
+            for name in ("entities", "document_entities")
         }
         spent = NOTHING_SPENT
         for name, patterns in lists.items():
             try:
                 spent = check_patterns(patterns, spent)
             except ValueError as error:  # of that list, as errors of its own fields are
-                problem = PydanticCustomError("pattern", "{rule}", {"rule": str(error).removesuffix(".")})
+                problem = PydanticCustomError(
+                    "pattern", "{rule}", {"rule": str(error).removesuffix(".")}
+                )
                 details = InitErrorDetails(type=problem, loc=(name,), input=getattr(self, name))
                 raise ValidationError.from_exception_data(type(self).__name__, [details]) from None
         return self
@@ -501,6 +569,9 @@ class PatternLists(_Section):
     def _known_entities(self) -> Self:
         unknown = next((name for name in self.document_entities if name not in self.entities), None)
         if unknown is not None:
-            msg = f"document_entities must be among entities, {unknown!r} is not; add it there, or correct the name"
+            msg = (
+                f"document_entities must be among entities, {unknown!r} is not; add it there, or "
+                "correct the name"
+            )
             raise ValueError(msg)
         return self

@@ -15,8 +15,9 @@ VARIABLE = "RAGLAB_PROGRESS"
 DELAY = 2.0  # seconds that a loop takes before anything is shown
 _OFF = frozenset({"0", "false", "no", "off"})
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
-# Frame of the outermost loop that is counted, by its id. It is looked for among the callers: a loop that was left by an
-# error may be kept alive, with its traceback, and must not silence those that come after it.
+# Frame of the outermost loop that is counted, by its id. It is looked for among the callers: a loop
+# that was left by an error may be kept alive, with its traceback, and must not silence those that
+# come after it.
 _counted: ContextVar[int] = ContextVar("counted", default=0)
 
 Item = TypeVar("Item")
@@ -31,27 +32,34 @@ def progress(
     total: int | None = None,
     done: int = 0,
 ) -> Iterator[Item]:
-    """The same items, one by one; after two seconds of a loop over them a bar counts those that are done.
+    """The same items, one by one.
 
-    A widget in a notebook, a line in a terminal; nothing where the standard error is no terminal, inside `silence`,
-    with RAGLAB_PROGRESS=0, or inside a loop that is counted already. What a loop computes never hangs on it.
+    After two seconds of a loop over them a bar counts those that are done.
+
+    A widget in a notebook, a line in a terminal; nothing where the standard error is no terminal,
+    inside `silence`, with RAGLAB_PROGRESS=0, or inside a loop that is counted already. What a loop
+    computes never hangs on it.
 
     Args:
-      what: is done. size: how much an item counts; 1. total: of all sizes; how many items there are where not given.
+      what: is done.
+      size: how much an item counts; 1.
+      total: of all sizes; how many items there are where not given.
       done: of the total, before the loop.
 
     Example:
       >>> list(progress("abc", "spell", "letter"))
       ['a', 'b', 'c']
     """
-    many = not isinstance(items, Sized) or len(items) > 1  # of one item, a loop inside it is counted
+    # of one item, a loop inside it is counted
+    many = not isinstance(items, Sized) or len(items) > 1
     if not many or _is_off() or _inside():
         yield from items
         return
     if total is None and isinstance(items, Sized):
         total = len(items)
     bar, begun = None, monotonic()
-    own = id(sys._getframe(1))  # noqa: SLF001 - of several loops in each other the outermost is counted
+    # of several loops in each other the outermost is counted
+    own = id(sys._getframe(1))  # noqa: SLF001
     _counted.set(own)
     try:
         for item in items:
@@ -61,7 +69,8 @@ def progress(
                 # Made only now: a widget is sent to the page when it is made, shown or not.
                 from tqdm.auto import tqdm
 
-                # A delay as short as can be keeps the empty bar away; no smoothing: the rate is that of the whole loop.
+                # A delay as short as can be keeps the empty bar away; no smoothing: the rate is
+                # that of the whole loop.
                 bar = tqdm(total=total, desc=what, unit=unit, disable=None, delay=1e-9, smoothing=0)
                 bar.start_t = getattr(bar, "start_t", 0.0) - (monotonic() - begun)
             if bar is not None:
@@ -75,7 +84,7 @@ def progress(
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Where a block lasts longer than two seconds, the seconds that have passed, shown where `progress` shows a bar.
+    """Show the seconds passed of a block longer than two seconds, where `progress` shows a bar.
 
     For work that has no steps to count: a model that is loaded, a kernel that is compiled.
 

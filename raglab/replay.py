@@ -100,8 +100,9 @@ def each_part(
     """Results of a function of each part of a trace and what all share, in the order of the parts.
 
     Args:
-      function: of a module, and pure, so that any worker may call it; its first argument is a `TracePart`. What it
-        returns is counts or a column a case, never hits. what: is done, see `raglab.parallel.run_each`.
+      function: of a module, and pure, so that any worker may call it; its first argument is a
+        `TracePart`. What it returns is counts or a column a case, never hits.
+      what: is done, see `raglab.parallel.run_each`.
     """
     parts = trace_parts(trace)
     if len(parts) == 1:  # it is worth no worker, and mostly in memory
@@ -115,12 +116,23 @@ def each_shard(
     *shared: Any,  # noqa: ANN401 - whatever the function takes
     what: str,
 ) -> Iterator[Result]:
-    """`each_part` for a function that takes a trace in memory: each part is loaded for it and let go."""
+    """`each_part` for a function that takes a trace in memory.
+
+    Each part is loaded for it and let go.
+    """
     return each_part(call_loaded, trace, function, *shared, what=what)
 
 
-def call_loaded(part: TracePart, function: Callable[..., Result], *shared: Any) -> Result:  # noqa: ANN401 - as in `each_part`
-    """Result of a function of one part, which is loaded for it and let go; a measured one reaches it as it is."""
+# as in `each_part`
+def call_loaded(
+    part: TracePart,
+    function: Callable[..., Result],
+    *shared: Any,  # noqa: ANN401
+) -> Result:
+    """Result of a function of one part, which is loaded for it and let go.
+
+    A measured one reaches it as it is.
+    """
     return function(loaded_part(part), *shared)
 
 
@@ -130,7 +142,10 @@ def loaded_part(part: TracePart) -> TraceData | Measured:
 
 
 def join_columns(parts: Iterable[Any]) -> Any:  # noqa: ANN401 - arrays, or named tuples of them
-    """Columns of all shards in one: arrays along their last axis, or named tuples of arrays field by field."""
+    """Columns of all shards in one.
+
+    Arrays along their last axis, or named tuples of arrays field by field.
+    """
     columns = list(parts)
     if isinstance(columns[0], tuple):
         return type(columns[0])(*(join_columns(fields) for fields in zip(*columns, strict=True)))
@@ -138,25 +153,34 @@ def join_columns(parts: Iterable[Any]) -> Any:  # noqa: ANN401 - arrays, or name
 
 
 def cases_by_shard(trace: TraceView) -> Iterator[Sequence[Case]]:
-    """Cases of each part of a trace, in order; of a reference the cases alone are read, without hits."""
+    """Cases of each part of a trace, in order.
+
+    Of a reference the cases alone are read, without hits.
+    """
     return (part.cases for part in trace_parts(trace))
 
 
 @overload
-def decide(trace: TraceData | Measured, policy: PolicyData, *, arm: str | None = None) -> Decisions: ...
+def decide(
+    trace: TraceData | Measured, policy: PolicyData, *, arm: str | None = None
+) -> Decisions: ...
 
 
 @overload
-def decide(trace: TraceView, policy: PolicyData, *, arm: str | None = None) -> Decisions | ShardedDecisions: ...
+def decide(
+    trace: TraceView, policy: PolicyData, *, arm: str | None = None
+) -> Decisions | ShardedDecisions: ...
 
 
 @takes(trace="measured", policy="policy")
-def decide(trace: TraceView, policy: PolicyData, *, arm: str | None = None) -> Decisions | ShardedDecisions:
+def decide(
+    trace: TraceView, policy: PolicyData, *, arm: str | None = None
+) -> Decisions | ShardedDecisions:
     """Decision of one policy for every case of a trace.
 
     Args:
-      trace: in memory, which is measured each time unless it is given as `Measured`; or of shards: what is held of each
-        case then is a few numbers, see `ShardedDecisions`.
+      trace: in memory, which is measured each time unless it is given as `Measured`; or of shards:
+        what is held of each case then is a few numbers, see `ShardedDecisions`.
       policy: the policy that decides.
       arm: which of the trace's arms; the first where not given.
 
@@ -185,11 +209,19 @@ def decide_policies(
 def decide_policies(
     trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None
 ) -> list[Decisions] | list[ShardedDecisions]:
-    """Decisions of some policies, see `decide`, which alone warns; each shard is loaded once for all of them."""
+    """Decisions of some policies, see `decide`, which alone warns.
+
+    Each shard is loaded once for all of them.
+    """
     if isinstance(trace, TraceData | Measured):
         held = Measured.of(trace)
-        return [decide_on_tables(measured_tables(held, policy, arm), held, policy) for policy in policies]
-    by_policy = zip(*each_shard(shard_columns, trace, list(policies), arm, what="decide"), strict=True)
+        return [
+            decide_on_tables(measured_tables(held, policy, arm), held, policy)
+            for policy in policies
+        ]
+    by_policy = zip(
+        *each_shard(shard_columns, trace, list(policies), arm, what="decide"), strict=True
+    )
     return [
         ShardedDecisions(
             trace,
@@ -202,8 +234,13 @@ def decide_policies(
     ]
 
 
-def shard_columns(trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None) -> list[CaseColumns]:
-    """What policies say of the cases of one trace in memory; pure, so that any worker may decide a shard."""
+def shard_columns(
+    trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None
+) -> list[CaseColumns]:
+    """What policies say of the cases of one trace in memory.
+
+    Pure, so that any worker may decide a shard.
+    """
     return list(map(decision_columns, decide_policies(trace, policies, arm)))
 
 
@@ -213,12 +250,18 @@ def decide_shard(part: TracePart, policy: PolicyData, arm: str | None) -> Decisi
 
 
 def decide_on_tables(
-    measured: Tables, trace: TraceData | Measured, policy: PolicyData, thresholds: Thresholds | None = None
+    measured: Tables,
+    trace: TraceData | Measured,
+    policy: PolicyData,
+    thresholds: Thresholds | None = None,
 ) -> Decisions:
-    """Decision of a policy on tables that are measured already; thresholds: of the policy, where they are known."""
-    return refine_on_tables(measured, trace, policy, policy_thresholds([policy]) if thresholds is None else thresholds)[
-        0
-    ]
+    """Decision of a policy on tables that are measured already.
+
+    Thresholds: of the policy, where they are known.
+    """
+    return refine_on_tables(
+        measured, trace, policy, policy_thresholds([policy]) if thresholds is None else thresholds
+    )[0]
 
 
 def refine_on_tables(
@@ -228,17 +271,20 @@ def refine_on_tables(
     thresholds: Thresholds,
     passes: list[Pass] | None = None,
 ) -> tuple[Decisions, NDArray[np.bool_]]:
-    """Decision of a policy on measured tables, and which cases are tried once more after the last depth, [Q].
+    """Decision of a policy on measured tables, and cases retried after the last depth, [Q].
 
     Args:
-      thresholds: of the policy. passes: see `raglab.decision.chain.refine_loop`.
+      thresholds: of the policy.
+      passes: see `raglab.decision.chain.refine_loop`.
     """
     check_own_gates(measured.evidence, thresholds)
     thresholds = thresholds.without(measured.evidence.off)
     outcome, going = decide_and_refine(measured.evidence, thresholds, (1, len(trace)), passes)
     of_policy = read_only(Outcome(*(field[0] for field in outcome)))
     held = trace if isinstance(trace, Measured) else None
-    return Decisions(plain_trace(trace), policy, measured, thresholds, of_policy, held=held), going[0]
+    return Decisions(plain_trace(trace), policy, measured, thresholds, of_policy, held=held), going[
+        0
+    ]
 
 
 def resolver_structure(policy: PolicyData) -> tuple[bool, bool, int, str]:
@@ -285,20 +331,34 @@ def _sum_tallies(tallies: Iterable[Tally], n_policies: int) -> Tally:
     return Tally(cells, stages, labels, "; ".join(engines), missing, by_text)
 
 
-def tally(trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None, *, engine: str = "auto") -> Tally:
+def tally(
+    trace: TraceView,
+    policies: Sequence[PolicyData],
+    arm: str | None = None,
+    *,
+    engine: str = "auto",
+) -> Tally:
     """Count the decisions of many policies.
 
     Args:
       trace: in memory, or of shards, whose counts are added: the same to the bit (rule S1.5).
       policies: to count, P.
       arm: of the trace; the first where not given.
-      engine: `numpy`, `numba` (the compiled twin, equal cell by cell), or `auto`: numba where it is installed.
+      engine: `numpy`, `numba` (the compiled twin, equal cell by cell), or `auto`: numba where it is
+        installed.
     """
-    return _sum_tallies(each_part(part_tally, trace, list(policies), arm, engine, what="replay"), len(policies))
+    return _sum_tallies(
+        each_part(part_tally, trace, list(policies), arm, engine, what="replay"), len(policies)
+    )
 
 
-def part_tally(part: TracePart, policies: Sequence[PolicyData], arm: str | None, engine: str) -> Tally:
-    """Counted decisions of many policies over one part of a trace; pure, so that any worker may count it."""
+def part_tally(
+    part: TracePart, policies: Sequence[PolicyData], arm: str | None, engine: str
+) -> Tally:
+    """Counted decisions of many policies over one part of a trace.
+
+    Pure, so that any worker may count it.
+    """
     stored = part.evidence_for(policies, arm)
     if stored is not None:
         labels = np.bincount(stored.label, minlength=len(Status))
@@ -313,7 +373,10 @@ def part_tally(part: TracePart, policies: Sequence[PolicyData], arm: str | None,
 
 
 def part_evidence(part: TracePart, policy: PolicyData, arm: str | None) -> Evidence:
-    """Evidence of one part of a trace under a policy: what was measured before, else what is measured now."""
+    """Evidence of one part of a trace under a policy.
+
+    What was measured before, else what is measured now.
+    """
     stored: Evidence | None = part.evidence_for([policy], arm)
     return measured_tables(loaded_part(part), policy, arm).evidence if stored is None else stored
 
@@ -324,7 +387,10 @@ def _tally_evidence(
     labels: NDArray[np.int64],
     measured: Callable[[Sequence[PolicyData]], Evidence],
 ) -> Tally:
-    """Counted decisions of policies over cases by label, [3], whose evidence under policies of a structure is given."""
+    """Counted decisions of policies over cases by label, [3].
+
+    Their evidence under policies of a structure is given.
+    """
     cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     stages = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
     missing, by_text = np.zeros((len(policies), 2), dtype=np.int64), 0
@@ -340,13 +406,21 @@ def _tally_evidence(
         if unknown or compiled is None:
             codes = vectorised_codes(evidence, thresholds, len(group))
         else:
-            first = nullcontext() if compiled.is_compiled(thresholds) else waiting("compile the replay, once")
+            first = (
+                nullcontext()
+                if compiled.is_compiled(thresholds)
+                else waiting("compile the replay, once")
+            )
             with first:
                 codes = compiled.tallied(evidence, thresholds, len(group))
         cells[places], stages[places], missing[places] = count_codes(codes)
         by_text = int(evidence.by_text.sum())
     used = (
-        f"numpy, since numba does not know {' or '.join(fell_back)}" if fell_back else "numba" if compiled else "numpy"
+        f"numpy, since numba does not know {' or '.join(fell_back)}"
+        if fell_back
+        else "numba"
+        if compiled
+        else "numpy"
     )
     return Tally(cells, stages, labels, used, missing, by_text)
 
@@ -361,9 +435,14 @@ def _replay_groups(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
 
 
 def unsupported_by_kernel(evidence: Evidence, thresholds: Thresholds) -> str:
-    """Feature of cases and policies that the compiled kernel lacks, in words; empty where it has all."""
+    """Feature of cases and policies that the compiled kernel lacks, in words.
+
+    Empty where it has all.
+    """
     if evidence.l2.shape[0] > 1 or evidence.answered:
-        return f"traces of {evidence.l2.shape[0]} depths{' with answers' if evidence.answered else ''}"
+        return (
+            f"traces of {evidence.l2.shape[0]} depths{' with answers' if evidence.answered else ''}"
+        )
     if thresholds.own:
         return f"gates of your own ({', '.join(thresholds.own)})"
     if not thresholds.order.published:
@@ -388,18 +467,25 @@ def shard_codes(
         thresholds = policy_thresholds([policies[place] for place in places])
         check_own_gates(evidence, thresholds)
         narrow, thresholds = narrow_evidence(evidence, thresholds)
-        for rows in progress(list(spans(len(places), max(1, BLOCK // max(1, len(trace))))), "replay", "part"):
+        for rows in progress(
+            list(spans(len(places), max(1, BLOCK // max(1, len(trace))))), "replay", "part"
+        ):
             shape = (rows.stop - rows.start, len(trace))
-            codes[places[rows]] = outcome_codes(narrow, decide_cases(narrow, policy_slice(thresholds, rows), shape))
+            codes[places[rows]] = outcome_codes(
+                narrow, decide_cases(narrow, policy_slice(thresholds, rows), shape)
+            )
     return codes
 
 
 def shard_cells(
     trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None = None
 ) -> NDArray[np.int8]:
-    """Cell of every policy and case of a trace in memory, [P, Q]; pure, so that any worker may decide a shard.
+    """Cell of every policy and case of a trace in memory, [P, Q].
 
-    Where the sources say nothing of a decision (a refusal), they are not told apart, see `metrics.DISTINCT_CELL`.
+    Pure, so that any worker may decide a shard.
+
+    Where the sources say nothing of a decision (a refusal), they are not told apart, see
+    `metrics.DISTINCT_CELL`.
     """
     return CELL_OF_CODE[shard_codes(trace, policies, arm)]
 
@@ -409,12 +495,18 @@ def _labels(trace: TraceData) -> NDArray[np.int64]:
 
 
 def _compiled_kernel(engine: str) -> Any:  # noqa: ANN401 - a module
-    """Module of the compiled tally of an engine; None where NumPy does the work, or knows a gate that it does not."""
+    """Module of the compiled tally of an engine.
+
+    None where NumPy does the work, or knows a gate that it does not.
+    """
     kernel = kernel_of(engine, _replay_kernel)
     if kernel is None or kernel.complete():
         return kernel
     if engine == "numba":
-        msg = "engine numba must know every gate of the table, got one with margins of its own; use engine='auto'."
+        msg = (
+            "engine numba must know every gate of the table, got one with margins of its own; use "
+            "engine='auto'."
+        )
         raise ValueError(msg)
     return None
 
@@ -447,18 +539,24 @@ def sweep(
       costs: label -> outcome -> cost, see `metrics.cost_matrix`.
 
     Returns:
-      A row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`, `_low`, `_high`,
-        `expected_cost` with `_low` and `_high` (1 - `pass_rate` where no costs are given), and the number of cases that
-        each stage decided (`decided_by.<name>`, see `Decisions.decided_by`; all gates of the user are `signals`). Where
-        cases are judged by text: `missing_answers_k`, answered ones without a recorded answer, which count as not
-        correct, of `missing_answers_n` (rule S6.3). Its `attrs["basis"]` states on which basis cases are judged;
-        `attrs["engine"]` the engine that counted, and the reason where the compiled kernel could not;
-        `attrs["headline"]`, as a warning does, how many cases are scored by status alone (rule S6.3). Where a policy
-        was fitted or tuned on some of the cases, a column `note` states it, with their number, and a warning too (rule
-        S6.11).
+      A row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`,
+      `_low`, `_high`,
+        `expected_cost` with `_low` and `_high` (1 - `pass_rate` where no costs are given), and the
+        number of cases that each stage decided (`decided_by.<name>`, see `Decisions.decided_by`;
+        all gates of the user are `signals`). Where cases are judged by text: `missing_answers_k`,
+        answered ones without a recorded answer, which count as not correct, of `missing_answers_n`
+        (rule S6.3). Its `attrs["basis"]` states on which basis cases are judged; `attrs["engine"]`
+        the engine that counted, and the reason where the compiled kernel could not;
+        `attrs["headline"]`, as a warning does, how many cases are scored by status alone (rule
+        S6.3). Where a policy was fitted or tuned on some of the cases, a column `note` states it,
+        with their number, and a warning too (rule S6.11).
     """
     listed = list(policies.values()) if isinstance(policies, Mapping) else policies
-    names = list(policies) if isinstance(policies, Mapping) else [f"Policy {policy.policy_id}" for policy in listed]
+    names = (
+        list(policies)
+        if isinstance(policies, Mapping)
+        else [f"Policy {policy.policy_id}" for policy in listed]
+    )
     table = rate_table(tally(trace, listed, arm, engine=engine), listed, level=level, costs=costs)
     notes = warn_of_learned(names, trace_learned(listed, trace))
     if any(notes):
@@ -469,7 +567,11 @@ def sweep(
 
 
 def rate_table(
-    counts: Tally, policies: Sequence[PolicyData], *, level: float | None = 0.95, costs: metrics.Costs | None = None
+    counts: Tally,
+    policies: Sequence[PolicyData],
+    *,
+    level: float | None = 0.95,
+    costs: metrics.Costs | None = None,
 ) -> pd.DataFrame:
     """Table of `sweep` from counted decisions, a row a policy."""
     import pandas as pd
@@ -478,22 +580,33 @@ def rate_table(
         "policy_id": [policy.policy_id for policy in policies],
         **_rate_columns(counts.cells, level, costs),
         **{
-            f"decided_by.{name}": counts.stages[:, name == DECIDED_BY].sum(axis=1) for name in dict.fromkeys(DECIDED_BY)
+            f"decided_by.{name}": counts.stages[:, name == DECIDED_BY].sum(axis=1)
+            for name in dict.fromkeys(DECIDED_BY)
         },
     }
     if counts.by_text:
-        columns |= {"missing_answers_k": counts.missing[:, 0], "missing_answers_n": counts.missing[:, 1]}
+        columns |= {
+            "missing_answers_k": counts.missing[:, 0],
+            "missing_answers_n": counts.missing[:, 1],
+        }
     frame = pd.DataFrame(columns)
     frame.attrs |= {"engine": counts.engine, "basis": str(counts.basis)}
     return frame
 
 
-def _rate_columns(cells: NDArray[np.int64], level: float | None, costs: metrics.Costs | None) -> dict[str, Any]:
-    """Columns of rates and of the expected cost of a table, [P] each; without a level those of no interval."""
+def _rate_columns(
+    cells: NDArray[np.int64], level: float | None, costs: metrics.Costs | None
+) -> dict[str, Any]:
+    """Columns of rates and of the expected cost of a table, [P] each.
+
+    Without a level those of no interval.
+    """
     columns = metrics.rate_columns(metrics.rate_counts(cells), metrics.label_counts(cells), level)
     columns["expected_cost"] = metrics.expected_cost(cells, costs)
     if level is not None:
-        columns["expected_cost_low"], columns["expected_cost_high"] = metrics.cost_interval(cells, costs, level)
+        columns["expected_cost_low"], columns["expected_cost_high"] = metrics.cost_interval(
+            cells, costs, level
+        )
     return columns
 
 
@@ -511,25 +624,30 @@ def steps(
     """Rates as an exact step function of one threshold, or of each, all others as in the policy.
 
     Args:
-      trace: in memory, or of shards, whose breakpoints are merged: the same steps to the bit (rule S1.5).
+      trace: in memory, or of shards, whose breakpoints are merged: the same steps to the bit (rule
+        S1.5).
       policy: the policy that gives all other thresholds.
-      path: one of `SWEPT`, such as `l2.max_l2`; where not given, all that the policy sets and that decide anything.
+      path: one of `SWEPT`, such as `l2.max_l2`; where not given, all that the policy sets and that
+        decide anything.
       arm: of the trace; the first where not given.
-      level: of the intervals; None leaves their columns out, which take most of the time where steps are many: k and n
-        stay, and `metrics.clopper_pearson` makes those that are looked at.
+      level: of the intervals; None leaves their columns out, which take most of the time where
+        steps are many: k and n stay, and `metrics.clopper_pearson` makes those that are looked at.
       costs: of `expected_cost`, see `metrics.cost_matrix`.
-      resolution: most steps of a threshold, such as the pixels of a plot; a step of several has the counts that are
-        exact at its closed end. None gives every step.
+      resolution: most steps of a threshold, such as the pixels of a plot; a step of several has the
+        counts that are exact at its closed end. None gives every step.
 
     Returns:
-      A row a step, ascending: `low`, `high`, and the columns of rates as in `sweep`; of all thresholds one after the
-        other, with `path` as the first column. A step of an upper threshold holds on [low, high), of a lower one on
-        (low, high]; the outermost end at the threshold's range. `attrs["units"]` names the unit of each path.
+      A row a step, ascending: `low`, `high`, and the columns of rates as in `sweep`; of all
+      thresholds one after the
+        other, with `path` as the first column. A step of an upper threshold holds on [low, high),
+        of a lower one on (low, high]; the outermost end at the threshold's range. `attrs["units"]`
+        names the unit of each path.
 
     Raises:
       ValueError: the path cannot be swept, or resolution is below 2.
 
-    Example: `steps(trace, policy).groupby("path")["pass_rate"].max()` is the best that each threshold alone can do.
+    Example: `steps(trace, policy).groupby("path")["pass_rate"].max()` is the best that each
+    threshold alone can do.
     """
     import pandas as pd
 
@@ -538,10 +656,16 @@ def steps(
         msg = f"{rule}, got {resolution}; it is the most steps of a threshold, such as 2000."
         raise ValueError(msg)
     curves, units = _step_curves(trace, policy, path, arm, resolution)
-    names = np.repeat(np.array(list(curves), dtype=str), [len(curve.low) for curve in curves.values()])
-    low, high, cells = (np.concatenate(parts) for parts in zip(*(NOTHING, *curves.values()), strict=True))
+    names = np.repeat(
+        np.array(list(curves), dtype=str), [len(curve.low) for curve in curves.values()]
+    )
+    low, high, cells = (
+        np.concatenate(parts) for parts in zip(*(NOTHING, *curves.values()), strict=True)
+    )
     # Rates of all thresholds at once: counts recur from one to the next.
-    table = pd.DataFrame({"path": names, "low": low, "high": high, **_rate_columns(cells, level, costs)})
+    table = pd.DataFrame(
+        {"path": names, "low": low, "high": high, **_rate_columns(cells, level, costs)}
+    )
     table = table if path is None else table.drop(columns="path")
     table.attrs |= {"basis": str(trace_basis(trace)), "units": units}
     return with_headline(table, trace_status_only(trace))
@@ -559,13 +683,17 @@ def _step_curves(
             swept[name] = threshold
             parts.setdefault(name, []).append(moved)
     units = {name: threshold.unit.name for name, threshold in swept.items()}
-    return {name: sum_moves(parts.pop(name), swept[name], resolution) for name in list(parts)}, units
+    return {
+        name: sum_moves(parts.pop(name), swept[name], resolution) for name in list(parts)
+    }, units
 
 
 def shard_moves(
     trace: TraceData, policy: PolicyData, path: str | None, arm: str | None
 ) -> dict[str, tuple[Threshold, Moves]]:
-    """Threshold, and where the cases of one trace go as it rises, by path; pure, so that any worker may find it.
+    """Threshold, and where the cases of one trace go as it rises, by path.
+
+    Pure, so that any worker may find it.
 
     Args:
       path: None is every threshold that acts.
@@ -576,7 +704,9 @@ def shard_moves(
     return moves_of_paths(_path_tables(trace, policy, path, arm).evidence, policy, [path])
 
 
-def _path_tables(trace: TraceData | Measured, policy: PolicyData, path: str, arm: str | None) -> Tables:
+def _path_tables(
+    trace: TraceData | Measured, policy: PolicyData, path: str, arm: str | None
+) -> Tables:
     """Measured tables of a policy, which must hold the signal that a path names."""
     section, _, rest = path.partition(".")
     if section == "signals" and "." in rest:
@@ -585,17 +715,21 @@ def _path_tables(trace: TraceData | Measured, policy: PolicyData, path: str, arm
 
 
 @takes(trace="measured", policy="policy")
-def flips(trace: TraceView, policy: PolicyData, case_id: str, *, arm: str | None = None) -> pd.DataFrame:
-    """For each threshold, the smallest change that would flip the status of one case, nearest first.
+def flips(
+    trace: TraceView, policy: PolicyData, case_id: str, *, arm: str | None = None
+) -> pd.DataFrame:
+    """For each threshold, the smallest change that would flip one case's status, nearest first.
 
     Args:
-      trace: in memory, of which the case alone is measured; or of shards, of which that of the case is loaded.
+      trace: in memory, of which the case alone is measured; or of shards, of which that of the case
+        is loaded.
       policy: the policy that decides.
       case_id: of the case.
       arm: of the trace; the first where not given.
 
     Returns:
-      A row a threshold that can flip it: `path`, `current`, `flips_at` (set the threshold to it and the status is
+      A row a threshold that can flip it: `path`, `current`, `flips_at` (set the threshold to it and
+      the status is
         another), `change`, `share` (its size over the threshold's range), `status`, `becomes`.
     """
     import pandas as pd
@@ -610,30 +744,58 @@ def flips(trace: TraceView, policy: PolicyData, case_id: str, *, arm: str | None
     evidence = decisions.tables.evidence
     current = Status(int(decisions.status[0]))
     rows = []
-    for path, (points, codes) in piece_codes(evidence, thresholds, acting_paths(evidence, policy)).items():
+    for path, (points, codes) in piece_codes(
+        evidence, thresholds, acting_paths(evidence, policy)
+    ).items():
         value, swept = policy.value(path), swept_paths(evidence.known, user_gates(thresholds))[path]
         width = float(evidence.l2.shape[1]) if swept.whole else swept.high - swept.low
-        if path.startswith("decision."):  # a cost has no greatest value: its change counts beside itself
+        # a cost has no greatest value: its change counts beside itself
+        if path.startswith("decision."):
             width = max(float(value), 1.0)
         moved = swept_threshold(evidence.known, thresholds, path)
-        tried = closest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] % N_CODES // CELLS], int(current), moved)
+        tried = closest_flip(
+            float(value),
+            points[:, 0],
+            STATUS_OF[codes[:, 0] % N_CODES // CELLS],
+            int(current),
+            moved,
+        )
         if tried is not None:
             at, becomes = tried
             change = at - float(value)
-            rows.append((path, float(value), at, change, abs(change) / width, current.name, Status(becomes).name))
+            rows.append(
+                (
+                    path,
+                    float(value),
+                    at,
+                    change,
+                    abs(change) / width,
+                    current.name,
+                    Status(becomes).name,
+                )
+            )
     columns = ["path", "current", "flips_at", "change", "share", "status", "becomes"]
-    return pd.DataFrame(rows, columns=columns).sort_values("share", kind="stable", ignore_index=True)
+    return pd.DataFrame(rows, columns=columns).sort_values(
+        "share", kind="stable", ignore_index=True
+    )
 
 
 def _single_case(trace: TraceData, row: int) -> TraceData:
-    """Trace of one case with its own chunks, labelled in any case: what flips is its status, whatever its label."""
+    """Trace of one case with its own chunks, labelled in any case.
+
+    What flips is its status, whatever its label.
+    """
     pattern_hits = trace.pattern_hits
     if pattern_hits is not None:
         pattern_hits = pattern_hits._replace(
             counts=pattern_hits.counts[[row]], query_entities=(pattern_hits.query_entities[row],)
         )
     case_trace = TraceData(
-        cases=(trace.cases[row]._replace(expect_status=trace.cases[row].expect_status or Status.refuse.name),),
+        cases=(
+            trace.cases[row]._replace(
+                expect_status=trace.cases[row].expect_status or Status.refuse.name
+            ),
+        ),
         chunks=trace.chunks,
         arms=trace.arms,
         hits=map_fields(trace.hits, lambda field: field[[row]]),

@@ -1,8 +1,10 @@
-"""Resolver (algebra): ambiguity as an outcome; groups by signature, six rules in order, options (S3).
+"""Resolver (algebra): ambiguity as an outcome.
 
-`resolve` decides groups that are given as arrays, by the rules of `resolver_rules`, which the chain calls too.
-Everything but the rules' margins is free of thresholds: it is measured once for a trace, and every
-threshold is replayed over it (rule S3.6). Hits stand in ascending L2 order on axis K.
+Groups by signature, six rules in order, options (S3).
+
+`resolve` decides groups that are given as arrays, by the rules of `resolver_rules`, which the chain
+calls too. Everything but the rules' margins is free of thresholds: it is measured once for a trace,
+and every threshold is replayed over it (rule S3.6). Hits stand in ascending L2 order on axis K.
 """
 
 from __future__ import annotations
@@ -81,7 +83,9 @@ __all__ = [
 INVALID_SELECTION = "Invalid selection: {option}"  # rule S3.7
 
 
-def first_members(member: NDArray[np.bool_], order: NDArray[np.integer[Any]], k: int) -> NDArray[np.int64]:
+def first_members(
+    member: NDArray[np.bool_], order: NDArray[np.integer[Any]], k: int
+) -> NDArray[np.int64]:
     """Places of the first k members in a given order, [B, k], -1 where there are fewer.
 
     Args:
@@ -91,8 +95,14 @@ def first_members(member: NDArray[np.bool_], order: NDArray[np.integer[Any]], k:
     """
     inside = np.take_along_axis(member, order, axis=1)
     lead = np.argsort(~inside, axis=1, kind="stable")[:, :k]
-    chosen = np.where(np.take_along_axis(inside, lead, axis=1), np.take_along_axis(order, lead, axis=1), -1)
-    return np.pad(chosen, ((0, 0), (0, k - chosen.shape[1])), constant_values=-1) if chosen.shape[1] < k else chosen
+    chosen = np.where(
+        np.take_along_axis(inside, lead, axis=1), np.take_along_axis(order, lead, axis=1), -1
+    )
+    return (
+        np.pad(chosen, ((0, 0), (0, k - chosen.shape[1])), constant_values=-1)
+        if chosen.shape[1] < k
+        else chosen
+    )
 
 
 def union_over(mask: NDArray[np.uint64], chosen: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
@@ -107,7 +117,10 @@ def union_over(mask: NDArray[np.uint64], chosen: NDArray[np.integer[Any]]) -> ND
 
 
 def _planes(bits: NDArray[np.uint64], n_axes: int) -> NDArray[np.uint64]:
-    """Bits as planes, [W, ...]: those of one plane may come without its axis; n_axes: of a plane."""
+    """Bits as planes, [W, ...]: those of one plane may come without its axis.
+
+    n_axes: of a plane.
+    """
     return bits[None] if bits.ndim == n_axes else bits
 
 
@@ -122,7 +135,7 @@ def fill_entities(
     wanted: NDArray[np.uint64],
     page_key: NDArray[np.integer[Any]],
 ) -> NDArray[np.int64]:
-    """Make room among the chosen hits for entities of the query that they lack, and look for them by l2.
+    """Make room among chosen hits for query entities they lack, and look for those by l2.
 
     Args:
       chosen: places, [B, k], -1 at the end.
@@ -211,11 +224,20 @@ def options(
 
 
 def _distinct_pages(
-    places: Sequence[int], file_key: Sequence[int], page_key: Sequence[int], page_only: Sequence[int], final_k: int
+    places: Sequence[int],
+    file_key: Sequence[int],
+    page_key: Sequence[int],
+    page_only: Sequence[int],
+    final_k: int,
 ) -> list[int]:
     anchor = places[0]
     pool = sorted(places[1:], key=lambda place: file_key[place] != file_key[anchor])
-    picked, pages, files, sources = [anchor], {page_only[anchor]}, {file_key[anchor]}, {page_key[anchor]}
+    picked, pages, files, sources = (
+        [anchor],
+        {page_only[anchor]},
+        {file_key[anchor]},
+        {page_key[anchor]},
+    )
     new_in_pass: tuple[Callable[[int], bool], ...] = (
         lambda p: page_only[p] not in pages,
         lambda p: file_key[p] not in files,
@@ -257,7 +279,9 @@ FALLBACK = "__file__:"
 
 
 def signature(tags: Mapping[str, Any], document: str, *, strict: bool) -> Signature:
-    """(key, value) pairs that tell a topic cluster from another; the document where there is no tag.
+    """(key, value) pairs that tell a topic cluster from another.
+
+    The document where there is no tag.
 
     Args:
       tags: of a chunk.
@@ -428,7 +452,8 @@ def rank_entities(counts: EntityCounts, best_l2: NDArray[np.float64]) -> EntityR
     key = np.where(tied, counts.anchors * (counts.members.max(initial=0) + 1) + counts.members, -1)
     top = key.max(axis=1, initial=-1)
     leaders = tied & (key == top[:, None])
-    nearest = np.where(leaders & ~np.isnan(best_l2), best_l2, np.inf)  # a distance not known is the farthest
+    # a distance not known is the farthest
+    nearest = np.where(leaders & ~np.isnan(best_l2), best_l2, np.inf)
     leaders &= nearest == nearest.min(axis=1, initial=np.inf)[:, None]
     strict = leaders.sum(axis=1) == 1
     winner = np.where(strict & (best > 0), leaders.argmax(axis=1), -1)
@@ -438,7 +463,9 @@ def rank_entities(counts: EntityCounts, best_l2: NDArray[np.float64]) -> EntityR
     return EntityRule(winner, candidates, order, best)
 
 
-def resolve_entities(mask: NDArray[np.uint64], groups: Groups, best_l2: NDArray[np.float64]) -> EntityRule:
+def resolve_entities(
+    mask: NDArray[np.uint64], groups: Groups, best_l2: NDArray[np.float64]
+) -> EntityRule:
     """Group that the query's entities point at, by the entities that each hit carries.
 
     Args:
@@ -458,8 +485,8 @@ class Resolution(NamedTuple):
       status: `Status`; of many int8.
       rule: name of the rule that decided, `single_option` where one option was left.
       group: the group that answers, -1 where none does.
-      options: groups that are offered in their order, of one query a tuple, of many [..., M] with -1 at the end; empty
-        where the status is not ambiguous.
+      options: groups that are offered in their order, of one query a tuple, of many [..., M] with
+        -1 at the end; empty where the status is not ambiguous.
     """
 
     status: Any
@@ -486,14 +513,19 @@ def resolve(
     """Decide which of some groups of hits a query means, or which of them to offer.
 
     Args:
-      best_l2: squared L2 of each group's nearest hit, [G] of one query or [..., G] of many; NaN where there is no
-        group, +inf where a group's distance is not known.
+      best_l2: squared L2 of each group's nearest hit, [G] of one query or [..., G] of many; NaN
+        where there is no group, +inf where a group's distance is not known.
       thresholds: of the rules, scalars, or [P, 1] of policies against [Q] queries.
-      sig_sim: cosine of the query with each group's rendered signature, [..., G]; missing where not given.
-      anchor_sim: cosine of the query with each group's nearest hit, [..., G]; missing where not given.
-      entity_hits: entities of the query among all of a group's hits, [..., G]; 0 where not given or missing.
-      anchor_hits: entities of the query in the group's nearest hit, [..., G]; likewise. It breaks ties.
-      member_hits: hits of the group that carry an entity of the query, [..., G]; likewise. It breaks ties after that.
+      sig_sim: cosine of the query with each group's rendered signature, [..., G]; missing where not
+        given.
+      anchor_sim: cosine of the query with each group's nearest hit, [..., G]; missing where not
+        given.
+      entity_hits: entities of the query among all of a group's hits, [..., G]; 0 where not given or
+        missing.
+      anchor_hits: entities of the query in the group's nearest hit, [..., G]; likewise. It breaks
+        ties.
+      member_hits: hits of the group that carry an entity of the query, [..., G]; likewise. It
+        breaks ties after that.
       sources: number of each group's sources, [..., G]; groups of the same sources are one option.
       n_entities: entities that the query names, [...].
       overview: whether the query matches a generic pattern and no facet pattern, [...].
@@ -502,8 +534,8 @@ def resolve(
 
     Raises:
       TypeError: thresholds that are no `RuleThresholds`, or switches that are no `RuleSwitches`.
-      ValueError: arrays of different shapes or of no real numbers, a number out of its range, a flag that is no bool,
-        or a lead without its similarity.
+      ValueError: arrays of different shapes or of no real numbers, a number out of its range, a
+        flag that is no bool, or a lead without its similarity.
 
     Source: rules S3.3, S3.5.
 
@@ -519,13 +551,20 @@ def resolve(
     _check_settings(thresholds, switches, max_options)
     shape = _real_array("best_l2", best_l2).shape
     if not shape:
-        msg = f"best_l2 must hold a number a group, got {best_l2!r}; write [{best_l2!r}] for one group."
+        msg = (
+            f"best_l2 must hold a number a group, got {best_l2!r}; write [{best_l2!r}] for one "
+            "group."
+        )
         raise ValueError(msg)
     if not shape[-1]:  # no group of any query
         none = np.full((*shape[:-1], 1), np.nan)
-        return resolve(none, thresholds, n_entities=n_entities, overview=overview, switches=switches)
+        return resolve(
+            none, thresholds, n_entities=n_entities, overview=overview, switches=switches
+        )
     rule_thresholds = _check_rule_thresholds(thresholds)
-    on = RuleSwitches(*(_flags(f"switches.{name}", flag) for name, flag in switches._asdict().items()))
+    on = RuleSwitches(
+        *(_flags(f"switches.{name}", flag) for name, flag in switches._asdict().items())
+    )
     named = _query_counts("n_entities", n_entities, shape[:-1])
     overviews = _query_column("overview", _flags("overview", overview), shape[:-1])
     groups = _CandidateGroups(
@@ -539,15 +578,24 @@ def resolve(
     )
     if (above := groups.entity_hits > named.reshape(-1, 1)).any():
         most = groups.entity_hits[above][0]
-        msg = f"entity_hits must be at most n_entities, got {most}; state how many entities the query names."
+        msg = (
+            f"entity_hits must be at most n_entities, got {most}; state how many entities the "
+            "query names."
+        )
         raise ValueError(msg)
     evidence, winners, offered = _measure_groups(groups, named, overviews, max_options)
     number, tied = decide_rules(
-        evidence, on, rule_thresholds, np.broadcast_shapes(named.shape, *map(np.shape, (*rule_thresholds, *on)))
+        evidence,
+        on,
+        rule_thresholds,
+        np.broadcast_shapes(named.shape, *map(np.shape, (*rule_thresholds, *on))),
     )
     # Winner and options are those of the pool of groups that the rule chose from, of each query.
     pool, query = tied.astype(np.int64), np.arange(named.size).reshape(named.shape)
-    group, options_ = winners[pool, number, query], offered[pool, np.broadcast_to(query, number.shape)]
+    group, options_ = (
+        winners[pool, number, query],
+        offered[pool, np.broadcast_to(query, number.shape)],
+    )
     status = np.array([status for _, status in OUTCOMES], dtype=np.int8)[number]
     asks = status == Status.ambiguous
     # Asking back without an option to offer asks nothing, so it refuses.
@@ -556,12 +604,15 @@ def resolve(
     rule = np.array([name for name, _ in OUTCOMES])[number]
     if number.ndim:
         return Resolution(status, rule, group, options_)
-    return Resolution(Status(int(status)), str(rule), int(group), tuple(options_[options_ >= 0].tolist()))
+    return Resolution(
+        Status(int(status)), str(rule), int(group), tuple(options_[options_ >= 0].tolist())
+    )
 
 
 MOST = 2**31 - 1  # of a count
 DISTANCE, COUNTED = Unit("squared L2 distance", 0.0, np.inf), Unit("count", 0.0, MOST, whole=True)
-SOURCES = Unit("number of a set of sources", 0.0, 2.0**53, whole=True)  # above that two numbers are one as floats
+# above that two numbers are one as floats
+SOURCES = Unit("number of a set of sources", 0.0, 2.0**53, whole=True)
 
 
 def _check_settings(thresholds: object, switches: object, max_options: object) -> None:
@@ -571,11 +622,21 @@ def _check_settings(thresholds: object, switches: object, max_options: object) -
         ("switches", switches, RuleSwitches, "RuleSwitches(overview=False)"),
     ):
         if not isinstance(value, type_):
-            msg = f"{name} must be {type_.__name__}, got {value!r:.60}; write raglab.resolver.{example}."
+            msg = (
+                f"{name} must be {type_.__name__}, got {value!r:.60}; write "
+                f"raglab.resolver.{example}."
+            )
             raise TypeError(msg)
-    whole = isinstance(max_options, Integral) and not isinstance(max_options, bool) and int(max_options) >= 1
+    whole = (
+        isinstance(max_options, Integral)
+        and not isinstance(max_options, bool)
+        and int(max_options) >= 1
+    )
     if max_options is not None and not whole:
-        msg = f"max_options must be a whole number >= 1, got {max_options!r}; leave it out to offer all groups."
+        msg = (
+            f"max_options must be a whole number >= 1, got {max_options!r}; leave it out to offer "
+            "all groups."
+        )
         raise ValueError(msg)
 
 
@@ -584,10 +645,15 @@ def _real_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
     remedy = "give a plain number each, in lists of one length or an array"
     try:
         column = np.asarray(values)
-        if column.dtype == object and all(is_missing(value) or _is_real(value) for value in column.flat):
+        if column.dtype == object and all(
+            is_missing(value) or _is_real(value) for value in column.flat
+        ):
             column = float_array(column, name)
     except ValueError:  # of NumPy, which takes no ragged lists
-        msg = f"{name} must hold real numbers in a rectangle, got lists of different lengths; {remedy}."
+        msg = (
+            f"{name} must hold real numbers in a rectangle, got lists of different lengths; "
+            f"{remedy}."
+        )
         raise ValueError(msg) from None
     if column.size and column.dtype.kind not in "iuf":
         wrong = next(value for value in column.flat if not (is_missing(value) or _is_real(value)))
@@ -610,7 +676,10 @@ def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:
         column = column.astype(np.bool_)
     if column.size and column.dtype != np.bool_:
         wrong = next(value for value in column.flat if not isinstance(value, bool | np.bool_))
-        msg = f"{name} must be True or False, got {wrong!r:.60}; write a comparison where it is a number: count > 0."
+        msg = (
+            f"{name} must be True or False, got {wrong!r:.60}; write a comparison where it is a "
+            "number: count > 0."
+        )
         raise ValueError(msg)
     return column.astype(np.bool_)
 
@@ -624,19 +693,25 @@ def _in_unit(name: str, column: NDArray[np.float64], unit: Unit) -> NDArray[np.f
     if wrong.any():
         kind = "whole and in" if unit.whole else "in"
         bounds = f"[{unit.low:g}, {unit.high:.10g}]"
-        msg = f"{name} must be {kind} {bounds}, got {column[wrong].flat[0]:.10g}; it is {unit.described}."
+        msg = (
+            f"{name} must be {kind} {bounds}, got {column[wrong].flat[0]:.10g}; it is "
+            f"{unit.described}."
+        )
         raise ValueError(msg)
     return column
 
 
-def _group_column(name: str, values: ArrayLike | None, shape: tuple[int, ...], unit: Unit) -> NDArray[np.float64]:
+def _group_column(
+    name: str, values: ArrayLike | None, shape: tuple[int, ...], unit: Unit
+) -> NDArray[np.float64]:
     """Numbers of groups, [B, G]; NaN where they are not given."""
     if values is None:
         return np.full(shape, np.nan).reshape(-1, shape[-1])
     column = _real_array(name, values)
     if column.shape != shape:
         msg = (
-            f"{name} must have the shape of best_l2, {shape}, got {column.shape}; give a number a group, NaN for none."
+            f"{name} must have the shape of best_l2, {shape}, got {column.shape}; give a number a "
+            "group, NaN for none."
         )
         raise ValueError(msg)
     return _in_unit(name, column, unit).reshape(-1, shape[-1])
@@ -646,7 +721,8 @@ def _query_column(name: str, column: NDArray[Any], queries: tuple[int, ...]) -> 
     """A value a query, [...]."""
     if column.shape not in {(), queries}:
         msg = (
-            f"{name} must be one value or one a query, {queries}, got {column.shape}; give it in the order of best_l2."
+            f"{name} must be one value or one a query, {queries}, got {column.shape}; give it in "
+            "the order of best_l2."
         )
         raise ValueError(msg)
     return np.broadcast_to(column, queries)
@@ -664,15 +740,21 @@ def _query_counts(name: str, values: ArrayLike, queries: tuple[int, ...]) -> NDA
 def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
     for name, value in thresholds._asdict().items():
         if value is None:
-            msg = f"{name} must be a number, got None; leave it out, or write -inf where any number will do."
+            msg = (
+                f"{name} must be a number, got None; leave it out, or write -inf where any number "
+                "will do."
+            )
             raise ValueError(msg)
-    checked = RuleThresholds(*(_real_array(name, value) for name, value in thresholds._asdict().items()))
+    checked = RuleThresholds(
+        *(_real_array(name, value) for name, value in thresholds._asdict().items())
+    )
     for name in ("min_sig_sim", "min_anchor_sim"):
         lead = getattr(checked, f"{name}_gap")
         if np.any(np.isnan(getattr(checked, name)) & np.isfinite(lead)):
             remedy = f"state {name} too, -inf where any similarity will do"
             msg = (
-                f"{name}_gap must come with {name}, without which its rule never decides, got {lead.max():g}; {remedy}."
+                f"{name}_gap must come with {name}, without which its rule never decides, got "
+                f"{lead.max():g}; {remedy}."
             )
             raise ValueError(msg)
     return checked
@@ -688,11 +770,15 @@ def _offered(
     first = first_members(candidates, order, most)
     number = np.where(first >= 0, np.take_along_axis(sources, np.maximum(first, 0), axis=1), np.nan)
     repeated = np.tril(number[:, :, None] == number[:, None, :], k=-1).any(axis=2)
-    places = first_members((first >= 0) & ~repeated, np.broadcast_to(np.arange(most), first.shape), most)
+    places = first_members(
+        (first >= 0) & ~repeated, np.broadcast_to(np.arange(most), first.shape), most
+    )
     return np.where(places >= 0, np.take_along_axis(first, np.maximum(places, 0), axis=1), -1)
 
 
-def _winners(of: Contest, entities: NDArray[np.int64], offered: NDArray[np.int64]) -> NDArray[np.int64]:
+def _winners(
+    of: Contest, entities: NDArray[np.int64], offered: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Group that answers by each of `OUTCOMES`, -1 where it asks, [outcomes, B]."""
     winner = {
         "single_group": offered[:, 0],
@@ -724,18 +810,33 @@ def _group_counts(name: str, values: ArrayLike | None, shape: tuple[int, ...]) -
 
 
 def _measure_groups(
-    groups: _CandidateGroups, n_entities: NDArray[np.int64], overview: NDArray[np.bool_], max_options: int | None
+    groups: _CandidateGroups,
+    n_entities: NDArray[np.int64],
+    overview: NDArray[np.bool_],
+    max_options: int | None,
 ) -> tuple[RuleEvidence, NDArray[np.int64], NDArray[np.int64]]:
-    """What the rules read of groups, [...]; groups that win [2, outcomes, B] and are offered [2, B, M].
+    """What the rules read of groups, [...].
 
-    The first of the two is of all groups, the second of those that tie on entities: which of them the rules choose from
-    hangs on switches.
+    Groups that win [2, outcomes, B] and are offered [2, B, M].
+
+    The first of the two is of all groups, the second of those that tie on entities: which of them
+    the rules choose from hangs on switches.
     """
-    exists, l2 = ~np.isnan(groups.best_l2), np.where(np.isnan(groups.best_l2), np.inf, groups.best_l2)
-    counts = EntityCounts(np.where(exists, groups.entity_hits, -1), groups.anchor_hits, groups.member_hits)
+    exists, l2 = (
+        ~np.isnan(groups.best_l2),
+        np.where(np.isnan(groups.best_l2), np.inf, groups.best_l2),
+    )
+    counts = EntityCounts(
+        np.where(exists, groups.entity_hits, -1), groups.anchor_hits, groups.member_hits
+    )
     by_entities = rank_entities(counts, l2)
-    pools = ((exists, np.argsort(l2, axis=1, kind="stable")), (by_entities.candidates, by_entities.order))
-    contests = [contest(pool, l2, groups.sig_sim, groups.anchor_sim, order) for pool, order in pools]
+    pools = (
+        (exists, np.argsort(l2, axis=1, kind="stable")),
+        (by_entities.candidates, by_entities.order),
+    )
+    contests = [
+        contest(pool, l2, groups.sig_sim, groups.anchor_sim, order) for pool, order in pools
+    ]
     most = max_options or l2.shape[1]
     offered = [_offered(pool, order, groups.sources, most) for pool, order in pools]
     queries = n_entities.shape
@@ -751,5 +852,8 @@ def _measure_groups(
         n_options_all=(offered[0] >= 0).sum(axis=1).reshape(queries),
         n_options_tied=(offered[1] >= 0).sum(axis=1).reshape(queries),
     )
-    winners = [_winners(of, by_entities.winner, groups_) for of, groups_ in zip(contests, offered, strict=True)]
+    winners = [
+        _winners(of, by_entities.winner, groups_)
+        for of, groups_ in zip(contests, offered, strict=True)
+    ]
     return evidence, np.stack(winners), np.stack(offered)

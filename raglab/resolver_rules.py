@@ -59,12 +59,17 @@ RULES: tuple[Rule, ...] = (  # in their order: the first that decides wins (rule
 )
 ONE_OPTION = "single_option"  # what asking becomes where one option is left (rule S3.5)
 RULE = {rule.name: number for number, rule in enumerate(RULES)}
-# What decided, by the number that `decide_rules` gives: the rules, then the same where one option is left.
+# What decided, by the number that `decide_rules` gives: the rules, then the same where one option
+# is left.
 OUTCOMES: tuple[tuple[str, Status], ...] = (
     *((rule.name, rule.status) for rule in RULES),
-    *((ONE_OPTION, Status.ok) if rule.status == Status.ambiguous else (rule.name, rule.status) for rule in RULES),
+    *(
+        (ONE_OPTION, Status.ok) if rule.status == Status.ambiguous else (rule.name, rule.status)
+        for rule in RULES
+    ),
 )
-NO_NUMBER = 127  # where nothing decides: greater than every number, and all bits of an int8 but the sign
+# where nothing decides: greater than every number, and all bits of an int8 but the sign
+NO_NUMBER = 127
 
 
 class Contest(NamedTuple):
@@ -139,12 +144,16 @@ def contest(
     Source: rule S3.3, `group_gap`, `signature_similarity`, `anchor_similarity`.
     """
     nearest, _, gap = _best_two(np.where(candidates, -best_l2, -np.inf), order)
-    signature_, anchor_ = (_best_two(np.where(candidates, sim, -np.inf), order) for sim in (sig_sim, anchor_sim))
+    signature_, anchor_ = (
+        _best_two(np.where(candidates, sim, -np.inf), order) for sim in (sig_sim, anchor_sim)
+    )
     return Contest(nearest, gap, *signature_, *anchor_)
 
 
 class RuleThresholds(NamedTuple):
-    """Thresholds of the rules; NaN where a rule never decides, -inf where a comparison is not needed.
+    """Thresholds of the rules.
+
+    NaN where a rule never decides, -inf where a comparison is not needed.
 
     A rule whose first threshold is not stated never decides.
 
@@ -215,7 +224,8 @@ class RuleSwitches(NamedTuple):
       overview: whether rule `overview` is on.
       overview_entities_lift: a query that names an entity is no overview.
       entities: whether rule `entities` is on.
-      require_full_entity_coverage: rule `entities` is skipped where no group carries all of the query's entities.
+      require_full_entity_coverage: rule `entities` is skipped where no group carries all of the
+        query's entities.
     """
 
     overview: Bools = True
@@ -260,7 +270,9 @@ def number_unless(number: int, passes: Any) -> NDArray[np.int8]:  # noqa: ANN401
 
     Passing sets all of its bits, which is never the least: 40 times as fast as a masked copy.
     """
-    numbers: NDArray[np.int8] = np.multiply(np.asarray(passes).view(np.int8), np.int8(NO_NUMBER)) | np.int8(number)
+    numbers: NDArray[np.int8] = np.multiply(
+        np.asarray(passes).view(np.int8), np.int8(NO_NUMBER)
+    ) | np.int8(number)
     return numbers
 
 
@@ -276,7 +288,9 @@ def is_overview(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[np.bo
 
 
 def entities_rule_applies(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[np.bool_]:
-    """Whether rule `entities` applies: it is on, some group has a hit, and full coverage where that is required.
+    """Whether rule `entities` applies.
+
+    It is on, some group has a hit, and full coverage where that is required.
 
     Args:
       evidence: of the queries, [Q].
@@ -287,7 +301,9 @@ def entities_rule_applies(evidence: RuleEvidence, switches: RuleSwitches) -> NDA
 
 
 def ties_on_entities(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[np.bool_]:
-    """Whether rule `entities` leaves the groups that tie on entities; the rules after it then choose among these.
+    """Whether rule `entities` leaves the groups that tie on entities.
+
+    The rules after it then choose among these.
 
     Args:
       evidence: of the queries, [Q].
@@ -298,7 +314,10 @@ def ties_on_entities(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[
 
 
 def decide_rules(
-    evidence: RuleEvidence, switches: RuleSwitches, thresholds: RuleThresholds, shape: tuple[int, ...]
+    evidence: RuleEvidence,
+    switches: RuleSwitches,
+    thresholds: RuleThresholds,
+    shape: tuple[int, ...],
 ) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
     """Which rule decides: the first in the order of `RULES`.
 
@@ -309,18 +328,27 @@ def decide_rules(
       shape: of the result, to which all of them broadcast.
 
     Returns:
-      Number in `OUTCOMES`, and whether the rules after `entities` chose among the groups that tie on entities.
+      Number in `OUTCOMES`, and whether the rules after `entities` chose among the groups that tie
+      on entities.
 
     Source: rules S3.3, S3.5.
     """
     tied = ties_on_entities(evidence, switches)
-    of_all, of_tied = rule_margins(evidence.all, thresholds), rule_margins(evidence.tied, thresholds)
-    number = np.full(shape, RULE["options"], dtype=np.int8)  # the last rule decides where no other does
+    of_all, of_tied = (
+        rule_margins(evidence.all, thresholds),
+        rule_margins(evidence.tied, thresholds),
+    )
+    # the last rule decides where no other does
+    number = np.full(shape, RULE["options"], dtype=np.int8)
     for rule in RuleMargins._fields:
         by_all, by_tied = decides(getattr(of_all, rule)), decides(getattr(of_tied, rule))
-        np.minimum(number, number_unless(RULE[rule], ~((tied & by_tied) | (~tied & by_all))), out=number)
+        np.minimum(
+            number, number_unless(RULE[rule], ~((tied & by_tied) | (~tied & by_all))), out=number
+        )
     np.minimum(number, number_unless(RULE["entities"], ~(tied & evidence.has_winner)), out=number)
-    np.minimum(number, number_unless(RULE["overview"], ~is_overview(evidence, switches)), out=number)
+    np.minimum(
+        number, number_unless(RULE["overview"], ~is_overview(evidence, switches)), out=number
+    )
     np.minimum(number, number_unless(RULE["single_group"], evidence.n_groups != 1), out=number)
     one_option = (tied & (evidence.n_options_tied == 1)) | (~tied & (evidence.n_options_all == 1))
     return np.multiply(one_option, len(RULES), dtype=np.int8) + number, tied

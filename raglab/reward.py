@@ -1,6 +1,7 @@
 """Reward (algebra): components of a strategy's reward, weighted, normalised, clamped (S4.3, S4.4).
 
-A log holds components, never rewards: any weights re-score it exactly, with the bits they would have given live.
+A log holds components, never rewards: any weights re-score it exactly, with the bits they would
+have given live.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ ComponentColumns: TypeAlias = "Mapping[str, Any] | DataFrame"
 
 
 class RewardWeights(NamedTuple):
-    """Weights w1 … w5 of the reward, each at least 0; scalar, or arrays that broadcast against the rows.
+    """Weights w1 … w5 of the reward, each at least 0.
+
+    Scalar, or arrays that broadcast against the rows.
 
     Attributes:
       margin: w1, of the margin.
@@ -80,16 +83,34 @@ class Component(NamedTuple):
 COMPONENT_TABLE: dict[
     str, Component
 ] = {  # by name of the component, in the order in which terms are added (rules S4.3, S4.4)
-    "margin": Component("margin", "W1", "best less second reranked score, in [0, 1]; `score_margin`"),
-    "diversity": Component("diversity", "W2", "one less the mean cosine between chosen hits; `hit_diversity`"),
-    "latency_ratio": Component(
-        "latency", "W3", "milliseconds over the budget, at least 0", times="lambda_", sign=-1, high=np.inf
+    "margin": Component(
+        "margin", "W1", "best less second reranked score, in [0, 1]; `score_margin`"
     ),
-    "cache_hit": Component("cache", "W4", "1 where the answer came from the cache, else 0", times="delta"),
-    "consistency": Component("consistency", "W5", "pairs that both passes order alike; `rank_consistency`"),
-    "brevity": Component("brevity", "W_BREVITY", "of an answer, in [0, 1]; `answer_brevity`", optional=True),
+    "diversity": Component(
+        "diversity", "W2", "one less the mean cosine between chosen hits; `hit_diversity`"
+    ),
+    "latency_ratio": Component(
+        "latency",
+        "W3",
+        "milliseconds over the budget, at least 0",
+        times="lambda_",
+        sign=-1,
+        high=np.inf,
+    ),
+    "cache_hit": Component(
+        "cache", "W4", "1 where the answer came from the cache, else 0", times="delta"
+    ),
+    "consistency": Component(
+        "consistency", "W5", "pairs that both passes order alike; `rank_consistency`"
+    ),
+    "brevity": Component(
+        "brevity", "W_BREVITY", "of an answer, in [0, 1]; `answer_brevity`", optional=True
+    ),
     "logprob": Component(
-        "logprob", "W_LOGPROB", "the generator's own probability of an answer, not its logarithm", optional=True
+        "logprob",
+        "W_LOGPROB",
+        "the generator's own probability of an answer, not its logarithm",
+        optional=True,
     ),
     "thumbs": Component("thumbs", "W_THUMBS", "1 for a thumb up, 0 for one down", optional=True),
 }
@@ -111,7 +132,9 @@ class Bounds(NamedTuple):
 
 
 class ClampShares(NamedTuple):
-    """Shares of the n rows with a reward that lie below lo and above hi, where the clamp binds; NaN if n is 0.
+    """Shares of the n rows with a reward that lie below lo and above hi, where the clamp binds.
+
+    NaN if n is 0.
 
     Attributes:
       low: share of the rows below lo; NaN if n is 0.
@@ -125,26 +148,35 @@ class ClampShares(NamedTuple):
 
 
 def reward(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> Floats:
-    """Reward in [0, 1], [...]: (raw − lo) / (hi − lo), clamped; NaN where a component of `COMPONENTS` is missing.
+    """Reward in [0, 1], [...]: (raw − lo) / (hi − lo), clamped.
 
-    Missing is not zero: a row without its margin has no reward. An optional component that is missing (no thumb yet)
-    leaves its weight out of raw and of hi for that row. Multiplying w1 … w5 and the optional weights by the same
-    number changes nothing.
+    NaN where a component of `COMPONENTS` is missing.
+
+    Missing is not zero: a row without its margin has no reward. An optional component that is
+    missing (no thumb yet) leaves its weight out of raw and of hi for that row. Multiplying w1 … w5
+    and the optional weights by the same number changes nothing.
 
     Args:
-      components: arrays or scalars by name, broadcast to [...], or a frame of one row each. margin, diversity,
-        cache_hit, consistency, brevity, logprob (a probability, not its logarithm) and thumbs (1 up, 0 down) in [0, 1];
-        latency_ratio is milliseconds over the budget, at least 0. Other names are left alone.
+      components: arrays or scalars by name, broadcast to [...], or a frame of one row each. margin,
+        diversity, cache_hit, consistency, brevity, logprob (a probability, not its logarithm) and
+        thumbs (1 up, 0 down) in [0, 1]; latency_ratio is milliseconds over the budget, at least 0.
+        Other names are left alone.
       weights: of the components.
 
     Raises:
-      ValueError: a component of `COMPONENTS` is absent, one is outside its range, or a weight is negative or NaN, or
-        none is positive.
+      ValueError: a component of `COMPONENTS` is absent, one is outside its range, or a weight is
+        negative or NaN, or none is positive.
 
     Source: rules S4.3 and S4.4.
 
     Example:
-      >>> row = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
+      >>> row = {
+      ...     "margin": 0.5,
+      ...     "diversity": 0.2,
+      ...     "latency_ratio": 0.25,
+      ...     "cache_hit": 0.0,
+      ...     "consistency": 1.0,
+      ... }
       >>> round(reward(row), 9)  # raw 0.32, between −0.4 and 0.8
       0.6
       >>> reward(row | {"latency_ratio": 4.0})
@@ -152,30 +184,43 @@ def reward(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> 
     """
     value, lo, hi = _reward_bounds(components, weights)
     with np.errstate(invalid="ignore"):
-        return _scalar_or_array(np.clip((value - lo) / np.where(hi > lo, hi - lo, np.nan), 0.0, 1.0))
+        return _scalar_or_array(
+            np.clip((value - lo) / np.where(hi > lo, hi - lo, np.nan), 0.0, 1.0)
+        )
 
 
 def raw(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> Floats:
-    """Weighted sum of the components before it is normalised, [...]; latency counts against it (rule S4.4).
+    """Weighted sum of the components before it is normalised, [...].
+
+    Latency counts against it (rule S4.4).
 
     Args:
       components: as for `reward`.
       weights: of the components.
 
     Example:
-      >>> row = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
+      >>> row = {
+      ...     "margin": 0.5,
+      ...     "diversity": 0.2,
+      ...     "latency_ratio": 0.25,
+      ...     "cache_hit": 0.0,
+      ...     "consistency": 1.0,
+      ... }
       >>> round(raw(row), 9)
       0.32
     """
     return _scalar_or_array(_reward_bounds(components, weights)[0])
 
 
-def bounds(weights: RewardWeights = PUBLISHED, components: ComponentColumns | None = None) -> Bounds:
+def bounds(
+    weights: RewardWeights = PUBLISHED, components: ComponentColumns | None = None
+) -> Bounds:
     """Least raw reward of an answer within its budget, and the largest there can be (rule S4.4).
 
     Args:
       weights: of the components.
-      components: of the rows to bound, where an optional one may be missing; None where all are there.
+      components: of the rows to bound, where an optional one may be missing; None where all are
+        there.
 
     Example:
       >>> lo, hi = bounds()
@@ -189,7 +234,9 @@ def bounds(weights: RewardWeights = PUBLISHED, components: ComponentColumns | No
 
 
 def clamp_shares(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> ClampShares:
-    """Shares of the rows where the clamp binds; a large one below means lost differences between late answers.
+    """Shares of the rows where the clamp binds.
+
+    A large one below means lost differences between late answers.
 
     No row is above hi, since no component exceeds 1 and a negative latency is refused.
 
@@ -198,7 +245,13 @@ def clamp_shares(components: ComponentColumns, weights: RewardWeights = PUBLISHE
       weights: of the components.
 
     Example:
-      >>> late = {"margin": 0.1, "diversity": 0.0, "latency_ratio": [0.5, 3.0], "cache_hit": 0.0, "consistency": 0.0}
+      >>> late = {
+      ...     "margin": 0.1,
+      ...     "diversity": 0.0,
+      ...     "latency_ratio": [0.5, 3.0],
+      ...     "cache_hit": 0.0,
+      ...     "consistency": 0.0,
+      ... }
       >>> clamp_shares(late)
       ClampShares(low=0.5, high=0.0, n=2)
     """
@@ -213,11 +266,12 @@ def clamp_shares(components: ComponentColumns, weights: RewardWeights = PUBLISHE
 def score_margin(s_rerank: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:
     """Reranked score of the best hit minus that of the second, in [0, 1], [...].
 
-    Nothing retrieved has no margin, 0; a single hit counts against 0. A retrieved hit that was not reranked makes it
-    NaN: whether it were the best is not known.
+    Nothing retrieved has no margin, 0; a single hit counts against 0. A retrieved hit that was not
+    reranked makes it NaN: whether it were the best is not known.
 
     Args:
-      s_rerank: of the chosen hits in any order, in [0, 1], [..., K]; NaN is padding, or a hit without a score.
+      s_rerank: of the chosen hits in any order, in [0, 1], [..., K]; NaN is padding, or a hit
+        without a score.
       retrieved: which of them are hits, bool [..., K]; None: those with a score.
 
     Raises:
@@ -226,7 +280,10 @@ def score_margin(s_rerank: ArrayLike, retrieved: ArrayLike | None = None) -> Flo
     Source: rule S4.3.
 
     Example:
-      >>> score_margin([0.3, 0.8, float("nan")]), score_margin([0.3, 0.8, float("nan")], [True, True, True])
+      >>> (
+      ...     score_margin([0.3, 0.8, float("nan")]),
+      ...     score_margin([0.3, 0.8, float("nan")], [True, True, True]),
+      ... )
       (0.5, nan)
     """
     scores = _in_range("s_rerank", float_array(s_rerank, "s_rerank"), 1.0)
@@ -234,12 +291,17 @@ def score_margin(s_rerank: ArrayLike, retrieved: ArrayLike | None = None) -> Flo
     if scores.shape[-1] == 0:
         return _scalar_or_array(np.zeros(scores.shape[:-1]))
     pad = np.zeros((*scores.shape[:-1], 1))
-    best = np.sort(np.concatenate([np.where(hit, scores, 0.0), pad], axis=-1), axis=-1)  # NaN sorts last and stays NaN
-    return _scalar_or_array(np.where((hit & np.isnan(scores)).any(axis=-1), np.nan, best[..., -1] - best[..., -2]))
+    # NaN sorts last and stays NaN
+    best = np.sort(np.concatenate([np.where(hit, scores, 0.0), pad], axis=-1), axis=-1)
+    return _scalar_or_array(
+        np.where((hit & np.isnan(scores)).any(axis=-1), np.nan, best[..., -1] - best[..., -2])
+    )
 
 
 def hit_diversity(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:
-    """One minus the mean cosine between two of the chosen hits, clipped to [0, 1], [...]; fewer than two hits: 0.
+    """One minus the mean cosine between two of the chosen hits, clipped to [0, 1], [...].
+
+    Fewer than two hits: 0.
 
     Args:
       vectors: unit vectors of the hits, [..., K, dim]; NaN in a row without one.
@@ -251,7 +313,11 @@ def hit_diversity(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Flo
     Source: rule S4.3.
 
     Example:
-      >>> hit_diversity([[1.0, 0.0], [0.0, 1.0]]), hit_diversity([[1.0, 0.0], [1.0, 0.0]]), hit_diversity([[1.0, 0.0]])
+      >>> (
+      ...     hit_diversity([[1.0, 0.0], [0.0, 1.0]]),
+      ...     hit_diversity([[1.0, 0.0], [1.0, 0.0]]),
+      ...     hit_diversity([[1.0, 0.0]]),
+      ... )
       (1.0, 0.0, 0.0)
     """
     units = float_array(vectors, "vectors")
@@ -260,25 +326,34 @@ def hit_diversity(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Flo
     squares = np.einsum("...kd,...kd->...k", hit_vectors, hit_vectors)
     wrong = hit & (np.abs(squares - 1.0) > 2.0 * UNIT_NORM)
     if wrong.any():
-        msg = f"vectors must have length 1, got {float(np.sqrt(squares[wrong][0])):g}; divide each by its norm."
+        msg = (
+            f"vectors must have length 1, got {float(np.sqrt(squares[wrong][0])):g}; divide each "
+            "by its norm."
+        )
         raise ValueError(msg)
     n = hit.sum(axis=-1)
-    both = (hit_vectors.sum(axis=-2) ** 2).sum(axis=-1) - squares.sum(axis=-1)  # every ordered pair of different hits
+    # every ordered pair of different hits
+    both = (hit_vectors.sum(axis=-2) ** 2).sum(axis=-1) - squares.sum(axis=-1)
     value = np.clip(1.0 - both / np.maximum(n * (n - 1), 1), 0.0, 1.0)
     missing = (hit & np.isnan(squares)).any(axis=-1)
     return _scalar_or_array(np.where(missing, np.nan, np.where(n < 2, 0.0, value)))
 
 
-def rank_consistency(first: ArrayLike, second: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:
-    """Share of pairs of hits that both passes put in the same order, in [0, 1], [...]; a tie in either counts half.
+def rank_consistency(
+    first: ArrayLike, second: ArrayLike, retrieved: ArrayLike | None = None
+) -> Floats:
+    """Share of pairs of hits that both passes put in the same order, in [0, 1], [...].
 
-    It is (1 + tau_a) / 2 with Kendall's tau_a: 1 the same order, 0 the reverse, 0.5 unrelated. Fewer than two hits
-    have no pair and get 0.5, what tied scores get: 1 would pay an arm the full weight for finding nothing.
+    A tie in either counts half.
+
+    It is (1 + tau_a) / 2 with Kendall's tau_a: 1 the same order, 0 the reverse, 0.5 unrelated.
+    Fewer than two hits have no pair and get 0.5, what tied scores get: 1 would pay an arm the full
+    weight for finding nothing.
 
     Args:
       first: scores of the hits in the first pass, higher is better, [..., K].
-      second: scores of the same hits in the second pass; where it is an order, minus the rank. NaN in both is padding,
-        NaN in one makes the result NaN.
+      second: scores of the same hits in the second pass; where it is an order, minus the rank. NaN
+        in both is padding, NaN in one makes the result NaN.
       retrieved: which of them are hits, bool [..., K]; None: those with a score in either pass.
 
     Raises:
@@ -308,18 +383,22 @@ def rank_consistency(first: ArrayLike, second: ArrayLike, retrieved: ArrayLike |
 
 
 def threshold(rewards: ArrayLike, rule: float | str = 0.5) -> float:
-    """Reward above which a learner of successes calls a round a success; goes into `Bandit(threshold=...)`.
+    """Reward above which a learner of successes calls a round a success.
 
-    The source's is 0.5, and stays the default. Where typical rewards lie at it, or nearly all on one side, a success
-    hardly tells the arms apart; the median of past rewards splits them in halves.
+    Goes into `Bandit(threshold=...)`.
+
+    The source's is 0.5, and stays the default. Where typical rewards lie at it, or nearly all on
+    one side, a success hardly tells the arms apart; the median of past rewards splits them in
+    halves.
 
     Args:
       rewards: from history, in [0, 1], of any shape; NaN is left out.
-      rule: a number in [0, 1], which is the threshold, or "median": of the rewards. Where no reward lies above the
-        median, because many are equal to it, the next lower reward is taken.
+      rule: a number in [0, 1], which is the threshold, or "median": of the rewards. Where no reward
+        lies above the median, because many are equal to it, the next lower reward is taken.
 
     Raises:
-      ValueError: another rule, a reward outside [0, 1], or for the median rewards that do not differ.
+      ValueError: another rule, a reward outside [0, 1], or for the median rewards that do not
+        differ.
 
     Source: rule S4.5.
 
@@ -338,14 +417,19 @@ def threshold(rewards: ArrayLike, rule: float | str = 0.5) -> float:
     values = _in_range("rewards", float_array(rewards, "rewards").ravel(), 1.0)
     known = values[~np.isnan(values)]
     if not len(known) or known.min() == known.max():
-        msg = f"rewards must differ for a median to split them, got {len(known)} alike; state a number instead."
+        msg = (
+            f"rewards must differ for a median to split them, got {len(known)} alike; state a "
+            "number instead."
+        )
         raise ValueError(msg)
     middle = float(np.median(known))
     return middle if (known > middle).any() else float(known[known < middle].max())
 
 
 def answer_brevity(n_words: ArrayLike) -> Floats:
-    """Brevity of an answer, in (0, 1], [...]: 1 / (1 + words / 50), so that every further word counts a little less.
+    """Brevity of an answer, in (0, 1], [...].
+
+    1 / (1 + words / 50), so that every further word counts a little less.
 
     Args:
       n_words: white-space separated words, at least 0, [...]; NaN where there is no answer.
@@ -362,7 +446,8 @@ def answer_brevity(n_words: ArrayLike) -> Floats:
     words = float_array(n_words, "n_words")
     if np.any(words < 0.0):
         msg = (
-            f"n_words must be at least 0, got {float(words[words < 0.0].flat[0]):g}; NaN says that there is no answer."
+            f"n_words must be at least 0, got {float(words[words < 0.0].flat[0]):g}; NaN says "
+            "that there is no answer."
         )
         raise ValueError(msg)
     return _scalar_or_array(1.0 / (1.0 + words / HALF_WORDS))
@@ -371,12 +456,18 @@ def answer_brevity(n_words: ArrayLike) -> Floats:
 def _reward_bounds(
     components: ComponentColumns, weights: RewardWeights
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Raw reward, lo and hi of every row; hi takes the same steps as raw, so that rounding never puts raw above it."""
+    """Raw reward, lo and hi of every row.
+
+    Hi takes the same steps as raw, so that rounding never puts raw above it.
+    """
     _check_weights(weights)
     absent = [name for name in COMPONENTS if name not in components]
     if absent:
         there = ", ".join(str(name) for name in components) or "nothing"
-        msg = f"components must hold {', '.join(COMPONENTS)}; {', '.join(absent)} missing, got {there}: log it, or NaN."
+        msg = (
+            f"components must hold {', '.join(COMPONENTS)}; {', '.join(absent)} missing, got "
+            f"{there}: log it, or NaN."
+        )
         raise ValueError(msg)
     # an optional component with weight 0 is not even read: its column may hold anything
     used = {
@@ -396,7 +487,10 @@ def _reward_bounds(
         weight = _weight(part, weights)
         if part.optional:  # a row that lacks it has neither the term nor the room for it
             known = ~np.isnan(column[name])
-            value, hi = value + np.where(known, weight * column[name], 0.0), hi + np.where(known, weight, 0.0)
+            value, hi = (
+                value + np.where(known, weight * column[name], 0.0),
+                hi + np.where(known, weight, 0.0),
+            )
         else:
             value, hi = value + weight * column[name], hi + weight
     value, lo, hi = np.broadcast_arrays(value, lo, hi)
@@ -410,7 +504,10 @@ def _weight(part: Component, weights: RewardWeights) -> Any:  # noqa: ANN401 - a
 
 
 def _column(components: ComponentColumns, name: str) -> NDArray[np.float64]:
-    """Values of a component as float64, checked; one that is optional and absent is missing in every row."""
+    """Values of a component as float64, checked.
+
+    One that is optional and absent is missing in every row.
+    """
     values = float_array(components.get(name, np.nan), name)
     return _in_range(name, values, COMPONENT_TABLE[name].high)
 
@@ -419,28 +516,42 @@ def _in_range(name: str, values: NDArray[np.float64], high: float) -> NDArray[np
     wrong = (values < 0.0) | (values > high) | np.isinf(values)
     if wrong.any():
         what = "in [0, 1]" if high == 1.0 else "at least 0, milliseconds over the budget"
-        msg = f"{name} must be {what}, got {float(values[wrong].flat[0]):g}; NaN says that it is missing."
+        msg = (
+            f"{name} must be {what}, got {float(values[wrong].flat[0]):g}; NaN says that it is "
+            "missing."
+        )
         raise ValueError(msg)
     return values
 
 
 def _check_weights(weights: RewardWeights) -> None:
     if not isinstance(weights, RewardWeights):
-        msg = f"weights must be RewardWeights, got {type(weights).__name__}; write RewardWeights(margin=0.4, …)."
+        msg = (
+            f"weights must be RewardWeights, got {type(weights).__name__}; write "
+            "RewardWeights(margin=0.4, …)."
+        )
         raise ValueError(msg)  # noqa: TRY004 - whatever is wrong with an argument is a ValueError
     for name, weight in weights._asdict().items():
         values = np.asarray(weight, dtype=np.float64)
         wrong = ~((values >= 0.0) & np.isfinite(values))
         if wrong.any():
-            msg = f"weight {name} must be at least 0, got {float(values[wrong].flat[0]):g}; 0 leaves it out."
+            msg = (
+                f"weight {name} must be at least 0, got {float(values[wrong].flat[0]):g}; 0 "
+                "leaves it out."
+            )
             raise ValueError(msg)
     if not bool(np.all(sum(_weight(part, weights) for part in COMPONENT_TABLE.values()) > 0.0)):
-        msg = "one weight at least must be positive, got none; with all at 0 every answer is worth the same."
+        msg = (
+            "one weight at least must be positive, got none; with all at 0 every answer is worth "
+            "the same."
+        )
         raise ValueError(msg)
 
 
 def _hit_mask(retrieved: ArrayLike | None, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    return np.broadcast_to(np.asarray(known if retrieved is None else retrieved, dtype=bool), known.shape)
+    return np.broadcast_to(
+        np.asarray(known if retrieved is None else retrieved, dtype=bool), known.shape
+    )
 
 
 def _scalar_or_array(values: NDArray[Any]) -> Floats:

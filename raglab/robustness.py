@@ -1,4 +1,7 @@
-"""Robustness (algebra): how far a certificate carries; wrong labels, other traffic, another embedder."""
+"""Robustness (algebra): how far a certificate carries.
+
+Wrong labels, other traffic, another embedder.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,12 @@ class LabelNoiseBound(NamedTuple):
 
 
 def label_noise_bound(k: int, n: int, delta: float = 0.1, most: int = 10) -> LabelNoiseBound:
-    """Exact upper bound of an error rate at confidence 1 − delta if j of the n labels hide an error, j = 0 … most.
+    """Exact upper bound of an error rate if j of the n labels hide an error, j = 0 … most.
 
-    Every wrong label is taken to hide one error: the worst that j wrong labels can do. There are no more rows than
-    right cases.
+    It holds at confidence 1 − delta.
+
+    Every wrong label is taken to hide one error: the worst that j wrong labels can do. There are no
+    more rows than right cases.
 
     Args:
       k: errors seen.
@@ -50,14 +55,18 @@ def label_noise_bound(k: int, n: int, delta: float = 0.1, most: int = 10) -> Lab
     """
     _check_k_of_n(k, n)
     if most < 0:
-        msg = f"most must be at least 0, got {most}; it is the largest number of wrong labels shown."
+        msg = (
+            f"most must be at least 0, got {most}; it is the largest number of wrong labels shown."
+        )
         raise ValueError(msg)
     labels = np.arange(min(most, n - k) + 1, dtype=np.int64)
     return LabelNoiseBound(labels, k + labels, np.asarray(upper_bound(k + labels, n, delta)))
 
 
 def labels_to_break(k: int, n: int, alpha: float, delta: float = 0.1) -> int:
-    """Fewest wrong labels among the right cases that push the bound above alpha; 0 where it is above already.
+    """Fewest wrong labels among the right cases that push the bound above alpha.
+
+    0 where it is above already.
 
     With one fewer the promise "at most alpha, at confidence 1 − delta" still holds.
 
@@ -76,7 +85,10 @@ def labels_to_break(k: int, n: int, alpha: float, delta: float = 0.1) -> int:
     """
     _check_k_of_n(k, n)
     if not 0.0 < alpha < 1.0:
-        msg = f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, 0.1 for 10 %."
+        msg = (
+            f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, "
+            "0.1 for 10 %."
+        )
         raise ValueError(msg)
     return bisect_left(range(n - k + 1), 1, key=lambda j: int(upper_bound(k + j, n, delta) > alpha))
 
@@ -151,18 +163,22 @@ def traffic_rates(
     shares: Mapping[str, float] | Sequence[float] | NDArray[np.float64],
     delta: float = 0.1,
 ) -> TrafficRates:
-    """Hallucination rate and coverage where labels are as frequent as in a user's traffic, not as in the labelled set.
+    """Hallucination rate and coverage at the label frequencies of a user's traffic.
 
-    It holds if only the shares of the labels differ: within a label the traffic must be like the labelled cases.
-    The false-refusal rate is a share of the cases labelled ok and **does not move**; nor does the share of missed
-    ambiguity. With shares s, and among the cases of a label the shares right, wrong, answered,
+    They are not those of the labelled set.
+
+    It holds if only the shares of the labels differ: within a label the traffic must be like the
+    labelled cases. The false-refusal rate is a share of the cases labelled ok and **does not
+    move**; nor does the share of missed ambiguity. With shares s, and among the cases of a label
+    the shares right, wrong, answered,
 
         coverage = s_ok · a + B,  B = s_refuse · b + s_ambiguous · c
         hallucination_rate = 1 − s_ok · a · (1 − e) / coverage
 
-    which rises in e, b and c and falls in a. The bound puts an exact bound in the place of each share that matters (of
-    a label with traffic; a only where B does) at delta over their number, at most four, so that all hold together.
-    With all traffic answerable it is the plain exact bound of e.
+    which rises in e, b and c and falls in a. The bound puts an exact bound in the place of each
+    share that matters (of a label with traffic; a only where B does) at delta over their number, at
+    most four, so that all hold together. With all traffic answerable it is the plain exact bound of
+    e.
 
     Args:
       counts: see `AnsweredCases`.
@@ -171,11 +187,16 @@ def traffic_rates(
       delta: error of each bound, in (0, 0.5).
 
     Raises:
-      ValueError: shares that do not sum to 1, a label with traffic and no case, or counts above their labels.
+      ValueError: shares that do not sum to 1, a label with traffic and no case, or counts above
+        their labels.
 
     Example:
-      >>> half = traffic_rates(AnsweredCases(80, 10, 5, 0), [100, 50, 0], {"ok": 0.5, "refuse": 0.5})
-      >>> rare = traffic_rates(AnsweredCases(80, 10, 5, 0), [100, 50, 0], {"ok": 0.9, "refuse": 0.1})
+      >>> half = traffic_rates(
+      ...     AnsweredCases(80, 10, 5, 0), [100, 50, 0], {"ok": 0.5, "refuse": 0.5}
+      ... )
+      >>> rare = traffic_rates(
+      ...     AnsweredCases(80, 10, 5, 0), [100, 50, 0], {"ok": 0.9, "refuse": 0.1}
+      ... )
       >>> round(half.hallucination_rate, 3), round(rare.hallucination_rate, 3)
       (0.2, 0.122)
     """
@@ -212,12 +233,17 @@ def _lower_rate(k: int, n: int, delta: float) -> float:
     return float(clopper_pearson(k, n, 1.0 - 2.0 * delta).low) if n else 0.0
 
 
-def _label_shares(shares: Mapping[str, float] | Sequence[float] | NDArray[np.float64]) -> tuple[float, float, float]:
+def _label_shares(
+    shares: Mapping[str, float] | Sequence[float] | NDArray[np.float64],
+) -> tuple[float, float, float]:
     names = [status.name for status in Status]
     if isinstance(shares, Mapping):
         unknown = sorted(set(shares) - set(names))
         if unknown:
-            msg = f"shares must be of {', '.join(names)}, got {unknown[0]!r}; name labels, not kinds of question."
+            msg = (
+                f"shares must be of {', '.join(names)}, got {unknown[0]!r}; name labels, not "
+                "kinds of question."
+            )
             raise ValueError(msg)
         fractions = [float(shares.get(name, 0.0)) for name in names]
     else:
@@ -227,12 +253,16 @@ def _label_shares(shares: Mapping[str, float] | Sequence[float] | NDArray[np.flo
         or not all(0.0 <= share <= 1.0 for share in fractions)
         or abs(sum(fractions) - 1.0) > 1e-9
     ):
-        msg = f"shares must be three from 0 to 1 that sum to 1, got {fractions}; divide by their sum."
+        msg = (
+            f"shares must be three from 0 to 1 that sum to 1, got {fractions}; divide by their sum."
+        )
         raise ValueError(msg)
     return fractions[0], fractions[1], fractions[2]
 
 
-def _possible(cases: AnsweredCases, size: NDArray[np.int64], share: Sequence[float], delta: float) -> None:
+def _possible(
+    cases: AnsweredCases, size: NDArray[np.int64], share: Sequence[float], delta: float
+) -> None:
     """Stop at counts that cannot be."""
     check_delta(delta)
     answered = (cases.right + cases.wrong, cases.refuse, cases.ambiguous)
@@ -240,23 +270,32 @@ def _possible(cases: AnsweredCases, size: NDArray[np.int64], share: Sequence[flo
         if min(cases) < 0 or count > n:
             pair = f"{tuple(cases)} of {size.tolist()}"
             msg = (
-                f"answered cases must be between 0 and those of their label, got {pair}; count both on the same cases."
+                f"answered cases must be between 0 and those of their label, got {pair}; count "
+                "both on the same cases."
             )
             raise ValueError(msg)
         if weight > 0.0 and n == 0:
-            rule = f"a label with traffic must have cases, got none of {label.name} at a share of {weight:g}"
+            rule = (
+                f"a label with traffic must have cases, got none of {label.name} at a share of "
+                f"{weight:g}"
+            )
             msg = f"{rule}; label some, or set its share to 0."
             raise ValueError(msg)
 
 
-def quantile_map(threshold: float, source: NDArray[np.float64], target: NDArray[np.float64]) -> float:
-    """Threshold on another embedder's score that answers the same share of the same queries; it needs no labels.
+def quantile_map(
+    threshold: float, source: NDArray[np.float64], target: NDArray[np.float64]
+) -> float:
+    """Threshold on another embedder's score that answers the same share of the same queries.
 
-    "Answer where score >= threshold" answers m of the source's queries; returned is the level observed in the target
-    that answers nearest to m, the higher of two that are equally near, or the next float above all of them where
-    answering none is nearest. So ties are counted as they fall, and a higher threshold never maps to a lower one. A
-    distance, where lower is surer, is mapped with its sign turned. The same share is not the same risk: a certificate
-    does not carry over, test it again on labelled cases.
+    It needs no labels.
+
+    "Answer where score >= threshold" answers m of the source's queries; returned is the level
+    observed in the target that answers nearest to m, the higher of two that are equally near, or
+    the next float above all of them where answering none is nearest. So ties are counted as they
+    fall, and a higher threshold never maps to a lower one. A distance, where lower is surer, is
+    mapped with its sign turned. The same share is not the same risk: a certificate does not carry
+    over, test it again on labelled cases.
 
     Args:
       threshold: for the source, not NaN.
@@ -275,11 +314,17 @@ def quantile_map(threshold: float, source: NDArray[np.float64], target: NDArray[
         raise ValueError(msg)
     if np.shape(source) != np.shape(target) or np.ndim(source) != 1:
         shapes = f"{np.shape(source)} and {np.shape(target)}"
-        msg = f"source and target must be scores of the same queries, [Q] each, got {shapes}; score the same queries."
+        msg = (
+            f"source and target must be scores of the same queries, [Q] each, got {shapes}; score "
+            "the same queries."
+        )
         raise ValueError(msg)
     levels, sizes = np.unique(target[~np.isnan(target)], return_counts=True)
     if not len(levels):
-        msg = "target must hold at least one score, got none; score the queries with the target's embedder."
+        msg = (
+            "target must hold at least one score, got none; score the queries with the target's "
+            "embedder."
+        )
         raise ValueError(msg)
     wanted = int((np.asarray(source) >= threshold).sum())
     at_or_above = np.append(np.cumsum(sizes[::-1])[::-1], 0)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 NUMBER = re.compile(r"\b(S\d{1,2}\.\d{1,2})\b")
 LONGEST = 400  # characters of what is told of a rule
-_STATED = re.compile(r"^- \*\*(S\d{1,2}\.\d{1,2})(?: ([^*\n]{1,60}))?\*\* (?:\[[^\]\n]{1,80}\] )?", re.MULTILINE)
+_STATED = re.compile(
+    r"^- \*\*(S\d{1,2}\.\d{1,2})(?: ([^*\n]{1,60}))?\*\* (?:\[[^\]\n]{1,80}\] )?", re.MULTILINE
+)
 _SENTENCE_END = re.compile(r"\.(?= [A-Z*`]|$)")
 _MARKS = re.compile(r"`|\*(?=\S)|(?<=\S)\*|\[(?=[^\]\n]{1,80}\]\()|(?<=\w)\]\([^)\n]{1,200}\)")
 
@@ -39,9 +41,12 @@ def _first_sentence(text: str) -> str:
 
 
 def rules_address() -> str | None:
-    """RULES.md as a notebook in the working folder links to it; None where that is no folder of the project.
+    """RULES.md as a notebook in the working folder links to it.
 
-    A notebook server shows what is below its root, which a checkout of the project is and `site-packages` is not.
+    None where that is no folder of the project.
+
+    A notebook server shows what is below its root, which a checkout of the project is and
+    `site-packages` is not.
     """
     with as_file(files("raglab").joinpath("RULES.md")) as file:
         place = Path(file)
@@ -51,4 +56,6 @@ def rules_address() -> str | None:
     except (OSError, ValueError):  # elsewhere, or gone
         return None
     up = "../" * len(inside.parts)
-    return f"{up}{place.relative_to(root).as_posix()}" if (root / "pyproject.toml").is_file() else None
+    return (
+        f"{up}{place.relative_to(root).as_posix()}" if (root / "pyproject.toml").is_file() else None
+    )

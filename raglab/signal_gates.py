@@ -1,8 +1,8 @@
-"""Gates on signals (algebra): headroom of any signal within its bounds, and what fires of all of them together (S2.15).
+"""Gates on signals (algebra): headroom of any signal in its bounds, which of all fire (S2.15).
 
-One row of `gates.GATES`, `signals`, stands for the gates on all signals and for those of the user (S2.18): it says
-where in the order they are judged. They share two outcomes, one that refuses and one that asks back, so that outcomes
-do not grow with the gates.
+One row of `gates.GATES`, `signals`, stands for the gates on all signals and for those of the user
+(S2.18): it says where in the order they are judged. They share two outcomes, one that refuses and
+one that asks back, so that outcomes do not grow with the gates.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from raglab.plain_arrays import measured_values
 from raglab.signals import LONGEST_TEXT, SignalSet
 from raglab.values import Bools, Floats
 
-SIGNALS, SIGNALS_ASK = "signals", "signals_ask"  # what decides where a gate on a signal refuses, or asks back
+# what decides where a gate on a signal refuses, or asks back
+SIGNALS, SIGNALS_ASK = "signals", "signals_ask"
 OWN = "gates"  # section of a policy that holds the gates of the user
 LEAST_OPTIONS = 2  # to ask back at all (rule S3.5)
 
 
 class SignalThresholds(NamedTuple):
-    """Of the gate on one signal (rule S2.15), scalars or [P, 1]: NaN where a bound is not set; what it does on fire."""
+    """Of the gate on one signal (rule S2.15), scalars or [P, 1]: NaN where a bound is not set.
+
+    What it does on fire.
+    """
 
     min: Floats = np.nan
     max: Floats = np.nan
@@ -38,9 +42,12 @@ class SignalThresholds(NamedTuple):
 
 @dataclass(frozen=True)
 class OwnThresholds:
-    """Of a gate of the user (rule S2.18): what it does on fire, its margin function, thresholds by key and switch.
+    """Of a gate of the user (rule S2.18).
 
-    reads: names of the measurements that it declares. values: a named tuple of scalars or [P, 1]. on: scalar or [P, 1].
+    What it does on fire, its margin function, thresholds by key and switch.
+
+    reads: names of the measurements that it declares. values: a named tuple of scalars or [P, 1].
+    on: scalar or [P, 1].
     """
 
     name: str
@@ -52,10 +59,16 @@ class OwnThresholds:
 
     def rows(self, keep: slice) -> OwnThresholds:
         """Thresholds of some of the policies."""
-        return replace(self, values=type(self.values)(*(column[keep] for column in self.values)), on=self.on[keep])
+        return replace(
+            self,
+            values=type(self.values)(*(column[keep] for column in self.values)),
+            on=self.on[keep],
+        )
 
     def headroom(self, read: Callable[[str], Any]) -> Any:  # noqa: ANN401 - scalar or array
-        """Headroom of the cases, +inf where the gate is off; a function that is off in all policies is not called.
+        """Headroom of the cases, +inf where the gate is off.
+
+        A function that is off in all policies is not called.
 
         Raises:
           ValueError: see `own_margin`.
@@ -68,10 +81,12 @@ class OwnThresholds:
 
 REMEDY = "correct the function, or take the gate out of the policy"
 COPY = "what a gate reads is read-only: take a copy first, as in numpy.array(read(name))"
-_WRITES = re.compile("read-?only|WRITEABLE")  # in what NumPy says of a write to an array that is read-only
+# in what NumPy says of a write to an array that is read-only
+_WRITES = re.compile("read-?only|WRITEABLE")
 
 
-def own_margin(thresholds: OwnThresholds, read: Callable[[str], Any]) -> Any:  # noqa: ANN401 - scalar or array
+# scalar or array
+def own_margin(thresholds: OwnThresholds, read: Callable[[str], Any]) -> Any:  # noqa: ANN401
     """Headroom that the function of a gate of the user returns, whether the gate is on or off.
 
     The function gets measurements and thresholds as read-only views of their own.
@@ -80,8 +95,8 @@ def own_margin(thresholds: OwnThresholds, read: Callable[[str], Any]) -> Any:  #
       read: measurement by its name, scalar or [...].
 
     Raises:
-      ValueError: the function raised, which is the cause; it read what it does not declare; or it returned what is no
-        headroom. Names the gate.
+      ValueError: the function raised, which is the cause; it read what it does not declare; or it
+        returned what is no headroom. Names the gate.
 
     Source: rule S2.18.
     """
@@ -89,7 +104,10 @@ def own_margin(thresholds: OwnThresholds, read: Callable[[str], Any]) -> Any:  #
 
     def measured(name: str) -> Any:  # noqa: ANN401 - scalar or array
         if name not in thresholds.reads:
-            msg = f"it must read only what its `reads` lists, {', '.join(thresholds.reads)}, got {str(name)[:80]!r}"
+            msg = (
+                f"it must read only what its `reads` lists, {', '.join(thresholds.reads)}, got "
+                f"{str(name)[:80]!r}"
+            )
             raise ValueError(msg)
         value = read(name)
         shapes.append(np.shape(value))
@@ -97,10 +115,14 @@ def own_margin(thresholds: OwnThresholds, read: Callable[[str], Any]) -> Any:  #
 
     try:
         with np.errstate():  # what the function sets of NumPy holds within it alone
-            margin = thresholds.margins(measured, type(thresholds.values)(*map(_own_view, thresholds.values)))
+            margin = thresholds.margins(
+                measured, type(thresholds.values)(*map(_own_view, thresholds.values))
+            )
     except Exception as error:
         raised = visible(format_exception_only(error)[0].strip())[:LONGEST_TEXT]
-        raise _no_headroom(thresholds.name, raised, COPY if _WRITES.search(raised) else REMEDY) from error
+        raise _no_headroom(
+            thresholds.name, raised, COPY if _WRITES.search(raised) else REMEDY
+        ) from error
     return _checked_margin(thresholds.name, margin, np.broadcast_shapes(*shapes))
 
 
@@ -109,7 +131,8 @@ def _own_view(value: Any) -> Any:  # noqa: ANN401 - scalar or array
     return read_only(value).view() if isinstance(value, np.ndarray) else value
 
 
-def _checked_margin(gate: str, margin: Any, shape: tuple[int, ...]) -> Any:  # noqa: ANN401 - whatever was returned
+# whatever was returned
+def _checked_margin(gate: str, margin: Any, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
     """What the function of a gate returned, where it is headroom.
 
     Args:
@@ -125,19 +148,25 @@ def _checked_margin(gate: str, margin: Any, shape: tuple[int, ...]) -> Any:  # n
     if numbers.dtype.kind not in "iuf":
         raise _no_headroom(gate, f"numbers of type {numbers.dtype}", as_numbers)
     if numbers.dtype.kind == "u":
-        raise _no_headroom(gate, f"numbers of type {numbers.dtype}, never below 0", "convert them to float first")
+        raise _no_headroom(
+            gate, f"numbers of type {numbers.dtype}, never below 0", "convert them to float first"
+        )
     try:
         fits = np.broadcast_shapes(shape, numbers.shape) == shape
     except ValueError:
         fits = False
     if not fits:
         of = f"shape {numbers.shape} where what it read has {shape}"
-        raise _no_headroom(gate, of, "compute with what it reads and its thresholds, element by element")
+        raise _no_headroom(
+            gate, of, "compute with what it reads and its thresholds, element by element"
+        )
     return margin
 
 
 def _no_headroom(gate: str, got: str, remedy: str) -> ValueError:
-    return ValueError(f"gate {gate} must return headroom, a real number a case, got {got}; {remedy}.")
+    return ValueError(
+        f"gate {gate} must return headroom, a real number a case, got {got}; {remedy}."
+    )
 
 
 class UserThresholds(NamedTuple):
@@ -167,7 +196,10 @@ class SignalMargins(NamedTuple):
 
 
 def signal_path(name: str) -> str:
-    """Section of a policy that gates a signal; also the name of its measurement, since gates measure by other names."""
+    """Section of a policy that gates a signal.
+
+    Also the name of its measurement, since gates measure by other names.
+    """
     return f"{SIGNALS}.{name}"
 
 
@@ -181,11 +213,14 @@ def is_gated(thresholds: SignalThresholds) -> bool:
     return bool(np.any(thresholds.on & ~(np.isnan(thresholds.min) & np.isnan(thresholds.max))))
 
 
-def signal_margins(value: Floats, thresholds: SignalThresholds, *, missing_passes: bool = False) -> SignalMargins:
+def signal_margins(
+    value: Floats, thresholds: SignalThresholds, *, missing_passes: bool = False
+) -> SignalMargins:
     """Headroom of a signal within its bounds; +inf where neither is set or the gate is off.
 
     Args:
-      value: in the signal's unit, [...]; NaN where it is missing. missing_passes: whether a missing one passes.
+      value: in the signal's unit, [...]; NaN where it is missing.
+      missing_passes: whether a missing one passes.
 
     Source: rule S2.15.
 
@@ -199,21 +234,32 @@ def signal_margins(value: Floats, thresholds: SignalThresholds, *, missing_passe
         unset = np.isnan(bound)
         if not np.all(unset):  # most gates set one bound: no pass over the cases for the other
             bound_margin = np.subtract(value, bound) if least else np.subtract(bound, value)
-            margin = np.minimum(margin, np.where(unset, np.inf, bound_margin) if np.any(unset) else bound_margin)
+            margin = np.minimum(
+                margin, np.where(unset, np.inf, bound_margin) if np.any(unset) else bound_margin
+            )
     if missing_passes:
         margin = np.where(np.isnan(value), np.inf, margin)
-    return SignalMargins(signal=margin if np.asarray(thresholds.on).all() else np.where(thresholds.on, margin, np.inf))
+    return SignalMargins(
+        signal=margin
+        if np.asarray(thresholds.on).all()
+        else np.where(thresholds.on, margin, np.inf)
+    )
 
 
 class SignalsMargins(NamedTuple):
-    """Least headroom of the gates on signals that refuse, and of those that ask back; each in its signal's unit."""
+    """Least headroom of the gates on signals that refuse, and of those that ask back.
+
+    Each in its signal's unit.
+    """
 
     signals: Floats
     signals_ask: Floats
 
 
 def all_signal_margins(read: Callable[[str], Any], thresholds: UserThresholds) -> SignalsMargins:
-    """Least headroom of all gates on signals and of the user together, by what they do; one that asks in vain refuses.
+    """Least headroom of all gates on signals and of the user together, by what they do.
+
+    One that asks in vain refuses.
 
     Args:
       read: measurement by its name; `known` are the signals that there are.
@@ -228,7 +274,9 @@ def all_signal_margins(read: Callable[[str], Any], thresholds: UserThresholds) -
         if not is_gated(signal_thresholds):
             continue
         passes = known.signal(name).missing == "passes"
-        (margin,) = signal_margins(read(signal_path(name)), signal_thresholds, missing_passes=passes)
+        (margin,) = signal_margins(
+            read(signal_path(name)), signal_thresholds, missing_passes=passes
+        )
         refuses = np.minimum(refuses, _margin_where(signal_thresholds.refuses, margin))
         asks = np.minimum(asks, _margin_where(signal_thresholds.asks, margin))
     for own in thresholds.own.values():
@@ -239,11 +287,16 @@ def all_signal_margins(read: Callable[[str], Any], thresholds: UserThresholds) -
     if np.ndim(asks) == 0 and asks == np.inf:  # nobody asks
         return SignalsMargins(refuses, asks)
     can_ask = np.greater_equal(read("n_options_all"), LEAST_OPTIONS)
-    return SignalsMargins(np.minimum(refuses, np.where(can_ask, np.inf, asks)), np.where(can_ask, asks, np.inf))
+    return SignalsMargins(
+        np.minimum(refuses, np.where(can_ask, np.inf, asks)), np.where(can_ask, asks, np.inf)
+    )
 
 
 def _margin_where(acts: Any, margin: Any) -> Any:  # noqa: ANN401 - bool or array, scalar or array
-    """A margin where a gate acts so, +inf elsewhere; without a pass over the cases where all do, or none."""
+    """A margin where a gate acts so, +inf elsewhere.
+
+    Without a pass over the cases where all do, or none.
+    """
     if np.all(acts):
         return margin
     return np.where(acts, margin, np.inf) if np.any(acts) else np.inf

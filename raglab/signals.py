@@ -1,9 +1,12 @@
-"""Signals (algebra): name, unit, direction, what a missing one means; retrieval confidence (S2.8, S2.15).
+"""Signals (algebra): name, unit, direction, what a missing one means.
 
-A signal is a named number a case, measured once and free of thresholds. Gates compare one with a threshold, the fused
-gate puts several into one probability. One more built-in signal is a row of `BUILT_IN` and its measurement in
-`raglab.decision.signal_values`. A user's own is a column of the trace with its declaration, an `own_signal`; a
-`SignalSet` holds the built-in ones and those of one trace together, so that whatever reads one reads the other.
+Retrieval confidence (S2.8, S2.15).
+
+A signal is a named number a case, measured once and free of thresholds. Gates compare one with a
+threshold, the fused gate puts several into one probability. One more built-in signal is a row of
+`BUILT_IN` and its measurement in `raglab.decision.signal_values`. A user's own is a column of the
+trace with its declaration, an `own_signal`; a `SignalSet` holds the built-in ones and those of one
+trace together, so that whatever reads one reads the other.
 """
 
 from __future__ import annotations
@@ -68,13 +71,14 @@ class Signal(NamedTuple):
     Attributes:
       name: in policies and columns.
       unit: with its range.
-      direction: `surer` where more of it speaks for an answer, `ask` where more of it speaks for asking back, `either`
-        where it says nothing alone.
+      direction: `surer` where more of it speaks for an answer, `ask` where more of it speaks for
+        asking back, `either` where it says nothing alone.
       stage: the stage after which it is measured.
       meaning: in words.
       missing: effect of a NaN on a gate; `fires` by default.
       stored: whether the trace holds it as a column, since it needs more than the hits.
-      alone: whether one arm is enough to measure it; live only one answers, so nothing is fitted on others unasked.
+      alone: whether one arm is enough to measure it; live only one answers, so nothing is fitted on
+        others unasked.
       version: of its origin.
       source: its origin, in words.
     """
@@ -91,29 +95,108 @@ class Signal(NamedTuple):
     source: str = ""
 
 
-# Measured when the trace is built: the question parser reads the documents of the first hits, which a trace has not.
+# Measured when the trace is built: the question parser reads the documents of the first hits, which
+# a trace has not.
 PARSED: tuple[Signal, ...] = (
-    Signal("gaps", NUMBER, "ask", "hits", "things that the question leaves out (rule S5.1)", stored=True),
-    Signal("gap_options", NUMBER, "ask", "hits", "values that could fill in the first of them", stored=True),
-    Signal("empty_slots", NUMBER, "ask", "query", "slots that the question says nothing of (rule S5.1)", stored=True),
+    Signal(
+        "gaps",
+        NUMBER,
+        "ask",
+        "hits",
+        "things that the question leaves out (rule S5.1)",
+        stored=True,
+    ),
+    Signal(
+        "gap_options",
+        NUMBER,
+        "ask",
+        "hits",
+        "values that could fill in the first of them",
+        stored=True,
+    ),
+    Signal(
+        "empty_slots",
+        NUMBER,
+        "ask",
+        "query",
+        "slots that the question says nothing of (rule S5.1)",
+        stored=True,
+    ),
 )
 BUILT_IN: tuple[Signal, ...] = (
-    Signal("confidence", POINTS, "surer", "hits", "retrieval confidence by the reranker alone (rule S2.8)"),
+    Signal(
+        "confidence",
+        POINTS,
+        "surer",
+        "hits",
+        "retrieval confidence by the reranker alone (rule S2.8)",
+    ),
     Signal("top1_cosine", COSINE, "surer", "hits", "cosine of the query and the nearest hit"),
-    Signal("mean_cosine", COSINE, "surer", "hits", "mean cosine of the first hits in the arm's order"),
+    Signal(
+        "mean_cosine", COSINE, "surer", "hits", "mean cosine of the first hits in the arm's order"
+    ),
     Signal("gap", SQUARED_L2, "surer", "hits", "distance between the two nearest hits (rule S2.4)"),
     Signal("hybrid", SHARE, "surer", "hits", "best hybrid score of the first hits"),
-    Signal("rerank_margin", SCORE_LEAD, "surer", "hits", "reranked score of the first hit above that of the second"),
-    Signal("keyword_share", SHARE, "surer", "hits", "share of the query's content words in the first hits"),
-    Signal("anchor_similarity", COSINE, "surer", "hits", "best cosine of the query and the text of a group's best hit"),
-    Signal("signature_similarity", COSINE, "surer", "hits", "best cosine of the query and a group's signature"),
+    Signal(
+        "rerank_margin",
+        SCORE_LEAD,
+        "surer",
+        "hits",
+        "reranked score of the first hit above that of the second",
+    ),
+    Signal(
+        "keyword_share",
+        SHARE,
+        "surer",
+        "hits",
+        "share of the query's content words in the first hits",
+    ),
+    Signal(
+        "anchor_similarity",
+        COSINE,
+        "surer",
+        "hits",
+        "best cosine of the query and the text of a group's best hit",
+    ),
+    Signal(
+        "signature_similarity",
+        COSINE,
+        "surer",
+        "hits",
+        "best cosine of the query and a group's signature",
+    ),
     Signal("groups", NUMBER, "ask", "hits", "groups of hits with one signature (rule S3.2)"),
-    Signal("options", NUMBER, "ask", "hits", "options that could be offered, whatever the gap says (rule S3.5)"),
-    Signal("group_gap", SQUARED_L2, "surer", "hits", "distance between the two nearest groups (rule S3.3)"),
+    Signal(
+        "options",
+        NUMBER,
+        "ask",
+        "hits",
+        "options that could be offered, whatever the gap says (rule S3.5)",
+    ),
+    Signal(
+        "group_gap",
+        SQUARED_L2,
+        "surer",
+        "hits",
+        "distance between the two nearest groups (rule S3.3)",
+    ),
     Signal("score_scale", COSINE, "surer", "hits", "mean cosine of all hits"),
     Signal("score_spread", LEAD, "surer", "hits", "standard deviation of the ten best cosines"),
-    Signal("nqc", RATIO, "surer", "hits", "that spread over the mean cosine of all hits (NQC: Shtok et al. 2012)"),
-    Signal("arms_first", SHARE, "surer", "hits", "share of the pairs of arms with the same first hit", alone=False),
+    Signal(
+        "nqc",
+        RATIO,
+        "surer",
+        "hits",
+        "that spread over the mean cosine of all hits (NQC: Shtok et al. 2012)",
+    ),
+    Signal(
+        "arms_first",
+        SHARE,
+        "surer",
+        "hits",
+        "share of the pairs of arms with the same first hit",
+        alone=False,
+    ),
     Signal(
         "arms_overlap",
         SHARE,
@@ -126,11 +209,27 @@ BUILT_IN: tuple[Signal, ...] = (
     Signal("entities", NUMBER, "surer", "query", "entities that the query names (rule S2.5)"),
     Signal("documents", NUMBER, "surer", "query", "documents that the user named"),
     Signal("intent_graph", SHARE, "either", "query", "how much it asks for relations (rule S4.1)"),
-    Signal("intent_table", SHARE, "either", "query", "how much it asks for figures of a table (rule S4.1)"),
-    Signal("complexity", SHARE, "either", "query", "how many steps and conditions it has (rule S4.1)"),
+    Signal(
+        "intent_table",
+        SHARE,
+        "either",
+        "query",
+        "how much it asks for figures of a table (rule S4.1)",
+    ),
+    Signal(
+        "complexity", SHARE, "either", "query", "how many steps and conditions it has (rule S4.1)"
+    ),
     *PARSED,
-    Signal("generation", SHARE, "surer", "answer", "the generator's confidence, calibrated (rule S2.10)"),
-    Signal("support", SHARE, "surer", "answer", "support of the answer's weakest claim (rule S2.11)"),
+    Signal(
+        "generation",
+        SHARE,
+        "surer",
+        "answer",
+        "the generator's confidence, calibrated (rule S2.10)",
+    ),
+    Signal(
+        "support", SHARE, "surer", "answer", "support of the answer's weakest claim (rule S2.11)"
+    ),
 )
 NAMES = tuple(signal.name for signal in BUILT_IN)  # rows of `Evidence.signals`; policies use them
 SIGNALS = NAMES[:9]  # those of retrieval that the fused gate is fitted on (rule S2.14)
@@ -182,7 +281,8 @@ class SignalSet:
 BUILT_IN_SET = SignalSet(BUILT_IN)
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 ANY = 1e12  # a number without a unit that is known may be this large, either way
-# Units of a user's signal that are known by name, with their ranges. Any other text is a unit without a range.
+# Units of a user's signal that are known by name, with their ranges. Any other text is a unit
+# without a range.
 UNITS: Mapping[str, Unit] = {
     "probability": Unit("probability", 0.0, 1.0),
     "share": SHARE,
@@ -215,7 +315,9 @@ def signal(name: str) -> Signal:
 
 
 def is_name(name: object) -> bool:
-    """Whether a text can name a signal: small letters, digits and underscores, at most 40, a letter first.
+    """Whether a text can name a signal.
+
+    Small letters, digits and underscores, at most 40, a letter first.
 
     Args:
       name: anything; what is not a text is no name.
@@ -237,7 +339,10 @@ def check_name(name: object) -> str:
       'judge'
     """
     if not is_name(name):
-        rule = "a signal's name must be a small letter, then up to 39 small letters, digits or underscores"
+        rule = (
+            "a signal's name must be a small letter, then up to 39 small letters, digits or "
+            "underscores"
+        )
         shown = repr(name)
         text = shown if len(shown) <= 80 else f"{shown[:80]}... ({len(shown):,} characters)"
         msg = f"{rule}, got {text}; rename it, as in no_answer_score."
@@ -245,7 +350,8 @@ def check_name(name: object) -> str:
     assert isinstance(name, str)  # noqa: S101 - said above
     if name in NAMES:
         msg = (
-            f"a signal of your own must not have the name of a built-in one, got {name!r}; rename it, as in my_{name}."
+            f"a signal of your own must not have the name of a built-in one, got {name!r}; rename "
+            f"it, as in my_{name}."
         )
         raise ValueError(msg)
     return name
@@ -266,9 +372,17 @@ def unit_of(unit: str | Unit) -> Unit:
     """
     if isinstance(unit, Unit):
         return unit
-    if not isinstance(unit, str) or not unit.strip() or len(unit) > LONGEST_TEXT or not unit.isprintable():
+    if (
+        not isinstance(unit, str)
+        or not unit.strip()
+        or len(unit) > LONGEST_TEXT
+        or not unit.isprintable()
+    ):
         rule = f"a unit must be a text of 1 to {LONGEST_TEXT} characters on one line"
-        msg = f"{rule}, got {str(unit)[:80]!r}; name one of {', '.join(UNITS)}, or say in words what is measured."
+        msg = (
+            f"{rule}, got {str(unit)[:80]!r}; name one of {', '.join(UNITS)}, or say in words "
+            "what is measured."
+        )
         raise ValueError(msg)
     return UNITS.get(unit, Unit(unit, -ANY, ANY))
 
@@ -320,7 +434,8 @@ def own_signal(
     for what, text in (("source", source), ("version", version)):
         if not isinstance(text, str) or len(text) > LONGEST_TEXT or not text.isprintable():
             rule = (
-                f"{what} of signal {check_name(name)} must be a text of at most {LONGEST_TEXT} characters on one line"
+                f"{what} of signal {check_name(name)} must be a text of at most {LONGEST_TEXT} "
+                "characters on one line"
             )
             msg = f"{rule}, got {str(text)[:80]!r}; shorten it."
             raise ValueError(msg)
@@ -380,9 +495,14 @@ def declared_signal(name: str, stated: object) -> Signal:
 def _stated_unit(name: str, stated: Mapping[str, Any]) -> Unit:
     """Unit of a user's own signal that a declaration states with its range."""
     words, low, high, whole = map(stated.get, ("name", "low", "high", "whole"))
-    ends = [float(end) for end in (low, high) if isinstance(end, int | float) and math.isfinite(end)]
+    ends = [
+        float(end) for end in (low, high) if isinstance(end, int | float) and math.isfinite(end)
+    ]
     if not (len(ends) == 2 and ends[0] < ends[1] and isinstance(whole, bool) and len(stated) == 4):
-        rule = f"the unit of signal {str(name)[:80]!r} must state name, low, high and whole, and be a range"
+        rule = (
+            f"the unit of signal {str(name)[:80]!r} must state name, low, high and whole, and be "
+            "a range"
+        )
         msg = f"{rule}, got {str(dict(stated))[:80]!r}; add it again by with_signal."
         raise ValueError(msg)
     return Unit(unit_of(words).name, ends[0], ends[1], whole)  # type: ignore[arg-type]
@@ -395,7 +515,7 @@ def degenerate_scores(
     reranked: NDArray[np.bool_],
     min_texts: int = 3,
 ) -> NDArray[np.bool_]:
-    """Whether a reranker's output says nothing, so that another score replaces it for the whole query.
+    """Whether a reranker output says nothing, so another score replaces it for the whole query.
 
     Args:
       s_rerank: reranker's score, [..., K].
@@ -405,7 +525,8 @@ def degenerate_scores(
       min_texts: different texts over which equal raw scores say nothing.
 
     Returns:
-      bool [...]: nothing was reranked, a score is NaN or outside [0, 1], or all raw scores are equal over `min_texts`
+      bool [...]: nothing was reranked, a score is NaN or outside [0, 1], or all raw scores are
+      equal over `min_texts`
         or more different texts.
 
     Source: rule S2.8.
@@ -424,23 +545,33 @@ def retrieval_confidence(
     degenerate: NDArray[np.bool_],
     blend: NDArray[np.float64] | float,
 ) -> NDArray[np.float64]:
-    """Retrieval confidence, 0 to 100: a hundred times the best final score among the top hits; 0 without hits.
+    """Retrieval confidence, 0 to 100: a hundred times the best final score among the top hits.
+
+    0 without hits.
 
     Args:
       s_rerank: of the first `final_k` hits in the arm's order, [K, ...]; NaN where there is none.
-      s_hybrid: score of the same hits that replaces it where the reranker says nothing, [K, ...]: the hybrid score, or
-        the calibrated cosine.
+      s_hybrid: score of the same hits that replaces it where the reranker says nothing, [K, ...]:
+        the hybrid score, or the calibrated cosine.
       degenerate: whether the reranker says nothing, [...].
       blend: share of the reranker in the final score, in [0, 1], broadcast against [...].
 
     Source: confidence heuristics, section 3 (rule S2.8).
 
     Example:
-      >>> float(retrieval_confidence(np.array([0.25, 0.5]), np.array([1.0, 0.5]), np.array(False), 1.0))
+      >>> float(
+      ...     retrieval_confidence(
+      ...         np.array([0.25, 0.5]), np.array([1.0, 0.5]), np.array(False), 1.0
+      ...     )
+      ... )
       50.0
     """
     pure = np.equal(blend, 1.0)
-    mixed = s_rerank if np.all(pure) else np.where(pure, s_rerank, blend * s_rerank + (1.0 - blend) * s_hybrid)
+    mixed = (
+        s_rerank
+        if np.all(pure)
+        else np.where(pure, s_rerank, blend * s_rerank + (1.0 - blend) * s_hybrid)
+    )
     final = np.where(degenerate, s_hybrid, mixed)
     best = np.fmax.reduce(final, axis=0) if len(final) else np.full(final.shape[1:], np.nan)
     return np.where(np.isnan(best), 0.0, 100.0 * best)

@@ -1,4 +1,7 @@
-"""A scikit-learn face: answer, refuse or ask back on a table of signals, by expected cost and thresholds (S2.17)."""
+"""A scikit-learn face.
+
+Answer, refuse or ask back on a table of signals, by expected cost and thresholds (S2.17).
+"""
 
 from __future__ import annotations
 
@@ -20,22 +23,29 @@ from raglab.values import Status
 
 CLASS_NAMES = {Status.ok: "right", Status.refuse: "refuse", Status.ambiguous: "ambiguous"}
 CLASS_PLACES = {status: CLASSES.index(name) for status, name in CLASS_NAMES.items()}
-LEAST_CASES = 2  # of answers that would be right, and of others: scikit-learn leaves it to the user how few are too few
+# of answers that would be right, and of others: scikit-learn leaves it to the user how few are too
+# few
+LEAST_CASES = 2
 SIGNAL_UNIT = Unit("number", -np.inf, np.inf)
 
 
-class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """Classifier that answers, refuses or asks back, whichever costs least, after thresholds that refuse.
+# scikit-learn is untyped
+class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Classifier that answers, refuses or asks back, by least cost, after refusal thresholds.
 
-    A calibrated multinomial logistic of the signals gives the probability that answering, refusing or asking back is
-    right; the action of least expected cost is taken. A row whose signal lies below its threshold, or is missing, is
-    refused at any probabilities. It is the decision of `raglab.fit_decision` on a table instead of a trace.
+    A calibrated multinomial logistic of the signals gives the probability that answering, refusing
+    or asking back is right; the action of least expected cost is taken. A row whose signal lies
+    below its threshold, or is missing, is refused at any probabilities. It is the decision of
+    `raglab.fit_decision` on a table instead of a trace.
 
     Args:
-      thresholds: least value by column; a row below one, or without a value, is refused. None is no threshold.
-      directions: `surer` by column where more of it speaks for an answer, `ask` where it speaks for asking back,
-        `either` where it may speak for anything. A column that is left out is `either`.
-      costs: label -> outcome -> cost, see `raglab.metrics.cost_matrix`; the default costs where None.
+      thresholds: least value by column; a row below one, or without a value, is refused. None is no
+        threshold.
+      directions: `surer` by column where more of it speaks for an answer, `ask` where it speaks for
+        asking back, `either` where it may speak for anything. A column that is left out is
+        `either`.
+      costs: label -> outcome -> cost, see `raglab.metrics.cost_matrix`; the default costs where
+        None.
       seed: of the folds in which the penalty is chosen and the probabilities are calibrated.
 
     Attributes:
@@ -51,7 +61,9 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
       >>> model = PolicyClassifier(directions={"p_correct": "surer"}).fit(table, labels)
       >>> model.predict(pd.DataFrame({"p_correct": [0.15, 0.85]})).tolist()
       ['refuse', 'ok']
-      >>> model.set_params(thresholds={"p_correct": 0.9}).predict(pd.DataFrame({"p_correct": [0.85]})).tolist()
+      >>> model.set_params(thresholds={"p_correct": 0.9}).predict(
+      ...     pd.DataFrame({"p_correct": [0.85]})
+      ... ).tolist()
       ['refuse']
     """
 
@@ -76,17 +88,18 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         tags.classifier_tags.multi_class = False
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> PolicyClassifier:  # noqa: N803 - scikit-learn's name
+    # scikit-learn's name
+    def fit(self, X: ArrayLike, y: ArrayLike) -> PolicyClassifier:  # noqa: N803
         """Fit the probabilities.
 
         Args:
           X: signals, one row a question, shape [n, d]; NaN where one is missing.
-          y: labels, shape [n]: `ok`, `refuse` and `ambiguous`, or two others, of which the greater means that an answer
-            would be right (`True`, 1).
+          y: labels, shape [n]: `ok`, `refuse` and `ambiguous`, or two others, of which the greater
+            means that an answer would be right (`True`, 1).
 
         Raises:
-          ValueError: labels of another kind, fewer than 2 rows of a kind, a column that there is not, an unknown
-            direction or cost, or a threshold that is no finite number.
+          ValueError: labels of another kind, fewer than 2 rows of a kind, a column that there is
+            not, an unknown direction or cost, or a threshold that is no finite number.
         """
         table, labels = validate_data(self, X, y, ensure_all_finite="allow-nan", dtype=np.float64)
         check_classification_targets(labels)
@@ -95,12 +108,16 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         directions = self._by_column("directions", self.directions)
         for direction in directions.values():
             if direction not in get_args(Direction):
-                msg = f"a direction must be one of {', '.join(get_args(Direction))}, got {direction!r}; correct it."
+                msg = (
+                    f"a direction must be one of {', '.join(get_args(Direction))}, got "
+                    f"{direction!r}; correct it."
+                )
                 raise ValueError(msg)
         self._least_values()
         cost_matrix(self.costs)
         signals = (
-            Signal(name, SIGNAL_UNIT, directions.get(column, "either"), "hits", "") for column, name in enumerate(names)
+            Signal(name, SIGNAL_UNIT, directions.get(column, "either"), "hits", "")
+            for column, name in enumerate(names)
         )
         classes = np.array([CLASS_PLACES[status] for status in self._statuses()])[places]
         can_ask = np.ones(len(classes), dtype=np.bool_)
@@ -109,7 +126,9 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
-        """Probability of each class in the order of `classes_`, shape [n, C]; thresholds do not change it.
+        """Probability of each class in the order of `classes_`, shape [n, C].
+
+        Thresholds do not change it.
 
         Args:
           X: signals, shape [n, d].
@@ -119,20 +138,24 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         return probability[[CLASS_PLACES[status] for status in self._statuses()]].T
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
-        """Action for each row, shape [n]: a label of `classes_`, or `refuse` where a threshold refuses among statuses.
+        """Action for each row, shape [n].
+
+        A label of `classes_`, or `refuse` where a threshold refuses among statuses.
 
         Args:
           X: signals, shape [n, d].
 
         Raises:
-          ValueError: `set_params` set an unknown cost, or a threshold that is no finite number or of no column.
+          ValueError: `set_params` set an unknown cost, or a threshold that is no finite number or
+            of no column.
         """
         signals = self._checked(X)
         probability = self.model_.probabilities(signals.T)
         costs = expected_costs(probability, 1.0, action_costs(cost_matrix(self.costs)))
         status = least_cost(*costs, can_ask=Status.ambiguous in self._statuses())
         for column, least in self._least_values().items():
-            status[~(signals[:, column] >= least)] = Status.refuse  # a missing value passes no threshold
+            # a missing value passes no threshold
+            status[~(signals[:, column] >= least)] = Status.refuse
         if self._are_statuses():
             return np.array([member.name for member in Status])[status]
         labels: NDArray[Any] = self.classes_[(status == Status.ok).astype(np.intp)]
@@ -141,11 +164,15 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
     def _checked(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
         """Signals of rows to predict, [n, d]."""
         check_is_fitted(self)
-        table: Any = validate_data(self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False)
+        table: Any = validate_data(
+            self, X, ensure_all_finite="allow-nan", dtype=np.float64, reset=False
+        )
         return np.asarray(table)
 
     def _are_statuses(self) -> bool:
-        return {str(label) for label in self.classes_.tolist()} <= {status.name for status in Status}
+        return {str(label) for label in self.classes_.tolist()} <= {
+            status.name for status in Status
+        }
 
     def _statuses(self) -> tuple[Status, ...]:
         """Status that each label stands for.
@@ -160,8 +187,10 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             return Status.refuse, Status.ok
         kind = "1 class" if len(labels) == 1 else f"{len(labels)} classes"
         msg = (
-            f"Only binary classification is supported, or the statuses ok, refuse and ambiguous, got {kind} "
-            f"({', '.join(map(repr, labels[:5]))}); map the labels, the greater of two means that an answer is right."
+            "Only binary classification is supported, or the statuses ok, refuse and ambiguous, "
+            f"got {kind} "
+            f"({', '.join(map(repr, labels[:5]))}); map the labels, the greater of two means that "
+            "an answer is right."
         )
         raise ValueError(msg)
 
@@ -180,7 +209,10 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         places = {}
         for column, value in (values or {}).items():
             if str(column) not in names:
-                msg = f"{parameter} must name columns of X, {', '.join(names[:10])}, got {column!r}; correct the name."
+                msg = (
+                    f"{parameter} must name columns of X, {', '.join(names[:10])}, got "
+                    f"{column!r}; correct the name."
+                )
                 raise ValueError(msg)
             places[names.index(str(column))] = value
         return places
@@ -193,8 +225,15 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         """
         least = self._by_column("thresholds", self.thresholds)
         for column, value in least.items():
-            if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float | np.number)
+                or not np.isfinite(value)
+            ):
                 name = self._columns()[column]
-                msg = f"thresholds[{name!r}] must be a finite number, got {value!r}; leave the column out for none."
+                msg = (
+                    f"thresholds[{name!r}] must be a finite number, got {value!r}; leave the "
+                    "column out for none."
+                )
                 raise ValueError(msg)
         return least

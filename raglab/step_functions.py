@@ -1,4 +1,4 @@
-"""Step functions (algebra): breakpoints of each case, its decision between them, and the nearest that flips it."""
+"""Step functions (algebra): breakpoints of each case, decisions between, and the nearest flip."""
 
 from __future__ import annotations
 
@@ -34,15 +34,21 @@ from raglab.thresholds import Thresholds, policy_thresholds, stacked
 from raglab.values import Status
 
 MANY_PIECES = 0.05  # share of the cases, those with most pieces, that are decided apart
-ROWS_AT_ONCE = 1 << 19  # decisions made at once where parts of the cases would cost more than they save
-Pieces = tuple[NDArray[np.float64], NDArray[np.int16]]  # breakpoints [B, Q] and codes [B + 1, Q] between them
+# decisions made at once where parts of the cases would cost more than they save
+ROWS_AT_ONCE = 1 << 19
+# breakpoints [B, Q] and codes [B + 1, Q] between them
+Pieces = tuple[NDArray[np.float64], NDArray[np.int16]]
 
 
-def piece_codes(evidence: Evidence, thresholds: Thresholds, paths: Sequence[str]) -> dict[str, Pieces]:
-    """Breakpoints [B, Q] of each case and its codes on the pieces between them, [B + 1, Q], of some thresholds.
+def piece_codes(
+    evidence: Evidence, thresholds: Thresholds, paths: Sequence[str]
+) -> dict[str, Pieces]:
+    """Breakpoints [B, Q] of each case and its codes on the pieces between, [B + 1, Q].
 
-    Piece i of a ceiling is [b(i-1), b(i)), of a floor (b(i-1), b(i)]; the first begins at the low end of the
-    range, the last ends at its high end.
+    They are those of some thresholds.
+
+    Piece i of a ceiling is [b(i-1), b(i)), of a floor (b(i-1), b(i)]; the first begins at the low
+    end of the range, the last ends at its high end.
 
     Args:
       evidence: measurements of the cases.
@@ -52,13 +58,17 @@ def piece_codes(evidence: Evidence, thresholds: Thresholds, paths: Sequence[str]
     check_own_gates(evidence, thresholds)
     swept = {path: swept_threshold(evidence.known, thresholds, path) for path in paths}
     points = {path: live_breakpoints(evidence, thresholds, path) for path in paths}
-    # A case that changes once is one thing at the low end and another at the high one, so that the ends of many
-    # thresholds are as many policies, which are decided together.
-    ends = _end_codes(evidence, thresholds, [swept[path] for path in paths if len(points[path]) < 2])
+    # A case that changes once is one thing at the low end and another at the high one, so that the
+    # ends of many thresholds are as many policies, which are decided together.
+    ends = _end_codes(
+        evidence, thresholds, [swept[path] for path in paths if len(points[path]) < 2]
+    )
     return {
         path: (
             points[path],
-            ends[path] if path in ends else _between_codes(evidence, thresholds, swept[path], points[path]),
+            ends[path]
+            if path in ends
+            else _between_codes(evidence, thresholds, swept[path], points[path]),
         )
         for path in paths
     }
@@ -67,14 +77,22 @@ def piece_codes(evidence: Evidence, thresholds: Thresholds, paths: Sequence[str]
 def piece_status(
     evidence: Evidence, policy: PolicyData, paths: Sequence[str]
 ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.int8]]]:
-    """Breakpoints [B, Q] of each case and its status on the pieces between them, [B + 1, Q]; no case needs a label."""
+    """Breakpoints [B, Q] of each case and its status on the pieces between them, [B + 1, Q].
+
+    No case needs a label.
+    """
     # A label has no say in a status; of none of them it would only be refused.
     any_label = evidence._replace(label_code=np.full_like(evidence.label_code, Status.ambiguous))
     pieces = piece_codes(any_label, policy_thresholds([policy]), paths)
-    return {path: (points, STATUS_OF[codes % N_CODES // metrics.CELLS]) for path, (points, codes) in pieces.items()}
+    return {
+        path: (points, STATUS_OF[codes % N_CODES // metrics.CELLS])
+        for path, (points, codes) in pieces.items()
+    }
 
 
-def _end_codes(evidence: Evidence, thresholds: Thresholds, swept: Sequence[Threshold]) -> dict[str, NDArray[np.int16]]:
+def _end_codes(
+    evidence: Evidence, thresholds: Thresholds, swept: Sequence[Threshold]
+) -> dict[str, NDArray[np.int16]]:
     """Codes at the low and the high end of the range of each threshold, [2, Q], by path."""
     size = len(evidence.label)
     codes: dict[str, NDArray[np.int16]] = {}
@@ -85,7 +103,10 @@ def _end_codes(evidence: Evidence, thresholds: Thresholds, swept: Sequence[Thres
         ]
         shape = (2 * len(moved), size)
         both = outcome_codes(evidence, decide_cases(evidence, stacked(moved, 2), shape))
-        codes |= {threshold.path: both[2 * place : 2 * place + 2] for place, threshold in enumerate(swept[some])}
+        codes |= {
+            threshold.path: both[2 * place : 2 * place + 2]
+            for place, threshold in enumerate(swept[some])
+        }
     return codes
 
 
@@ -93,9 +114,12 @@ def _between_codes(
     evidence: Evidence, thresholds: Thresholds, swept: Threshold, values: NDArray[np.float64]
 ) -> NDArray[np.int16]:
     """Codes on the pieces between several breakpoints of each case, [B + 1, Q]."""
-    # Most cases have far fewer pieces than the one that has most: the few that have many are decided apart.
+    # Most cases have far fewer pieces than the one that has most: the few that have many are
+    # decided apart.
     n_points = np.count_nonzero(~np.isnan(values), axis=0)
-    enough = int(np.searchsorted(np.bincount(n_points).cumsum(), (1.0 - MANY_PIECES) * len(n_points)))
+    enough = int(
+        np.searchsorted(np.bincount(n_points).cumsum(), (1.0 - MANY_PIECES) * len(n_points))
+    )
     if enough == len(values):
         return _piecewise_codes(evidence, thresholds, swept, values)
     few = _piecewise_codes(evidence, thresholds, swept, values[:enough])
@@ -116,14 +140,17 @@ def _piecewise_codes(
         trial = np.concatenate([first, np.where(np.isnan(values), high, values)])
     else:
         trial = np.concatenate([np.where(np.isnan(values), high, values), high])
-    return outcome_codes(evidence, decide_cases(evidence, thresholds.with_value(swept.path, trial), trial.shape))
+    return outcome_codes(
+        evidence, decide_cases(evidence, thresholds.with_value(swept.path, trial), trial.shape)
+    )
 
 
 def case_moves(values: NDArray[np.float64], codes: NDArray[np.int16]) -> Moves:
     """Where cases go, from the code of each on each of its pieces.
 
     Args:
-      values: [B, Q] breakpoints. codes: [B + 1, Q].
+      values: [B, Q] breakpoints.
+      codes: [B + 1, Q].
     """
     return cell_moves(values, CELL_OF_CODE.take(codes))
 
@@ -158,9 +185,10 @@ def path_moves(evidence: Evidence, policy: PolicyData, path: str) -> tuple[Thres
 
 
 def all_step_cells(evidence: Evidence, policy: PolicyData) -> dict[str, StepCells]:
-    """Cells behind `steps` of all thresholds, by path in their order, of cases that are measured already.
+    """Cells behind `steps` of all thresholds, by path in order, of cases already measured.
 
-    Left out are thresholds that the policy does not set and those that decide nothing, such as of a gate that is off.
+    Left out are thresholds that the policy does not set and those that decide nothing, such as of a
+    gate that is off.
 
     Args:
       evidence: measurements of the cases.
@@ -169,20 +197,31 @@ def all_step_cells(evidence: Evidence, policy: PolicyData) -> dict[str, StepCell
     return _steps_of_paths(evidence, policy, acting_paths(evidence, policy))
 
 
-def _steps_of_paths(evidence: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, StepCells]:
+def _steps_of_paths(
+    evidence: Evidence, policy: PolicyData, paths: Sequence[str]
+) -> dict[str, StepCells]:
     moves = moves_of_paths(evidence, policy, paths)
     return {path: sum_moves([moved], swept) for path, (swept, moved) in moves.items()}
 
 
-def moves_of_paths(evidence: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, tuple[Threshold, Moves]]:
+def moves_of_paths(
+    evidence: Evidence, policy: PolicyData, paths: Sequence[str]
+) -> dict[str, tuple[Threshold, Moves]]:
     """Some thresholds, and the values at which cases change their cell, by path."""
     thresholds = policy_thresholds([policy])
     pieces = piece_codes(evidence, thresholds, paths)
-    return {path: (swept_threshold(evidence.known, thresholds, path), case_moves(*pieces.pop(path))) for path in paths}
+    return {
+        path: (swept_threshold(evidence.known, thresholds, path), case_moves(*pieces.pop(path)))
+        for path in paths
+    }
 
 
 def closest_flip(
-    value: float, points: NDArray[np.float64], status: NDArray[np.int8], current: int, swept: Threshold
+    value: float,
+    points: NDArray[np.float64],
+    status: NDArray[np.int8],
+    current: int,
+    swept: Threshold,
 ) -> tuple[float, int] | None:
     """Nearest value of a threshold at which the status of one case is another, and that status."""
     points = points[~np.isnan(points)]
@@ -195,7 +234,9 @@ def closest_flip(
         last = points[piece] if piece < len(points) else swept.high
         just_above = first + 1.0 if swept.whole else np.nextafter(first, inward)
         low = just_above if swept.side == "floor" and piece else first
-        high = np.nextafter(last, inward) if swept.side == "ceiling" and piece < len(points) else last
+        high = (
+            np.nextafter(last, inward) if swept.side == "ceiling" and piece < len(points) else last
+        )
         if low > high:
             continue
         at = float(min(max(value, low), high))
@@ -205,11 +246,16 @@ def closest_flip(
 
 
 def flip_distances(
-    value: float, points: NDArray[np.float64], status: NDArray[np.int8], current: NDArray[np.int8], swept: Threshold
+    value: float,
+    points: NDArray[np.float64],
+    status: NDArray[np.int8],
+    current: NDArray[np.int8],
+    swept: Threshold,
 ) -> NDArray[np.float64]:
     """Smallest change of a threshold that flips each case, [Q]; infinite where none does.
 
-    `closest_flip` of many cases: breakpoints [B, Q], status between them [B + 1, Q], current status [Q].
+    `closest_flip` of many cases: breakpoints [B, Q], status between them [B + 1, Q], current status
+    [Q].
 
     Example: a floor at 0.5; the first case is answered up to 0.7, the second only up to 0.2.
       >>> from raglab.breakpoints import SWEPT

@@ -45,8 +45,9 @@ class SignalCheck(NamedTuple):
       rows: different ones that it was called for.
       missing: share of NaN.
       ms: milliseconds a row in batches.
-      auroc: chance that it ranks a case that is right if answered above one that is wrong (`surer`), or an ambiguous
-        one above all others (`ask`); NaN without a labelled trace, or where all cases are of one kind.
+      auroc: chance that it ranks a case that is right if answered above one that is wrong
+        (`surer`), or an ambiguous one above all others (`ask`); NaN without a labelled trace, or
+        where all cases are of one kind.
       auroc_low: lower end of its 99 % interval.
       auroc_high: upper end of its 99 % interval.
     """
@@ -68,14 +69,15 @@ def check_signal(
 ) -> SignalCheck:
     """Check a signal function in a test: stop at the first rule that it breaks.
 
-    A row has the same value alone, among others, in another order and measured again, to the last bit; it is finite or
-    NaN, and within the unit. On a labelled trace its direction must not be contradicted: an interval of 99 % that lies
-    below one half. The function is called for every row four times.
+    A row has the same value alone, among others, in another order and measured again, to the last
+    bit; it is finite or NaN, and within the unit. On a labelled trace its direction must not be
+    contradicted: an interval of 99 % that lies below one half. The function is called for every row
+    four times.
 
     Args:
       signal: its name or function.
-      trace: with rows as they will occur; a small sample where not given, of six questions over five passages and
-        without hits, with and without an answer.
+      trace: with rows as they will occur; a small sample where not given, of six questions over
+        five passages and without hits, with and without an answer.
       policy: the policy whose hits are judged and whose answers are read; the published defaults.
       most_cases: most cases that are read, spread over the trace.
 
@@ -85,7 +87,9 @@ def check_signal(
 
     Example:
       >>> from raglab.live.signal_functions import SignalFunction
-      >>> words = SignalFunction("n_words", lambda rows: rows["query"].str.split().str.len(), ("query",), unit="count")
+      >>> words = SignalFunction(
+      ...     "n_words", lambda rows: rows["query"].str.split().str.len(), ("query",), unit="count"
+      ... )
       >>> check_signal(words).rows
       6
     """
@@ -97,21 +101,37 @@ def check_signal(
     cells = [*rows.cells.values()]
     whose = [f"case {sample.cases[places[0][0]].id!r}" for places in rows.places.values()]
     if not cells:
-        msg = f"check_signal needs rows of the signal {function.name}, got none; give a trace with hits and answers."
+        msg = (
+            f"check_signal needs rows of the signal {function.name}, got none; give a trace with "
+            "hits and answers."
+        )
         raise ValueError(msg)
     begin = perf_counter()
     values = _in_batches(function, cells, whose)
     ms = 1e3 * (perf_counter() - begin) / len(cells)
-    alone = np.concatenate([measure(function, [row], [name]) for row, name in zip(cells, whose, strict=True)])
+    alone = np.concatenate(
+        [measure(function, [row], [name]) for row, name in zip(cells, whose, strict=True)]
+    )
     backwards = _in_batches(function, cells[::-1], whose[::-1])[::-1]
     again = _in_batches(function, cells, whose)
     for repeat, rule in (
         (again, "return the same for the same rows again; fix its seed, or its temperature"),
         (backwards, "not hang on the order of the rows; score each row by itself"),
-        (alone, "return the same for a row alone and among others; score each row by itself, or round the values"),
+        (
+            alone,
+            (
+                "return the same for a row alone and among others; score each row by itself, or "
+                "round "
+                "the values"
+            ),
+        ),
     ):
         _same(function, values, repeat, whose, rule)
-    area = (nan, nan, nan) if trace is None else _direction(function, sample, rows.places, values, start)
+    area = (
+        (nan, nan, nan)
+        if trace is None
+        else _direction(function, sample, rows.places, values, start)
+    )
     return SignalCheck(len(cells), float(np.isnan(values).mean()), ms, *area)
 
 
@@ -135,7 +155,10 @@ def _same(
     differs = np.flatnonzero(~((values == repeat) | (np.isnan(values) & np.isnan(repeat))))
     if len(differs):
         row = int(differs[0])
-        msg = f"the signal {function.name} must {rule}: got {values[row]} and {repeat[row]} for {whose[row]}."
+        msg = (
+            f"the signal {function.name} must {rule}: got {values[row]} and {repeat[row]} for "
+            f"{whose[row]}."
+        )
         raise AssertionError(msg)
 
 
@@ -146,7 +169,7 @@ def _direction(
     values: NDArray[np.float64],
     policy: PolicyData,
 ) -> tuple[float, float, float]:
-    """AUROC in the declared direction with its interval, over the cases at depth 0 that have the signal.
+    """AUROC in the declared direction with its interval, over cases at depth 0 with the signal.
 
     Raises:
       AssertionError: the labels say the opposite.
@@ -165,19 +188,29 @@ def _direction(
     if high < 0.5:
         opposite = "ask" if function.higher == "surer" else "surer"
         msg = (
-            f"the signal {function.name} must be higher where a case is {kind}, got an AUROC of {area:.3f}"
-            f" [{low:.3f}, {high:.3f}] over {int(known.sum())} cases; declare higher={opposite!r}, or turn its sign."
+            f"the signal {function.name} must be higher where a case is {kind}, got an AUROC of "
+            f"{area:.3f}"
+            f" [{low:.3f}, {high:.3f}] over {int(known.sum())} cases; declare "
+            f"higher={opposite!r}, or turn its sign."
         )
         raise AssertionError(msg)
     return area, float(low), float(high)
 
 
 def sample_trace() -> Trace:
-    """Six questions, each over up to five passages, with an answer to those that have hits; the made one of a check."""
-    chunks = tuple(Chunk(f"p{n}", text, "hours.md" if n < 2 else "other.md", n + 1) for n, text in enumerate(PASSAGES))
+    """Six questions, each over up to five passages, with an answer to those that have hits.
+
+    The made one of a check.
+    """
+    chunks = tuple(
+        Chunk(f"p{n}", text, "hours.md" if n < 2 else "other.md", n + 1)
+        for n, text in enumerate(PASSAGES)
+    )
     named = [("hours.md",) if text == "books" else () for text in QUESTIONS]
     pairs = enumerate(zip(QUESTIONS, named, strict=True))
-    cases = tuple(Case(f"sample-{n}", text, "ok", selected_sources=sources) for n, (text, sources) in pairs)
+    cases = tuple(
+        Case(f"sample-{n}", text, "ok", selected_sources=sources) for n, (text, sources) in pairs
+    )
     # Many hits, few, one and none: a policy must bear each.
     n_hits = np.array([5, 3, 2, 1, 0, 4])
     shape = (len(cases), 1, 1, len(chunks))
@@ -202,7 +235,12 @@ def sample_trace() -> Trace:
         n_reranked=np.minimum(n_hits, 2).astype(np.int32)[:, None, None],
     )
     return Trace(
-        cases, chunks, ("hybrid",), hits, meta={"fingerprint": "sample"}, answers=_sample_answers(hits, n_hits)
+        cases,
+        chunks,
+        ("hybrid",),
+        hits,
+        meta={"fingerprint": "sample"},
+        answers=_sample_answers(hits, n_hits),
     )
 
 

@@ -21,14 +21,18 @@ from raglab.words import is_plain, join_lines, spaced, split_words, word_count
 BITS = 64  # of a number: words, entities or sources in one plane of a mask
 
 
-STOP_WORDS = frozenset(LANGUAGES.words.stop)  # they say nothing about what a question is about (rule S2.7)
+# they say nothing about what a question is about (rule S2.7)
+STOP_WORDS = frozenset(LANGUAGES.words.stop)
 
 
-NO_MATH = "tex2jax_ignore mathjax_ignore"  # classes of HTML in which a notebook sets no formula; pandas' too
+# classes of HTML in which a notebook sets no formula; pandas' too
+NO_MATH = "tex2jax_ignore mathjax_ignore"
 
 
 def html_text(text: str) -> str:
-    r"""Text as a page or notebook may show it: no markup, control characters and bidirectional overrides escaped.
+    r"""Text as a page or notebook may show it.
+
+    No markup, control characters and bidirectional overrides escaped.
 
     Example:
       >>> html_text("<img src=x>\u202e & so\non")
@@ -59,7 +63,9 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(split_words(text))
 
 
-def content_words(text: str, language: Language = LANGUAGES, *, most: int | None = BITS) -> tuple[str, ...]:
+def content_words(
+    text: str, language: Language = LANGUAGES, *, most: int | None = BITS
+) -> tuple[str, ...]:
     """Distinct words of a text that are no function words of the languages, in order.
 
     Args:
@@ -84,16 +90,20 @@ Kind = Literal["heading", "prose", "head", "row", "code"]
 
 _END = re.compile(r"(?<=[.!?…])(?:\[[^\[\]]{1,24}\])*(?:[\"'”)\]]|[ \u00a0\u202f]?»)*\s+")
 _STOPS = "。｡．।॥؟！？።፧။។៕"  # of other scripts, which a sentence may follow without a blank
-_SPACED_STOPS = "۔։"  # a blank follows these: inside a word they are a mark of abbreviation or stress
+# a blank follows these: inside a word they are a mark of abbreviation or stress
+_SPACED_STOPS = "۔։"
 _CLOSING = "\"'”’»)\\]」』）】》〉］｣"
 _ANY_END = re.compile(
     rf"{_END.pattern}"
-    rf"|(?<=[{_STOPS}])(?![{_STOPS}{_SPACED_STOPS}.!?…])(?:\[[^\[\]]{{1,24}}\])*[{_CLOSING}]*\s*(?=\S)"
+    rf"|(?<=[{_STOPS}])(?![{_STOPS}{_SPACED_STOPS}.!?…])(?:\[[^\[\]]{{1,24}}\])"
+    rf"*[{_CLOSING}]*\s*(?=\S)"
     rf"|(?<=[{_SPACED_STOPS}])[{_CLOSING}]*\s+(?=\S)"
 )
 _OTHER_STOP = re.compile(f"[{_STOPS}{_SPACED_STOPS}]")
 _STOP_APART = re.compile(r"[^\s.]\s\.\s+[^\s.]")
-_CONTINUES_QUOTE = re.compile("[」』）】》〉］｣][\u3041-\u309f]")  # 「…。」と: what was said, and who said it
+_CONTINUES_QUOTE = re.compile(
+    "[」』）】》〉］｣][\u3041-\u309f]"
+)  # 「…。」と: what was said, and who said it
 _OPENING = "\"'“«([ \u00a0\u202f¿¡「『（【《〈［｢"
 # What no title ends with, and no line above a rule.
 _TITLE_STOPS = tuple(f".!?…:;,{_STOPS}{_SPACED_STOPS}：；，、،؛")
@@ -120,18 +130,20 @@ _RULE = re.compile(r"^\|?[\s:|-]*-[\s:|-]*\|?$")
 _CELL = re.compile(r"(?<!\\)\|")
 _MARK = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)]|#{1,6}|>)\s+")
 _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,2})(?=[^\s*])([^*\n]{1,400})(?<=\S)\1(?![\w*])")
-_BOLD_LABEL = re.compile(r"\s{0,9}\*\*[A-ZÀ-ÖØ-Þ][^*\n]{1,60}\*\*\s{0,9}[^\s*]")  # `**Made by** Kestrel BV`
+# `**Made by** Kestrel BV`
+_BOLD_LABEL = re.compile(r"\s{0,9}\*\*[A-ZÀ-ÖØ-Þ][^*\n]{1,60}\*\*\s{0,9}[^\s*]")
 _PATH_JOINT = " > "
-_TITLE_WIDTH = 0.6  # of the longest line: a first line shorter than this was not broken for want of room
+# of the longest line: a first line shorter than this was not broken for want of room
+_TITLE_WIDTH = 0.6
 _NARROWEST = 36  # characters: nobody breaks lines that are narrower
 
 
 class Piece(NamedTuple):
     """One piece of a passage and what it is.
 
-    text: as `sentences` gives it. kind: a row of a table, its head, a heading, fenced code, or prose, list items among
-    it.
-    cells: of a row or a head, empty ones too. heads: the table's head over each cell, empty where there is none.
+    text: as `sentences` gives it. kind: a row of a table, its head, a heading, fenced code, or
+    prose, list items among it. cells: of a row or a head, empty ones too. heads: the table's head
+    over each cell, empty where there is none.
     """
 
     text: str
@@ -141,13 +153,16 @@ class Piece(NamedTuple):
 
 
 def sentences(text: str) -> list[str]:
-    r"""Sentences, list items, table rows and code of a passage in order, without Markdown's marks; never an empty one.
+    r"""Sentences, list items, table rows and code of a passage in order, without Markdown's marks.
 
-    A line of a table is one, its cells separated by `; `; the line under a table's head is left out. A line break
-    inside prose is a blank; a blank line, a list item, a heading, a table row or code ends a sentence. The first line
-    is a heading where it is a path (`Policy > Excess`), stands above code, a list or a table without a full stop, or
-    stops well short of the lines below it. A line that is underlined is a heading. Fenced code is one piece, with its
-    fences and letter by letter. Comments of HTML are left out.
+    Never an empty one.
+
+    A line of a table is one, its cells separated by `; `; the line under a table's head is left
+    out. A line break inside prose is a blank; a blank line, a list item, a heading, a table row or
+    code ends a sentence. The first line is a heading where it is a path (`Policy > Excess`), stands
+    above code, a list or a table without a full stop, or stops well short of the lines below it. A
+    line that is underlined is a heading. Fenced code is one piece, with its fences and letter by
+    letter. Comments of HTML are left out.
 
     Example:
       >>> sentences("# Excess\n\nThe excess is £250. It rose\nin 2025.\n| Storm | £400 |")
@@ -157,11 +172,11 @@ def sentences(text: str) -> list[str]:
 
 
 def pieces(text: str, *, titled: bool = True) -> list[Piece]:
-    r"""What `sentences` gives, each with its kind, and table rows with their cells under the heads of their columns.
+    r"""What `sentences` gives, each with kind, and table rows with cells under column heads.
 
     Args:
-      titled: whether a first line without a mark may be a heading; not so where the headings are known, as those of a
-        chunk's section are.
+      titled: whether a first line without a mark may be a heading; not so where the headings are
+        known, as those of a chunk's section are.
 
     Example:
       >>> pieces("| Peril | Excess |\n|---|---|\n| Storm | £400 |")[1]
@@ -194,7 +209,9 @@ def pieces(text: str, *, titled: bool = True) -> list[Piece]:
         heads = ()  # the table has ended
         if bare.startswith("#") and _MARK.match(line):
             close()
-            text_pieces += [Piece(part, "heading") for part in [_MARK.sub("", line).strip()] if part]
+            text_pieces += [
+                Piece(part, "heading") for part in [_MARK.sub("", line).strip()] if part
+            ]
         elif len(block) == 1 and is_underline(line, block[0]):
             text_pieces.append(Piece(block.pop(), "heading"))
         elif not bare:
@@ -209,32 +226,48 @@ def pieces(text: str, *, titled: bool = True) -> list[Piece]:
 
 
 def _add_table_line(text_pieces: list[Piece], line: str, heads: tuple[str, ...]) -> tuple[str, ...]:
-    """Add a line of a table to the pieces; the heads of its columns, as far as they are known below it."""
+    """Add a line of a table to the pieces.
+
+    The heads of its columns, as far as they are known below it.
+    """
     if not _RULE.match(line):
         cells = _line_cells(line)
         shown = "; ".join(cell for cell in cells if cell)
-        text_pieces += [Piece(shown, "row", cells, heads if len(heads) == len(cells) else ())] if shown else []
-    elif text_pieces and text_pieces[-1].kind == "row" and not heads:  # the rule makes a head of the row above it
+        text_pieces += (
+            [Piece(shown, "row", cells, heads if len(heads) == len(cells) else ())] if shown else []
+        )
+    # the rule makes a head of the row above it
+    elif text_pieces and text_pieces[-1].kind == "row" and not heads:
         heads = text_pieces[-1].cells
         text_pieces[-1] = text_pieces[-1]._replace(kind="head")
     return heads
 
 
 def is_underline(line: str, above: str) -> bool:
-    """Whether a line makes a heading of the one above it; a rule of dashes below a whole sentence is a rule.
+    """Whether a line makes a heading of the one above it.
+
+    A rule of dashes below a whole sentence is a rule.
 
     Example:
-      >>> is_underline("---", "Excess"), is_underline("---", "It is £250."), is_underline("===", "It is £250.")
+      >>> (
+      ...     is_underline("---", "Excess"),
+      ...     is_underline("---", "It is £250."),
+      ...     is_underline("===", "It is £250."),
+      ... )
       (True, False, True)
     """
     marks = _UNDERLINE.fullmatch(line)
     return (
-        marks is not None and bool(above.strip()) and (bool(marks[1]) or not above.rstrip().endswith(_UNDERLINE_STOPS))
+        marks is not None
+        and bool(above.strip())
+        and (bool(marks[1]) or not above.rstrip().endswith(_UNDERLINE_STOPS))
     )
 
 
 def _plain_lines(text: str) -> list[str | CodeBlock]:
-    """Lines and code blocks, without emphasis and comments; `**not** covered` is one sentence with it or without.
+    """Lines and code blocks, without emphasis and comments.
+
+    `**not** covered` is one sentence with it or without.
 
     A blank line parts lines that begin with bold labels.
     """
@@ -278,9 +311,11 @@ def _is_title(lines: Sequence[str | CodeBlock]) -> bool:
         return True
     longest = max(len(line) for line in lines if isinstance(line, str))
     word = below.split(maxsplit=1)[0]
-    is_wide = word_count(word) > 1  # letters of twice the width, between any two of which a line may break
+    # letters of twice the width, between any two of which a line may break
+    is_wide = word_count(word) > 1
     room = len(first) + 1 + (1 if is_wide else len(word))
-    begins = below.lstrip().startswith("`") or _begins(below.lstrip(" *|-+•>"))  # with a name of code, or a capital
+    # with a name of code, or a capital
+    begins = below.lstrip().startswith("`") or _begins(below.lstrip(" *|-+•>"))
     return begins and room <= max(_TITLE_WIDTH * longest, _NARROWEST / 2 if is_wide else _NARROWEST)
 
 
@@ -303,13 +338,17 @@ def _prose(block: str) -> Iterator[str]:
 def sentence_ends(text: str) -> Iterator[tuple[int, int]]:
     """Ends of sentences that another one follows: behind its full stop, and where the other begins.
 
-    Behind a stop of another script (`。`, `।`, `؟`) one begins whatever follows, with a blank or without; so it does
-    behind a full stop between blanks, where the text ends with such a one: its tokens are parted, often without case.
+    Behind a stop of another script (`。`, `।`, `؟`) one begins whatever follows, with a blank or
+    without; so it does behind a full stop between blanks, where the text ends with such a one: its
+    tokens are parted, often without case.
 
     Example:
       >>> list(sentence_ends("Ask Mr. Lee. He is in.")), list(sentence_ends("はい。いいえ。"))
       ([(12, 13)], [(3, 3)])
-      >>> list(sentence_ends("the wing stalls . it is thin .")), list(sentence_ends("Run pip install . in it."))
+      >>> (
+      ...     list(sentence_ends("the wing stalls . it is thin .")),
+      ...     list(sentence_ends("Run pip install . in it.")),
+      ... )
       ([(17, 18)], [])
     """
     start = 0
@@ -319,7 +358,9 @@ def sentence_ends(text: str) -> Iterator[tuple[int, int]]:
         after = text[match.end() : match.end() + _LOOK_BACK]
         before = text[max(start, match.end() - _LOOK_BACK) : match.end()]
         if _OTHER_STOP.match(text, match.start() - 1):
-            ends = not (_CONTINUES_QUOTE.match(text, match.end() - 1) or _is_decimal(text, match.start()))
+            ends = not (
+                _CONTINUES_QUOTE.match(text, match.end() - 1) or _is_decimal(text, match.start())
+            )
         elif is_tokenised and _STOP_APART.match(text, match.start() - 3):
             ends = not any(_continues_sentence(joined, after) for joined in _joined_stops(before))
         else:
@@ -330,7 +371,7 @@ def sentence_ends(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _joined_stops(before: str) -> tuple[str, str]:
-    """What stands before a full stop between blanks as it is written elsewhere, its last word with a capital too."""
+    """Text before a spaced full stop as written elsewhere, also with its last word capitalised."""
     words = before.rstrip(" .\t\n\r")
     lead, blank, last = words.rpartition(" ")
     return f"{words}. ", f"{lead}{blank}{last.capitalize() if len(last) > 1 else last}. "
@@ -338,15 +379,31 @@ def _joined_stops(before: str) -> tuple[str, str]:
 
 def _is_decimal(text: str, end: int) -> bool:
     """Whether the stop before a place is a point of full width between digits."""
-    return text[end - 1] == "．" and text[end : end + 1].isnumeric() and text[end - 2 : end - 1].isnumeric()
+    return (
+        text[end - 1] == "．"
+        and text[end : end + 1].isnumeric()
+        and text[end - 2 : end - 1].isnumeric()
+    )
 
 
 def _begins(after: str) -> bool:
-    """Whether a sentence may begin so: a capital, a letter without case, a digit, money, or a letter in brackets."""
+    """Whether a sentence may begin so.
+
+    A capital, a letter without case, a digit, money, or a letter in brackets.
+    """
     first = after.lstrip(_OPENING)[:1]
-    if first >= "\u0590" and first.isalpha() and (first <= "\u10ff" or first.lower() == first.upper()):
+    if (
+        first >= "\u0590"
+        and first.isalpha()
+        and (first <= "\u10ff" or first.lower() == first.upper())
+    ):
         return True  # Georgian, below U+10FF, has small letters alone
-    return first.isupper() or first.isdigit() or (first in "£$€¥" and first != "") or bool(_ENUMERATED.match(after))
+    return (
+        first.isupper()
+        or first.isdigit()
+        or (first in "£$€¥" and first != "")
+        or bool(_ENUMERATED.match(after))
+    )
 
 
 def _continues_sentence(before: str, after: str) -> bool:
@@ -363,7 +420,8 @@ _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _TERM_EXPRESSION = (
     r"(?P<word>[^\W\d_]+)"
-    r"|(?P<grouped>(?<![\w.,])\d{1,3}(?P<mark>[,'’ \u00a0\u2009\u202f])\d{3}(?:(?P=mark)\d{3})*(?:[.,]\d{1,2})?(?!\d))"
+    r"|(?P<grouped>(?<![\w.,])\d{1,3}(?P<mark>[,'’ "
+    r"\u00a0\u2009\u202f])\d{3}(?:(?P=mark)\d{3})*(?:[.,]\d{1,2})?(?!\d))"
     r"|(?P<number>\d+(?:[.,]\d+)*)"
 )
 _TERM = re.compile(_TERM_EXPRESSION)
@@ -379,7 +437,9 @@ _IDLE = frozenset(map(fold_case, STOP_WORDS))
 
 
 def normalise_answer(text: str) -> str:
-    """Text as SQuAD compares it: lower case, without ASCII punctuation, English articles and spare blanks.
+    """Text as SQuAD compares it.
+
+    Lower case, without ASCII punctuation, English articles and spare blanks.
 
     Source: Rajpurkar et al. 2016, the published evaluation script.
 
@@ -391,7 +451,9 @@ def normalise_answer(text: str) -> str:
 
 
 def exact_match(answer: str, golds: Sequence[str]) -> bool:
-    """Whether an answer is, normalised, one of the gold answers; with no golds, whether it is empty.
+    """Whether an answer is, normalised, one of the gold answers.
+
+    With no golds, whether it is empty.
 
     Args:
       answer: text to judge.
@@ -405,7 +467,9 @@ def exact_match(answer: str, golds: Sequence[str]) -> bool:
 
 
 def token_f1(answer: str, golds: Sequence[str]) -> float:
-    """F1 of the tokens shared with a gold answer, counted with repeats, in [0, 1]; the best over the golds.
+    """F1 of the tokens shared with a gold answer, counted with repeats, in [0, 1].
+
+    The best over the golds.
 
     An empty answer has 1 where the gold is empty (or there are no golds), else 0.
 
@@ -417,11 +481,16 @@ def token_f1(answer: str, golds: Sequence[str]) -> float:
       >>> token_f1("the dukes of Normandy", ["Normandy"])
       0.5
     """
-    return max(_f1(normalise_answer(answer).split(), normalise_answer(gold).split()) for gold in golds or ("",))
+    return max(
+        _f1(normalise_answer(answer).split(), normalise_answer(gold).split())
+        for gold in golds or ("",)
+    )
 
 
 def answer_recall(answer: str, gold: str) -> float:
-    """Share of the gold's distinct content words and numbers found in the answer, in [0, 1]; NaN if it has none.
+    """Share of the gold's distinct content words and numbers found in the answer, in [0, 1].
+
+    NaN if it has none.
 
     Args:
       answer: text to judge.
@@ -436,10 +505,13 @@ def answer_recall(answer: str, gold: str) -> float:
 
 
 def content_terms(text: str) -> tuple[str, ...]:
-    """Words without case, accents and function words, and numbers in one spelling, in order, with repeats.
+    """Words without case, accents and function words, and numbers in one spelling, in order.
 
-    A number loses the marks of its thousands and the noughts at the end of its decimals, has a point before them, and
-    is in digits: `1,200`, `1 200,00` and `1200` are one, `ten` and `10` too. Of ordinals the number is left.
+    Repeats are kept.
+
+    A number loses the marks of its thousands and the noughts at the end of its decimals, has a
+    point before them, and is in digits: `1,200`, `1 200,00` and `1200` are one, `ten` and `10` too.
+    Of ordinals the number is left.
 
     Example:
       >>> content_terms("L'excédent est de 1 200,50 € dès le 1er mars, over ten days")

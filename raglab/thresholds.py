@@ -20,16 +20,17 @@ from raglab.resolver import RuleSwitches, RuleThresholds
 from raglab.signal_gates import OWN, SIGNALS, OwnThresholds, SignalThresholds, UserThresholds
 from raglab.values import Floats
 
-COST_FIELDS = {path: name for name, path in PATHS.items()}  # of `ActionCosts`, by path in `decision.costs`
+# of `ActionCosts`, by path in `decision.costs`
+COST_FIELDS = {path: name for name, path in PATHS.items()}
 
 
 class Thresholds(NamedTuple):
     """Thresholds of one policy (scalars) or many ([P, 1]), as gates and resolver take them.
 
-    gates: by name, each in its form (`gates.Gate.form`), of the gates that have a switch. switches, rules: of the
-    resolver. signals: by name, of the signals that some policy gates. costs: of the actions, None under the rule
-    `chain`. own: by name, of the gates of the user that some policy has. order: of the gates, the same for all
-    policies.
+    gates: by name, each in its form (`gates.Gate.form`), of the gates that have a switch. switches,
+    rules: of the resolver. signals: by name, of the signals that some policy gates. costs: of the
+    actions, None under the rule `chain`. own: by name, of the gates of the user that some policy
+    has. order: of the gates, the same for all policies.
     """
 
     gates: Mapping[str, Any]
@@ -49,7 +50,9 @@ class Thresholds(NamedTuple):
 
     def without(self, off: Collection[str]) -> Thresholds:
         """The same with some gates switched off."""
-        switched = {name: self.gates[name]._replace(on=np.zeros_like(self.gates[name].on)) for name in off}
+        switched = {
+            name: self.gates[name]._replace(on=np.zeros_like(self.gates[name].on)) for name in off
+        }
         return self._replace(gates={**self.gates, **switched}) if off else self
 
     def with_value(self, path: str, values: Floats) -> Thresholds:
@@ -57,7 +60,8 @@ class Thresholds(NamedTuple):
         section, _, key = path.partition(".")
         if section == "signals":
             name, _, bound = key.partition(".")
-            gate = self.signals.get(name, SignalThresholds(UNSET, UNSET, ON, ~ON, ON))  # as if the policy gated it
+            # as if the policy gated it
+            gate = self.signals.get(name, SignalThresholds(UNSET, UNSET, ON, ~ON, ON))
             moved = gate._replace(min=values) if bound == "min" else gate._replace(max=values)
             return self._replace(signals={**self.signals, name: moved})
         if section == OWN:
@@ -67,19 +71,32 @@ class Thresholds(NamedTuple):
             return self._replace(own={**self.own, name: moved_own})
         if section == "decision":
             name = "ratio" if key == "ratio" else COST_FIELDS[key.removeprefix("costs.")]
-            return self if self.costs is None else self._replace(costs=self.costs._replace(**{name: values}))
+            return (
+                self
+                if self.costs is None
+                else self._replace(costs=self.costs._replace(**{name: values}))
+            )
         if section == "resolver":
             return self._replace(rules=self.rules._replace(**{key: values}))
-        return self._replace(gates={**self.gates, section: self.gates[section]._replace(**{key: values})})
+        return self._replace(
+            gates={**self.gates, section: self.gates[section]._replace(**{key: values})}
+        )
 
 
-def stacked(thresholds: Sequence[Any], n: int) -> Any:  # noqa: ANN401 - thresholds, a part of them, or an array
-    """Thresholds of n policies each, [n, 1] or [1, 1], one below the other; what all share as one object stays so."""
+# thresholds, a part of them, or an array
+def stacked(thresholds: Sequence[Any], n: int) -> Any:  # noqa: ANN401
+    """Thresholds of n policies each, [n, 1] or [1, 1], one below the other.
+
+    What all share as one object stays so.
+    """
     first = thresholds[0]
     if all(row is first for row in thresholds):
         return first
     if isinstance(first, OwnThresholds):
-        parts = {name: stacked([getattr(row, name) for row in thresholds], n) for name in ("values", "on")}
+        parts = {
+            name: stacked([getattr(row, name) for row in thresholds], n)
+            for name in ("values", "on")
+        }
         return replace(first, **parts)
     if isinstance(first, dict):
         return {name: stacked([row[name] for row in thresholds], n) for name in first}
@@ -97,7 +114,9 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
     def of(path: str, unset: float = np.nan) -> Any:  # noqa: ANN401 - an array of bools or floats
         values = list(map(attrgetter(path), policies))
         kind = np.bool_ if isinstance(values[0], bool) else np.float64
-        return np.array([unset if value is None else value for value in values], dtype=kind)[:, None]
+        return np.array([unset if value is None else value for value in values], dtype=kind)[
+            :, None
+        ]
 
     def rule(on: str, path: str) -> Any:  # noqa: ANN401 - an array of floats
         return np.where(of(on), of(path, -np.inf), np.nan)
@@ -105,7 +124,10 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
     order = gates_order(policies)
     of_gates = {gate.name: gates.gate_thresholds(gate, of) for gate in gates.GATES if gate.switch}
     return Thresholds(
-        gates=of_gates | {name: of_gates[name]._replace(on=np.zeros_like(of_gates[name].on)) for name in order.off},
+        gates=of_gates
+        | {
+            name: of_gates[name]._replace(on=np.zeros_like(of_gates[name].on)) for name in order.off
+        },
         blend=of("confidence.blend"),
         switches=RuleSwitches(*(of(f"resolver.{name}") for name in RuleSwitches._fields)),
         rules=RuleThresholds(
@@ -115,9 +137,13 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
             rule("resolver.anchor", "resolver.min_anchor_sim"),
             rule("resolver.anchor", "resolver.min_anchor_sim_gap"),
         ),
-        refine=RefineThresholds(of("refine.max_depth"), of("refine.epsilon"), of("refine.refine_on_refusal")),
+        refine=RefineThresholds(
+            of("refine.max_depth"), of("refine.epsilon"), of("refine.refine_on_refusal")
+        ),
         signals=_held(_signal_thresholds(policies), SIGNALS, order),
-        costs=_action_costs(of) if policies and policies[0].decision.rule == EXPECTED_COST else None,
+        costs=_action_costs(of)
+        if policies and policies[0].decision.rule == EXPECTED_COST
+        else None,
         own=_held(_own_thresholds(policies), OWN, order),
         order=order,
     )
@@ -135,13 +161,17 @@ def _held(thresholds: Mapping[str, Any], section: str, order: Order) -> dict[str
 def _own_thresholds(policies: Sequence[PolicyData]) -> dict[str, OwnThresholds]:
     """Thresholds of the gates of the user that some policy has, by name."""
     names = sorted({name for policy in policies if policy.gates for name in policy.gates})
-    return {name: own_thresholds(name, [policy.gates.get(name) for policy in policies]) for name in names}
+    return {
+        name: own_thresholds(name, [policy.gates.get(name) for policy in policies])
+        for name in names
+    }
 
 
 def gates_order(policies: Sequence[PolicyData]) -> Order:
     """Order of the gates of policies that state the same one (rule S2.12)."""
     stated = policies[0].decision.order if policies else None
-    assert all(policy.decision.order == stated for policy in policies)  # noqa: S101 - replay groups them by it
+    # replay groups them by it
+    assert all(policy.decision.order == stated for policy in policies)  # noqa: S101
     if stated is None:
         return published_order()
     signals = in_order({name for policy in policies for name in policy.signals})
@@ -150,8 +180,13 @@ def gates_order(policies: Sequence[PolicyData]) -> Order:
     for path in (name for step in order.before for name in step.names or ()):
         section, _, name = path.partition(".")
         if section == OWN and (read := ON_CHOSEN.intersection(own_gate(name).reads)):
-            rule = f"it reads {', '.join(sorted(read))} of the chosen hits, which the gap gate and the resolver choose"
-            msg = f"an order must have {path} behind gap, got it before: {rule}; name gap before it."
+            rule = (
+                f"it reads {', '.join(sorted(read))} of the chosen hits, which the gap gate and "
+                "the resolver choose"
+            )
+            msg = (
+                f"an order must have {path} behind gap, got it before: {rule}; name gap before it."
+            )
             raise ValueError(msg)
     return order
 
@@ -168,8 +203,15 @@ def _signal_thresholds(policies: Sequence[PolicyData]) -> dict[str, SignalThresh
     if not stated:  # as of nearly every policy
         return {}
 
-    def column(name: str, of: Callable[[SignalSection], Any], kind: type[np.generic]) -> Any:  # noqa: ANN401 - an array
-        return np.array([of(policy.signals.get(name, UNSTATED)) for policy in policies], dtype=kind)[:, None]
+    # an array
+    def column(
+        name: str,
+        of: Callable[[SignalSection], Any],
+        kind: type[np.generic],
+    ) -> Any:  # noqa: ANN401
+        return np.array(
+            [of(policy.signals.get(name, UNSTATED)) for policy in policies], dtype=kind
+        )[:, None]
 
     def bound(key: str) -> Callable[[SignalSection], float]:
         return lambda row: np.nan if (value := getattr(row, key)) is None else value

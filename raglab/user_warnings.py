@@ -1,4 +1,4 @@
-"""Warnings (shore): said at the line of the user that called the package, however deep in it they arise."""
+"""Warnings (shore): said at the line of the user that called, however deep they arise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def warn_user(message: Warning | str, category: type[Warning] = UserWarning) -> 
       message: the warning, or its text.
       category: kind of warning, where the message is a text.
     """
-    frame, level = sys._getframe(1), 2  # noqa: SLF001 - what inspect.currentframe gives, without its cost
+    # what inspect.currentframe gives, without its cost
+    frame, level = sys._getframe(1), 2  # noqa: SLF001
     while frame is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame, level = frame.f_back, level + 1  # type: ignore[assignment]
     warnings.warn(message, category, stacklevel=level)

@@ -47,7 +47,8 @@ class Status(IntEnum):
 def _are_texts(value: object) -> bool:
     if not isinstance(value, tuple):
         return False
-    return set(map(type, value)) <= {str} or all(isinstance(text, str) for text in value)  # the first is the quicker
+    # the first is the quicker
+    return set(map(type, value)) <= {str} or all(isinstance(text, str) for text in value)
 
 
 def _whole_from(least: int) -> Callable[[Any], bool]:
@@ -56,9 +57,15 @@ def _whole_from(least: int) -> Callable[[Any], bool]:
 
 STATUS_NAMES = tuple(Status.__members__)
 _TEXT = FieldRule(lambda value: isinstance(value, str), "a text", "write it as a text", str)
-_OPTIONAL_TEXT = FieldRule(_TEXT.good, "a text or None", "write None where there is none, else str(…)", str)
-_TEXTS = FieldRule(_are_texts, "a tuple of texts", 'write ("one",) for one and ("one", "two") for two')
-_PAGE = FieldRule(_whole_from(1), "an integer from 1, or None", "count from 1; what is printed goes to page_label")
+_OPTIONAL_TEXT = FieldRule(
+    _TEXT.good, "a text or None", "write None where there is none, else str(…)", str
+)
+_TEXTS = FieldRule(
+    _are_texts, "a tuple of texts", 'write ("one",) for one and ("one", "two") for two'
+)
+_PAGE = FieldRule(
+    _whole_from(1), "an integer from 1, or None", "count from 1; what is printed goes to page_label"
+)
 _OPTION = FieldRule(_whole_from(1), "an integer from 1, or None", "count the options from 1")
 _COUNT = FieldRule(_whole_from(0), "an integer from 0", "write int(…), 0 where any number will do")
 _LABEL = FieldRule(
@@ -66,7 +73,9 @@ _LABEL = FieldRule(
     f"one of {', '.join(STATUS_NAMES)}, or None",
     "correct the label; None is for a case that nobody labelled",
 )
-_MAPPING = FieldRule(lambda value: isinstance(value, Mapping), "a mapping", 'write {"name": value}', dict)
+_MAPPING = FieldRule(
+    lambda value: isinstance(value, Mapping), "a mapping", 'write {"name": value}', dict
+)
 
 
 def _file_name(source: str) -> str:
@@ -116,8 +125,9 @@ class Chunk(NamedTuple):
       page_label: as printed.
       tags: `domain`, `doc_type`, `product`, `vendor`, `version` and any other; blank is missing.
       entities: names of the entities that its metadata states.
-      section: headings above the text, outermost first, the document's title first where it has one. Answers, quotes
-        and support are of `text`; whoever looks at the words of a chunk (search, embeddings, rules) reads `full_text`.
+      section: headings above the text, outermost first, the document's title first where it has
+        one. Answers, quotes and support are of `text`; whoever looks at the words of a chunk
+        (search, embeddings, rules) reads `full_text`.
     """
 
     chunk_id: str
@@ -177,12 +187,18 @@ class Corpus:
     Attributes:
       name: of the collection.
       chunks: in their order.
-      pictures: where the file of each chunk that is a picture lies on this machine, by chunk id; no part of the
-        content.
+      pictures: where the file of each chunk that is a picture lies on this machine, by chunk id; no
+        part of the content.
 
     Example:
-      >>> corpus = Corpus("home", (Chunk("a", "Glass is covered.", "a.md"), Chunk("b", "Hail is not.", "a.md")))
-      >>> len(corpus), [chunk.chunk_id for chunk in corpus], len(corpus._replace(chunks=corpus.chunks[:1]))
+      >>> corpus = Corpus(
+      ...     "home", (Chunk("a", "Glass is covered.", "a.md"), Chunk("b", "Hail is not.", "a.md"))
+      ... )
+      >>> (
+      ...     len(corpus),
+      ...     [chunk.chunk_id for chunk in corpus],
+      ...     len(corpus._replace(chunks=corpus.chunks[:1])),
+      ... )
       (2, ['a', 'b'], 1)
     """
 
@@ -201,10 +217,14 @@ class Corpus:
         return replace(self, **changes)
 
     def frame(self) -> pd.DataFrame:
-        """One row a chunk, by the columns that `load_corpus` takes of a frame; files of pictures are not in it.
+        """One row a chunk, by the columns that `load_corpus` takes of a frame.
+
+        Files of pictures are not in it.
 
         Example:
-          >>> Corpus("home", (Chunk("a", "Glass is covered.", "a.md", 2),)).frame()[["id", "source", "page"]].values
+          >>> Corpus("home", (Chunk("a", "Glass is covered.", "a.md", 2),)).frame()[
+          ...     ["id", "source", "page"]
+          ... ].values
           array([['a', 'a.md', 2]], dtype=object)
         """
         import pandas as pd
@@ -225,7 +245,9 @@ class Corpus:
             ("pictures", f"{len(self.pictures):,}"),
         ]
         documents = ((source, f"{n:,}") for source, n in of.items())
-        chunks = ((chunk.chunk_id, chunk.shown, chunk.section_path, chunk.text) for chunk in self.chunks)
+        chunks = (
+            (chunk.chunk_id, chunk.shown, chunk.section_path, chunk.text) for chunk in self.chunks
+        )
         folds = (
             Fold("documents", documents, len(of), ("source", "chunks")),
             Fold("chunks", chunks, len(self.chunks), ("chunk", "shown as", "section", "text")),
@@ -273,10 +295,10 @@ class Case(NamedTuple):
     Attributes:
       id: unique in the set.
       query: the question.
-      expect_status: one of `ok`, `refuse`, `ambiguous`; None without a label: the case is decided and counts in no
-        rate.
-      expect_sources: all must be among the sources, each `path` or `path#page`; a file name that is unique in the
-        corpus replaces the path.
+      expect_status: one of `ok`, `refuse`, `ambiguous`; None without a label: the case is decided
+        and counts in no rate.
+      expect_sources: all must be among the sources, each `path` or `path#page`; a file name that is
+        unique in the corpus replaces the path.
       expect_sources_any: at least one must be among the sources.
       min_sources: different (path, page) that the sources must hold at least (rule S6.3).
       selected_sources: documents that the user named.
@@ -286,7 +308,8 @@ class Case(NamedTuple):
       doctype: kind of document, for slices.
       split: `tune`, `certify` or `report`.
       notes: of whoever labelled it.
-      extra: any further keys of the record, unchanged; of a set that grades relevance, `source_grades` (see there).
+      extra: any further keys of the record, unchanged; of a set that grades relevance,
+        `source_grades` (see there).
     """
 
     id: str
@@ -311,9 +334,14 @@ class Case(NamedTuple):
     def _repr_html_(self) -> str:
         """Display for a notebook: the fields that are stated."""
         fields, usual = self._asdict(), self._field_defaults
-        stated = [(name, value) for name, value in fields.items() if name != "id" and value != usual.get(name)]
+        stated = [
+            (name, value)
+            for name, value in fields.items()
+            if name != "id" and value != usual.get(name)
+        ]
         texts = [
-            (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) for name, value in stated
+            (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+            for name, value in stated
         ]
         return display(f"Case {self.id}", texts)
 
@@ -331,7 +359,9 @@ def source_grades(case: Case) -> dict[str, float]:
       ValueError: it is no mapping of expected sources to numbers above 0.
 
     Example:
-      >>> source_grades(Case("q", "Who pays?", "ok", ("a.md", "b.md"), extra={"source_grades": {"b.md": 2}}))
+      >>> source_grades(
+      ...     Case("q", "Who pays?", "ok", ("a.md", "b.md"), extra={"source_grades": {"b.md": 2}})
+      ... )
       {'a.md': 1.0, 'b.md': 2.0}
     """
     grades = dict.fromkeys((*case.expect_sources, *case.expect_sources_any), 1.0)
@@ -343,7 +373,10 @@ def source_grades(case: Case) -> dict[str, float]:
         usable = isinstance(grade, int | float | np.number) and not isinstance(grade, bool)
         if source not in grades or not usable or not 0.0 < grade < np.inf:
             value = short(str({source: grade} if isinstance(stated, Mapping) else stated))
-            msg = f"{rule}, got {value} in case {case.id!r}; correct it, or list the source under expect_sources_any."
+            msg = (
+                f"{rule}, got {value} in case {case.id!r}; correct it, or list the source under "
+                "expect_sources_any."
+            )
             raise ValueError(msg)
         grades[source] = float(grade)
     return grades
@@ -358,7 +391,9 @@ def label_codes(cases: Sequence[Case]) -> NDArray[np.int8]:
     Args:
       cases: labelled or not.
     """
-    codes = [UNLABELLED if case.expect_status is None else Status[case.expect_status] for case in cases]
+    codes = [
+        UNLABELLED if case.expect_status is None else Status[case.expect_status] for case in cases
+    ]
     return np.array(codes, dtype=np.int8)
 
 
@@ -381,8 +416,10 @@ are those of raglab.review.
     n = int((codes == UNLABELLED).sum())
     if n:
         msg = (
-            f"every case must have a label where decisions are counted, got {n} of {len(codes)} without;"
-            " label them, or keep the labelled ones, trace.subset([i for i, c in enumerate(trace.cases) if"
+            f"every case must have a label where decisions are counted, got {n} of {len(codes)} "
+            "without;"
+            " label them, or keep the labelled ones, trace.subset([i for i, c in "
+            "enumerate(trace.cases) if"
             " c.expect_status]); rates of a drawn sample are those of raglab.review."
         )
         raise ValueError(msg)
@@ -420,7 +457,10 @@ class Hits(NamedTuple):
     n_reranked: NDArray[np.int32]
 
     def __repr__(self) -> str:
-        return f"Hits({' × '.join(f'{size:,}' for size in self.chunk.shape)} of cases, arms, depths, hits)"
+        return (
+            f"Hits({' × '.join(f'{size:,}' for size in self.chunk.shape)} of cases, arms, depths, "
+            "hits)"
+        )
 
 
 def map_fields(hits: Hits, change: Callable[[NDArray[Any]], Any]) -> Hits:
@@ -433,7 +473,8 @@ def map_fields(hits: Hits, change: Callable[[NDArray[Any]], Any]) -> Hits:
     return Hits(*[change(field) for field in hits])
 
 
-MOST_HITS = 32_000  # of a case, arm and depth: places of sets of hits are of 16 bits in the algebra, 767 of them spare
+# of a case, arm and depth: places of sets of hits are of 16 bits in the algebra, 767 of them spare
+MOST_HITS = 32_000
 
 
 def check_n_hits(n_hits: int) -> None:
@@ -450,7 +491,8 @@ def check_n_hits(n_hits: int) -> None:
     """
     if n_hits > MOST_HITS:
         msg = (
-            f"hits of a case, arm and depth must be at most {MOST_HITS:,}, got {n_hits:,}; keep the first of each case."
+            f"hits of a case, arm and depth must be at most {MOST_HITS:,}, got {n_hits:,}; keep "
+            "the first of each case."
         )
         raise ValueError(msg)
 
@@ -484,16 +526,26 @@ class Generation(NamedTuple):
 
 
 class ModelUnavailableError(RuntimeError):
-    """A language model or its server failed. It gave no answer, and that is no refusal either (rule S0.1).
+    """A language model or its server failed.
+
+    It gave no answer, and that is no refusal either (rule S0.1).
 
     Args:
       message: of the exception.
-      kind: of the failure, such as `timeout`, `no connection`, `cut off`, `HTTP 503` or `malformed reply`.
+      kind: of the failure, such as `timeout`, `no connection`, `cut off`, `HTTP 503` or `malformed
+        reply`.
       reason: of the failure, on one line and without secrets.
       seconds: from the request to the failure, NaN where not measured.
     """
 
-    def __init__(self, message: str, *, kind: str = "failure", reason: str = "", seconds: float = float("nan")) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "failure",
+        reason: str = "",
+        seconds: float = float("nan"),
+    ) -> None:
         super().__init__(message)
         self.kind, self.reason, self.seconds = kind, reason or message, seconds
 
@@ -501,9 +553,10 @@ class ModelUnavailableError(RuntimeError):
 class Generator(Protocol):
     """Protocol of a generator of answers.
 
-    It raises `ModelUnavailableError` where its model fails. It may state `gives_confidence`: True where its answers
-    carry a confidence, though one of them may lack it; False where none does. One that learns this from its server has
-    `probe_confidence`, which asks: True, False, or None where the reply does not tell.
+    It raises `ModelUnavailableError` where its model fails. It may state `gives_confidence`: True
+    where its answers carry a confidence, though one of them may lack it; False where none does. One
+    that learns this from its server has `probe_confidence`, which asks: True, False, or None where
+    the reply does not tell.
     """
 
     @property
@@ -525,7 +578,8 @@ class PatternHits(NamedTuple):
 
     Attributes:
       patterns_hash: of the patterns.
-      counts: patterns that match, int [Q, 6], columns deny, allow, generic, facet, compare, coverage_generic.
+      counts: patterns that match, int [Q, 6], columns deny, allow, generic, facet, compare,
+        coverage_generic.
       query_entities: [Q], in the policy's order.
       chunk_entities: [C], stated by the metadata or named in the text.
     """
@@ -574,12 +628,17 @@ class Answers(NamedTuple):
 
     def __repr__(self) -> str:
         refused = sum(map(bool, self.refused))
-        return f"Answers({len(self.text):,} of {short(self.generator)} by {short(self.scorer)}, {refused:,} refused)"
+        return (
+            f"Answers({len(self.text):,} of {short(self.generator)} by {short(self.scorer)}, "
+            f"{refused:,} refused)"
+        )
 
 
 @holds_read_only
 class Latency(NamedTuple):
-    """Milliseconds by stage of retrieval, [Q, A, D, stages]; NaN where a stage did not run. No part of any hash.
+    """Milliseconds by stage of retrieval, [Q, A, D, stages]; NaN where a stage did not run.
+
+    No part of any hash.
 
     Attributes:
       stages: names.
@@ -590,7 +649,9 @@ class Latency(NamedTuple):
     ms: NDArray[np.float64]
 
 
-def _read_only_columns(columns: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+def _read_only_columns(
+    columns: Mapping[str, NDArray[np.float64]],
+) -> dict[str, NDArray[np.float64]]:
     return {name: read_only(column) for name, column in columns.items()}
 
 
@@ -609,9 +670,10 @@ class TraceData:
       queries: the queries that each arm searched at each depth, [Q][A][D].
       answers: generated from its hits.
       latency: of its retrieval.
-      vectors: embeddings of the chunks, float32 [C, dim], of unit length; None where the hits are from another system.
-      columns: signals that need more than the hits, those of `signals.PARSED` and the user's own, by name, [Q, A, D]
-        each, NaN where there is nothing to measure.
+      vectors: embeddings of the chunks, float32 [C, dim], of unit length; None where the hits are
+        from another system.
+      columns: signals that need more than the hits, those of `signals.PARSED` and the user's own,
+        by name, [Q, A, D] each, NaN where there is nothing to measure.
     """
 
     cases: tuple[Case, ...]
@@ -642,7 +704,10 @@ class TraceData:
 
     @property
     def parts(self) -> tuple[Self, ...]:
-        """The trace itself: a trace in memory is a `raglab.decision.trace_view.TraceView` of one part."""
+        """The trace itself.
+
+        A trace in memory is a `raglab.decision.trace_view.TraceView` of one part.
+        """
         return (self,)
 
     @property
@@ -689,7 +754,10 @@ class TraceData:
           name: of the arm.
         """
         if not isinstance(name, str) or name not in self.arms:
-            msg = f"arm must be one of {', '.join(self.arms)}, got {name!r}; build the trace with it to replay it."
+            msg = (
+                f"arm must be one of {', '.join(self.arms)}, got {name!r}; build the trace with "
+                "it to replay it."
+            )
             raise ValueError(msg)
         return self.arms.index(name)
 
@@ -700,11 +768,15 @@ class TraceData:
         least, most = int(counts.min(initial=self.hits.chunk.shape[-1])), int(counts.max(initial=0))
         hits = f"{most} hits each" if least == most else f"{least} to {most} hits each"
         sizes = f"{len(self):,} cases, {hits} by {arms}, {len(self.chunks):,} chunks"
-        return f"{type(self).__name__}({short(str(self.meta.get('fingerprint', '')), 20)}: {sizes}{own})"
+        return (
+            f"{type(self).__name__}({short(str(self.meta.get('fingerprint', '')), 20)}: "
+            f"{sizes}{own})"
+        )
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what was retrieved, by what, and the first cases."""
-        # Cases without label or split are counted as such, since their lack decides what a study can do.
+        # Cases without label or split are counted as such, since their lack decides what a study
+        # can do.
         labels = Counter(case.expect_status or "none" for case in self.cases)
         splits = Counter(case.split or "none" for case in self.cases)
         depths = self.hits.chunk.shape[2]
@@ -715,7 +787,10 @@ class TraceData:
             ("labels", counted(labels)),
             ("splits", counted(splits)),
             ("arms", ", ".join(self.arms)),
-            ("hits", f"{self.hits.chunk.shape[-1]} a case, {depths} depth{'' if depths == 1 else 's'}"),
+            (
+                "hits",
+                f"{self.hits.chunk.shape[-1]} a case, {depths} depth{'' if depths == 1 else 's'}",
+            ),
             ("chunks", f"{len(self.chunks):,} that were hit"),
             ("answers", "none recorded" if self.answers is None else repr(self.answers)),
             ("own signals", ", ".join(self.signals) or "none"),
@@ -731,8 +806,13 @@ class TraceData:
             for case in self.cases
         )
         # Without the fingerprint, which is the first of the facts.
-        meta = [(str(name), str(value)) for name, value in self.meta.items() if name != "fingerprint"]
-        folds = (Fold("cases", rows, len(self), ("case", "query", "label", "split")), Fold("made with", meta))
+        meta = [
+            (str(name), str(value)) for name, value in self.meta.items() if name != "fingerprint"
+        ]
+        folds = (
+            Fold("cases", rows, len(self), ("case", "query", "label", "split")),
+            Fold("made with", meta),
+        )
         return display(type(self).__name__, facts, folds)
 
 
@@ -759,10 +839,14 @@ def counted(counts: Mapping[str, int]) -> str:
       >>> counted({"refuse": 1, "ok": 1_200})
       '1,200 ok, 1 refuse'
     """
-    return ", ".join(f"{n:,} {name}" for name, n in sorted(counts.items(), key=lambda pair: -pair[1]))
+    return ", ".join(
+        f"{n:,} {name}" for name, n in sorted(counts.items(), key=lambda pair: -pair[1])
+    )
 
 
-def case_positions(rows: Sequence[int] | NDArray[np.integer[Any]], n_cases: int) -> NDArray[np.int64]:
+def case_positions(
+    rows: Sequence[int] | NDArray[np.integer[Any]], n_cases: int
+) -> NDArray[np.int64]:
     """Positions of the selected cases of a trace, as an array.
 
     Args:
@@ -770,7 +854,8 @@ def case_positions(rows: Sequence[int] | NDArray[np.integer[Any]], n_cases: int)
       n_cases: cases of the trace.
 
     Raises:
-      ValueError: a mask, ids or other values that are no whole numbers, or a position that no case has.
+      ValueError: a mask, ids or other values that are no whole numbers, or a position that no case
+        has.
 
     Example:
       >>> case_positions(range(2), 3)

@@ -1,4 +1,7 @@
-"""A small trace of two arms with vectors and latencies: `iterative` finds the source more often and takes longer."""
+"""A small trace of two arms with vectors and latencies.
+
+`iterative` finds the source more often and takes longer.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ HYBRID_MS, ITERATIVE_MS = 10.0, 40.0
 def two_arms(size: int = 80, seed: int = 0, *, agree: bool = True) -> Trace:
     """Trace over the splits tune and report; right where the best hit is from a.md.
 
-    agree: whether the arm that is right has the larger margin; otherwise the smaller one, and the two passes agree on
+    agree: whether the arm that is right has the larger margin; otherwise the smaller one, and the
+    two passes agree on
       the order of its hits only where it is right.
     """
     rng = np.random.default_rng(seed)
@@ -29,10 +33,21 @@ def two_arms(size: int = 80, seed: int = 0, *, agree: bool = True) -> Trace:
             fused = (0.9, 0.5) if good or agree else (0.5, 0.9)
             hits = [
                 Hit(0.5, best, s_rerank=0.9, s_raw=0.9, s_hybrid=fused[0], rank=0),
-                Hit(0.6, other, s_rerank=0.9 - margin, s_raw=0.9 - margin, s_hybrid=fused[1], rank=1),
+                Hit(
+                    0.6, other, s_rerank=0.9 - margin, s_raw=0.9 - margin, s_hybrid=fused[1], rank=1
+                ),
             ]
             split = ("tune", "report")[number % 2]
-            rows.append((ask(f"what is the excess of plan {number}", expect_sources=("a.md",), split=split), [hits]))
+            rows.append(
+                (
+                    ask(
+                        f"what is the excess of plan {number}",
+                        expect_sources=("a.md",),
+                        split=split,
+                    ),
+                    [hits],
+                )
+            )
         parts.append(trace_of(*rows))
     one, two = parts
     moved = two.hits._replace(

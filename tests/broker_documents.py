@@ -1,4 +1,4 @@
-"""Some of the bundled documents by what their first pages are, and a policy whose gates let their questions through."""
+"""Some bundled documents by their first pages, and a policy whose gates pass their questions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from raglab.values import Case, Corpus
 from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 
 BROKER = Path(__file__).parents[1] / "datasets" / "broker"
-FRENCH = "vauban-habitation-conditions-particulieres-2024.md"  # page 1 is its body, and names the insurer
+# page 1 is its body, and names the insurer
+FRENCH = "vauban-habitation-conditions-particulieres-2024.md"
 ENGLISH = "castellan-proliability-schedule-2024.md"  # so is this one's
 COVER = "acme-premier-home-schedule-2024.md"  # page 1 is a cover sheet
 RENEWAL = "acme-premier-home-endorsement-2025.md"
@@ -42,7 +43,9 @@ def index_of(files: Sequence[str], folder: Path) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
         patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
+        patch.setattr(
+            trace_building, "identifier_of", lambda name: "words" if name is None else name
+        )
         chunks = tuple(one for one in load_corpus(BROKER).chunks if one.file_name in files)
         build_index(Corpus("some", chunks), folder, arms=("hybrid",), cache=None, **SMALL)
         yield folder

@@ -28,12 +28,18 @@ def policy_id(page: Page) -> str:
 
 def turned(page: Page, was: str, *, back: bool = False) -> None:
     """Wait until another policy is shown, or the same one again."""
-    told = "(was) => (document.querySelector('.raglab-cockpit header code').innerText === was.id) === was.back"
+    told = (
+        "(was) => (document.querySelector('.raglab-cockpit header code').innerText === was.id) "
+        "=== was.back"
+    )
     page.wait_for_function(told, arg={"id": was, "back": back})
 
 
 def cut_elements(page: Page) -> list[str]:
-    """Elements of the cockpit whose content is wider than they are; only handles and curves may reach over an edge."""
+    """Elements of the cockpit whose content is wider than they are.
+
+    Only handles and curves may reach over an edge.
+    """
     return list(
         page.evaluate(
             """() => [...document.querySelectorAll(".raglab-cockpit, .raglab-cockpit *")]

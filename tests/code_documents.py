@@ -1,4 +1,7 @@
-"""Documentation of a small library, as such is written: sections, code, lists, tables, underlined headings."""
+"""Documentation of a small library, as such is written.
+
+Sections, code, lists, tables, underlined headings.
+"""
 
 DOCUMENTS = {
     "install.md": """\

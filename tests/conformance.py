@@ -17,11 +17,16 @@ NO_PAGE = "n/a"
 
 
 def decide_case(case: dict[str, Any], patterns: dict[str, Any]) -> dict[str, Any]:
-    """Decide one case; returns `{status, stage, docs, options, refusal_reason}` in the shape of `expect`."""
+    """Decide one case.
+
+    Returns `{status, stage, docs, options, refusal_reason}` in the shape of `expect`.
+    """
     said, order = _decide(case, patterns)
     status = Status(int(said.status[0]))
     stage = said.stage(0)
-    kind = {"deny": "ood", "allow": "ood", "empty_query": "ood", "coverage": "coverage"}.get(stage, "retrieval")
+    kind = {"deny": "ood", "allow": "ood", "empty_query": "ood", "coverage": "coverage"}.get(
+        stage, "retrieval"
+    )
     return {
         "status": status.name,
         "stage": kind,
@@ -31,14 +36,20 @@ def decide_case(case: dict[str, Any], patterns: dict[str, Any]) -> dict[str, Any
     }
 
 
-def select_case(case: dict[str, Any], patterns: dict[str, Any], selected_option: int) -> dict[str, Any]:
+def select_case(
+    case: dict[str, Any], patterns: dict[str, Any], selected_option: int
+) -> dict[str, Any]:
     """Choose an option of an ambiguous case; returns `{status, docs, refusal_reason}`."""
     said, order = _decide(case, patterns)
     try:
         option = said.select(case["id"], selected_option)
     except KeyError as error:
         return {"status": "refuse", "docs": [], "refusal_reason": error.args[0]}
-    return {"status": "ok", "docs": [order[chunk] for chunk in _hits_of(said, option.chunks)], "refusal_reason": None}
+    return {
+        "status": "ok",
+        "docs": [order[chunk] for chunk in _hits_of(said, option.chunks)],
+        "refusal_reason": None,
+    }
 
 
 def _decide(case: Mapping[str, Any], patterns: Mapping[str, Any]) -> tuple[Decisions, list[int]]:
@@ -116,7 +127,10 @@ def _trace(case: Mapping[str, Any], hits: list[Mapping[str, Any]]) -> TraceData:
         for place, hit in enumerate(hits)
     )
     strict = case["ambiguity"]["strict_sig"]
-    texts = [resolver.rendered(resolver.signature(chunk.tags, chunk.file_name, strict=strict)) for chunk in chunks]
+    texts = [
+        resolver.rendered(resolver.signature(chunk.tags, chunk.file_name, strict=strict))
+        for chunk in chunks
+    ]
 
     width = max(1, len(hits))
 
@@ -126,7 +140,9 @@ def _trace(case: Mapping[str, Any], hits: list[Mapping[str, Any]]) -> TraceData:
 
     l2 = row([hit["l2"] for hit in hits])
     sig_sim = row([case["signature_similarity"].get(text, np.nan) for text in texts])
-    ranks = np.array([*range(len(hits)), *([-1] * (width - len(hits)))], dtype=np.int32).reshape(1, 1, 1, -1)
+    ranks = np.array([*range(len(hits)), *([-1] * (width - len(hits)))], dtype=np.int32).reshape(
+        1, 1, 1, -1
+    )
     nothing = np.full((1, 1, 1, width), np.nan)
     return TraceData(
         cases=(Case(case["id"], case["query"], "ok"),),

@@ -1,4 +1,7 @@
-"""What the suite needs as a whole: an order that keeps two workers busy, and little time spent on garbage."""
+"""What the suite needs as a whole.
+
+An order that keeps two workers busy, and little time spent on garbage.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
 class NotebookScheduling(LoadScopeScheduling):
     """A module or class stays on one worker; each notebook that is executed is a scope of its own.
 
-    xdist's `loadgroup` would say the same, but xdist 3.8 cannot mark the node ids of pytest 9.2, and groups nothing.
+    xdist's `loadgroup` would say the same, but xdist 3.8 cannot mark the node ids of pytest 9.2,
+    and groups nothing.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -54,7 +58,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> NotebookSche
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the notebooks first, which take longest; all else stays in its order, which is the same in every worker."""
+    """Put the notebooks first, which take longest.
+
+    All else stays in its order, which is the same in every worker.
+    """
     items.sort(key=lambda item: item.path.name != NOTEBOOKS)
 
 
@@ -69,9 +76,10 @@ def postgresql() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the file of the trace of the bundled questions as the notebooks build it, built once for all workers.
+    """Return the trace file of bundled questions, as notebooks build it, once for all workers.
 
-    It takes half a minute. Its fingerprint has it built again wherever a call of `build_trace` differs.
+    It takes half a minute. Its fingerprint has it built again wherever a call of `build_trace`
+    differs.
     """
     from raglab.live.trace_building import build_trace
     from raglab.store.loaders import load_cases, load_corpus
@@ -108,14 +116,16 @@ def empty_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def quick_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cross-fit a study's candidates once in three folds: for tests that are not about which of them is chosen.
+    """Cross-fit a study's candidates once in three folds.
+
+    For tests that are not about which of them is chosen.
 
     It is most of the time of a small study (`test_lab_selection` tests it whole).
     """
     from raglab.lab.study import tune
 
     for name, number in (("repeats", 1), ("folds", 3)):
-        monkeypatch.setitem(tune.__wrapped__.__kwdefaults__, name, number)  # type: ignore[attr-defined]
+        monkeypatch.setitem(tune.__wrapped__.__kwdefaults__, name, number)
     monkeypatch.setattr("raglab.lab.candidates.ROUNDS", 1)
 
 
@@ -131,7 +141,9 @@ def mlruns(tmp_path: Path, empty_runs: Path) -> Path:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
     """Return places for logs on either database."""
-    return Places(tmp_path, None if request.param == "sqlite" else request.getfixturevalue("postgresql"))
+    return Places(
+        tmp_path, None if request.param == "sqlite" else request.getfixturevalue("postgresql")
+    )
 
 
 @pytest.fixture
@@ -142,7 +154,9 @@ def audit_logs(places: Places) -> Iterator[Callable[..., AuditLog]]:
     logs: list[AuditLog] = []
 
     def make(name: str = "audit.sqlite", **more: Any) -> AuditLog:
-        logs.append(AuditLog(places(name), clock=lambda: datetime(2026, 3, 2, 9, 0, tzinfo=UTC), **more))
+        logs.append(
+            AuditLog(places(name), clock=lambda: datetime(2026, 3, 2, 9, 0, tzinfo=UTC), **more)
+        )
         return logs[-1]
 
     yield make
@@ -157,6 +171,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Take what was collected, which lives to the end, out of every later search for garbage: a sixth of the time."""
+    """Take what was collected, which lives to the end, out of every later search for garbage.
+
+    A sixth of the time.
+    """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
 """A PostgreSQL server of one's own, and places for logs on both databases.
 
-The server lives in a temporary folder, listens on a free port of 127.0.0.1 alone, and is run by Debian's user
-`postgres`, or `nobody`, where the tests are run by root, whom PostgreSQL refuses.
+The server lives in a temporary folder, listens on a free port of 127.0.0.1 alone, and is run by
+Debian's user `postgres`, or `nobody`, where the tests are run by root, whom PostgreSQL refuses.
 """
 
 from __future__ import annotations
@@ -26,8 +26,13 @@ HOST = "127.0.0.1"
 
 
 def server_programs() -> Path | None:
-    """Folder of initdb and pg_ctl, of the newest version where there are several; None where there is none."""
-    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
+    """Folder of initdb and pg_ctl, of the newest version where there are several.
+
+    None where there is none.
+    """
+    debian = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3])
+    )
     found = str(debian[-1]) if debian else shutil.which("initdb")
     return None if found is None else Path(found).parent
 
@@ -36,7 +41,11 @@ def why_not() -> str | None:
     """Why nothing can be run on PostgreSQL here; None where it can."""
     if server_programs() is None:
         return "no PostgreSQL server here: apt-get install postgresql"
-    return None if find_spec("psycopg") else 'no driver of PostgreSQL here: pip install "raglab-toolkit[postgres]"'
+    return (
+        None
+        if find_spec("psycopg")
+        else 'no driver of PostgreSQL here: pip install "raglab-toolkit[postgres]"'
+    )
 
 
 class Server:
@@ -46,7 +55,8 @@ class Server:
         """Make its files.
 
         Args:
-          synchronised: whether what is committed is on the disk; else it survives a kill, but no loss of power.
+          synchronised: whether what is committed is on the disk; else it survives a kill, but no
+            loss of power.
         """
         self.programs = server_programs()
         assert self.programs is not None, why_not()
@@ -62,9 +72,22 @@ class Server:
         secret.write_text(self.password)
         secret.chmod(0o644)  # in a folder that its user alone may enter
         by_password = ("--auth=scram-sha-256", "--username", USER, "--pwfile", str(secret))
-        self._run("initdb", "--pgdata", str(self.data), *by_password, "--encoding=UTF8", "--no-locale", "--no-sync")
-        settings = f"listen_addresses = '{HOST}'\nport = {self.port}\nunix_socket_directories = ''\n"
-        settings += f"fsync = {'on' if synchronised else 'off'}\nmax_connections = 50\nshared_buffers = 16MB\n"
+        self._run(
+            "initdb",
+            "--pgdata",
+            str(self.data),
+            *by_password,
+            "--encoding=UTF8",
+            "--no-locale",
+            "--no-sync",
+        )
+        settings = (
+            f"listen_addresses = '{HOST}'\nport = {self.port}\nunix_socket_directories = ''\n"
+        )
+        settings += (
+            f"fsync = {'on' if synchronised else 'off'}\nmax_connections = 50\nshared_buffers = "
+            "16MB\n"
+        )
         with (self.data / "postgresql.conf").open("a") as file:
             file.write(settings)
 
@@ -82,11 +105,21 @@ class Server:
 
     def start(self) -> None:
         """Run it, and wait until it answers."""
-        self._run("pg_ctl", "start", "--pgdata", str(self.data), "--wait", "--log", str(self.folder / "log"))
+        self._run(
+            "pg_ctl",
+            "start",
+            "--pgdata",
+            str(self.data),
+            "--wait",
+            "--log",
+            str(self.folder / "log"),
+        )
 
     def stop(self, mode: str = "fast") -> None:
         """End it; `immediate` is as a kill."""
-        self._run("pg_ctl", "stop", "--pgdata", str(self.data), "--wait", "--timeout=20", "--mode", mode)
+        self._run(
+            "pg_ctl", "stop", "--pgdata", str(self.data), "--wait", "--timeout=20", "--mode", mode
+        )
 
     def end(self) -> None:
         """Leave nothing behind, whatever state it is in."""
@@ -106,7 +139,10 @@ class Server:
         return self.url(name)
 
     def schema(self) -> str:
-        """URL of a new schema of the first database: as good as a database of its own, and made much faster."""
+        """URL of a new schema of the first database.
+
+        As good as a database of its own, and made much faster.
+        """
         name = f"log_{secrets.token_hex(6)}"
         self.execute(self.url(), f"CREATE SCHEMA {name}")
         return f"{self.url()}?options=-csearch_path%3D{name}"
@@ -153,7 +189,10 @@ def server(*, synchronised: bool = False) -> Iterator[Server]:
 
 
 class Places:
-    """Places of logs: files of SQLite in a folder, or schemas of a server; the same name is the same place."""
+    """Places of logs: files of SQLite in a folder, or schemas of a server.
+
+    The same name is the same place.
+    """
 
     def __init__(self, folder: Path, server: Server | None = None) -> None:
         """Take the folder, or the server."""

@@ -1,4 +1,7 @@
-"""Policies that decide by expected cost, for tests: models and costs drawn on coarse grids, so that ties occur."""
+"""Policies that decide by expected cost, for tests.
+
+Models and costs drawn on coarse grids, so that ties occur.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +47,18 @@ def with_columns(trace: TraceData, seed: int) -> TraceData:
     shape = trace.hits.n_reranked.shape
 
     def column() -> Any:
-        return np.where(rng.random(shape) < 0.1, np.nan, rng.integers(0, 4, shape).astype(np.float64))
+        return np.where(
+            rng.random(shape) < 0.1, np.nan, rng.integers(0, 4, shape).astype(np.float64)
+        )
 
     return replace(trace, columns={signal.name: column() for signal in PARSED})
 
 
 def random_model(rng: np.random.Generator, policy: P, names: Sequence[str] = NAMES) -> P:
-    """The policy with a random model over up to four signals; one in eight has none, so that every case is alike."""
+    """The policy with a random model over up to four signals.
+
+    One in eight has none, so that every case is alike.
+    """
     picked = rng.choice(names, size=min(len(names), int(rng.integers(1, 5))), replace=False)
     parts = {
         str(name): {
@@ -70,9 +78,16 @@ def random_costs(rng: np.random.Generator, policy: P) -> P:
     """The policy with costs and a ratio on a coarse grid; one in four keeps the default."""
     if rng.random() < 0.25:
         return policy
-    changes: dict[str, Any] = {f"decision.costs.{path}": float(rng.choice(PRICES)) for path in PATHS.values()}
+    changes: dict[str, Any] = {
+        f"decision.costs.{path}": float(rng.choice(PRICES)) for path in PATHS.values()
+    }
     if rng.random() < 0.3:  # what the user gates besides comes first
         fires = str(rng.choice(["refuse", "ask", "warn"]))
-        changes["signals"] = {str(rng.choice(["groups", "options"])): {"max": 1.0 + rng.integers(3), "on_fire": fires}}
-    changes |= {"decision.ratio": float(rng.choice(PRICES)), "domain.enabled": bool(rng.random() < 0.75)}
+        changes["signals"] = {
+            str(rng.choice(["groups", "options"])): {"max": 1.0 + rng.integers(3), "on_fire": fires}
+        }
+    changes |= {
+        "decision.ratio": float(rng.choice(PRICES)),
+        "domain.enabled": bool(rng.random() < 0.75),
+    }
     return policy.replace(*(part for pair in changes.items() for part in pair))

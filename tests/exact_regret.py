@@ -1,4 +1,4 @@
-"""Expected regret of learners on two Bernoulli arms by dynamic programming, apart from the package."""
+"""Expected regret of learners on two Bernoulli arms by dynamic programming, without the package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ def _log_beta(a: float, b: float) -> float:
 
 
 def thompson_second(state: State, memo: dict[State, float]) -> float:
-    """Probability that a draw of arm 1 is above one of arm 0, of Beta(1 + wins, 1 + losses); by recursion to (1, 1)."""
+    """Probability that a draw of arm 1 is above one of arm 0, of Beta(1 + wins, 1 + losses).
+
+    By recursion to (1, 1).
+    """
     if state not in memo:
         if state == ONE_EACH:
             memo[state] = 0.5
@@ -49,7 +52,9 @@ def ucb1(tie: float = 0.0) -> Callable[[State], float]:
     return second
 
 
-def expected_regret(second: Callable[[State], float], means: tuple[float, float], at: tuple[int, ...]) -> list[float]:
+def expected_regret(
+    second: Callable[[State], float], means: tuple[float, float], at: tuple[int, ...]
+) -> list[float]:
     """Expected cumulative regret after so many rounds each, where arm 1 is the better one."""
     chance: dict[State, float] = {ONE_EACH: 1.0}
     regret, found = 0.0, []

@@ -1,11 +1,13 @@
-"""Files of every format that raglab writes, from four tiny documents: what `tests/data/formats-<version>/` holds.
+"""Files of every format that raglab writes, from four tiny documents.
+
+What `tests/data/formats-<version>/` holds.
 
     python tests/format_samples.py tests/data/formats-0.1.0
 
-The folder of a released version is written once, by that version, and never again: `test_formats.py` opens each of them
-with the code of today. Clocks stand still and identifiers are fixed. What was measured in milliseconds differs between
-two runs, and with it the bytes of latencies and logs. The logs are packed with gzip, since SQLite leaves half-empty
-pages.
+The folder of a released version is written once, by that version, and never again:
+`test_formats.py` opens each of them with the code of today. Clocks stand still and identifiers are
+fixed. What was measured in milliseconds differs between two runs, and with it the bytes of
+latencies and logs. The logs are packed with gzip, since SQLite leaves half-empty pages.
 """
 
 from __future__ import annotations
@@ -36,9 +38,18 @@ REQUESTS = {
 }
 DOCUMENTS = {
     "glass.md": "The excess for glass damage is 150 euros. A repaired windscreen has no excess.",
-    "hail.md": "Hail damage to the car is covered up to 5,000 euros. The claim is reported within seven days.",
-    "theft.md": "Theft of the car is covered when the keys are kept at home. The police report is part of the claim.",
-    "towing.md": "Towing to the next garage is free within 50 kilometres. Every further kilometre costs two euros.",
+    "hail.md": (
+        "Hail damage to the car is covered up to 5,000 euros. The claim is reported within seven "
+        "days."
+    ),
+    "theft.md": (
+        "Theft of the car is covered when the keys are kept at home. The police report is part of "
+        "the claim."
+    ),
+    "towing.md": (
+        "Towing to the next garage is free within 50 kilometres. Every further kilometre costs "
+        "two euros."
+    ),
 }
 _ANSWERED = (
     ("What is the excess for glass damage?", "glass.md"),
@@ -71,7 +82,10 @@ def corpus() -> Corpus:
 
 
 def cases() -> list[Case]:
-    """Twelve questions in five wordings, two of three to be answered; three wordings are split `tune`."""
+    """Twelve questions in five wordings, two of three to be answered.
+
+    Three wordings are split `tune`.
+    """
     rows = []
     for split, opening in _WORDINGS:
         questions = [(query, "ok", (source,)) for query, source in _ANSWERED]
@@ -91,7 +105,9 @@ def write_bandit_log(path: Path) -> None:
     """Six rounds of Thompson sampling on two arms: choices, rewards, one thumb."""
     online = Online(Bandit(), RewardWeights(), 8000.0, path, ARMS, seed=7, clock=lambda: NOW)
     for number in range(6):
-        choice = online.choose(f"round-{number}", [True, True], {"words": 0.5}, question=f"question {number}")
+        choice = online.choose(
+            f"round-{number}", [True, True], {"words": 0.5}, question=f"question {number}"
+        )
         reward = 0.9 if choice.arm == "hybrid" else 0.3
         online.update(f"round-{number}", dict.fromkeys(COMPONENTS, reward), ms=100.0)
     online.thumbs("round-0", up=True)
@@ -110,8 +126,14 @@ def write_audit_log(index: Path, path: Path) -> None:
 def decided(decisions: Decisions) -> list[list[Any]]:
     """Case, status, gate and chosen chunks of each decision: what a replay must give again."""
     frame = decisions.frame()
-    chunks = [[decisions.trace.chunks[n].chunk_id for n in decisions.chosen(row)] for row in range(len(frame))]
-    return [list(row) for row in zip(frame["case_id"], frame["status"], frame["decided_by"], chunks, strict=True)]
+    chunks = [
+        [decisions.trace.chunks[n].chunk_id for n in decisions.chosen(row)]
+        for row in range(len(frame))
+    ]
+    return [
+        list(row)
+        for row in zip(frame["case_id"], frame["status"], frame["decided_by"], chunks, strict=True)
+    ]
 
 
 def pack(path: Path) -> None:
@@ -142,7 +164,9 @@ def write(folder: Path) -> None:
     certified.save(folder / "certified.yaml")
     baseline_of(trace.split("report"), by_hand).save(folder / "baseline.json")
 
-    raglab.build_index(corpus(), folder / "index", arms=("hybrid",), cache=None, policy=by_hand, rerank_k=0)
+    raglab.build_index(
+        corpus(), folder / "index", arms=("hybrid",), cache=None, policy=by_hand, rerank_k=0
+    )
     logs = (folder / "audit.sqlite", folder / "bandit.sqlite")
     write_audit_log(folder / "index", logs[0])
     write_bandit_log(logs[1])

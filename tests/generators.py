@@ -1,4 +1,7 @@
-"""Generators and scorers for tests: what they say hangs on the question and the passages alone, on coarse grids."""
+"""Generators and scorers for tests.
+
+What they say hangs on the question and the passages alone, on coarse grids.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,13 @@ from raglab.answering.support import Support
 from raglab.values import Chunk, Generation
 
 NAN = float("nan")
-TEXTS = ("The excess is £250.", "See page 2.", "None", "", "The context does not contain the answer.")
+TEXTS = (
+    "The excess is £250.",
+    "See page 2.",
+    "None",
+    "",
+    "The context does not contain the answer.",
+)
 CONFIDENCES = (0.25, 0.5, 0.5, 0.75, NAN)
 SUPPORTS = (0.25, 0.5, 0.5, 0.75, 1.0)
 
@@ -26,7 +35,9 @@ class Drawn(NamedTuple):
         seed = crc32("\0".join([question, *(chunk.chunk_id for chunk in passages)]).encode())
         text = TEXTS[0] if seed % 3 else TEXTS[seed // 3 % len(TEXTS)]
         reason = None if text else "nothing was said"
-        return Generation(text, CONFIDENCES[seed // 20 % len(CONFIDENCES)], (seed % len(passages),), reason)
+        return Generation(
+            text, CONFIDENCES[seed // 20 % len(CONFIDENCES)], (seed % len(passages),), reason
+        )
 
 
 class Weighed(NamedTuple):
@@ -47,6 +58,7 @@ class Fixed(NamedTuple):
     confidence: float = 0.9
     name: str = "fixed"
 
-    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:  # noqa: ARG002 - whatever is asked
+    # whatever is asked
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:  # noqa: ARG002
         """The one answer, resting on the first passage."""
         return Generation(self.text, self.confidence, (0,))

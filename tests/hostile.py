@@ -1,4 +1,7 @@
-"""Files that want something else: pickles that leave a mark when they are loaded, and a small disk to fill or close."""
+"""Files that want something else.
+
+Pickles that leave a mark when they are loaded, and a small disk to fill or close.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,19 @@ class Marked:
 
 def pickles(marker: Path) -> list[bytes]:
     """Pickles of every protocol whose load makes the marker."""
-    return [pickle.dumps(Marked(marker), protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+    return [
+        pickle.dumps(Marked(marker), protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    ]
 
 
 def diskcache_rows(file: Path, bomb: bytes) -> None:
-    """Make a file the database of a diskcache whose rows are pickles (mode 4) and name files elsewhere."""
+    """Make a file a diskcache database whose rows are pickles (mode 4) naming files elsewhere."""
     file.unlink(missing_ok=True)
     link = sqlite3.connect(file)
     link.execute("CREATE TABLE Settings (key TEXT NOT NULL UNIQUE, value)")
-    link.execute("CREATE TABLE Cache (key BLOB, raw INTEGER, mode INTEGER, filename TEXT, value BLOB)")
+    link.execute(
+        "CREATE TABLE Cache (key BLOB, raw INTEGER, mode INTEGER, filename TEXT, value BLOB)"
+    )
     link.execute("INSERT INTO Settings VALUES ('disk_pickle_protocol', 4)")
     link.execute("INSERT INTO Cache VALUES (?, 1, 4, '../../victim', ?)", (bomb, bomb))
     link.commit()
@@ -46,7 +53,9 @@ def small_disk(place: Path, size: str = "1m") -> Iterator[Path]:
     """A disk of its own in memory, mounted in a folder; skips where it cannot be mounted."""
     place.mkdir(parents=True, exist_ok=True)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)],
+        capture_output=True,
+        check=False,
     )
     if mounted.returncode:
         pytest.skip("no disk can be mounted here")

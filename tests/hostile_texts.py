@@ -1,4 +1,7 @@
-"""Hostile texts: 20,000 characters that make a careless expression run for minutes, and markup that must stay text."""
+"""Hostile texts.
+
+20,000 characters that make a careless expression run for minutes, and markup that must stay text.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,8 @@ MARKUP = (
     "\"><svg onload=alert(1)>' onmouseover=alert(1) "
     "![x](http://evil.example/y.png) [go](javascript:alert(1)) <http://evil.example> "
     "<style>@import url(http://evil.example/z.css)</style><base href=http://evil.example>"
-    "\\frac{$x$} $\\frac{ \\href{javascript:alert(1)}{x} \x1b[2J \u202egnp.exe \x00 {{7*7}} {% raw %}"
+    "\\frac{$x$} $\\frac{ \\href{javascript:alert(1)}{x} \x1b[2J \u202egnp.exe \x00 {{7*7}} {% "
+    "raw %}"
 )
 
 
@@ -76,10 +80,25 @@ class _Tags(HTMLParser):
 
 
 def assert_inert(page: str) -> None:
-    """No script, event, form, frame, style sheet or address elsewhere in the markup; nothing that hides in the text."""
+    """No script, event, form, frame, style sheet or address elsewhere in the markup.
+
+    Nothing that hides in the text.
+    """
     parser = _Tags()
     parser.feed(page)
-    loads = {"script", "iframe", "object", "embed", "link", "base", "svg", "form", "video", "audio", "math"}
+    loads = {
+        "script",
+        "iframe",
+        "object",
+        "embed",
+        "link",
+        "base",
+        "svg",
+        "form",
+        "video",
+        "audio",
+        "math",
+    }
     assert not loads & {tag for tag, _ in parser.tags}
     for tag, attributes in parser.tags:
         for name, value in attributes.items():

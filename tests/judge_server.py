@@ -1,4 +1,7 @@
-"""A judge on this machine: an OpenAI-compatible server that scores questions, and misbehaves where it is told to."""
+"""A judge on this machine.
+
+An OpenAI-compatible server that scores questions, and misbehaves where it is told to.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ USAGE = {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}
 
 
 class Reply(NamedTuple):
-    """What the server sends; a status of 0 is silence until the end of the test. pause: seconds between its bytes."""
+    """What the server sends; a status of 0 is silence until the end of the test.
+
+    Pause: seconds between its bytes.
+    """
 
     status: int = 200
     body: bytes = b""
@@ -29,7 +35,12 @@ class Reply(NamedTuple):
 
 def completion(text: Any, usage: Any = USAGE, **choice: Any) -> Reply:
     """A chat completion that says `text`."""
-    said = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}, **choice}
+    said = {
+        "index": 0,
+        "finish_reason": "stop",
+        "message": {"role": "assistant", "content": text},
+        **choice,
+    }
     return Reply(body=json.dumps({"id": "1", "choices": [said], "usage": usage}).encode())
 
 
@@ -44,7 +55,10 @@ def graded(question: str) -> Reply:
 
 
 class JudgeServer(LocalServer):
-    """Requests that came and replies that went out whole, by question; `behave` maps a question's n-th request."""
+    """Requests that came and replies that went out whole, by question.
+
+    `behave` maps a question's n-th request.
+    """
 
     def __init__(self) -> None:
         super().__init__(_Handler)
@@ -72,7 +86,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
         found = re.search(r"^(?:Question|Field):\n((?:> .*\n?)+)", text, re.MULTILINE)
-        question = "\n".join(line.removeprefix("> ") for line in found[1].splitlines()) if found else ""
+        question = (
+            "\n".join(line.removeprefix("> ") for line in found[1].splitlines()) if found else ""
+        )
         with self.server.lock:
             self.server.asked.append(question)
             self.server.bodies.append({**body, "path": self.path})

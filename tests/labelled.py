@@ -1,4 +1,7 @@
-"""Labelled traces for tests of certificates and of the fused gate: signals that know how likely a case is right."""
+"""Labelled traces for tests of certificates and of the fused gate.
+
+Signals that know how likely a case is right.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ FREE: dict[str, Any] = {  # only similarity and confidence decide
 
 
 def free_policy(**sections: Mapping[str, Any]) -> Policy:
-    """Published policy whose only gates are similarity and confidence, with what is stated on top."""
+    """Published policy with only similarity and confidence gates, and what is stated on top."""
     return Policy.from_mapping(FREE | sections)
 
 
@@ -35,11 +38,15 @@ def labelled(
     steps: int | None = 20,
     missing: float = 0.0,
 ) -> Trace:
-    """Trace with two hits a case; top-1 cosine, confidence and gap rise with the chance that a case is right.
+    """Trace with two hits a case.
+
+    top-1 cosine, confidence and gap rise with the chance that a case is right.
 
     Args:
-      splits: cases of each split; the name "" is none. wrong: chance of every case, whatever its signals.
-      refusable: share of the wrong ones that are labelled refuse; of the others the evidence is missed.
+      splits: cases of each split; the name "" is none.
+      wrong: chance of every case, whatever its signals.
+      refusable: share of the wrong ones that are labelled refuse; of the others the evidence is
+        missed.
       steps: levels of a signal on [0, 1], None for all.
       missing: share of cases without any hit.
     """
@@ -47,7 +54,9 @@ def labelled(
     names = [name for name, size in splits.items() for _ in range(size)]
     n = len(names)
     sure = rng.random(n)
-    right = rng.random(n) < (1.0 / (1.0 + np.exp(-(sure - 0.35) / 0.1)) if wrong is None else 1.0 - wrong)
+    right = rng.random(n) < (
+        1.0 / (1.0 + np.exp(-(sure - 0.35) / 0.1)) if wrong is None else 1.0 - wrong
+    )
     ok = right | (rng.random(n) >= refusable)
     cases = tuple(
         Case(
@@ -77,12 +86,17 @@ def labelled(
         "sig_sim": (0.0 * top, 0.0 * top),
         "sig_sim_strict": (0.0 * top, 0.0 * top),
     }
-    floats = {name: np.where(hit, np.stack(both, axis=-1).reshape(shape), np.nan) for name, both in pair.items()}
+    floats = {
+        name: np.where(hit, np.stack(both, axis=-1).reshape(shape), np.nan)
+        for name, both in pair.items()
+    }
     place = np.where(hit, np.arange(2), -1).astype(np.int32)
     reranked = np.where(hit[..., 0], 2, 0).astype(np.int32)
     chunks = (Chunk("0", "text", "guide.md", 1), Chunk("1", "more", "guide.md", 2))
     meta = {"fingerprint": f"made {seed}", "parameters": {"encoder": "none", "arms": ["hybrid"]}}
-    return Trace(cases, chunks, ("hybrid",), Hits(place, place, **floats, n_reranked=reranked), None, meta)
+    return Trace(
+        cases, chunks, ("hybrid",), Hits(place, place, **floats, n_reranked=reranked), None, meta
+    )
 
 
 def shuffled(trace: Trace, seed: int) -> Trace:

@@ -20,15 +20,22 @@ def certificate(targets: Mapping[str, float] = RATE, delta: float = 0.1) -> Cert
 
 def answers(wrong: list[bool], **columns: object) -> pd.DataFrame:
     """Rows of answers that are wrong or right."""
-    return pd.DataFrame({"decision": "ok", "label": ["refuse" if each else "ok" for each in wrong]} | columns)
+    return pd.DataFrame(
+        {"decision": "ok", "label": ["refuse" if each else "ok" for each in wrong]} | columns
+    )
 
 
 def mixed_rows(seed: int, n: int, *, least: float = 1.0) -> pd.DataFrame:
-    """Rows of all decisions and labels, some without, some failed, with probabilities on a coarse grid."""
+    """Rows of all decisions and labels, some without, some failed.
+
+    Probabilities are on a coarse grid.
+    """
     rng = np.random.default_rng(seed)
     return pd.DataFrame(
         {
-            "decision": rng.choice(["ok", "refuse", "ambiguous", "error"], n, p=[0.6, 0.2, 0.15, 0.05]),
+            "decision": rng.choice(
+                ["ok", "refuse", "ambiguous", "error"], n, p=[0.6, 0.2, 0.15, 0.05]
+            ),
             "label": rng.choice(["ok", "refuse", "ambiguous", ""], n, p=[0.6, 0.2, 0.1, 0.1]),
             "correct": rng.choice(["true", "false", ""], n),
             "inclusion_probability": rng.choice([least, 1.0], n),

@@ -1,4 +1,4 @@
-"""What must hold of the decision by expected cost for any trace, policy and case, checked by trying."""
+"""What must hold of decisions by expected cost for any trace, policy, case, checked by trying."""
 
 from __future__ import annotations
 
@@ -26,14 +26,19 @@ SHARE = re.compile(r"(?:the rest|\w+) [+-][0-9.e-]+(?=,|$)")
 
 
 def check_case(said: Decisions, row: int) -> None:
-    """The explanation of one case tells its decision: the check of S2.17, the reason, and parts that add up."""
+    """The explanation of one case tells its decision.
+
+    The check of S2.17, the reason, and parts that add up.
+    """
     told = said.explain(said.trace.cases[row].id)
     status, stage = Status(int(said.status[row])), said.stage(row)
     failed = [check.gate for check in told if not check.passes and not check.rule.endswith("warns")]
     assert (failed == []) == (status == Status.ok)
     by_cost = [check for check in told if check.rule.startswith("S2.17")]
     if stage not in {chain.COST_ANSWERS, chain.COST_ASKS, chain.COST_REFUSES, *chain.ON_ANSWER}:
-        assert {"empty_query": "domain", "no_hits": "l2"}.get(said.decided_by[row], said.decided_by[row]) in failed
+        assert {"empty_query": "domain", "no_hits": "l2"}.get(
+            said.decided_by[row], said.decided_by[row]
+        ) in failed
         assert GATE_OF[stage] in {"signals", failed[-1]}
         assert not by_cost
         return
@@ -48,7 +53,7 @@ def check_case(said: Decisions, row: int) -> None:
 
 
 def check_parts(said: Decisions, row: int, text: str, own: str) -> None:
-    """The parts that are told, and the rest, add up to the difference of the logits of the two classes."""
+    """The parts told, and the rest, add up to the difference of the logits of the two classes."""
     found, model = said.tables.evidence, said.policy.structure.decision
     assert model is not None
     parts = class_logits(found.signals[:, 0, [row]], model, found.known.names)
@@ -70,9 +75,13 @@ def check_steps(trace: TraceData, policy: PolicyData, path: str) -> None:
     assert curve.low[0] == swept.low
     assert curve.high[-1] == swept.high
     assert (curve.low[1:] == curve.high[:-1]).all()
-    assert (curve.cells[1:] != curve.cells[:-1]).any(axis=1).all(), "each step begins where something changes"
+    assert (curve.cells[1:] != curve.cells[:-1]).any(axis=1).all(), (
+        "each step begins where something changes"
+    )
     edges = np.concatenate([curve.low, curve.high])
-    tried = np.unique(np.concatenate([edges, np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf)]))
+    tried = np.unique(
+        np.concatenate([edges, np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf)])
+    )
     tried = tried[(tried >= swept.low) & (tried <= swept.high)]
     said = decide_cases(found, limits.with_value(path, tried[:, None]), (len(tried), len(trace)))
     cells = CELL_OF_CODE[outcome_codes(found, said)]
@@ -81,7 +90,10 @@ def check_steps(trace: TraceData, policy: PolicyData, path: str) -> None:
     np.testing.assert_array_equal(curve.cells[here], seen)
     # And as a user sees it: one value, as a policy of its own.
     value = float(tried[len(tried) // 2])
-    table, row = steps(trace, policy, path=path), sweep(trace, [policy.replace(path, value)], engine="numpy").iloc[0]
+    table, row = (
+        steps(trace, policy, path=path),
+        sweep(trace, [policy.replace(path, value)], engine="numpy").iloc[0],
+    )
     at = table[table["high"] >= value].iloc[0]
     assert at["expected_cost"] == row["expected_cost"]
     assert at["coverage_k"] == row["coverage_k"]
@@ -97,7 +109,10 @@ def check_flip(trace: TraceData, policy: PolicyData, case_id: str) -> int:
         value = policy.value(path)
         if path not in by_path:
             ends = (SWEPT[path].low, SWEPT[path].high)
-            assert all(decide(trace, policy.replace(path, end)).status[row] == said.status[row] for end in ends)
+            assert all(
+                decide(trace, policy.replace(path, end)).status[row] == said.status[row]
+                for end in ends
+            )
             continue
         at = float(by_path[path]["flips_at"])
         turned = decide(trace, policy.replace(path, at)).status[row]

@@ -19,12 +19,19 @@ REPLIES = ("I don't know. None of them says so.", "Yes, answer is present in [2]
 def write_records(path: Path, records: Iterable[Any]) -> None:
     """JSON lines, gzipped where the name says so."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(record if isinstance(record, str) else json.dumps(record) + "\n" for record in records)
-    path.write_bytes(gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode())
+    text = "".join(
+        record if isinstance(record, str) else json.dumps(record) + "\n" for record in records
+    )
+    path.write_bytes(
+        gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode()
+    )
 
 
 def dba_records(seed: int, questions: int = 70, idk: str = "idk") -> list[dict[str, Any]]:
-    """Lines of one model: votes that tell right answers from wrong ones with the chances of `CHANCES`."""
+    """Lines of one model.
+
+    Votes that tell right answers from wrong ones with the chances of `CHANCES`.
+    """
     rng = np.random.default_rng(seed)
     records = []
     for number in range(questions):
@@ -32,14 +39,18 @@ def dba_records(seed: int, questions: int = 70, idk: str = "idk") -> list[dict[s
         accepted = [bool((rng.random() < chance) == bool(correct)) for chance in CHANCES]
         names = [idk if name == "idk" else name for name in VOTES]
         votes = {
-            name: {"accepted": vote, "correct": correct, "more": 1} for name, vote in zip(names, accepted, strict=True)
+            name: {"accepted": vote, "correct": correct, "more": 1}
+            for name, vote in zip(names, accepted, strict=True)
         }
         records.append({"id": f"q{number}", "question": "what?", "baselines": votes, "more": [1]})
     return records
 
 
 def dba_folder(
-    folder: Path, sets: Sequence[str] = ("first", "second"), models: Sequence[str] = ("a", "b", "c"), suffix: str = ""
+    folder: Path,
+    sets: Sequence[str] = ("first", "second"),
+    models: Sequence[str] = ("a", "b", "c"),
+    suffix: str = "",
 ) -> Path:
     """Folder of the layout; the second set names a vote `ic_idk`."""
     for number, name in enumerate(sets):
@@ -49,8 +60,13 @@ def dba_folder(
     return folder
 
 
-def nomiracl_folder(folder: Path, languages: Sequence[str] = ("aa", "bb", "cc"), questions: int = 60) -> Path:
-    """Folder of the layout; each model answers what can be answered with chance .8, and else with .3."""
+def nomiracl_folder(
+    folder: Path, languages: Sequence[str] = ("aa", "bb", "cc"), questions: int = 60
+) -> Path:
+    """Folder of the layout.
+
+    Each model answers what can be answered with chance .8, and else with .3.
+    """
     for number, language in enumerate(languages):
         for answerable, name in ((True, "relevant"), (False, "non_relevant")):
             rng = np.random.default_rng([number, answerable])
@@ -58,7 +74,10 @@ def nomiracl_folder(folder: Path, languages: Sequence[str] = ("aa", "bb", "cc"),
                 {
                     "query_id": f"{language}{question}#0",
                     "template": "vanilla",
-                    "results": {model: REPLIES[int(rng.random() < (0.8 if answerable else 0.3))] for model in MODELS},
+                    "results": {
+                        model: REPLIES[int(rng.random() < (0.8 if answerable else 0.3))]
+                        for model in MODELS
+                    },
                 }
                 for question in range(questions)
             ]

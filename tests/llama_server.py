@@ -10,7 +10,10 @@ from typing import Any
 from judge_server import JudgeServer, Reply, completion
 from local_server import serving
 
-TOP = [{"token": token, "logprob": logprob} for token, logprob in (("t", -0.05), ("Yes", -4.0), ("No", -5.0))]
+TOP = [
+    {"token": token, "logprob": logprob}
+    for token, logprob in (("t", -0.05), ("Yes", -4.0), ("No", -5.0))
+]
 SURE = {"content": [{"token": "t", "logprob": -0.05, "top_logprobs": TOP}]}
 SILENCE = Reply(0)  # until the client gives up
 GONE = Reply(502, b"upstream is gone")
@@ -18,7 +21,9 @@ GONE = Reply(502, b"upstream is gone")
 
 def error(status: int, message: str, *headers: tuple[str, str]) -> Reply:
     """An error as such servers word it."""
-    return Reply(status, json.dumps({"error": {"message": message, "code": status}}).encode(), headers)
+    return Reply(
+        status, json.dumps({"error": {"message": message, "code": status}}).encode(), headers
+    )
 
 
 MARKED = "Passage 1:\n> The motor excess is 250 pounds [1]."
@@ -32,9 +37,18 @@ QUIRKS: dict[str, tuple[Reply, str]] = {
     "a drip": (WHOLE._replace(pause=0.05), "timeout"),
     "a redirect": (Reply(307, b"", (("location", "/elsewhere/v1/chat/completions"),)), "HTTP 307"),
     "an unknown model": (error(404, "The model `tiny` does not exist"), "HTTP 404"),
-    "context overflow": (error(400, "the request exceeds the available context size, 512 tokens"), "HTTP 400"),
-    "cut off by the context": (completion("The motor", logprobs=SURE, finish_reason="length"), "cut off"),
-    "another model": (Reply(body=WHOLE.body.replace(b'{"id"', b'{"model": "other.gguf", "id"')), ""),
+    "context overflow": (
+        error(400, "the request exceeds the available context size, 512 tokens"),
+        "HTTP 400",
+    ),
+    "cut off by the context": (
+        completion("The motor", logprobs=SURE, finish_reason="length"),
+        "cut off",
+    ),
+    "another model": (
+        Reply(body=WHOLE.body.replace(b'{"id"', b'{"model": "other.gguf", "id"')),
+        "",
+    ),
     "echoed marks": (completion(MARKED, logprobs=SURE), ""),
 }
 
@@ -42,9 +56,9 @@ QUIRKS: dict[str, tuple[Reply, str]] = {
 class LlamaServer(JudgeServer):
     """Log-probabilities only with `top_logprobs`, and an error of HTTP for the form `json_schema`.
 
-    text: of every answer. logprobs: whether it can give log-probabilities at all. forms: of JSON that it takes.
-    failing: what it does instead, by question; '' is the probe, which asks no question. times: how often it does; for
-    ever where not given.
+    text: of every answer. logprobs: whether it can give log-probabilities at all. forms: of JSON
+    that it takes. failing: what it does instead, by question; '' is the probe, which asks no
+    question. times: how often it does; for ever where not given.
     """
 
     def __init__(self) -> None:
@@ -61,8 +75,12 @@ class LlamaServer(JudgeServer):
         if question in self.failing and place <= self.times.get(question, place):
             return self.failing[question]
         if body.get("response_format", {}).get("type") not in self.forms:
-            return Reply(500, json.dumps({"error": {"message": "response_format is not supported"}}).encode())
-        given = SURE if self.logprobs and body.get("logprobs") and body.get("top_logprobs") else None
+            return Reply(
+                500, json.dumps({"error": {"message": "response_format is not supported"}}).encode()
+            )
+        given = (
+            SURE if self.logprobs and body.get("logprobs") and body.get("top_logprobs") else None
+        )
         return completion(self.text, logprobs=given)
 
     @property
@@ -74,7 +92,10 @@ class LlamaServer(JudgeServer):
     def probes(self) -> int:
         """How often it was probed: of the requests of a probe the first is counted."""
         whole = [body for body in self.bodies if "messages" in body and body["max_tokens"] == 8]
-        return sum(body["temperature"] == 0.0 and "single word yes" in str(body["messages"]) for body in whole)
+        return sum(
+            body["temperature"] == 0.0 and "single word yes" in str(body["messages"])
+            for body in whole
+        )
 
 
 def cut_off(text: str = "The motor excess is") -> Reply:

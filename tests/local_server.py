@@ -22,7 +22,9 @@ class LocalServer(ThreadingHTTPServer):
 @contextmanager
 def serving(server: LocalServer) -> Iterator[None]:
     """Serve until the block ends."""
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""A look at cases of which the questions and the candidates are unknown, through the lock of the file."""
+"""A look at cases whose questions and candidates are unknown, through the lock of the file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from raglab.lab.looks import Look, held_looks, record_look
 
 
 def take_look(
-    path: Path | None, known: Mapping[str, Any] | None, found_on: str, key: str, delta: float, *, again: bool
+    path: Path | None,
+    known: Mapping[str, Any] | None,
+    found_on: str,
+    key: str,
+    delta: float,
+    *,
+    again: bool,
 ) -> Look:
     """Count and record a look under the lock, as a certification does."""
     with held_looks(path, found_on) as held:

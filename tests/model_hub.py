@@ -1,4 +1,7 @@
-"""A hub of models on this machine: what `huggingface_hub` asks of a hub, and what a bad hub may do."""
+"""A hub of models on this machine.
+
+What `huggingface_hub` asks of a hub, and what a bad hub may do.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,10 @@ class Request(NamedTuple):
 class Hub:
     """Repositories by name: files by commit, commits by branch.
 
-    cut: files of which only half is sent, at a length that says so. broken: those whose connection ends in the middle,
-    and that cannot be had again. altered: content that is sent in the place
-    of a file's own. elsewhere: address to which requests for large files are sent on. away: one to which all are.
+    cut: files of which only half is sent, at a length that says so. broken: those whose connection
+    ends in the middle, and that cannot be had again. altered: content that is sent in the place of
+    a file's own. elsewhere: address to which requests for large files are sent on. away: one to
+    which all are.
     """
 
     address: str = ""
@@ -50,7 +54,9 @@ class Hub:
         """Commit the files of a folder to a branch; the commit."""
         if isinstance(files, Path):
             files = {
-                path.relative_to(files).as_posix(): path.read_bytes() for path in files.rglob("*") if path.is_file()
+                path.relative_to(files).as_posix(): path.read_bytes()
+                for path in files.rglob("*")
+                if path.is_file()
             }
         text = repr(sorted((path, content) for path, content in files.items()))
         commit = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
@@ -93,9 +99,17 @@ class _Handler(BaseHTTPRequestHandler):
         if self.hub.away is not None:
             self._send(307, b"", {"Location": self.hub.away + self.path})
             return
-        known = [name for name in self.hub.commits if path.startswith((f"/api/models/{name}", f"/{name}/resolve/"))]
+        known = [
+            name
+            for name in self.hub.commits
+            if path.startswith((f"/api/models/{name}", f"/{name}/resolve/"))
+        ]
         if not known:
-            self._send(404, b"{}", {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"})
+            self._send(
+                404,
+                b"{}",
+                {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"},
+            )
             return
         name = max(known, key=len)
         commits, branches = self.hub.commits[name], self.hub.branches[name]
@@ -132,18 +146,24 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         sent = self.hub.altered.get(file, content)
-        self._send(200, sent[: len(sent) // 2] if file in self.hub.cut else sent, stated, length=len(sent))
+        self._send(
+            200, sent[: len(sent) // 2] if file in self.hub.cut else sent, stated, length=len(sent)
+        )
 
     def _json(self, value: object) -> None:
         self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
-    def _send(self, status: int, body: bytes, headers: Mapping[str, str], length: int | None = None) -> None:
-        """Answer; a length that the body does not have is stated to who asks for the length alone."""
+    def _send(
+        self, status: int, body: bytes, headers: Mapping[str, str], length: int | None = None
+    ) -> None:
+        """Answer; a length that is not the body's is given to requests for the length alone."""
         self.send_response(status)
         for key, value in headers.items():
             self.send_header(key, value)
         head = self.command == "HEAD"
-        self.send_header("Content-Length", str(length if head and length is not None else len(body)))
+        self.send_header(
+            "Content-Length", str(length if head and length is not None else len(body))
+        )
         self.end_headers()
         if not head:
             self.wfile.write(body)

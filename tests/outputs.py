@@ -1,26 +1,33 @@
-"""Whether two texts say the same where numbers may differ in their last digits, as between two processors."""
+"""Whether two texts agree where numbers may differ in last digits, as between two processors."""
 
 from __future__ import annotations
 
 import re
 from itertools import zip_longest
 
-RELATIVE = 3e-4  # measurements differ in the fifth digit (rule S0.7), what is made of them in the fourth
+# measurements differ in the fifth digit (rule S0.7), what is made of them in the fourth
+RELATIVE = 3e-4
 NOISE = 1e-6  # what float32 leaves of a difference of two equal numbers
-LEAST_UNIT = 1e-4  # of a number shown to four decimals; more decimals are given no more than their own last one
-MOST_OF_A_VALUE = 0.005  # what one unit of the last shown decimal may make of the value, where that is coarser
+# of a number shown to four decimals; more decimals are given no more than their own last one
+LEAST_UNIT = 1e-4
+# what one unit of the last shown decimal may make of the value, where that is coarser
+MOST_OF_A_VALUE = 0.005
 
-# A number with a point or an exponent that is no part of a name, a version or a date; counts have neither and are text.
-_NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d[\d,]*\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]\d+)(?!\w|\.\d)")
+# A number with a point or an exponent that is no part of a name, a version or a date; counts have
+# neither and are text.
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+−]?(?:\d[\d,]*\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]\d+)(?!\w|\.\d)"
+)
 _GAPS = re.compile(r"[ \t]+|(?<=-)-+")  # columns and rules are as wide as their longest number
 
 
 def difference(one: str, other: str) -> str:
     """First place where two texts say something else, in words; '' where they say the same.
 
-    Numbers with decimals may differ by three ten-thousandths of themselves, and by one unit in the last decimal shown,
-    so that a value on the edge of two roundings is the same on either side: where that unit is at most 0.0001, or half
-    a percent of the value. All else must be equal but for the blanks between columns.
+    Numbers with decimals may differ by three ten-thousandths of themselves, and by one unit in the
+    last decimal shown, so that a value on the edge of two roundings is the same on either side:
+    where that unit is at most 0.0001, or half a percent of the value. All else must be equal but
+    for the blanks between columns.
     """
     for here, there in zip_longest(one.splitlines(), other.splitlines(), fillvalue="(no line)"):
         if not _alike(here.rstrip(), there.rstrip()):

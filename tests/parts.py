@@ -1,4 +1,7 @@
-"""A trace in memory that is cut into parts, as a trace of shards is: what a replay reads of either."""
+"""A trace in memory that is cut into parts, as a trace of shards is.
+
+What a replay reads of either.
+"""
 
 from __future__ import annotations
 
@@ -53,5 +56,7 @@ def same(one: pd.DataFrame, two: pd.DataFrame) -> None:
     assert list(one.columns) == list(two.columns)
     assert len(one) == len(two)
     for name in one:
-        assert one[name].to_numpy().tobytes() == two[name].to_numpy().tobytes() or list(one[name]) == list(two[name])
+        assert one[name].to_numpy().tobytes() == two[name].to_numpy().tobytes() or list(
+            one[name]
+        ) == list(two[name])
     assert one.attrs == two.attrs

@@ -1,4 +1,4 @@
-"""The rules S2.1 to S2.9, S2.15 and S3 for one case in plain Python, what the arrays must agree with."""
+"""The rules S2.1 to S2.9, S2.15 and S3 for one case in plain Python, which arrays must match."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class One(NamedTuple):
     @property
     def file_page(self) -> tuple[str, str]:
         """Document as the policy identifies it, and page."""
-        page = str(self.chunk.page) if self.chunk.page is not None else self.chunk.page_label or "n/a"
+        page = (
+            str(self.chunk.page) if self.chunk.page is not None else self.chunk.page_label or "n/a"
+        )
         return self.document, page
 
 
@@ -64,8 +66,12 @@ def say(trace: TraceData, policy: PolicyData, row: int, arm: int = 0) -> Said:
     before = None
     for depth in range(depths):
         hits = hits_of(trace, policy, row, arm, depth)
-        said = at_depth(trace, policy, row, hits)._replace(depth=depth, confidence=confidence(policy, hits))
-        if said.status != "refuse" or not (said.stage == "confidence" or policy.refine.refine_on_refusal):
+        said = at_depth(trace, policy, row, hits)._replace(
+            depth=depth, confidence=confidence(policy, hits)
+        )
+        if said.status != "refuse" or not (
+            said.stage == "confidence" or policy.refine.refine_on_refusal
+        ):
             return said
         stable = before is not None and abs(said.confidence - before) < policy.refine.epsilon
         if stable or depth == policy.refine.max_depth:
@@ -82,18 +88,33 @@ def hits_of(trace: TraceData, policy: PolicyData, row: int, arm: int, depth: int
         if number < 0:
             continue
         chunk = trace.chunks[number]
-        named = {name for name, patterns in aliases.items() if any(matches(p, chunk.full_text) for p in patterns)}
+        named = {
+            name
+            for name, patterns in aliases.items()
+            if any(matches(p, chunk.full_text) for p in patterns)
+        }
         sig = (seen.sig_sim_strict if policy.resolver.strict else seen.sig_sim)[at][place]
-        scores = [float(field[at][place]) for field in (seen.l2, seen.cosine, seen.s_hybrid, seen.s_rerank, seen.s_raw)]
+        scores = [
+            float(field[at][place])
+            for field in (seen.l2, seen.cosine, seen.s_hybrid, seen.s_rerank, seen.s_raw)
+        ]
         rank = int(seen.rank[at][place])
         by_path = policy.resolver.document_identity == "path"
         document = chunk.source if by_path else chunk.source.rsplit("/", 1)[-1]
         out.append(
             One(
-                place, number, chunk, frozenset(named | set(chunk.entities)), rank, *scores,
-                float(seen.anchor_sim[at][place]), float(sig), rank < int(seen.n_reranked[at]), document,
+                place,
+                number,
+                chunk,
+                frozenset(named | set(chunk.entities)),
+                rank,
+                *scores,
+                float(seen.anchor_sim[at][place]),
+                float(sig),
+                rank < int(seen.n_reranked[at]),
+                document,
             )
-        )  # fmt: skip
+        )
     return out
 
 
@@ -103,28 +124,44 @@ def confidence(policy: PolicyData, hits: list[One]) -> float:
         return 0.0
     scored = [hit for hit in hits if hit.reranked]
     bad = any(not 0.0 <= hit.s_rerank <= 1.0 for hit in scored)
-    flat = len({hit.s_raw for hit in scored}) == 1 and len({hit.chunk.full_text for hit in scored}) >= 3
+    flat = (
+        len({hit.s_raw for hit in scored}) == 1
+        and len({hit.chunk.full_text for hit in scored}) >= 3
+    )
     use_hybrid = not scored or bad or flat
     curve, blend = policy.confidence.calibration, policy.confidence.blend
     top = sorted(hits, key=lambda hit: hit.rank)[: policy.chosen.final_k]
     if scored and use_hybrid and policy.confidence.fallback == "cosine":
         return max([100.0 * float(np.interp(hit.cosine, curve.x, curve.y)) for hit in top])
     finals = [
-        hit.s_hybrid if use_hybrid
-        else hit.s_rerank if blend == 1.0
+        hit.s_hybrid
+        if use_hybrid
+        else hit.s_rerank
+        if blend == 1.0
         else blend * hit.s_rerank + (1.0 - blend) * hit.s_hybrid
-        for hit in top if use_hybrid or hit.reranked
-    ]  # fmt: skip
+        for hit in top
+        if use_hybrid or hit.reranked
+    ]
     return 100.0 * max(finals)
 
 
-def at_depth(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) -> Said:  # noqa: C901, PLR0911 - a return a gate
+# a return a gate
+def at_depth(  # noqa: C901, PLR0911
+    trace: TraceData,
+    policy: PolicyData,
+    row: int,
+    hits: list[One],
+) -> Said:
     """Gates from L2 to confidence on one depth's hits."""
     if not hits:
         return Said("refuse", "no_hits")
     cut = float("inf")
     if policy.l2.enabled:
-        bounds = [b for b in (policy.l2.max_l2, policy.l2.soft_max_l2) if b is not None and hits[0].l2 <= b]
+        bounds = [
+            b
+            for b in (policy.l2.max_l2, policy.l2.soft_max_l2)
+            if b is not None and hits[0].l2 <= b
+        ]
         if not bounds:
             return Said("refuse", "l2")
         cut = bounds[0]
@@ -133,7 +170,11 @@ def at_depth(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) ->
         return Said("refuse", "density")
     said = resolved(trace, policy, row, hits) if unsure(policy, relevant) else None
     if said is None:
-        said = Said("ok", "gap", tuple(hit.number for hit in in_order(policy, relevant)[: policy.chosen.final_k]))
+        said = Said(
+            "ok",
+            "gap",
+            tuple(hit.number for hit in in_order(policy, relevant)[: policy.chosen.final_k]),
+        )
     if said.status != "ok":
         return said
     query, patterns = trace.cases[row].query, policy.patterns
@@ -146,7 +187,11 @@ def at_depth(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) ->
         return Said("refuse", "coverage")
     if policy.similarity.enabled and not hits[0].cosine >= policy.similarity.min_similarity:
         return Said("refuse", "similarity")
-    gated = [(gate, signal_of(policy, hits, name)) for name, gate in policy.signals.items() if gate.enabled]
+    gated = [
+        (gate, signal_of(policy, hits, name))
+        for name, gate in policy.signals.items()
+        if gate.enabled
+    ]
     fired = [gate.on_fire for gate, value in gated if fires(gate, value)]
     if "refuse" in fired:
         return Said("refuse", "signals")
@@ -201,7 +246,11 @@ def on_line(value: float, x: tuple[float, ...], y: tuple[float, ...]) -> float:
 
 def entities_of(policy: PolicyData, query: str) -> list[str]:
     """Entities that a query names."""
-    return [name for name, patterns in policy.patterns.entities.items() if any(matches(p, query) for p in patterns)]
+    return [
+        name
+        for name, patterns in policy.patterns.entities.items()
+        if any(matches(p, query) for p in patterns)
+    ]
 
 
 def in_order(policy: PolicyData, hits: list[One]) -> list[One]:
@@ -237,7 +286,8 @@ def groups_of(policy: PolicyData, hits: list[One]) -> list[list[One]]:
     return list(by_sign.values())
 
 
-def resolved(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) -> Said:  # noqa: C901 - the rules in their order
+# the rules in their order
+def resolved(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) -> Said:  # noqa: C901
     """Rules of the resolver in their order."""
     query, rules, groups = trace.cases[row].query, policy.resolver, groups_of(policy, hits)
     named = set(entities_of(policy, query)) if rules.entity_extractor else set()
@@ -252,7 +302,9 @@ def resolved(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) ->
     if rules.overview and generic and not facet and not (rules.overview_entities_lift and named):
         return asked(policy, groups, "overview")
     if rules.entities and named:
-        counted = [(len(set().union(*(hit.entities for hit in group)) & named), group) for group in groups]
+        counted = [
+            (len(set().union(*(hit.entities for hit in group)) & named), group) for group in groups
+        ]
         best = max(count for count, _ in counted)
         if best and not (rules.require_full_entity_coverage and best < len(named)):
             tied = [group for count, group in counted if count == best]
@@ -266,8 +318,20 @@ def resolved(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) ->
         if rules.min_group_gap is not None and gap >= rules.min_group_gap:
             return ok("group_gap", groups[0])
         for stage, on, score, least, lead in (
-            ("signature_similarity", rules.signature, "sig_sim", rules.min_sig_sim, rules.min_sig_sim_gap),
-            ("anchor_similarity", rules.anchor, "anchor_sim", rules.min_anchor_sim, rules.min_anchor_sim_gap),
+            (
+                "signature_similarity",
+                rules.signature,
+                "sig_sim",
+                rules.min_sig_sim,
+                rules.min_sig_sim_gap,
+            ),
+            (
+                "anchor_similarity",
+                rules.anchor,
+                "anchor_sim",
+                rules.min_anchor_sim,
+                rules.min_anchor_sim_gap,
+            ),
         ):
             ranked = sorted(groups, key=lambda group, score=score: -getattr(group[0], score))
             one, two = (getattr(group[0], score) for group in ranked[:2])
@@ -305,10 +369,16 @@ def asked(policy: PolicyData, groups: list[list[One]], stage: str) -> Said:
     shown: list[list[One]] = []
     for group in groups[: policy.resolver.max_options]:
         picked = distinct(group, policy.chosen.final_k)
-        if {hit.file_page for hit in picked} not in [{hit.file_page for hit in other} for other in shown]:
+        if {hit.file_page for hit in picked} not in [
+            {hit.file_page for hit in other} for other in shown
+        ]:
             shown.append(picked)
     numbers = tuple(tuple(hit.number for hit in picked) for picked in shown)
-    return Said("ok", "single_option", numbers[0]) if len(shown) == 1 else Said("ambiguous", stage, (), numbers)
+    return (
+        Said("ok", "single_option", numbers[0])
+        if len(shown) == 1
+        else Said("ambiguous", stage, (), numbers)
+    )
 
 
 def distinct(group: list[One], k: int) -> list[One]:
@@ -324,6 +394,10 @@ def distinct(group: list[One], k: int) -> list[One]:
                 "file": hit.file_page[0] not in {other.file_page[0] for other in picked},
                 "any": True,
             }[wanted]
-            if len(picked) < k and new and hit.file_page not in {other.file_page for other in picked}:
+            if (
+                len(picked) < k
+                and new
+                and hit.file_page not in {other.file_page for other in picked}
+            ):
                 picked.append(hit)
     return picked

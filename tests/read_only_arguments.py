@@ -1,6 +1,9 @@
-"""A guard around the algebra: every public function gets read-only arrays, whose bytes are the same afterwards.
+"""A guard around the algebra.
 
-As a plugin of pytest it holds for all tests: `PYTHONPATH=.:tests pytest -p read_only_arguments tests/test_gates.py`.
+Every public function gets read-only arrays, whose bytes are the same afterwards.
+
+As a plugin of pytest it holds for all tests: `PYTHONPATH=.:tests pytest -p read_only_arguments
+tests/test_gates.py`.
 """
 
 from __future__ import annotations
@@ -74,13 +77,17 @@ def functions() -> dict[str, Any]:
         f"{module.__name__.removeprefix('raglab.')}.{name}": function
         for module in modules()
         for name, function in vars(module).items()
-        if inspect.isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
+        if inspect.isfunction(function)
+        and function.__module__ == module.__name__
+        and not name.startswith("_")
     }
 
 
 def takes_arrays(function: Any) -> bool:
     """Whether a parameter is declared as an array, or as something that holds arrays."""
-    stated = (str(parameter.annotation) for parameter in inspect.signature(function).parameters.values())
+    stated = (
+        str(parameter.annotation) for parameter in inspect.signature(function).parameters.values()
+    )
     return any(kind in annotation for annotation in stated for kind in ARRAYS)
 
 
@@ -123,10 +130,19 @@ def guarded(name: str, function: Any, called: set[str]) -> Any:
 
 @contextmanager
 def guard_algebra() -> Iterator[set[str]]:
-    """Guard the public functions of the algebra wherever a module of raglab names them; names of those called."""
+    """Guard the public functions of the algebra wherever a module of raglab names them.
+
+    Names of those called.
+    """
     called: set[str] = set()
-    guards = {id(function): guarded(name, function, called) for name, function in functions().items()}
-    rooms = [module for name, module in sys.modules.items() if name == "raglab" or name.startswith("raglab.")]
+    guards = {
+        id(function): guarded(name, function, called) for name, function in functions().items()
+    }
+    rooms = [
+        module
+        for name, module in sys.modules.items()
+        if name == "raglab" or name.startswith("raglab.")
+    ]
     places = [
         (room, name, value)
         for room in rooms

@@ -1,4 +1,7 @@
-"""Time of the processor that a reader of text takes: a watch cannot tell fast from slow on a busy machine."""
+"""Time of the processor that a reader of text takes.
+
+A watch cannot tell fast from slow on a busy machine.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ import pytest
 
 from hostile_texts import LONG_TEXTS
 
-LIMIT, READER_LIMIT = 0.5, 2.0  # seconds of the processor on the machine where the fixed work takes USUAL
+# seconds of the processor on the machine where the fixed work takes USUAL
+LIMIT, READER_LIMIT = 0.5, 2.0
 USUAL = 0.05  # seconds
 ALARM = 60  # seconds of the clock
 BRIEF = ("digits", "letters", "blanks", "lines", "thousands", "letters and a mark")
@@ -35,14 +39,19 @@ def alarm() -> Iterator[None]:
 
 
 def slowness() -> float:
-    """How many times as long as usual a fixed work takes just now, at least 1: the machine, not the reader."""
+    """How many times as long as usual a fixed work takes just now, at least 1.
+
+    The machine, not the reader.
+    """
     start = time.process_time()
     for number in range(40_000):
         re.match(r"(\d+)-(\w+)", f"{number}-abc")
     return max(1.0, (time.process_time() - start) / USUAL)
 
 
-def slow(read: Callable[[str], object], limit: float = LIMIT, names: Sequence[str] = ()) -> dict[str, float]:
+def slow(
+    read: Callable[[str], object], limit: float = LIMIT, names: Sequence[str] = ()
+) -> dict[str, float]:
     """Texts that take more than the limit even the third time, and how long they take."""
     found = {}
     for name in names or LONG_TEXTS:

@@ -1,7 +1,10 @@
-"""A crowd of replies, by kinds: what names nothing, what turns down, and what names a value, over several requests.
+"""A crowd of replies, by kinds.
 
-Every request has candidates that words tell apart, other things that its documents state, and things that stand
-nowhere. A kind is a product of these with forms of speech, in the language of the request.
+What names nothing, what turns down, and what names a value, over several requests.
+
+Every request has candidates that words tell apart, other things that its documents state, and
+things that stand nowhere. A kind is a product of these with forms of speech, in the language of the
+request.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ from raglab.values import Chunk
 class Scene(NamedTuple):
     """A request with the words of its replies.
 
-    names: of each value, how a user may call it, its full name first; misspelled: with one edit, with the value meant.
-    stated: things of the documents that are no candidates. elsewhere: things that stand nowhere. whys: explanations.
+    names: of each value, how a user may call it, its full name first; misspelled: with one edit,
+    with the value meant. stated: things of the documents that are no candidates. elsewhere: things
+    that stand nowhere. whys: explanations.
     """
 
     asked: ReplyRequest
@@ -46,12 +50,15 @@ def _readings(**texts: str) -> tuple[GapReading, ...]:
 
 
 def _pages(name: str, *texts: str) -> tuple[Chunk, ...]:
-    return tuple(Chunk(f"{name}#{number}", text, name, number) for number, text in enumerate(texts, 1))
+    return tuple(
+        Chunk(f"{name}#{number}", text, name, number) for number, text in enumerate(texts, 1)
+    )
 
 
 LEASE = _pages(
     "lease.md",
-    "Tenancy of Mill Cottage\n\nRent: £900 a month. The landlord is Alma Brook.\n\nFurniture: as in the inventory.",
+    "Tenancy of Mill Cottage\n\nRent: £900 a month. The landlord is Alma Brook.\n\nFurniture: as "
+    "in the inventory.",
     "Fees\n| Deposit | Amount |\n|---|---|\n| Pet deposit | £250 |\n| Security deposit | £875 |\n"
     "| Key deposit | £50 |\n| Cleaning of carpets | £80 |\n| Parking | £35 |",
     "Leaving\n\nNotice: two months in writing. The agent looks at the garden.",
@@ -62,7 +69,9 @@ DEPOSITS = Scene(
         "field_type",
         "deposit",
         _readings(
-            Pet_deposit="Pet deposit; £250", Security_deposit="Security deposit; £875", Key_deposit="Key deposit; £50"
+            Pet_deposit="Pet deposit; £250",
+            Security_deposit="Security deposit; £875",
+            Key_deposit="Key deposit; £50",
         ),
         "Pet deposit",
         LEASE,
@@ -77,14 +86,24 @@ DEPOSITS = Scene(
         "the securty one": "Security deposit",
         "security depsoit": "Security deposit",
     },
-    ("the rent", "the parking", "cleaning of carpets", "the inventory", "the furniture", "the landlord", "notice"),
+    (
+        "the rent",
+        "the parking",
+        "cleaning of carpets",
+        "the inventory",
+        "the furniture",
+        "the landlord",
+        "notice",
+    ),
     ("the boat", "a banana", "council tax", "my cousin", "insurance", "42 bicycles"),
     ("I have a dog", "we talked of it on the phone", "they told me so"),
 )
 SITE = _pages(
     "site.md",
-    "People on site\n| Role | Name | Phone |\n|---|---|---|\n| Site manager | Ann Lee | 01632 960100 |\n"
-    "| Accounts | Cy Fox | 01632 960101 |\n| Safety officer | Bo Reed | 01632 960102 |\n\nGate: opens at 7 am.",
+    "People on site\n| Role | Name | Phone |\n|---|---|---|\n| Site manager | Ann Lee | 01632 "
+    "960100 |\n"
+    "| Accounts | Cy Fox | 01632 960101 |\n| Safety officer | Bo Reed | 01632 960102 |\n\nGate: "
+    "opens at 7 am.",
     "Deliveries\n\nThe crane is booked a day ahead. Skips: emptied on Fridays.",
 )
 ROLES = Scene(
@@ -105,7 +124,11 @@ ROLES = Scene(
         "Accounts": ("accounts", "Cy Fox", "Accounts"),
         "Safety officer": ("the safety officer", "the officer"),
     },
-    {"the site manger": "Site manager", "acounts": "Accounts", "the saftey officer": "Safety officer"},
+    {
+        "the site manger": "Site manager",
+        "acounts": "Accounts",
+        "the saftey officer": "Safety officer",
+    },
     ("the crane", "skips", "the gate", "deliveries"),
     ("the mayor", "a plumber", "your mother", "purchasing"),
     ("I had an accident", "we have an invoice", "we spoke before"),
@@ -130,7 +153,11 @@ VERSIONS = Scene(
     ),
     {
         "Trips up to 6 April 2025": ("trips up to 6 April 2025", "the old rate", "the earlier one"),
-        "Trips from 7 April 2025": ("trips from 7 April 2025", "the current one", "what counts today"),
+        "Trips from 7 April 2025": (
+            "trips from 7 April 2025",
+            "the current one",
+            "what counts today",
+        ),
     },
     {},
     ("meals", "receipts", "claims"),
@@ -189,7 +216,8 @@ TASKS = Scene(
 BAIL = _pages(
     "bail.md",
     "Bail de la Tuilerie\n\nLoyer : 640 € par mois. Le bailleur est Paul Roux.",
-    "Sommes\n| Somme | Montant |\n|---|---|\n| Caution pour animal | 150 € |\n| Caution locative | 1 280 € |\n"
+    "Sommes\n| Somme | Montant |\n|---|---|\n| Caution pour animal | 150 € |\n| Caution locative "
+    "| 1 280 € |\n"
     "| Nettoyage des tapis | 70 € |\n\nParking : 35 €.",
 )
 CAUTION = Scene(
@@ -216,7 +244,8 @@ CAUTION = Scene(
 )
 CABINET = _pages(
     "cabinet.md",
-    "Annuaire\n| Rôle | Nom | Téléphone |\n|---|---|---|\n| Coordinatrice d'accueil | Lise Amar | 01 99 00 11 22 |\n"
+    "Annuaire\n| Rôle | Nom | Téléphone |\n|---|---|---|\n| Coordinatrice d'accueil | Lise Amar | "
+    "01 99 00 11 22 |\n"
     "| Gestionnaire de paie | Hugo Viau | 01 99 00 11 23 |\n\nParking : derrière le bâtiment.",
     "Congés\n\nLa fiche orange est remise au secrétariat.",
 )
@@ -226,7 +255,9 @@ PERSONNES = Scene(
         "implicit_entity",
         "contact",
         (
-            GapReading("Coordinatrice d'accueil", "Coordinatrice d'accueil; Lise Amar; 01 99 00 11 22"),
+            GapReading(
+                "Coordinatrice d'accueil", "Coordinatrice d'accueil; Lise Amar; 01 99 00 11 22"
+            ),
             GapReading("Gestionnaire de paie", "Gestionnaire de paie; Hugo Viau; 01 99 00 11 23"),
         ),
         "Coordinatrice d'accueil",
@@ -237,7 +268,10 @@ PERSONNES = Scene(
         "Coordinatrice d'accueil": ("la coordinatrice d'accueil", "la coordinatrice", "Lise Amar"),
         "Gestionnaire de paie": ("le gestionnaire de paie", "la paie"),
     },
-    {"la coordinatirce": "Coordinatrice d'accueil", "le gestionaire de paie": "Gestionnaire de paie"},
+    {
+        "la coordinatirce": "Coordinatrice d'accueil",
+        "le gestionaire de paie": "Gestionnaire de paie",
+    },
     ("le parking", "la fiche orange", "les congés"),
     ("le maire", "un plombier", "ta mère"),
     ("j'ai perdu mon bulletin", "on s'est déjà parlé"),
@@ -263,8 +297,14 @@ PARTIES = Scene(
     ("je l'ai vu hier",),
 )
 LEASES = (
-    *_pages("mill-lease.md", "Tenancy of Mill Cottage\n\nRent: £900 a month.\n\nGarden: kept by the tenant."),
-    *_pages("barn-lease.md", "Tenancy of Barn House\n\nRent: £1,150 a month.\n\nDrive: cleared in winter."),
+    *_pages(
+        "mill-lease.md",
+        "Tenancy of Mill Cottage\n\nRent: £900 a month.\n\nGarden: kept by the tenant.",
+    ),
+    *_pages(
+        "barn-lease.md",
+        "Tenancy of Barn House\n\nRent: £1,150 a month.\n\nDrive: cleared in winter.",
+    ),
 )
 FILES = Scene(
     ReplyRequest(
@@ -287,23 +327,31 @@ FILES = Scene(
     ("the castle", "a tent", "council tax"),
     ("I live there", "we signed it in May"),
 )
-# --- readings that differ in a trait: their time, size, page or heading, or what is asked for of a part
+# --- readings that differ in a trait: their time, size, page or heading, or what is asked for of a
+# part
 
 WORKSHOP = _pages(
     "workshop.md",
-    "Ferry workshop\n\nA lesson was £31 until 30 June 2025 and has been £34 since 1 July 2025; the locker costs £6.\n\n"
+    "Ferry workshop\n\nA lesson was £31 until 30 June 2025 and has been £34 since 1 July 2025; "
+    "the locker costs £6.\n\n"
     "Kettles draw 1,200 W in the canteen, heaters 900 W in the hall.",
     "Motors\n| Motor | Power input |\n|---|---|\n| Tarn T4 | 60 W |\n| Tarn T4 Mini | 35 W |",
-    "# Mending\n\nRing 01632 960 731 on weekdays.\n\n# Wholesale\n\nRing Lotte Verhoef on 01632 960 739.",
+    "# Mending\n\nRing 01632 960 731 on weekdays.\n\n# Wholesale\n\nRing Lotte Verhoef on 01632 "
+    "960 739.",
     "# Cleaning\n\nWipe the lens with a soft cloth.\n\nNever use bleach.\n\nA new cloth costs £4.",
 )
-LESSON = "A lesson was £31 until 30 June 2025 and has been £34 since 1 July 2025; the locker costs £6."
+LESSON = (
+    "A lesson was £31 until 30 June 2025 and has been £34 since 1 July 2025; the locker costs £6."
+)
 TIMES = Scene(
     ReplyRequest(
         "How much is a lesson?",
         "field_type",
         "lesson",
-        (GapReading("until 30 June 2025", LESSON, LESSON), GapReading("since 1 July 2025", LESSON, LESSON)),
+        (
+            GapReading("until 30 June 2025", LESSON, LESSON),
+            GapReading("since 1 July 2025", LESSON, LESSON),
+        ),
         "until 30 June 2025",
         WORKSHOP,
     ),
@@ -313,7 +361,14 @@ TIMES = Scene(
     },
     {},
     ("the locker", "mending", "the kettles"),
-    ("the boat", "my cousin", "an umbrella", "the old man of the sea", "a new hat", "tomorrow's weather"),
+    (
+        "the boat",
+        "my cousin",
+        "an umbrella",
+        "the old man of the sea",
+        "a new hat",
+        "tomorrow's weather",
+    ),
     ("we booked by phone", "I was ill"),
 )
 SIZES = Scene(
@@ -325,10 +380,19 @@ SIZES = Scene(
         "Tarn T4",
         WORKSHOP,
     ),
-    {"Tarn T4": ("the larger one", "60 W", "the higher one"), "Tarn T4 Mini": ("the smaller one", "the mini", "35 W")},
+    {
+        "Tarn T4": ("the larger one", "60 W", "the higher one"),
+        "Tarn T4 Mini": ("the smaller one", "the mini", "35 W"),
+    },
     {},
     ("the locker", "the kettles", "mending", "the heaters"),
-    ("the smaller print", "a bigger boat", "the lower floor", "the least of my worries", "a tractor"),
+    (
+        "the smaller print",
+        "a bigger boat",
+        "the lower floor",
+        "the least of my worries",
+        "a tractor",
+    ),
     ("we have a shed", "I am in a hurry"),
 )
 PLACES = Scene(
@@ -373,7 +437,12 @@ TACHES = Scene(
     },
     {},
     ("le parking", "la fiche orange"),
-    ("traduire en anglais", "un poème", "les étapes du tour de France cycliste", "la somme de mes ennuis"),
+    (
+        "traduire en anglais",
+        "un poème",
+        "les étapes du tour de France cycliste",
+        "la somme de mes ennuis",
+    ),
     ("on est pressés", "j'ai une réunion"),
 )
 SCENES: Mapping[str, Scene] = {
@@ -417,7 +486,8 @@ def hostile(scene: Scene) -> Iterator[Line]:
             yield Line(kind, join.format(call, thing))
     for kind in ("echoes", "doubts", "questions", "conditions"):
         yield from (
-            Line(kind, form.format(call, scene.asked.field)) for form, call in product(forms(language, kind), calls)
+            Line(kind, form.format(call, scene.asked.field))
+            for form, call in product(forms(language, kind), calls)
         )
     yield from (Line("elsewhere", thing) for thing in scene.elsewhere)
 
@@ -430,12 +500,13 @@ def negated(scene: Scene) -> Iterator[Line]:
 
 
 def rejected(scene: Scene) -> Iterator[Line]:
-    """Replies that name a value and turn it down or doubt it, or say of it what no list of words accounts for."""
+    """Replies that name a value and reject or doubt it, or say of it what no word list covers."""
     language = scene.asked.language
     for call in (call for own in scene.names.values() for call in own):
         yield from (Line("rejection", form.format(call)) for form in forms(language, "rejections"))
         yield from (
-            Line("aside", form.format(call, why)) for form, why in product(forms(language, "asides"), scene.whys)
+            Line("aside", form.format(call, why))
+            for form, why in product(forms(language, "asides"), scene.whys)
         )
 
 
@@ -443,7 +514,10 @@ def naming(scene: Scene) -> Iterator[Line]:
     """Replies that name a value."""
     language, names = scene.asked.language, scene.names
     for value, own in names.items():
-        yield from (Line("name", form.format(call), value) for form, call in product(forms(language, "calls"), own))
+        yield from (
+            Line("name", form.format(call), value)
+            for form, call in product(forms(language, "calls"), own)
+        )
         for form, call, why in product(forms(language, "whys"), own, scene.whys):
             yield Line("explained", form.format(call, why), value)
         for other, each in names.items():

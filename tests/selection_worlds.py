@@ -21,11 +21,18 @@ from worlds import Hit, ask, trace_of
 def made_trace(rows: Sequence[tuple[Case, Sequence[Sequence[Hit]]]]) -> Trace:
     """Trace of cases and their hits."""
     made = trace_of(*rows)
-    return Trace(made.cases, made.chunks, made.arms, made.hits, None, {"fingerprint": "made", "corpus": "made"})
+    return Trace(
+        made.cases,
+        made.chunks,
+        made.arms,
+        made.hits,
+        None,
+        {"fingerprint": "made", "corpus": "made"},
+    )
 
 
 def separable(n: int, seed: int = 0) -> Trace:
-    """Answerable where confidence and cosine together exceed 1, ambiguous where a third group ties, else to refuse.
+    """Answerable if confidence plus cosine exceeds 1, ambiguous if a third group ties, else refuse.
 
     No single threshold tells them apart.
     """
@@ -35,9 +42,21 @@ def separable(n: int, seed: int = 0) -> Trace:
         u, v = (round(float(x), 3) for x in rng.random(2))
         asks = number % 4 == 0
         status = "ambiguous" if asks else "ok" if u + v > 1.0 else "refuse"
-        tags = [{"domain": name} for name in (("home", "fleet", "hull") if asks else ("home", "fleet", "home"))]
+        tags = [
+            {"domain": name}
+            for name in (("home", "fleet", "hull") if asks else ("home", "fleet", "home"))
+        ]
         hits = [
-            Hit(0.2 + 0.1 * place, f"{'abc'[place]}.md", 1, tag, cosine=v, s_rerank=u, s_raw=u, rank=place)
+            Hit(
+                0.2 + 0.1 * place,
+                f"{'abc'[place]}.md",
+                1,
+                tag,
+                cosine=v,
+                s_rerank=u,
+                s_raw=u,
+                rank=place,
+            )
             for place, tag in enumerate(tags)
         ]
         sources = ("a.md",) if status == "ok" else ()
@@ -46,7 +65,11 @@ def separable(n: int, seed: int = 0) -> Trace:
 
 
 def measured_cases(
-    trace: Trace, goal: Goal | None = None, start: Policy | None = None, seed: int = 0, repeats: int = 2
+    trace: Trace,
+    goal: Goal | None = None,
+    start: Policy | None = None,
+    seed: int = 0,
+    repeats: int = 2,
 ) -> Cases:
     """Cases of a trace as candidates are made of them."""
     begin = free_policy() if start is None else start

@@ -62,12 +62,20 @@ def documents(
 
 def retriever(query: str, *rows: Any, **more: Any) -> dict[str, Any]:
     """Attributes of a retriever's span."""
-    return {"openinference.span.kind": "RETRIEVER", "input.value": query, **documents(*rows), **more}
+    return {
+        "openinference.span.kind": "RETRIEVER",
+        "input.value": query,
+        **documents(*rows),
+        **more,
+    }
 
 
 def reranker(*rows: Any) -> dict[str, Any]:
     """Attributes of a reranker's span."""
-    return {"openinference.span.kind": "RERANKER", **documents(*rows, prefix="reranker.output_documents")}
+    return {
+        "openinference.span.kind": "RERANKER",
+        **documents(*rows, prefix="reranker.output_documents"),
+    }
 
 
 def evaluation(name: str, label: str, source: str = "human") -> tuple[str, dict[str, Any]]:
@@ -76,7 +84,9 @@ def evaluation(name: str, label: str, source: str = "human") -> tuple[str, dict[
     return "gen_ai.evaluation.result", {**stated, "gen_ai.evaluation.source": source}
 
 
-def request(trace: str, question: str, *rows: Any, second: float = 0, feedback: str = "", **more: Any) -> list[Any]:
+def request(
+    trace: str, question: str, *rows: Any, second: float = 0, feedback: str = "", **more: Any
+) -> list[Any]:
     """Spans of a request: a root with its answer, a retriever, a model."""
     root = {
         "openinference.span.kind": "CHAIN",

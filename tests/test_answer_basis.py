@@ -1,4 +1,7 @@
-"""Recorded answers count: text makes a case correct, a missing answer never does, results state their basis (S6.3)."""
+"""Recorded answers count.
+
+Text makes a case correct, a missing answer never does, results state their basis (S6.3).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,9 @@ from raglab.values import Case, Chunk, Generation, Hits, ModelUnavailableError
 from worlds import Hit, ask, policy, random_trace, trace_of
 
 GOLD, WRONG = "The excess is £250.", "Glass is covered."
-PLAIN = Policy.from_mapping(policy(generation={"enabled": False}, support={"enabled": False}).model_dump())
+PLAIN = Policy.from_mapping(
+    policy(generation={"enabled": False}, support={"enabled": False}).model_dump()
+)
 
 
 class Knows(NamedTuple):
@@ -63,9 +68,14 @@ def questions(n: int, *, refuse: int = 0, **more: Any) -> Trace:
     rows = []
     for number in range(n):
         ok = number >= refuse
-        fields = {"answer": GOLD, "expect_sources": ("guide.md",)} if ok else {"expect_status": "refuse"}
+        fields = (
+            {"answer": GOLD, "expect_sources": ("guide.md",)} if ok else {"expect_status": "refuse"}
+        )
         rows.append(
-            (ask(f"excess number {number}", id=f"q{number}", **(fields | more)), [[Hit(0.25), Hit(0.5, page=3)]])
+            (
+                ask(f"excess number {number}", id=f"q{number}", **(fields | more)),
+                [[Hit(0.25), Hit(0.5, page=3)]],
+            )
         )
     return Trace(*(getattr(trace_of(*rows), name) for name in ("cases", "chunks", "arms", "hits")))
 
@@ -80,8 +90,14 @@ def without(trace: Trace, rows: Sequence[int]) -> Trace:
     answers = trace.answers
     assert answers is not None
     keep = np.flatnonzero(~np.isin(answers.row, rows))
-    arrays = {name: getattr(answers, name)[keep] for name in ("row", "arm", "depth", "chunks", "confidence", "support")}
-    texts = {name: tuple(getattr(answers, name)[n] for n in keep) for name in ("text", "claim", "cited", "refused")}
+    arrays = {
+        name: getattr(answers, name)[keep]
+        for name in ("row", "arm", "depth", "chunks", "confidence", "support")
+    }
+    texts = {
+        name: tuple(getattr(answers, name)[n] for n in keep)
+        for name in ("text", "claim", "cited", "refused")
+    }
     return replace(trace, answers=answers._replace(**arrays, **texts))
 
 
@@ -101,8 +117,15 @@ def many(right: Sequence[int], n: int = 80, splits: Sequence[str] = ()) -> Trace
     )
     shape = (n, 1, 1, 1)
     sure = np.where(np.isin(np.arange(n), right), 0.8, 0.3) + 0.15 * rng.random(n)
-    floats = {name: sure.reshape(shape) for name in ("cosine", "s_hybrid", "s_rerank", "s_raw", "anchor_sim")}
-    floats |= {"l2": 2.0 - 2.0 * sure.reshape(shape), "sig_sim": np.zeros(shape), "sig_sim_strict": np.zeros(shape)}
+    floats = {
+        name: sure.reshape(shape)
+        for name in ("cosine", "s_hybrid", "s_rerank", "s_raw", "anchor_sim")
+    }
+    floats |= {
+        "l2": 2.0 - 2.0 * sure.reshape(shape),
+        "sig_sim": np.zeros(shape),
+        "sig_sim_strict": np.zeros(shape),
+    }
     place = np.zeros(shape, dtype=np.int32)
     hits = Hits(place, place, **floats, n_reranked=np.ones(shape[:3], dtype=np.int32))
     chunks = (Chunk("0", "text", "guide.md", 1),)
@@ -125,12 +148,16 @@ class TestText:
             ("anything", [], False),
         ],
     )
-    def test_by_head(self, answer: str, golds: list[str], right: bool) -> None:  # noqa: FBT001 - a table
+    # a table
+    def test_by_head(self, answer: str, golds: list[str], right: bool) -> None:
         """Half of the words and numbers of one gold answer, in any order and spelling."""
         assert is_right_answer(answer, golds) is right
 
     def test_gold_answers(self) -> None:
-        """The case's `answer` and those of a set with several; one text is not a list of letters."""
+        """The case's `answer` and those of a set with several.
+
+        One text is not a list of letters.
+        """
         assert gold_answers(ask(answer="a", extra={"answers": ["b", ""]})) == ("b", "a")
         assert gold_answers(ask(answer=" ", extra={"answers": "yes"})) == ("yes",)
         with pytest.raises(ValueError, match=r"answers must be a text, .*got '7' in case"):
@@ -141,14 +168,18 @@ class TestDecide:
     """Decisions on a trace with answers."""
 
     def test_the_replay_reads_recorded_answers(self) -> None:
-        """20 of 21 answered cases passed while `answer_outcomes` found 2 of 21 right (issue 27, "Why")."""
+        """20 of 21 answers passed while `answer_outcomes` found 2 of 21 right (issue 27, "Why")."""
         trace = recorded(questions(21, refuse=1), right=[3, 7])
         free = always_answer(PLAIN)
         decisions = decide(trace, free)
         assert int(answer_outcomes(trace, free)["right"].sum()) == 2
         assert int((decisions.passes & (decisions.status == 0)).sum()) == 2
         row = sweep(trace, [free]).iloc[0]
-        assert (row["pass_rate_k"], row["hallucination_rate_k"], row["hallucination_rate_n"]) == (2, 19, 21)
+        assert (row["pass_rate_k"], row["hallucination_rate_k"], row["hallucination_rate_n"]) == (
+            2,
+            19,
+            21,
+        )
 
     def test_why(self) -> None:
         """Each verdict has its reason."""
@@ -175,7 +206,11 @@ class TestDecide:
         assert decisions.warnings(0)[-1] == "no answer is recorded for these hits"
         assert not any("recorded" in told for told in decisions.warnings(5))
         frame = sweep(trace, [always_answer(PLAIN)])
-        assert frame.loc[0, ["missing_answers_k", "missing_answers_n", "pass_rate_k"]].tolist() == [2, 10, 8]
+        assert frame.loc[0, ["missing_answers_k", "missing_answers_n", "pass_rate_k"]].tolist() == [
+            2,
+            10,
+            8,
+        ]
 
     def test_a_gate_that_refuses_what_is_missing_is_missing_too(self) -> None:
         """A generation gate refuses a missing confidence: that is no decision of the policy."""
@@ -191,7 +226,12 @@ class TestDecide:
         trace = recorded(questions(3), right=range(3))
         answers = trace.answers
         assert answers is not None
-        said = decide(replace(trace, answers=answers._replace(refused=("nothing is left",) * len(answers.text))), PLAIN)
+        said = decide(
+            replace(
+                trace, answers=answers._replace(refused=("nothing is left",) * len(answers.text))
+            ),
+            PLAIN,
+        )
         assert said.status.tolist() == [1, 1, 1]
         assert not said.passes.any()
 
@@ -202,9 +242,15 @@ class TestDecide:
             Hit(0.26, "home.md", page=9, tags={"product": "home"}),
         ]
         asks = Policy.from_mapping(
-            policy(resolver={"overview": False}, generation={"enabled": False}, support={"enabled": False}).model_dump()
+            policy(
+                resolver={"overview": False},
+                generation={"enabled": False},
+                support={"enabled": False},
+            ).model_dump()
         )
-        bare = trace_of((ask("excess number 1", "ambiguous", answer=GOLD, expect_sources=("home.md",)), [hits]))
+        bare = trace_of(
+            (ask("excess number 1", "ambiguous", answer=GOLD, expect_sources=("home.md",)), [hits])
+        )
         trace = record_answers(bare, asks, Knows(frozenset()), Weighed(), decided_only=True)
         decisions = decide(trace, asks)
         assert decisions.status.tolist() == [2]
@@ -218,8 +264,12 @@ class TestBasis:
     def test_in_words(self) -> None:
         """Sources without answers, text with all, both where only some cases have a gold answer."""
         bare = questions(6, refuse=2)
-        some = replace(bare, cases=(*bare.cases[:3], bare.cases[3]._replace(answer=None), *bare.cases[4:]))
-        told = [decide(trace, PLAIN).basis for trace in (bare, recorded(bare, []), recorded(some, []))]
+        some = replace(
+            bare, cases=(*bare.cases[:3], bare.cases[3]._replace(answer=None), *bare.cases[4:])
+        )
+        told = [
+            decide(trace, PLAIN).basis for trace in (bare, recorded(bare, []), recorded(some, []))
+        ]
         assert [str(basis) for basis in told] == [
             "sources",
             "text",
@@ -237,12 +287,18 @@ class TestBasis:
             decide(bare, PLAIN).changed(decide(recorded(bare, []), PLAIN))
 
     def test_a_certificate_is_not_judged_on_the_other_basis(self) -> None:
-        """Made on text, it is refused by sources, and the other way about; one that states none is refused."""
+        """Made on text, it is refused by sources, and the other way about.
+
+        One that states none is refused.
+        """
         right = [row for row in range(240) if row % 4]
         trace = many(right, 240, ("tune", "certify", "report"))
         bare = replace(trace, answers=None)
         targets = {"hallucination_rate": 0.2}
-        made = [certify_best(one, PLAIN, targets=targets, paths=["similarity.min_similarity"]) for one in (trace, bare)]
+        made = [
+            certify_best(one, PLAIN, targets=targets, paths=["similarity.min_similarity"])
+            for one in (trace, bare)
+        ]
         on_text, on_sources = (found.policy for found in made)
         assert on_text is not None
         assert on_sources is not None
@@ -269,14 +325,20 @@ class TestComparisons:
         free, near = always_answer(PLAIN), always_answer(PLAIN).replace("l2.enabled", True)
         assert compare(without(trace, [0]), free, near).missing[0] == MissingAnswers(1, 20)
         assert MAX_MISSING == 0.05
-        with pytest.raises(ValueError, match=r"not compared: no answer is recorded for 2 of 20 .*record_answers"):
+        with pytest.raises(
+            ValueError, match=r"not compared: no answer is recorded for 2 of 20 .*record_answers"
+        ):
             compare(without(trace, [0, 1]), free, near)
 
     def test_answers_of_one_policy_do_not_serve_another(self) -> None:
-        """Recorded for the sets of one policy alone, another that chooses other hits is left out of a contest."""
+        """Recorded for one policy's sets, another that chooses other hits leaves the contest."""
         one, two = (always_answer(PLAIN).replace("chosen.final_k", k) for k in (1, 2))
         trace = recorded(questions(20), range(20), one, decided_only=True)
-        found = contests(trace, {"tuned": one, "two": two, "always": one}, {"two": "other", "always": "free policy"})
+        found = contests(
+            trace,
+            {"tuned": one, "two": two, "always": one},
+            {"two": "other", "always": "free policy"},
+        )
         assert [contest.reference for contest in found] == ["always"]
         found = contests(trace, {"tuned": two, "always": one}, {"always": "free policy"})
         assert found == []
@@ -284,7 +346,13 @@ class TestComparisons:
     def test_a_study_leaves_them_out(self) -> None:
         """The note names the policies and how many answers they lack; always-refuse needs none."""
         trace = many([row for row in range(80) if row % 4 and row % 3], 80)
-        result = tune(without(trace, [1, 2, 3, 5, 6, 7]), policy=PLAIN, trials=20, batch_size=10, goal=Goal(targets={}))
+        result = tune(
+            without(trace, [1, 2, 3, 5, 6, 7]),
+            policy=PLAIN,
+            trials=20,
+            batch_size=10,
+            goal=Goal(targets={}),
+        )
         note = next(note for note in result.notes if "not compared" in note)
         assert "always-answer 6 of 60" in note
         assert not result.costs.loc["always-answer", "compared"]
@@ -294,7 +362,7 @@ class TestComparisons:
         assert not result.rates().set_index("policy").loc["always-answer", "met"]
 
     def test_a_study_judges_by_text(self) -> None:
-        """Of the same hits, a signal that knows which answers are right is worth a threshold by text alone."""
+        """On the same hits, a signal that knows right answers is worth a threshold by text only."""
         trace = many([row for row in range(80) if row % 4 and row % 3], 80)
         by_text, by_sources = (
             tune(one, policy=PLAIN, trials=20, batch_size=10, goal=Goal(targets={}))
@@ -306,12 +374,17 @@ class TestComparisons:
         assert by_sources.basis == "sources"
 
     def test_a_report_says_so(self, tmp_path: Path) -> None:
-        """The page names the basis and whom it does not compare; nothing wins that is not compared."""
-        trace = without(many([row for row in range(80) if row % 4 and row % 3], 80), range(0, 80, 5))
-        free = always_answer(PLAIN)
-        page = write_report(trace, {"tuned": free, "defaults": PLAIN}, out=tmp_path / "page.html").read_text(
-            encoding="utf-8"
+        """The page names the basis and whom it does not compare.
+
+        Nothing wins that is not compared.
+        """
+        trace = without(
+            many([row for row in range(80) if row % 4 and row % 3], 80), range(0, 80, 5)
         )
+        free = always_answer(PLAIN)
+        page = write_report(
+            trace, {"tuned": free, "defaults": PLAIN}, out=tmp_path / "page.html"
+        ).read_text(encoding="utf-8")
         assert "tuned is not compared: no answer is recorded for 12 of 60" in page
         assert "Record the missing answers of tuned before use" in page
         assert "Signals are not judged" in page
@@ -338,7 +411,9 @@ class TestComparisons:
     def test_a_model_learns_by_text(self) -> None:
         """The class "right" of a decision by expected cost is that of the text."""
         trace = many([row for row in range(80) if row % 4 and row % 3], 80)
-        by_text, by_sources = (fit_decision(one, PLAIN) for one in (trace, replace(trace, answers=None)))
+        by_text, by_sources = (
+            fit_decision(one, PLAIN) for one in (trace, replace(trace, answers=None))
+        )
         assert decide(trace, by_text).passes.sum() > decide(trace, by_sources).passes.sum()
 
 
@@ -350,7 +425,9 @@ def gold(trace: Trace, text: str) -> Trace:
 def drawn(seed: int, depths: int = 1) -> Trace:
     """A trace on coarse grids, whose cases may be saved."""
     bare = random_trace(seed, n_cases=8, depths=depths)
-    return Trace(bare.cases, bare.chunks, bare.arms, bare.hits, bare.pattern_hits, {"fingerprint": "drawn"})
+    return Trace(
+        bare.cases, bare.chunks, bare.arms, bare.hits, bare.pattern_hits, {"fingerprint": "drawn"}
+    )
 
 
 class TestLaws:
@@ -358,7 +435,9 @@ class TestLaws:
 
     @settings(deadline=None, max_examples=40)
     @given(st.integers(0, 200), st.integers(1, 2))
-    def test_right_answers_change_nothing_and_wrong_ones_leave_nothing_correct(self, seed: int, depths: int) -> None:
+    def test_right_answers_change_nothing_and_wrong_ones_leave_nothing_correct(
+        self, seed: int, depths: int
+    ) -> None:
         """Of the same decisions."""
         trace = drawn(seed, depths)
         chosen = always_answer(PLAIN)
@@ -386,28 +465,42 @@ class TestLaws:
     @given(st.integers(0, 200), st.integers(1, 2))
     def test_sweep_steps_and_decisions_count_alike(self, seed: int, depths: int) -> None:
         """Also where answers are missing, over depths."""
-        chosen = Policy.from_mapping(policy(generation={"min_generation_confidence": 0.5}).model_dump())
+        chosen = Policy.from_mapping(
+            policy(generation={"min_generation_confidence": 0.5}).model_dump()
+        )
         trace = record_answers(gold(drawn(seed, depths), GOLD), chosen, Drawn(), Weighed())
         trace = without(trace, [seed % 8, (seed + 3) % 8])
         decisions, row = decide(trace, chosen), sweep(trace, [chosen]).iloc[0]
         assert int(row["pass_rate_k"]) == int(decisions.passes.sum())
         missing = decisions.missing_answers
         if decisions.basis.text:
-            assert MissingAnswers(int(row["missing_answers_k"]), int(row["missing_answers_n"])) == missing
+            assert (
+                MissingAnswers(int(row["missing_answers_k"]), int(row["missing_answers_n"]))
+                == missing
+            )
         else:
             assert missing == MissingAnswers(0, 0)
         assert not decisions.passes[decisions.answer_checks == AnswerCheck.unrecorded].any()
-        for path, value in (("l2.max_l2", chosen.l2.max_l2), ("generation.min_generation_confidence", 0.5)):
+        for path, value in (
+            ("l2.max_l2", chosen.l2.max_l2),
+            ("generation.min_generation_confidence", 0.5),
+        ):
             table = steps(trace, chosen, path=path)
             low, high = table["low"], table["high"]
-            inside = (low <= value) & (value < high) if path == "l2.max_l2" else (low < value) & (value <= high)
+            inside = (
+                (low <= value) & (value < high)
+                if path == "l2.max_l2"
+                else (low < value) & (value <= high)
+            )
             assert int(table[inside]["pass_rate_k"].iloc[0]) == int(decisions.passes.sum())
 
     @settings(deadline=None, max_examples=40)
     @given(st.integers(0, 100), st.integers(1, 3))
     def test_shards_count_as_one_piece(self, seed: int, size: int) -> None:
-        """Decisions, reasons, sweeps and the basis, also of shards of which some hold no gold answer."""
-        chosen = Policy.from_mapping(policy(generation={"min_generation_confidence": 0.5}).model_dump())
+        """Decisions, reasons, sweeps and the basis, also of shards, some with no gold answer."""
+        chosen = Policy.from_mapping(
+            policy(generation={"min_generation_confidence": 0.5}).model_dump()
+        )
         bare = drawn(seed)
         some = replace(bare, cases=(*gold(bare, GOLD).cases[:5], *bare.cases[5:]))
         whole = without(record_answers(some, chosen, Drawn(), Weighed()), [seed % 5])
@@ -417,7 +510,10 @@ class TestLaws:
         assert two.basis_text() == one.basis_text()
         assert [two.why(row) for row in range(8)] == [one.why(row) for row in range(8)]
         assert trace_basis(parts) == trace_basis(whole) == one.basis
-        tables = [sweep(trace, [chosen, always_answer(chosen)], engine="numpy") for trace in (whole, parts)]
+        tables = [
+            sweep(trace, [chosen, always_answer(chosen)], engine="numpy")
+            for trace in (whole, parts)
+        ]
         assert tables[0].equals(tables[1])
         assert tables[0].attrs == tables[1].attrs
 
@@ -425,7 +521,10 @@ class TestLaws:
         """One engine alone counts traces with answers, so both agree."""
         trace = recorded(questions(6), [1, 2])
         assert sweep(trace, [PLAIN]).attrs["engine"].startswith("numpy")
-        counts = [sweep(trace, [PLAIN], engine=engine)["pass_rate_k"].tolist() for engine in ("auto", "numpy")]
+        counts = [
+            sweep(trace, [PLAIN], engine=engine)["pass_rate_k"].tolist()
+            for engine in ("auto", "numpy")
+        ]
         assert counts[0] == counts[1] == [2]
 
 
@@ -449,11 +548,17 @@ class Fails(NamedTuple):
 
 
 class TestMissingIsNoRefusal:
-    """Rules S0.1, S6.3: a case that is refused only since no answer is recorded is not refused rightly."""
+    """Rules S0.1, S6.3.
+
+    A case that is refused only since no answer is recorded is not refused rightly.
+    """
 
     @staticmethod
     def half_recorded(*, gold: bool) -> Trace:
-        """Six cases, of which the last three should be refused; no answer is recorded for q2, q4 and q5."""
+        """Six cases, of which the last three should be refused.
+
+        No answer is recorded for q2, q4 and q5.
+        """
         labels = ["ok"] * 3 + ["refuse"] * 3
         cases = [
             Case("q", f"question {n}", label, answer=GOLD if gold and label == "ok" else None)
@@ -467,7 +572,10 @@ class TestMissingIsNoRefusal:
 
     @pytest.mark.parametrize("gold", [True, False])
     def test_it_is_refused_and_not_correct(self, *, gold: bool) -> None:
-        """Reason, warning and contract say that no answer is recorded; rates count it as answered wrongly."""
+        """Reason, warning and contract say that no answer is recorded.
+
+        Rates count it as answered wrongly.
+        """
         trace = self.half_recorded(gold=gold)
         on = FREE
         decisions = decide(trace, on)
@@ -477,7 +585,10 @@ class TestMissingIsNoRefusal:
             assert "no answer is recorded for these hits" in decisions.reason(row)
         assert "no answer is recorded for these hits" in str(decisions.why(4))
         assert decisions.warnings(4)[-1] == "no answer is recorded for these hits"
-        assert "2 refused only since no answer is recorded, which is not correct" in decisions.basis_text()
+        assert (
+            "2 refused only since no answer is recorded, which is not correct"
+            in decisions.basis_text()
+        )
         row = sweep(trace, [on]).iloc[0]
         assert row["pass_rate"] == pytest.approx(2 / 6)
         assert row["hallucination_rate"] == pytest.approx(3 / 5)

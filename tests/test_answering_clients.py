@@ -26,7 +26,11 @@ from tiny_models import save_causal, save_encoder
 
 pytest.importorskip("openai")
 ASK = [{"role": "user", "content": "what does the policy cover"}]
-SURE = {"content": [{"token": "yes", "logprob": -0.1, "top_logprobs": [{"token": "yes", "logprob": -0.1}]}]}
+SURE = {
+    "content": [
+        {"token": "yes", "logprob": -0.1, "top_logprobs": [{"token": "yes", "logprob": -0.1}]}
+    ]
+}
 WET = '{"wet": true}'
 
 
@@ -48,12 +52,18 @@ def echo(values: list[float | None]) -> Reply:
     """The probe's text with one log-probability a word."""
     words = [word if place == 0 else f" {word}" for place, word in enumerate(ECHOED.split())]
     offsets = [sum(map(len, words[:place])) for place in range(len(words))]
-    said = {"text": ECHOED, "logprobs": {"text_offset": offsets, "tokens": words, "token_logprobs": values}}
+    said = {
+        "text": ECHOED,
+        "logprobs": {"text_offset": offsets, "tokens": words, "token_logprobs": values},
+    }
     return Reply(body=json.dumps({"choices": [said]}).encode())
 
 
 ZEBRA = ECHOED.split().index(UNLIKELY.strip())
-EXACT: list[float | None] = [None, *(-9.0 if place == ZEBRA else -1.0 for place in range(1, len(ECHOED.split())))]
+EXACT: list[float | None] = [
+    None,
+    *(-9.0 if place == ZEBRA else -1.0 for place in range(1, len(ECHOED.split()))),
+]
 SHIFTED: list[float | None] = [*EXACT[1:], -1.0]  # as llama.cpp's server has them, a token early
 SHIFTED[ZEBRA - 1] = -9.0
 
@@ -67,8 +77,15 @@ def behaving(server: JudgeServer, **quirks: Any) -> None:
             return quirks.get("echoed", Reply(404))
         form = body.get("response_format", {}).get("type")
         if form is not None and form not in quirks.get("forms", ("json_schema", "json_object")):
-            return Reply(quirks.get("refusal", 500), b'{"error": {"message": "response_format is not supported"}}')
-        measured = SURE if quirks.get("logprobs", True) and body["top_logprobs"] <= quirks.get("top", 5) else None
+            return Reply(
+                quirks.get("refusal", 500),
+                b'{"error": {"message": "response_format is not supported"}}',
+            )
+        measured = (
+            SURE
+            if quirks.get("logprobs", True) and body["top_logprobs"] <= quirks.get("top", 5)
+            else None
+        )
         return completion(WET if form else "yes", logprobs=measured)
 
     server.behave = behave
@@ -89,7 +106,9 @@ def behaving(server: JudgeServer, **quirks: Any) -> None:
     ],
     ids=str,
 )
-def test_a_probe_finds_what_a_server_can_do(server: JudgeServer, quirks: Any, expected: dict[str, Any]) -> None:
+def test_a_probe_finds_what_a_server_can_do(
+    server: JudgeServer, quirks: Any, expected: dict[str, Any]
+) -> None:
     """In a handful of requests for a few tokens each."""
     behaving(server, **quirks)
     found = client(server).capabilities()
@@ -99,7 +118,10 @@ def test_a_probe_finds_what_a_server_can_do(server: JudgeServer, quirks: Any, ex
 
 
 def test_a_probe_is_kept_on_disk_by_address_and_model(server: JudgeServer) -> None:
-    """Another client of the same server asks nothing; one of another model does; `probe` asks again."""
+    """Another client of the same server asks nothing; one of another model does.
+
+    `probe` asks again.
+    """
     behaving(server)
     first = client(server).capabilities()
     n_asked = len(server.bodies)
@@ -111,7 +133,9 @@ def test_a_probe_is_kept_on_disk_by_address_and_model(server: JudgeServer) -> No
     assert len(server.bodies) == 3 * n_asked
 
 
-def test_a_server_that_is_down_is_not_taken_for_one_that_can_do_nothing(server: JudgeServer) -> None:
+def test_a_server_that_is_down_is_not_taken_for_one_that_can_do_nothing(
+    server: JudgeServer,
+) -> None:
     """The probe fails, nothing is kept, and the next one finds what it can do."""
     server.behave = lambda *_: Reply(503)
     with pytest.raises(ModelUnavailableError, match="503"):
@@ -128,7 +152,9 @@ def test_a_schema_is_sent_in_the_form_that_the_server_takes(server: JudgeServer)
     n_asked = len(server.bodies)
     for _ in range(3):
         assert asked.complete(ASK, schema={"type": "object"}).text == WET
-    assert [body["response_format"]["type"] for body in server.bodies[n_asked:]] == ["json_object"] * 3
+    assert [body["response_format"]["type"] for body in server.bodies[n_asked:]] == [
+        "json_object"
+    ] * 3
 
 
 def test_where_no_form_is_taken_the_object_is_read_out_of_the_text(server: JudgeServer) -> None:
@@ -140,7 +166,9 @@ def test_where_no_form_is_taken_the_object_is_read_out_of_the_text(server: Judge
     assert asked.complete(ASK, schema={"type": "object"}).text == WET
 
 
-def test_scores_of_a_text_are_refused_where_they_stand_at_the_wrong_token(server: JudgeServer) -> None:
+def test_scores_of_a_text_are_refused_where_they_stand_at_the_wrong_token(
+    server: JudgeServer,
+) -> None:
     """With the remedy, before any case is asked."""
     behaving(server, echoed=echo(SHIFTED))
     with pytest.raises(ValueError, match="of the token beside"):
@@ -168,7 +196,10 @@ def test_scores_of_a_text_are_those_of_its_tokens(server: JudgeServer) -> None:
 
 def test_alternatives_are_as_many_as_the_server_takes(server: JudgeServer) -> None:
     """It is tried with twenty, then with five, and never asked for more than it gave."""
-    five = [{"token": token, "logprob": -1.0 - place} for place, token in enumerate(("Yes", "No", "Well", "So", "I"))]
+    five = [
+        {"token": token, "logprob": -1.0 - place}
+        for place, token in enumerate(("Yes", "No", "Well", "So", "I"))
+    ]
     sure = {"content": [{"token": "Yes", "logprob": -1.0, "top_logprobs": five}]}
 
     def behave(*_: Any) -> Reply:
@@ -186,11 +217,15 @@ def test_alternatives_are_as_many_as_the_server_takes(server: JudgeServer) -> No
 
 
 @pytest.mark.parametrize("quirks", [{"logprobs": False}, {}], ids=["none", "one alternative"])
-def test_a_server_that_cannot_weigh_words_is_refused_where_that_is_needed(server: JudgeServer, quirks: Any) -> None:
+def test_a_server_that_cannot_weigh_words_is_refused_where_that_is_needed(
+    server: JudgeServer, quirks: Any
+) -> None:
     """With the remedy, before a case is asked; what needs no alternatives goes on."""
     behaving(server, **quirks)
     asked = client(server)
-    with pytest.raises(ValueError, match=r"needs? a server that gives log-probabilities .* got [01] from tiny@"):
+    with pytest.raises(
+        ValueError, match=r"needs? a server that gives log-probabilities .* got [01] from tiny@"
+    ):
         asked.complete([{"role": "user", "content": "Question:\n> case"}], max_tokens=1, top=20)
     assert "case" not in server.asked
     assert asked.complete(ASK).text == "yes"
@@ -208,7 +243,10 @@ def test_a_reply_of_another_model_is_an_answer_and_told_by_the_probe(server: Jud
 
 
 def test_a_probe_has_one_deadline(server: JudgeServer) -> None:
-    """Eight requests of a quarter of a second each do not fit into one second; nothing is kept of it."""
+    """Eight requests of a quarter of a second each do not fit into one second.
+
+    Nothing is kept of it.
+    """
 
     def behave(*_: Any) -> Reply:
         server.released.wait(0.25)
@@ -234,7 +272,9 @@ def test_a_call_whose_time_is_used_up_is_not_sent(server: JudgeServer) -> None:
         call_begin()
         time.sleep(0.25)
         for _ in range(6):
-            with pytest.raises(ModelUnavailableError, match=r"calls before took the 0\.2 s") as caught:
+            with pytest.raises(
+                ModelUnavailableError, match=r"calls before took the 0\.2 s"
+            ) as caught:
                 asked.complete(ASK)
             assert caught.value.kind == "timeout"
     assert server.bodies == []
@@ -247,7 +287,12 @@ def test_a_completion_measures_its_tokens() -> None:
     measured = (reply.mean_probability, reply.least_probability, reply.first_probability)
     assert measured == pytest.approx((0.25, 0.125, 0.5))
     nothing = Completion("x")
-    assert all(map(math.isnan, (nothing.mean_probability, nothing.least_probability, nothing.first_probability)))
+    assert all(
+        map(
+            math.isnan,
+            (nothing.mean_probability, nothing.least_probability, nothing.first_probability),
+        )
+    )
 
 
 class Slow:
@@ -288,7 +333,9 @@ def test_a_meter_counts_what_the_backend_states() -> None:
     assert len(counts.ms) == 2
 
 
-@pytest.mark.parametrize(("limit", "value"), [("calls", 2), ("tokens", 1000), ("seconds", 0.0), ("cost", 0.001)])
+@pytest.mark.parametrize(
+    ("limit", "value"), [("calls", 2), ("tokens", 1000), ("seconds", 0.0), ("cost", 0.001)]
+)
 def test_a_meter_stops_before_a_budget_is_exceeded(limit: str, value: float) -> None:
     """The request is not sent, and the error names the limit."""
     prices = {"price_prompt": 1.0} if limit == "cost" else {}
@@ -305,7 +352,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> LocalModel:
 
 
 def test_a_local_model_replies_the_same_each_time(tiny: LocalModel) -> None:
-    """Greedy: the seed does not matter; each token has its log-probability and its alternatives, best first."""
+    """Greedy: the seed does not matter.
+
+    Each token has its log-probability and its alternatives, best first.
+    """
     first, second = (tiny.complete(ASK, max_tokens=6, seed=seed, top=3) for seed in (0, 1))
     assert first._replace(ms=0.0) == second._replace(ms=0.0)
     assert first.completion_tokens == len(first.tokens) <= 6
@@ -314,10 +364,12 @@ def test_a_local_model_replies_the_same_each_time(tiny: LocalModel) -> None:
 
 
 def test_a_local_models_scores_are_those_of_its_own_reply(tiny: LocalModel) -> None:
-    """One pass over the whole text gives what the steps gave, to the ninth digit of a float32 sum."""
+    """One pass over the whole text matches what the steps gave, to a float32 sum's ninth digit."""
     reply = tiny.complete(ASK, max_tokens=5)
     scores = tiny.scores(ASK, " ".join(token.token for token in reply.tokens))
-    assert [one.logprob for one in scores] == pytest.approx([one.logprob for one in reply.tokens], abs=1e-4)
+    assert [one.logprob for one in scores] == pytest.approx(
+        [one.logprob for one in reply.tokens], abs=1e-4
+    )
 
 
 def test_a_warm_local_model_follows_its_seed(tiny: LocalModel) -> None:
@@ -332,7 +384,9 @@ def test_a_warm_local_model_follows_its_seed(tiny: LocalModel) -> None:
 def test_a_local_model_stops_at_a_text(tiny: LocalModel) -> None:
     """The text is no part of the reply."""
     whole = tiny.complete(ASK, max_tokens=6).text.split()
-    assert tiny.complete(ASK, max_tokens=6, stop=(whole[-1],)).text == " ".join(whole[: whole.index(whole[-1])])
+    assert tiny.complete(ASK, max_tokens=6, stop=(whole[-1],)).text == " ".join(
+        whole[: whole.index(whole[-1])]
+    )
 
 
 class Speaking:
@@ -370,7 +424,10 @@ class Speaking:
     ],
 )
 def test_a_local_models_object_ends_its_reply(reply: str, value: str | None, finish: str) -> None:
-    """What stands behind a whole object does not cut the reply off; half an object does, and so does a text."""
+    """What stands behind a whole object does not cut the reply off.
+
+    Half an object does, and so does a text.
+    """
     model = LocalModel("speaking")
     model._loaded.append(Speaking(reply))  # type: ignore[arg-type]
     completion = model.complete(ASK, schema={"type": "object"}, max_tokens=60)
@@ -416,9 +473,13 @@ def test_a_local_model_answers_as_a_generator_does(tiny: LocalModel) -> None:
     generator = ModelGenerator(tiny, max_tokens=4, prompt=told)
     if whole.finish == "length":
         with pytest.raises(ModelUnavailableError, match="max_tokens 4"):
-            generator.answer("what does the policy cover", [Chunk("a", "the policy cover fire", "a.md")])
+            generator.answer(
+                "what does the policy cover", [Chunk("a", "the policy cover fire", "a.md")]
+            )
     else:
-        generation = generator.answer("what does the policy cover", [Chunk("a", "the policy cover fire", "a.md")])
+        generation = generator.answer(
+            "what does the policy cover", [Chunk("a", "the policy cover fire", "a.md")]
+        )
         assert 0.0 < generation.confidence <= 1.0
 
 
@@ -435,7 +496,9 @@ def test_an_encoder_is_no_language_model(tmp_path: Path) -> None:
         LocalModel(str(save_encoder(tmp_path / "encoder"))).load()
 
 
-def test_a_model_in_gguf_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_model_in_gguf_names_the_extra_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Of several files in a folder one must be named."""
     (tmp_path / "a.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr("raglab.models.find_spec", lambda _: None)

@@ -21,17 +21,28 @@ from raglab.values import Chunk, Corpus
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 STORM = "Storm and flood are covered. The storm excess is £400. Ask your broker."
-TABLE = "# Excesses\n\nAll amounts are in GBP.\n\n| Peril | Excess |\n|---|---|\n| Storm | 400 |\n| Theft | 250 |"
+TABLE = (
+    "# Excesses\n\nAll amounts are in GBP.\n\n| Peril | Excess |\n|---|---|\n| Storm | 400 |\n| "
+    "Theft | 250 |"
+)
 
 
 def chunk(number: int, text: str) -> Chunk:
     """Passage with everything that must come through."""
-    return Chunk(f"a.md#{number}", text, "docs/a.md", number + 1, str(number + 1), {"domain": "home"}, ("fleet",))
+    return Chunk(
+        f"a.md#{number}",
+        text,
+        "docs/a.md",
+        number + 1,
+        str(number + 1),
+        {"domain": "home"},
+        ("fleet",),
+    )
 
 
 def texts(question: str, *passages: str, **more: object) -> list[str]:
     """Texts that are left of passages."""
-    found = compress(question, [chunk(n, text) for n, text in enumerate(passages, 1)], **more)  # type: ignore[arg-type]
+    found = compress(question, [chunk(n, text) for n, text in enumerate(passages, 1)], **more)
     return [one.text for one in found.passages]
 
 
@@ -39,14 +50,20 @@ class TestByHand:
     """Worked examples."""
 
     def test_the_sentence_that_answers(self) -> None:
-        """Five words are seven tokens: the one sentence that fits is the one with both words and a sum."""
+        """Five words are seven tokens.
+
+        The one sentence that fits is the one with both words and a sum.
+        """
         found = compress("How much is the storm excess?", [chunk(1, STORM)], budget=7)
         assert found.passages == (chunk(1, "The storm excess is £400."),)
         assert found.positions == ((1,),)
         assert found.tokens == words_as_tokens("The storm excess is £400.") == 7
 
     def test_in_the_order_of_the_document(self) -> None:
-        """The second best stands first where it stood first; what is left out between them leaves a break."""
+        """The second best stands first where it stood first.
+
+        What is left out between them leaves a break.
+        """
         text = "Storm is covered. Ask your broker. Tea is served. The storm excess is £400."
         assert texts("How much is the storm excess?", text, budget=11) == [
             "Storm is covered.\n\nThe storm excess is £400."
@@ -54,7 +71,10 @@ class TestByHand:
 
     def test_what_carries_nothing_goes(self) -> None:
         """Though there is room, a sentence far from the question's words is left out."""
-        text = "The storm excess is £400. It rose in May. Our office has a garden. Dogs are welcome. Tea is served."
+        text = (
+            "The storm excess is £400. It rose in May. Our office has a garden. Dogs are welcome. "
+            "Tea is served."
+        )
         assert texts("storm excess", text) == ["The storm excess is £400. It rose in May."]
 
     def test_a_passage_that_fits_and_carries_stays_as_it_is(self) -> None:
@@ -75,20 +95,30 @@ class TestByHand:
 
     def test_an_answer_of_one_word_keeps_its_question(self) -> None:
         """A line that leads on is not kept for its own sake."""
-        text = "Is flood by the sea covered?\n\nNo.\n\nIs the theft of tools insured?\n\nYes, if they are locked up."
-        assert texts("Is flood covered?", text, budget=10) == ["Is flood by the sea covered?\n\nNo."]
+        text = (
+            "Is flood by the sea covered?\n\nNo.\n\nIs the theft of tools insured?\n\nYes, if "
+            "they are locked up."
+        )
+        assert texts("Is flood covered?", text, budget=10) == [
+            "Is flood by the sea covered?\n\nNo."
+        ]
 
     def test_a_word_by_its_beginning(self) -> None:
         """`insurer` and `insured` are one."""
-        assert texts("insurer", "The car is red. The insured pays. It is big. It is late.", budget=4) == [
-            "The insured pays."
-        ]
+        assert texts(
+            "insurer", "The car is red. The insured pays. It is big. It is late.", budget=4
+        ) == ["The insured pays."]
 
     def test_another_language(self) -> None:
-        """A passage that shares no word with the question was chosen for its meaning: its sentences count, last."""
+        """A passage that shares no word with the question was chosen for its meaning.
+
+        Its sentences count, last.
+        """
         french = "La franchise est de 400 euros. Elle a augmenté."
         assert texts("storm excess", french) == [french]
-        assert texts("storm excess", french, "The storm excess is £400.", budget=7) == ["The storm excess is £400."]
+        assert texts("storm excess", french, "The storm excess is £400.", budget=7) == [
+            "The storm excess is £400."
+        ]
 
     @pytest.mark.parametrize("question", ["", "what is it?", "?!"])
     def test_a_question_without_content(self, question: str) -> None:
@@ -104,9 +134,15 @@ class TestCited:
         """Two cited passages at a budget of one token leave a sentence each; the third is gone."""
         other = "The garden is large. Its excess is nil."
         found = compress(
-            "storm excess", [chunk(1, STORM), chunk(2, other), chunk(3, "The storm.")], budget=1, keep=(0, 1)
+            "storm excess",
+            [chunk(1, STORM), chunk(2, other), chunk(3, "The storm.")],
+            budget=1,
+            keep=(0, 1),
         )
-        assert [one.text for one in found.passages] == ["The storm excess is £400.", "Its excess is nil."]
+        assert [one.text for one in found.passages] == [
+            "The storm excess is £400.",
+            "Its excess is nil.",
+        ]
         assert found.positions == ((1,), (1,), ())
         assert found.tokens == 7 + 6
 
@@ -118,7 +154,9 @@ class TestCited:
 
     def test_without_one_the_best_sentence_stays(self) -> None:
         """Something is left for the generator, whatever the budget."""
-        assert texts("storm excess", "Tea is served.", STORM, budget=1) == ["The storm excess is £400."]
+        assert texts("storm excess", "Tea is served.", STORM, budget=1) == [
+            "The storm excess is £400."
+        ]
 
     def test_an_empty_passage(self) -> None:
         """It has no sentence to leave; cited it stays, else it goes."""
@@ -128,7 +166,10 @@ class TestCited:
 
     def test_a_passage_of_headings(self) -> None:
         """Headings are all there is."""
-        assert texts("storm", "# Storm", "Storm is covered.", keep=(0,)) == ["# Storm", "Storm is covered."]
+        assert texts("storm", "# Storm", "Storm is covered.", keep=(0,)) == [
+            "# Storm",
+            "Storm is covered.",
+        ]
 
     @pytest.mark.parametrize("keep", [(2,), (-1,)])
     def test_a_position_there_is_none_of(self, keep: tuple[int, ...]) -> None:
@@ -148,7 +189,9 @@ class TestSettings:
 
     def test_another_count(self) -> None:
         """By characters: 25 are the sentence."""
-        assert texts("How much is the storm excess?", STORM, budget=25, count=len) == ["The storm excess is £400."]
+        assert texts("How much is the storm excess?", STORM, budget=25, count=len) == [
+            "The storm excess is £400."
+        ]
         assert compress("storm excess", [chunk(1, STORM)], budget=25, count=len).tokens == 25
 
     def test_meaning_finds_what_words_do_not(self) -> None:
@@ -160,7 +203,9 @@ class TestSettings:
 
         text = "A deductible is what you bear. For storm, it is £400."
         assert texts("deductible for gales", text, budget=8) == ["A deductible is what you bear."]
-        assert texts("deductible for gales", text, budget=8, meaning=meaning) == ["For storm, it is £400."]
+        assert texts("deductible for gales", text, budget=8, meaning=meaning) == [
+            "For storm, it is £400."
+        ]
 
     @pytest.mark.parametrize("values", [[], [float("nan")] * 3, [2.0] * 3])
     def test_a_meaning_that_is_none(self, values: list[float]) -> None:
@@ -199,7 +244,16 @@ LINES = st.sampled_from(
             "- | a |",
             "e.g. vans",
         ),
-        *("…and so on", "La prime est due le 1er mai. Elle", "augmente.", "#", "-", "**", "| |", "§ 3.2 Art. 4"),
+        *(
+            "…and so on",
+            "La prime est due le 1er mai. Elle",
+            "augmente.",
+            "#",
+            "-",
+            "**",
+            "| |",
+            "§ 3.2 Art. 4",
+        ),
     ]
 )
 PASSAGES = st.lists(LINES, max_size=12).map("\n".join)
@@ -215,27 +269,42 @@ class TestAlways:
     """What holds for every passage."""
 
     @given(text=PASSAGES, places=st.sets(st.integers(0, 20)))
-    def test_what_is_put_together_has_the_sentences_that_were_kept(self, text: str, places: set[int]) -> None:
+    def test_what_is_put_together_has_the_sentences_that_were_kept(
+        self, text: str, places: set[int]
+    ) -> None:
         """Cut again, it is exactly the pieces kept with what they need, in order."""
         whole = cut_passage(text)
         kept = {at for at in places if at < len(whole.pieces)}
         kept |= {need for at in kept for need in whole.needs[at]}
         if kept < set(range(len(whole.pieces))) and not kept >= set(whole.lines):
-            assert sentences(join_pieces(whole, kept)) == [sentences(text)[at] for at in sorted(kept)]
+            assert sentences(join_pieces(whole, kept)) == [
+                sentences(text)[at] for at in sorted(kept)
+            ]
         else:
             assert join_pieces(whole, kept) == text
 
-    @given(passages=st.lists(PASSAGES, max_size=4), budget=st.integers(1, 60), keep=st.sets(st.integers(0, 3)))
+    @given(
+        passages=st.lists(PASSAGES, max_size=4),
+        budget=st.integers(1, 60),
+        keep=st.sets(st.integers(0, 3)),
+    )
     @settings(deadline=None, derandomize=True, max_examples=50)
-    def test_budget_order_and_citations(self, passages: list[str], budget: int, keep: set[int]) -> None:
-        """Within the budget but for what must stay; cited ones are there; tokens and places are those of the texts."""
+    def test_budget_order_and_citations(
+        self, passages: list[str], budget: int, keep: set[int]
+    ) -> None:
+        """Within the budget but for what must stay; cited ones are there.
+
+        Tokens and places are those of the texts.
+        """
         given_ = [chunk(n, text) for n, text in enumerate(passages)]
         keep = {place for place in keep if place < len(passages)}
         found = compress("How much is the storm excess?", given_, budget=budget, keep=keep)
         least = compress("How much is the storm excess?", given_, budget=1, keep=keep)
         assert found.tokens == sum(words_as_tokens(one.text) for one in found.passages)
         assert found.tokens <= max(budget, least.tokens)
-        assert {given_[place].chunk_id for place in keep} <= {one.chunk_id for one in found.passages}
+        assert {given_[place].chunk_id for place in keep} <= {
+            one.chunk_id for one in found.passages
+        }
         numbers = [int(one.chunk_id.rpartition("#")[2]) for one in found.passages]
         assert all(one < other for one, other in pairwise(numbers))
         assert (
@@ -245,7 +314,9 @@ class TestAlways:
         )
         for number, one in zip(numbers, found.passages, strict=True):
             assert one._replace(text="") == given_[number]._replace(text="")
-            assert sentences(one.text) == [sentences(passages[number])[at] for at in found.positions[number]]
+            assert sentences(one.text) == [
+                sentences(passages[number])[at] for at in found.positions[number]
+            ]
         assert all(tuple(sorted(set(kept))) == kept for kept in found.positions)
         assert bool(found.passages) or not any(sentences(text) for text in passages)
 
@@ -255,7 +326,8 @@ class TestAlways:
         code = (
             "from raglab.answering.compression import compress\nfrom raglab.values import Chunk\n"
             f"text = {STORM!r} * 5\n"
-            "print(compress('storm excess flood', [Chunk(str(n), text, 'a') for n in range(4)], budget=60))"
+            "print(compress('storm excess flood', [Chunk(str(n), text, 'a') for n in range(4)], "
+            "budget=60))"
         )
         runs = {
             subprocess.run(
@@ -278,10 +350,15 @@ class TestAlways:
             kept |= {need for at in kept for need in whole.needs[at]}
             if not kept >= set(whole.lines):
                 said = sentences(one.text)
-                assert sentences(join_pieces(whole, kept)) == [said[at] for at in sorted(kept)], one.chunk_id
+                assert sentences(join_pieces(whole, kept)) == [said[at] for at in sorted(kept)], (
+                    one.chunk_id
+                )
 
     def test_the_extractive_answer_is_among_what_is_kept(self, corpus: Corpus) -> None:
-        """At the default budget the generator answers from what is left as from the whole, in nine of ten cases."""
+        """At default budget the generator answers from what is left as from all, nine in ten times.
+
+        The share is that of cases.
+        """
         by_page: dict[str, list[Chunk]] = {}
         for one in corpus.chunks:
             by_page.setdefault(one.shown, []).append(one)
@@ -292,6 +369,7 @@ class TestAlways:
             if case.expect_status == "ok" and case.split == "tune" and passages:
                 left = compress(case.query, passages, budget=512).passages
                 same.append(
-                    Extractive().answer(case.query, left).text == Extractive().answer(case.query, passages).text
+                    Extractive().answer(case.query, left).text
+                    == Extractive().answer(case.query, passages).text
                 )
         assert sum(same) >= 0.9 * len(same) > 30

@@ -18,7 +18,10 @@ from raglab.store.traces import Trace
 from raglab.values import Chunk, Generation
 
 SECTION = ("Dependency Injection", "Limit dependency concurrency")
-TEXT = "Use the limit argument to bound how many dependencies run at once. The hotel limit in Berlin is 150 euros."
+TEXT = (
+    "Use the limit argument to bound how many dependencies run at once. The hotel limit in Berlin "
+    "is 150 euros."
+)
 CHUNK = Chunk("a#1", TEXT, "a.md", section=SECTION)
 QUESTION = "What is the hotel limit in Hamburg?"
 
@@ -45,7 +48,11 @@ def checked(text: str, question: str = QUESTION, chunk: Chunk = CHUNK) -> Checke
 @pytest.mark.parametrize(
     "text",
     [
-        "Dependency Injection > Limit dependency concurrency\n\nWhat is the hotel limit in Hamburg?",  # SmolLM2's
+        # SmolLM2's
+        (
+            "Dependency Injection > Limit dependency concurrency\n\nWhat is the hotel limit in "
+            "Hamburg?"
+        ),
         "Dependency Injection > Limit dependency concurrency",
         "**Limit dependency concurrency**\n\nWhat is the hotel limit in Hamburg?",
         "- Dependency Injection > Limit dependency concurrency",
@@ -65,9 +72,19 @@ def test_an_answer_of_headings_and_question_alone_has_no_support(text: str) -> N
 @pytest.mark.parametrize(
     ("text", "claim"),
     [
-        ("Dependency Injection > Limit dependency concurrency\nThe hotel limit in Berlin is 150 euros.", "The hotel"),
-        ("What is the hotel limit in Hamburg? The hotel limit in Berlin is 150 euros.", "The hotel"),
-        ("Limit dependency concurrency", "Limit"),  # a heading alone may be the name that was asked for
+        (
+            (
+                "Dependency Injection > Limit dependency concurrency\nThe hotel limit in Berlin is "
+                "150 euros."
+            ),
+            "The hotel",
+        ),
+        (
+            "What is the hotel limit in Hamburg? The hotel limit in Berlin is 150 euros.",
+            "The hotel",
+        ),
+        # a heading alone may be the name that was asked for
+        ("Limit dependency concurrency", "Limit"),
         ("- Dependency Injection\n- Limit dependency concurrency", "Dependency"),
         ("Hotels > Limit dependency concurrency", "Hotels"),  # no heading of the passages
         ("Revenue > 150 euros", "Revenue"),
@@ -81,7 +98,9 @@ def test_what_states_something_keeps_its_claims(text: str, claim: str) -> None:
 def test_a_path_in_a_passage_without_sections_is_one_too() -> None:
     """Where chunks came from elsewhere the path is the first line of their text."""
     chunk = Chunk("a#1", f"Dependency Injection > Limit dependency concurrency\n{TEXT}", "a.md")
-    assert np.isnan(checked("Dependency Injection > Limit dependency concurrency", chunk=chunk).support)
+    assert np.isnan(
+        checked("Dependency Injection > Limit dependency concurrency", chunk=chunk).support
+    )
 
 
 def test_what_the_passage_states_may_be_said_in_the_words_of_the_question() -> None:
@@ -93,11 +112,20 @@ def test_what_the_passage_states_may_be_said_in_the_words_of_the_question() -> N
 
 def test_code_stays() -> None:
     """Also a line of it that repeats a heading."""
-    code = "```\nLimit dependency concurrency\n```\nDependency Injection > Limit dependency concurrency"
-    assert text_without_echoes(code, QUESTION, [CHUNK]) == "```\nLimit dependency concurrency\n```\n"
+    code = (
+        "```\nLimit dependency concurrency\n```\nDependency Injection > Limit dependency "
+        "concurrency"
+    )
+    assert (
+        text_without_echoes(code, QUESTION, [CHUNK]) == "```\nLimit dependency concurrency\n```\n"
+    )
 
 
-@given(st.lists(st.sampled_from(["The limit is 150.", "", "Ask HR.", "a > b", " x", "1. One"]), max_size=6))
+@given(
+    st.lists(
+        st.sampled_from(["The limit is 150.", "", "Ask HR.", "a > b", " x", "1. One"]), max_size=6
+    )
+)
 def test_without_an_echo_the_answer_is_the_same(lines: list[str]) -> None:
     """To the letter; and what was taken out once is not taken out twice."""
     answer = "\n".join(lines)

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering.hygiene import _BLANKS, _INLINE, _LINES, MAX_PASSES, CleanAnswer, clean, insufficiency, visible
+from raglab.answering.hygiene import (
+    _BLANKS,
+    _INLINE,
+    _LINES,
+    MAX_PASSES,
+    CleanAnswer,
+    clean,
+    insufficiency,
+    visible,
+)
 from raglab.code_blocks import split_code
 
 KINDS = (
@@ -31,7 +40,10 @@ def text_of(answer: str) -> str:
 
 def test_a_clean_answer_stays_letter_by_letter() -> None:
     """Lists, tables, emphasis, citations, inline code and inequalities are text."""
-    answer = "The **excess** is `£250` [1], if a < b.\n\n- Storm: 400\n- Fire: 1 000 €\n\n| a | b |\n| - | - |"
+    answer = (
+        "The **excess** is `£250` [1], if a < b.\n\n- Storm: 400\n- Fire: 1 000 €\n\n| a | b |\n| "
+        "- | - |"
+    )
     assert clean(answer) == CleanAnswer(answer, None, ())
 
 
@@ -41,13 +53,30 @@ CODE = "```python\nif a:\n    b =  1  # two  blanks\n\n\n    <b>c</b>\n# no head
 @pytest.mark.parametrize(
     "answer",
     [
-        *(CODE, f"Run this:\n{CODE}\nThen rest.", f"Run this:\n\n{CODE}\n\n{CODE}", "````\n```\n````"),
-        *("The code ```x = 1``` stays.", "One ```a``` two ````b``c```` three.", "Examples:\n```\nls\n```"),
-        *("A ~~~ B", "It is ~~struck~~ ``twice``.", "Two ```marks\nnever closed.", "```\n<script>x</script>\n```"),
+        *(
+            CODE,
+            f"Run this:\n{CODE}\nThen rest.",
+            f"Run this:\n\n{CODE}\n\n{CODE}",
+            "````\n```\n````",
+        ),
+        *(
+            "The code ```x = 1``` stays.",
+            "One ```a``` two ````b``c```` three.",
+            "Examples:\n```\nls\n```",
+        ),
+        *(
+            "A ~~~ B",
+            "It is ~~struck~~ ``twice``.",
+            "Two ```marks\nnever closed.",
+            "```\n<script>x</script>\n```",
+        ),
     ],
 )
 def test_code_stays_letter_by_letter(answer: str) -> None:
-    """Fenced, in a line, alone, behind a title; what is no heading, placeholder, bullet or markup in code stays."""
+    """Fenced, in a line, alone, behind a title.
+
+    What is no heading, placeholder, bullet or markup in code stays.
+    """
     assert clean(answer) == CleanAnswer(answer, None, ())
 
 
@@ -67,13 +96,15 @@ def test_code_stays_letter_by_letter(answer: str) -> None:
     ],
 )
 def test_code_is_fenced_one_way(answer: str, left: str) -> None:
-    """By backticks at the beginning of a line, closed, longer than any in the code, and never inside of HTML."""
+    """By backticks at the start of a line, closed, longer than any in code, never inside HTML."""
     cleaned = clean(answer)
     assert (cleaned.text, cleaned.refused) == (left, None)
     assert cleaned.changes in {("code fence",), ()}
 
 
-@pytest.mark.parametrize("answer", ["```", "~~~ crossed out ~~~", "```python\n\n  \n```", "# Run\n```sh\n```"])
+@pytest.mark.parametrize(
+    "answer", ["```", "~~~ crossed out ~~~", "```python\n\n  \n```", "# Run\n```sh\n```"]
+)
 def test_a_fence_without_code_is_no_answer(answer: str) -> None:
     """Fences by themselves say nothing."""
     cleaned = clean(answer)
@@ -126,7 +157,10 @@ def test_a_tag_in_a_code_span_is_shown_and_read_by_no_browser() -> None:
     ],
 )
 def test_a_heading_line_goes(answer: str, left: str) -> None:
-    """One to six hashes before a blank, or a line that is underlined; a rule below a sentence or a blank is text."""
+    """One to six hashes before a blank, or a line that is underlined.
+
+    A rule below a sentence or a blank is text.
+    """
     assert text_of(answer) == left
 
 
@@ -143,7 +177,15 @@ def test_a_heading_line_goes(answer: str, left: str) -> None:
             "QUESTION:",
             "  Answer:  ",
         ),
-        *("> Answer:", "Réponse:", "Réponse\u00a0:", "**Résumé :**", "Contexte:", "Re\u0301ponse:", "Answer\uff1a"),
+        *(
+            "> Answer:",
+            "Réponse:",
+            "Réponse\u00a0:",
+            "**Résumé :**",
+            "Contexte:",
+            "Re\u0301ponse:",
+            "Answer\uff1a",
+        ),
     ],
 )
 def test_a_bare_label_line_goes(label: str) -> None:
@@ -154,7 +196,8 @@ def test_a_bare_label_line_goes(label: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["Premium: 400", "Answer: 400", "Premium:", "Context matters:", "The answer:", "Question"]
+    "line",
+    ["Premium: 400", "Answer: 400", "Premium:", "Context matters:", "The answer:", "Question"],
 )
 def test_what_is_no_bare_label_is_text(line: str) -> None:
     """A label with a value, or one that is none of ours."""
@@ -162,7 +205,8 @@ def test_what_is_no_bare_label_is_text(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["None", "N/A", "n/a", "null", "NONE", "None.", "- None", "* N/A", "**N/A**", "Answer: None"]
+    "line",
+    ["None", "N/A", "n/a", "null", "NONE", "None.", "- None", "* N/A", "**N/A**", "Answer: None"],
 )
 def test_a_placeholder_line_goes(line: str) -> None:
     """And an answer that is nothing else is refused."""
@@ -174,10 +218,19 @@ def test_a_placeholder_line_goes(line: str) -> None:
 
 @pytest.mark.parametrize(
     "title",
-    ["Examples:", "**Examples:**", "**Example**", "Some examples:", "## Examples", "Exemples :", "Exemple\u00a0:"],
+    [
+        "Examples:",
+        "**Examples:**",
+        "**Example**",
+        "Some examples:",
+        "## Examples",
+        "Exemples :",
+        "Exemple\u00a0:",
+    ],
 )
 @pytest.mark.parametrize(
-    "after", ["", "\n\n", "\n- None\n-\n", "\n\nSources:\n- home.md", "\n\nSources : home.pdf, p. 3"]
+    "after",
+    ["", "\n\n", "\n- None\n-\n", "\n\nSources:\n- home.md", "\n\nSources : home.pdf, p. 3"],
 )
 def test_examples_without_any_go(title: str, after: str) -> None:
     """In English and French, also where what followed went itself."""
@@ -193,30 +246,62 @@ def test_examples_before_another_title_go() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        *("Examples:\n- storm\n- fire", "Examples: storm and fire.", "Two kinds.\nExamples:\n\nStorm.", "- Examples"),
-        *("Sources: salary and rent.", "Sources:\n- salary\n- rent", "Three kinds.\nSources of income:\n- salary"),
-        *("Sources: a.md\nThe excess is £250.", "It is £250.\n\nSources:\nThe wording says so in detail."),
-        *("It is £250 [1].\n\n[1] home.md", "Two.\nSources: a.md\n1. The excess.", "The sources:\n- salary"),
+        *(
+            "Examples:\n- storm\n- fire",
+            "Examples: storm and fire.",
+            "Two kinds.\nExamples:\n\nStorm.",
+            "- Examples",
+        ),
+        *(
+            "Sources: salary and rent.",
+            "Sources:\n- salary\n- rent",
+            "Three kinds.\nSources of income:\n- salary",
+        ),
+        *(
+            "Sources: a.md\nThe excess is £250.",
+            "It is £250.\n\nSources:\nThe wording says so in detail.",
+        ),
+        *(
+            "It is £250 [1].\n\n[1] home.md",
+            "Two.\nSources: a.md\n1. The excess.",
+            "The sources:\n- salary",
+        ),
         *("It is £250.\nSee the source.", "Les références :\n1. Le contrat."),
     ],
 )
 def test_lists_that_say_something_stay(answer: str) -> None:
-    """Examples that are there, sources that are the answer, and what only looks like a list of them."""
+    """Examples that are there, sources that are the answer, what only looks like a list of them."""
     assert clean(answer) == CleanAnswer(answer, None, ())
 
 
 @pytest.mark.parametrize(
     "closing",
     [
-        *("Sources:\n- home.md\n- Home wording, page 3", "**Sources:**\n1. Home wording\n2. Schedule", "Sources:"),
+        *(
+            "Sources:\n- home.md\n- Home wording, page 3",
+            "**Sources:**\n1. Home wording\n2. Schedule",
+            "Sources:",
+        ),
         *(
             "## References\n[1] Home policy\n\n[2] https://example.org/a",
             "Source: home.md#3",
             "> Sources:\n> - home.md",
         ),
-        *("Sources: home.md#3, travel.pdf (p. 3); [2]", "Sources consulted:\nhome.md", "- **Source:** [a](home.md)"),
-        *("Références :\n1. Contrat, article 3", "Sources citées :\n- contrat.md", "Source\u00a0: contrat.pdf, page 2"),
-        *("Sources:\n- home.md\n\nReferences:\n- travel.md", "__Bibliographie__\n• Contrat", "Sources\uff1a home.md"),
+        *(
+            "Sources: home.md#3, travel.pdf (p. 3); [2]",
+            "Sources consulted:\nhome.md",
+            "- **Source:** [a](home.md)",
+        ),
+        *(
+            "Références :\n1. Contrat, article 3",
+            "Sources citées :\n- contrat.md",
+            "Source\u00a0: contrat.pdf, page 2",
+        ),
+        *(
+            "Sources:\n- home.md\n\nReferences:\n- travel.md",
+            "__Bibliographie__\n• Contrat",
+            "Sources\uff1a home.md",
+        ),
     ],
 )
 def test_a_closing_list_of_sources_goes(closing: str) -> None:
@@ -228,12 +313,18 @@ def test_a_closing_list_of_sources_goes(closing: str) -> None:
 
 def test_an_answer_of_sources_alone_is_none() -> None:
     """Files and pages say nothing by themselves."""
-    for answer in ("Sources:\n- home.md#1\n- travel.pdf, page 2", "References: home.md", "Examples:\n\nSources: a.md"):
+    for answer in (
+        "Sources:\n- home.md#1\n- travel.pdf, page 2",
+        "References: home.md",
+        "Examples:\n\nSources: a.md",
+    ):
         assert clean(answer).refused is not None
         assert clean(answer).text == ""
 
 
-@pytest.mark.parametrize("line", ["None of the drivers is covered.", "Excess: None", "nullified", "No", "0"])
+@pytest.mark.parametrize(
+    "line", ["None of the drivers is covered.", "Excess: None", "nullified", "No", "0"]
+)
 def test_what_only_contains_a_placeholder_is_text(line: str) -> None:
     """A line that says something."""
     assert clean(line) == CleanAnswer(line, None, ())
@@ -261,7 +352,9 @@ def test_runs_of_blanks_and_of_newlines_collapse() -> None:
 def test_what_cannot_be_seen_goes() -> None:
     """Control, zero-width and direction characters, tag characters, half surrogates and colours of a terminal."""
     hidden = "\x00\x07\x7f\x85\u200b\u200d\u200e\u202e\u2066\ufeff\u00ad\U000e0041\ud800\x1b[31m"
-    assert clean(f"It{hidden.replace(chr(133), '')} is") == CleanAnswer("It is", None, ("hidden characters",))
+    assert clean(f"It{hidden.replace(chr(133), '')} is") == CleanAnswer(
+        "It is", None, ("hidden characters",)
+    )
     assert visible("a\r\nb\rc\u2028d\x85e") == "a\nb\nc\nd\ne"
     assert clean("a\tb") == CleanAnswer("a\tb", None, ())
 
@@ -306,15 +399,30 @@ def test_what_cannot_be_seen_goes() -> None:
     ],
 )
 def test_markup_goes_and_comparisons_stay(answer: str, left: str) -> None:
-    """Scripts, styles and frames with their content; no browser would see a tag or a handler in what is left."""
+    """Scripts, styles and frames with their content.
+
+    No browser would see a tag or a handler in what is left.
+    """
     assert text_of(answer) == left
 
 
 @pytest.mark.parametrize(
     "target",
     [
-        *("javascript:alert(1)", " JavaScript:alert(1)", "&#106;avascript:alert(1)", "java&Tab;script:x", "vbscript:x"),
-        *("javascript&colon;x", "javascript\\:x", "<javascript:x>", "data:text/html,<b>", "\x01javascript:x"),
+        *(
+            "javascript:alert(1)",
+            " JavaScript:alert(1)",
+            "&#106;avascript:alert(1)",
+            "java&Tab;script:x",
+            "vbscript:x",
+        ),
+        *(
+            "javascript&colon;x",
+            "javascript\\:x",
+            "<javascript:x>",
+            "data:text/html,<b>",
+            "\x01javascript:x",
+        ),
     ],
 )
 def test_a_link_that_would_run_leads_nowhere(target: str) -> None:
@@ -328,7 +436,12 @@ def test_a_link_that_would_run_leads_nowhere(target: str) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        *("[here](https://example.org/a(b)c)", "JavaScript: the language", "[1]: data: see page 2", "[x](#excess)"),
+        *(
+            "[here](https://example.org/a(b)c)",
+            "JavaScript: the language",
+            "[1]: data: see page 2",
+            "[x](#excess)",
+        ),
         *("[x](mailto:a@b.org)", "see [javascript: a primer](https://example.org)"),
     ],
 )
@@ -339,15 +452,28 @@ def test_a_link_that_leads_somewhere_stays(answer: str) -> None:
 
 def test_changes_say_what_was_removed_in_order() -> None:
     """Each once; the blanks that a removal leaves are no change of their own."""
-    cleaned = clean("# A\n\nIt <b>is</b>.\n\n# B\n\nNone\n\nN/A\n\n- \n\nAnswer:\n\n~~~\nx\n~~~\n\n[x](javascript:y)")
+    cleaned = clean(
+        "# A\n\nIt <b>is</b>.\n\n# B\n\nNone\n\nN/A\n\n- "
+        "\n\nAnswer:\n\n~~~\nx\n~~~\n\n[x](javascript:y)"
+    )
     assert cleaned.changes == (
-        *("html", "script link", "code fence", "heading", "placeholder line", "empty bullet", "label line", "blanks"),
+        *(
+            "html",
+            "script link",
+            "code fence",
+            "heading",
+            "placeholder line",
+            "empty bullet",
+            "label line",
+            "blanks",
+        ),
     )
     assert cleaned.text == "It is.\n\n```\nx\n```\n\n[x](#)"
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"), [("", "the answer is empty"), (" \n\t", "nothing is left"), ("# A", "heading")]
+    ("answer", "why"),
+    [("", "the answer is empty"), (" \n\t", "nothing is left"), ("# A", "heading")],
 )
 def test_an_empty_answer_is_refused_with_a_reason(answer: str, why: str) -> None:
     """And its text is empty."""
@@ -562,7 +688,7 @@ FRAGMENTS = (
 
 
 class Browser(HTMLParser):
-    """Reads a page as a browser would, and notes the tags that it sees and the attributes that have a value."""
+    """Reads a page as a browser would, noting the tags it sees and attributes that have a value."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=False)
@@ -596,7 +722,7 @@ def test_cleaning_twice_is_cleaning_once_for_many(answer: str) -> None:
 
 
 def laws_hold(answer: str) -> None:
-    """Idempotence, changes that say whether something changed, and no markup that a browser would see."""
+    """Idempotence, changes that say if something changed, and no markup a browser would see."""
     cleaned = clean(answer)
     again = clean(cleaned.text)
     assert again.text == cleaned.text
@@ -606,11 +732,15 @@ def laws_hold(answer: str) -> None:
     assert len(set(cleaned.changes)) == len(cleaned.changes)
     assert cleaned.refused is None or cleaned.refused
     assert cleaned.text or cleaned.refused
-    prose = "\n".join(part for part in split_code(cleaned.text.split("\n")) if isinstance(part, str))
+    prose = "\n".join(
+        part for part in split_code(cleaned.text.split("\n")) if isinstance(part, str)
+    )
     assert "  " not in prose
     page = Browser(f"<main>{prose}</main>")
     assert page.tags[0] == "main"
-    assert not any(known.fullmatch(tag) for tag in page.tags[1:] for known in (_LINES, _BLANKS, _INLINE))
+    assert not any(
+        known.fullmatch(tag) for tag in page.tags[1:] for known in (_LINES, _BLANKS, _INLINE)
+    )
     assert not any(re.fullmatch("on[a-z]+|style", name) for name in page.attributes)
 
 
@@ -659,7 +789,10 @@ def test_marks_nested_deeper_than_the_bound_are_refused() -> None:
     ],
 )
 def test_time_is_linear_in_the_answer(unit: str) -> None:
-    """Half a megabyte of anything takes seconds at most of the processor, where a square of it would take more."""
+    """Half a megabyte of anything takes seconds of processor time at most.
+
+    A square of it would take more.
+    """
     began = time.process_time()
     clean(f"x {unit * (500_000 // len(unit))}!")
     assert time.process_time() - began < 5

@@ -1,4 +1,7 @@
-"""What evidence carries scores above what it does not: numbers, negations, claims of answers, models of entailment."""
+"""What evidence carries scores above what it does not.
+
+Numbers, negations, claims of answers, models of entailment.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,15 @@ from raglab.models import Nli, load_nli
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
-# Evidence (`=`, a line that is `=` alone begins its next text), and pairs of claims (`+`): what it says | what it does
-# not say. The two differ in a number or a negation; whatever words the second has are in the evidence.
+# Evidence (`=`, a line that is `=` alone begins its next text), and pairs of claims (`+`): what it
+# says | what it does not say. The two differ in a number or a negation; whatever words the second
+# has are in the evidence.
 PAIRS = """
 = # Home > Excesses
-= The storm excess is £400. The escape of water excess is £350. Flood is not covered in the cellar, but it is
-  covered on the ground floor. Claims must be notified within 30 days; theft must be reported to the police within
+= The storm excess is £400. The escape of water excess is £350. Flood is not covered in the \
+cellar, but it is
+  covered on the ground floor. Claims must be notified within 30 days; theft must be reported to \
+the police within
   24 hours.
 =
 = # Home > Excesses from 1 April 2025
@@ -60,11 +66,14 @@ PAIRS = """
 + Theft must be reported to the police. | Theft must not be reported to the police.
 + The storm excess is £400. | The storm excess is not £400.
 
-= The fleet schedule lists 42 vans and 17 cars. Drivers under 25 pay an additional excess of £500; drivers over 70
-  pay £300. Vehicles left unattended with the keys in are never covered. Any driver may use a van, but no driver
+= The fleet schedule lists 42 vans and 17 cars. Drivers under 25 pay an additional excess of £500; \
+drivers over 70
+  pay £300. Vehicles left unattended with the keys in are never covered. Any driver may use a van, \
+but no driver
   under 21 may use a car over 3.5 tonnes.
 =
-= The policy runs from 1 July 2025 to 30 June 2026. It does not renew automatically. The broker does invite
+= The policy runs from 1 July 2025 to 30 June 2026. It does not renew automatically. The broker \
+does invite
   renewal. Hire vehicles are insured for 14 days and replacement vehicles for 28 days.
 + There are 42 vans on the schedule. | There are 17 vans on the schedule.
 + There are 17 cars on the schedule. | There are 42 cars on the schedule.
@@ -80,14 +89,18 @@ PAIRS = """
 + The broker does invite renewal. | The broker does not invite renewal.
 + Vehicles left with the keys in are never covered. | Vehicles left with the keys in are covered.
 + Any driver may use a van. | No driver may use a van.
-+ No driver under 21 may use a car over 3.5 tonnes. | Any driver under 21 may use a car over 3.5 tonnes.
++ No driver under 21 may use a car over 3.5 tonnes. | Any driver under 21 may use a car over 3.5 \
+tonnes.
 + Hire vehicles are insured for 14 days. | Hire vehicles are not insured for 14 days.
 
-= CargoShield covers goods in transit by sea, air and road. The limit is USD 2,000,000 for any one vessel and USD
-  750,000 for any one truck. War risks are excluded; strikes are included. Goods that are not packed by a
+= CargoShield covers goods in transit by sea, air and road. The limit is USD 2,000,000 for any one \
+vessel and USD
+  750,000 for any one truck. War risks are excluded; strikes are included. Goods that are not \
+packed by a
   professional are carried without cover for breakage. Delay is never insured, whatever its cause.
 =
-= Surveyors do not need to attend below 5,000 dollars. They do need to attend above 25,000 dollars. Premium rises
+= Surveyors do not need to attend below 5,000 dollars. They do need to attend above 25,000 \
+dollars. Premium rises
   by 12% when the loss ratio passes 60%, and it falls by 5% when the ratio stays below 30%.
 + The limit for any one truck is USD 750,000. | The limit for any one truck is USD 2,000,000.
 + The limit is USD 2,000,000 for any one vessel. | The limit is USD 750,000 for any one vessel.
@@ -99,16 +112,21 @@ PAIRS = """
 + Strikes are included. | Strikes are excluded.
 + War risks are excluded. | War risks are included.
 + War risks are not included. | War risks are not excluded.
-+ Surveyors do not need to attend below 5,000 dollars. | Surveyors do need to attend below 5,000 dollars.
++ Surveyors do not need to attend below 5,000 dollars. | Surveyors do need to attend below 5,000 \
+dollars.
 + They do need to attend above 25,000 dollars. | They do not need to attend above 25,000 dollars.
 + Goods in transit by sea are covered. | Goods in transit by sea are never covered.
-+ The premium rises when the loss ratio passes 60%. | The premium falls when the loss ratio passes 60%.
++ The premium rises when the loss ratio passes 60%. | The premium falls when the loss ratio passes \
+60%.
 
-= The old town hall was built in 1874 and the new one in 1931. The bridge has two towers and seven arches. It was
-  not damaged in the war, although the station was damaged. The museum opened before the library did. Lena Hart
+= The old town hall was built in 1874 and the new one in 1931. The bridge has two towers and seven \
+arches. It was
+  not damaged in the war, although the station was damaged. The museum opened before the library \
+did. Lena Hart
   founded the library, and Otto Brandt founded the museum.
 =
-= The population grew from 12,000 in 1900 to 48,000 in 1950. Nobody lived on the island until 1920. The council
+= The population grew from 12,000 in 1900 to 48,000 in 1950. Nobody lived on the island until \
+1920. The council
   can levy a tax, but it cannot borrow. The mayor isn't elected by the council; the treasurer is.
 + The old town hall was built in 1874. | The old town hall was built in 1931.
 + The new town hall was built in 1931. | The new town hall was built in 1874.
@@ -124,12 +142,16 @@ PAIRS = """
 + The mayor isn't elected by the council. | The mayor is elected by the council.
 + The station was damaged in the war. | The station was not damaged in the war.
 
-= La franchise tempête est de 300 €. La franchise dégât des eaux est de 150 €. L'inondation n'est pas couverte au
-  sous-sol, mais elle est couverte au rez-de-chaussée. Le vol doit être déclaré dans un délai de deux jours
+= La franchise tempête est de 300 €. La franchise dégât des eaux est de 150 €. L'inondation n'est \
+pas couverte au
+  sous-sol, mais elle est couverte au rez-de-chaussée. Le vol doit être déclaré dans un délai de \
+deux jours
   ouvrés, et tout autre sinistre dans un délai de cinq jours ouvrés.
 =
-= La serrure doit être posée avant le 30 juin 2025. L'avenant prend effet le 1er mars 2025. La piscine n'est
-  jamais assurée. Le garage est assuré sans supplément. Aucun bijou n'est garanti hors du domicile; les meubles
+= La serrure doit être posée avant le 30 juin 2025. L'avenant prend effet le 1er mars 2025. La \
+piscine n'est
+  jamais assurée. Le garage est assuré sans supplément. Aucun bijou n'est garanti hors du \
+domicile; les meubles
   sont garantis.
 + La franchise tempête est de 300 €. | La franchise tempête est de 150 €.
 + La franchise dégât des eaux est de 150 €. | La franchise dégât des eaux est de 300 €.
@@ -137,33 +159,43 @@ PAIRS = """
 + La serrure est posée avant le 30 juin 2025. | La serrure est posée avant le 1er juin 2025.
 + L'avenant prend effet en mars 2025. | L'avenant prend effet en juin 2025.
 + L'inondation n'est pas couverte au sous-sol. | L'inondation est couverte au sous-sol.
-+ L'inondation est couverte au rez-de-chaussée. | L'inondation n'est pas couverte au rez-de-chaussée.
++ L'inondation est couverte au rez-de-chaussée. | L'inondation n'est pas couverte au \
+rez-de-chaussée.
 + La piscine n'est jamais assurée. | La piscine est assurée.
 + Le garage est assuré. | Le garage n'est pas assuré.
 + Le garage est assuré sans supplément. | Le garage est assuré avec supplément.
 + Aucun bijou n'est garanti hors du domicile. | Un bijou est garanti hors du domicile.
 + Les meubles sont garantis. | Les meubles ne sont pas garantis.
 
-= La flotte compte 38 camions et 12 voitures. Le conducteur novice paie une franchise de 1 500 €, le conducteur
-  confirmé une franchise de 750 €. Le prêt de volant n'est pas autorisé aux moins de 21 ans; il est autorisé aux
+= La flotte compte 38 camions et 12 voitures. Le conducteur novice paie une franchise de 1 500 €, \
+le conducteur
+  confirmé une franchise de 750 €. Le prêt de volant n'est pas autorisé aux moins de 21 ans; il \
+est autorisé aux
   autres. L'assistance est acquise à 0 km, le remorquage jusqu'à 80 km.
 =
-= Le contrat ne se renouvelle pas par tacite reconduction. La prime augmente de 8 % si le ratio dépasse 60 %, et
-  baisse de 5 % sous 30 %. Les marchandises dangereuses sont exclues, les marchandises générales sont incluses.
+= Le contrat ne se renouvelle pas par tacite reconduction. La prime augmente de 8 % si le ratio \
+dépasse 60 %, et
+  baisse de 5 % sous 30 %. Les marchandises dangereuses sont exclues, les marchandises générales \
+sont incluses.
 + La flotte compte 38 camions. | La flotte compte 12 camions.
 + Le conducteur novice paie 1 500 €. | Le conducteur novice paie 750 €.
-+ Le conducteur confirmé a une franchise de 750 €. | Le conducteur confirmé a une franchise de 1 500 €.
++ Le conducteur confirmé a une franchise de 750 €. | Le conducteur confirmé a une franchise de 1 \
+500 €.
 + Le remorquage est acquis jusqu'à 80 km. | Le remorquage est acquis jusqu'à 0 km.
 + La prime baisse de 5 % sous 30 %. | La prime baisse de 8 % sous 30 %.
-+ La prime augmente de 8 % si le ratio dépasse 60 %. | La prime augmente de 8 % si le ratio dépasse 30 %.
-+ Le prêt de volant n'est pas autorisé aux moins de 21 ans. | Le prêt de volant est autorisé aux moins de 21 ans.
-+ Le contrat ne se renouvelle pas par tacite reconduction. | Le contrat se renouvelle par tacite reconduction.
++ La prime augmente de 8 % si le ratio dépasse 60 %. | La prime augmente de 8 % si le ratio \
+dépasse 30 %.
++ Le prêt de volant n'est pas autorisé aux moins de 21 ans. | Le prêt de volant est autorisé aux \
+moins de 21 ans.
++ Le contrat ne se renouvelle pas par tacite reconduction. | Le contrat se renouvelle par tacite \
+reconduction.
 + L'assistance est acquise à 0 km. | L'assistance n'est pas acquise à 0 km.
 + Les marchandises dangereuses sont exclues. | Les marchandises dangereuses sont incluses.
 + La prime augmente si le ratio dépasse 60 %. | La prime baisse si le ratio dépasse 60 %.
 + Les marchandises générales sont incluses. | Les marchandises générales ne sont pas incluses.
 
-= The warranty lasts 24 months for the engine and 12 months for the battery. It is void if the seal is broken, but
+= The warranty lasts 24 months for the engine and 12 months for the battery. It is void if the \
+seal is broken, but
   it isn't void if the label is lost. Repairs take 5 days in the workshop, 9 days by post.
 + The battery has a 12 month warranty. | The battery has a 24 month warranty.
 + The engine is under warranty for 24 months. | The engine is under warranty for 12 months.
@@ -172,8 +204,10 @@ PAIRS = """
 + The warranty is void if the seal is broken. | The warranty isn't void if the seal is broken.
 + If the label is lost, it isn't void. | If the label is lost, it is void.
 
-= Section 4 applies to tenants. Tenants pay 3% of the rent as a deposit, owners pay 7%. Pets are not allowed
-  without written consent. Smoking isn't permitted in the lifts; it is permitted on balconies. Keys must be
+= Section 4 applies to tenants. Tenants pay 3% of the rent as a deposit, owners pay 7%. Pets are \
+not allowed
+  without written consent. Smoking isn't permitted in the lifts; it is permitted on balconies. \
+Keys must be
   returned by 31 May 2024, bikes removed by 15 June 2024.
 + Tenants pay a deposit of 3%. | Tenants pay a deposit of 7%.
 + Owners pay 7%. | Owners pay 3%.
@@ -183,8 +217,10 @@ PAIRS = """
 + Smoking isn't permitted in the lifts. | Smoking is permitted in the lifts.
 + Without written consent pets are not allowed. | Without written consent pets are allowed.
 
-= In 2019 the company employed 310 people; in 2023 it employed 295. Sales did not fall in 2020, they fell in 2021.
-  The plant in Leeds makes paint and the plant in Hull does not. The board approved the dividend but did not
+= In 2019 the company employed 310 people; in 2023 it employed 295. Sales did not fall in 2020, \
+they fell in 2021.
+  The plant in Leeds makes paint and the plant in Hull does not. The board approved the dividend \
+but did not
   approve the merger.
 + The company had 295 people in 2023. | The company had 310 people in 2023.
 + 310 people were employed in 2019. | 295 people were employed in 2019.
@@ -194,8 +230,10 @@ PAIRS = """
 + The board did not approve the merger. | The board did approve the merger.
 + The board approved the dividend. | The board did not approve the dividend.
 
-= Le bail dure six ans pour les bureaux et neuf ans pour les entrepôts. Le locataire ne paie pas la taxe foncière,
-  il paie la taxe d'habitation. Le préavis est de 3 mois, réduit à 1 mois en zone tendue. Les animaux sont admis,
+= Le bail dure six ans pour les bureaux et neuf ans pour les entrepôts. Le locataire ne paie pas \
+la taxe foncière,
+  il paie la taxe d'habitation. Le préavis est de 3 mois, réduit à 1 mois en zone tendue. Les \
+animaux sont admis,
   sauf les reptiles. Rien n'est dû en cas de départ anticipé après la deuxième année.
 + Le bail des entrepôts dure neuf ans. | Le bail des entrepôts dure six ans.
 + Pour les bureaux, le bail dure six ans. | Pour les bureaux, le bail dure neuf ans.
@@ -205,8 +243,10 @@ PAIRS = """
 + Les reptiles ne sont pas admis. | Les reptiles sont admis.
 + Les animaux sont admis. | Les animaux ne sont pas admis.
 
-= The trial enrolled 120 adults and 45 children. Aspirin reduced fever in adults, not in children. No deaths
-  occurred in the treatment arm; three deaths occurred in the placebo arm. The dose was 50 mg in week one and 75
+= The trial enrolled 120 adults and 45 children. Aspirin reduced fever in adults, not in children. \
+No deaths
+  occurred in the treatment arm; three deaths occurred in the placebo arm. The dose was 50 mg in \
+week one and 75
   mg in week two. Patients without diabetes were excluded.
 + There were 45 children in the trial. | There were 120 children in the trial.
 + The dose in week two was 75 mg. | The dose in week two was 50 mg.
@@ -216,8 +256,10 @@ PAIRS = """
 + No deaths occurred in the treatment arm. | Three deaths occurred in the treatment arm.
 + Patients without diabetes were excluded. | Patients with diabetes were excluded.
 
-= Members may borrow four books and two films at once. Books are due after 21 days; films are due after 7 days.
-  Late books cost 20 cents a day, late films cost 1 dollar a day. Renewal is possible online, but not by phone.
+= Members may borrow four books and two films at once. Books are due after 21 days; films are due \
+after 7 days.
+  Late books cost 20 cents a day, late films cost 1 dollar a day. Renewal is possible online, but \
+not by phone.
   Students never pay a joining fee. Guests do pay one.
 + Members may borrow two films. | Members may borrow four films.
 + Four books may be borrowed at once. | Two books may be borrowed at once.
@@ -229,8 +271,10 @@ PAIRS = """
 + Guests pay a joining fee. | Guests never pay a joining fee.
 + Students never pay a joining fee. | Students pay a joining fee.
 
-= The motor policy pays up to £5,000 for legal costs and up to £1,500 for a courtesy car. Windscreen repair
-  carries no excess; replacement carries an excess of £75. Track use is excluded. Towing a caravan is included.
+= The motor policy pays up to £5,000 for legal costs and up to £1,500 for a courtesy car. \
+Windscreen repair
+  carries no excess; replacement carries an excess of £75. Track use is excluded. Towing a caravan \
+is included.
   Your no claims bonus isn't affected by a windscreen claim, though it is affected by a theft claim.
 + Legal costs are paid up to £5,000. | Legal costs are paid up to £1,500.
 + For a courtesy car it pays up to £1,500. | For a courtesy car it pays up to £5,000.
@@ -239,8 +283,10 @@ PAIRS = """
 + A windscreen claim doesn't affect your bonus. | A windscreen claim does affect your bonus.
 + Towing a caravan is not excluded. | Towing a caravan is excluded.
 
-= Mount Alder rises 2,140 metres, Mount Birch 1,860 metres. The north path opens in May and closes in October.
-  Dogs must be kept on a lead. The hut has no electricity. Camping is forbidden near the lake but allowed in the
+= Mount Alder rises 2,140 metres, Mount Birch 1,860 metres. The north path opens in May and closes \
+in October.
+  Dogs must be kept on a lead. The hut has no electricity. Camping is forbidden near the lake but \
+allowed in the
   meadow. The cable car does not run in winter.
 + Mount Birch rises 1,860 metres. | Mount Birch rises 2,140 metres.
 + The height of Mount Alder is 2,140 metres. | The height of Mount Alder is 1,860 metres.
@@ -251,8 +297,10 @@ PAIRS = """
 + There is no electricity in the hut. | There is electricity in the hut.
 + In winter the cable car does not run. | In winter the cable car does run.
 
-= La carte coûte 45 euros pour un adulte et 20 euros pour un enfant. Le musée ferme le lundi, il ne ferme pas le
-  dimanche. Les photos sont permises sans flash. Aucune visite guidée n'a lieu en août. Le billet est valable 48
+= La carte coûte 45 euros pour un adulte et 20 euros pour un enfant. Le musée ferme le lundi, il \
+ne ferme pas le
+  dimanche. Les photos sont permises sans flash. Aucune visite guidée n'a lieu en août. Le billet \
+est valable 48
   heures, le parking 6 heures. L'ascenseur dessert le premier étage mais ne dessert pas la tour.
 + Un enfant paie 20 euros. | Un enfant paie 45 euros.
 + La carte adulte coûte 45 euros. | La carte adulte coûte 20 euros.
@@ -262,8 +310,10 @@ PAIRS = """
 + L'ascenseur ne dessert pas la tour. | L'ascenseur dessert la tour.
 + L'ascenseur dessert le premier étage. | L'ascenseur ne dessert pas le premier étage.
 
-= Ms Ito joined the board in 2011 and left it in 2018. Mr Ruiz joined in 2015. The fund returned 6.5% in 2020,
-  against 4.2% in 2019. Fees aren't charged on deposits; fees are charged on withdrawals. The auditor found no
+= Ms Ito joined the board in 2011 and left it in 2018. Mr Ruiz joined in 2015. The fund returned \
+6.5% in 2020,
+  against 4.2% in 2019. Fees aren't charged on deposits; fees are charged on withdrawals. The \
+auditor found no
   error in the accounts.
 + Ms Ito left the board in 2018. | Ms Ito left the board in 2011.
 + Mr Ruiz joined the board in 2015. | Mr Ruiz joined the board in 2011.
@@ -273,8 +323,10 @@ PAIRS = """
 + Deposits aren't charged fees. | Deposits are charged fees.
 + The auditor found no error. | The auditor found an error.
 
-= The scheme gives grants of £900 to schools and £2,400 to hospitals. Applications close on 12 March; decisions
-  follow by 9 May. Grants can't be used for salaries, but they can be used for equipment. Charities aren't
+= The scheme gives grants of £900 to schools and £2,400 to hospitals. Applications close on 12 \
+March; decisions
+  follow by 9 May. Grants can't be used for salaries, but they can be used for equipment. \
+Charities aren't
   eligible in Wales. Over 80 bids arrived in spring and fewer than 30 in autumn.
 + Hospitals receive grants of £2,400. | Hospitals receive grants of £900.
 + A school gets £900. | A school gets £2,400.
@@ -286,8 +338,10 @@ PAIRS = """
 + Fewer than 30 bids arrived in autumn. | Fewer than 80 bids arrived in autumn.
 + More than 80 bids arrived in spring. | More than 30 bids arrived in spring.
 
-= Train 7 leaves at 8:15 from platform 4 and train 9 leaves at 8:40 from platform 2. Bicycles travel free on train
-  9. First class isn't available on train 7. A ticket bought on board costs 15 euros, one bought online costs 11
+= Train 7 leaves at 8:15 from platform 4 and train 9 leaves at 8:40 from platform 2. Bicycles \
+travel free on train
+  9. First class isn't available on train 7. A ticket bought on board costs 15 euros, one bought \
+online costs 11
   euros. Seats don't have to be reserved on weekdays.
 + Train 7 leaves from platform 4. | Train 7 leaves from platform 2.
 + Train 9 leaves at 8:40. | Train 9 leaves at 8:15.
@@ -297,8 +351,10 @@ PAIRS = """
 + On board a ticket costs 15 euros. | On board a ticket costs 11 euros.
 + On weekdays seats don't have to be reserved. | On weekdays seats have to be reserved.
 
-= The roof is guaranteed for ten years and the windows for five years. The guarantee doesn't pay for hail damage.
-  It does pay for leaks. No inspection is needed in the first year. After the second year an inspection is
+= The roof is guaranteed for ten years and the windows for five years. The guarantee doesn't pay \
+for hail damage.
+  It does pay for leaks. No inspection is needed in the first year. After the second year an \
+inspection is
   required. Gutters were replaced in 2016, tiles in 2021.
 + The windows are guaranteed for five years. | The windows are guaranteed for ten years.
 + The roof guarantee lasts ten years. | The roof guarantee lasts five years.
@@ -306,23 +362,30 @@ PAIRS = """
 + The guarantee pays for leaks. | The guarantee doesn't pay for leaks.
 + In the first year no inspection is needed. | In the first year an inspection is needed.
 + The tiles were replaced in 2021. | The tiles were replaced in 2016.
-+ An inspection is required after the second year. | An inspection isn't required after the second year.
++ An inspection is required after the second year. | An inspection isn't required after the second \
+year.
 
-= L'abonnement coûte 12 euros par mois, la première année 8 euros par mois. La résiliation est possible après 6
-  mois; elle n'est pas possible avant. Le technicien intervient sous 48 heures en ville et sous 72 heures à la
-  campagne. Les appels vers l'étranger ne sont pas inclus. La télévision est incluse. Sans facture, aucun
+= L'abonnement coûte 12 euros par mois, la première année 8 euros par mois. La résiliation est \
+possible après 6
+  mois; elle n'est pas possible avant. Le technicien intervient sous 48 heures en ville et sous 72 \
+heures à la
+  campagne. Les appels vers l'étranger ne sont pas inclus. La télévision est incluse. Sans \
+facture, aucun
   remboursement n'est accordé.
 + La première année, l'abonnement coûte 8 euros par mois.
 - La première année, l'abonnement coûte 12 euros par mois.
 + La résiliation est possible après 6 mois. | La résiliation n'est pas possible après 6 mois.
-+ En ville, le technicien intervient sous 48 heures. | En ville, le technicien intervient sous 72 heures.
++ En ville, le technicien intervient sous 48 heures. | En ville, le technicien intervient sous 72 \
+heures.
 + À la campagne, il intervient sous 72 heures. | À la campagne, il intervient sous 48 heures.
 + Les appels vers l'étranger ne sont pas inclus. | Les appels vers l'étranger sont inclus.
 + La télévision est incluse. | La télévision n'est pas incluse.
 + Aucun remboursement n'est accordé sans facture. | Un remboursement est accordé sans facture.
 
-= The hotel has 30 rooms on the first floor and 18 suites on the second. Breakfast ends at 10:30 on weekdays and
-  at 11:15 on Sundays. Parking isn't free for visitors; it is free for guests. The pool doesn't open in November.
+= The hotel has 30 rooms on the first floor and 18 suites on the second. Breakfast ends at 10:30 \
+on weekdays and
+  at 11:15 on Sundays. Parking isn't free for visitors; it is free for guests. The pool doesn't \
+open in November.
   Children under 6 stay free, and children under 12 pay half.
 + There are 18 suites on the second floor. | There are 30 suites on the second floor.
 + The hotel has 30 rooms. | The hotel has 18 rooms.
@@ -334,8 +397,10 @@ PAIRS = """
 + Children under 12 pay half. | Children under 6 pay half.
 + Children under 6 stay free. | Children under 12 stay free.
 
-= Marta Weiss scored two goals and Ines Costa scored five. The final was played in Lyon in 2012, the semi-final in
-  Porto. The club has won the league nine times and the cup four times. It didn't enter the cup in 1998. The
+= Marta Weiss scored two goals and Ines Costa scored five. The final was played in Lyon in 2012, \
+the semi-final in
+  Porto. The club has won the league nine times and the cup four times. It didn't enter the cup in \
+1998. The
   stadium holds 41,000, of whom 6,500 stand.
 + Ines Costa scored five goals. | Ines Costa scored two goals.
 + Marta Weiss scored two goals. | Marta Weiss scored five goals.
@@ -344,8 +409,10 @@ PAIRS = """
 + In 1998 it didn't enter the cup. | In 1998 it did enter the cup.
 + The stadium holds 41,000. | The stadium holds 6,500.
 
-= Une avance de 40 % est versée à la commande, le solde de 60 % à la livraison. Les frais de port ne sont pas
-  remboursés, les frais de douane le sont. La garantie couvre la pompe pendant deux ans et le moteur pendant cinq
+= Une avance de 40 % est versée à la commande, le solde de 60 % à la livraison. Les frais de port \
+ne sont pas
+  remboursés, les frais de douane le sont. La garantie couvre la pompe pendant deux ans et le \
+moteur pendant cinq
   ans. Le filtre n'est pas couvert. Aucune réclamation n'est admise après 15 jours.
 + Le solde est de 60 % à la livraison. | Le solde est de 40 % à la livraison.
 + À la commande, une avance de 40 % est versée. | À la commande, une avance de 60 % est versée.
@@ -355,8 +422,10 @@ PAIRS = """
 + Le filtre n'est pas couvert. | Le filtre est couvert.
 + Aucune réclamation n'est admise après 15 jours. | Une réclamation est admise après 15 jours.
 
-= Payment is due within 45 days of invoice. Interest of 1.5% a month is added after 60 days. Neither party may
-  assign the contract. The supplier warrants the goods for 18 months and spare parts for 6 months. Samples aren't
+= Payment is due within 45 days of invoice. Interest of 1.5% a month is added after 60 days. \
+Neither party may
+  assign the contract. The supplier warrants the goods for 18 months and spare parts for 6 months. \
+Samples aren't
   returned. The buyer may cancel before dispatch but can't cancel after it.
 + Payment is due within 45 days. | Payment is due within 60 days.
 + After 60 days interest is added. | After 45 days interest is added.
@@ -368,7 +437,8 @@ PAIRS = """
 + The buyer can't cancel after dispatch. | The buyer may cancel after dispatch.
 """
 
-# Whose pay `one` means is a matter of two sentences; told apart by words alone, the second is nearer to the evidence.
+# Whose pay `one` means is a matter of two sentences; told apart by words alone, the second is
+# nearer to the evidence.
 UNSEEN = {"Guests pay a joining fee."}
 
 
@@ -386,7 +456,9 @@ def pairs_in(text: str) -> list[Pair]:
     for block in text.strip().replace("\n- ", " | ").split("\n\n"):
         lines = block.splitlines()
         stated = list(takewhile(lambda line: not line.startswith("+"), lines))
-        texts = "\n".join(line[2:] if line.startswith("= ") else line.removeprefix("=") for line in stated)
+        texts = "\n".join(
+            line[2:] if line.startswith("= ") else line.removeprefix("=") for line in stated
+        )
         evidence = tuple(part.strip() for part in texts.replace("\n  ", " ").split("\n\n"))
         for line in lines[len(stated) :]:
             true, false = line.removeprefix("+ ").split(" | ")
@@ -404,16 +476,21 @@ def score(claim: str, *evidence: str) -> float:
 
 
 class TestPairs:
-    """A changed number, or a negation added or dropped, scores lower than what the evidence says."""
+    """A changed number, or a negation added or dropped, scores below what the evidence says."""
 
-    @pytest.mark.parametrize("pair", [pair for pair in ALL if pair.true not in UNSEEN], ids=lambda pair: pair.false)
+    @pytest.mark.parametrize(
+        "pair", [pair for pair in ALL if pair.true not in UNSEEN], ids=lambda pair: pair.false
+    )
     def test_the_false_one_scores_lower(self, pair: Pair) -> None:
         """It does so strictly, by more than rounding."""
         true, false = support_scores([pair.true, pair.false], [list(pair.evidence)] * 2)
         assert true > false + 1e-6
 
     def test_word_overlap_does_not_tell_them_apart(self) -> None:
-        """In 150 pairs and more the false claim has at least the overlap of the true one; in 40 of either language."""
+        """In 150 pairs and more the false claim has at least the overlap of the true one.
+
+        In 40 of either language.
+        """
         texts = [list(pair.evidence) for pair in ALL]
         true = overlap_scores([pair.true for pair in ALL], texts)
         false = overlap_scores([pair.false for pair in ALL], texts)
@@ -424,7 +501,10 @@ class TestPairs:
         assert (alike & ~french).sum() >= 40
 
     def test_an_ellipsis_over_sentences_is_not_seen(self) -> None:
-        """The one kind of pair that is known to be scored the wrong way round; a test of the limit."""
+        """The one kind of pair that is known to be scored the wrong way round.
+
+        A test of the limit.
+        """
         for pair in ALL:
             if pair.true in UNSEEN:
                 true, false = support_scores([pair.true, pair.false], [list(pair.evidence)] * 2)
@@ -452,7 +532,10 @@ class TestScores:
         assert support_scores(claims, [EVIDENCE] * 3) == pytest.approx([1.0, 1.0, 1.0])
 
     def test_nothing_supports_nothing(self) -> None:
-        """No evidence, empty evidence, an empty claim, a claim of marks: 0, and no claims give no scores."""
+        """No evidence, empty evidence, an empty claim, a claim of marks.
+
+        0, and no claims give no scores.
+        """
         claims = ["It is covered.", "It is covered.", "", "--- …"]
         assert support_scores(claims, [[], ["", " "], EVIDENCE, EVIDENCE]).tolist() == [0.0] * 4
         assert support_scores([], []).shape == (0,)
@@ -462,7 +545,7 @@ class TestScores:
         """Only small words are shared."""
         assert score("The moon is made of blue cheese.", *EVIDENCE) < 0.1
 
-    @pytest.mark.parametrize("scores", [support_scores, overlap_scores, NliScorer(None).scores])  # type: ignore[arg-type]
+    @pytest.mark.parametrize("scores", [support_scores, overlap_scores, NliScorer(None).scores])
     def test_claims_and_evidence_go_together(self, scores: Any) -> None:
         """Another number of evidence lists, or a text in place of a list, is refused with the remedy."""
         with pytest.raises(ValueError, match="got 2 claims and evidence for 1; give each"):
@@ -476,7 +559,9 @@ class TestScores:
         texts = [list(pair.evidence) for pair in ALL[:40] for _ in range(2)]
         together = support_scores(claims, texts)
         assert np.array_equal(support_scores(claims[::-1], texts[::-1])[::-1], together)
-        assert [score(claim, *found) for claim, found in zip(claims, texts, strict=True)] == together.tolist()
+        assert [
+            score(claim, *found) for claim, found in zip(claims, texts, strict=True)
+        ] == together.tolist()
 
     @pytest.mark.slow
     def test_two_processes_agree(self) -> None:
@@ -505,7 +590,10 @@ class TestScores:
         st.lists(st.text(max_size=80), max_size=3),
     )
     def test_any_text_has_a_score(self, claim: str, evidence: list[str]) -> None:
-        """A score lies in [0, 1], whatever stands there; as its own evidence a claim scores at least as high."""
+        """A score lies in [0, 1], whatever stands there.
+
+        As its own evidence a claim scores at least as high.
+        """
         found = score(claim, *evidence)
         assert 0.0 <= found <= 1.0
         assert score(claim, claim) >= found - 1e-9 or not split_claims(claim)
@@ -517,18 +605,24 @@ class TestScores:
 
     def test_chatter_is_no_support(self) -> None:
         """What one says of oneself lowers the support of what is else the same."""
-        assert score("I think the theft excess is £250.", *EVIDENCE) < score("The theft excess is £250.", *EVIDENCE)
+        assert score("I think the theft excess is £250.", *EVIDENCE) < score(
+            "The theft excess is £250.", *EVIDENCE
+        )
 
     def test_a_missing_name_counts_more_than_a_missing_word(self) -> None:
         """Names of the same length in the place of words."""
         said = "The bridge was built by the county."
-        assert score("The bridge was built by Alder.", said) < score("The bridge was built by hand.", said)
+        assert score("The bridge was built by Alder.", said) < score(
+            "The bridge was built by hand.", said
+        )
 
     def test_a_heading_is_company_of_its_table(self) -> None:
         """The word for what a row's number is stands in the heading."""
         table = "# Excesses\n\n| Storm | £400 |\n| Theft | £250 |"
         assert score("The storm excess is £400.", table) > score("The storm excess is £250.", table)
-        assert score("The storm excess is £400.", table) > score("The storm excess is £400.", table.split("\n\n")[1])
+        assert score("The storm excess is £400.", table) > score(
+            "The storm excess is £400.", table.split("\n\n")[1]
+        )
 
     @pytest.mark.slow
     @pytest.mark.skipif(not DATA.is_dir(), reason="the shared data sets are not here")
@@ -538,13 +632,22 @@ class TestScores:
         wice = [row for row in map(json.loads, lines) if row["label"] != "partially_supported"]
         claims, texts = [row["claim"] for row in wice], [row["evidence"] for row in wice]
         right = [row["label"] == "supported" for row in wice]
-        ahead = auroc(right, support_scores(claims, texts)) - auroc(right, overlap_scores(claims, texts))
+        ahead = auroc(right, support_scores(claims, texts)) - auroc(
+            right, overlap_scores(claims, texts)
+        )
         assert ahead > 0.04
-        lines = (DATA / "begin-wow-dev" / "begin_dev_wow.tsv").read_text(encoding="utf-8").splitlines()[1:]
+        lines = (
+            (DATA / "begin-wow-dev" / "begin_dev_wow.tsv")
+            .read_text(encoding="utf-8")
+            .splitlines()[1:]
+        )
         begin = [line.split("\t") for line in lines]
         claims, texts = [row[4] for row in begin], [[row[2]] for row in begin]
         right = [row[5].strip() == "Fully attributable" for row in begin]
-        assert auroc(right, support_scores(claims, texts)) > auroc(right, overlap_scores(claims, texts)) + 0.005
+        assert (
+            auroc(right, support_scores(claims, texts))
+            > auroc(right, overlap_scores(claims, texts)) + 0.005
+        )
 
 
 class TestWords:
@@ -592,7 +695,10 @@ class TestWords:
 
     def test_opposites_are_one_idea_with_two_signs(self) -> None:
         """`excluded` is `covered` turned; negated it is turned back."""
-        signs = [[word.sign for word in claim_words(text) if word.key == "~cover"] for text in ("covered", "exclues")]
+        signs = [
+            [word.sign for word in claim_words(text) if word.key == "~cover"]
+            for text in ("covered", "exclues")
+        ]
         assert signs == [[1], [-1]]
         assert [word.sign for word in claim_words("is not excluded") if word.key == "~cover"] == [1]
 
@@ -604,7 +710,10 @@ class TestWords:
 
     def test_evidence_is_split_into_sentences(self) -> None:
         """A passage of two sentences and two sentences have the same places, in other passages."""
-        one, two = evidence_words(["Storm rose. Theft fell."]), evidence_words(["Storm rose.", "Theft fell."])
+        one, two = (
+            evidence_words(["Storm rose. Theft fell."]),
+            evidence_words(["Storm rose.", "Theft fell."]),
+        )
         assert one.places == two.places
         assert (one.passage, two.passage) == ([0, 0], [0, 1])
 
@@ -624,7 +733,10 @@ class TestClaims:
             ("- Storm: £400\n- Theft: £250", ["Storm: £400", "Theft: £250"]),
             ("# Excesses\n\nIt is £400.", ["It is £400."]),
             ("| Peril | Excess |\n|---|---|\n| Storm | £400 |", ["Storm; £400"]),
-            ("Storm carries £400; theft carries £250.", ["Storm carries £400", "theft carries £250."]),
+            (
+                "Storm carries £400; theft carries £250.",
+                ["Storm carries £400", "theft carries £250."],
+            ),
             ("It covers fire; storm; theft.", ["It covers fire; storm; theft."]),
             ("It is £400 and not £250.", ["It is £400 and not £250."]),
         ],
@@ -635,9 +747,15 @@ class TestClaims:
 
     def test_the_least_supported_claim_decides(self) -> None:
         """Its score is the answer's; all claims are told in their order."""
-        found = answer_support("The storm excess is £400. Bees are covered. The theft excess is £250.", EVIDENCE)
+        found = answer_support(
+            "The storm excess is £400. Bees are covered. The theft excess is £250.", EVIDENCE
+        )
         assert found.claim == "Bees are covered."
-        assert found.score == min(one for _, one in found.by_claim) == score("Bees are covered.", *EVIDENCE)
+        assert (
+            found.score
+            == min(one for _, one in found.by_claim)
+            == score("Bees are covered.", *EVIDENCE)
+        )
         assert [claim for claim, _ in found.by_claim][2] == "The theft excess is £250."
 
     def test_of_equals_the_first_is_told(self) -> None:
@@ -656,15 +774,31 @@ class TestClaims:
         scorer = WordSupport()
         assert scorer.name == "words-1"
         assert scorer.support("It is £400.", EVIDENCE) == answer_support("It is £400.", EVIDENCE)
-        assert np.array_equal(scorer.scores(["It is £400."], [EVIDENCE]), support_scores(["It is £400."], [EVIDENCE]))
+        assert np.array_equal(
+            scorer.scores(["It is £400."], [EVIDENCE]), support_scores(["It is £400."], [EVIDENCE])
+        )
 
 
 def test_overlap_counts_distinct_words() -> None:
     """Two of three distinct words are found; an empty claim has none."""
-    assert overlap_scores(["Flood, flood is wet", ""], [["flood is bad"], ["a"]]) == pytest.approx([2 / 3, 0.0])
+    assert overlap_scores(["Flood, flood is wet", ""], [["flood is bad"], ["a"]]) == pytest.approx(
+        [2 / 3, 0.0]
+    )
 
 
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "storm", "is", "covered", "theft", "not", "."]
+VOCABULARY = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "storm",
+    "is",
+    "covered",
+    "theft",
+    "not",
+    ".",
+]
 
 
 def save_nli(folder: Path, labels: dict[int, str]) -> Path:
@@ -713,13 +847,20 @@ class TestNli:
 
         network, tokenizer = nli.model.model, nli.model.tokenizer
         with torch.inference_mode():
-            logits: Any = network(**tokenizer(["storm is covered"], ["theft"], return_tensors="pt")).logits
+            logits: Any = network(
+                **tokenizer(["storm is covered"], ["theft"], return_tensors="pt")
+            ).logits
         expected = torch.softmax(logits[0].double(), dim=0)[1]
         assert nli.label == 1
-        assert nli.entailment([("storm is covered", "theft")]) == pytest.approx([float(expected)], abs=1e-6)
+        assert nli.entailment([("storm is covered", "theft")]) == pytest.approx(
+            [float(expected)], abs=1e-6
+        )
 
     def test_the_best_window_counts(self, nli: Nli) -> None:
-        """Of a passage of four sentences the two runs of three, of a short one the whole; never less for more."""
+        """Of a passage of four sentences the two runs of three, of a short one the whole.
+
+        Never less for more.
+        """
         claim, scorer = "storm is covered .", NliScorer(nli)
         passage = "Storm is not covered. Theft is covered. Storm is covered. Theft."
         runs = [
@@ -728,7 +869,9 @@ class TestNli:
         ]
         entailed = nli.entailment([(run, claim) for run in [*runs, "Storm."]])
         assert scorer.scores([claim], [[passage]])[0] == pytest.approx(entailed[:2].max(), abs=1e-6)
-        assert scorer.scores([claim], [[passage, "Storm."]])[0] == pytest.approx(entailed.max(), abs=1e-6)
+        assert scorer.scores([claim], [[passage, "Storm."]])[0] == pytest.approx(
+            entailed.max(), abs=1e-6
+        )
         assert scorer.name.startswith("nli:tiny-nli@")
 
     def test_nothing_entails_nothing(self, nli: Nli) -> None:
@@ -739,14 +882,23 @@ class TestNli:
         assert np.isnan(scorer.support("Storm?", ["storm"]).score)
         assert 0.0 < scorer.support("Storm is covered.", ["storm"]).score < 1.0
 
-    @pytest.mark.parametrize("labels", [{0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}, {0: "entailment"}])
-    def test_a_model_of_something_else_is_refused(self, labels: dict[int, str], tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        "labels", [{0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}, {0: "entailment"}]
+    )
+    def test_a_model_of_something_else_is_refused(
+        self, labels: dict[int, str], tmp_path: Path
+    ) -> None:
         """No label named entailment, or no other label beside it."""
-        with pytest.raises(ValueError, match=r"must have one label named entailment, got .* from other@"):
+        with pytest.raises(
+            ValueError, match=r"must have one label named entailment, got .* from other@"
+        ):
             load_nli(str(save_nli(tmp_path / "other", labels)))
 
 
 def test_a_clause_that_begins_with_should_leans_on_the_clause_before() -> None:
-    """Keys are the first five letters of words; `should` was looked for with all six, and never found."""
+    """Keys are the first five letters of words.
+
+    `should` was looked for with all six, and never found.
+    """
     places = evidence_words(["The van is insured, should it fail today."]).places
     assert places["today"][0][0].leads

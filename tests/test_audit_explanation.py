@@ -1,4 +1,7 @@
-"""How an answer came about, rebuilt from the log alone: every chain's decision, a week of requests, an edited log."""
+"""How an answer came about, rebuilt from the log alone.
+
+Every chain's decision, a week of requests, an edited log.
+"""
 
 from __future__ import annotations
 
@@ -30,28 +33,51 @@ from worlds import policy as stated_policy
 pytestmark = pytest.mark.slow
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-PASSES = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "similarity of the nearest hit 0.9 is at or above")
-FAILS = Check("support", "S2.11", 0.2, 0.5, 0.2 - 0.5, False, "support of the weakest claim 0.2 is below")
+PASSES = Check(
+    "similarity",
+    "S2.6",
+    0.9,
+    0.7,
+    0.9 - 0.7,
+    True,
+    "similarity of the nearest hit 0.9 is at or above",
+)
+FAILS = Check(
+    "support", "S2.11", 0.2, 0.5, 0.2 - 0.5, False, "support of the weakest claim 0.2 is below"
+)
 POLICY = PolicyData.from_mapping()
 
 
 def in_log(checks: list[Check]) -> list[Check]:
     """Checks as they come back from a log."""
-    return [check_from_json(json.loads(json.dumps(check_to_json(one), allow_nan=False))) for one in checks]
+    return [
+        check_from_json(json.loads(json.dumps(check_to_json(one), allow_nan=False)))
+        for one in checks
+    ]
 
 
 def response(said: Decisions, row: int) -> dict[str, Any]:
     """What a live system would have said of a case."""
     status = Status(int(said.status[row])).name
     reason = said.reason(row) if status == "refuse" else None
-    return {"status": status, "refusal_reason": reason, "answer": "…", "confidence": float(said.confidence()[row])}
+    return {
+        "status": status,
+        "refusal_reason": reason,
+        "answer": "…",
+        "confidence": float(said.confidence()[row]),
+    }
 
 
 @pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.integers(0, 100_000), st.integers(1, 3), st.booleans())
-def test_the_checks_alone_give_the_decision(seed: int, depths: int, answered: bool) -> None:  # noqa: FBT001 - drawn
-    """For any evidence and any policy the recorded checks lead to the chain's own status, reason and margins."""
+# drawn
+def test_the_checks_alone_give_the_decision(
+    seed: int,
+    depths: int,
+    answered: bool,
+) -> None:
+    """For any evidence and policy, recorded checks give the chain's status, reason and margins."""
     trace = random_trace(seed, n_cases=4, depths=depths)
     for policy in (*random_policies(seed, 2), *with_signals(random_policies(seed, 1), seed)):
         full = record_answers(trace, policy, Drawn(), Weighed()) if answered else trace
@@ -69,18 +95,23 @@ def test_the_checks_alone_give_the_decision(seed: int, depths: int, answered: bo
 
 
 def test_what_a_signal_s_gate_does_is_held_against_the_policy() -> None:
-    """A refusal recorded as a warning, a bound that is not the policy's and a signal it does not gate are told."""
+    """A refusal recorded as a warning, a bound not the policy's, an ungated signal are told."""
     chosen = stated_policy(signals={"top1_cosine": {"min": 0.9}})
     found = decide(trace_of((ask(), [[Hit(0.25)]])), chosen).explain("q")
     place = next(place for place, check in enumerate(found) if check.gate == "signals.top1_cosine")
     for edit, told in (
-        ({"rule": "S2.15 warns"}, "what it does is recorded as S2.15 warns, the policy has on_fire refuse"),
+        (
+            {"rule": "S2.15 warns"},
+            "what it does is recorded as S2.15 warns, the policy has on_fire refuse",
+        ),
         ({"threshold": 0.8}, "threshold 0.8 is recorded, the policy has 0.9"),
         ({"value": 0.95}, "value and threshold give"),
         ({"gate": "signals.nqc"}, "the policy gates no signal nqc"),
     ):
         edited = [*found[:place], found[place]._replace(**edit), *found[place + 1 :]]
-        assert any(told in problem for problem in check_differences(edited, policy_thresholds([chosen])))
+        assert any(
+            told in problem for problem in check_differences(edited, policy_thresholds([chosen]))
+        )
     assert check_differences(found, policy_thresholds([chosen])) == []
 
 
@@ -100,9 +131,17 @@ def log(tmp_path: Path) -> Iterator[AuditLog]:
 def answered(log: AuditLog, checks: list[Check], status: str = "ok") -> None:
     """One request with a decision."""
     log.opened(
-        "r1", "who <b>is</b> it?", session="ann", policy=POLICY, fingerprint="f0", models={"encoder": "m"}, now=START
+        "r1",
+        "who <b>is</b> it?",
+        session="ann",
+        policy=POLICY,
+        fingerprint="f0",
+        models={"encoder": "m"},
+        now=START,
     )
-    reason = next((one.text for one in checks if not one.passes), None) if status == "refuse" else None
+    reason = (
+        next((one.text for one in checks if not one.passes), None) if status == "refuse" else None
+    )
     said = {"status": status, "refusal_reason": reason, "answer": "<i>Acme</i>"}
     log.decided("r1", said, checks)
 
@@ -136,7 +175,9 @@ class TestExplain:
 
     def test_it_is_json(self, log: AuditLog) -> None:
         """Every part, without NaN."""
-        answered(log, [PASSES._replace(value=float("nan"), margin=float("nan"), passes=False)], "refuse")
+        answered(
+            log, [PASSES._replace(value=float("nan"), margin=float("nan"), passes=False)], "refuse"
+        )
         said = json.loads(explain_request("r1", log).json())
         assert said["rebuilt"] is True
         assert said["decisions"][0]["checks"][0]["margin"] is None
@@ -154,7 +195,9 @@ class TestExplain:
         answered(log, [])
         said = explain_request("r1", log)
         assert not said.rebuilt
-        assert said.differences == ("no checks are recorded, so that the decision cannot be derived anew",)
+        assert said.differences == (
+            "no checks are recorded, so that the decision cannot be derived anew",
+        )
         assert len(said.frame()) == 0
 
     def test_a_request_without_a_decision(self, log: AuditLog) -> None:
@@ -164,27 +207,49 @@ class TestExplain:
 
     def test_an_unknown_request(self, log: AuditLog) -> None:
         """Is refused; in an empty log too."""
-        with pytest.raises(ValueError, match="request_id must be that of a request in the log, got 'nobody'"):
+        with pytest.raises(
+            ValueError, match="request_id must be that of a request in the log, got 'nobody'"
+        ):
             explain_request("nobody", log)
 
     @pytest.mark.parametrize(
         ("change", "told"),
         [
-            ("UPDATE decisions SET checks = replace(checks, '0.9,', '0.5,')", "margin 0.2 is recorded"),
+            (
+                "UPDATE decisions SET checks = replace(checks, '0.9,', '0.5,')",
+                "margin 0.2 is recorded",
+            ),
             ("UPDATE decisions SET checks = replace(checks, 'true', 'false')", "says the opposite"),
             (
-                "UPDATE decisions SET checks = replace(checks, '\"threshold\":0.7', '\"threshold\":0.6')",
+                (
+                    "UPDATE decisions SET checks = replace(checks, '\"threshold\":0.7', "
+                    "'\"threshold\":0.6')"
+                ),
                 "the policy has 0.7",
             ),
-            ("UPDATE decisions SET status = 'refuse'", "status refuse is recorded, the checks give ok"),
-            ("UPDATE decisions SET policy_id = 'other'", "policy_id 'other' is recorded with the decision"),
+            (
+                "UPDATE decisions SET status = 'refuse'",
+                "status refuse is recorded, the checks give ok",
+            ),
+            (
+                "UPDATE decisions SET policy_id = 'other'",
+                "policy_id 'other' is recorded with the decision",
+            ),
             ("UPDATE policies SET body = replace(body, '1.05', '1.15')", "its body has the id"),
             ("DELETE FROM policies", "is not in the log"),
-            ("UPDATE learners SET body = replace(body, '0.85', '0.5')", "its settings have the digest"),
-            ("UPDATE query_log SET question = 'who else?'", "question 'who else?' is recorded, its hash"),
+            (
+                "UPDATE learners SET body = replace(body, '0.85', '0.5')",
+                "its settings have the digest",
+            ),
+            (
+                "UPDATE query_log SET question = 'who else?'",
+                "question 'who else?' is recorded, its hash",
+            ),
         ],
     )
-    def test_an_edited_log_is_noticed(self, log: AuditLog, tmp_path: Path, change: str, told: str) -> None:
+    def test_an_edited_log_is_noticed(
+        self, log: AuditLog, tmp_path: Path, change: str, told: str
+    ) -> None:
         """Whatever was written over afterwards is named among the differences."""
         answered(log, [PASSES])
         assert explain_request("r1", log).rebuilt
@@ -214,7 +279,9 @@ class TestExplain:
         with sqlite3.connect(tmp_path / "audit.sqlite") as link:
             link.execute(change)
         link.close()
-        with pytest.raises(ValueError, match=r"rows of a log must be as they were written, .* were altered"):
+        with pytest.raises(
+            ValueError, match=r"rows of a log must be as they were written, .* were altered"
+        ):
             explain_request("r1", log)
 
     def test_repr(self, log: AuditLog) -> None:

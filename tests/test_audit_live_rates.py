@@ -1,4 +1,7 @@
-"""Requests drawn by stratum, labels read back, and the rates that they tell: by hand, then coverage, then the door."""
+"""Requests drawn by stratum, labels read back, and the rates that they tell.
+
+By hand, then coverage, then the door.
+"""
 
 from __future__ import annotations
 
@@ -34,24 +37,43 @@ POLICY = PolicyData.from_mapping()
 GATES = ("similarity", "support")
 
 
-def ask(log: AuditLog, request: str, status: str, gate: str = "similarity", *, minute: int = 0, **more: Any) -> None:
+def ask(
+    log: AuditLog,
+    request: str,
+    status: str,
+    gate: str = "similarity",
+    *,
+    minute: int = 0,
+    **more: Any,
+) -> None:
     """One request that is answered, refused by a gate or asked back."""
     now = START + timedelta(minutes=minute)
     question = more.pop("question", f"who is {request}?")
     log.opened(request, question, policy=POLICY, fingerprint="f", models={}, now=now, **more)
     if status == "ambiguous":
-        open_rule = Check("resolver", "S3.3 group_gap", 0.1, 0.2, 0.1 - 0.2, False, "no group is ahead")
-        log.decided(request, {"status": status, "options": [{"id": 1}, {"id": 2}]}, [open_rule], now=now)
+        open_rule = Check(
+            "resolver", "S3.3 group_gap", 0.1, 0.2, 0.1 - 0.2, False, "no group is ahead"
+        )
+        log.decided(
+            request, {"status": status, "options": [{"id": 1}, {"id": 2}]}, [open_rule], now=now
+        )
         return
     value = 0.9 if status == "ok" else 0.1
     check = Check(gate, "S2", value, 0.7, value - 0.7, status == "ok", f"{gate} {value}")
     reason = None if status == "ok" else check.text
-    log.decided(request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check], now=now)
+    log.decided(
+        request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check], now=now
+    )
 
 
 def mixed(log: AuditLog) -> AuditLog:
     """A log of 12 answers, 4 refusals by either gate and 4 questions."""
-    kinds = [("ok", "")] * 12 + [("refuse", "similarity")] * 4 + [("refuse", "support")] * 4 + [("ambiguous", "")] * 4
+    kinds = (
+        [("ok", "")] * 12
+        + [("refuse", "similarity")] * 4
+        + [("refuse", "support")] * 4
+        + [("ambiguous", "")] * 4
+    )
     for number, (status, gate) in enumerate(kinds):
         ask(log, f"r{number:02d}", status, gate, minute=number)
     return log
@@ -67,15 +89,23 @@ class TestStrata:
     """Intervals of draws from strata."""
 
     def test_by_hand(self) -> None:
-        """Of 4 with 1 drawn and hit, 1 to 4 hits are possible; what nobody labelled may be either."""
+        """Of 4 with 1 drawn and hit, 1 to 4 hits are possible.
+
+        What nobody labelled may be either.
+        """
         assert finite_interval(Stratum(4, 1, 1), 0.9) == (1, 4)
         assert finite_interval(Stratum(10, 10, 3, 2)) == (3, 5)
         assert finite_interval(Stratum(10, 0, 0)) == (0, 10)
         share, (low, high) = stratified_share([Stratum(2, 2, 1)], [Stratum(3, 3, 3)])
         assert (share, low, high) == (0.25, 0.25, 0.25)  # a census tells the truth
-        assert [isnan(float(one)) for one in stratified_share([Stratum(2, 2, 0)], [])[1]] == [True, True]
+        assert [isnan(float(one)) for one in stratified_share([Stratum(2, 2, 0)], [])[1]] == [
+            True,
+            True,
+        ]
 
-    @pytest.mark.parametrize("stratum", [Stratum(2, 3, 0), Stratum(2, 1, 2), Stratum(2, 1, 1, 1), Stratum(2, 1, -1)])
+    @pytest.mark.parametrize(
+        "stratum", [Stratum(2, 3, 0), Stratum(2, 1, 2), Stratum(2, 1, 1, 1), Stratum(2, 1, -1)]
+    )
     def test_what_no_draw_gives(self, stratum: Stratum) -> None:
         """Is refused."""
         with pytest.raises(ValueError, match="a stratum must have"):
@@ -83,11 +113,17 @@ class TestStrata:
 
     @pytest.mark.full
     @pytest.mark.parametrize(
-        ("sizes", "drawn"), [((8, 12), (2, 3)), ((10, 10, 20), (3, 2, 4)), ((5, 40), (5, 6)), ((1, 30), (1, 4))]
+        ("sizes", "drawn"),
+        [((8, 12), (2, 3)), ((10, 10, 20), (3, 2, 4)), ((5, 40), (5, 6)), ((1, 30), (1, 4))],
     )
     @pytest.mark.parametrize("level", [0.8, 0.95])
-    def test_exact_coverage(self, sizes: tuple[int, ...], drawn: tuple[int, ...], level: float) -> None:
-        """Every draw summed with its probability: the interval holds the truth as often as it says, 0 and 1 too."""
+    def test_exact_coverage(
+        self, sizes: tuple[int, ...], drawn: tuple[int, ...], level: float
+    ) -> None:
+        """Every draw summed with its probability.
+
+        The interval holds the truth as often as it says, 0 and 1 too.
+        """
         grid = [sorted({0, 1, size // 2, size - 1, size}) for size in sizes]
         draws = [*itertools.product(*(range(n + 1) for n in drawn))]
         for counts in itertools.product(*grid):
@@ -100,7 +136,8 @@ class TestStrata:
                 low, high = stratified_share(strata[:1], strata[1:], level)[1]
                 if low - 1e-12 <= truth <= high + 1e-12:
                     held += prod(
-                        chance(h, n, size, k) for h, n, size, k in zip(hits, drawn, sizes, counts, strict=True)
+                        chance(h, n, size, k)
+                        for h, n, size, k in zip(hits, drawn, sizes, counts, strict=True)
                     )
             assert held >= level - 1e-9, (counts, held)
 
@@ -114,7 +151,10 @@ class TestSample:
     """`draw_sample`."""
 
     def test_it_is_even_and_known(self, audit_logs: Callable[..., AuditLog]) -> None:
-        """As many of each stratum as there are, up to the same number; the probability beside each."""
+        """As many of each stratum as there are, up to the same number.
+
+        The probability beside each.
+        """
         log = mixed(audit_logs())
         drawn = draw_sample(log, 14, seed=3)
         assert drawn["stratum"].value_counts().to_dict() == {
@@ -168,8 +208,13 @@ class TestLabels:
     """`record_labels`."""
 
     @pytest.mark.parametrize("name", ["labels.csv", "labels.jsonl"])
-    def test_they_come_back_once(self, audit_logs: Callable[..., AuditLog], tmp_path: Path, name: str) -> None:
-        """A second reading adds nothing; another label counts from now on; empty ones are none. All is chained."""
+    def test_they_come_back_once(
+        self, audit_logs: Callable[..., AuditLog], tmp_path: Path, name: str
+    ) -> None:
+        """A second reading adds nothing; another label counts from now on; empty ones are none.
+
+        All is chained.
+        """
         log = mixed(audit_logs())
         sample = draw_sample(log, 8, seed=0)
         path = labelled(sample, tmp_path / name, lambda row: "" if row.Index == 0 else "ok")
@@ -188,28 +233,48 @@ class TestLabels:
                 lambda text: text.replace(",label", ",labels"),
                 r"line 2: column label must be a text, got no such column",
             ),
-            (lambda text: text.replace("ok\nX", "fine\nX"), "column label must be ok, refuse, ambiguous or empty, got"),
-            (lambda text: text + text.splitlines()[1] + "\n", "line 6: column request_id must name a request once"),
-            (lambda text: text.replace("r2", "q2"), r"column request_id must be one that sample \w+ drew, got 'q2"),
-            (lambda text: text.replace("X", "Y"), "column sample must name a draw of this log, got"),
+            (
+                lambda text: text.replace("ok\nX", "fine\nX"),
+                "column label must be ok, refuse, ambiguous or empty, got",
+            ),
+            (
+                lambda text: text + text.splitlines()[1] + "\n",
+                "line 6: column request_id must name a request once",
+            ),
+            (
+                lambda text: text.replace("r2", "q2"),
+                r"column request_id must be one that sample \w+ drew, got 'q2",
+            ),
+            (
+                lambda text: text.replace("X", "Y"),
+                "column sample must name a draw of this log, got",
+            ),
         ],
     )
     def test_what_is_refused(
-        self, audit_logs: Callable[..., AuditLog], tmp_path: Path, edit: Callable[[str], str], told: str
+        self,
+        audit_logs: Callable[..., AuditLog],
+        tmp_path: Path,
+        edit: Callable[[str], str],
+        told: str,
     ) -> None:
         """File, line, column, rule, remedy; and none of the labels is kept."""
         log, path = mixed(audit_logs()), tmp_path / "labels.csv"
         sample = draw_sample(log, 4, seed=0, last=4)
         labelled(sample, path, lambda _: "ok")
         name = str(sample["sample"][0])
-        path.write_text(edit(path.read_text().replace(name, "X")).replace("X", name).replace("Y", "0" * 12))
+        path.write_text(
+            edit(path.read_text().replace(name, "X")).replace("X", name).replace("Y", "0" * 12)
+        )
         with pytest.raises(ValueError, match=told) as error:
             record_labels(log, path)
         assert str(path) in str(error.value)
         with log.log.reading() as entries:
             assert list(entries.rows(LABELS)) == []
 
-    def test_a_spreadsheets_apostrophe(self, audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
+    def test_a_spreadsheets_apostrophe(
+        self, audit_logs: Callable[..., AuditLog], tmp_path: Path
+    ) -> None:
         """An id that would be a formula comes back as it was."""
         log = audit_logs()
         ask(log, "=1+1", "ok")
@@ -227,13 +292,21 @@ class TestRates:
     """`live_rates`."""
 
     def test_a_census(self, audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
-        """All 24 drawn: of 12 answers, 8 refusals and 4 questions, half of each refusal's gate should be answered."""
+        """All 24 drawn.
+
+        Of 12 answers, 8 refusals and 4 questions, half of each refusal's gate should be answered.
+        """
         log = mixed(audit_logs())
         answer = {"ok": "ok", "refuse by similarity": "ok", "refuse by support": "refuse"}
         sample = draw_sample(log, 24, seed=0)
-        record_labels(log, labelled(sample, tmp_path / "a.csv", lambda row: answer.get(row.stratum, "refuse")))
+        record_labels(
+            log, labelled(sample, tmp_path / "a.csv", lambda row: answer.get(row.stratum, "refuse"))
+        )
         table = live_rates(log)
-        refused, asked = rate(table, "false_refusal_rate", "labels"), rate(table, "over_ask_rate", "labels")
+        refused, asked = (
+            rate(table, "false_refusal_rate", "labels"),
+            rate(table, "over_ask_rate", "labels"),
+        )
         assert (refused["estimate"], refused["low"], refused["high"]) == (4 / 16, 4 / 16, 4 / 16)
         assert (asked["estimate"], asked["low"], asked["high"]) == (4 / 24, 4 / 24, 4 / 24)
         assert (refused["known"], refused["covered"], refused["requests"]) == (24, 24, 24)
@@ -244,15 +317,29 @@ class TestRates:
         assert len(live_rates(log)) == 0
         ask(log, "r1", "refuse")
         assert live_rates(log)[["estimate", "low", "high"]].isna().all(axis=None)
-        for more in ({}, {"last": None}, {"last": 5, "days": 2.0}, {"last": 0}, {"every": 0}, {"level": 1.0}):
+        for more in (
+            {},
+            {"last": None},
+            {"last": 5, "days": 2.0},
+            {"last": 0},
+            {"every": 0},
+            {"level": 1.0},
+        ):
             if more:
                 with pytest.raises(ValueError, match="must be"):
                     live_rates(log, **more)
 
-    def test_requests_after_the_draw(self, audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
-        """Are not covered by it, nor those before the window; a later draw speaks for both once it has a label."""
+    def test_requests_after_the_draw(
+        self, audit_logs: Callable[..., AuditLog], tmp_path: Path
+    ) -> None:
+        """Are not covered by it, nor those before the window.
+
+        A later draw speaks for both once it has a label.
+        """
         log = mixed(audit_logs())
-        record_labels(log, labelled(draw_sample(log, 24, seed=0), tmp_path / "a.csv", lambda _: "ok"))
+        record_labels(
+            log, labelled(draw_sample(log, 24, seed=0), tmp_path / "a.csv", lambda _: "ok")
+        )
         for number in range(4):
             ask(log, f"s{number}", "refuse", minute=60 + number)
         row = rate(live_rates(log, last=8), "false_refusal_rate", "labels")
@@ -260,22 +347,35 @@ class TestRates:
         later = draw_sample(log, 28, seed=1)
         row = rate(live_rates(log, last=8), "false_refusal_rate", "labels")
         assert (row["known"], row["covered"]) == (4, 4)
-        record_labels(log, labelled(later, tmp_path / "b.csv", lambda row: "ok" if row.request_id == "s0" else ""))
+        record_labels(
+            log,
+            labelled(later, tmp_path / "b.csv", lambda row: "ok" if row.request_id == "s0" else ""),
+        )
         row = rate(live_rates(log, last=8), "false_refusal_rate", "labels")
         assert (row["known"], row["covered"], row["low"], row["high"]) == (1, 8, 1 / 5, 1.0)
 
-    def test_nought_of_nought_is_missing(self, audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
-        """Nothing was refused and no label says that a request should be answered: no share, and no interval of 0."""
+    def test_nought_of_nought_is_missing(
+        self, audit_logs: Callable[..., AuditLog], tmp_path: Path
+    ) -> None:
+        """Nothing was refused and no label says that a request should be answered.
+
+        No share, and no interval of 0.
+        """
         log = audit_logs()
         for number in range(10):
             ask(log, f"r{number}", "ok", minute=number)
-        record_labels(log, labelled(draw_sample(log, 4, seed=0), tmp_path / "a.csv", lambda _: "refuse"))
+        record_labels(
+            log, labelled(draw_sample(log, 4, seed=0), tmp_path / "a.csv", lambda _: "refuse")
+        )
         row = rate(live_rates(log), "false_refusal_rate", "labels")
         assert row[["estimate", "low", "high"]].isna().all()
         assert (row["known"], row["covered"], row["unknown"]) == (4, 10, 6)
 
     def test_a_course_over_time(self, audit_logs: Callable[..., AuditLog]) -> None:
-        """A window at each number of requests, by number or by days; the newest is what stands alone."""
+        """A window at each number of requests, by number or by days.
+
+        The newest is what stands alone.
+        """
         log = mixed(audit_logs())
         course = live_rates(log, last=10, every=10)
         assert course["requests"].tolist() == [4] * 5 + [10] * 10
@@ -287,7 +387,10 @@ class TestRates:
     @pytest.mark.full
     @pytest.mark.parametrize("wrong", [0.0, 0.3, 1.0])
     def test_coverage_of_the_whole_way(self, tmp_path: Path, wrong: float) -> None:
-        """Forty labelled draws, in windows that cut through them: the truth is within often enough."""
+        """Forty labelled draws, in windows that cut through them.
+
+        The truth is within often enough.
+        """
         log = AuditLog(tmp_path / "audit.sqlite", clock=lambda: START)
         rng = np.random.default_rng(7)
         statuses = rng.choice(["ok", "refuse", "ambiguous"], 60, p=[0.5, 0.3, 0.2])
@@ -316,30 +419,48 @@ def run(*words: str) -> Result:
 
 
 def test_the_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`raglab audit sample`, `label` and `metrics`, for people and programs; the log may stand before the command."""
+    """`raglab audit sample`, `label` and `metrics`, for people and programs.
+
+    The log may stand before the command.
+    """
     monkeypatch.chdir(tmp_path)
     mixed(AuditLog("audit.sqlite", clock=lambda: START)).close()
     said = run("audit", "sample", "sample.csv", "-n", "12", "--log", ".")
     assert said.exit_code == 0, said.output
     assert "refuse by similarity" in said.stdout
     sample = pd.read_csv("sample.csv", keep_default_na=False)
-    labelled(sample, Path("sample.csv"), lambda row: "ok" if row.decision != "ambiguous" else "ambiguous")
+    labelled(
+        sample, Path("sample.csv"), lambda row: "ok" if row.decision != "ambiguous" else "ambiguous"
+    )
     said = run("audit", "--log", ".", "label", "sample.csv")
     assert "labels: 12 new, 0 changed, 0 there already" in said.stdout, said.output
     told = json.loads(run("audit", "label", "sample.csv", "--log", ".", "--json").stdout)
     assert told["labels"] == {"new": 0, "changed": 0, "known": 12}
-    (row,) = [one for one in told["rates"] if (one["rate"], one["source"]) == ("over_ask_rate", "labels")]
+    (row,) = [
+        one for one in told["rates"] if (one["rate"], one["source"]) == ("over_ask_rate", "labels")
+    ]
     assert row["estimate"] == 0.0
     said = run("metrics", ".", "--out", "raglab.prom")
     assert said.exit_code == 0, said.output
-    assert 'raglab_live_rate{rate="over_ask_rate",source="labels"} 0.0' in Path("raglab.prom").read_text()
+    assert (
+        'raglab_live_rate{rate="over_ask_rate",source="labels"} 0.0'
+        in Path("raglab.prom").read_text()
+    )
     assert run("audit", "--log", ".", "--verify").exit_code == 0
-    assert run("audit", "sample", "audit.sqlite", "--log", "audit.sqlite").exit_code == 1  # never over the log
+    # never over the log
+    assert run("audit", "sample", "audit.sqlite", "--log", "audit.sqlite").exit_code == 1
 
 
 def test_metrics_text() -> None:
     """Both tables, NaN left out."""
-    names = {"until": "t", "rate": "over_ask_rate", "source": "labels", "known": 0, "unknown": 3, "requests": 3}
+    names = {
+        "until": "t",
+        "rate": "over_ask_rate",
+        "source": "labels",
+        "known": 0,
+        "unknown": 3,
+        "requests": 3,
+    }
     names |= {"errors": 2}
     text = metrics_text(None, pd.DataFrame([names | {"estimate": np.nan, "low": 0.0, "high": 0.5}]))
     assert "raglab_live_rate{" not in text
@@ -348,7 +469,10 @@ def test_metrics_text() -> None:
 
 
 def test_the_display(audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
-    """A panel a rate, a line a source, the newest window in words; what is no table of rates is refused."""
+    """A panel a rate, a line a source, the newest window in words.
+
+    What is no table of rates is refused.
+    """
     log = mixed(audit_logs())
     record_labels(log, labelled(draw_sample(log, 12, seed=0), tmp_path / "a.csv", lambda _: "ok"))
     table = live_rates(log, last=10, every=5)
@@ -358,7 +482,9 @@ def test_the_display(audit_logs: Callable[..., AuditLog], tmp_path: Path) -> Non
     legend = [text.get_text() for text in display.figure_.legends[0].get_texts()]
     assert legend == ["feedback of users", "labelled sample", "95 % interval"]
     for on, (_, part) in zip(display.axes_, table.groupby("rate", sort=False), strict=True):
-        assert f"({canvas.size_text(part['known'], 'known requests a window')})" in on.get_title(loc="left")
+        assert f"({canvas.size_text(part['known'], 'known requests a window')})" in on.get_title(
+            loc="left"
+        )
     assert display.axes_[-1].get_xlabel() == "last request of the window (UTC)"
     looks = {(line.get_label(), line.get_color()) for line in display.lines_}
     assert len(looks) == 2  # a source looks the same in every panel

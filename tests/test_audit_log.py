@@ -61,7 +61,13 @@ def log(audit_logs: Callable[..., AuditLog]) -> AuditLog:
 
 def opened(log: AuditLog, request: str, question: str = "who is the insurer?", **more: Any) -> None:
     """Open a request."""
-    stated = {"session": "ann", "now": START, "policy": POLICY, "fingerprint": "f0", "models": {"encoder": "mini"}}
+    stated = {
+        "session": "ann",
+        "now": START,
+        "policy": POLICY,
+        "fingerprint": "f0",
+        "models": {"encoder": "mini"},
+    }
     log.opened(request, question, **(stated | more))
 
 
@@ -102,12 +108,23 @@ class TestRequests:
         [
             (lambda log: opened(log, "r2", session=None), "session must be a text, got NoneType"),
             (lambda log: log.replied("r1", 7), "reply must be a text, got int"),
-            (lambda log: opened(log, "r2", "who \ud800?"), r"question must be a text in Unicode, got 'who \\ud800\?'"),
-            (lambda log: log.decided("r1", {}), "status must be one of ok, refuse, ambiguous, got None"),
-            (lambda log: log.decided("r1", {"status": "maybe"}), "status must be one of .* got 'maybe'"),
+            (
+                lambda log: opened(log, "r2", "who \ud800?"),
+                r"question must be a text in Unicode, got 'who \\ud800\?'",
+            ),
+            (
+                lambda log: log.decided("r1", {}),
+                "status must be one of ok, refuse, ambiguous, got None",
+            ),
+            (
+                lambda log: log.decided("r1", {"status": "maybe"}),
+                "status must be one of .* got 'maybe'",
+            ),
         ],
     )
-    def test_what_is_no_event(self, log: AuditLog, said: Callable[[AuditLog], object], told: str) -> None:
+    def test_what_is_no_event(
+        self, log: AuditLog, said: Callable[[AuditLog], object], told: str
+    ) -> None:
         """Is refused with rule, value and remedy, and leaves no trace."""
         opened(log, "r1")
         before = {table.name: events(log, table.name) for table in EVENTS}
@@ -116,14 +133,20 @@ class TestRequests:
         assert {table.name: events(log, table.name) for table in EVENTS} == before
 
     def test_policy_and_settings_are_kept_once(self, audit_logs: Callable[..., AuditLog]) -> None:
-        """A hundred requests under one policy and one learner keep one body of each; another learner adds its own."""
+        """A hundred requests under one policy and one learner keep one body of each.
+
+        Another learner adds its own.
+        """
         log = audit_logs()
         for number in range(100):
             opened(log, f"r{number}")
         opened(audit_logs(learner=DefaultLearner(rule="posterior")), "p")
         other = POLICY.replace("similarity.min_similarity", 0.5)
         opened(log, "q", policy=other)
-        assert [row["policy_id"] for row in events(log, POLICIES)] == [POLICY.policy_id, other.policy_id]
+        assert [row["policy_id"] for row in events(log, POLICIES)] == [
+            POLICY.policy_id,
+            other.policy_id,
+        ]
         assert [row["body"]["rule"] for row in events(log, LEARNERS)] == ["vote_share", "posterior"]
         assert PolicyData.from_mapping(events(log, POLICIES)[1]["body"]) == other
 
@@ -137,12 +160,17 @@ class TestRequests:
     )
     def test_an_unknown_request(self, log: AuditLog, said: Callable[[AuditLog], object]) -> None:
         """Whatever is said of it is refused, and leaves no trace."""
-        with pytest.raises(ValueError, match="request_id must be that of a request in the log, got 'no'"):
+        with pytest.raises(
+            ValueError, match="request_id must be that of a request in the log, got 'no'"
+        ):
             said(log)
         assert all(events(log, table.name) == [] for table in EVENTS)
 
     def test_a_moment_without_a_zone_is_utc(self, log: AuditLog) -> None:
-        """It is kept as the same moment with its zone is, wherever the log is written; what is no time is refused."""
+        """It is kept as the same moment with its zone is, wherever the log is written.
+
+        What is no time is refused.
+        """
         opened(log, "r1", now=datetime(2026, 3, 2, 9))  # noqa: DTZ001 - that is the point
         opened(log, "r2", now=datetime(2026, 3, 2, 10, tzinfo=timezone(timedelta(hours=1))))
         assert {row["at"] for row in events(log, REQUESTS)} == {"2026-03-02T09:00:00.000000+00:00"}
@@ -153,25 +181,35 @@ class TestRequests:
         """Margins that are infinite or missing come back as they were."""
         for value in (float("nan"), float("inf"), float("-inf"), 0.1):
             check = Check("gap", "S2.4", value, 0.1, value, True, "£")
-            assert str(check_from_json(json.loads(json.dumps(check_to_json(check), allow_nan=False)))) == str(check)
+            assert str(
+                check_from_json(json.loads(json.dumps(check_to_json(check), allow_nan=False)))
+            ) == str(check)
 
 
 class TestLearners:
     """Settings that requests name."""
 
     def test_learner_settings_of_a_version_before(self, log: AuditLog) -> None:
-        """They are read, under their own digest, and what no version had is refused with its name."""
-        old = {name: value for name, value in DefaultLearner("posterior")._asdict().items() if name != "on_word"}
+        """They are read, under their own digest; what no version had is refused with its name."""
+        old = {
+            name: value
+            for name, value in DefaultLearner("posterior")._asdict().items()
+            if name != "on_word"
+        }
         old |= {"first_look": 8, "prior_yes": 1.0, "prior_no": 1.0}
         with log.log.writing() as entries:
             named = digest(canonical_json(old), 16)
             entries.add(LEARNERS, {"at": utc_text(START), "digest": named, "body": old})
-            entries.add(LEARNERS, {"at": utc_text(START), "digest": "0" * 16, "body": old | {"tomorrow": 1}})
+            entries.add(
+                LEARNERS, {"at": utc_text(START), "digest": "0" * 16, "body": old | {"tomorrow": 1}}
+            )
         with log.log.reading() as entries:
             expected = DefaultLearner("posterior", prior_yes=1.0, prior_no=1.0, on_word=False)
             assert learner_of(entries, named, {}) == expected
             assert recorded_learner(entries, named) == (expected, [])
-            with pytest.raises(ValueError, match=r"learner settings must be among .*, got tomorrow; read"):
+            with pytest.raises(
+                ValueError, match=r"learner settings must be among .*, got tomorrow; read"
+            ):
                 learner_of(entries, "0" * 16, {})
 
 
@@ -195,7 +233,10 @@ class TestSessions:
 
     @pytest.mark.parametrize("query", ["hash", "none"])
     def test_rephrasing_without_text(self, audit_logs: Callable[..., AuditLog], query: str) -> None:
-        """What the log does not keep, its process remembers; another process knows the same question by its hash."""
+        """What the log does not keep, its process remembers.
+
+        Another process knows the same question by its hash.
+        """
         log = audit_logs(query=query)
         opened(log, "r1")
         opened(log, "r2", "who is the insurer here?")
@@ -208,14 +249,24 @@ class TestSessions:
 class TestWords:
     """What people wrote, and how it is forgotten."""
 
-    PARSED: ClassVar = {"entity": ("Sesame", 0.9), "page_scope": (None, 0.2), "language": "en", "documents": ("a.pdf",)}
+    PARSED: ClassVar = {
+        "entity": ("Sesame", 0.9),
+        "page_scope": (None, 0.2),
+        "language": "en",
+        "documents": ("a.pdf",),
+    }
 
     @SQLITE
-    @pytest.mark.parametrize(("query", "files"), [("text", ["audit.sqlite"]), ("hash", []), ("none", [])])
+    @pytest.mark.parametrize(
+        ("query", "files"), [("text", ["audit.sqlite"]), ("hash", []), ("none", [])]
+    )
     def test_what_is_kept(
         self, audit_logs: Callable[..., AuditLog], tmp_path: Path, query: str, files: list[str]
     ) -> None:
-        """Only `text` puts the question and the values read from it into the file; confidences always stay."""
+        """Only `text` puts the question and the values read from it into the file.
+
+        Confidences always stay.
+        """
         log = audit_logs(query=query)
         opened(log, "r1", "open Sesame?", parsed=self.PARSED)
         (row,) = events(log, REQUESTS)
@@ -226,7 +277,10 @@ class TestWords:
 
     @SQLITE
     def test_forgetting(self, log: AuditLog, tmp_path: Path) -> None:
-        """Question, hash, values, reply, answer and quotations are gone from rows and files; numbers stay."""
+        """Question, hash, values, reply, answer and quotations are gone from rows and files.
+
+        Numbers stay.
+        """
         check = Check("support", "S2.11", 0.2, 0.5, -0.3, False, "support 0.2 is below: 'Sesame'")
         said = {"status": "refuse", "answer": "Sesame", "refusal_reason": check.text}
         said |= {"options": [{"id": 1, "sources": ["a#1"], "best_l2": 0.2, "text": "Sesame"}]}
@@ -239,13 +293,20 @@ class TestWords:
         assert lies(tmp_path, "Sesame") != []
         assert log.forget(before=START + timedelta(days=3)) == 3
         assert log.forget(before=START + timedelta(days=3)) == 0
-        assert [row["question"] for row in events(log, REQUESTS)] == [None] * 3 + ["open Sesame?"] * 3
+        assert [row["question"] for row in events(log, REQUESTS)] == [None] * 3 + [
+            "open Sesame?"
+        ] * 3
         assert log.forget(before=START + timedelta(days=6)) == 3
         assert lies(tmp_path, "Sesame") == []
         assert lies(tmp_path, HASH) == []
         assert log.verify().intact
         row = events(log, DECISIONS)[0]
-        assert (row["status"], row["answer"], row["reason"], row["ms"]) == ("refuse", None, "", {"total": 12.5})
+        assert (row["status"], row["answer"], row["reason"], row["ms"]) == (
+            "refuse",
+            None,
+            "",
+            {"total": 12.5},
+        )
         assert row["options"] == [{"id": 1, "sources": ["a#1"], "best_l2": 0.2}]
         assert row["checks"] == [check_to_json(check._replace(text=""))]
 
@@ -256,15 +317,25 @@ class TestWords:
         audit_logs: Callable[..., AuditLog],
         tmp_path: Path,
         query: str,
-        kept: bool,  # noqa: FBT001 - by table
+        kept: bool,
     ) -> None:
-        """What must be covered are words of the question: they are kept where its text is, and the numbers always."""
+        """What must be covered are words of the question.
+
+        They are kept where its text is, and the numbers always.
+        """
         log = audit_logs(query=query)
         opened(log, "r1", "open Sesame?")
-        check = Check("coverage", "S2.5", 1.0, 0.0, -1.0, False, "missing document coverage for: Sesame")
-        log.decided("r1", {"status": "refuse", "answer": "no", "refusal_reason": f"{check.text}."}, [check])
+        check = Check(
+            "coverage", "S2.5", 1.0, 0.0, -1.0, False, "missing document coverage for: Sesame"
+        )
+        log.decided(
+            "r1", {"status": "refuse", "answer": "no", "refusal_reason": f"{check.text}."}, [check]
+        )
         (row,) = events(log, DECISIONS)
-        assert (row["reason"], row["checks"][0]["margin"]) == (f"{check.text}." if kept else "", -1.0)
+        assert (row["reason"], row["checks"][0]["margin"]) == (
+            f"{check.text}." if kept else "",
+            -1.0,
+        )
         assert explain_request("r1", log).rebuilt
         log.close()
         assert bool(lies(tmp_path, "Sesame")) is kept
@@ -288,13 +359,15 @@ class TestWords:
     def test_a_reader_keeps_words_in_the_files(
         self, audit_logs: Callable[..., AuditLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """That is told, and to forget again once it has ended is the remedy, though nothing is left to blank."""
+        """That is told; the remedy is to forget again after it, with nothing left to blank."""
         monkeypatch.setattr("raglab.store.database.BUSY_S", 0.05)
         log, other = audit_logs(), audit_logs()
         opened(log, "r1", "open Sesame?", now=START)
         with other.log.reading() as entries:
             assert entries.row(REQUESTS) is not None
-            with pytest.raises(ValueError, match=r"a log must have no other reader .* forget again"):
+            with pytest.raises(
+                ValueError, match=r"a log must have no other reader .* forget again"
+            ):
                 log.forget(before=START + timedelta(days=1))
             assert lies(tmp_path, "Sesame") != []
         assert log.forget(before=START + timedelta(days=1)) == 0
@@ -309,8 +382,12 @@ class TestWords:
         with pytest.raises(ValueError, match="forget needs a moment, got none and keep_days 0"):
             audit_logs("b.sqlite").forget()
 
-    @pytest.mark.parametrize(("more", "told"), [({"query": "all"}, "query must be"), ({"keep_days": -1}, "keep_days")])
-    def test_settings_that_are_none(self, audit_logs: Callable[..., AuditLog], more: dict[str, Any], told: str) -> None:
+    @pytest.mark.parametrize(
+        ("more", "told"), [({"query": "all"}, "query must be"), ({"keep_days": -1}, "keep_days")]
+    )
+    def test_settings_that_are_none(
+        self, audit_logs: Callable[..., AuditLog], more: dict[str, Any], told: str
+    ) -> None:
         """Are refused at once."""
         with pytest.raises(ValueError, match=told):
             audit_logs(**more)
@@ -328,7 +405,7 @@ class TestFiles:
     """The log as a file."""
 
     def test_an_empty_log(self, log: AuditLog, tmp_path: Path) -> None:
-        """Has no row, settles nothing, forgets nothing, and exports empty tables with their types."""
+        """Has no row, settles and forgets nothing, and exports empty tables with their types."""
         assert (log.pack(), log.settle(now=START), log.forget(before=START)) == (None, 0, 0)
         files = log.export(tmp_path / "out")
         frame = pd.read_parquet(next(path for path in files if path.stem == REQUESTS))
@@ -336,7 +413,9 @@ class TestFiles:
         assert str(frame["at"].dtype) == "datetime64[us, UTC]"
 
     @SQLITE
-    def test_a_log_that_is_not_there(self, audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
+    def test_a_log_that_is_not_there(
+        self, audit_logs: Callable[..., AuditLog], tmp_path: Path
+    ) -> None:
         """Is not made where only reading is wanted."""
         with pytest.raises(ValueError, match="a log must be there"):
             audit_logs(create=False).pack()
@@ -351,7 +430,7 @@ class TestFiles:
             opened(log, "r2")
 
     def test_export(self, log: AuditLog, tmp_path: Path) -> None:
-        """Times are times in UTC, whole numbers whole, JSON is text, and what is missing is missing."""
+        """Times are UTC times, whole numbers whole, JSON is text, what is missing is missing."""
         opened(log, "r1", parsed={"entity": ("Acme", 0.9)}, now=START.astimezone())
         log.decided("r1", OK)
         files = {path.stem: pd.read_parquet(path) for path in log.export(tmp_path / "out")}
@@ -367,13 +446,15 @@ class TestFiles:
         )
         assert bool(decided["confidence"].isna()[0])
         assert str(decided["seq"].dtype) == "Int64"
-        assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".parquet"] * len(files)
+        assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".parquet"] * len(
+            files
+        )
 
     def test_postgresql_takes_the_tables(self) -> None:
         """They compile in its dialect, numbers with 64 bits."""
         database = Database("x", REQUEST_TABLES)
         made = {
-            name: str(CreateTable(table).compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call]
+            name: str(CreateTable(table).compile(dialect=postgresql.dialect()))
             for name, table in database._tables.items()
         }
         assert set(made) == {table.name for table in REQUEST_TABLES}
@@ -389,9 +470,13 @@ class TestFiles:
     def test_the_folder_of_an_index_is_no_log(self, tmp_path: Path) -> None:
         """It is refused with the file that is the log of the index; no empty log is opened."""
         for place in (tmp_path, str(tmp_path)):
-            with pytest.raises(InputError, match=r"must be a file or a URL, got a folder; .*/audit\.sqlite\."):
+            with pytest.raises(
+                InputError, match=r"must be a file or a URL, got a folder; .*/audit\.sqlite\."
+            ):
                 AuditLog(place)
-        with pytest.raises(InputError, match=r"must be a file or a URL, got a folder; .*/bandit\.sqlite\."):
+        with pytest.raises(
+            InputError, match=r"must be a file or a URL, got a folder; .*/bandit\.sqlite\."
+        ):
             Online(Bandit(), PUBLISHED, 100.0, tmp_path, ["hybrid"])
         assert list(tmp_path.iterdir()) == []
 
@@ -399,7 +484,9 @@ class TestFiles:
         """A log loads neither torch nor pandas nor scipy."""
         code = "import sys, raglab.audit.log; print(*sys.modules)"
         loaded = set(
-            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+            subprocess.run(
+                [sys.executable, "-c", code], capture_output=True, text=True, check=True
+            ).stdout.split()
         )
         assert "sqlalchemy" in loaded
         assert not loaded & {"torch", "pandas", "scipy", "sklearn", "faiss", "pyarrow"}

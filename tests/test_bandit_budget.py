@@ -32,13 +32,19 @@ from raglab.off_policy.evaluation import estimate
 HALVES = st.integers(0, 4).map(lambda n: n / 4.0)
 
 
-def table_of(reward: Any, cost: Any, features: Any = None, *, price: float = 0.0, order: str = "given") -> Table:
+def table_of(
+    reward: Any, cost: Any, features: Any = None, *, price: float = 0.0, order: str = "given"
+) -> Table:
     """Table of rewards and costs [Q, A]."""
     frame = pd.DataFrame(np.asarray(reward, float)).rename(columns=lambda n: f"arm{n}")
     names = [] if features is None else [f"x{n}" for n in range(np.shape(features)[1])]
-    context = pd.DataFrame(np.zeros((len(frame), 0)) if features is None else features, columns=names)
+    context = pd.DataFrame(
+        np.zeros((len(frame), 0)) if features is None else features, columns=names
+    )
     costs = np.asarray(cost, float)
-    return Table.from_frame(pd.concat([frame, context], axis=1), costs=costs, price=price, features=names, order=order)
+    return Table.from_frame(
+        pd.concat([frame, context], axis=1), costs=costs, price=price, features=names, order=order
+    )
 
 
 def grids(most_rows: int = 6) -> st.SearchStrategy[tuple[np.ndarray, np.ndarray]]:
@@ -47,7 +53,9 @@ def grids(most_rows: int = 6) -> st.SearchStrategy[tuple[np.ndarray, np.ndarray]
         lambda q: st.integers(1, 4).flatmap(
             lambda a: st.tuples(
                 *(
-                    st.lists(st.lists(HALVES, min_size=a, max_size=a), min_size=q, max_size=q).map(np.array)
+                    st.lists(st.lists(HALVES, min_size=a, max_size=a), min_size=q, max_size=q).map(
+                        np.array
+                    )
                     for _ in range(2)
                 )
             )
@@ -61,7 +69,10 @@ def grids(most_rows: int = 6) -> st.SearchStrategy[tuple[np.ndarray, np.ndarray]
 def test_a_frontier_of_three_arms() -> None:
     """An arm below the line between two others is in no mixture."""
     corners = frontier(table_of([[0.2, 0.4, 0.8]], [[1.0, 2.0, 3.0]]))
-    assert corners.frame().to_numpy().tolist() == [[1.0, 0.2, 1.0, 0.0, 0.0], [3.0, 0.8, 0.0, 0.0, 1.0]]
+    assert corners.frame().to_numpy().tolist() == [
+        [1.0, 0.2, 1.0, 0.0, 0.0],
+        [3.0, 0.8, 0.0, 0.0, 1.0],
+    ]
     assert corners.mixture_at(2.5).tolist() == [0.25, 0.0, 0.75]
     assert corners.reward_at([0.5, 2.0, 9.0]).tolist()[1:] == [0.5, 0.8]
     assert np.isnan(corners.reward_at(0.5))
@@ -82,13 +93,19 @@ def test_no_mixture_beats_the_frontier(grid: tuple[np.ndarray, np.ndarray]) -> N
         for first in range(len(spend)):
             for second in range(len(spend)):
                 mixed = share * spend[first] + (1.0 - share) * spend[second]
-                assert share * reward[first] + (1.0 - share) * reward[second] <= corners.reward_at(mixed) + 1e-12
+                assert (
+                    share * reward[first] + (1.0 - share) * reward[second]
+                    <= corners.reward_at(mixed) + 1e-12
+                )
 
 
 @given(grids(), st.integers(1, 8))
 @settings(max_examples=60, deadline=None)
 def test_a_mixture_keeps_its_budget(grid: tuple[np.ndarray, np.ndarray], eighths: int) -> None:
-    """Its spend is the budget, or that of the best arm; below the least spend it is refused, which is named."""
+    """Its spend is the budget, or that of the best arm.
+
+    Below the least spend it is refused, which is named.
+    """
     table, budget = table_of(*grid), eighths / 8.0
     corners = frontier(table)
     if budget < corners.least_spend:
@@ -120,7 +137,10 @@ def test_a_frontier_is_of_rewards_before_costs() -> None:
 
 
 def test_a_price_splits_the_questions_at_the_crossing() -> None:
-    """The dear arm where it gains most; the budget of one and a half questions is used up by a share."""
+    """The dear arm where it gains most.
+
+    The budget of one and a half questions is used up by a share.
+    """
     reward, cost = [[0.0, 0.8], [0.0, 0.4], [0.0, 0.2]], [[0.0, 1.0]] * 3
     choice = choose_price(reward, cost, 0.5)
     assert (choice.spend, choice.share) == pytest.approx((0.5, 0.5))
@@ -142,8 +162,13 @@ def test_an_infeasible_budget_is_named() -> None:
 
 @given(grids(), st.integers(1, 8))
 @settings(max_examples=80, deadline=None)
-def test_a_price_is_the_optimum_of_all_plans(grid: tuple[np.ndarray, np.ndarray], eighths: int) -> None:
-    """By its own predictions no plan with this spend earns more: linear programming says the same."""
+def test_a_price_is_the_optimum_of_all_plans(
+    grid: tuple[np.ndarray, np.ndarray], eighths: int
+) -> None:
+    """By its own predictions no plan with this spend earns more.
+
+    Linear programming says the same.
+    """
     from scipy.optimize import linprog
 
     (reward, cost), budget = grid, eighths / 8.0
@@ -164,7 +189,9 @@ def test_a_price_is_the_optimum_of_all_plans(grid: tuple[np.ndarray, np.ndarray]
 
 @given(grids(), st.integers(0, 6))
 @settings(max_examples=40, deadline=None)
-def test_priced_arms_are_the_cheapest_of_the_best(grid: tuple[np.ndarray, np.ndarray], quarters: int) -> None:
+def test_priced_arms_are_the_cheapest_of_the_best(
+    grid: tuple[np.ndarray, np.ndarray], quarters: int
+) -> None:
     """At any price."""
     reward, cost = grid
     price = quarters / 4.0
@@ -181,7 +208,7 @@ def test_priced_arms_are_the_cheapest_of_the_best(grid: tuple[np.ndarray, np.nda
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=40), st.sampled_from([0.01, 0.05, 0.2]))
 @settings(max_examples=40, deadline=None)
 def test_the_overspend_is_read_off_the_price(costs: list[int], step: float) -> None:
-    """Overspend = budget / step * ln(price / first price), while the price stays inside its reach."""
+    """Overspend = budget / step * ln(price / first price), while the price is inside its reach."""
     budget = Budget(2.0, price=0.5, step=step)
     pacer = start_pacer(budget)
     for cost in costs:
@@ -194,7 +221,10 @@ def test_the_overspend_is_read_off_the_price(costs: list[int], step: float) -> N
 
 
 def test_a_pacer_is_a_value() -> None:
-    """State in, state out; plays side by side; a cost that never arrives is the budget's; reach and rules."""
+    """State in, state out; plays side by side; a cost that never arrives is the budget's.
+
+    Reach and rules.
+    """
     first = start_pacer(Budget(2.0), (2,))
     after = pace(first, [4.0, np.nan])
     assert first.spend.tolist() == [0.0, 0.0]
@@ -212,19 +242,23 @@ def test_a_pacer_is_a_value() -> None:
 
 
 def market(seed: int, size: int = 400, dearer: float = 1.0, order: str = "given") -> Table:
-    """Three arms; the dear ones gain where the first feature is large, and costs follow the second."""
+    """Three arms; costly ones gain where the first feature is large; costs follow the second."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(size, 2))
     mean = np.column_stack([0.5 + 0.0 * x[:, 0], 0.6 + 0.15 * x[:, 0], 0.62 + 0.17 * x[:, 0]])
     cost = dearer * np.exp(0.4 * x[:, [1]]) * np.array([0.1, 1.0, 3.0])
-    return table_of(np.clip(mean + 0.05 * rng.normal(size=mean.shape), 0.0, 1.0), cost, x, order=order)
+    return table_of(
+        np.clip(mean + 0.05 * rng.normal(size=mean.shape), 0.0, 1.0), cost, x, order=order
+    )
 
 
 def test_a_priced_policy_beats_the_mixture_within_the_budget() -> None:
     """Held on another table, and with an interval above 0."""
     table, later = market(0), market(1)
     policy = fit_priced_policy(table, Budget(0.6, "$"))
-    shown = compare_plans(later, {"priced": policy.plan(later)}, budget=policy.budget, validation=table)
+    shown = compare_plans(
+        later, {"priced": policy.plan(later)}, budget=policy.budget, validation=table
+    )
     priced = shown.set_index("policy").loc["priced"]
     assert priced["difference_low"] > 0.03
     assert priced["of_budget"] < 1.1
@@ -248,7 +282,10 @@ def test_a_pacer_holds_the_budget_where_costs_have_risen() -> None:
 
 
 def test_known_costs_and_another_table_for_the_price() -> None:
-    """Costs that are known before are not predicted; a price can be chosen on questions of its own."""
+    """Costs that are known before are not predicted.
+
+    A price can be chosen on questions of its own.
+    """
     table, second = market(0), market(2)
     policy = fit_priced_policy(table, 0.6, validation=second, known_costs=True)
     assert policy.costs is None
@@ -260,17 +297,24 @@ def test_known_costs_and_another_table_for_the_price() -> None:
 
 
 def test_a_log_teaches_a_policy() -> None:
-    """From one arm a question: nothing else is read, and it beats the mixture within the budget on another table."""
+    """From one arm a question.
+
+    Nothing else is read, and it beats the mixture within the budget on another table.
+    """
     table, later = market(0, 1200), market(1)
     arm = np.random.default_rng(0).integers(3, size=1200)
     policy = fit_priced_policy(table, 0.6, logged=arm)
     chosen = np.eye(3, dtype=bool)[arm]
     blank = table._replace(
-        value=np.where(chosen, table.value, 0.125), cost=np.where(chosen, table.cost, 9.0), reward=table.reward * 0.5
+        value=np.where(chosen, table.value, 0.125),
+        cost=np.where(chosen, table.cost, 9.0),
+        reward=table.reward * 0.5,
     )
     again = fit_priced_policy(blank, 0.6, logged=arm)
     assert again.price == policy.price
-    shown = compare_plans(later, {"priced": policy.plan(later)}, budget=0.6, validation=table).set_index("policy")
+    shown = compare_plans(
+        later, {"priced": policy.plan(later)}, budget=0.6, validation=table
+    ).set_index("policy")
     assert shown.loc["priced", "difference_low"] > 0.02
     assert shown.loc["priced", "of_budget"] < 1.15
 
@@ -288,7 +332,10 @@ def test_a_masked_arm_is_never_planned() -> None:
 
 
 def test_a_plan_is_what_run_estimate_and_comparisons_take() -> None:
-    """A priced plan as probabilities: simulated, estimated from a uniform log, and beside learners."""
+    """A priced plan as probabilities.
+
+    Simulated, estimated from a uniform log, and beside learners.
+    """
     table, later = market(0), market(1, order="shuffled")
     plan = fit_priced_policy(table, 0.6).plan(later)
     value = float((plan * later.value).sum(axis=1).mean())
@@ -299,7 +346,9 @@ def test_a_plan_is_what_run_estimate_and_comparisons_take() -> None:
     estimates = estimate(rows, plan[rows["case"]], ("snips",))
     assert estimates["low"][0] < value < estimates["high"][0]
     plans = {"priced": plan} | baselines(later)
-    compared = compare_learners(later, {"nig": Bandit("thompson_nig")}, plans, rounds=400, replications=3)
+    compared = compare_learners(
+        later, {"nig": Bandit("thompson_nig")}, plans, rounds=400, replications=3
+    )
     right = compared.table.set_index("policy")["right"]
     assert right["priced"] == pytest.approx(value, abs=0.01)
     assert right["priced"] < right["oracle"]
@@ -309,17 +358,32 @@ def test_a_plan_is_what_run_estimate_and_comparisons_take() -> None:
 
 
 def test_plans_are_compared_on_the_same_questions() -> None:
-    """Reward and spend apart; paired, so that a plan and itself differ by exactly 0; deterministic."""
+    """Reward and spend apart; paired, so that a plan and itself differ by exactly 0.
+
+    Deterministic.
+    """
     table = market(0)
     cheap, dear = np.eye(3)[0], np.eye(3)[2]
-    shown = compare_plans(table, {"cheap": cheap, "same": np.tile(cheap, (400, 1)), "dear": dear}, reference="cheap")
+    shown = compare_plans(
+        table, {"cheap": cheap, "same": np.tile(cheap, (400, 1)), "dear": dear}, reference="cheap"
+    )
     rows = shown.set_index("policy")
-    assert rows.loc["same", ["difference", "difference_low", "difference_high"]].tolist() == [0.0, 0.0, 0.0]
+    assert rows.loc["same", ["difference", "difference_low", "difference_high"]].tolist() == [
+        0.0,
+        0.0,
+        0.0,
+    ]
     assert rows.loc["dear", "spend"] == pytest.approx(table.cost[:, 2].mean())
     assert rows.loc["dear", "reward"] == pytest.approx(table.gross[:, 2].mean())
-    assert rows.loc["dear", "reward_low"] < rows.loc["dear", "reward"] < rows.loc["dear", "reward_high"]
+    assert (
+        rows.loc["dear", "reward_low"]
+        < rows.loc["dear", "reward"]
+        < rows.loc["dear", "reward_high"]
+    )
     assert np.isnan(rows["of_budget"]).all()
-    again = compare_plans(table, {"cheap": cheap, "same": np.tile(cheap, (400, 1)), "dear": dear}, reference="cheap")
+    again = compare_plans(
+        table, {"cheap": cheap, "same": np.tile(cheap, (400, 1)), "dear": dear}, reference="cheap"
+    )
     pd.testing.assert_frame_equal(shown, again)
 
 
@@ -333,7 +397,8 @@ def test_a_mixture_of_the_same_questions_is_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "rule"), [([0.5, 0.5], r"\[A\] or \[Q, A\]"), ([0.5, 0.2, 0.2], "sum to 1"), ([1.5, -0.5, 0.0], ">= 0")]
+    ("plan", "rule"),
+    [([0.5, 0.5], r"\[A\] or \[Q, A\]"), ([0.5, 0.2, 0.2], "sum to 1"), ([1.5, -0.5, 0.0], ">= 0")],
 )
 def test_a_plan_that_is_none_is_refused(plan: list[float], rule: str) -> None:
     """With rule, value and remedy."""
@@ -406,7 +471,9 @@ def test_a_ledger_of_history_saves_what_exploring_costs() -> None:
     rng = np.random.default_rng(1)
     arm = rng.integers(3, size=400)
     rows = np.arange(400)
-    ledger = learned_ledger(arm, past.gross[rows, arm], past.cost[rows, arm], bandit, budget, n_arms=3)
+    ledger = learned_ledger(
+        arm, past.gross[rows, arm], past.cost[rows, arm], bandit, budget, n_arms=3
+    )
     plays: dict[str, Any] = {"rounds": 400, "replications": 20, "seed": 5, "budget": budget}
     cold, warm = run(bandit, table, **plays), run(bandit, table, initial=ledger, **plays)
     assert float(warm.gross[:, -1].mean()) > float(cold.gross[:, -1].mean())
@@ -435,7 +502,9 @@ def test_what_cannot_keep_a_budget_is_refused_or_switched() -> None:
     assert (len(done.notes), done.notes[1:]) == (2, plain.notes)
 
 
-@pytest.mark.parametrize("wrong", ["1", True, None, [0.5], Budget("a"), Budget(1.0, price="a"), Budget(1.0, step=True)])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "wrong", ["1", True, None, [0.5], Budget("a"), Budget(1.0, price="a"), Budget(1.0, step=True)]
+)
 def test_a_budget_of_no_number_is_refused(wrong: Any) -> None:
     """By the rule and the value, wherever a budget is read."""
     for read in (start_pacer, frontier(market(0, 20)).mixture_at):
@@ -444,7 +513,7 @@ def test_a_budget_of_no_number_is_refused(wrong: Any) -> None:
 
 
 def test_a_learner_is_refused_a_budget_that_nothing_keeps() -> None:
-    """Below what the cheapest available arm of each question costs, of the rounds that are played."""
+    """Below what the cheapest available arm of each question costs, of the rounds played."""
     table = table_of([[0.5, 1.0]] * 4, [[1.0, 3.0], [1.0, 3.0], [2.0, 3.0], [2.0, 3.0]])
     mask = np.ones((4, 2), bool)
     mask[0, 0] = False
@@ -461,10 +530,15 @@ def test_a_learner_is_refused_a_budget_that_nothing_keeps() -> None:
 
 
 def test_a_budget_that_is_not_kept_is_named() -> None:
-    """With how far the spend is above it, among the notes and in a warning; a kept one says nothing."""
+    """With how far the spend is above it, among the notes and in a warning.
+
+    A kept one says nothing.
+    """
     table = market(1, 100, order="shuffled")
     with pytest.warns(UserWarning, match=r"times the budget of 0\.6 \$ \(rule S4\.8\)"):
-        done = run(Bandit("thompson_nig"), table, rounds=50, replications=4, budget=Budget(0.6, "$"))
+        done = run(
+            Bandit("thompson_nig"), table, rounds=50, replications=4, budget=Budget(0.6, "$")
+        )
     assert done.spend is not None
     assert f"{done.spend[:, -1].mean() / 50:.4g} $" in done.notes[0]
     with pytest.warns(UserWarning, match=r"rule S4\.8"):
@@ -473,7 +547,7 @@ def test_a_budget_that_is_not_kept_is_named() -> None:
 
 
 def test_a_price_on_features_that_tell_nothing_is_named() -> None:
-    """Left-out predictions differ by their row's noise alone, so all questions may go to one arm later."""
+    """Left-out predictions differ by row noise alone, so all questions may go to one arm later."""
     noted = []
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -560,7 +634,9 @@ def test_what_no_policy_can_be_fitted_or_played_on_is_refused() -> None:
             compare_plans(table, {"a": [1.0, 0.0, 0.0]}, **wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("ends", ["ab", (None, 4.0), (0.0, np.inf), (0.0, 1.0, 4.0), (np.nan, 4.0), (4.0, 1.0)])
+@pytest.mark.parametrize(
+    "ends", ["ab", (None, 4.0), (0.0, np.inf), (0.0, 1.0, 4.0), (np.nan, 4.0), (4.0, 1.0)]
+)
 def test_a_range_of_costs_is_two_numbers(ends: Any) -> None:
     """An endless one would leave every reward NaN, which never arrives."""
     frame = pd.DataFrame({"a": [0.5], "b": [1.0]})

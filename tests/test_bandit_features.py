@@ -33,7 +33,9 @@ def left_out(x: np.ndarray, y: np.ndarray, strength: float) -> np.ndarray:
         rest = np.arange(len(x)) != row
         middle, centre = x[rest].mean(axis=0), y[rest].mean()
         part = x[rest] - middle
-        weights = np.linalg.solve(part.T @ part + strength * np.eye(x.shape[1]), part.T @ (y[rest] - centre))
+        weights = np.linalg.solve(
+            part.T @ part + strength * np.eye(x.shape[1]), part.T @ (y[rest] - centre)
+        )
         out.append(centre + (x[row] - middle) @ weights)
     return np.array(out)
 
@@ -62,18 +64,25 @@ def test_predictions_are_those_of_scikit_learn() -> None:
     x, y, later = rng.normal(size=(40, 3)), rng.normal(size=(40, 2)), rng.normal(size=(5, 3))
     mean, spread = x.mean(axis=0), x.std(axis=0)
     peer = Ridge(alpha=3.0).fit((x - mean) / spread, y)
-    assert np.allclose(fit_ridge(x, y, strength=3.0).predict(later), peer.predict((later - mean) / spread))
+    assert np.allclose(
+        fit_ridge(x, y, strength=3.0).predict(later), peer.predict((later - mean) / spread)
+    )
 
 
 def test_the_strength_follows_the_data() -> None:
-    """Each target its own: noise is shrunk to nothing, a line hardly; it is the least error of all that are tried."""
+    """Each target its own: noise is shrunk to nothing, a line hardly.
+
+    It is the least error of all that are tried.
+    """
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 5))
     y = np.column_stack([rng.normal(size=300), x[:, 0] + 0.01 * rng.normal(size=300)])
     fit = fit_ridge(x, y)
     assert fit.strength[0] > 100.0 * fit.strength[1]
     for target in range(2):
-        errors = [fit_ridge(x, y[:, [target]], strength=float(value)).error[0] for value in STRENGTHS]
+        errors = [
+            fit_ridge(x, y[:, [target]], strength=float(value)).error[0] for value in STRENGTHS
+        ]
         assert fit.strength[target] == STRENGTHS[int(np.argmin(errors))]
 
 
@@ -89,7 +98,9 @@ def test_missing_targets_and_constant_features() -> None:
     assert np.allclose(whole.held_out, with_ones.held_out)
     scaled = (x - x.mean(axis=0)) / x.std(axis=0)
     part = scaled[rest] - scaled[rest].mean(axis=0)
-    weights = np.linalg.solve(part.T @ part + 2.0 * np.eye(2), part.T @ (y[rest, 0] - y[rest, 0].mean()))
+    weights = np.linalg.solve(
+        part.T @ part + 2.0 * np.eye(2), part.T @ (y[rest, 0] - y[rest, 0].mean())
+    )
     assert np.allclose(whole.weights[0], weights)
     assert whole.held_out[3, 0] == pytest.approx(float(whole.predict(x[[3]])[0, 0]))
 
@@ -115,17 +126,28 @@ def linear_world(seed: int, noise: float, order: str = "shuffled") -> Table:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(400, 5))
     mean = np.column_stack([0.5 + 0.1 * x[:, 0], 0.5 - 0.1 * x[:, 0]])
-    frame = pd.DataFrame(np.clip(mean + noise * rng.normal(size=mean.shape), 0.0, 1.0), columns=["a", "b"])
+    frame = pd.DataFrame(
+        np.clip(mean + noise * rng.normal(size=mean.shape), 0.0, 1.0), columns=["a", "b"]
+    )
     names = [f"x{number}" for number in range(5)]
-    return Table.from_frame(pd.concat([frame, pd.DataFrame(x, columns=names)], axis=1), features=names, order=order)
+    return Table.from_frame(
+        pd.concat([frame, pd.DataFrame(x, columns=names)], axis=1), features=names, order=order
+    )
 
 
 def test_the_strength_of_a_table_is_least_in_left_out_error() -> None:
-    """Of the learner's own model: rewards less prior_mean, no constant beside the features; checked by refitting."""
+    """Of the learner's own model: rewards less prior_mean, no constant beside the features.
+
+    Checked by refitting.
+    """
     table = linear_world(0, 0.3)
     x = table.features[:60]
     small = table._replace(
-        value=table.value[:60], reward=table.reward[:60], mask=table.mask[:60], features=x, ms=table.ms[:60]
+        value=table.value[:60],
+        reward=table.reward[:60],
+        mask=table.mask[:60],
+        features=x,
+        ms=table.ms[:60],
     )
     errors = []
     for strength in STRENGTHS:
@@ -162,7 +184,9 @@ def test_a_log_gives_the_strength_of_its_rounds() -> None:
     mask = np.eye(2, dtype=bool)[action]
     rows = pd.DataFrame(table.features, columns=table.feature_names)
     rows["action"], rows["reward"] = action, table.reward[np.arange(400), action]
-    assert ridge_strength(rows, features=table.feature_names) == ridge_strength(table._replace(mask=mask))
+    assert ridge_strength(rows, features=table.feature_names) == ridge_strength(
+        table._replace(mask=mask)
+    )
     with pytest.raises(ValueError, match="sources"):
         ridge_strength(rows, features=["sources"])
     with pytest.raises(ValueError, match="features and rows"):
@@ -173,24 +197,37 @@ def test_a_log_gives_the_strength_of_its_rounds() -> None:
 
 
 def test_columns_of_texts() -> None:
-    """An intercept, two lengths, a column a source, components; standardised on what they were fitted on."""
+    """An intercept, two lengths, a column a source, components.
+
+    Standardised on what they were fitted on.
+    """
     fitted = text_features(TEXTS, SOURCES, components=3)
     frame = fitted.frame(TEXTS, SOURCES)
-    assert list(frame) == ["intercept", "log_words", "log_characters", "source=mail", "source=web"] + [
-        f"tfidf_{number}" for number in range(3)
-    ]
+    assert list(frame) == [
+        "intercept",
+        "log_words",
+        "log_characters",
+        "source=mail",
+        "source=web",
+    ] + [f"tfidf_{number}" for number in range(3)]
     assert (frame["intercept"] == 1.0).all()
     rest = frame.drop(columns="intercept")
     assert np.allclose(rest.mean(), 0.0)
     assert np.allclose(rest.std(ddof=0), 1.0)
     assert np.allclose(
-        text_features(TEXTS, SOURCES, components=3, spread=0.1).frame(TEXTS, SOURCES)[rest.columns], rest / 10
+        text_features(TEXTS, SOURCES, components=3, spread=0.1).frame(TEXTS, SOURCES)[rest.columns],
+        rest / 10,
     )
 
 
 def test_features_are_a_function_of_texts_and_seed() -> None:
-    """A text has the features that it has among all; the same seed gives the same bits; nothing is fitted again."""
-    first, again = (text_features(TEXTS, SOURCES, components=3, seed=4).frame(TEXTS, SOURCES) for _ in range(2))
+    """A text has the features that it has among all; the same seed gives the same bits.
+
+    Nothing is fitted again.
+    """
+    first, again = (
+        text_features(TEXTS, SOURCES, components=3, seed=4).frame(TEXTS, SOURCES) for _ in range(2)
+    )
     pd.testing.assert_frame_equal(first, again)
     fitted = text_features(TEXTS, SOURCES, components=3, seed=4)
     pd.testing.assert_frame_equal(
@@ -210,14 +247,20 @@ def test_components_are_those_of_scikit_learn() -> None:
 
 
 def test_components_without_a_seed_are_exact() -> None:
-    """They are those of the whole decomposition; where texts have one direction, the others are 0."""
+    """They are those of the whole decomposition.
+
+    Where texts have one direction, the others are 0.
+    """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     matrix = TfidfVectorizer(sublinear_tf=True, min_df=2).fit_transform(TEXTS).toarray()
     left, values, _ = np.linalg.svd(matrix)
     peer = np.abs(left[:, :2] * values[:2])
     fitted = text_features(TEXTS, components=2, seed=None)
-    raw = fitted.frame(TEXTS)[["tfidf_0", "tfidf_1"]].to_numpy() * fitted.scale[-2:] + fitted.mean[-2:]
+    raw = (
+        fitted.frame(TEXTS)[["tfidf_0", "tfidf_1"]].to_numpy() * fitted.scale[-2:]
+        + fitted.mean[-2:]
+    )
     assert np.allclose(np.abs(raw), peer)
     with pytest.warns(UserWarning, match="components"):
         same = text_features(["a same prompt"] * 9, seed=None).frame(["a same prompt"])
@@ -242,7 +285,9 @@ def test_few_texts_have_few_components() -> None:
     """It is said how many; none at all is no error."""
     with pytest.warns(UserWarning, match="5 of 32 components"):
         fitted = text_features(TEXTS)
-    assert [name for name in fitted.names if name.startswith("tfidf")] == [f"tfidf_{number}" for number in range(5)]
+    assert [name for name in fitted.names if name.startswith("tfidf")] == [
+        f"tfidf_{number}" for number in range(5)
+    ]
     with pytest.warns(UserWarning, match="0 of 32 components"):
         alone = text_features(["one text", "another question"])
     assert alone.names == ("intercept", "log_words", "log_characters")
@@ -269,20 +314,28 @@ def test_a_table_of_few_texts_has_the_columns_of_many() -> None:
     for rows in (slice(0, 6), slice(0, 2)):
         frame = fitted.frame(TEXTS[rows], SOURCES[rows])
         rewards = pd.DataFrame({"a": np.linspace(0.0, 1.0, len(frame)), "b": 0.5})
-        table = Table.from_frame(pd.concat([rewards, frame], axis=1), features=list(frame), order="given")
+        table = Table.from_frame(
+            pd.concat([rewards, frame], axis=1), features=list(frame), order="given"
+        )
         names.append(table.feature_names)
     assert names[0] == names[1] == fitted.names
 
 
 def test_texts_of_the_same_words_and_no_texts() -> None:
-    """Components without variance are 0 and warn of nothing else; a table without rows has the columns."""
+    """Components without variance are 0 and warn of nothing else.
+
+    A table without rows has the columns.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fitted = text_features(["ab cd", "cd ab"])
     assert [str(warning.message)[:7] for warning in caught] == ["2 texts"]
     assert fitted.frame(["cd ab"]).iloc[0].tolist() == [1.0, 0.0, 0.0, 0.0]
     many = text_features(TEXTS, SOURCES, components=2)
-    assert (many.frame([], []).shape, tuple(many.frame([], []))) == ((0, len(many.names)), many.names)
+    assert (many.frame([], []).shape, tuple(many.frame([], []))) == (
+        (0, len(many.names)),
+        many.names,
+    )
 
 
 @pytest.mark.filterwarnings("ignore:.*components:UserWarning")

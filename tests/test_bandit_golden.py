@@ -1,7 +1,7 @@
 """Arms that learners chose before tables had costs, orders and delays: the same bits now.
 
-The digests were computed with commit 255937d by `python tests/test_bandit_golden.py`. Linear learners have a prior_mean
-of 0, which is what they had then, whatever they stated.
+The digests were computed with commit 255937d by `python tests/test_bandit_golden.py`. Linear
+learners have a prior_mean of 0, which is what they had then, whatever they stated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from raglab.bandit.simulation import Run, log, run
 
 MEANS = np.array([0.7, 0.6, 0.5, 0.4])
 DRIFT = np.repeat([[0.8, 0.2, 0.5], [0.2, 0.8, 0.5]], 30, axis=0)
-LEARNER_NAMES = ("epsilon_greedy", "ucb1", "kl_ucb", "thompson_beta", "thompson_nig", "lin_ucb", "lin_thompson")
+LEARNER_NAMES = (
+    "epsilon_greedy",
+    "ucb1",
+    "kl_ucb",
+    "thompson_beta",
+    "thompson_nig",
+    "lin_ucb",
+    "lin_thompson",
+)
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "discount": {"discount": 0.9},
@@ -236,7 +244,7 @@ GOLDEN: dict[str, str] = {
 }
 
 
-def cases(masked: bool) -> Table:  # noqa: FBT001 - a test
+def cases(masked: bool) -> Table:
     """Forty cases of three arms, with rewards that never arrive where arms are masked too."""
     rng = np.random.default_rng(7)
     mask = rng.random((40, 3)) < 0.7 if masked else np.ones((40, 3), np.bool_)
@@ -244,7 +252,9 @@ def cases(masked: bool) -> Table:  # noqa: FBT001 - a test
     value, reward = rng.integers(2, size=(40, 3)) * 1.0, rng.integers(9, size=(40, 3)) / 8.0
     reward[0] = np.nan if masked else 0.5
     features = np.column_stack([np.ones(40), rng.standard_normal((40, 2))])
-    return Table(("a", "b", "c"), value, reward, mask, features, ("one", "x", "y"), np.full((40, 3), np.nan))
+    return Table(
+        ("a", "b", "c"), value, reward, mask, features, ("one", "x", "y"), np.full((40, 3), np.nan)
+    )
 
 
 WORLDS: dict[str, Any] = {
@@ -263,7 +273,7 @@ def digest(done: Run) -> str:
 
 
 def digests(policy: str) -> dict[str, str]:
-    """Digests of a learner in every world it can play, with rewards at once and late, and of its log."""
+    """Digests of a learner in every world it can play, prompt and late rewards, and its log."""
     known = {}
     linear = LEARNERS[policy].linear
     for name, world in WORLDS.items():
@@ -271,23 +281,38 @@ def digests(policy: str) -> dict[str, str]:
             continue
         for setting, change in SETTINGS.items():
             bandit = Bandit(policy, prior_mean=0.0 if linear else 0.5)._replace(**change)
-            for late in ({}, {"delay": (0, 3), "missing": 0.2}) if setting in {"plain", "window"} else ({},):
-                done = run(bandit, world, rounds=60, replications=5, seed=11, engine="numpy", **late)  # type: ignore[arg-type]
+            for late in (
+                ({}, {"delay": (0, 3), "missing": 0.2}) if setting in {"plain", "window"} else ({},)
+            ):
+                done = run(
+                    bandit, world, rounds=60, replications=5, seed=11, engine="numpy", **late
+                )
                 known[f"{policy} {name} {setting}{' late' if late else ''}"] = digest(done)
-        # what a rewarded table or a mean is not late for has a compiled twin, whose bits are the same
+        # what a rewarded table or a mean is not late for has a compiled twin, whose bits are the
+        # same
         bandit = Bandit(policy, prior_mean=0.0 if linear else 0.5)
         if LEARNERS[policy].compiled is not None and name != "masked":
             done = run(bandit, world, rounds=60, replications=230, seed=11, engine="numba")
             known[f"{policy} {name} compiled"] = digest(done)
         rows = log(bandit, world, rounds=60, seed=3)
-        columns = ["action", "reward", "propensity", "case", "value", *(f"p_{arm}" for arm in _names(world))]
-        text = (rows[columns].to_numpy(np.float64).round(9) + 0.0).tobytes()  # last digits of an integral are SciPy's
+        columns = [
+            "action",
+            "reward",
+            "propensity",
+            "case",
+            "value",
+            *(f"p_{arm}" for arm in _names(world)),
+        ]
+        # last digits of an integral are SciPy's
+        text = (rows[columns].to_numpy(np.float64).round(9) + 0.0).tobytes()
         known[f"{policy} {name} log"] = hashlib.sha256(text).hexdigest()[:16]
     return known
 
 
 def _names(world: Any) -> tuple[str, ...]:
-    return world.arms if isinstance(world, Table) else tuple(str(arm) for arm in range(world.n_arms))
+    return (
+        world.arms if isinstance(world, Table) else tuple(str(arm) for arm in range(world.n_arms))
+    )
 
 
 @pytest.mark.parametrize("policy", LEARNER_NAMES)

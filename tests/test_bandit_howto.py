@@ -1,4 +1,7 @@
-"""The how-to of bandits: its blocks run in order without a warning, and the promised twelve lines are twelve."""
+"""The how-to of bandits.
+
+Its blocks run in order without a warning, and the promised twelve lines are twelve.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def test_from_a_frame_to_plots_it_takes_twelve_lines() -> None:
 
 
 def test_the_blocks_give_reward_and_spend_apart(names: dict[str, Any]) -> None:
-    """Value is reward less price times spend in runs, estimates are of both, and the policy keeps the budget."""
+    """Value is reward less price times spend in runs, estimates cover both, the budget is kept."""
     for played in names["runs"].values():
         np.testing.assert_allclose(played.value, played.gross - 0.2 * played.spend)
     assert set(names["estimates"]["outcome"]) == {"value", "cost"}
@@ -54,6 +57,8 @@ def test_the_blocks_give_reward_and_spend_apart(names: dict[str, Any]) -> None:
 
 def test_what_the_page_says_of_a_study(names: dict[str, Any]) -> None:
     """It is judged on later rows, and the warm start is another run than the cold one."""
-    assert names["study"].notes[0] == "Tuned on 300 rows of one table, judged on 300 rows of another."
+    assert (
+        names["study"].notes[0] == "Tuned on 300 rows of one table, judged on 300 rows of another."
+    )
     assert names["study"].budget.price == names["study"].price
     assert names["cold"].spend[0, -1] / 300 == pytest.approx(0.5, abs=0.1)

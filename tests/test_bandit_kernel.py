@@ -1,4 +1,4 @@
-"""Simulated regret is the exact one, and the compiled loops are `choose` and `update` (raglab.bandit.kernel)."""
+"""Simulated regret is exact, and compiled loops match `choose`, `update` (raglab.bandit.kernel)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ import pytest
 from scipy.stats import chi2
 
 from exact_regret import expected_regret, thompson, ucb1
-from raglab.bandit import LEARNERS, POLICIES, Bandit, Bernoulli, Table, environments, learned_state, simulate
+from raglab.bandit import (
+    LEARNERS,
+    POLICIES,
+    Bandit,
+    Bernoulli,
+    Table,
+    environments,
+    learned_state,
+    simulate,
+)
 from raglab.bandit.environments import Feed, check_world, feed, stream
 from raglab.bandit.simulation import is_plain, run, stepwise_arms
 
@@ -28,7 +37,9 @@ def table(rng: np.random.Generator, n: int = 12, *, masked: bool) -> Table:
     mask[np.arange(n), rng.integers(3, size=n)] = True
     value, reward = rng.choice(GRID, (n, 3)), rng.choice(GRID, (n, 3))
     features = np.column_stack([np.ones(n), rng.choice(GRID, (n, 2))])
-    return Table(("a", "b", "c"), value, reward, mask, features, ("one", "x", "y"), np.full((n, 3), np.nan))
+    return Table(
+        ("a", "b", "c"), value, reward, mask, features, ("one", "x", "y"), np.full((n, 3), np.nan)
+    )
 
 
 def worlds() -> dict[str, Bernoulli | Table]:
@@ -66,24 +77,35 @@ def statistics(means: list[Any], exact: float) -> tuple[float, float]:
     """Sum over seeds of squared standard errors, and the square of that of all seeds together."""
     z = [(last.mean() - exact) / (last.std(ddof=1) / np.sqrt(len(last))) for last in means]
     every = np.concatenate(means)
-    return float(np.square(z).sum()), float((every.mean() - exact) ** 2 / (every.var(ddof=1) / len(every)))
+    return float(np.square(z).sum()), float(
+        (every.mean() - exact) ** 2 / (every.var(ddof=1) / len(every))
+    )
 
 
 def test_the_exact_regret_is_the_published_one() -> None:
     """Dynamic programming gives the figures that the contract names."""
-    assert expected_regret(ucb1(), MEANS, AT) == pytest.approx([0.461184, 0.888131, 1.298062], abs=5e-7)
-    assert expected_regret(thompson(), MEANS, AT[:2]) == pytest.approx([0.452613, 0.851380], abs=5e-7)
+    assert expected_regret(ucb1(), MEANS, AT) == pytest.approx(
+        [0.461184, 0.888131, 1.298062], abs=5e-7
+    )
+    assert expected_regret(thompson(), MEANS, AT[:2]) == pytest.approx(
+        [0.452613, 0.851380], abs=5e-7
+    )
 
 
 @pytest.mark.slow
 def test_the_exact_regret_of_thompson_is_the_published_one() -> None:
     """Also after 30 rounds."""
-    assert expected_regret(thompson(), MEANS, AT) == pytest.approx([0.452613, 0.851380, 1.218944], abs=5e-7)
+    assert expected_regret(thompson(), MEANS, AT) == pytest.approx(
+        [0.452613, 0.851380, 1.218944], abs=5e-7
+    )
 
 
 def simulated(policy: str, at: tuple[int, ...], replications: int) -> dict[int, list[Any]]:
     """Regret [R] after so many rounds, of each seed."""
-    done = [simulate(policy, MEANS, rounds=max(at), replications=replications, seed=seed).regret for seed in SEEDS]
+    done = [
+        simulate(policy, MEANS, rounds=max(at), replications=replications, seed=seed).regret
+        for seed in SEEDS
+    ]
     return {t: [regret[:, t - 1] for regret in done] for t in at}
 
 
@@ -124,7 +146,9 @@ def test_compiled_loops_are_choose_and_update(name: str, policy: str, settings: 
     plain = stepwise_arms(block, bandit, stream(3, 0, environments.POLICY))
     compiled = kernel.played(block, bandit, stream(3, 0, environments.POLICY))
     np.testing.assert_array_equal(plain, compiled)
-    for one, other in zip(environments.play_accounts(block, plain), kernel.accounts(block, compiled), strict=True):
+    for one, other in zip(
+        environments.play_accounts(block, plain), kernel.accounts(block, compiled), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
     assert len(np.unique(plain)) > 1
 
@@ -135,7 +159,10 @@ def test_engines_agree_over_thousands_of_rounds(policy: str) -> None:
     """2,000 rounds of 201 replications, two blocks: the same bits."""
     pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     world = Bernoulli(np.array(FOUR))
-    one, other = (run(Bandit(policy), world, rounds=2000, replications=201, engine=name) for name in ("numpy", "numba"))
+    one, other = (
+        run(Bandit(policy), world, rounds=2000, replications=201, engine=name)
+        for name in ("numpy", "numba")
+    )
     for left, right in zip(one, other, strict=True):
         np.testing.assert_array_equal(left, right)
 
@@ -143,11 +170,16 @@ def test_engines_agree_over_thousands_of_rounds(policy: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("exploration", [1e-12, 1e-3, 1.0, 1e9])
 @pytest.mark.parametrize("means", [[0.5, 0.5, 0.5], [0.0, 0.0, 0.0], [1.0, 1.0, 0.999]])
-def test_scores_that_are_nearly_equal_are_told_apart_as_before(means: list[float], exploration: float) -> None:
-    """The compiled ucb1 compares scores off by some last digits, and makes those anew that are that close."""
+def test_scores_that_are_nearly_equal_are_told_apart_as_before(
+    means: list[float], exploration: float
+) -> None:
+    """Compiled ucb1 compares scores off by last digits, and remakes those that are that close."""
     pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     bandit, world = Bandit("ucb1", exploration=exploration), Bernoulli(np.array(means))
-    one, other = (run(bandit, world, rounds=1500, replications=40, engine=name).arm for name in ("numpy", "numba"))
+    one, other = (
+        run(bandit, world, rounds=1500, replications=40, engine=name).arm
+        for name in ("numpy", "numba")
+    )
     np.testing.assert_array_equal(one, other)
 
 
@@ -158,9 +190,14 @@ def test_nearly_equal_scores_of_a_table_are_told_apart_as_before() -> None:
     rng, shape = np.random.default_rng(7), (3, 6)
     reward = rng.choice([0.0, 0.1, 0.2, 0.3, 1 / 3, 0.7, 1.0], shape)
     names, one = ("a", "b", "c", "d", "e", "f"), np.ones((3, 1))
-    world = Table(names, reward, reward, np.ones(shape, np.bool_), one, ("one",), np.full(shape, np.nan))
+    world = Table(
+        names, reward, reward, np.ones(shape, np.bool_), one, ("one",), np.full(shape, np.nan)
+    )
     bandit = Bandit("ucb1", exploration=3.0)
-    plain, fast = (run(bandit, world, rounds=1500, replications=40, engine=name).arm for name in ("numpy", "numba"))
+    plain, fast = (
+        run(bandit, world, rounds=1500, replications=40, engine=name).arm
+        for name in ("numpy", "numba")
+    )
     np.testing.assert_array_equal(plain, fast)
 
 
@@ -170,7 +207,9 @@ def test_no_pull_of_a_masked_arm(policy: str, mask: list[bool] | None) -> None:
     """With a mask [A], and with one a round, [T, A]; regret is against the best available arm."""
     rng = np.random.default_rng(1)
     means = np.array([0.3, 0.9, 0.5])
-    rounds = np.array(mask) if mask is not None else (rng.random((40, 3)) < 0.5) | (np.arange(3) == 2)
+    rounds = (
+        np.array(mask) if mask is not None else (rng.random((40, 3)) < 0.5) | (np.arange(3) == 2)
+    )
     done = simulate(policy, means, rounds=40, replications=9, seed=2, mask=rounds)
     arms = run(Bandit(policy), Bernoulli(means, rounds), rounds=40, replications=9, seed=2)
     open_ = np.broadcast_to(rounds, (40, 3))
@@ -183,22 +222,31 @@ def test_no_pull_of_a_masked_arm(policy: str, mask: list[bool] | None) -> None:
 
 def test_one_arm_alone_has_no_regret() -> None:
     """A mask that leaves one arm decides every round."""
-    done = simulate("thompson_beta", FOUR, rounds=5, replications=3, seed=0, mask=[False, False, False, True])
+    done = simulate(
+        "thompson_beta", FOUR, rounds=5, replications=3, seed=0, mask=[False, False, False, True]
+    )
     assert (done.regret == 0.0).all()
     assert done.pulls.tolist() == [[0, 0, 0, 5]] * 3
 
 
 def test_a_longer_simulation_begins_as_the_shorter() -> None:
     """20 rounds of a seed are the first of its 30, also where there are several blocks."""
-    short, long = (simulate("ucb1", FOUR, rounds=t, replications=201, seed=4).regret for t in (20, 30))
+    short, long = (
+        simulate("ucb1", FOUR, rounds=t, replications=201, seed=4).regret for t in (20, 30)
+    )
     np.testing.assert_array_equal(short, long[:, :20])
 
 
 @pytest.mark.slow
 def test_policies_are_ordered_as_theory_has_it() -> None:
-    """Thompson < KL-UCB < UCB1 on four arms, pair by pair of the same replications, three standard errors apart."""
+    """Thompson < KL-UCB < UCB1 on four arms, pair by pair in the same replications.
+
+    The gaps are three standard errors apart.
+    """
     names = ("thompson_beta", "kl_ucb", "ucb1")
-    best, middle, worst = (simulate(name, FOUR, rounds=2000, replications=200, seed=0).regret[:, -1] for name in names)
+    best, middle, worst = (
+        simulate(name, FOUR, rounds=2000, replications=200, seed=0).regret[:, -1] for name in names
+    )
     for better, other in ((best, middle), (middle, worst)):
         gap = other - better
         assert gap.mean() > 3.0 * gap.std(ddof=1) / np.sqrt(len(gap))
@@ -239,7 +287,13 @@ def test_regret_of_thompson_grows_as_lai_and_robbins_say() -> None:
 )
 def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], rule: str) -> None:
     """With the rule, the value and a remedy."""
-    asked: dict[str, Any] = {"policy": "ucb1", "means": [0.5, 0.6], "rounds": 5, "replications": 2, "seed": 0} | change
+    asked: dict[str, Any] = {
+        "policy": "ucb1",
+        "means": [0.5, 0.6],
+        "rounds": 5,
+        "replications": 2,
+        "seed": 0,
+    } | change
     with pytest.raises(ValueError, match=rule):
         simulate(**asked)
 
@@ -247,9 +301,19 @@ def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], rule: str) 
 @pytest.mark.parametrize(
     ("policy", "world", "seed", "rule"),
     [
-        ("ucb1", Bernoulli(np.array(MEANS)), 0, r"a policy must be a Bandit or probabilities, got 'ucb1'"),
+        (
+            "ucb1",
+            Bernoulli(np.array(MEANS)),
+            0,
+            r"a policy must be a Bandit or probabilities, got 'ucb1'",
+        ),
         (Bandit("ucb1"), [0.5, 0.6], 0, "a world must be a Table or a Bernoulli, got list"),
-        (Bandit("ucb1"), Bernoulli(np.array(MEANS)), None, "seed must be a whole number >= 0, got None"),
+        (
+            Bandit("ucb1"),
+            Bernoulli(np.array(MEANS)),
+            None,
+            "seed must be a whole number >= 0, got None",
+        ),
         (np.array([0.5, 0.6]), Bernoulli(np.array(MEANS)), 0, r"sum to 1, got \[0.5, 0.6\]"),
     ],
 )
@@ -261,8 +325,12 @@ def test_what_cannot_be_run_is_refused(policy: Any, world: Any, seed: Any, rule:
 
 @pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
 @pytest.mark.parametrize("name", ["table", "table, masked"])
-@pytest.mark.parametrize("memory", [{"discount": 0.9}, {"discount": 0.99}, {"window": 1}, {"window": 6}], ids=str)
-def test_linear_learners_that_forget_have_a_loop(policy: str, name: str, memory: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "memory", [{"discount": 0.9}, {"discount": 0.99}, {"window": 1}, {"window": 6}], ids=str
+)
+def test_linear_learners_that_forget_have_a_loop(
+    policy: str, name: str, memory: dict[str, Any]
+) -> None:
     """Arm for arm what choose and update give, and from a first state where they discount."""
     kernel = pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     block = met(name, 31)
@@ -270,7 +338,9 @@ def test_linear_learners_that_forget_have_a_loop(policy: str, name: str, memory:
         bandit = Bandit(policy)._replace(**memory, **settings)
         world = WORLDS[name]
         assert is_plain(bandit, block)
-        history = [None, learned_state(world, bandit, rounds=20)] if "discount" in memory else [None]
+        history = (
+            [None, learned_state(world, bandit, rounds=20)] if "discount" in memory else [None]
+        )
         for initial in history:
             plain = stepwise_arms(block, bandit, stream(3, 0, environments.POLICY), initial)
             compiled = kernel.played(block, bandit, stream(3, 0, environments.POLICY), initial)

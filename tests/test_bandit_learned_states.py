@@ -1,4 +1,7 @@
-"""First states: history of tables and logs, what goes on from it, and states that were saved before (S4.5)."""
+"""First states.
+
+History of tables and logs, what goes on from it, and states that were saved before (S4.5).
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,14 @@ from raglab.store.files import InputError
 
 # of commit 255937d: one round of arm 0 that paid 0.75 at x = 1
 OLD_STATE = (
-    '{"bandit":{"discount":1.0,"epsilon":0.1,"exploration":1.0,"floor":0.0,"history":null,"policy":"lin_ucb",'
-    '"prior_mean":0.5,"prior_strength":2.0,"prior_variance":0.25,"threshold":0.5,"ties":"lowest","window":0},'
-    '"raglab_bandit":1,"rng":null,"sha256":"d181560e6647c6b0f7e12c1b8793667ea09c6fed4a0efe22a06a0bec3ffc8d66",'
-    '"state":{"gram":{"shape":[2,1,1],"values":[1.0,0.0]},"moment":{"shape":[2,1],"values":[0.75,0.0]},'
+    '{"bandit":{"discount":1.0,"epsilon":0.1,"exploration":1.0,"floor":0.0,"history":null,'
+    '"policy":"lin_ucb",'
+    '"prior_mean":0.5,"prior_strength":2.0,"prior_variance":0.25,"threshold":0.5,"ties":"lowest",'
+    '"window":0},'
+    '"raglab_bandit":1,"rng":null,"sha256":"d181560e6647c6b0f7e12c1b8793667ea09c6fed4a0efe22a06a0b'
+    'ec3ffc8d66",'
+    '"state":{"gram":{"shape":[2,1,1],"values":[1.0,0.0]},"moment":{"shape":[2,1],"values":[0.75,'
+    "0.0]},"
     '"n":{"shape":[2],"values":[1.0,0.0]},"pulls":{"shape":[2],"values":[1,0]},'
     '"recent_arm":{"shape":[0],"values":[]},"recent_context":{"shape":[0,1],"values":[]},'
     '"recent_reward":{"shape":[0],"values":[]},"square":{"shape":[2],"values":[0.5625,0.0]},'
@@ -81,45 +88,70 @@ class TestLearnedState:
             for place, (arm, reward) in enumerate(zip(rows["action"], rows["reward"], strict=True)):
                 # choose counts the round of whatever arm the log says
                 mask = np.arange(2) == arm
-                expected, _ = choose(expected, bandit, np.random.default_rng(0), mask=mask, context=features[place])
+                expected, _ = choose(
+                    expected, bandit, np.random.default_rng(0), mask=mask, context=features[place]
+                )
                 if not np.isnan(reward):
                     expected = update(expected, arm, reward, bandit, context=features[place])
             same(state, expected)
 
     def test_a_table_is_a_log_of_a_fixed_policy(self) -> None:
-        """Uniform where none is stated; each row once; on all of one arm by hand; a weight multiplies the sums."""
+        """Uniform where none is stated; each row once; on all of one arm by hand.
+
+        A weight multiplies the sums.
+        """
         world, bandit = table(), Bandit("lin_ucb")
         state = learned_state(world, bandit)
         assert (int(state.t), int(state.pulls.sum())) == (40, 40)
         assert state.pulls.min() > 8
         pulled = learned_state(world, bandit, policy=[0.0, 1.0], rounds=40)
         np.testing.assert_allclose(pulled.total[1], world.reward[:, 1].sum(), rtol=1e-12)
-        np.testing.assert_allclose(pulled.moment[1], (world.reward[:, 1] - 0.5) @ world.features, rtol=1e-12)
+        np.testing.assert_allclose(
+            pulled.moment[1], (world.reward[:, 1] - 0.5) @ world.features, rtol=1e-12
+        )
         half = learned_state(world, bandit, policy=[0.0, 1.0], rounds=40, weight=0.5)
         np.testing.assert_array_equal(half.gram, 0.5 * pulled.gram)
         assert int(half.t) == 40
 
     def test_a_run_goes_on_from_it(self) -> None:
-        """With history the good arm of each context is taken from the first round; log and propensities agree."""
+        """With history the good arm of each context is taken from the first round.
+
+        Log and propensities agree.
+        """
         world, bandit = table(), Bandit("lin_ucb", exploration=0.1)
         state = learned_state(table(400, order="replacement"), bandit, rounds=400)
-        cold, warm = (run(bandit, world, rounds=40, replications=30, initial=initial) for initial in (None, state))
+        cold, warm = (
+            run(bandit, world, rounds=40, replications=30, initial=initial)
+            for initial in (None, state)
+        )
         assert warm.regret[:, -1].mean() < 0.3 * cold.regret[:, -1].mean()
         rows = log(bandit, world, rounds=5, initial=state)
         np.testing.assert_array_equal(
-            rows[["p_a", "p_b"]].to_numpy()[0], propensities(state, bandit, context=world.features[rows["case"][0]])
+            rows[["p_a", "p_b"]].to_numpy()[0],
+            propensities(state, bandit, context=world.features[rows["case"][0]]),
         )
 
     @pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
     def test_the_compiled_loop_goes_on_alike(self, policy: str) -> None:
-        """Arm for arm, with prior means and costs too; of a learner without a context it is refused."""
+        """Arm for arm, with prior means and costs too.
+
+        Of a learner without a context it is refused.
+        """
         pytest.importorskip("numba")
         world = table(300, costs={"a": 0.0, "b": 0.2}, order="replacement")
         for prior_mean in (0.0, 0.5, 1.0):
             bandit = Bandit(policy, prior_mean=prior_mean, exploration=0.5)
             for initial in (None, learned_state(world, bandit, rounds=50)):
                 plain_run, compiled = (
-                    run(bandit, world, rounds=150, replications=40, seed=2, engine=engine, initial=initial)
+                    run(
+                        bandit,
+                        world,
+                        rounds=150,
+                        replications=40,
+                        seed=2,
+                        engine=engine,
+                        initial=initial,
+                    )
                     for engine in ("numpy", "numba")
                 )
                 np.testing.assert_array_equal(plain_run.arm, compiled.arm)
@@ -133,7 +165,10 @@ class TestLearnedState:
         [
             ({"source": [1]}, "a history must be a Table or a log, got list"),
             ({"source": pd.DataFrame({"arm": ["a"]})}, "a log must have the columns action or arm"),
-            ({"source": pd.DataFrame({"arm": ["z"], "reward": [1.0]}), "arms": ["a"]}, "arm must be one of a, got 'z'"),
+            (
+                {"source": pd.DataFrame({"arm": ["z"], "reward": [1.0]}), "arms": ["a"]},
+                "arm must be one of a, got 'z'",
+            ),
             (
                 {"source": pd.DataFrame({"arm": ["a"], "reward": [2.0]}), "arms": ["a"]},
                 r"reward must be in \[0, 1\], got 2",
@@ -141,10 +176,17 @@ class TestLearnedState:
             ({"weight": 0.0}, "weight must be above 0"),
             ({"rounds": 41}, "order shuffled plays each row once"),
             (
-                {"source": pd.DataFrame({"arm": ["a"], "reward": [1.0]}), "arms": ["a"], "bandit": Bandit("lin_ucb")},
+                {
+                    "source": pd.DataFrame({"arm": ["a"], "reward": [1.0]}),
+                    "arms": ["a"],
+                    "bandit": Bandit("lin_ucb"),
+                },
                 "no features",
             ),
-            ({"source": table(costs={"a": 0.1, "b": 0.0})}, "must follow the table's costs.*thompson_nig"),
+            (
+                {"source": table(costs={"a": 0.1, "b": 0.0})},
+                "must follow the table's costs.*thompson_nig",
+            ),
         ],
     )
     def test_what_is_no_history_is_refused(self, more: dict[str, Any], rule: str) -> None:
@@ -157,12 +199,25 @@ class TestLearnedState:
     def test_a_state_of_another_world_is_refused(self, policy: str) -> None:
         """Other arms, a batch, another window; a policy that learns nothing has no state."""
         bandit, world = Bandit(policy), table()
-        for state in (init(3, bandit=bandit, n_features=2), init(2, bandit=bandit, n_features=2, batch=(4,))):
-            with pytest.raises(ValueError, match="initial must be the state of one learner of 2 arms"):
+        for state in (
+            init(3, bandit=bandit, n_features=2),
+            init(2, bandit=bandit, n_features=2, batch=(4,)),
+        ):
+            with pytest.raises(
+                ValueError, match="initial must be the state of one learner of 2 arms"
+            ):
                 run(bandit, world, rounds=4, replications=2, initial=state)
         with pytest.raises(ValueError, match="must have shape"):
-            run(bandit._replace(window=3), world, rounds=4, replications=2, initial=learned_state(world, bandit))
-        with pytest.raises(ValueError, match="an initial state must be of the learner that is played"):
+            run(
+                bandit._replace(window=3),
+                world,
+                rounds=4,
+                replications=2,
+                initial=learned_state(world, bandit),
+            )
+        with pytest.raises(
+            ValueError, match="an initial state must be of the learner that is played"
+        ):
             run([0.5, 0.5], world, rounds=4, replications=2, initial=init(2, bandit=Bandit("ucb1")))
 
 
@@ -170,11 +225,16 @@ class TestBefore:
     """Linear learners that were saved or set up when prior_mean was not read."""
 
     def test_a_state_goes_on_as_it_did(self) -> None:
-        """Its prior_mean is 0: theta = 0.75 / (2 + 1), an arm without a reward is expected to pay 0."""
+        """Its prior_mean is 0.
+
+        Theta = 0.75 / (2 + 1), an arm without a reward is expected to pay 0.
+        """
         saved = loads(OLD_STATE)
         assert saved.bandit == Bandit("lin_ucb", prior_mean=0.0)
         _, choice = choose(saved.state, saved.bandit, np.random.default_rng(0), context=[1.0])
-        np.testing.assert_allclose(choice.score, [0.25 + np.sqrt(1 / 3), np.sqrt(1 / 2)], rtol=1e-15)
+        np.testing.assert_allclose(
+            choice.score, [0.25 + np.sqrt(1 / 3), np.sqrt(1 / 2)], rtol=1e-15
+        )
         stated = saved.bandit._replace(prior_mean=0.5)
         assert dumps(saved.state, stated, centred=False) == OLD_STATE
         assert loads(dumps(saved.state, saved.bandit)).bandit == saved.bandit
@@ -187,8 +247,12 @@ class TestBefore:
             assert loads(text).bandit == bandit
             assert ('"centred":true' in text) == bandit.linear
         for change in ({"centred": False}, {"centred": 1}, {"policy": "ucb1"}):
-            document = json.loads(dumps(init(2, bandit=Bandit("lin_ucb"), n_features=1), Bandit("lin_ucb")))
-            document["bandit"] |= {name: value for name, value in change.items() if name == "policy"}
+            document = json.loads(
+                dumps(init(2, bandit=Bandit("lin_ucb"), n_features=1), Bandit("lin_ucb"))
+            )
+            document["bandit"] |= {
+                name: value for name, value in change.items() if name == "policy"
+            }
             document |= {name: value for name, value in change.items() if name != "policy"}
             with pytest.raises(ValueError, match=r"a saved learner must hold|sha256 must stand"):
                 loads(json.dumps(document))
@@ -232,12 +296,17 @@ class TestOnline:
         return online
 
     def test_it_goes_on_and_is_rebuilt(self, tmp_path: Path) -> None:
-        """From the state that the other log's own learner has; the setup holds it, and the log proves the snapshot."""
+        """From the state that the other log's own learner has.
+
+        The setup holds it, and the log proves the snapshot.
+        """
         past = self.filled(tmp_path / "past.sqlite")
         setup = Setup(ARMS, past.setup.bandit, RewardWeights())
         initial = logged_state(past.frame(), setup)
         for name in ("n", "total", "gram", "pulls"):
-            np.testing.assert_allclose(getattr(initial, name), getattr(past.state(), name), atol=1e-12, err_msg=name)
+            np.testing.assert_allclose(
+                getattr(initial, name), getattr(past.state(), name), atol=1e-12, err_msg=name
+            )
         online = self.filled(tmp_path / "log.sqlite", initial=initial)
         assert online.setup.digest != past.setup.digest
         assert int(online.state().t) == 16
@@ -250,12 +319,21 @@ class TestOnline:
         with pytest.raises(ValueError, match="a first state must be of a linear learner, got ucb1"):
             self.opened(tmp_path / "x.sqlite", bandit=Bandit("ucb1"), initial=initial)
         with pytest.raises(ValueError, match="a first state must be of 2 arms and 14 features"):
-            self.opened(tmp_path / "x.sqlite", initial=init(2, bandit=Bandit("lin_ucb"), n_features=3))
+            self.opened(
+                tmp_path / "x.sqlite", initial=init(2, bandit=Bandit("lin_ucb"), n_features=3)
+            )
 
-    def test_the_environment_names_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """RAGLAB_BANDIT_PRIOR of a linear learner is a file that dumps wrote; of another learner it is refused."""
+    def test_the_environment_names_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """RAGLAB_BANDIT_PRIOR of a linear learner is a file that dumps wrote.
+
+        Of another learner it is refused.
+        """
         bandit = Bandit("lin_ucb")
-        initial = init(2, bandit=bandit, n_features=1 + len(FEATURES) + 2)._replace(n=np.array([3.0, 0.0]))
+        initial = init(2, bandit=bandit, n_features=1 + len(FEATURES) + 2)._replace(
+            n=np.array([3.0, 0.0])
+        )
         path = tmp_path / "prior.json"
         path.write_text(dumps(initial, bandit), encoding="utf-8")
         monkeypatch.setenv("RAGLAB_BANDIT_PRIOR", str(path))
@@ -271,10 +349,16 @@ class TestOnline:
 
 
 def test_propensities_of_centred_learners_are_exact() -> None:
-    """Two arms of lin_thompson by the normal law, from ridge regression on the rewards less the prior mean."""
-    bandit = Bandit("lin_thompson", prior_mean=0.8, prior_strength=1.5, prior_variance=0.04, exploration=1.3)
+    """Two lin_thompson arms by the normal law, by ridge regression on rewards less prior mean."""
+    bandit = Bandit(
+        "lin_thompson", prior_mean=0.8, prior_strength=1.5, prior_variance=0.04, exploration=1.3
+    )
     rng = np.random.default_rng(0)
-    x, rewards, arms = rng.standard_normal((12, 2)), rng.integers(5, size=12) / 4.0, np.arange(12) % 3 // 2
+    x, rewards, arms = (
+        rng.standard_normal((12, 2)),
+        rng.integers(5, size=12) / 4.0,
+        np.arange(12) % 3 // 2,
+    )
     past = pd.DataFrame({"action": arms, "reward": rewards})
     state = learned_state(past, bandit, arms=["a", "b"], features=x)
     mean, sd, at = [], [], np.array([0.5, -1.0])
@@ -288,7 +372,9 @@ def test_propensities_of_centred_learners_are_exact() -> None:
     np.testing.assert_allclose(share, [expected, 1.0 - expected], atol=1e-9)
     many = State(*(np.broadcast_to(part, (20000, *part.shape)) for part in state))
     _, choice = choose(many, bandit, np.random.default_rng(1), context=at)
-    assert abs((choice.arm == 0).mean() - expected) < 4.0 * np.sqrt(expected * (1.0 - expected) / 20000)
+    assert abs((choice.arm == 0).mean() - expected) < 4.0 * np.sqrt(
+        expected * (1.0 - expected) / 20000
+    )
 
 
 def test_what_is_no_learner_no_state_or_no_column_is_refused() -> None:
@@ -297,11 +383,16 @@ def test_what_is_no_learner_no_state_or_no_column_is_refused() -> None:
     with pytest.raises(ValueError, match="learned by a Bandit, got 'lin_ucb'"):
         learned_state(past, "lin_ucb", arms=["a", "b"])  # type: ignore[arg-type]
     for wrong in (["x", "y"], "x"):
-        with pytest.raises(ValueError, match=r"features must be a list of columns among action, reward, x, got [xy]; "):
+        with pytest.raises(
+            ValueError,
+            match=r"features must be a list of columns among action, reward, x, got [xy]; ",
+        ):
             learned_state(past, Bandit("lin_ucb"), arms=["a", "b"], features=wrong)
     with pytest.raises(ValueError, match="weight must be above 0"):
         learned_state(past, Bandit("ucb1"), arms=["a", "b"], weight="2")  # type: ignore[arg-type]
     world: Any = Bernoulli(np.array([0.2, 0.8]))
     for first in (3, {"n": 1}):
-        with pytest.raises(ValueError, match=r"initial must be a State or a Ledger, got (int|dict)"):
-            run(Bandit("ucb1"), world, rounds=2, replications=2, initial=first)  # type: ignore[arg-type]
+        with pytest.raises(
+            ValueError, match=r"initial must be a State or a Ledger, got (int|dict)"
+        ):
+            run(Bandit("ucb1"), world, rounds=2, replications=2, initial=first)

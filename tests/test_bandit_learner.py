@@ -9,7 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.bandit import LEARNERS, POLICIES, Bandit, State, Stats, Steps, choose, fold, init, kl_upper, revise, update
+from raglab.bandit import (
+    LEARNERS,
+    POLICIES,
+    Bandit,
+    State,
+    Stats,
+    Steps,
+    choose,
+    fold,
+    init,
+    kl_upper,
+    revise,
+    update,
+)
 from raglab.bandit.learner import CHOSEN, REVISED, REWARDED
 from raglab.bandit.learners import lin_ucb, ucb1
 from raglab.bandit.scores import PULLED, beta, normal, student
@@ -45,7 +58,10 @@ def near(one: State, other: State) -> None:
 
 
 def test_ucb1_by_hand() -> None:
-    """Three rewards 1, 1, 0 of arm 0 and one 1 of arm 1: mean + sqrt(2 ln 4 / n), t counts the pulls so far."""
+    """Three rewards 1, 1, 0 of arm 0 and one 1 of arm 1.
+
+    Mean + sqrt(2 ln 4 / n), t counts the pulls so far.
+    """
     bandit = Bandit("ucb1")
     state = seen(bandit, [(0, 1.0), (0, 1.0), (0, 0.0), (1, 1.0)])
     bounds = [2.0 / 3.0 + np.sqrt(2.0 * np.log(4.0) / 3.0), 1.0 + np.sqrt(2.0 * np.log(4.0))]
@@ -116,7 +132,10 @@ def test_kl_upper_is_the_root_to_the_last_digits() -> None:
 
 
 def test_thompson_beta_by_hand() -> None:
-    """Rewards 0.9 and 0.5 of arm 0: one success, since 0.5 is not above the threshold; Beta(1 + 1, 1 + 1)."""
+    """Rewards 0.9 and 0.5 of arm 0: one success, since 0.5 is not above the threshold.
+
+    Beta(1 + 1, 1 + 1).
+    """
     bandit = Bandit()
     state = seen(bandit, [(0, 0.9), (0, 0.5)])
     assert [part.tolist() for part in beta(state, bandit)] == [[2.0, 1.0], [2.0, 1.0]]
@@ -126,7 +145,9 @@ def test_thompson_beta_by_hand() -> None:
 
 def test_a_history_adds_pseudo_counts_and_stays_out_of_the_state() -> None:
     """Three pseudo-pulls with two successes of arm 1."""
-    bandit = Bandit(history=Stats(*(np.array(each) for each in ([0.0, 3.0], [0.0, 2.0], [0.0, 2.0]))))
+    bandit = Bandit(
+        history=Stats(*(np.array(each) for each in ([0.0, 3.0], [0.0, 2.0], [0.0, 2.0])))
+    )
     state = seen(bandit, [(1, 1.0)])
     assert state.n.tolist() == [0.0, 1.0]
     assert [part.tolist() for part in beta(state, bandit)] == [[1.0, 4.0], [1.0, 2.0]]
@@ -135,7 +156,8 @@ def test_a_history_adds_pseudo_counts_and_stays_out_of_the_state() -> None:
 def test_thompson_nig_by_hand() -> None:
     """Rewards 0.5 and 1 with mu0 = 0.5, kappa0 = 2, alpha0 = 1, beta0 = 0.25.
 
-    kappa = 4, mu = 2.5 / 4, alpha = 2, beta = 0.25 + 0.125 / 2 + 2 * 2 * 0.25 ** 2 / (2 * 4) = 0.34375.
+    kappa = 4, mu = 2.5 / 4, alpha = 2, beta = 0.25 + 0.125 / 2 + 2 * 2 * 0.25 ** 2 / (2 * 4) =
+    0.34375.
     """
     bandit = Bandit("thompson_nig")
     found = student(seen(bandit, [(0, 0.5), (0, 1.0)]), bandit)
@@ -146,7 +168,9 @@ def test_thompson_nig_by_hand() -> None:
 
 
 def test_lin_ucb_by_hand() -> None:
-    """Ridge 1, mean 1/4, one reward 1 at x = (1, 0): theta = (3/8, 0), x' inv(A) x = 1/2 there, 1 across.
+    """Ridge 1, mean 1/4, one reward 1 at x = (1, 0).
+
+    Theta = (3/8, 0), x' inv(A) x = 1/2 there, 1 across.
 
     An arm without a reward is expected to pay the prior mean in every context.
     """
@@ -169,14 +193,18 @@ def test_draws_have_the_posterior_that_is_told(policy: str) -> None:
     _, choice = choose(state, bandit, np.random.default_rng(3), context=[1.0])
     if policy == "thompson_beta":
         expected = np.array([3.0 / 5.0, 1.0 / 3.0])
-    else:  # with a constant as its only feature, a ridge of 2 is two pseudo-rewards of the prior mean
+    # with a constant as its only feature, a ridge of 2 is two pseudo-rewards of the prior mean
+    else:
         expected = np.array([(1.0 + 2.0) / 5.0, (1.0 + 0.25) / 3.0])
     error = choice.score.std(axis=0, ddof=1) / np.sqrt(n)
     assert (np.abs(choice.score.mean(axis=0) - expected) < 4.0 * error).all()
 
 
 def test_epsilon_and_floor_share_the_rounds() -> None:
-    """Epsilon 0.4 of two available arms: the better one in 80 % of 20,000 choices, and with a floor of 0.25 in 65 %."""
+    """Epsilon 0.4 of two available arms.
+
+    The better one in 80 % of 20,000 choices, and with a floor of 0.25 in 65 %.
+    """
     n, rng = 20000, np.random.default_rng(0)
     for floor, share in ((0.0, 0.8), (0.25, 0.65)):
         bandit = Bandit("epsilon_greedy", epsilon=0.4, floor=floor)
@@ -198,7 +226,10 @@ def test_ties_fall_to_the_lowest_or_at_random() -> None:
         for arm, reward in enumerate((0.25, 0.5, 0.5)):
             state = update(state, arm, reward, bandit)
         _, choice = choose(state, bandit, np.random.default_rng(1))
-        assert abs((choice.arm == 1).mean() - share) < 4.0 * np.sqrt(0.25 / n) * (ties == "random") + 1e-12
+        assert (
+            abs((choice.arm == 1).mean() - share)
+            < 4.0 * np.sqrt(0.25 / n) * (ties == "random") + 1e-12
+        )
         assert (choice.arm != 0).all()
 
 
@@ -239,7 +270,9 @@ def bandits(draw: st.DrawFn) -> Bandit:
     return settings_of(draw)
 
 
-STEP = st.tuples(st.sampled_from(GRID), st.lists(st.sampled_from(GRID), min_size=FEATURES, max_size=FEATURES))
+STEP = st.tuples(
+    st.sampled_from(GRID), st.lists(st.sampled_from(GRID), min_size=FEATURES, max_size=FEATURES)
+)
 STEPS = st.lists(STEP, min_size=1, max_size=8)
 MASK = st.lists(st.booleans(), min_size=3, max_size=3).filter(any)
 quick = settings(deadline=None, derandomize=True, max_examples=40)
@@ -284,7 +317,9 @@ def test_one_is_a_cell_of_many(bandit: Bandit, rows: list[list[Any]]) -> None:
 
 @quick
 @given(st.sampled_from(POLICIES), STEPS, st.permutations(range(8)))
-def test_the_order_of_undiscounted_rewards_is_irrelevant(policy: str, steps: list[Any], order: list[int]) -> None:
+def test_the_order_of_undiscounted_rewards_is_irrelevant(
+    policy: str, steps: list[Any], order: list[int]
+) -> None:
     """Rewards on a grid of quarters add up exactly, so that the bits agree."""
     bandit = Bandit(policy)
     seen_ = [(number % 3, *step) for number, step in enumerate(steps)]
@@ -301,14 +336,16 @@ def test_the_order_of_undiscounted_rewards_is_irrelevant(policy: str, steps: lis
 @quick
 @given(bandits(), STEPS, st.lists(st.integers(0, 4), min_size=8, max_size=8))
 def test_a_late_reward_is_one_in_time(bandit: Bandit, steps: list[Any], delays: list[int]) -> None:
-    """With its age told, a reward that comes late, and out of order, leaves the state that it would have left."""
+    """With its age told, a reward late and out of order leaves the state it would have left."""
     timely = late = fresh(bandit)
     rng, one_arm = np.random.default_rng(0), np.arange(3)
     rounds = len(steps) + 5
     for t in range(rounds):
         only = one_arm == t % 3
         x = steps[t][1] if t < len(steps) else [0.0, 0.0]
-        timely, late = (choose(state, bandit, rng, mask=only, context=x)[0] for state in (timely, late))
+        timely, late = (
+            choose(state, bandit, rng, mask=only, context=x)[0] for state in (timely, late)
+        )
         if t < len(steps):
             timely = update(timely, t % 3, steps[t][0], bandit, context=x)
         for then in range(min(t + 1, len(steps))):
@@ -330,11 +367,19 @@ def test_many_steps_at_once_are_the_steps_one_by_one(data: st.DataObject) -> Non
     """The same bits for rewards in time, late and revised, whatever is forgotten; cut anywhere."""
     forgets = data.draw(st.sampled_from([{}, {"discount": 0.97}, {"window": 3}]))
     bandit = Bandit(data.draw(st.sampled_from(POLICIES)), **forgets)
-    state, rng, open_, rows = fresh(bandit), np.random.default_rng(0), list[tuple[int, int, Any]](), list[Any]()
+    state, rng, open_, rows = (
+        fresh(bandit),
+        np.random.default_rng(0),
+        list[tuple[int, int, Any]](),
+        list[Any](),
+    )
     told: dict[int, tuple[int, float, Any]] = {}
     unit = st.floats(0.0, 1.0)
     for t in range(data.draw(st.integers(1, 12))):
-        arm, x = data.draw(st.integers(0, 2)), data.draw(st.lists(unit, min_size=FEATURES, max_size=FEATURES))
+        arm, x = (
+            data.draw(st.integers(0, 2)),
+            data.draw(st.lists(unit, min_size=FEATURES, max_size=FEATURES)),
+        )
         state, _ = choose(state, bandit, rng, mask=np.arange(3) == arm, context=x)
         wide = x if bandit.linear else []
         rows.append((CHOSEN, arm, 0.0, 0.0, 0, wide))
@@ -395,7 +440,9 @@ def test_a_revised_reward_is_the_new_one(bandit: Bandit, steps: list[Any], new: 
     revised = at_once = fresh(bandit)
     rng, only = np.random.default_rng(0), [True, False, False]
     for t, (reward, x) in enumerate(steps):
-        revised, at_once = (choose(state, bandit, rng, mask=only, context=x)[0] for state in (revised, at_once))
+        revised, at_once = (
+            choose(state, bandit, rng, mask=only, context=x)[0] for state in (revised, at_once)
+        )
         revised = update(revised, 0, reward, bandit, context=x)
         at_once = update(at_once, 0, new if t == 0 else reward, bandit, context=x)
         if t == min(2, len(steps) - 1):
@@ -422,7 +469,10 @@ def test_a_reward_that_is_none_is_refused(bandit: Bandit, reward: float) -> None
         (lambda s, b, _: update(s, 1.0, 0.5, b), "arm must be a whole number"),
         (lambda s, b, _: update(s, 1, 0.5, b, age=-1), "age must be a whole number of rounds"),
         (lambda s, b, _: revise(s, 1, 0.5, np.nan, b), r"reward must be in \[0, 1\], got nan"),
-        (lambda s, b, _: revise(s, 2, 1.0, 0.0, b), "old must be a reward that was counted, got an arm without one"),
+        (
+            lambda s, b, _: revise(s, 2, 1.0, 0.0, b),
+            "old must be a reward that was counted, got an arm without one",
+        ),
         (
             lambda s, b, _: update(s, [1, 2], 0.5, b),
             r"arm must be one for all, or fit the state's batch \(\), got \(2,\)",
@@ -432,10 +482,19 @@ def test_a_reward_that_is_none_is_refused(bandit: Bandit, reward: float) -> None
         (lambda s, b, r: choose(s, b, r, mask=[False] * 3), "mask must leave an arm"),
         (lambda s, b, r: choose(s, b, r, mask=[True] * 2), "mask must be"),
         (lambda s, b, r: choose(s, b, r, mask=[1, 0, 1]), "mask must be of booleans"),
-        (lambda s, b, r: choose(s, b._replace(floor=0.4), r), "floor times 3 arms may not pass 1, got 0.4"),
+        (
+            lambda s, b, r: choose(s, b._replace(floor=0.4), r),
+            "floor times 3 arms may not pass 1, got 0.4",
+        ),
         (lambda s, b, r: choose(s, b._replace(window=2), r), "the same window"),
-        (lambda s, b, r: choose(s, b._replace(algorithm="lin_ucb"), r), "needs a state with features"),
-        (lambda s, b, r: choose(s, b._replace(history=Stats(*np.zeros((3, 2)))), r), r"history.n must be \[A\]"),
+        (
+            lambda s, b, r: choose(s, b._replace(algorithm="lin_ucb"), r),
+            "needs a state with features",
+        ),
+        (
+            lambda s, b, r: choose(s, b._replace(history=Stats(*np.zeros((3, 2)))), r),
+            r"history.n must be \[A\]",
+        ),
     ],
 )
 def test_steps_that_break_a_rule_are_refused(call: Any, rule: str) -> None:
@@ -449,7 +508,7 @@ def test_steps_that_break_a_rule_are_refused(call: Any, rule: str) -> None:
 
 
 def test_a_window_knows_its_rounds() -> None:
-    """It refuses a second reward of one round, one of a round that was not, and an old reward that was not counted."""
+    """It refuses a second reward of a round, a reward of no round, and an old uncounted one."""
     bandit = Bandit("ucb1", window=3)
     state, _ = choose(init(2, bandit=bandit), bandit, np.random.default_rng(0))
     with pytest.raises(ValueError, match="age must be less than the rounds chosen, got 1"):
@@ -475,7 +534,10 @@ def test_a_window_knows_its_rounds() -> None:
         ({"window": -1}, "window must be a whole number"),
         ({"window": 3, "discount": 0.5}, "exclude each other"),
         ({"floor": 0.6}, "floor times 2 arms may not pass 1"),
-        ({"algorithm": "lin_ucb", "history": Stats(*np.zeros((3, 2)))}, "a history has no contexts"),
+        (
+            {"algorithm": "lin_ucb", "history": Stats(*np.zeros((3, 2)))},
+            "a history has no contexts",
+        ),
         ({"history": Stats(*np.full((3, 2), -1.0))}, "finite and >= 0"),
         ({"history": Stats(np.ones(2), np.full(2, 5.0), np.ones(2))}, "n >= total >= square"),
         ({"history": Stats(np.ones(2), np.full(2, 0.5), np.ones(2))}, "n >= total >= square"),

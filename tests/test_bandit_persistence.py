@@ -1,4 +1,7 @@
-"""A learner as one document: every bit comes back, what was altered is refused, and workers merge."""
+"""A learner as one document.
+
+Every bit comes back, what was altered is refused, and workers merge.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,8 @@ def learned(bandit: Bandit, rounds: list[tuple[int, float]], batch: tuple[int, .
 def same(one: State, two: State) -> bool:
     """Whether every field has the same shape, type and bits."""
     return all(
-        a.dtype == b.dtype and a.tobytes() == b.tobytes() and a.shape == b.shape for a, b in zip(one, two, strict=True)
+        a.dtype == b.dtype and a.tobytes() == b.tobytes() and a.shape == b.shape
+        for a, b in zip(one, two, strict=True)
     )
 
 
@@ -78,14 +82,19 @@ def forged(text: str, change: Callable[[dict[str, Any]], object]) -> str:
     return json.dumps(document | {"sha256": hashlib.sha256(canonical.encode()).hexdigest()})
 
 
-TEXT = dumps(learned(Bandit(), [(0, 0.9), (1, 0.1)]), Bandit(history=HISTORY), np.random.default_rng(7))
+TEXT = dumps(
+    learned(Bandit(), [(0, 0.9), (1, 0.1)]), Bandit(history=HISTORY), np.random.default_rng(7)
+)
 
 
 # what comes back
 
 
 def test_the_document_by_head() -> None:
-    """One line, sorted keys, no white space; version, settings, shapes, position and a hash over the rest."""
+    """One line, sorted keys, no white space.
+
+    Version, settings, shapes, position and a hash over the rest.
+    """
     document = json.loads(TEXT)
     assert list(document) == ["bandit", "raglab_bandit", "rng", "sha256", "state"]
     assert document["raglab_bandit"] == 1
@@ -102,8 +111,13 @@ def test_the_document_by_head() -> None:
 
 @LAWFUL
 @given(bandit=BANDITS, rounds=SEEN, batch=st.sampled_from([(), (2,), (2, 1)]))
-def test_every_bit_comes_back(bandit: Bandit, rounds: list[tuple[int, float]], batch: tuple[int, ...]) -> None:
-    """State and settings, of every policy, batch, window and history; and the bytes of the document again."""
+def test_every_bit_comes_back(
+    bandit: Bandit, rounds: list[tuple[int, float]], batch: tuple[int, ...]
+) -> None:
+    """State and settings, of every policy, batch, window and history.
+
+    And the bytes of the document again.
+    """
     state = learned(bandit, rounds, batch)
     text = dumps(state, bandit, np.random.default_rng(3))
     saved = loads(text)
@@ -117,7 +131,8 @@ def test_every_bit_comes_back(bandit: Bandit, rounds: list[tuple[int, float]], b
 
 
 @pytest.mark.parametrize(
-    "value", [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, -0.0, 2.0**53 + 2.0, np.nextafter(1.0, 2.0)]
+    "value",
+    [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, -0.0, 2.0**53 + 2.0, np.nextafter(1.0, 2.0)],
 )
 def test_odd_floats_come_back(value: float) -> None:
     """Denormals, the largest, minus zero, and neighbours of 1."""
@@ -131,7 +146,7 @@ def test_equal_settings_have_equal_bytes() -> None:
     state = init(2)
     text = dumps(state, Bandit(exploration=1.0, floor=0.0))
     assert dumps(state, Bandit(exploration=1, floor=0)) == text
-    assert dumps(state, Bandit(exploration=np.float64(1.0), window=np.int64(0))) == text  # type: ignore[arg-type]
+    assert dumps(state, Bandit(exploration=np.float64(1.0), window=np.int64(0))) == text
 
 
 @pytest.mark.parametrize("bits", [np.random.PCG64, np.random.PCG64DXSM])
@@ -166,8 +181,12 @@ def test_saving_leaves_the_generator_where_it_is() -> None:
 def test_another_version_is_refused() -> None:
     """Older, newer, none, or one that only looks the same."""
     for version in (0, 2, None, "1", True):
-        text = forged(TEXT, lambda document, version=version: document.update(raglab_bandit=version))
-        with pytest.raises(ValueError, match=rf"must have raglab_bandit 1, got {version!r}; rebuild the state"):
+        text = forged(
+            TEXT, lambda document, version=version: document.update(raglab_bandit=version)
+        )
+        with pytest.raises(
+            ValueError, match=rf"must have raglab_bandit 1, got {version!r}; rebuild the state"
+        ):
             loads(text)
     with pytest.raises(ValueError, match="got 'none'"):
         loads(forged(TEXT, lambda document: document.pop("raglab_bandit")))
@@ -228,7 +247,10 @@ def put(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("bandit", "history", "n", value=[1, 2, 3]), "history.n must be a list of float"),
         (put("state", value=[]), "state must hold t, pulls"),
         (put("state", "n", value=[1.0]), "state.n must hold shape and values"),
-        (put("state", "n", "values", value=[1.0, 2.0]), r"as many values as its shape says, got 2 for \[3\]"),
+        (
+            put("state", "n", "values", value=[1.0, 2.0]),
+            r"as many values as its shape says, got 2 for \[3\]",
+        ),
         (put("state", "n", "shape", value=[-3]), "as many values as its shape says"),
         (put("state", "n", "values", 1, value="x"), "n must be a list of float"),
         (put("state", "n", "values", 1, value=-1.0), "counts must be at least 0"),
@@ -238,13 +260,21 @@ def put(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
             put("state", "pulls", value={"shape": [2], "values": [1, 1]}),
             r"state.pulls must have shape \(3,\), got \(2,\)",
         ),
-        (put("state", "total", value={"shape": [1, 3], "values": [1.0, 0.0, 0.0]}), "state.total must have shape"),
+        (
+            put("state", "total", value={"shape": [1, 3], "values": [1.0, 0.0, 0.0]}),
+            "state.total must have shape",
+        ),
         (put("rng", value=7), "rng must be of PCG64"),
-        (put("rng", "bit_generator", value="MT19937"), "rng must be of PCG64, PCG64DXSM, got 'MT19937'"),
+        (
+            put("rng", "bit_generator", value="MT19937"),
+            "rng must be of PCG64, PCG64DXSM, got 'MT19937'",
+        ),
         (put("rng", "state", value={}), "rng must be a position of PCG64"),
     ],
 )
-def test_content_that_does_not_fit_is_refused(change: Callable[[dict[str, Any]], None], said: str) -> None:
+def test_content_that_does_not_fit_is_refused(
+    change: Callable[[dict[str, Any]], None], said: str
+) -> None:
     """Even under a hash that stands for it; each message has rule, value and remedy."""
     with pytest.raises(ValueError, match=said):
         loads(forged(TEXT, change))
@@ -261,7 +291,9 @@ def test_what_could_not_be_read_is_not_written() -> None:
         dumps(state, Bandit("magic"))
     with pytest.raises(ValueError, match="features where the policy is linear"):
         dumps(state, Bandit("lin_ucb"))
-    with pytest.raises(ValueError, match=r"the generator must be one of PCG64, PCG64DXSM, got MT19937"):
+    with pytest.raises(
+        ValueError, match=r"the generator must be one of PCG64, PCG64DXSM, got MT19937"
+    ):
         dumps(state, Bandit(), np.random.Generator(np.random.MT19937(1)))
 
 
@@ -273,7 +305,9 @@ MERGING = st.sampled_from([Bandit(policy) for policy in POLICIES])
 
 @LAWFUL
 @given(bandit=MERGING, parts=st.lists(SEEN, min_size=1, max_size=3))
-def test_merged_workers_know_what_one_would(bandit: Bandit, parts: list[list[tuple[int, float]]]) -> None:
+def test_merged_workers_know_what_one_would(
+    bandit: Bandit, parts: list[list[tuple[int, float]]]
+) -> None:
     """Rounds, pulls and statistics add, in any order of the workers, and no worker is changed."""
     states = [learned(bandit, part) for part in parts]
     before = [[field.copy() for field in state] for state in states]
@@ -289,10 +323,13 @@ def test_merged_workers_know_what_one_would(bandit: Bandit, parts: list[list[tup
 
 
 def test_one_worker_that_saw_all_holds_the_same() -> None:
-    """Successes of two workers and of one that had all their rounds, and so the same propensities."""
+    """Successes of two workers and of one with all their rounds, and so the same propensities."""
     bandit = Bandit("thompson_beta", history=HISTORY)
     first, second = [(0, 0.9), (1, 0.2), (0, 0.1)], [(2, 0.8), (0, 0.7)]
-    got, one = merge([learned(bandit, first), learned(bandit, second)], bandit), learned(bandit, first + second)
+    got, one = (
+        merge([learned(bandit, first), learned(bandit, second)], bandit),
+        learned(bandit, first + second),
+    )
     for name in ("t", "n", "total", "square"):
         np.testing.assert_array_equal(getattr(got, name), getattr(one, name))
     np.testing.assert_array_equal(propensities(got, bandit), propensities(one, bandit))
@@ -302,7 +339,9 @@ def test_what_does_not_merge_says_why() -> None:
     """A window, a discount, other arms, no state at all."""
     for bandit, came in [(Bandit(window=5), "window 5"), (Bandit(discount=0.99), "discount 0.99")]:
         state = init(2, bandit=bandit)
-        with pytest.raises(ValueError, match=f"merge only where nothing is forgotten, got {came}: which worker's"):
+        with pytest.raises(
+            ValueError, match=f"merge only where nothing is forgotten, got {came}: which worker's"
+        ):
             merge([state, state], bandit)
     with pytest.raises(ValueError, match=r"one shape, got \(2,\) and \(3,\)"):
         merge([init(2), init(3)], Bandit())
@@ -313,7 +352,11 @@ def test_what_does_not_merge_says_why() -> None:
 LAWFUL_HISTORY = settings(deadline=None, derandomize=True, max_examples=40)
 NAN = float("nan")
 ARMS = ["hybrid", "iterative", "graph"]
-ROUNDS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])), min_size=1, max_size=14)
+ROUNDS = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])),
+    min_size=1,
+    max_size=14,
+)
 LEARNERS = st.sampled_from(
     [
         Bandit("thompson_beta"),
@@ -327,25 +370,43 @@ LEARNERS = st.sampled_from(
 
 def log_of(rounds: list[tuple[int, float]]) -> pd.DataFrame:
     """Rounds in order as a log of named arms."""
-    return pd.DataFrame({"arm": [ARMS[arm] for arm, _ in rounds], "reward": [reward for _, reward in rounds]})
+    return pd.DataFrame(
+        {"arm": [ARMS[arm] for arm, _ in rounds], "reward": [reward for _, reward in rounds]}
+    )
 
 
-def bernoulli(rounds: int, seed: int, before: list[float], after: list[float] | None = None) -> pd.DataFrame:
-    """A log of uniform choices whose arms pay 1 with these probabilities, in its second half with others."""
+def bernoulli(
+    rounds: int, seed: int, before: list[float], after: list[float] | None = None
+) -> pd.DataFrame:
+    """A log of uniform choices whose arms pay 1 with these probabilities, later with others.
+
+    The others hold in its second half.
+    """
     rng = np.random.default_rng(seed)
     arm = rng.integers(0, len(before), rounds)
-    means = np.where(np.arange(rounds)[:, None] < rounds // 2, before, before if after is None else after)
-    return pd.DataFrame({"arm": arm, "reward": (rng.random(rounds) < means[np.arange(rounds), arm]).astype(float)})
+    means = np.where(
+        np.arange(rounds)[:, None] < rounds // 2, before, before if after is None else after
+    )
+    return pd.DataFrame(
+        {"arm": arm, "reward": (rng.random(rounds) < means[np.arange(rounds), arm]).astype(float)}
+    )
 
 
 # what a log counts
 
 
 def test_a_history_by_head() -> None:
-    """Two rounds of graph, 0.9 and 0.2: for a Beta one success of two, else a sum of 1.1 and of squares 0.85."""
+    """Two rounds of graph, 0.9 and 0.2.
+
+    For a Beta one success of two, else a sum of 1.1 and of squares 0.85.
+    """
     log = pd.DataFrame({"arm": ["graph", "hybrid", "graph"], "reward": [0.9, 0.4, 0.2]})
     n, total, square = history_of(log, ARMS, Bandit("thompson_beta"))
-    assert (n.tolist(), total.tolist(), square.tolist()) == ([1.0, 0.0, 2.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0])
+    assert (n.tolist(), total.tolist(), square.tolist()) == (
+        [1.0, 0.0, 2.0],
+        [0.0, 0.0, 1.0],
+        [0.0, 0.0, 1.0],
+    )
     n, total, square = history_of(log, ARMS, Bandit("thompson_nig"))
     assert n.tolist() == [1.0, 0.0, 2.0]
     assert total.tolist() == pytest.approx([0.4, 0.0, 1.1])
@@ -355,8 +416,13 @@ def test_a_history_by_head() -> None:
 @pytest.mark.slow
 @LAWFUL_HISTORY
 @given(rounds=ROUNDS, bandit=LEARNERS)
-def test_a_history_is_what_the_learner_would_hold(rounds: list[tuple[int, float]], bandit: Bandit) -> None:
-    """Its statistics at the end of the log, forgetting included; with time, in whatever order the rows stand."""
+def test_a_history_is_what_the_learner_would_hold(
+    rounds: list[tuple[int, float]], bandit: Bandit
+) -> None:
+    """Its statistics at the end of the log, forgetting included.
+
+    With time, in whatever order the rows stand.
+    """
     rng = np.random.default_rng(0)
     state = init(3, bandit=bandit)
     for arm, reward in rounds:
@@ -364,13 +430,17 @@ def test_a_history_is_what_the_learner_would_hold(rounds: list[tuple[int, float]
         state = update(state, arm, reward, bandit)
     log = log_of(rounds)
     for table in (log, log.assign(time=np.arange(len(log))).sample(frac=1.0, random_state=1)):
-        for one, two in zip(history_of(table, ARMS, bandit), (state.n, state.total, state.square), strict=True):
+        for one, two in zip(
+            history_of(table, ARMS, bandit), (state.n, state.total, state.square), strict=True
+        ):
             np.testing.assert_allclose(one, two, atol=1e-12)
 
 
 @LAWFUL_HISTORY
 @given(rounds=ROUNDS, bandit=LEARNERS)
-def test_a_prediction_sees_what_the_learner_knew(rounds: list[tuple[int, float]], bandit: Bandit) -> None:
+def test_a_prediction_sees_what_the_learner_knew(
+    rounds: list[tuple[int, float]], bandit: Bandit
+) -> None:
     """Statistics of a round's arm before it; a block begins with nothing."""
     rng = np.random.default_rng(0)
     arm = np.array([place for place, _ in rounds])
@@ -391,12 +461,20 @@ def test_a_prediction_sees_what_the_learner_knew(rounds: list[tuple[int, float]]
     [
         (lambda log: log.assign(reward=[0.5, NAN]), r"reward must be in \[0, 1\], got nan"),
         (lambda log: log.assign(reward=[0.5, 1.5]), r"reward must be in \[0, 1\], got 1.5"),
-        (lambda log: log.assign(arm=["hybrid", "magic"]), "arm must be one of hybrid, iterative, graph, got 'magic'"),
+        (
+            lambda log: log.assign(arm=["hybrid", "magic"]),
+            "arm must be one of hybrid, iterative, graph, got 'magic'",
+        ),
         (lambda log: log.rename(columns={"reward": "r"}), "columns arm and reward, got arm, r"),
     ],
 )
-def test_a_log_that_does_not_fit_is_refused(change: Callable[[pd.DataFrame], pd.DataFrame], said: str) -> None:
-    """A reward that never came, or is out of range; an unknown arm; a missing column. The log stays as it was."""
+def test_a_log_that_does_not_fit_is_refused(
+    change: Callable[[pd.DataFrame], pd.DataFrame], said: str
+) -> None:
+    """A reward that never came, or is out of range; an unknown arm; a missing column.
+
+    The log stays as it was.
+    """
     log = log_of([(0, 0.5), (1, 0.5)])
     kept = log.copy()
     with pytest.raises(ValueError, match=said):
@@ -414,8 +492,13 @@ def test_a_linear_policy_has_no_history() -> None:
 
 
 def test_a_warm_start_by_head() -> None:
-    """Half of 10 is 5; half of 100 is capped at 20, a fifth of it; an arm never seen stays unseen."""
-    history = Stats(np.array([10.0, 100.0, 0.0]), np.array([5.0, 80.0, 0.0]), np.array([4.0, 70.0, 0.0]))
+    """Half of 10 is 5; half of 100 is capped at 20, a fifth of it.
+
+    An arm never seen stays unseen.
+    """
+    history = Stats(
+        np.array([10.0, 100.0, 0.0]), np.array([5.0, 80.0, 0.0]), np.array([4.0, 70.0, 0.0])
+    )
     n, total, square = warm_start(history, discount=0.5, most=20)
     assert n.tolist() == [5.0, 20.0, 0.0]
     assert total.tolist() == pytest.approx([2.5, 16.0, 0.0])
@@ -438,7 +521,10 @@ def test_a_warm_start_is_a_prior() -> None:
     most=st.sampled_from([0.0, 1.0, 10.0]),
 )
 def test_a_warm_start_keeps_the_means(n: list[float], discount: float, most: float) -> None:
-    """Counts are capped; the mean reward of every arm that is left stays; the history is not changed."""
+    """Counts are capped; the mean reward of every arm that is left stays.
+
+    The history is not changed.
+    """
     history = Stats(np.array(n), 0.25 * np.array(n), 0.125 * np.array(n))
     got = warm_start(history, discount=discount, most=most)
     assert (got.n <= most).all()
@@ -462,21 +548,32 @@ def test_a_warm_start_out_of_range_is_refused() -> None:
 
 
 def test_the_gain_by_head() -> None:
-    """One arm that always pays; history 4 of 4. Of a block of one round: ln (5/6) − ln (1/2) nats."""
+    """One arm that always pays; history 4 of 4.
+
+    Of a block of one round: ln (5/6) − ln (1/2) nats.
+    """
     log = pd.DataFrame({"arm": ["a"] * 12, "reward": [1.0] * 12})
     got = warm_start_helps(log, Bandit(), share=1 / 3, discount=1.0, most=9, horizon=1)
     assert (got.n_before, got.n_after) == (4, 8)
     assert got.gain == pytest.approx(np.log(5 / 6) - np.log(1 / 2), abs=1e-12)
     assert (got.low, got.high) == pytest.approx((got.gain, got.gain), abs=1e-12)
     assert got.helps is True
-    twice = warm_start_helps(log, Bandit(), share=0.2, discount=1.0, most=9, horizon=2)  # history 2 of 2
-    assert twice.gain == pytest.approx((np.log(3 / 4) - np.log(1 / 2) + np.log(4 / 5) - np.log(2 / 3)) / 2, abs=1e-12)
+    # history 2 of 2
+    twice = warm_start_helps(log, Bandit(), share=0.2, discount=1.0, most=9, horizon=2)
+    assert twice.gain == pytest.approx(
+        (np.log(3 / 4) - np.log(1 / 2) + np.log(4 / 5) - np.log(2 / 3)) / 2, abs=1e-12
+    )
 
 
 def test_a_continuous_reward_is_scored_by_its_predictive() -> None:
-    """mu0 0.5, kappa0 = 2 alpha0 = 2, beta0 = 0.25 alpha0: a t of two degrees about 0.5, scale² 0.25 · 3/2."""
+    """mu0 0.5, kappa0 = 2 alpha0 = 2, beta0 = 0.25 alpha0.
+
+    A t of two degrees about 0.5, scale² 0.25 · 3/2.
+    """
     bandit = Bandit("thompson_nig")
-    score = persistence._log_score(np.array([0.9]), Stats(np.zeros(1), np.zeros(1), np.zeros(1)), bandit)
+    score = persistence._log_score(
+        np.array([0.9]), Stats(np.zeros(1), np.zeros(1), np.zeros(1)), bandit
+    )
     assert score[0] == pytest.approx(t_law(2.0, 0.5, np.sqrt(0.25 * 1.5)).logpdf(0.9), abs=1e-12)
 
 
@@ -505,7 +602,10 @@ def test_no_verdict_is_said_in_words() -> None:
 
 
 def test_time_orders_the_split() -> None:
-    """Rows in any order, with a time, are judged as in order; a bandit's own history does not count."""
+    """Rows in any order, with a time, are judged as in order.
+
+    A bandit's own history does not count.
+    """
     log = bernoulli(800, 3, [0.8, 0.3])
     wanted = warm_start_helps(log, Bandit())
     shuffled = log.assign(time=np.arange(800)).sample(frac=1.0, random_state=0)
@@ -515,7 +615,10 @@ def test_time_orders_the_split() -> None:
 
 
 def test_sessions_widen_the_interval() -> None:
-    """Sessions that repeat one answer over many blocks are units too; blocks alone would be narrower."""
+    """Sessions that repeat one answer over many blocks are units too.
+
+    Blocks alone would be narrower.
+    """
     rng = np.random.default_rng(0)
     session = rng.integers(0, 8, 1500)
     arm = rng.integers(0, 2, 1500)
@@ -526,7 +629,9 @@ def test_sessions_widen_the_interval() -> None:
     assert wide.gain == plain.gain
     assert wide.high - wide.low > 2.0 * (plain.high - plain.low)
     same = warm_start_helps(log.assign(session=np.arange(1500) // 50), Bandit())
-    assert (same.low, same.high) == (plain.low, plain.high), "sessions that are the blocks change nothing"
+    assert (same.low, same.high) == (plain.low, plain.high), (
+        "sessions that are the blocks change nothing"
+    )
 
 
 @pytest.mark.parametrize(
@@ -540,11 +645,17 @@ def test_sessions_widen_the_interval() -> None:
         (bernoulli(9, 0, [0.5, 0.5]), {"share": 0.05, "horizon": 1}, "got 9 rounds after 0"),
         (bernoulli(800, 0, [0.5, 0.5]), {"share": 1.0}, r"share and level must be in \(0, 1\)"),
         (bernoulli(800, 0, [0.5, 0.5]), {"horizon": 0}, "horizon at least 1"),
-        (bernoulli(800, 0, [0.5, 0.5]).assign(session=1), {}, "at least 5 sessions after its history, got 1"),
+        (
+            bernoulli(800, 0, [0.5, 0.5]).assign(session=1),
+            {},
+            "at least 5 sessions after its history, got 1",
+        ),
         (bernoulli(800, 0, [0.5, 0.5]), {"arms": [0]}, "arm must be one of 0, got 1"),
     ],
 )
-def test_a_check_that_cannot_be_made_is_refused(log: pd.DataFrame, options: dict[str, Any], said: str) -> None:
+def test_a_check_that_cannot_be_made_is_refused(
+    log: pd.DataFrame, options: dict[str, Any], said: str
+) -> None:
     """Too short a log, too few sessions, settings out of range, an arm that is not named."""
     with pytest.raises(ValueError, match=said):
         warm_start_helps(log, Bandit(), **options)
@@ -554,7 +665,10 @@ def test_a_check_that_cannot_be_made_is_refused(log: pd.DataFrame, options: dict
 
 @pytest.mark.slow
 def test_the_interval_covers_the_gain() -> None:
-    """Over 400 logs of 1,500 rounds after one history, the 95 % interval covers the mean gain in 92 to 98 % of them."""
+    """Over 400 logs of 1,500 rounds after one history, the mean gain is in 92 to 98 % of intervals.
+
+    These are the 95 % intervals.
+    """
     means = [0.7, 0.5, 0.3]
     first = bernoulli(500, 0, means)
     found = [
@@ -570,20 +684,33 @@ def test_the_interval_covers_the_gain() -> None:
 
 
 def test_the_guard_by_head() -> None:
-    """Over budget is out, at the budget and never seen stay; where all are late, all that were available stay."""
+    """Over budget is out, at the budget and never seen stay.
+
+    Where all are late, all that were available stay.
+    """
     p95 = [500.0, 8000.0, 9000.0, NAN]
     assert guarded([True] * 4, p95, 8000.0).tolist() == [True, True, False, True]
     assert guarded([False, False, True, False], p95, 8000.0).tolist() == [False, False, True, False]
-    assert guarded([False, True, True, False], [1.0, 9e3, 1e4, NAN], 8e3).tolist() == [False, True, True, False]
+    assert guarded([False, True, True, False], [1.0, 9e3, 1e4, NAN], 8e3).tolist() == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 @LAWFUL_HISTORY
 @given(
-    mask=st.lists(st.lists(st.booleans(), min_size=3, max_size=3).filter(any), min_size=1, max_size=4),
+    mask=st.lists(
+        st.lists(st.booleans(), min_size=3, max_size=3).filter(any), min_size=1, max_size=4
+    ),
     p95=st.lists(st.sampled_from([0.0, 100.0, 101.0, 1e9, NAN]), min_size=3, max_size=3),
 )
 def test_the_guard_only_takes_away(mask: list[list[bool]], p95: list[float]) -> None:
-    """Never an arm that was masked, never the last, row by row; a larger budget never drops more."""
+    """Never an arm that was masked, never the last, row by row.
+
+    A larger budget never drops more.
+    """
     on = np.array(mask)
     kept = guarded(on, p95, 100.0)
     assert (kept <= on).all()

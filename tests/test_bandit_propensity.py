@@ -1,4 +1,7 @@
-"""Exact propensities: closed forms, quadrature of another kind, and the choices themselves; sampling from them."""
+"""Exact propensities: closed forms, quadrature of another kind, and the choices themselves.
+
+Sampling from them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,17 @@ from scipy.integrate import quad
 from scipy.special import betainc, betaln, expit, log_expit, ndtr, stdtr
 
 from effort import lines_run
-from raglab.bandit import POLICIES, Bandit, State, choose, init, propensities, propensity, sample, update
+from raglab.bandit import (
+    POLICIES,
+    Bandit,
+    State,
+    choose,
+    init,
+    propensities,
+    propensity,
+    sample,
+    update,
+)
 from raglab.bandit.propensity import largest_beta, largest_normal, largest_t
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
@@ -26,7 +39,9 @@ CLOSE = {"abs": 1e-10, "rel": 0.0}
 def first_of_two_betas(a: int, b: int, c: float, d: float) -> float:
     """P(Beta(a, b) > Beta(c, d)) for a whole a: a finite sum."""
     i = np.arange(a)
-    return float(np.exp(betaln(c + i, b + d) - np.log(b + i) - betaln(1 + i, b) - betaln(c, d)).sum())
+    return float(
+        np.exp(betaln(c + i, b + d) - np.log(b + i) - betaln(1 + i, b) - betaln(c, d)).sum()
+    )
 
 
 def plain(laws: list[tuple[Any, Any]], ends: list[float]) -> list[float]:
@@ -38,7 +53,12 @@ def plain(laws: list[tuple[Any, Any]], ends: list[float]) -> list[float]:
         def inside(x: float, density: Any = density, others: Any = others) -> float:
             return float(density(x) * np.prod([below(x) for below in others]))
 
-        out.append(sum(quad(inside, *pair, limit=200, epsabs=1e-13, epsrel=1e-11)[0] for pair in pairwise(ends)))
+        out.append(
+            sum(
+                quad(inside, *pair, limit=200, epsabs=1e-13, epsrel=1e-11)[0]
+                for pair in pairwise(ends)
+            )
+        )
     return out
 
 
@@ -59,7 +79,9 @@ def student(df: float, mean: float, scale: float) -> tuple[Any, Any]:
     )
 
 
-def seen(bandit: Bandit, rounds: int, seed: int, n_arms: int = 4) -> tuple[State, NDArray[np.float64] | None]:
+def seen(
+    bandit: Bandit, rounds: int, seed: int, n_arms: int = 4
+) -> tuple[State, NDArray[np.float64] | None]:
     """A state after some rounds, and the context of the next."""
     rng = np.random.default_rng(seed)
     width = 2 if bandit.linear else 0
@@ -87,13 +109,16 @@ def seen(bandit: Bandit, rounds: int, seed: int, n_arms: int = 4) -> tuple[State
     ],
 )
 def test_two_betas_by_their_finite_sum(a: int, b: int, c: int, d: int) -> None:
-    """Also where one is a thousand times narrower than the other, and where they are nearly the same."""
+    """Also where one is a thousand times narrower than the other, or they are nearly the same."""
     p = first_of_two_betas(a, b, c, d)
     assert largest_beta([a, c], [b, d]).tolist() == pytest.approx([p, 1.0 - p], **CLOSE)
 
 
 def test_two_betas_by_head() -> None:
-    """X of Beta(2, 1) beats a uniform number with probability E x = 2/3; of Beta(1/2, 1/2) with 1/2."""
+    """X of Beta(2, 1) beats a uniform number with probability E x = 2/3.
+
+    Of Beta(1/2, 1/2) with 1/2.
+    """
     assert largest_beta([2.0, 1.0], [1.0, 1.0])[0] == pytest.approx(2 / 3, **CLOSE)
     assert largest_beta([0.5, 1.0], [0.5, 1.0])[0] == pytest.approx(0.5, **CLOSE)
     assert largest_beta([0.5, 1.0], [1.5, 1.0])[0] == pytest.approx(0.25, **CLOSE)
@@ -112,9 +137,13 @@ def test_two_normals_and_two_cauchys_by_closed_form() -> None:
     """A difference of normals is normal, of Cauchys Cauchy."""
     for gap, one, two in [(0.0, 1.0, 5.0), (0.3, 1.0, 0.001), (1.0, 1.0, 5.0), (1e-4, 1e-4, 1e-4)]:
         p = float(ndtr(gap / np.hypot(one, two)))
-        assert largest_normal([gap, 0.0], [one, two]).tolist() == pytest.approx([p, 1.0 - p], **CLOSE)
+        assert largest_normal([gap, 0.0], [one, two]).tolist() == pytest.approx(
+            [p, 1.0 - p], **CLOSE
+        )
         p = 0.5 + np.arctan(gap / (one + two)) / np.pi
-        assert largest_t([gap, 0.0], [one, two], 1.0).tolist() == pytest.approx([p, 1.0 - p], **CLOSE)
+        assert largest_t([gap, 0.0], [one, two], 1.0).tolist() == pytest.approx(
+            [p, 1.0 - p], **CLOSE
+        )
 
 
 def test_many_degrees_of_freedom_are_normal() -> None:
@@ -142,9 +171,13 @@ def test_betas_by_adaptive_quadrature(counts: list[tuple[float, float]]) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_t_draws_by_adaptive_quadrature(seed: int) -> None:
-    """Student-t draws of two to sixty degrees and scales a hundredfold apart, as SciPy integrates them."""
+    """Student-t draws of two to sixty degrees, scales a hundredfold apart, as SciPy integrates."""
     rng = np.random.default_rng(seed)
-    mean, scale, df = rng.random(4), rng.choice([0.01, 0.1, 1.0], 4), rng.choice([2.0, 5.0, 60.0], 4)
+    mean, scale, df = (
+        rng.random(4),
+        rng.choice([0.01, 0.1, 1.0], 4),
+        rng.choice([2.0, 5.0, 60.0], 4),
+    )
     laws = [student(*law) for law in zip(df, mean, scale, strict=True)]
     far = np.geomspace(2.0, 1e6, 20)
     wanted = plain(laws, [*-far[::-1], *np.arange(-1.5, 2.0, 0.05), *far])
@@ -154,7 +187,10 @@ def test_t_draws_by_adaptive_quadrature(seed: int) -> None:
 @LAWFUL
 @given(counts=st.lists(st.tuples(COUNT, COUNT, st.booleans()), min_size=2, max_size=10))
 def test_the_integrals_sum_to_one(counts: list[tuple[float, float, bool]]) -> None:
-    """Before they are normalised, within 1e-9; a masked arm has nothing, and the others what they have alone."""
+    """Before they are normalised, within 1e-9.
+
+    A masked arm has nothing, and the others what they have alone.
+    """
     a, b, on = (np.array(column) for column in zip(*counts, strict=True))
     on[0] = True
     points = propensity._beta_points(on[None], a[None], b[None])
@@ -170,8 +206,13 @@ def test_the_integrals_sum_to_one(counts: list[tuple[float, float, bool]]) -> No
 
 
 @LAWFUL
-@given(counts=st.lists(st.tuples(COUNT, COUNT), min_size=2, max_size=4), more=st.sampled_from([0.5, 1.0, 10.0]))
-def test_a_success_never_lowers_a_propensity(counts: list[tuple[float, float]], more: float) -> None:
+@given(
+    counts=st.lists(st.tuples(COUNT, COUNT), min_size=2, max_size=4),
+    more=st.sampled_from([0.5, 1.0, 10.0]),
+)
+def test_a_success_never_lowers_a_propensity(
+    counts: list[tuple[float, float]], more: float
+) -> None:
     """Beta posteriors are ordered in their first count; order of the arms does not matter."""
     a, b = (np.array(column) for column in zip(*counts, strict=True))
     before, after = largest_beta(a, b), largest_beta(a + more * np.eye(len(a))[0], b)
@@ -182,7 +223,11 @@ def test_a_success_never_lowers_a_propensity(counts: list[tuple[float, float]], 
 def test_a_batch_is_its_rows() -> None:
     """Bit for bit, over any leading axes and masks."""
     rng = np.random.default_rng(2)
-    a, b, on = rng.gamma(1.0, 40.0, (6, 5, 4)), rng.gamma(1.0, 40.0, (6, 5, 4)), rng.random((6, 5, 4)) < 0.7
+    a, b, on = (
+        rng.gamma(1.0, 40.0, (6, 5, 4)),
+        rng.gamma(1.0, 40.0, (6, 5, 4)),
+        rng.random((6, 5, 4)) < 0.7,
+    )
     on[..., 0] = True
     for law, params in [
         (largest_beta, (a, b)),
@@ -219,11 +264,16 @@ def test_epsilon_greedy_by_head() -> None:
     assert propensities(state, bandit).tolist() == pytest.approx([0.1, 0.8, 0.1])
     tied = propensities(state, bandit._replace(ties="random")).tolist()
     assert tied == pytest.approx([0.1, 0.45, 0.45])
-    assert propensities(state, bandit, mask=[True, False, True]).tolist() == pytest.approx([0.15, 0.0, 0.85])
+    assert propensities(state, bandit, mask=[True, False, True]).tolist() == pytest.approx(
+        [0.15, 0.0, 0.85]
+    )
 
 
 def test_upper_bounds_are_certain_but_for_ties_and_the_floor() -> None:
-    """Arms not pulled yet tie: the lowest, or all of them; a floor of 0.1 leaves 0.8 to the best of three."""
+    """Arms not pulled yet tie: the lowest, or all of them.
+
+    A floor of 0.1 leaves 0.8 to the best of three.
+    """
     for policy in ("ucb1", "kl_ucb"):
         bandit = Bandit(policy)
         empty = init(3, bandit=bandit)
@@ -247,12 +297,21 @@ def test_thompson_by_head() -> None:
 
 
 def test_linear_thompson_without_a_context_to_speak_of_ties() -> None:
-    """A context of zeros predicts 0 for every arm with certainty; no draw decides, the tie rule does."""
+    """A context of zeros predicts 0 for every arm with certainty.
+
+    No draw decides, the tie rule does.
+    """
     bandit = Bandit("lin_thompson")
     state = init(3, bandit=bandit, n_features=2)
     zeros = np.zeros(2)
-    assert propensities(state, bandit, context=zeros, mask=[False, True, True]).tolist() == [0.0, 1.0, 0.0]
-    assert propensities(state, bandit._replace(ties="random"), context=zeros).tolist() == pytest.approx([1 / 3] * 3)
+    assert propensities(state, bandit, context=zeros, mask=[False, True, True]).tolist() == [
+        0.0,
+        1.0,
+        0.0,
+    ]
+    assert propensities(
+        state, bandit._replace(ties="random"), context=zeros
+    ).tolist() == pytest.approx([1 / 3] * 3)
     without = bandit._replace(exploration=0.0)
     assert propensities(state, without, context=np.ones(2)).tolist() == [1.0, 0.0, 0.0]
 
@@ -268,7 +327,10 @@ SETTINGS = [
 @pytest.mark.parametrize("bandit", SETTINGS, ids=lambda bandit: f"{bandit.algorithm}-{bandit.ties}")
 @pytest.mark.parametrize("rounds", [0, 7, 40])
 def test_choices_are_as_frequent_as_stated(bandit: Bandit, rounds: int) -> None:
-    """400,000 choices of one state under a mask: a chi-square that a true propensity fails once in a million."""
+    """400,000 choices of one state under a mask.
+
+    A chi-square that a true propensity fails once in a million.
+    """
     from scipy.special import chdtrc
 
     n = 400_000
@@ -293,7 +355,7 @@ def test_choices_are_as_frequent_as_stated(bandit: Bandit, rounds: int) -> None:
     mask=st.lists(st.booleans(), min_size=4, max_size=4).filter(any),
 )
 def test_no_mass_on_a_masked_arm(bandit: Bandit, rounds: int, mask: list[bool]) -> None:
-    """Propensities sum to 1, respect the floor, are 0 where masked, and leave the state as it was."""
+    """Propensities sum to 1, respect the floor, are 0 where masked, and leave the state as is."""
     state, x = seen(bandit, rounds, 3)
     copies = [np.array(field) for field in state]
     p = propensities(state, bandit, mask=mask, context=x)
@@ -326,7 +388,9 @@ def test_what_cannot_be_is_refused() -> None:
     """An all-false mask, too high a floor, a linear policy without features."""
     with pytest.raises(ValueError, match="mask must leave an arm"):
         propensities(init(2), Bandit(), mask=[False, False])
-    with pytest.raises(ValueError, match=r"floor times 2 arms may not pass 1, got 0.6; at most 0.5 fits"):
+    with pytest.raises(
+        ValueError, match=r"floor times 2 arms may not pass 1, got 0.6; at most 0.5 fits"
+    ):
         propensities(init(2), Bandit(floor=0.6))
     with pytest.raises(ValueError, match="lin_ucb needs a state with features"):
         propensities(init(2), Bandit("lin_ucb"))
@@ -334,12 +398,17 @@ def test_what_cannot_be_is_refused() -> None:
 
 @pytest.mark.slow
 def test_four_arms_take_little_work() -> None:
-    """One call for one request, of every Thompson policy: a thousand lines of Python, a millisecond."""
+    """One call for one request, of every Thompson policy.
+
+    A thousand lines of Python, a millisecond.
+    """
     for policy in ("thompson_beta", "thompson_nig", "lin_thompson"):
         bandit = Bandit(policy)
         state, x = seen(bandit, 60, 0)
         propensities(state, bandit, context=x)
-        work = lines_run(lambda state=state, bandit=bandit, x=x: propensities(state, bandit, context=x))  # type: ignore[misc]
+        work = lines_run(
+            lambda state=state, bandit=bandit, x=x: propensities(state, bandit, context=x)
+        )
         assert work < 1_500
 
 
@@ -363,7 +432,9 @@ def test_sampling_by_head() -> None:
 def test_a_masked_arm_is_never_sampled(parts: list[float]) -> None:
     """Not at 0, not just below 1, and not anywhere between, however the sum rounds."""
     p = np.array(parts) / np.sum(parts)
-    uniforms = np.concatenate([[0.0, 5e-324, np.nextafter(1.0, 0.0)], np.linspace(0.0, 1.0, 200)[:-1]])
+    uniforms = np.concatenate(
+        [[0.0, 5e-324, np.nextafter(1.0, 0.0)], np.linspace(0.0, 1.0, 200)[:-1]]
+    )
     for cut in np.cumsum(p):
         near = [np.nextafter(cut, 0.0), cut, np.nextafter(cut, 2.0)]
         uniforms = np.concatenate([uniforms, [u for u in near if 0.0 <= u < 1.0]])

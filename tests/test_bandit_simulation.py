@@ -1,4 +1,7 @@
-"""Learners through time: worlds, delays, baselines, common chance, the same bits for any number of processes."""
+"""Learners through time.
+
+Worlds, delays, baselines, common chance, the same bits for any number of processes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raglab.bandit import LEARNERS, POLICIES, Bandit, Bernoulli, Table, choose, environments, init, simulate, update
+from raglab.bandit import (
+    LEARNERS,
+    POLICIES,
+    Bandit,
+    Bernoulli,
+    Table,
+    choose,
+    environments,
+    init,
+    simulate,
+    update,
+)
 from raglab.bandit.environments import check_world, feed
 from raglab.bandit.simulation import Run, log, run
 from raglab.off_policy import estimate
@@ -23,7 +37,9 @@ def table(n: int = 8, seed: int = 0, *, masked: bool = True) -> Table:
     mask[np.arange(n), rng.integers(3, size=n)] = True
     value, reward = rng.integers(2, size=(n, 3)) * 1.0, rng.integers(5, size=(n, 3)) / 4.0
     features = np.column_stack([np.ones(n), rng.integers(5, size=n) / 4.0])
-    return Table(("a", "b", "c"), value, reward, mask, features, ("one", "x"), np.full((n, 3), np.nan))
+    return Table(
+        ("a", "b", "c"), value, reward, mask, features, ("one", "x"), np.full((n, 3), np.nan)
+    )
 
 
 def same(one: Run, other: Run) -> None:
@@ -34,18 +50,33 @@ def same(one: Run, other: Run) -> None:
 
 def everything(world: Bernoulli | Table) -> list[Any]:
     """Learners that forget, hold a floor, or break ties at random, for a world."""
-    others: list[dict[str, Any]] = [{}, {"discount": 0.9}, {"window": 4}, {"floor": 0.2, "ties": "random"}]
-    policies = POLICIES if isinstance(world, Table) else [name for name in POLICIES if not LEARNERS[name].linear]
+    others: list[dict[str, Any]] = [
+        {},
+        {"discount": 0.9},
+        {"window": 4},
+        {"floor": 0.2, "ties": "random"},
+    ]
+    policies = (
+        POLICIES
+        if isinstance(world, Table)
+        else [name for name in POLICIES if not LEARNERS[name].linear]
+    )
     return [Bandit(policy)._replace(**change) for policy in policies for change in others]
 
 
 class TestTableFromFrame:
     """Stored rewards in a DataFrame: a row a round, a column an arm."""
 
-    FRAME = pd.DataFrame({"bm25": [1.0, 0.0, 0.5], "length": [3, 9, 6], "hybrid": [0, 1, None]}, index=["x", "y", "z"])
+    FRAME = pd.DataFrame(
+        {"bm25": [1.0, 0.0, 0.5], "length": [3, 9, 6], "hybrid": [0, 1, None]},
+        index=["x", "y", "z"],
+    )
 
     def test_by_head(self) -> None:
-        """A missing reward is an arm that was not available; other columns are features; costs move what is seen."""
+        """A missing reward is an arm that was not available; other columns are features.
+
+        Costs move what is seen.
+        """
         plain = Table.from_frame(self.FRAME, features=["length"], order="given")
         assert (plain.arms, plain.feature_names) == (("bm25", "hybrid"), ("intercept", "length"))
         assert plain.features.tolist() == [[1.0, 3.0], [1.0, 9.0], [1.0, 6.0]]
@@ -60,7 +91,9 @@ class TestTableFromFrame:
     def test_what_it_makes_can_be_played(self) -> None:
         """Costs keep the order of the arms, and the best of a round has no regret."""
         for costs in (None, {"bm25": 0.0, "hybrid": 0.4}):
-            world = Table.from_frame(self.FRAME, features=["length"], costs=costs, order="replacement")
+            world = Table.from_frame(
+                self.FRAME, features=["length"], costs=costs, order="replacement"
+            )
             done = run(Bandit("lin_ucb"), world, rounds=30, replications=3, seed=0)
             assert done.regret.min() >= 0.0
             shown = np.where(world.mask, world.value, -1.0).argmax(axis=1)
@@ -72,26 +105,52 @@ class TestTableFromFrame:
             (
                 {"hybrid": [0, 7, 9]},
                 {},
-                r"a reward must be .* 0 to 1, got 7 in row 1 \(index 'y'\), column hybrid, one of 2",
+                (
+                    r"a reward must be .* 0 to 1, got 7 in row 1 \(index 'y'\), column hybrid, "
+                    r"one of "
+                    r"2"
+                ),
             ),
-            ({"hybrid": [0, "x", 1]}, {}, "got 'x' in row 1 .*column hybrid, one of 1 such cells; normalise it"),
+            (
+                {"hybrid": [0, "x", 1]},
+                {},
+                "got 'x' in row 1 .*column hybrid, one of 1 such cells; normalise it",
+            ),
             ({"hybrid": np.inf}, {}, "got inf in row 0"),
             (
                 {"bm25": np.nan, "hybrid": np.nan},
                 {},
                 r"must have a reward of some arm, got none in row 0 \(index 'x'\); drop",
             ),
-            ({"length": [3, None, 4]}, {}, "a feature must not be missing, got none in row 1 .*, column length"),
+            (
+                {"length": [3, None, 4]},
+                {},
+                "a feature must not be missing, got none in row 1 .*, column length",
+            ),
             ({"length": ["a", "b", "c"]}, {}, "a feature must be a number, got 'a' in row 0"),
             ({}, {"features": "length"}, "features must be a list of columns among"),
             ({}, {"features": ["size"]}, "features must be a list .*, got size; correct"),
-            ({}, {"costs": {"bm25": 0.1}}, "costs must name each arm once, bm25, hybrid, got hybrid in one of the two"),
-            ({}, {"costs": {"bm25": 0.1, "hybrid": -1}}, "the cost of hybrid must be a number from 0, got -1"),
-            ({}, {"costs": 0.1}, r"costs must be a mapping or a Series by arm, or \[Q, A\], got float"),
+            (
+                {},
+                {"costs": {"bm25": 0.1}},
+                "costs must name each arm once, bm25, hybrid, got hybrid in one of the two",
+            ),
+            (
+                {},
+                {"costs": {"bm25": 0.1, "hybrid": -1}},
+                "the cost of hybrid must be a number from 0, got -1",
+            ),
+            (
+                {},
+                {"costs": 0.1},
+                r"costs must be a mapping or a Series by arm, or \[Q, A\], got float",
+            ),
             ({}, {"features": ["bm25", "length", "hybrid"]}, "must have a row and an arm"),
         ],
     )
-    def test_what_is_no_table_is_told(self, change: dict[str, Any], more: dict[str, Any], rule: str) -> None:
+    def test_what_is_no_table_is_told(
+        self, change: dict[str, Any], more: dict[str, Any], rule: str
+    ) -> None:
         """Row, index label and column, rule and remedy; bad cells are counted."""
         with pytest.raises(ValueError, match=rule):
             Table.from_frame(self.FRAME.assign(**change), **{"features": ["length"]} | more)
@@ -106,7 +165,9 @@ class TestTableFromFrame:
             Table.from_frame(pd.concat([self.FRAME, self.FRAME], axis=1))
 
 
-@pytest.mark.parametrize("late", [{}, {"delay": 3}, {"delay": (0, 4), "missing": 0.3}], ids=["now", "3", "late"])
+@pytest.mark.parametrize(
+    "late", [{}, {"delay": 3}, {"delay": (0, 4), "missing": 0.3}], ids=["now", "3", "late"]
+)
 def test_no_learner_takes_an_arm_that_is_not_available(late: dict[str, Any]) -> None:
     """Whatever its settings and however late its rewards; and its regret is never negative."""
     world = table()
@@ -117,13 +178,17 @@ def test_no_learner_takes_an_arm_that_is_not_available(late: dict[str, Any]) -> 
         best = np.where(world.mask, world.value, -1.0).max(axis=1)
         gap = best[done.case] - world.value[done.case, done.arm]
         np.testing.assert_array_equal(done.regret, np.cumsum(gap, axis=1))
-        np.testing.assert_array_equal(done.value, np.cumsum(world.value[done.case, done.arm], axis=1))
-        np.testing.assert_array_equal(done.pulls, [np.bincount(row, minlength=3) for row in done.arm])
+        np.testing.assert_array_equal(
+            done.value, np.cumsum(world.value[done.case, done.arm], axis=1)
+        )
+        np.testing.assert_array_equal(
+            done.pulls, [np.bincount(row, minlength=3) for row in done.arm]
+        )
         assert (np.diff(done.regret, axis=1) >= 0.0).all()
 
 
 def test_a_run_is_choose_and_update_in_turn() -> None:
-    """One replication by hand, with a delay of two rounds and rewards that never arrive, of every policy."""
+    """One replication by hand per policy, with a two-round delay and rewards never arriving."""
     world = check_world(table(), 15)
     reward = world.reward.copy()  # type: ignore[union-attr] # a table
     reward[0] = np.nan
@@ -136,7 +201,9 @@ def test_a_run_is_choose_and_update_in_turn() -> None:
         rng = environments.stream(6, 0, environments.POLICY)
         state = init(3, bandit=bandit, n_features=2, batch=(1,))
         for t in range(15):
-            state, choice = choose(state, bandit, rng, mask=world.mask[case[t]], context=world.features[case[t]])
+            state, choice = choose(
+                state, bandit, rng, mask=world.mask[case[t]], context=world.features[case[t]]
+            )
             arms.append(int(choice.arm[0]))
             if t >= 2 and not np.isnan(world.reward[case[t - 2], arms[t - 2]]):
                 paid, x = world.reward[case[t - 2], arms[t - 2]], world.features[case[t - 2]]
@@ -147,12 +214,15 @@ def test_a_run_is_choose_and_update_in_turn() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [BAD, table()], ids=["means", "table"])
 @pytest.mark.parametrize("late", [{}, {"delay": (0, 3), "missing": 0.2}], ids=["now", "late"])
-def test_the_number_of_processes_changes_no_bit(world: Bernoulli | Table, late: dict[str, Any]) -> None:
+def test_the_number_of_processes_changes_no_bit(
+    world: Bernoulli | Table, late: dict[str, Any]
+) -> None:
     """One and two processes, three blocks, a learner and a policy that stays."""
     for policy in (Bandit("thompson_beta"), "fixed"):
         given = policy if policy != "fixed" else uniform(world)
         one, two = (
-            run(given, world, rounds=6, replications=401, seed=3, n_jobs=jobs, **late)  # type: ignore[arg-type] # see above
+            # see above
+            run(given, world, rounds=6, replications=401, seed=3, n_jobs=jobs, **late)
             for jobs in (1, 2)
         )
         same(one, two)
@@ -177,16 +247,21 @@ def test_the_frame_of_a_run_has_a_row_a_replication() -> None:
 
 def test_what_is_swapped_or_misspelt_is_told() -> None:
     """A world first; a learner by nearly its name."""
-    with pytest.raises(ValueError, match=r"^run takes a policy and a world in this order, .*; swap them\.$"):
+    with pytest.raises(
+        ValueError, match=r"^run takes a policy and a world in this order, .*; swap them\.$"
+    ):
         run(BAD, Bandit("ucb1"), rounds=3, replications=2)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"got 'linucb'; did you mean lin_ucb\? Choose one of them\.$"):
+    with pytest.raises(
+        ValueError, match=r"got 'linucb'; did you mean lin_ucb\? Choose one of them\.$"
+    ):
         Bandit("linucb")
 
 
 def test_more_replications_begin_as_fewer() -> None:
     """Whole blocks are the same, whatever follows."""
     few, many = (
-        run(Bandit("ucb1"), table(), rounds=5, replications=n) for n in (environments.BLOCK, environments.BLOCK + 7)
+        run(Bandit("ucb1"), table(), rounds=5, replications=n)
+        for n in (environments.BLOCK, environments.BLOCK + 7)
     )
     np.testing.assert_array_equal(few.arm, many.arm[: environments.BLOCK])
 
@@ -208,7 +283,10 @@ def test_two_policies_meet_the_same_cases() -> None:
 
 
 def test_common_chance_makes_pairs_worth_more() -> None:
-    """Two policies that stay, pair by pair: the difference of their values varies less than with two seeds."""
+    """Two policies that stay, pair by pair.
+
+    The difference of their values varies less than with two seeds.
+    """
     world = table(n=40, masked=False)
     one, other = ([0.8, 0.1, 0.1], [0.7, 0.2, 0.1])
     base, paired, apart = (
@@ -228,14 +306,20 @@ def test_a_policy_that_stays_by_hand() -> None:
 
 
 def test_a_policy_that_stays_keeps_its_shares() -> None:
-    """40,000 choices of (0.2, 0.5, 0, 0.3) within four standard errors, and none of the arm without probability."""
+    """40,000 choices of (0.2, 0.5, 0, 0.3) within four standard errors, none of the arm with 0."""
     share = np.array([0.2, 0.5, 0.0, 0.3])
-    got = run(share, Bernoulli(np.full(4, 0.5)), rounds=200, replications=200).pulls.sum(axis=0) / 40000
+    got = (
+        run(share, Bernoulli(np.full(4, 0.5)), rounds=200, replications=200).pulls.sum(axis=0)
+        / 40000
+    )
     assert (np.abs(got - share) <= 4.0 * np.sqrt(share * (1.0 - share) / 40000)).all()
 
 
 def test_a_row_a_case_routes() -> None:
-    """A router's probabilities are read at the row of the case; where they are one-hot, the arm is theirs."""
+    """A router's probabilities are read at the row of the case.
+
+    Where they are one-hot, the arm is theirs.
+    """
     world = table(masked=False)
     arms = np.arange(8) % 3
     done = run(np.eye(3)[arms], world, rounds=10, replications=3)
@@ -252,7 +336,7 @@ def test_means_may_drift() -> None:
 
 
 def test_forgetting_pays_where_means_drift() -> None:
-    """Thompson sampling with a discount or a window follows a change that the plain one is slow to see."""
+    """Thompson sampling with a discount or window follows a change the plain one is slow to see."""
     means = np.repeat([[0.9, 0.1], [0.1, 0.9]], 300, axis=0)
     plain, forgetting, window = (
         run(bandit, Bernoulli(means), rounds=600, replications=20).regret[:, -1].mean()
@@ -265,7 +349,8 @@ def test_late_rewards_cost_regret() -> None:
     """Thompson sampling with rewards 50 rounds late, half of them lost, learns, but later."""
     now, late = (
         run(Bandit(), GOOD, rounds=200, replications=20, **options).regret[:, -1].mean()
-        for options in ({}, {"delay": (40, 60), "missing": 0.5})  # type: ignore[dict-item] # options of run
+        # options of run
+        for options in ({}, {"delay": (40, 60), "missing": 0.5})  # type: ignore[dict-item]
     )
     assert now < late < 0.5 * 200 * 0.7
 
@@ -274,9 +359,19 @@ def test_contexts_pay_where_the_best_arm_hangs_on_them() -> None:
     """LinUCB finds the arm of each case; UCB1 cannot."""
     side = np.arange(10) % 2
     value = np.eye(2)[side]
-    world = Table(("a", "b"), value, value, np.ones((10, 2), np.bool_), np.eye(2)[side], ("l", "r"), value * np.nan)
+    world = Table(
+        ("a", "b"),
+        value,
+        value,
+        np.ones((10, 2), np.bool_),
+        np.eye(2)[side],
+        ("l", "r"),
+        value * np.nan,
+    )
     blind, seeing, drawing = (
-        run(Bandit(policy, exploration=0.5), world, rounds=200, replications=10).regret[:, -1].mean()
+        run(Bandit(policy, exploration=0.5), world, rounds=200, replications=10)
+        .regret[:, -1]
+        .mean()
         for policy in ("ucb1", "lin_ucb", "lin_thompson")
     )
     assert max(seeing, drawing) < 0.2 * blind
@@ -296,12 +391,24 @@ def test_simulate_is_run_on_bernoulli_arms() -> None:
         ({"policy": [0.5, 0.4]}, "sum to 1"),
         ({"policy": [1.5, -0.5]}, "must be >= 0"),
         ({"policy": [1.0]}, r"a policy must be a Bandit, \[2\]"),
-        ({"policy": [0.5, 0.5], "world": Bernoulli(np.array([0.5, 0.6]), np.array([True, False]))}, "not available"),
+        (
+            {
+                "policy": [0.5, 0.5],
+                "world": Bernoulli(np.array([0.5, 0.6]), np.array([True, False])),
+            },
+            "not available",
+        ),
         ({"policy": np.full(3, 1 / 3), "world": table()}, "not available"),
         ({"policy": Bandit("lin_ucb")}, "learns from a context"),
-        ({"world": table()._replace(reward=np.full((8, 3), 2.0))}, r"reward must be in \[0, 1\], or NaN"),
+        (
+            {"world": table()._replace(reward=np.full((8, 3), 2.0))},
+            r"reward must be in \[0, 1\], or NaN",
+        ),
         ({"world": table()._replace(mask=np.zeros((8, 3), np.bool_))}, "mask must leave an arm"),
-        ({"world": table()._replace(value=np.full((8, 3), np.nan))}, "value of an available arm must be finite"),
+        (
+            {"world": table()._replace(value=np.full((8, 3), np.nan))},
+            "value of an available arm must be finite",
+        ),
         ({"world": table()._replace(features=np.zeros((8, 3)))}, "features must be"),
         ({"rounds": 0}, "rounds must be a whole number >= 1, got 0"),
         ({"delay": -1}, "delay must be a whole number >= 0, got -1"),
@@ -314,7 +421,12 @@ def test_simulate_is_run_on_bernoulli_arms() -> None:
 )
 def test_runs_that_break_a_rule_are_refused(change: dict[str, Any], rule: str) -> None:
     """With the rule, what came, and a remedy."""
-    asked: dict[str, Any] = {"policy": Bandit("ucb1"), "world": BAD, "rounds": 4, "replications": 2} | change
+    asked: dict[str, Any] = {
+        "policy": Bandit("ucb1"),
+        "world": BAD,
+        "rounds": 4,
+        "replications": 2,
+    } | change
     with pytest.raises(ValueError, match=rule):
         run(asked.pop("policy"), asked.pop("world"), **asked)
 
@@ -326,12 +438,23 @@ def world(cases: int = 6, arms: int = 3) -> Table:
     mask[::2, arms - 1] = False
     value = rng.choice([0.0, 0.5, 1.0], size=(cases, arms))
     names = tuple("abcdefgh"[:arms])
-    return Table(names, value, value, mask, rng.choice([0.0, 1.0], size=(cases, 2)), ("x", "y"), np.full_like(value, 1))
+    return Table(
+        names,
+        value,
+        value,
+        mask,
+        rng.choice([0.0, 1.0], size=(cases, 2)),
+        ("x", "y"),
+        np.full_like(value, 1),
+    )
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_log_keeps_its_own_rules(policy: str) -> None:
-    """Probabilities sum to 1, none is on a masked arm, the logged one is that of the arm; rewards are the table's."""
+    """Probabilities sum to 1, none is on a masked arm, the logged one is that of the arm.
+
+    Rewards are the table's.
+    """
     met = world()
     seen = log(Bandit(policy, floor=0.01), met, rounds=40, seed=1)
     share = seen[[f"p_{name}" for name in met.arms]].to_numpy()
@@ -357,7 +480,9 @@ def test_it_meets_the_cases_of_a_run() -> None:
 
 def test_same_seed_same_log() -> None:
     """The log is a function of its arguments."""
-    first, second, other = (log(Bandit(), Bernoulli(np.array([0.2, 0.8])), rounds=50, seed=seed) for seed in (0, 0, 1))
+    first, second, other = (
+        log(Bandit(), Bernoulli(np.array([0.2, 0.8])), rounds=50, seed=seed) for seed in (0, 0, 1)
+    )
     assert first.equals(second)
     assert not first.equals(other)
     assert (first["case"] == -1).all()
@@ -372,4 +497,5 @@ def test_off_policy_estimates_of_a_log_find_the_truth() -> None:
         seen = log(Bandit("epsilon_greedy", epsilon=0.5), Bernoulli(means), rounds=400, seed=seed)
         row = estimate(seen, np.full(3, 1 / 3), ("snips",)).iloc[0]
         inside += bool(row["low"] <= means.mean() <= row["high"])
-    assert inside >= 34  # 38 expected; fewer than 34 of 40 has probability 0.0034 at a coverage of 95 %
+    # 38 expected; fewer than 34 of 40 has probability 0.0034 at a coverage of 95 %
+    assert inside >= 34

@@ -1,4 +1,7 @@
-"""Tables out of frames and what a simulation makes of them: costs, prices, orders, delays, masks, intercepts (S4.7)."""
+"""Tables out of frames and what a simulation makes of them.
+
+Costs, prices, orders, delays, masks, intercepts (S4.7).
+"""
 
 from __future__ import annotations
 
@@ -63,10 +66,15 @@ class TestCosts:
         np.testing.assert_array_equal(mixed.cost[:, 0], 1.0)
 
     def test_by_hand(self) -> None:
-        """Value is reward less an eighth of the dollars; the learner's is moved by 1 and divided by 1 + 7 / 8."""
+        """Value is reward less an eighth of the dollars.
+
+        The learner's is moved by 1 and divided by 1 + 7 / 8.
+        """
         table = priced()
         np.testing.assert_array_equal(table.cost, DOLLARS)
-        np.testing.assert_array_equal(table.value, [[0.375, 0.5], [0.75, 0.0], [-0.125, 0.0], [0.375, np.nan]])
+        np.testing.assert_array_equal(
+            table.value, [[0.375, 0.5], [0.75, 0.0], [-0.125, 0.0], [0.375, np.nan]]
+        )
         np.testing.assert_allclose(table.reward, (table.value + 1.0) / 1.875, rtol=1e-15)
         np.testing.assert_array_equal(table.gross, FRAME[["small", "large"]])
         counted = priced(0.0)
@@ -84,14 +92,18 @@ class TestCosts:
             np.testing.assert_allclose(getattr(table, name), getattr(expected, name), atol=1e-14)
 
     def test_two_tables_share_a_scale(self) -> None:
-        """With a range of costs that is stated, equal rewards at equal costs look the same in both."""
+        """With a stated range of costs, equal rewards at equal costs look the same in both."""
         cheap, dear = (
-            Table.from_frame(FRAME[["small"]], costs={"small": cost}, cost_range=(0.0, 8.0), order="given")
+            Table.from_frame(
+                FRAME[["small"]], costs={"small": cost}, cost_range=(0.0, 8.0), order="given"
+            )
             for cost in (1.0, 2.0)
         )
         np.testing.assert_allclose(cheap.reward - dear.reward, 1.0 / 9.0, atol=1e-15)
         with pytest.raises(ValueError, match=r"cost_range where that is stated, got 9.0"):
-            Table.from_frame(FRAME[["small"]], costs={"small": 9.0}, cost_range=(0.0, 8.0), order="given")
+            Table.from_frame(
+                FRAME[["small"]], costs={"small": 9.0}, cost_range=(0.0, 8.0), order="given"
+            )
 
     @pytest.mark.parametrize(
         ("change", "rule"),
@@ -100,7 +112,10 @@ class TestCosts:
                 {"costs": {"small": "usd_small", "large": "usd"}},
                 "a cost must be a number, or a column among .*, got usd",
             ),
-            ({"costs": DOLLARS[:2], "frame": REWARDS}, r"costs must be \[Q, A\].*\(4, 2\), got \(2, 2\)"),
+            (
+                {"costs": DOLLARS[:2], "frame": REWARDS},
+                r"costs must be \[Q, A\].*\(4, 2\), got \(2, 2\)",
+            ),
             (
                 {"costs": np.where(DOLLARS == 8.0, -1.0, DOLLARS), "frame": REWARDS},
                 "got -1 in row 1, arm large",
@@ -116,12 +131,21 @@ class TestCosts:
             ({"price": -1.0}, "price must be a number from 0, got -1.0"),
             ({"price": np.nan}, "price must be a number from 0, got nan"),
             ({"costs": None, "frame": REWARDS}, "a price and a cost_range need costs"),
-            ({"order": "random"}, "order must be one of replacement, shuffled, given, got 'random'"),
+            (
+                {"order": "random"},
+                "order must be one of replacement, shuffled, given, got 'random'",
+            ),
             ({"delay": "later"}, "delay must be a column among .*, got later"),
-            ({"delay": [0.5, 0, 0, 0], "features": ["length", "late"]}, "delay must be whole numbers"),
+            (
+                {"delay": [0.5, 0, 0, 0], "features": ["length", "late"]},
+                "delay must be whole numbers",
+            ),
             ({"delay": -1, "features": ["length", "late"]}, "delay must be whole numbers"),
             ({"mask": np.ones((4, 2))}, "mask must be of booleans, got float64"),
-            ({"mask": np.zeros((4, 2), np.bool_)}, "a round must have a reward of some arm, got none in row 0"),
+            (
+                {"mask": np.zeros((4, 2), np.bool_)},
+                "a round must have a reward of some arm, got none in row 0",
+            ),
         ],
     )
     def test_what_is_no_table_is_refused(self, change: dict[str, Any], rule: str) -> None:
@@ -134,18 +158,29 @@ class TestIntercept:
     """A column of ones, unless one is there."""
 
     def test_it_comes_first(self) -> None:
-        """Also without a feature; not where one is constant, nor where it is unwanted; a name taken is refused."""
+        """Also without a feature; not where one is constant, nor where it is unwanted.
+
+        A name taken is refused.
+        """
         rewards = FRAME[["small"]]
         table = Table.from_frame(rewards, order="given")
         assert (table.feature_names, table.features.tolist()) == (("intercept",), [[1.0]] * 4)
         assert Table.from_frame(rewards, order="given", intercept=False).features.shape == (4, 0)
         constant = rewards.assign(twos=2.0, zero=0.0)
-        assert Table.from_frame(constant, features=["twos"], order="given").feature_names == ("twos",)
-        assert Table.from_frame(constant, features=["twos", "zero"], order="given").feature_names == ("twos", "zero")
+        assert Table.from_frame(constant, features=["twos"], order="given").feature_names == (
+            "twos",
+        )
+        assert Table.from_frame(
+            constant, features=["twos", "zero"], order="given"
+        ).feature_names == ("twos", "zero")
         zero = Table.from_frame(constant.drop(columns="twos"), features=["zero"], order="given")
         assert zero.feature_names == ("intercept", "zero")
-        with pytest.raises(ValueError, match="a feature called intercept must be the same in every row"):
-            Table.from_frame(rewards.assign(intercept=[1, 2, 3, 4]), features=["intercept"], order="given")
+        with pytest.raises(
+            ValueError, match="a feature called intercept must be the same in every row"
+        ):
+            Table.from_frame(
+                rewards.assign(intercept=[1, 2, 3, 4]), features=["intercept"], order="given"
+            )
 
 
 class TestOrder:
@@ -153,10 +188,14 @@ class TestOrder:
 
     def test_given_rows_are_played_in_order(self) -> None:
         """The same in every replication, by both engines' feed; each row once at most."""
-        done = run(Bandit("ucb1"), priced(delay=0, features=["length", "late"]), rounds=4, replications=3)
+        done = run(
+            Bandit("ucb1"), priced(delay=0, features=["length", "late"]), rounds=4, replications=3
+        )
         np.testing.assert_array_equal(done.case, [np.arange(4)] * 3)
         np.testing.assert_array_equal(done.arm_value, priced().value)
-        with pytest.raises(ValueError, match="order given plays each row once, so rounds must be at most 4, got 5"):
+        with pytest.raises(
+            ValueError, match="order given plays each row once, so rounds must be at most 4, got 5"
+        ):
             run(Bandit("ucb1"), priced(), rounds=5, replications=1)
 
     def test_shuffled_rows_are_a_permutation(self) -> None:
@@ -175,7 +214,10 @@ class TestOrder:
         rng = np.random.default_rng(0)
         still = rng.random((400, 2)).round(2)
         frame = pd.DataFrame(still, columns=["a", "b"]).assign(c=np.repeat([0.2, 0.9], 200))
-        with pytest.warns(UserWarning, match=r"drawn with replacement.*of 1 of 3 arms changes along the rows \(c\)"):
+        with pytest.warns(
+            UserWarning,
+            match=r"drawn with replacement.*of 1 of 3 arms changes along the rows \(c\)",
+        ):
             table = Table.from_frame(frame)
         assert table.order == "replacement"
         with pytest.warns(UserWarning, match=r"rule S4.7\).$"):
@@ -202,13 +244,19 @@ class TestSpend:
     """Costs are summed beside the value."""
 
     def test_by_hand(self) -> None:
-        """Cumulative dollars of the arms taken; gross value is that without them; none without costs."""
+        """Cumulative dollars of the arms taken; gross value is that without them.
+
+        None without costs.
+        """
         table = priced()
         done = run([1.0, 0.0], table, rounds=4, replications=2)
         np.testing.assert_array_equal(done.spend, [[1.0, 3.0, 4.0, 5.0]] * 2)
         np.testing.assert_allclose(done.gross, [np.cumsum(FRAME["small"])] * 2, atol=1e-15)
         assert "mean spend at the end 5" in repr(done)
-        assert run([1.0, 0.0], table._replace(cost=np.zeros((1, 1))), rounds=4, replications=2).spend is None
+        assert (
+            run([1.0, 0.0], table._replace(cost=np.zeros((1, 1))), rounds=4, replications=2).spend
+            is None
+        )
         rows = log(Bandit("ucb1"), table, rounds=4)
         np.testing.assert_array_equal(rows["cost"], DOLLARS[rows["case"], rows["action"]])
 
@@ -223,18 +271,21 @@ class TestDelay:
         for policy in ("ucb1", "thompson_nig", "lin_ucb"):
             expected = run(Bandit(policy), late, rounds=4, replications=9, seed=2, delay=2)
             for delay in (np.full(4, 2), np.full((4, 2), 2)):
-                done = run(Bandit(policy), base._replace(delay=delay), rounds=4, replications=9, seed=2)
+                done = run(
+                    Bandit(policy), base._replace(delay=delay), rounds=4, replications=9, seed=2
+                )
                 np.testing.assert_array_equal(done.arm, expected.arm)
         with pytest.raises(ValueError, match="delay must be stated once"):
             run(Bandit("ucb1"), base, rounds=4, replications=1, delay=1)
 
     def test_delays_by_arm(self) -> None:
-        """Arrivals as they are chosen are those that were known before, where the arms do not differ; and lost ones."""
+        """Arrivals as chosen match those known before, where arms do not differ; and lost ones."""
         rng = np.random.default_rng(1)
         rewards = pd.DataFrame(rng.random((30, 2)).round(1), columns=["a", "b"])
         delay = rng.integers(4, size=30)
         by_row = Table.from_frame(rewards, order="shuffled", delay=delay)
-        # an arm that is late in a row that nobody can choose makes the delays differ, and nothing else
+        # an arm that is late in a row that nobody can choose makes the delays differ, and nothing
+        # else
         with_third = rewards.assign(c=[0.5, *[None] * 29])
         by_arm = Table.from_frame(
             with_third,
@@ -257,31 +308,45 @@ class TestDelay:
             )
             np.testing.assert_array_equal(by_rows.arm, by_cells.arm)
             done = run(Bandit("ucb1"), by_arm, rounds=30, replications=4, seed=4, missing=missing)
-            expected = run(Bandit("ucb1"), by_row, rounds=30, replications=4, seed=4, missing=missing)
+            expected = run(
+                Bandit("ucb1"), by_row, rounds=30, replications=4, seed=4, missing=missing
+            )
             np.testing.assert_array_equal(done.arm, expected.arm)
 
     def test_a_log_learns_when_the_reward_is_there(self) -> None:
-        """With a delay of all rounds the propensities stay those of the first round; the rewards are logged."""
+        """With a delay of all rounds the propensities stay those of the first round.
+
+        The rewards are logged.
+        """
         world = Bernoulli(np.array([0.2, 0.9]))
         rows = log(Bandit("thompson_nig"), world, rounds=8, delay=8)
         np.testing.assert_allclose(rows[["p_0", "p_1"]], 0.5, atol=1e-9)
         assert (rows["delay"] == 8).all()
         assert rows["reward"].notna().all()
-        now, late = (log(Bandit("thompson_nig"), world, rounds=8, delay=delay) for delay in (0, (1, 2)))
+        now, late = (
+            log(Bandit("thompson_nig"), world, rounds=8, delay=delay) for delay in (0, (1, 2))
+        )
         assert (now["delay"] == 0).all()
         assert set(late["delay"]) <= {1, 2}
-        table = priced(delay=np.array([[0, 1], [2, 3], [0, 0], [1, 1]]), features=["length", "late"])
+        table = priced(
+            delay=np.array([[0, 1], [2, 3], [0, 0], [1, 1]]), features=["length", "late"]
+        )
         rows = log(Bandit("ucb1"), table, rounds=4)
         assert table.delay is not None
         np.testing.assert_array_equal(rows["delay"], table.delay[rows["case"], rows["action"]])
 
 
 def test_a_mask_takes_arms_out() -> None:
-    """Where they have a reward; where they have none, what the mask promises is counted and said."""
+    """Where they have a reward.
+
+    Where they have none, what the mask promises is counted and said.
+    """
     mask = np.array([[True, False], [True, True], [False, True], [True, False]])
     table = priced(mask=mask)
     np.testing.assert_array_equal(table.mask, mask)
-    assert run(Bandit("ucb1"), table, rounds=4, replications=3).arm[:, [0, 2]].tolist() == [[0, 1]] * 3
+    assert (
+        run(Bandit("ucb1"), table, rounds=4, replications=3).arm[:, [0, 2]].tolist() == [[0, 1]] * 3
+    )
     with pytest.warns(UserWarning, match="1 arms of rounds have no reward"):
         priced(mask=pd.DataFrame(np.ones((4, 2), np.bool_), columns=["small", "large"]))
 
@@ -293,28 +358,48 @@ class TestSwitch:
         """Arms .60 at no cost and .65 at a cost, 0/1 rewards."""
         rng = np.random.default_rng(0)
         frame = pd.DataFrame((rng.random((500, 2)) < [0.6, 0.65]) * 1.0, columns=["free", "dear"])
-        return Table.from_frame(frame, costs={"free": 0.0, "dear": cost}, price=price, order="replacement")
+        return Table.from_frame(
+            frame, costs={"free": 0.0, "dear": cost}, price=price, order="replacement"
+        )
 
     def test_thompson_nig_is_played_and_said(self) -> None:
-        """To the bit what it would play by its own name; in runs, logs and comparisons; with a note."""
-        table, bandit = self.coins(0.4), Bandit(prior_mean=0.75, prior_strength=3.0, exploration=1.5, discount=0.99)
-        with pytest.warns(UserWarning, match=r"thompson_beta counts rewards above 0.5 .*thompson_nig.*rule S4.5"):
+        """To the bit what it would play by its own name; in runs, logs and comparisons.
+
+        With a note.
+        """
+        table, bandit = (
+            self.coins(0.4),
+            Bandit(prior_mean=0.75, prior_strength=3.0, exploration=1.5, discount=0.99),
+        )
+        with pytest.warns(
+            UserWarning, match=r"thompson_beta counts rewards above 0.5 .*thompson_nig.*rule S4.5"
+        ):
             done = run(bandit, table, rounds=80, replications=3)
         own = run(bandit._replace(algorithm="thompson_nig"), table, rounds=80, replications=3)
         np.testing.assert_array_equal(done.arm, own.arm)
         assert (len(done.notes), own.notes) == (1, ())
         with pytest.warns(UserWarning, match="thompson_nig"):
             rows = log(bandit, table, rounds=20)
-        pd.testing.assert_frame_equal(rows, log(bandit._replace(algorithm="thompson_nig"), table, rounds=20))
+        pd.testing.assert_frame_equal(
+            rows, log(bandit._replace(algorithm="thompson_nig"), table, rounds=20)
+        )
         with pytest.warns(UserWarning, match="thompson_nig"):
-            shown = compare_learners(table, {"default": bandit}, baselines(table), rounds=20, replications=2, n_boot=20)
-        assert [note.partition(":")[0] for note in shown.notes if "thompson_nig" in note] == ["default"]
+            shown = compare_learners(
+                table, {"default": bandit}, baselines(table), rounds=20, replications=2, n_boot=20
+            )
+        assert [note.partition(":")[0] for note in shown.notes if "thompson_nig" in note] == [
+            "default"
+        ]
 
     def test_it_stays_where_nothing_is_charged(self) -> None:
         """At a price of 0, without costs, and in worlds that have none."""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            for world in (self.coins(0.4, price=0.0), self.coins(0.0), Bernoulli(np.array([0.5, 0.6]))):
+            for world in (
+                self.coins(0.4, price=0.0),
+                self.coins(0.0),
+                Bernoulli(np.array([0.5, 0.6])),
+            ):
                 assert run(Bandit(), world, rounds=5, replications=2).notes == ()
 
     def test_successes_from_history_are_refused(self) -> None:
@@ -326,16 +411,20 @@ class TestSwitch:
             lambda **more: run(Bandit(), self.coins(0.4), rounds=5, replications=2, **more),
             lambda **more: log(Bandit(), self.coins(0.4), rounds=5, **more),
         ):
-            with pytest.raises(ValueError, match="an initial state must be of the learner that is played"):
+            with pytest.raises(
+                ValueError, match="an initial state must be of the learner that is played"
+            ):
                 play(initial=init(2))
 
     @pytest.mark.parametrize("cost", [0.0, 0.1, 0.6])
     def test_the_default_follows_costs(self, cost: float) -> None:
-        """Its value is within 5 % of that of thompson_nig (the whole range: experiments/bandit_worlds.py)."""
+        """Its value is within 5 % of thompson_nig's (whole range: experiments/bandit_worlds.py)."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             default, nig = (
-                run(Bandit(policy), self.coins(cost), rounds=500, replications=100).value[:, -1].mean()
+                run(Bandit(policy), self.coins(cost), rounds=500, replications=100)
+                .value[:, -1]
+                .mean()
                 for policy in ("thompson_beta", "thompson_nig")
             )
         assert abs(default - nig) <= 0.05 * nig
@@ -344,22 +433,35 @@ class TestSwitch:
 @pytest.mark.parametrize("means", [(0.8, 0.95), (0.95, 0.99), (0.9, 0.85, 1.0), (1.0, 1.0)])
 @pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
 def test_every_arm_is_tried(policy: str, means: tuple[float, ...]) -> None:
-    """In 100 rounds of 0/1 rewards with an intercept alone, in each of 200 replications, where all arms are good."""
+    """100 rounds of 0/1 rewards, intercept alone, in each of 200 replications, all arms good."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame((rng.random((1000, len(means))) < means) * 1.0)
-    done = run(Bandit(policy), Table.from_frame(frame, order="replacement"), rounds=100, replications=200)
+    done = run(
+        Bandit(policy), Table.from_frame(frame, order="replacement"), rounds=100, replications=200
+    )
     assert done.pulls.min() > 0
 
 
 @pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
 def test_an_optimistic_prior_tries_every_arm(policy: str) -> None:
-    """Whatever the exploration; with the default prior a small one settles on the first good arm."""
+    """Whatever the exploration.
+
+    With the default prior a small one settles on the first good arm.
+    """
     rng = np.random.default_rng(0)
-    table = Table.from_frame(pd.DataFrame((rng.random((1000, 2)) < (0.8, 0.95)) * 1.0), order="replacement")
+    table = Table.from_frame(
+        pd.DataFrame((rng.random((1000, 2)) < (0.8, 0.95)) * 1.0), order="replacement"
+    )
     never = [
-        (run(Bandit(policy, exploration=0.1, prior_mean=prior), table, rounds=200, replications=200).pulls == 0).any(
-            axis=1
-        )
+        (
+            run(
+                Bandit(policy, exploration=0.1, prior_mean=prior),
+                table,
+                rounds=200,
+                replications=200,
+            ).pulls
+            == 0
+        ).any(axis=1)
         for prior in (0.5, 1.0)
     ]
     assert never[0].mean() > 0.3
@@ -367,9 +469,12 @@ def test_an_optimistic_prior_tries_every_arm(policy: str) -> None:
 
 
 def test_a_frame_in_order_is_the_process_that_made_it() -> None:
-    """0/1 rewards drawn from drifting means, played in order: the value of the same process on Bernoulli arms.
+    """0/1 rewards drawn from drifting means, played in order.
 
-    Over 25 frames; the difference of the means is within three standard errors, with replacement it is far off.
+    The value of the same process on Bernoulli arms.
+
+    Over 25 frames; the difference of the means is within three standard errors, with replacement it
+    is far off.
     """
     t = np.arange(300)
     means = np.column_stack([0.5 + 0.4 * np.sin(t / 60.0), 0.5 - 0.4 * np.sin(t / 60.0)])
@@ -378,8 +483,14 @@ def test_a_frame_in_order_is_the_process_that_made_it() -> None:
     for seed in range(25):
         frame = pd.DataFrame((rng.random(means.shape) < means) * 1.0)
         for order, ends in values.items():
-            done = run(bandit, Table.from_frame(frame, order=order), rounds=300, replications=4, seed=seed)
-            ends.append(means[t, done.arm].sum(axis=1).mean() if order == "given" else done.value[:, -1].mean())
+            done = run(
+                bandit, Table.from_frame(frame, order=order), rounds=300, replications=4, seed=seed
+            )
+            ends.append(
+                means[t, done.arm].sum(axis=1).mean()
+                if order == "given"
+                else done.value[:, -1].mean()
+            )
     process = run(bandit, Bernoulli(means), rounds=300, replications=240).value[:, -1]
     error = np.hypot(np.std(values["given"]) / np.sqrt(25), process.std() / np.sqrt(240))
     assert abs(np.mean(values["given"]) - process.mean()) < 3.0 * error
@@ -389,4 +500,6 @@ def test_a_frame_in_order_is_the_process_that_made_it() -> None:
 def test_a_feature_is_named_once() -> None:
     """Twice the same column would be two features of one name."""
     with pytest.raises(ValueError, match="features must be different columns, got x twice"):
-        Table.from_frame(pd.DataFrame({"a": [0.5, 1.0], "x": [0.0, 1.0]}), features=["x", "x"], order="given")
+        Table.from_frame(
+            pd.DataFrame({"a": [0.5, 1.0], "x": [0.0, 1.0]}), features=["x", "x"], order="given"
+        )

@@ -1,4 +1,7 @@
-"""The store of values by key: what comes back was stored under the key, whatever has become of the file."""
+"""The store of values by key.
+
+What comes back was stored under the key, whatever has become of the file.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +36,15 @@ def file(tmp_path: Path) -> Path:
 
 
 def forge_journal(file: Path, victim: Path) -> Path:
-    """Put a rollback journal beside a file, after which SQLite would delete the victim, which is made."""
+    """Create a victim and a rollback journal beside a file, after which SQLite would delete it."""
     victim.write_bytes(b"precious")
     name, magic = os.fsencode(victim), bytes.fromhex("d9d505f920a163d7")
     numbers = (0, 0, file.stat().st_size // 4096, 512, 4096)
     head = magic + b"".join(number.to_bytes(4, "big") for number in numbers)
     tail = (2**30 // 4096 + 1).to_bytes(4, "big") + name + len(name).to_bytes(4, "big")
-    tail += (sum(byte if byte < 128 else byte - 256 for byte in name) % 2**32).to_bytes(4, "big") + magic
+    tail += (sum(byte if byte < 128 else byte - 256 for byte in name) % 2**32).to_bytes(
+        4, "big"
+    ) + magic
     file.with_name(f"{file.name}-journal").write_bytes(head.ljust(512, b"\0") + tail)
     return victim
 
@@ -48,7 +53,10 @@ class TestValues:
     """Storing and finding."""
 
     def test_what_was_stored_comes_back(self, file: Path) -> None:
-        """By key, in another opening of the file as well; what is not there is left out, and makes no file."""
+        """By key, in another opening of the file as well.
+
+        What is not there is left out, and makes no file.
+        """
         assert Blobs(file).get(["a"]) == {}
         assert not file.parent.exists()
         Blobs(file).put({"a": b"1", "é": b""})
@@ -96,7 +104,11 @@ class TestTrust:
             "UPDATE blobs SET digest = x'00' WHERE key = 'a'",
             "UPDATE blobs SET digest = 7 WHERE key = 'a'",
             "UPDATE blobs SET value = zeroblob(1000) WHERE key = 'a'",
-            "UPDATE blobs SET (digest, value) = (SELECT digest, value FROM blobs WHERE key = 'b') WHERE key = 'a'",
+            (
+                "UPDATE blobs SET (digest, value) = (SELECT digest, value FROM blobs WHERE key = "
+                "'b') "
+                "WHERE key = 'a'"
+            ),
         ],
     )
     def test_a_changed_row_is_dropped(self, file: Path, change: str) -> None:
@@ -124,7 +136,9 @@ class TestTrust:
         file.parent.mkdir()
         for spoil in (file.write_bytes, lambda bomb: diskcache_rows(file, bomb)):
             spoil(bomb)
-            with pytest.warns(UserWarning, match=r"damaged or none of raglab's .* put aside and made again"):
+            with pytest.warns(
+                UserWarning, match=r"damaged or none of raglab's .* put aside and made again"
+            ):
                 assert Blobs(file).get(["a"]) == {}
         store = Blobs(file)
         store.put({"a": bomb})
@@ -143,7 +157,10 @@ class TestTrust:
         ],
     )
     def test_another_schema_is_put_aside(self, file: Path, hostile: str) -> None:
-        """Triggers, views, columns and tables that are not ours: one warning, and the store is begun anew."""
+        """Triggers, views, columns and tables that are not ours.
+
+        One warning, and the store is begun anew.
+        """
         Blobs(file).put({"a": b"1"})
         with sqlite3.connect(file) as link:
             link.execute(hostile)
@@ -155,9 +172,16 @@ class TestTrust:
         assert file.with_name("store.sqlite.damaged").is_file()
 
     @pytest.mark.parametrize("place", ["", "-wal", "-shm", "-journal"])
-    @pytest.mark.parametrize("kind", ["folder", "pipe", "link", "broken link", "empty", "text", "/dev/zero"])
-    def test_what_is_no_file_of_ours(self, tmp_path: Path, file: Path, place: str, kind: str) -> None:
-        """Nothing hangs, nothing elsewhere changes; a new store takes the place unless that is a folder."""
+    @pytest.mark.parametrize(
+        "kind", ["folder", "pipe", "link", "broken link", "empty", "text", "/dev/zero"]
+    )
+    def test_what_is_no_file_of_ours(
+        self, tmp_path: Path, file: Path, place: str, kind: str
+    ) -> None:
+        """Nothing hangs, nothing elsewhere changes.
+
+        A new store takes the place unless that is a folder.
+        """
         with closing(Blobs(file)) as first:
             first.put({"a": b"1"})
         spot, victim = file.with_name(file.name + place), tmp_path / "victim"
@@ -184,8 +208,13 @@ class TestTrust:
 
     @pytest.mark.parametrize("place", ["", "-wal", "-shm", "-journal"])
     @pytest.mark.parametrize("linked", [False, True])
-    def test_a_folder_is_refused_and_stays(self, tmp_path: Path, file: Path, place: str, *, linked: bool) -> None:
-        """It may hold a user's work: whoever uses the cache goes without, is told once, and nothing is renamed."""
+    def test_a_folder_is_refused_and_stays(
+        self, tmp_path: Path, file: Path, place: str, *, linked: bool
+    ) -> None:
+        """It may hold a user's work.
+
+        Whoever uses the cache goes without, is told once, and nothing is renamed.
+        """
         spot = file.with_name(file.name + place)
         if place:
             with closing(Blobs(file)) as first:
@@ -199,7 +228,9 @@ class TestTrust:
             spot.symlink_to(work)
         before = sorted(path.name for path in tmp_path.rglob("*"))
         store = Blobs(file)
-        with pytest.warns(UserWarning, match=f"must be a file, got a folder as {spot.name}: it stays"):
+        with pytest.warns(
+            UserWarning, match=f"must be a file, got a folder as {spot.name}: it stays"
+        ):
             store.put({"b": b"2"})
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # it is said once
@@ -209,16 +240,24 @@ class TestTrust:
         assert (spot / "notes.txt").read_text(encoding="utf-8") == "mine"
 
     def test_a_forged_journal_deletes_nothing(self, tmp_path: Path, file: Path) -> None:
-        """A rollback journal may name a file that SQLite deletes after it: it is never played back."""
+        """A rollback journal may name a file that SQLite deletes after it.
+
+        It is never played back.
+        """
         with closing(Blobs(file)) as first:
             first.put({"a": b"1"})
         victim = forge_journal(file, tmp_path / "victim")
-        with pytest.warns(UserWarning, match="a journal that names another file as store.sqlite-journal"):
+        with pytest.warns(
+            UserWarning, match="a journal that names another file as store.sqlite-journal"
+        ):
             Blobs(file).get(["a"])
         assert victim.exists()
 
     def test_nor_one_beside_a_log(self, tmp_path: Path) -> None:
-        """The audit log refuses it, while one that names no file, as of a killed process, is played back by SQLite."""
+        """The audit log refuses it, but SQLite plays back one that names no file.
+
+        A killed process may leave such a one.
+        """
         log = tmp_path / "audit.sqlite"
         made = Database(log, REQUEST_TABLES)
         with made.writing():
@@ -227,7 +266,9 @@ class TestTrust:
         with closing(sqlite3.connect(log)) as link:
             link.execute("PRAGMA journal_mode=DELETE")
         victim = forge_journal(log, tmp_path / "victim")
-        with pytest.raises(InputError, match=r"got a journal that names another file as audit.sqlite-journal"):
+        with pytest.raises(
+            InputError, match=r"got a journal that names another file as audit.sqlite-journal"
+        ):
             made.writing().__enter__()
         assert victim.exists()
         journal = log.with_name("audit.sqlite-journal")
@@ -242,7 +283,10 @@ class TestTrust:
 
     @pytest.mark.parametrize("seed", range(4))
     def test_a_damaged_file_gives_what_was_stored_or_nothing(self, file: Path, seed: int) -> None:
-        """Bytes flipped at seeded places, or the end cut off: never another value, never an error."""
+        """Bytes flipped at seeded places, or the end cut off.
+
+        Never another value, never an error.
+        """
         rng = np.random.default_rng(seed)
         values = {str(number): rng.bytes(300) for number in range(60)}
         Blobs(file).put(values)
@@ -251,7 +295,9 @@ class TestTrust:
             spoilt = bytearray(sound)
             for at in rng.integers(len(spoilt), size=4):
                 spoilt[at] ^= int(rng.integers(1, 256))
-            file.write_bytes(spoilt[: int(rng.integers(1, len(spoilt)))] if rng.random() < 0.3 else spoilt)
+            file.write_bytes(
+                spoilt[: int(rng.integers(1, len(spoilt)))] if rng.random() < 0.3 else spoilt
+            )
             store = Blobs(file)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -283,7 +329,9 @@ class TestSharing:
         """Six forks of one process, whose connection stays its own, lose nothing."""
         store = Blobs(file)
         context = multiprocessing.get_context("fork")
-        workers = [context.Process(target=_write, args=(store, start)) for start in range(0, 180, 30)]
+        workers = [
+            context.Process(target=_write, args=(store, start)) for start in range(0, 180, 30)
+        ]
         for worker in workers:
             worker.start()
         store.put({"own": b"1"})
@@ -339,11 +387,15 @@ class TestPlaces:
         with small_disk(tmp_path / "disk") as disk:
             store = Blobs(disk / "a.sqlite")
             store.put({"a": b"1"})
-            with pytest.warns(UserWarning, match=r"failed \(.*full.*\): raglab works without it") as said:
+            with pytest.warns(
+                UserWarning, match=r"failed \(.*full.*\): raglab works without it"
+            ) as said:
                 [store.put({str(number): b"x" * 500_000}) for number in range(5)]
             assert len(said) == 1
             assert store.get(["a"]) == {"a": b"1"}
-            (disk / "rest").write_bytes(b"x" * (os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize))
+            (disk / "rest").write_bytes(
+                b"x" * (os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize)
+            )
             store.close()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -382,7 +434,9 @@ class TestSecret:
         for attempt in range(100):
             together = Barrier(4)
 
-            def secret(_: int, together: Barrier = together, folder: Path = tmp_path / str(attempt)) -> bytes:
+            def secret(
+                _: int, together: Barrier = together, folder: Path = tmp_path / str(attempt)
+            ) -> bytes:
                 together.wait()
                 return own_secret(folder)
 

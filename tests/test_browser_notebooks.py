@@ -1,4 +1,7 @@
-"""Notebooks in a real browser: 02 runs in JupyterLab and its run opens in MLflow; the buttons of 06 answer."""
+"""Notebooks in a real browser: 02 runs in JupyterLab and its run opens in MLflow.
+
+The buttons of 06 answer.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.full,
-    pytest.mark.skipif(not chromium_path(), reason="no Chromium on this machine: apt-get install chromium"),
+    pytest.mark.skipif(
+        not chromium_path(), reason="no Chromium on this machine: apt-get install chromium"
+    ),
 ]
 ROOT = Path(__file__).parents[1]
 COCKPIT, CLARIFICATION = "02_cockpit_and_tuning.ipynb", "06_clarification.ipynb"
@@ -48,7 +53,9 @@ def opened() -> Iterator[Browser]:
         yield found
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem
+)
 def test_what_a_notebook_shows_fits_its_page(opened: Browser, path: Path, tmp_path: Path) -> None:
     """No output is taller than a screen or wider than the page."""
     from nbconvert import HTMLExporter
@@ -97,7 +104,9 @@ def _shows_buttons(cell: dict[str, Any]) -> bool:
 def system(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a JupyterLab at the root of the project."""
     before = dict(os.environ)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
+    )
     os.environ |= {"MLFLOW_DISABLE_TELEMETRY": "true", "HF_HUB_OFFLINE": "1"}
     try:
         with jupyter_lab(project, tmp_path_factory.mktemp("settings")) as address:
@@ -126,21 +135,28 @@ def page(opened: Browser, system: str) -> Iterator[Page]:
     """Notebook 02, run whole."""
     found = opened.new_page(viewport={"width": 1280, "height": 2000})
     asked = ran(found, system.format(f"notebooks/{COCKPIT}"))
-    assert found.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.error']").count() == 0
+    assert (
+        found.locator(
+            ".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.error']"
+        ).count()
+        == 0
+    )
     assert [one for one in asked if "raglab" in one] == []
     yield found
     found.close()
 
 
 def test_a_threshold_of_the_second_notebook_is_moved(page: Page, project: Path) -> None:
-    """Numbers and picture change, a case opens, undo brings all back, and the saved YAML is the policy shown."""
+    """Numbers and picture change, a case opens, undo restores, saved YAML is the policy shown."""
     cockpit_of(page).scroll_into_view_if_needed()
     show_pane(page, "numbers")
     before, first, picture = figure(page, "coverage"), policy_id(page), _drawing(page)
     slide(page, PATH, 0.3)
     page.mouse.up()
     turned(page, first)
-    page.wait_for_function("(was) => document.querySelector('.curve .drawing').innerHTML !== was", arg=picture)
+    page.wait_for_function(
+        "(was) => document.querySelector('.curve .drawing').innerHTML !== was", arg=picture
+    )
     assert figure(page, "coverage") != before
     cockpit_of(page).get_by_role("button", name="save YAML").click()
     page.wait_for_selector("text=saved policy.yaml")
@@ -185,7 +201,8 @@ def test_its_run_opens_in_mlflow(page: Page, opened: Browser, project: Path) -> 
         address = run.get_attribute("href")
         assert run.inner_text().startswith("broker")
         run.click()
-        for told in ("Selected: ", "best_cost", "always-answer"):  # its description, a metric by trial, a child
+        # its description, a metric by trial, a child
+        for told in ("Selected: ", "best_cost", "always-answer"):
             runs.locator(f"text={told}").first.wait_for(timeout=SECONDS * 1e3)
         runs.goto(f"http://127.0.0.1:{port}/{address}/artifacts")
         runs.wait_for_selector("text=report.html", timeout=SECONDS * 1e3)
@@ -200,7 +217,12 @@ def test_a_click_answers_the_clarification(opened: Browser, system: str) -> None
     """The buttons of the sixth notebook go, and the answer stands in their place."""
     page = opened.new_page(viewport={"width": 1280, "height": 1600})
     # A workspace of its own: the one of the other page would open its notebook too.
-    ran(page, system.replace("/lab/tree/", "/lab/workspaces/buttons/tree/").format(f"notebooks/{CLARIFICATION}"))
+    ran(
+        page,
+        system.replace("/lab/tree/", "/lab/workspaces/buttons/tree/").format(
+            f"notebooks/{CLARIFICATION}"
+        ),
+    )
     buttons = page.locator(".jp-OutputArea-output .widget-button")
     buttons.first.wait_for(timeout=SECONDS * 1e3)
     buttons.first.scroll_into_view_if_needed()

@@ -1,4 +1,7 @@
-"""The report in a real browser: one screen, narrow as a phone, tables that sort, a frozen page that runs in a frame."""
+"""The report in a real browser.
+
+One screen, narrow as a phone, tables that sort, a frozen page that runs in a frame.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.full,
-    pytest.mark.skipif(not chromium_path(), reason="no Chromium on this machine: apt-get install chromium"),
+    pytest.mark.skipif(
+        not chromium_path(), reason="no Chromium on this machine: apt-get install chromium"
+    ),
 ]
 FROZEN = (
     '<p id="x">waits</p><script>document.getElementById("x").textContent = "runs";</script>'
@@ -34,7 +39,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     these = {"defaults": base, "tuned": base.replace("similarity.enabled", False)}
     these |= {"always-answer": always_answer(base), "always-refuse": always_refuse(base)}
     trace = labelled(3, {"report": 60}, steps=None)
-    return write_report(trace, these, out=tmp_path_factory.mktemp("report") / "page.html", cockpit=FROZEN)
+    return write_report(
+        trace, these, out=tmp_path_factory.mktemp("report") / "page.html", cockpit=FROZEN
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +55,9 @@ def opened(chromium: Browser, report: Path, width: int, height: int) -> tuple[Pa
     """The page in a window of its own, and what it asked for beyond itself or complained of."""
     page: Any = chromium.new_page(viewport={"width": width, "height": height})
     noted: list[str] = []
-    page.on("request", lambda one: noted.append(one.url) if one.url.startswith(("http", "ws")) else None)
+    page.on(
+        "request", lambda one: noted.append(one.url) if one.url.startswith(("http", "ws")) else None
+    )
     page.on("pageerror", lambda error: noted.append(str(error)))
     page.goto(report.as_uri())
     return page, noted
@@ -75,15 +84,18 @@ def test_a_link_opens_a_folded_section_and_print_opens_all(chromium: Browser, re
     page.locator('nav a[href="#what-decided"]').click()
     assert section.get_attribute("open") is not None
     cell = page.locator("table.cards td").nth(1)
-    assert cell.evaluate("cell => getComputedStyle(cell, '::before').content").strip('"') == cell.get_attribute(
-        "data-head"
-    )
+    assert cell.evaluate("cell => getComputedStyle(cell, '::before').content").strip(
+        '"'
+    ) == cell.get_attribute("data-head")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("details:not([open])").count() == 0
 
 
 def test_tables_sort_as_numbers_and_back(chromium: Browser, report: Path) -> None:
-    """By a click up, by Enter down, by another Enter to the order that they came in; a dash stays last."""
+    """By a click up, by Enter down, by another Enter to the order that they came in.
+
+    A dash stays last.
+    """
     page, _ = opened(chromium, report, 1280, 800)
     table = page.locator("details", has_text="Policies and their rates").locator("table").first
     head = table.locator("th", has_text="hallucination")
@@ -91,7 +103,10 @@ def test_tables_sort_as_numbers_and_back(chromium: Browser, report: Path) -> Non
     cells = table.locator(f"tbody td:nth-child({column})")
 
     def shown() -> list[str]:
-        return [text.split("\n")[0].replace("\u00a0", " ").removesuffix(" %") for text in cells.all_inner_texts()]
+        return [
+            text.split("\n")[0].replace("\u00a0", " ").removesuffix(" %")
+            for text in cells.all_inner_texts()
+        ]
 
     came = shown()
     known = sorted(float(text) for text in came if text != "–")
@@ -110,10 +125,15 @@ def test_tables_sort_as_numbers_and_back(chromium: Browser, report: Path) -> Non
 
 
 def test_the_frozen_page_runs_and_nothing_else_of_it(chromium: Browser, report: Path) -> None:
-    """Its script runs in its frame, what hangs on an element does not, and it cannot reach the page."""
+    """Its script runs in its frame, handlers on elements do not, and it cannot reach the page."""
     page, noted = opened(chromium, report, 1280, 800)
     frame = page.frames[1]
     assert frame.locator("#x").inner_text() == "runs"
     assert frame.title() == ""
-    assert frame.evaluate("(() => { try { return parent.document.title } catch { return 'apart' } })()") == "apart"
+    assert (
+        frame.evaluate(
+            "(() => { try { return parent.document.title } catch { return 'apart' } })()"
+        )
+        == "apart"
+    )
     assert not noted

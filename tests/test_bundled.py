@@ -57,25 +57,41 @@ def policies(trace: Trace, start: Policy) -> list[Policy]:
         return round(value) if extent.whole else value
 
     space = full_space(trace, start)
-    return [set_values(start, {path: drawn(extent) for path, extent in space.items()}) for _ in range(200)]
+    return [
+        set_values(start, {path: drawn(extent) for path, extent in space.items()})
+        for _ in range(200)
+    ]
 
 
 def _explained(said: Decisions, row: int) -> str | None:
     """Gate that refuses, by the explanation alone."""
     rows = said.explain(said.trace.cases[row].id)
-    failed = [one.gate for one in rows if not one.passes and one.gate not in {"gap", "resolver", "sufficiency"}]
+    failed = [
+        one.gate
+        for one in rows
+        if not one.passes and one.gate not in {"gap", "resolver", "sufficiency"}
+    ]
     return failed[0] if failed else None
 
 
-def test_sweep_decision_and_explanation_agree_on_every_case(trace: Trace, policies: list[Policy]) -> None:
-    """200 random policies: the sweep counts the decisions; each refusal under every second is explained by its gate."""
+def test_sweep_decision_and_explanation_agree_on_every_case(
+    trace: Trace, policies: list[Policy]
+) -> None:
+    """200 random policies: the sweep counts the decisions.
+
+    Each refusal under every second is explained by its gate.
+    """
     held = Measured(trace)
     swept, counts = sweep(held, policies, engine="numpy"), tally(held, policies).counts
     for number, policy in enumerate(policies):
         said = decide(held, policy)
         label = said.tables.evidence.label
         refused = said.status == Status.refuse
-        assert swept["false_refusal_rate_k"][number] == (refused & (label == Status.ok)).sum() == counts[number, 0]
+        assert (
+            swept["false_refusal_rate_k"][number]
+            == (refused & (label == Status.ok)).sum()
+            == counts[number, 0]
+        )
         assert swept["coverage_k"][number] == (said.status == Status.ok).sum() == counts[number, 4]
         assert swept["pass_rate_k"][number] == said.right.sum() == counts[number, 5]
         for row in range(number % 2, len(trace), 2):
@@ -83,8 +99,13 @@ def test_sweep_decision_and_explanation_agree_on_every_case(trace: Trace, polici
             assert _explained(said, row) == (GATE_OF.get(stage, stage) if refused[row] else None)
 
 
-def test_the_published_cosine_refuses_most_answerable_questions(trace: Trace, start: Policy) -> None:
-    """What the set is for: a threshold typed in elsewhere refuses more than half of what could be answered."""
+def test_the_published_cosine_refuses_most_answerable_questions(
+    trace: Trace, start: Policy
+) -> None:
+    """What the set is for.
+
+    A threshold typed in elsewhere refuses more than half of what could be answered.
+    """
     curve = steps(trace, start, path="similarity.min_similarity")
     here = curve[(curve["low"] < 0.70) & (curve["high"] >= 0.70)].iloc[0]
     assert here["false_refusal_rate"] > 0.5
@@ -92,9 +113,12 @@ def test_the_published_cosine_refuses_most_answerable_questions(trace: Trace, st
 
 
 def nudged(trace: Trace, seed: int) -> Trace:
-    """The trace as another processor might have measured it: every number off by up to `NUDGE` of itself.
+    """The trace as another processor might have measured it.
 
-    What was equal stays equal, as the same text on the same machine does; hits stay in the order of their l2.
+    Every number off by up to `NUDGE` of itself.
+
+    What was equal stays equal, as the same text on the same machine does; hits stay in the order of
+    their l2.
     """
     rng = np.random.default_rng(seed)
 
@@ -102,11 +126,16 @@ def nudged(trace: Trace, seed: int) -> Trace:
         if values.dtype.kind != "f":
             return values
         distinct, place = np.unique(values, return_inverse=True)
-        return (distinct * (1.0 + NUDGE * rng.uniform(-1.0, 1.0, distinct.shape)))[place].reshape(values.shape)
+        return (distinct * (1.0 + NUDGE * rng.uniform(-1.0, 1.0, distinct.shape)))[place].reshape(
+            values.shape
+        )
 
     hits = map_fields(trace.hits, off)
     order = np.lexsort((hits.chunk, hits.l2), axis=-1)
-    by_l2 = map_fields(hits, lambda field: np.take_along_axis(field, order, -1) if field.ndim == order.ndim else field)
+    by_l2 = map_fields(
+        hits,
+        lambda field: np.take_along_axis(field, order, -1) if field.ndim == order.ndim else field,
+    )
     answers = trace.answers
     if answers is not None:
         answers = answers._replace(confidence=off(answers.confidence), support=off(answers.support))
@@ -120,7 +149,10 @@ def threshold_number(policy: Policy, path: str) -> float:
 
 
 def near_a_threshold(trace: Trace, policy: Policy) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Cases of which some measurement lies so near to the threshold it meets that a nudge may carry it across, [Q]."""
+    """Cases where some measurement lies so near its threshold that a nudge may carry it across.
+
+    They come as [Q].
+    """
     found, limits = measured_tables(trace, policy).evidence, policy_thresholds([policy])
     near = np.zeros(len(trace), dtype=bool)
     for path, swept in SWEPT.items():
@@ -137,7 +169,12 @@ def near_a_threshold(trace: Trace, policy: Policy) -> np.ndarray[Any, np.dtype[n
 
 def outcome(said: Decisions, row: int) -> tuple[object, ...]:
     """What a decision says of a case, without its numbers."""
-    return int(said.status[row]), said.stage(row), int(said.outcome.depth[row]), set(said.chosen(row))
+    return (
+        int(said.status[row]),
+        said.stage(row),
+        int(said.outcome.depth[row]),
+        set(said.chosen(row)),
+    )
 
 
 def test_last_digits_change_no_decision_away_from_a_threshold(
@@ -149,7 +186,8 @@ def test_last_digits_change_no_decision_away_from_a_threshold(
     """
     held = Measured(trace)
     rng = np.random.default_rng(1)
-    lenient = start.replace("similarity.enabled", False)  # the published cosine refuses before the others are met
+    # the published cosine refuses before the others are met
+    lenient = start.replace("similarity.enabled", False)
     found, limits = measured_tables(held, lenient).evidence, policy_thresholds([lenient])
     pointed = []
     for path in SWEPT:
@@ -163,7 +201,9 @@ def test_last_digits_change_no_decision_away_from_a_threshold(
     for other in (Measured(nudged(trace, seed)) for seed in range(2)):
         for policy in [start, *policies[:30], *pointed]:
             here, there = decide(held, policy), decide(other, policy)
-            turned = np.array([outcome(here, row) != outcome(there, row) for row in range(len(trace))])
+            turned = np.array(
+                [outcome(here, row) != outcome(there, row) for row in range(len(trace))]
+            )
             assert not (turned & ~near_a_threshold(held, policy)).any()
             n_turned += int(turned.sum())
     assert n_turned > 0, "policies on a measurement are turned by its last digits"
@@ -171,24 +211,39 @@ def test_last_digits_change_no_decision_away_from_a_threshold(
 
 @pytest.fixture(scope="module")
 def cost_policies(trace: Trace, start: Policy) -> list[Policy]:
-    """200 policies that decide by expected cost: random models over measured signals, random costs and ratios."""
+    """200 policies that decide by expected cost.
+
+    Random models over measured signals, random costs and ratios.
+    """
     rng = np.random.default_rng(2)
     signals = measured_tables(trace, start).evidence.signals[:, 0]
-    there = [name for name, row in zip(NAMES, signals, strict=True) if not np.isnan(row).all() and np.nanstd(row) > 0]
+    there = [
+        name
+        for name, row in zip(NAMES, signals, strict=True)
+        if not np.isnan(row).all() and np.nanstd(row) > 0
+    ]
 
     def drawn() -> Policy:
         parts = {}
         for name in rng.choice(there, size=int(rng.integers(1, 7)), replace=False):
             row = signals[NAMES.index(name)]
-            numbers = {"center": float(np.nanmean(row)), "scale": float(np.nanstd(row)), "missing": float(row[0])}
+            numbers = {
+                "center": float(np.nanmean(row)),
+                "scale": float(np.nanstd(row)),
+                "missing": float(row[0]),
+            }
             numbers["missing"] = numbers["center"] if np.isnan(row[0]) else numbers["missing"]
-            parts[str(name)] = numbers | {"weights": tuple(float(w) for w in rng.normal(0.0, 1.0, 4))}
+            parts[str(name)] = numbers | {
+                "weights": tuple(float(w) for w in rng.normal(0.0, 1.0, 4))
+            }
         bias = tuple(float(b) for b in rng.normal(0.0, 0.5, 4))
         chosen = by_cost(start, bias, parts, asked_right=float(rng.random()), arm=trace.arms[0])
         if rng.random() < 0.3:
             return chosen
         paths = [*(f"decision.costs.{path}" for path in PATHS.values()), "decision.ratio"]
-        return chosen.replace(*(part for path in paths for part in (path, round(float(rng.gamma(1.0)), 3))))
+        return chosen.replace(
+            *(part for path in paths for part in (path, round(float(rng.gamma(1.0)), 3)))
+        )
 
     return [drawn() for _ in range(200)]
 
@@ -196,28 +251,41 @@ def cost_policies(trace: Trace, start: Policy) -> list[Policy]:
 def test_the_default_cost_is_what_does_not_pass(
     trace: Trace, policies: list[Policy], cost_policies: list[Policy]
 ) -> None:
-    """Rule S6.7: under 400 policies of both rules the expected cost is 1 - pass_rate, to the bit."""
+    """Rule S6.7: under 400 policies of both rules expected cost is 1 - pass_rate, to the bit."""
     table = sweep(trace, [*policies, *cost_policies])
     np.testing.assert_array_equal(table["expected_cost"], 1.0 - table["pass_rate"])
 
 
 @pytest.mark.full
-def test_the_decision_by_cost_is_explained_on_every_case(trace: Trace, cost_policies: list[Policy]) -> None:
-    """Sweep, engines and decisions of 200 policies agree on every bundled case, its explanation under every fourth."""
+def test_the_decision_by_cost_is_explained_on_every_case(
+    trace: Trace, cost_policies: list[Policy]
+) -> None:
+    """Sweep, engines and decisions of 200 policies agree on every bundled case.
+
+    The explanation is checked under every fourth policy.
+    """
     held = Measured(trace)
-    swept, counted = sweep(held, cost_policies, engine="numpy"), tally(held, cost_policies, engine="numpy")
+    swept, counted = (
+        sweep(held, cost_policies, engine="numpy"),
+        tally(held, cost_policies, engine="numpy"),
+    )
     for one, other in zip(counted[:3], tally(held, cost_policies)[:3], strict=True):
         np.testing.assert_array_equal(one, other)
     for number, policy in enumerate(cost_policies):
         said = decide(held, policy)
         assert swept["pass_rate_k"][number] == said.right.sum()
         assert swept["coverage_k"][number] == (said.status == Status.ok).sum()
-        assert counted.stages[number].tolist() == np.bincount(said.outcome.stage, minlength=len(STAGES)).tolist()
+        assert (
+            counted.stages[number].tolist()
+            == np.bincount(said.outcome.stage, minlength=len(STAGES)).tolist()
+        )
         for row in range(number % 4, len(trace), 4):
             check_case(said, row)
 
 
-def test_kernel_and_chain_agree_on_every_case_decided_by_cost(trace: Trace, cost_policies: list[Policy]) -> None:
+def test_kernel_and_chain_agree_on_every_case_decided_by_cost(
+    trace: Trace, cost_policies: list[Policy]
+) -> None:
     """Cell by cell."""
     held = Measured(trace)
     kernel = pytest.importorskip("raglab.decision.kernel", reason="numba is not installed")
@@ -228,7 +296,7 @@ def test_kernel_and_chain_agree_on_every_case_decided_by_cost(trace: Trace, cost
 
 
 def test_steps_of_costs_are_exact(trace: Trace, cost_policies: list[Policy]) -> None:
-    """At every breakpoint and just beside it, over a cost each of 100 policies and the ratio of every fifth."""
+    """At and just beside every breakpoint, over a cost for 100 policies and every fifth's ratio."""
     held = Measured(trace)
     for number, policy in enumerate(cost_policies[::2]):
         check_steps(held, policy, PATHS_OF_COST[number % len(PATHS_OF_COST)])
@@ -237,38 +305,66 @@ def test_steps_of_costs_are_exact(trace: Trace, cost_policies: list[Policy]) -> 
 
 
 def test_flips_of_costs_flip(trace: Trace, cost_policies: list[Policy]) -> None:
-    """Every eighth bundled case, each under another of 200 policies: what flips it does, and nothing nearer."""
+    """Every eighth bundled case, each under another of 200 policies.
+
+    What flips it does, and nothing nearer.
+    """
     held = Measured(trace)
     rows = range(0, len(trace), 8)
-    found = sum(check_flip(held, cost_policies[row % len(cost_policies)], trace.cases[row].id) for row in rows)
+    found = sum(
+        check_flip(held, cost_policies[row % len(cost_policies)], trace.cases[row].id)
+        for row in rows
+    )
     assert found > len(rows)
 
 
 @pytest.fixture(scope="module")
 def judged(trace: Trace, start: Policy) -> Trace:
-    """The trace with a signal of its own that tells right-if-answered from wrong with AUROC 0.95, given as a Series."""
+    """The trace with a signal of its own that tells right-if-answered from wrong, as a Series.
+
+    Its AUROC is 0.95.
+    """
     right = decide(trace, always_answer(start)).right
-    drawn = np.random.default_rng(14).standard_normal(len(trace)) + math.sqrt(2.0) * norm.ppf(0.95) * right
-    series = pd.Series(drawn, index=[case.id for case in trace.cases]).sample(frac=0.95, random_state=14)
+    drawn = (
+        np.random.default_rng(14).standard_normal(len(trace))
+        + math.sqrt(2.0) * norm.ppf(0.95) * right
+    )
+    series = pd.Series(drawn, index=[case.id for case in trace.cases]).sample(
+        frac=0.95, random_state=14
+    )
     return trace.with_signal("judge", series, higher="surer", unit="number")
 
 
 @pytest.fixture(scope="module")
-def judged_policies(judged: Trace, policies: list[Policy], cost_policies: list[Policy]) -> list[Policy]:
-    """200 random policies that gate the signal by a bound or two, or weigh it among others by expected cost."""
+def judged_policies(
+    judged: Trace, policies: list[Policy], cost_policies: list[Policy]
+) -> list[Policy]:
+    """200 random policies that bound the signal once or twice, or weigh it among others by cost.
+
+    The cost is the expected cost.
+    """
     rng = np.random.default_rng(15)
     values = judged.signal("judge").dropna().to_numpy()
 
     def gated(policy: Policy) -> Policy:
         low, high = np.sort(rng.choice(values, 2)).tolist()
         ends = [{"min": low}, {"max": high}, {"min": low, "max": high}][int(rng.integers(3))]
-        return policy.replace("signals.judge", ends | {"on_fire": str(rng.choice(["refuse", "ask", "warn"]))})
+        return policy.replace(
+            "signals.judge", ends | {"on_fire": str(rng.choice(["refuse", "ask", "warn"]))}
+        )
 
     def weighed(policy: Policy) -> Policy:
         assert policy.decision.model is not None
         model = policy.decision.model.model_dump()
-        part = {"center": 1.0, "scale": 1.5, "missing": 0.0, "weights": tuple(rng.normal(0.0, 1.5, 4).tolist())}
-        with_part = policy.replace("decision.model", {**model, "parts": {**model["parts"], "judge": part}})
+        part = {
+            "center": 1.0,
+            "scale": 1.5,
+            "missing": 0.0,
+            "weights": tuple(rng.normal(0.0, 1.5, 4).tolist()),
+        }
+        with_part = policy.replace(
+            "decision.model", {**model, "parts": {**model["parts"], "judge": part}}
+        )
         return gated(with_part) if rng.random() < 0.2 else with_part
 
     return [*map(gated, policies[:100]), *map(weighed, cost_policies[:100])]
@@ -278,7 +374,10 @@ def judged_policies(judged: Trace, policies: list[Policy], cost_policies: list[P
 def test_own_signals_are_swept_decided_and_explained_alike_on_every_case(
     judged: Trace, judged_policies: list[Policy]
 ) -> None:
-    """Sweep, both engines and decisions agree on every bundled case under 200 policies, every fourth explanation."""
+    """Sweep, both engines and decisions agree on every bundled case under 200 policies.
+
+    Every fourth explanation agrees too.
+    """
     held = Measured(judged)
     counted, plain = tally(held, judged_policies), tally(held, judged_policies, engine="numpy")
     np.testing.assert_array_equal(counted.stages, plain.stages)
@@ -286,7 +385,10 @@ def test_own_signals_are_swept_decided_and_explained_alike_on_every_case(
     acted = 0
     for number, policy in enumerate(judged_policies):
         said = decide(held, policy)
-        assert counted.stages[number].tolist() == np.bincount(said.outcome.stage, minlength=len(STAGES)).tolist()
+        assert (
+            counted.stages[number].tolist()
+            == np.bincount(said.outcome.stage, minlength=len(STAGES)).tolist()
+        )
         assert counted.counts[number, 5] == said.right.sum()
         for row in range(number % 4, len(judged), 4):
             if number >= 100:
@@ -303,10 +405,13 @@ MIXES = 3
 
 @pytest.mark.parametrize("seed", range(MIXES))
 def test_no_policy_that_asks_too_much_is_selected(trace: Trace, start: Policy, seed: int) -> None:
-    """By cost alone, of random label mixes: at most twice the share of ambiguous cases is asked; of none, none.
+    """By cost alone, of random label mixes: at most twice the share of ambiguous cases is asked.
 
-    The signals of this set tell its labels apart. Where nothing does, and ambiguous is the largest label, asking
-    everybody is the cheapest policy there is: see `test_where_asking_everybody_is_cheapest_it_is_selected`.
+    Of none, none.
+
+    The signals of this set tell its labels apart. Where nothing does, and ambiguous is the largest
+    label, asking everybody is the cheapest policy there is: see
+    `test_where_asking_everybody_is_cheapest_it_is_selected`.
     """
     rng = np.random.default_rng(seed)
     label = np.array([Status[case.expect_status] for case in trace.cases])
@@ -314,7 +419,9 @@ def test_no_policy_that_asks_too_much_is_selected(trace: Trace, start: Policy, s
     wanted = np.round(rng.integers(50, 121) * share / share.sum()).astype(int)
     picked = [
         rng.choice(rows, min(len(rows), count), replace=False)
-        for rows, count in zip((np.flatnonzero(label == status) for status in Status), wanted, strict=True)
+        for rows, count in zip(
+            (np.flatnonzero(label == status) for status in Status), wanted, strict=True
+        )
     ]
     mixed = trace.subset(np.sort(np.concatenate(picked)))
     mixed = replace(mixed, cases=tuple(case._replace(split=None) for case in mixed.cases))

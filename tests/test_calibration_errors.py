@@ -37,13 +37,18 @@ LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
 STRATEGIES = ("uniform", "quantile", "corp")
 MEASURES = {
     "reliability": lambda y, p: [reliability(y, p, strategy=strategy) for strategy in STRATEGIES],
-    "ece": lambda y, p: [ece(y, p, strategy=s, norm=norm) for s in STRATEGIES for norm in ("l1", "l2", "max")],
-    "ece, debiased": lambda y, p: [ece(y, p, strategy=s, norm="l2", debias=True) for s in STRATEGIES],
+    "ece": lambda y, p: [
+        ece(y, p, strategy=s, norm=norm) for s in STRATEGIES for norm in ("l1", "l2", "max")
+    ],
+    "ece, debiased": lambda y, p: [
+        ece(y, p, strategy=s, norm="l2", debias=True) for s in STRATEGIES
+    ],
     "smooth ece": smooth_ece_with_bandwidth,
     "brier": brier_decomposition,
     "spiegelhalter": spiegelhalter,
     "interval": lambda y, p: [
-        ece_interval(y, p, strategy=s, resamples=20, rng=np.random.default_rng(0)) for s in STRATEGIES
+        ece_interval(y, p, strategy=s, resamples=20, rng=np.random.default_rng(0))
+        for s in STRATEGIES
     ],
 }
 ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, 20)), min_size=1, max_size=40)
@@ -62,7 +67,9 @@ def _bits(value: Any) -> bytes:
     """Every number in nested tuples, lists and arrays, bit by bit."""
     if isinstance(value, tuple | list):
         return b"".join(map(_bits, value))
-    return value.encode() if isinstance(value, str) else np.asarray(value, dtype=np.float64).tobytes()
+    return (
+        value.encode() if isinstance(value, str) else np.asarray(value, dtype=np.float64).tobytes()
+    )
 
 
 def _world(n: int, seed: int = 0) -> tuple[Any, Any]:
@@ -92,7 +99,10 @@ def test_equal_mass_by_head() -> None:
 
 
 def test_corp_by_head() -> None:
-    """0.2 came true, 0.4 did not: they are out of order and make one bin with rate 1/2; 0.9 stands alone."""
+    """0.2 came true, 0.4 did not: they are out of order and make one bin with rate 1/2.
+
+    0.9 stands alone.
+    """
     curve = reliability([1, 0, 1], [0.2, 0.4, 0.9], strategy="corp")
     assert curve.x.tolist() == pytest.approx([0.3, 0.9])
     assert curve.y.tolist() == [0.5, 1.0]
@@ -108,7 +118,10 @@ def test_ece_by_head() -> None:
 
 
 def test_debiased_ece_by_head() -> None:
-    """Four cases at 0.9, two true: 0.4² − 0.25 / 3; at 0.6 the noise is larger than the gap: 0; one case: 0."""
+    """Four cases at 0.9, two true: 0.4² − 0.25 / 3; at 0.6 the noise is larger than the gap: 0.
+
+    One case: 0.
+    """
     y = [0, 1, 1, 0]
     assert ece(y, [0.9] * 4, norm="l2", debias=True) == pytest.approx(np.sqrt(0.16 - 0.25 / 3))
     assert ece(y, [0.6] * 4, norm="l2", debias=True) == 0.0
@@ -116,7 +129,10 @@ def test_debiased_ece_by_head() -> None:
 
 
 def test_debiasing_takes_off_what_noise_adds() -> None:
-    """Calibrated scores, 300 cases, 200 repeats: l2 ECE is 0.1 on average, debiased it is less than half of it."""
+    """Calibrated scores, 300 cases, 200 repeats.
+
+    l2 ECE is 0.1 on average, debiased it is less than half of it.
+    """
     rng = _rng()
     plain, debiased = [], []
     for _ in range(200):
@@ -129,7 +145,10 @@ def test_debiasing_takes_off_what_noise_adds() -> None:
 
 
 def test_brier_by_head() -> None:
-    """Scores 1/4 and 3/4, one of two and two of two true: 0.1875 = 0.0625 of miscalibration − 0.0625 + 0.1875."""
+    """Scores 1/4 and 3/4, one of two and two of two true.
+
+    0.1875 = 0.0625 of miscalibration − 0.0625 + 0.1875.
+    """
     found = brier_decomposition([0, 1, 1, 1], [0.25, 0.25, 0.75, 0.75])
     assert found == (0.1875, 0.0625, 0.0625, 0.1875)
 
@@ -139,21 +158,29 @@ def test_spiegelhalter_by_head() -> None:
     z, p_value = spiegelhalter([0], [0.9])
     assert z == pytest.approx(3.0)
     assert p_value == pytest.approx(0.0027, rel=1e-3)
-    assert spiegelhalter([0, 1], [0.5, 0.5]) == (0.0, 1.0)  # a score of 1/2 is as well off either way
+    # a score of 1/2 is as well off either way
+    assert spiegelhalter([0, 1], [0.5, 0.5]) == (0.0, 1.0)
     assert spiegelhalter([0, 1], [0.0, 1.0]) == (0.0, 1.0)
     assert spiegelhalter([1, 1], [0.0, 1.0]) == (np.inf, 0.0)
 
 
 def test_smooth_ece_by_head() -> None:
-    """Eight cases at 1/2, seven of them true: the residual is 3/8 everywhere, whatever the kernel."""
+    """Eight cases at 1/2, seven of them true.
+
+    The residual is 3/8 everywhere, whatever the kernel.
+    """
     value, bandwidth = smooth_ece_with_bandwidth([1] * 7 + [0], [0.5] * 8)
     assert value == pytest.approx(0.375, rel=1e-4)
-    assert bandwidth == 384 / 1024  # the least multiple of 1 / 1024 that is no smaller than the error
+    # the least multiple of 1 / 1024 that is no smaller than the error
+    assert bandwidth == 384 / 1024
     assert smooth_ece([1] * 7 + [0], [0.5] * 8) == value
 
 
 def test_platt_by_head() -> None:
-    """Two levels, one and two of three true: with three cases of each outcome they count as 4/5 and 1/5."""
+    """Two levels, one and two of three true.
+
+    With three cases of each outcome they count as 4/5 and 1/5.
+    """
     calibrator = fit([0, 0, 1, 1, 1, 0], [0, 0, 0, 1, 1, 1], method="platt")
     high, low = 4 / 5, 1 / 5
     assert apply(calibrator, [0, 1]) == pytest.approx([(high + 2 * low) / 3, (2 * high + low) / 3])
@@ -174,7 +201,10 @@ def test_beta_by_head() -> None:
 
 
 def test_venn_abers_by_head() -> None:
-    """Calibration cases 0 at 10 and 1 at 20; a new case at 15 or 20 as 0 gives 0 or 1/2, as 1 gives 1."""
+    """Calibration cases 0 at 10 and 1 at 20.
+
+    A new case at 15 or 20 as 0 gives 0 or 1/2, as 1 gives 1.
+    """
     calibrator = fit([0, 1], [10, 20], method="venn-abers")
     p0, p1 = venn_abers_interval(calibrator, [5, 10, 15, 20, 25])
     assert p0.tolist() == [0.0, 0.0, 0.0, 0.5, 0.5]
@@ -208,7 +238,9 @@ def test_both_ends_are_inside() -> None:
 
 @LAWFUL
 @given(rows=ROWS, bins=st.integers(1, 24))
-def test_placing_without_sorting_is_placing_by_search(rows: list[tuple[bool, int]], bins: int) -> None:
+def test_placing_without_sorting_is_placing_by_search(
+    rows: list[tuple[bool, int]], bins: int
+) -> None:
     """The nearest edge and one comparison give the bin that a search over all edges gives."""
     y, p = _columns(rows, 20.0)
     edges = np.linspace(0, 1, bins + 1)
@@ -257,21 +289,31 @@ def test_no_bit_of_a_calibrator_depends_on_the_order_of_cases(
     """Fits on levels in (0, 1), ties and all."""
     shuffled = data.draw(st.permutations(rows))
     first, second = (
-        fit(y, 0.02 + 0.96 * s, method=method) for y, s in (_columns(part, 20.0) for part in (rows, shuffled))
+        fit(y, 0.02 + 0.96 * s, method=method)
+        for y, s in (_columns(part, 20.0) for part in (rows, shuffled))
     )
     assert _bits(first) == _bits(second)
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("grouped", [False, True])
-def test_cross_fitted_values_do_not_depend_on_the_order_of_cases(method: Any, *, grouped: bool) -> None:
-    """Cases alike in outcome and score are interchangeable; with groups, so are they inside a group."""
+def test_cross_fitted_values_do_not_depend_on_the_order_of_cases(
+    method: Any, *, grouped: bool
+) -> None:
+    """Cases alike in outcome and score are interchangeable.
+
+    With groups, so are they inside a group.
+    """
     y, s = _world(300)
     groups = _rng(1).integers(0, 40, 300) if grouped else None
     order = _rng(2).permutation(300)
     p = cross_fitted(y, s, method=method, groups=groups, rng=_rng(3))
     again = cross_fitted(
-        y[order], s[order], method=method, groups=None if groups is None else groups[order], rng=_rng(3)
+        y[order],
+        s[order],
+        method=method,
+        groups=None if groups is None else groups[order],
+        rng=_rng(3),
     )
     assert sorted(zip(y, s, p, strict=True)) == sorted(zip(y[order], s[order], again, strict=True))
     if grouped:
@@ -296,7 +338,10 @@ def test_what_calibrated_reports_does_not_depend_on_the_order_of_cases() -> None
 @LAWFUL
 @given(rows=ROWS)
 def test_the_parts_of_the_brier_score_make_it_up(rows: list[tuple[bool, int]]) -> None:
-    """To the last bit as mcb − dsc + unc; no part is negative; the score is the mean of (p − y)²."""
+    """To the last bit as mcb − dsc + unc; no part is negative.
+
+    The score is the mean of (p − y)².
+    """
     y, p = _columns(rows)
     score, mcb, dsc, unc = brier_decomposition(y, p)
     assert score == mcb - dsc + unc
@@ -348,8 +393,13 @@ def test_mirrored_scores_have_mirrored_reliability(rows: list[tuple[bool, int]])
 
 @LAWFUL
 @given(rows=FIT_ROWS, method=st.sampled_from([m for m in METHODS if m != "platt"]))
-def test_a_calibrator_never_turns_the_ranking_round(rows: list[tuple[bool, int]], method: Any) -> None:
-    """A probability rises with the score or stays, even where the data say the opposite; only Platt's line may fall."""
+def test_a_calibrator_never_turns_the_ranking_round(
+    rows: list[tuple[bool, int]], method: Any
+) -> None:
+    """A probability rises with the score or stays, even where the data say the opposite.
+
+    Only Platt's line may fall.
+    """
     y, s = _columns(rows)
     p = apply(fit(y, 0.02 + 0.96 * s, method=method), np.linspace(0.01, 0.99, 50))
     assert np.all((p >= 0.0) & (p <= 1.0))
@@ -392,10 +442,15 @@ def test_venn_abers_is_two_isotonic_fits_a_case(rows: list[tuple[bool, int]]) ->
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_calibrator_survives_a_file(method: Any) -> None:
-    """Written as lists and read back it gives the same probabilities; its arrays cannot be written to."""
+    """Written as lists and read back it gives the same probabilities.
+
+    Its arrays cannot be written to.
+    """
     y, s = _world(200)
     calibrator = fit(y, s, method=method)
-    text = json.dumps({key: np.asarray(part).tolist() for key, part in calibrator._asdict().items()})
+    text = json.dumps(
+        {key: np.asarray(part).tolist() for key, part in calibrator._asdict().items()}
+    )
     grid = np.linspace(0.01, 0.99, 197)
     assert apply(Calibrator(**json.loads(text)), grid).tolist() == apply(calibrator, grid).tolist()
     for part in calibrator[1:]:
@@ -428,7 +483,10 @@ def test_a_score_with_one_level_gets_the_base_rate(method: Any) -> None:
 
 @pytest.mark.parametrize("method", ["beta", "temperature"])
 def test_outcomes_that_the_score_separates_are_fitted(method: Any) -> None:
-    """No likeliest finite weights exist; a trace of a ridge keeps them finite, and the ends all but sure."""
+    """No likeliest finite weights exist.
+
+    A trace of a ridge keeps them finite, and the ends all but sure.
+    """
     calibrator = fit([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9], method=method)
     assert np.isfinite(calibrator.weights).all()
     assert apply(calibrator, [0.2, 0.8]) == pytest.approx([0.0, 1.0], abs=1e-6)
@@ -438,7 +496,9 @@ def test_beta_takes_sure_scores_and_temperature_does_not() -> None:
     """Beta comes as near to 0 and 1 as floats do; a logit has no value there."""
     y, s = [0, 1, 1, 0, 1], [0.0, 0.2, 0.5, 0.6, 1.0]
     assert np.isfinite(fit(y, s, method="beta").weights).all()
-    with pytest.raises(ValueError, match=r"score must be in \(0, 1\) for temperature, got 1.0 at most"):
+    with pytest.raises(
+        ValueError, match=r"score must be in \(0, 1\) for temperature, got 1.0 at most"
+    ):
         fit(y, s, method="temperature")
 
 
@@ -452,16 +512,24 @@ def test_folds_are_alike_in_size() -> None:
 
 
 def test_folds_are_blind_to_the_outcome() -> None:
-    """Of ten true cases among twenty at one score, a fold of ten gets 2 to 8, as chance has it: not always 5."""
+    """Of ten true cases among twenty at one score, a fold of ten gets 2 to 8, as chance has it.
+
+    Not always 5.
+    """
     y = np.arange(20) < 10
-    held = [y[folds_of(y, np.full(20, 0.5), folds=2, rng=_rng(seed)) == 0].sum() for seed in range(400)]
+    held = [
+        y[folds_of(y, np.full(20, 0.5), folds=2, rng=_rng(seed)) == 0].sum() for seed in range(400)
+    ]
     assert np.mean(held) == pytest.approx(5.0, abs=0.2)
     assert np.var(held) == pytest.approx(25 / 19, rel=0.3)  # hypergeometric
 
 
 @pytest.mark.slow
 def test_cross_fitted_error_does_not_flatter() -> None:
-    """Isotonic on 11 levels that say nothing, 300 cases, 80 repeats: ECE as on fresh cases or a little above it."""
+    """Isotonic on 11 levels that say nothing, 300 cases, 80 repeats.
+
+    ECE as on fresh cases or a little above it.
+    """
     rng = _rng()
     inside, across, fresh = [], [], []
     for _ in range(80):
@@ -499,7 +567,10 @@ def test_in_sample_and_cross_fitted_judgements_stand_side_by_side() -> None:
     """Both hold ECE, smooth ECE and Brier score with its parts, of the same cases."""
     y, s = _world(100)
     found = calibrated(y, s, method="isotonic", rng=_rng())
-    for judgement, p in ((found.in_sample, apply(found.calibrator, s)), (found.cross_fitted, found.p)):
+    for judgement, p in (
+        (found.in_sample, apply(found.calibrator, s)),
+        (found.cross_fitted, found.p),
+    ):
         assert judgement == (100, ece(y, p), smooth_ece(y, p), brier_decomposition(y, p))
     assert found.cross_fitted.brier.score > found.in_sample.brier.score
 
@@ -517,7 +588,7 @@ def _plain_bootstrap(y: Any, p: Any, resamples: int, *, bins: int) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("levels", [10, 10_000])
 def test_the_interval_is_that_of_drawing_rows(levels: int) -> None:
-    """Drawing counts, exact or of merged cells, gives the ends that drawing cases gives, within 3 standard errors."""
+    """Drawing counts, exact or merged, gives the ends of drawing cases within 3 standard errors."""
     rng = _rng(1)
     p = rng.integers(0, levels + 1, 3000) / levels
     y = rng.random(3000) < p**1.5
@@ -530,7 +601,9 @@ def test_the_interval_is_that_of_drawing_rows(levels: int) -> None:
 
 
 @pytest.mark.slow
-def test_merging_levels_changes_no_interval_by_more_than_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merging_levels_changes_no_interval_by_more_than_its_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """3,000 levels as they are, and in cells of 1 / 1,024: ends alike to 5 % of the width."""
     rng = _rng(1)
     p = rng.random(3000)
@@ -544,16 +617,20 @@ def test_merging_levels_changes_no_interval_by_more_than_its_noise(monkeypatch: 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("n", [60, 4000])
 def test_cells_add_up_to_the_bins(strategy: Any, n: int) -> None:
-    """What is resampled has the cases, the true ones and the gaps of the bins of `reliability`, merged or not."""
+    """What is resampled has the cases, true ones and gaps of `reliability` bins, merged or not."""
     rng = _rng(1)
     p = rng.random(n)
     y = rng.random(n) < p
     seen = errors.score_levels(y, p)
-    count, residual, outcome, start = errors._outcome_cells(seen, errors._level_bins(seen, 10, strategy))
+    count, residual, outcome, start = errors._outcome_cells(
+        seen, errors._level_bins(seen, 10, strategy)
+    )
     curve = reliability(y, p, strategy=strategy)
     assert np.add.reduceat(count, start).tolist() == curve.n.tolist()
     assert np.add.reduceat(count * outcome, start).tolist() == curve.k.tolist()
-    assert np.add.reduceat(count * residual, start) == pytest.approx(curve.n * (curve.x - curve.y), abs=1e-10)
+    assert np.add.reduceat(count * residual, start) == pytest.approx(
+        curve.n * (curve.x - curve.y), abs=1e-10
+    )
 
 
 def test_a_seed_gives_the_same_interval_and_a_wider_level_a_wider_one() -> None:
@@ -576,14 +653,22 @@ PUBLIC = {
     "interval": lambda y, p: ece_interval(y, p, rng=_rng()),
 }
 FITS = {method: lambda y, s, method=method: fit(y, s, method=method) for method in METHODS}
-DOORS = PUBLIC | FITS | {"cross_fitted": lambda y, s: cross_fitted(y, s, method="isotonic", rng=_rng())}
+DOORS = (
+    PUBLIC | FITS | {"cross_fitted": lambda y, s: cross_fitted(y, s, method="isotonic", rng=_rng())}
+)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-@pytest.mark.parametrize(("p", "seen"), [([0.3, 72.0], "72 at most"), ([-0.2, 0.4], "-0.2 at least")])
-def test_a_score_that_only_ranks_is_sent_to_calibration(name: str, p: list[float], seen: str) -> None:
+@pytest.mark.parametrize(
+    ("p", "seen"), [([0.3, 72.0], "72 at most"), ([-0.2, 0.4], "-0.2 at least")]
+)
+def test_a_score_that_only_ranks_is_sent_to_calibration(
+    name: str, p: list[float], seen: str
+) -> None:
     """Points, cosines, distances: the message says what to do."""
-    with pytest.raises(ValueError, match=rf"p must be in \[0, 1\], got {seen}; .*rank only: calibrate first"):
+    with pytest.raises(
+        ValueError, match=rf"p must be in \[0, 1\], got {seen}; .*rank only: calibrate first"
+    ):
         PUBLIC[name]([0, 1], p)
 
 
@@ -591,7 +676,9 @@ def test_check_probability_takes_any_shape() -> None:
     """And hands it back as float64."""
     assert check_probability([[0, 1], [0.5, 0.25]]).dtype == np.float64
     assert check_probability([]).size == 0
-    with pytest.raises(ValueError, match="p must not be missing, got 1 of 2, the first at position 1"):
+    with pytest.raises(
+        ValueError, match="p must not be missing, got 1 of 2, the first at position 1"
+    ):
         check_probability([0.5, np.nan])
 
 
@@ -601,7 +688,11 @@ def test_check_probability_takes_any_shape() -> None:
     [
         ([0, np.nan, 1], [0.1, 0.2, np.nan], "must not be NaN, got 1 in y and 1 in .*, of 3 cases"),
         ([True, False, True], [0.1, np.nan, np.nan], "got 0 in y and 2 in .*, of 3 cases"),
-        ([0, 1], [0.1, 0.2, 0.3], r"must be \[Q\], one of each a case, got shapes \(2,\) and \(3,\)"),
+        (
+            [0, 1],
+            [0.1, 0.2, 0.3],
+            r"must be \[Q\], one of each a case, got shapes \(2,\) and \(3,\)",
+        ),
         ([[0, 1]], [[0.1, 0.2]], r"must be \[Q\]"),
         ([], [], "at least one case"),
         ([0, 2, 3], [0.1, 0.2, 0.3], "y must be 0 or 1 .*, got 2 in 2 cases"),
@@ -622,22 +713,45 @@ def test_one_outcome_teaches_nothing(method: Any, outcome: int) -> None:
     with pytest.raises(ValueError, match=r"y must hold both outcomes to fit on, got \d of 3 true"):
         fit([outcome] * 3, [0.1, 0.2, 0.3], method=method)
     with pytest.raises(ValueError, match=r"y must hold both outcomes to fit on, got \d of \d true"):
-        cross_fitted([1 - outcome, *[outcome] * 9], np.linspace(0.1, 0.9, 10), method=method, rng=_rng())
+        cross_fitted(
+            [1 - outcome, *[outcome] * 9], np.linspace(0.1, 0.9, 10), method=method, rng=_rng()
+        )
 
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
         (lambda: ece([0], [0.5], bins=0), "bins must be at least 1, got 0"),
-        (lambda: reliability([0], [0.5], strategy="width"), "strategy must be one of uniform, quantile, corp, got 'w"),
+        (
+            lambda: reliability([0], [0.5], strategy="width"),
+            "strategy must be one of uniform, quantile, corp, got 'w",
+        ),
         (lambda: ece([0], [0.5], norm="L1"), "norm must be one of l1, l2, max, got 'L1'"),
         (lambda: ece([0], [0.5], debias=True), "debias needs norm='l2', got 'l1'"),
-        (lambda: ece_interval([0], [0.5], norm="max", debias=True, rng=_rng()), "debias needs norm='l2'"),
-        (lambda: ece_interval([0], [0.5], level=95, rng=_rng()), r"level must be in \(0, 1\), got 95"),
-        (lambda: ece_interval([0], [0.5], resamples=0, rng=_rng()), "resamples must be at least 1, got 0"),
-        (lambda: fit([0, 1], [0.1, 0.2], method="sigmoid"), "method must be one of isotonic, .*, got 'sigmoid'"),
-        (lambda: fit([0, 1], [40, 72], method="beta"), r"score must be in \[0, 1\] for beta, got 72.0 at most"),
-        (lambda: fit([0, 1], [-3, 0.2], method="temperature"), r"in \(0, 1\) for temperature, got -3.0 at least"),
+        (
+            lambda: ece_interval([0], [0.5], norm="max", debias=True, rng=_rng()),
+            "debias needs norm='l2'",
+        ),
+        (
+            lambda: ece_interval([0], [0.5], level=95, rng=_rng()),
+            r"level must be in \(0, 1\), got 95",
+        ),
+        (
+            lambda: ece_interval([0], [0.5], resamples=0, rng=_rng()),
+            "resamples must be at least 1, got 0",
+        ),
+        (
+            lambda: fit([0, 1], [0.1, 0.2], method="sigmoid"),
+            "method must be one of isotonic, .*, got 'sigmoid'",
+        ),
+        (
+            lambda: fit([0, 1], [40, 72], method="beta"),
+            r"score must be in \[0, 1\] for beta, got 72.0 at most",
+        ),
+        (
+            lambda: fit([0, 1], [-3, 0.2], method="temperature"),
+            r"in \(0, 1\) for temperature, got -3.0 at least",
+        ),
         (
             lambda: apply(fit([0, 1], [0.1, 0.2], method="beta"), [0.5, 1.5]),
             r"score must be in \[0, 1\] for beta, got 1.5 at most",
@@ -646,13 +760,22 @@ def test_one_outcome_teaches_nothing(method: Any, outcome: int) -> None:
             lambda: venn_abers_interval(fit([0, 1], [1, 2], method="platt"), 1),
             "need a venn-abers calibrator, got platt",
         ),
-        (lambda: folds_of([0, 1, 0], [1, 2, 3], folds=4, rng=_rng()), "folds must be between 2 and the 3 cases, got 4"),
-        (lambda: folds_of([0, 1, 0], [1, 2, 3], folds=1, rng=_rng()), "folds must be between 2 and the 3 cases, got 1"),
+        (
+            lambda: folds_of([0, 1, 0], [1, 2, 3], folds=4, rng=_rng()),
+            "folds must be between 2 and the 3 cases, got 4",
+        ),
+        (
+            lambda: folds_of([0, 1, 0], [1, 2, 3], folds=1, rng=_rng()),
+            "folds must be between 2 and the 3 cases, got 1",
+        ),
         (
             lambda: folds_of([0, 1, 0], [1, 2, 3], folds=3, groups=["a", "a", "b"], rng=_rng()),
             "folds must be between 2 and the 2 groups, got 3",
         ),
-        (lambda: folds_of([0, 1, 0], [1, 2, 3], folds=2, groups=[1, 2], rng=_rng()), r"groups must be \[Q\]"),
+        (
+            lambda: folds_of([0, 1, 0], [1, 2, 3], folds=2, groups=[1, 2], rng=_rng()),
+            r"groups must be \[Q\]",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named(wrong: Any, says: str) -> None:
@@ -662,8 +785,12 @@ def test_a_wrong_setting_is_named(wrong: Any, says: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize(("y", "p"), [([1], [0.25]), ([0], [0.0]), ([0, 1, 1, 0], [0.25] * 4), ([1, 1], [0.25, 0.75])])
-def test_one_case_one_level_and_one_outcome_are_measured(strategy: Any, y: list[int], p: list[float]) -> None:
+@pytest.mark.parametrize(
+    ("y", "p"), [([1], [0.25]), ([0], [0.0]), ([0, 1, 1, 0], [0.25] * 4), ([1, 1], [0.25, 0.75])]
+)
+def test_one_case_one_level_and_one_outcome_are_measured(
+    strategy: Any, y: list[int], p: list[float]
+) -> None:
     """Every measure has a finite value: the gap between what was said and what came."""
     gap = abs(np.mean(p) - np.mean(y))
     assert ece(y, p, bins=1, strategy=strategy) == pytest.approx(gap)
@@ -675,7 +802,10 @@ def test_one_case_one_level_and_one_outcome_are_measured(strategy: Any, y: list[
 def test_labels_may_be_bool_int_or_float() -> None:
     """And p float32, which is read as the float64 it is."""
     y, p = _world(50)
-    values = {ece(labels, p) for labels in (y, y.astype(int), y.astype(float), y.astype(np.uint8), y.tolist())}
+    values = {
+        ece(labels, p)
+        for labels in (y, y.astype(int), y.astype(float), y.astype(np.uint8), y.tolist())
+    }
     assert len(values) == 1
     assert ece(y, p.astype(np.float32)) == pytest.approx(values.pop(), abs=1e-7)
 

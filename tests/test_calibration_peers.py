@@ -1,4 +1,6 @@
-"""Agreement with other calibration libraries, to 1e-9 where the convention is the same; else, who does what.
+"""Agreement with other calibration libraries, to 1e-9 where the convention is the same.
+
+Else, who does what.
 
 The peers are the extra `bench`, scikit-learn apart; where one is absent its tests skip.
 """
@@ -47,7 +49,9 @@ def _world(shape: str, grid: str, n: int = 1000, seed: int = 0) -> tuple[Any, An
     return rng.random(n) < SHAPES[shape](p), p
 
 
-every_world = pytest.mark.parametrize(("shape", "grid"), [(shape, grid) for shape in SHAPES for grid in GRIDS])
+every_world = pytest.mark.parametrize(
+    ("shape", "grid"), [(shape, grid) for shape in SHAPES for grid in GRIDS]
+)
 
 
 # scikit-learn
@@ -170,7 +174,10 @@ def test_smooth_ece_is_that_of_relplot(shape: str, grid: str, n: int) -> None:
 
 
 def test_a_setting_of_relplots_module_changes_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever sets `use_logit_scaling` sets it for everyone; here no number hangs on a module's variable."""
+    """Whoever sets `use_logit_scaling` sets it for everyone.
+
+    Here no number hangs on a module's variable.
+    """
     peer = pytest.importorskip("relplot.metrics")
     y, p = _world("too sure", "continuous", 300)
     before = peer.smECE(p, y.astype(float))
@@ -180,9 +187,12 @@ def test_a_setting_of_relplots_module_changes_its_numbers(monkeypatch: pytest.Mo
 
 
 def test_relplots_kernel_stands_half_a_cell_off_on_some_meshes() -> None:
-    """At a width of 3 / 1024 its mesh has an even number of points: mirrored data give another error, by 5e-4 of it.
+    """At a width of 3 / 1024 its mesh has an even number of points.
 
-    At 2 / 1024 the number is odd and the two agree. We follow the package, for the sake of one definition.
+    Mirrored data give another error, by 5e-4 of it.
+
+    At 2 / 1024 the number is odd and the two agree. We follow the package, for the sake of one
+    definition.
     """
     peer = pytest.importorskip("relplot.metrics")
     rng = np.random.default_rng(48)
@@ -206,7 +216,9 @@ def test_ece_is_that_of_netcal_where_no_score_lies_on_an_edge(shape: str, bins: 
     y, p = _world(shape, "continuous", 1002)  # so that no percentile is a score
     labels = y.astype(int)
     assert peer.ECE(bins).measure(p, labels) == pytest.approx(ece(y, p, bins=bins), abs=EXACT)
-    assert peer.MCE(bins).measure(p, labels) == pytest.approx(ece(y, p, bins=bins, norm="max"), abs=EXACT)
+    assert peer.MCE(bins).measure(p, labels) == pytest.approx(
+        ece(y, p, bins=bins, norm="max"), abs=EXACT
+    )
     assert peer.ECE(bins, equal_intervals=False).measure(p, labels) == pytest.approx(
         ece(y, p, bins=bins, strategy="quantile"), abs=EXACT
     )
@@ -214,9 +226,12 @@ def test_ece_is_that_of_netcal_where_no_score_lies_on_an_edge(shape: str, bins: 
 
 @pytest.mark.slow
 def test_netcal_puts_an_edge_above_or_below_as_rounding_has_it() -> None:
-    """0.5 and 0.6, a bin apart, share one of its ten bins: 0.5 is above its edge, 0.6 below 0.6000000000000001.
+    """0.5 and 0.6, a bin apart, share one of its ten bins.
 
-    With the bin below for every decimal on an edge they are two, as in scikit-learn: 0.45 against 0.05.
+    0.5 is above its edge, 0.6 below 0.6000000000000001.
+
+    With the bin below for every decimal on an edge they are two, as in scikit-learn: 0.45 against
+    0.05.
     """
     peer = pytest.importorskip("netcal.metrics")
     y, p = np.array([0, 1]), np.array([0.5, 0.6])
@@ -232,16 +247,24 @@ def test_netcal_puts_an_edge_above_or_below_as_rounding_has_it() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bins", [5, 10, 15])
 def test_ece_is_that_of_mapie_with_one_bin_less(shape: str, bins: int) -> None:
-    """Its `num_bins` counts edges: 11 of them make ten bins, and 1 makes none, with NaN for an answer."""
+    """Its `num_bins` counts edges.
+
+    11 of them make ten bins, and 1 makes none, with NaN for an answer.
+    """
     peer = pytest.importorskip("mapie.metrics.calibration")
     y, p = _world(shape, "continuous")
-    assert peer.expected_calibration_error(y, p, bins + 1) == pytest.approx(ece(y, p, bins=bins), abs=EXACT)
+    assert peer.expected_calibration_error(y, p, bins + 1) == pytest.approx(
+        ece(y, p, bins=bins), abs=EXACT
+    )
     with pytest.warns(RuntimeWarning):
         assert np.isnan(peer.expected_calibration_error(y, p, 1))
 
 
 def test_mapie_gives_a_score_of_zero_a_bin_of_its_own() -> None:
-    """0 and 0.05 are one bin of ten here and in scikit-learn, with a gap of 0.475; there two, of 1 and 0.05."""
+    """0 and 0.05 are one bin of ten here and in scikit-learn, with a gap of 0.475.
+
+    There two, of 1 and 0.05.
+    """
     peer = pytest.importorskip("mapie.metrics.calibration")
     y, p = np.array([1, 0]), np.array([0.0, 0.05])
     assert ece(y, p, bins=10) == pytest.approx(0.475)
@@ -249,7 +272,10 @@ def test_mapie_gives_a_score_of_zero_a_bin_of_its_own() -> None:
 
 
 def test_mapies_array_split_depends_on_the_order_of_cases() -> None:
-    """It cuts the rows as they come and bins by the largest score of each piece: sorted or not, another ECE."""
+    """It cuts the rows as they come and bins by the largest score of each piece.
+
+    Sorted or not, another ECE.
+    """
     peer = pytest.importorskip("mapie.metrics.calibration")
     y, p = _world("calibrated", "continuous")
     order = np.argsort(p)
@@ -261,7 +287,10 @@ def test_mapies_array_split_depends_on_the_order_of_cases() -> None:
 
 @every_world
 def test_spiegelhalters_z_is_mapies_and_its_p_value_has_both_tails(shape: str, grid: str) -> None:
-    """Its p-value is 1 − Φ(z): of the upper tail, and so twice the smaller of it and its complement is ours."""
+    """Its p-value is 1 − Φ(z).
+
+    Of the upper tail, and so twice the smaller of it and its complement is ours.
+    """
     peer = pytest.importorskip("mapie.metrics.calibration")
     y, p = _world(shape, grid, 300)
     z, p_value = spiegelhalter(y, p)
@@ -271,7 +300,10 @@ def test_spiegelhalters_z_is_mapies_and_its_p_value_has_both_tails(shape: str, g
 
 
 def test_mapie_calls_scores_that_are_far_too_unsure_well_calibrated() -> None:
-    """Outcomes all but certain at scores all over: z = −14, its one-sided p-value is 1, the two-sided one 0."""
+    """Outcomes all but certain at scores all over.
+
+    Z = −14, its one-sided p-value is 1, the two-sided one 0.
+    """
     peer = pytest.importorskip("mapie.metrics.calibration")
     rng = np.random.default_rng(0)
     p = rng.random(1000)
@@ -300,9 +332,12 @@ def test_beta_is_that_of_betacal(shape: str, grid: str) -> None:
 
 
 def test_betacal_leaves_its_own_family() -> None:
-    """Kull's map has a, b ≥ 0, so it never falls; where the score ranks the wrong way round betacal's falls.
+    """Kull's map has a, b ≥ 0, so it never falls.
 
-    It refits with the first negative weight left out, and takes what sign comes. Ours ends at the base rate.
+    Where the score ranks the wrong way round betacal's falls.
+
+    It refits with the first negative weight left out, and takes what sign comes. Ours ends at the
+    base rate.
     """
     peer = pytest.importorskip("betacal")
     y, s = _world("turned round", "continuous")
@@ -335,7 +370,8 @@ def test_betacal_silences_every_warning_of_the_process() -> None:
 @pytest.mark.parametrize("n", [5, 40, 300])
 def test_venn_abers_is_that_of_the_package(shape: str, grid: str, n: int) -> None:
     """p0, p1 and the point between them, at scores on the levels, between and outside."""
-    with np.errstate():  # its import switches NumPy's warnings of division off for the whole process
+    # its import switches NumPy's warnings of division off for the whole process
+    with np.errstate():
         peer = pytest.importorskip("venn_abers")
     y, s = _world(shape, grid, n)
     y[:2] = False, True

@@ -14,15 +14,21 @@ from hypothesis import strategies as st
 from raglab.canonical import canonical_json, digest, instant, utc_text
 
 VALUES: Any = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 @given(value=VALUES, ascii_only=st.booleans())
 def test_canonical_json_is_json_and_hangs_on_no_order(value: Any, *, ascii_only: bool) -> None:
-    """It reads back as the same value, and a mapping that was filled in another order has the same text."""
+    """It reads back as the same value, and a mapping filled in another order has the same text."""
     text = canonical_json(value, ensure_ascii=ascii_only)
     assert json.loads(text) == value
     assert canonical_json(_reversed(value), ensure_ascii=ascii_only) == text
@@ -60,5 +66,7 @@ def test_a_moment_is_written_in_utc_whatever_its_zone() -> None:
     assert utc_text(east) == utc_text(naive) == utc_text(datetime(2026, 1, 5, 9, tzinfo=UTC))
     assert instant(east) is east
     for wrong in (None, "2026-01-05", 0):
-        with pytest.raises(ValueError, match=r"now must be a datetime, got .*; use datetime.now\(UTC\)"):
+        with pytest.raises(
+            ValueError, match=r"now must be a datetime, got .*; use datetime.now\(UTC\)"
+        ):
             instant(wrong)  # type: ignore[arg-type]

@@ -52,13 +52,21 @@ EXCESS = Chunk("a#1", "It is £250 for each claim.", "a.md", 1, section=SECTION)
         ),
         # One that ends in a colon led on to it.
         ("Storm excess:", "The sum is £250.", "How much is the storm excess?", "The sum is £250."),
-        # One that ends in a question mark was a sentence of the text, and so a line before the answer.
+        # One that ends in a question mark was a sentence of the text, and so a line before the
+        # answer.
         ("Storm excess?", "The sum is £250.", "How much is the storm excess?", "The sum is £250."),
         # One with a full stop was a sentence that could be answered.
-        ("Storm excess is a sum.", "We take £250 off.", "How much is the storm excess?", "We take £250 off."),
+        (
+            "Storm excess is a sum.",
+            "We take £250 off.",
+            "How much is the storm excess?",
+            "We take £250 off.",
+        ),
     ],
 )
-def test_a_heading_is_never_answered(tmp_path: Path, heading: str, body: str, question: str, wanted: str) -> None:
+def test_a_heading_is_never_answered(
+    tmp_path: Path, heading: str, body: str, question: str, wanted: str
+) -> None:
     """It heads the sentence, and lends it its words."""
     (tmp_path / "a.md").write_text(f"# {heading}\n\n{body}\n", encoding="utf-8")
     (chunk,) = load_corpus(tmp_path / "a.md").chunks
@@ -100,7 +108,10 @@ def test_words_of_the_section_head_every_line() -> None:
 
 def test_the_first_line_below_a_section_is_no_guessed_heading() -> None:
     """Without a section a short line above longer ones is one, as in texts from elsewhere."""
-    text = "Hail damage\nThe sum that we pay after a storm with hail is £250 for each claim that you make."
+    text = (
+        "Hail damage\nThe sum that we pay after a storm with hail is £250 for each claim that you "
+        "make."
+    )
     assert len(passage_lines(text)) == 1
     assert passage_lines(text, ("Home",))[0].text.startswith("Hail damage The sum")
 
@@ -116,10 +127,17 @@ def test_a_chunk_without_section_is_as_it_was() -> None:
 
 
 def test_consumers_of_words_read_the_section() -> None:
-    """Retrieval, patterns and compression as with the headings in the text; what is quoted is the text."""
+    """Retrieval, patterns and compression as with the headings in the text.
+
+    What is quoted is the text.
+    """
     assert EXCESS.full_text == f"Home > {SECTION[1]}\nIt is £250 for each claim."
     assert entities_of([EXCESS.full_text], {"storm": ("storm",)}) == (("storm",),)
-    made = compress("How much is the storm excess?", [EXCESS, Chunk("b", "Ask us. It is late.", "b.md")], budget=40)
+    made = compress(
+        "How much is the storm excess?",
+        [EXCESS, Chunk("b", "Ask us. It is late.", "b.md")],
+        budget=40,
+    )
     assert made.passages[0] == EXCESS
     assert made.tokens >= len(EXCESS.full_text.split())
 
@@ -128,17 +146,31 @@ def test_consumers_of_words_read_the_section() -> None:
 
 
 def test_every_form_keeps_the_section(tmp_path: Path) -> None:
-    """JSON lines, frames and traces give it back; one without sections is written and hashed as before them."""
+    """JSON lines, frames and traces give it back.
+
+    One without sections is written and hashed as before them.
+    """
     plain = Corpus("c", (Chunk("a", "x", "a.md"),))
     corpus = Corpus("c", (EXCESS, Chunk("b", "y", "b.md")))
     save_corpus(corpus, tmp_path / "c.jsonl")
     assert load_corpus(tmp_path / "c.jsonl") == corpus
-    assert hash_corpus(corpus) != hash_corpus(corpus._replace(chunks=tuple(map(glued, corpus.chunks))))
+    assert hash_corpus(corpus) != hash_corpus(
+        corpus._replace(chunks=tuple(map(glued, corpus.chunks)))
+    )
     assert hash_corpus(plain) == "c2f94de7cccda6ae3b9be0844477c3838327d865b1d880a365c0a3b9af4221c3"
-    frame = pd.DataFrame({"id": ["a", "b"], "text": ["x", "y"], "section": [["Home", "Excess"], None]})
+    frame = pd.DataFrame(
+        {"id": ["a", "b"], "text": ["x", "y"], "section": [["Home", "Excess"], None]}
+    )
     assert [chunk.section for chunk in load_corpus(frame).chunks] == [("Home", "Excess"), ()]
     hits = pd.DataFrame(
-        {"query": ["q?"], "hit_id": ["a"], "score": [0.5], "text": ["x"], "section": [["Home"]], "label": ["ok"]}
+        {
+            "query": ["q?"],
+            "hit_id": ["a"],
+            "score": [0.5],
+            "text": ["x"],
+            "section": [["Home"]],
+            "label": ["ok"],
+        }
     )
     trace = raglab.trace_from_frame(hits)
     assert trace.chunks[0].section == ("Home",)
@@ -155,9 +187,13 @@ def test_a_trace_without_sections_is_written_as_before(tmp_path: Path) -> None:
     save(trace, tmp_path / "t.parquet")
     kind = pq.read_schema(tmp_path / "t.parquet").field("chunks").type.value_type
     assert kind.get_field_index("section") == -1
-    below = dataclasses.replace(trace, chunks=tuple(one._replace(section=("Home",)) for one in trace.chunks))
+    below = dataclasses.replace(
+        trace, chunks=tuple(one._replace(section=("Home",)) for one in trace.chunks)
+    )
     save(below, tmp_path / "s.parquet")
-    assert [chunk.section for chunk in load(tmp_path / "s.parquet").chunks] == [("Home",)] * len(trace.chunks)
+    assert [chunk.section for chunk in load(tmp_path / "s.parquet").chunks] == [("Home",)] * len(
+        trace.chunks
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,7 +206,9 @@ def test_a_trace_without_sections_is_written_as_before(tmp_path: Path) -> None:
 )
 def test_a_wrong_section_is_refused(tmp_path: Path, section: object, message: str) -> None:
     """With file and line."""
-    (tmp_path / "c.jsonl").write_text(json.dumps({"id": "a", "text": "x", "section": section}) + "\n")
+    (tmp_path / "c.jsonl").write_text(
+        json.dumps({"id": "a", "text": "x", "section": section}) + "\n"
+    )
     with pytest.raises(raglab.InputError, match=message):
         load_corpus(tmp_path / "c.jsonl")
 
@@ -179,7 +217,10 @@ def test_a_wrong_section_is_refused(tmp_path: Path, section: object, message: st
 
 
 def test_a_document_stands_in_the_ranking_once() -> None:
-    """Three chunks of a.md stand before the one of b.md: it is the second document, at a gain of 1/log2(3)."""
+    """Three chunks of a.md stand before the one of b.md.
+
+    It is the second document, at a gain of 1/log2(3).
+    """
     hits = [Hit(0.1 * n, "a.md", n, rank=n - 1) for n in (1, 2, 3)]
     trace = trace_of((ask(expect_sources=("b.md",)), [[*hits, Hit(0.9, "b.md", 1, rank=3)]]))
     assert ndcg_by_case(trace)[0, 0] == pytest.approx(1 / np.log2(3))
@@ -198,9 +239,14 @@ def test_of_a_case_that_names_a_page_pages_are_ranked() -> None:
 def test_a_place_that_is_named_twice_counts_once() -> None:
     """A document or a page by path and by file name."""
     hits = [Hit(0.1, "a.md", 1, rank=0), Hit(0.2, "home/b.md", 2, rank=1)]
-    for twice, once in ((("home/b.md", "b.md"), ("b.md",)), (("home/b.md#2", "b.md#2"), ("home/b.md#2",))):
+    for twice, once in (
+        (("home/b.md", "b.md"), ("b.md",)),
+        (("home/b.md#2", "b.md#2"), ("home/b.md#2",)),
+    ):
         both, alone = (trace_of((ask(expect_sources=names), [hits])) for names in (twice, once))
-        assert ndcg_by_case(both)[0, 0] == ndcg_by_case(alone)[0, 0] == pytest.approx(1 / np.log2(3))
+        assert (
+            ndcg_by_case(both)[0, 0] == ndcg_by_case(alone)[0, 0] == pytest.approx(1 / np.log2(3))
+        )
 
 
 # What is in no embedding.

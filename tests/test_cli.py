@@ -19,7 +19,10 @@ from raglab.store.traces import Trace
 COMMANDS = ("trace", "decide", "sweep", "tune", "report", "policy", "demo")
 PAGES = {
     "home.md": ("home", "The excess under the home policy is 350 pounds for each claim."),
-    "fleet.md": ("motor_fleet", "The excess under the fleet policy is 1,000 pounds for each vehicle."),
+    "fleet.md": (
+        "motor_fleet",
+        "The excess under the fleet policy is 1,000 pounds for each vehicle.",
+    ),
     "cargo.md": ("marine_cargo", "Cargo is insured from warehouse to warehouse."),
 }
 CASES = [
@@ -49,9 +52,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "documents" / name).write_text(
             f"---\ntitle: {domain}\ndomain: {domain}\n---\n{text}\n", encoding="utf-8"
         )
-    rows = [{**case, "id": f"{split}-{case['id']}", "split": split} for split in ("tune", "report") for case in CASES]
-    (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    done = CliRunner().invoke(app, ["trace", str(folder), "--out", str(folder / "t.parquet"), "--quiet", "--json"])
+    rows = [
+        {**case, "id": f"{split}-{case['id']}", "split": split}
+        for split in ("tune", "report")
+        for case in CASES
+    ]
+    (folder / "cases.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
+    done = CliRunner().invoke(
+        app, ["trace", str(folder), "--out", str(folder / "t.parquet"), "--quiet", "--json"]
+    )
     assert done.exit_code == 0, done.output
     return folder
 
@@ -63,11 +74,16 @@ def test_the_index_of_a_trace(world: Path, tmp_path: Path, monkeypatch: pytest.M
     def traced(*options: str) -> tuple[int, str]:
         out = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet")
         done = CliRunner().invoke(app, ["trace", str(world), "--out", out, "--quiet", *options])
-        return done.exit_code, done.output if done.exit_code else Trace.load(out).meta["parameters"]["index"]
+        return done.exit_code, done.output if done.exit_code else Trace.load(out).meta[
+            "parameters"
+        ]["index"]
 
     assert [traced(*options) for options in ((), ("--index", "auto"))] == [(0, "flat"), (0, "flat")]
     code, told = traced("--index", "tree")
-    assert (code, "index must be one of auto, flat, hnsw, ivf, hnsw-sq8, ivfpq" in told) == (1, True)
+    assert (code, "index must be one of auto, flat, hnsw, ivf, hnsw-sq8, ivfpq" in told) == (
+        1,
+        True,
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -91,15 +107,36 @@ def test_no_command_shows_the_help() -> None:
 
 
 def test_tables_are_read_by_their_columns(tmp_path: Path) -> None:
-    """`trace` takes CSV and TSV with `field=column`; a wrong cell is named with its own column before any retrieval."""
+    """`trace` takes CSV and TSV with `field=column`.
+
+    A wrong cell is named with its own column before any retrieval.
+    """
     chunks, cases = tmp_path / "chunks.tsv", tmp_path / "cases.csv"
     chunks.write_text("key\tbody\n1\tGlass is covered.\n", encoding="utf-8")
     cases.write_text("question,gold\nIs glass covered?,yes\n", encoding="utf-8")
-    command = ["trace", str(chunks), "--cases", str(cases), "--out", str(tmp_path / "t.parquet"), "--quiet"]
-    whole = ["--corpus-columns", "id=key", "--corpus-columns", "text=body", "--columns", "expect_status=gold"]
+    command = [
+        "trace",
+        str(chunks),
+        "--cases",
+        str(cases),
+        "--out",
+        str(tmp_path / "t.parquet"),
+        "--quiet",
+    ]
+    whole = [
+        "--corpus-columns",
+        "id=key",
+        "--corpus-columns",
+        "text=body",
+        "--columns",
+        "expect_status=gold",
+    ]
     done = CliRunner().invoke(app, [*command, *whole])
     assert done.exit_code == 1
-    assert "cases.csv, row 0 (line 2), column gold: expect_status must be one of ok, refuse, ambiguous" in done.output
+    assert (
+        "cases.csv, row 0 (line 2), column gold: expect_status must be one of ok, refuse, ambiguous"
+        in done.output
+    )
     for more, told in (
         ([], "the column text is required"),
         ([*whole, "--columns", "gold"], "must be field=column"),
@@ -114,14 +151,31 @@ def test_remedies_of_tables_name_the_options_of_the_shell(tmp_path: Path) -> Non
     chunks, cases = tmp_path / "chunks.tsv", tmp_path / "cases.csv"
     chunks.write_text("key\tbody\n1\tGlass is covered.\n", encoding="utf-8")
     cases.write_text("inquiry,gold\nIs glass covered?,yes\n", encoding="utf-8")
-    trace = ["trace", str(chunks), "--cases", str(cases), "--out", str(tmp_path / "t.parquet"), "--quiet"]
+    trace = [
+        "trace",
+        str(chunks),
+        "--cases",
+        str(cases),
+        "--out",
+        str(tmp_path / "t.parquet"),
+        "--quiet",
+    ]
     index = ["index", str(chunks), "--out", str(tmp_path / "index")]
     for command, told in (
         ([*trace, "--columns", "text=body"], "(--corpus-columns text=…)"),
         (index, "(--corpus-columns text=…)"),
-        ([*trace, "--corpus-columns", "text=body, id=key"], "repeat the option: --corpus-columns text=body"),
-        ([*trace, "--corpus-columns", "text=body", "--columns", "query"], "--columns must be field=column"),
-        ([*trace, "--corpus-columns", "text=body", "--columns", "intent=gold"], "(--columns query=… --columns"),
+        (
+            [*trace, "--corpus-columns", "text=body, id=key"],
+            "repeat the option: --corpus-columns text=body",
+        ),
+        (
+            [*trace, "--corpus-columns", "text=body", "--columns", "query"],
+            "--columns must be field=column",
+        ),
+        (
+            [*trace, "--corpus-columns", "text=body", "--columns", "intent=gold"],
+            "(--columns query=… --columns",
+        ),
     ):
         done = CliRunner().invoke(app, command)
         assert done.exit_code == 1
@@ -129,15 +183,31 @@ def test_remedies_of_tables_name_the_options_of_the_shell(tmp_path: Path) -> Non
 
 
 def test_questions_are_dealt_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`trace --split` deals as `raglab.split` does; wrong shares, and questions that have splits, are refused."""
+    """`trace --split` deals as `raglab.split` does.
+
+    Wrong shares, and questions that have splits, are refused.
+    """
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
     folder, cases, out = tmp_path / "docs", tmp_path / "cases.csv", tmp_path / "t.parquet"
     folder.mkdir()
     (folder / "a.md").write_text("Glass is covered.", encoding="utf-8")
     rows = [(f"glass word{n} term{n}?", ("ok", "refuse")[n % 2]) for n in range(12)]
     pd.DataFrame(rows, columns=["query", "label"]).to_csv(cases, index=False)
-    command = ["trace", str(folder), "--cases", str(cases), "--out", str(out), "--quiet", "--arm", "bm25"]
-    for shares, told in (("0.5,0.5", "--split must be the shares"), ("0.5,0.5,0.5", "shares must sum to 1")):
+    command = [
+        "trace",
+        str(folder),
+        "--cases",
+        str(cases),
+        "--out",
+        str(out),
+        "--quiet",
+        "--arm",
+        "bm25",
+    ]
+    for shares, told in (
+        ("0.5,0.5", "--split must be the shares"),
+        ("0.5,0.5,0.5", "shares must sum to 1"),
+    ):
         done = CliRunner().invoke(app, [*command, "--split", shares])
         assert (done.exit_code, told in done.output) == (1, True), done.output
     done = CliRunner().invoke(app, [*command, "--split", "0.5,0.5,0"])
@@ -147,19 +217,39 @@ def test_questions_are_dealt_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     frame = pd.DataFrame(rows, columns=["query", "label"]).assign(split="tune")
     frame.to_csv(cases, index=False)
     done = CliRunner().invoke(app, [*command, "--split", "0.5,0.5,0"])
-    assert (done.exit_code, "must have no split, got 'tune' in 12 of 12" in done.output) == (1, True), done.output
+    assert (done.exit_code, "must have no split, got 'tune' in 12 of 12" in done.output) == (
+        1,
+        True,
+    ), done.output
 
 
 def test_encodings_of_documents_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`trace`, `index` and `add` take that of the documents, of a folder for what is not UTF-8; labels have theirs."""
+    """`trace`, `index` and `add` take that of the documents, of a folder for what is not UTF-8.
+
+    Labels have theirs.
+    """
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
     folder, cases, more = tmp_path / "docs", tmp_path / "cases.csv", tmp_path / "more.md"
     folder.mkdir()
     (folder / "a.md").write_text("Öl ist gedeckt.", encoding="utf-8")
-    for path, text in ((folder / "b.md", "Glas für 5 €."), (more, "Größe."), (cases, "query,label\nÖl?,refuse\n")):
+    for path, text in (
+        (folder / "b.md", "Glas für 5 €."),
+        (more, "Größe."),
+        (cases, "query,label\nÖl?,refuse\n"),
+    ):
         path.write_bytes(text.encode("cp1252"))
     out, place = tmp_path / "t.parquet", tmp_path / "index"
-    trace = ["trace", str(folder), "--cases", str(cases), "--out", str(out), "--quiet", "--encoding", "cp1252"]
+    trace = [
+        "trace",
+        str(folder),
+        "--cases",
+        str(cases),
+        "--out",
+        str(out),
+        "--quiet",
+        "--encoding",
+        "cp1252",
+    ]
     done = CliRunner().invoke(app, trace)
     assert (done.exit_code, "(--cases-encoding)" in done.output) == (1, True)
     done = CliRunner().invoke(app, [*trace, "--cases-encoding", "cp1252"])
@@ -168,11 +258,15 @@ def test_encodings_of_documents_and_labels(tmp_path: Path, monkeypatch: pytest.M
     traced = Trace.load(out)
     assert {chunk.text for chunk in traced.chunks} == {"Öl ist gedeckt.", "Glas für 5 €."}
     assert [case.query for case in traced.cases] == ["Öl?"]
-    done = CliRunner().invoke(app, ["index", str(folder), "--out", str(place), "--encoding", "cp1252", "--quiet"])
+    done = CliRunner().invoke(
+        app, ["index", str(folder), "--out", str(place), "--encoding", "cp1252", "--quiet"]
+    )
     assert (done.exit_code, "2" in done.stdout) == (0, True), done.output
     done = CliRunner().invoke(app, ["add", str(place), str(more), "--quiet"])
     assert (done.exit_code, "(--encoding)" in done.output) == (1, True)
-    done = CliRunner().invoke(app, ["add", str(place), str(more), "--encoding", "cp1252", "--quiet"])
+    done = CliRunner().invoke(
+        app, ["add", str(place), str(more), "--encoding", "cp1252", "--quiet"]
+    )
     assert (done.exit_code, "more.md" in done.stdout) == (0, True), done.output
 
 
@@ -206,7 +300,9 @@ def test_decide_prints_every_case(world: Path) -> None:
     out = world / "decisions.csv"
     call = ["decide", str(world / "t.parquet"), "--out", str(out)]
     rows = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout)
-    assert [row["case_id"] for row in rows] == [f"{s}-{c['id']}" for s in ("tune", "report") for c in CASES]
+    assert [row["case_id"] for row in rows] == [
+        f"{s}-{c['id']}" for s in ("tune", "report") for c in CASES
+    ]
     table = CliRunner().invoke(app, call).stdout
     assert "confidence" in table
     decisions = decide(Trace.load(world / "t.parquet"), Policy.load())
@@ -223,7 +319,11 @@ def test_strict_counts_contracts_and_fails_on_one(world: Path) -> None:
     assert not right.all()
     done = CliRunner().invoke(app, call)
     assert done.exit_code == 1
-    refused = [bool(one) for one, case in zip(right, trace.cases, strict=True) if case.expect_status == "refuse"]
+    refused = [
+        bool(one)
+        for one, case in zip(right, trace.cases, strict=True)
+        if case.expect_status == "refuse"
+    ]
     told = done.stdout.splitlines()[-1]
     assert told.startswith(f"passed {right.sum()} of {len(right)} contracts (S6.3): ok ")
     assert f", refuse {sum(refused)} of {len(refused)}" in told
@@ -242,7 +342,9 @@ def test_strict_counts_contracts_and_fails_on_one(world: Path) -> None:
 def test_one_case_is_explained_with_what_would_flip_it(world: Path) -> None:
     """Gate by gate, and the smallest change of one threshold."""
     call = ["decide", str(world / "t.parquet"), "--case", "tune-q1"]
-    shown = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout, parse_constant=pytest.fail)
+    shown = json.loads(
+        CliRunner().invoke(app, [*call, "--json"]).stdout, parse_constant=pytest.fail
+    )
     assert shown["checks"][0]["gate"] == "domain"
     first = shown["flips"][0]
     near = flips(Trace.load(world / "t.parquet"), Policy.load(), "tune-q1")
@@ -257,36 +359,58 @@ def test_sweep_takes_policies_or_one_threshold(world: Path) -> None:
     """Neither and both are refused."""
     trace = str(world / "t.parquet")
     steps = json.loads(
-        CliRunner().invoke(app, ["sweep", trace, "--path", "similarity.min_similarity", "--json"]).stdout
+        CliRunner()
+        .invoke(app, ["sweep", trace, "--path", "similarity.min_similarity", "--json"])
+        .stdout
     )
     assert (steps[0]["low"], steps[-1]["high"]) == (-1.0, 1.0)
     (world / "p.yaml").write_text("similarity: {enabled: false}\n", encoding="utf-8")
-    rows = json.loads(CliRunner().invoke(app, ["sweep", trace, str(world / "p.yaml"), "--json"]).stdout)
+    rows = json.loads(
+        CliRunner().invoke(app, ["sweep", trace, str(world / "p.yaml"), "--json"]).stdout
+    )
     assert rows[0]["false_refusal_rate_n"] == 4
     assert CliRunner().invoke(app, ["sweep", trace]).exit_code == 1
     threshold = CliRunner().invoke(app, ["sweep", trace, "l2.max_l2"])
-    assert (threshold.exit_code, threshold.stderr.rstrip().endswith("by --path l2.max_l2.")) == (1, True)
+    assert (threshold.exit_code, threshold.stderr.rstrip().endswith("by --path l2.max_l2.")) == (
+        1,
+        True,
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_study")
 def test_tune_and_report_write_what_they_name(world: Path) -> None:
-    """Policy, report and what was selected; the policy loads and is reported again; people read the winner first."""
+    """Policy, report and what was selected; the policy loads and is reported again.
+
+    People read the winner first.
+    """
     trace, out = str(world / "t.parquet"), world / "tuned"
     done = CliRunner().invoke(
         app, ["tune", trace, "--trials", "20", "--no-track", "--quiet", "--out", str(out), "--json"]
     )
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout, parse_constant=pytest.fail)
-    assert {row["policy"] for row in told["comparison"]} >= {"defaults", "tuned", "always-answer", "always-refuse"}
+    assert {row["policy"] for row in told["comparison"]} >= {
+        "defaults",
+        "tuned",
+        "always-answer",
+        "always-refuse",
+    }
     assert Path(told["report"]).is_file()
     assert told["selected"] in {row["candidate"] for row in told["costs"]}
-    assert told["advantage"] is None or set(told["advantage"]) >= {"estimate", "low", "high", "p", "over"}
+    assert told["advantage"] is None or set(told["advantage"]) >= {
+        "estimate",
+        "low",
+        "high",
+        "p",
+        "over",
+    }
     assert told["against"][0]["role"] == "incumbent"
     assert told["against"][0]["other"] == told["incumbent"]
     assert told["unseen"] is True
     assert {row["verdict"] for row in told["against"]} <= {"better", "worse", "same", "open"}
-    # Runs that cannot be tracked cost nothing of the study: all is written and printed, and the last line says so.
+    # Runs that cannot be tracked cost nothing of the study: all is written and printed, and the
+    # last line says so.
     call = ["tune", trace, "--trials", "20", "--mlruns", trace, "--quiet", "--out", str(out)]
     done = CliRunner().invoke(app, call)
     assert done.exit_code == 1
@@ -298,6 +422,8 @@ def test_tune_and_report_write_what_they_name(world: Path) -> None:
     assert "expected_cost" in done.stdout
     assert "tuned against" in done.stdout
     page = world / "again.html"
-    done = CliRunner().invoke(app, ["report", trace, "-p", told["policy"], "--split", "report", "-o", str(page)])
+    done = CliRunner().invoke(
+        app, ["report", trace, "-p", told["policy"], "--split", "report", "-o", str(page)]
+    )
     assert done.exit_code == 0, done.output
     assert page.is_file()

@@ -1,4 +1,7 @@
-"""`raglab check --baseline`: fails where something is lost, in a process of its own, with exit codes and messages."""
+"""`raglab check --baseline`.
+
+Fails where something is lost, in a process of its own, with exit codes and messages.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ class Ended(NamedTuple):
 
 def process(folder: Path, *arguments: str) -> Ended:
     """Run the command in a process of its own."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAGLAB_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("RAGLAB_")
+    }
     ended = subprocess.run(
         [sys.executable, "-c", MAIN, *arguments],
         cwd=folder,
@@ -45,7 +50,10 @@ def process(folder: Path, *arguments: str) -> Ended:
 
 def run(folder: Path, *arguments: str) -> Ended:
     """Run the command in this process."""
-    places = [str(folder / one) if one.endswith((".json", ".yaml", ".parquet")) else one for one in arguments]
+    places = [
+        str(folder / one) if one.endswith((".json", ".yaml", ".parquet")) else one
+        for one in arguments
+    ]
     ended = CliRunner().invoke(app, places)
     return Ended(ended.exit_code, ended.stdout, ended.stderr)
 
@@ -58,7 +66,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     policies = {"same.yaml": 0.7, "near.yaml": 0.715, "worse.yaml": 0.9}
     for name, threshold in policies.items():
         free_policy(similarity={"min_similarity": threshold}).save(folder / name)
-    ended = process(folder, "check", "same.yaml", "--cases", "t.parquet", "--save-baseline", "made/b.json")
+    ended = process(
+        folder, "check", "same.yaml", "--cases", "t.parquet", "--save-baseline", "made/b.json"
+    )
     assert ended.code == 0, ended.err
     assert "made/b.json  (250 cases, expected cost 0." in ended.out
     return folder
@@ -67,8 +77,21 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_exit_codes_of_a_process(world: Path) -> None:
     """0 for the same policy, 3 where something is lost; the lost cases are listed."""
     same = process(world, "check", "same.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
-    assert (same.code, "verdict: no loss above 0.02 is shown; expected cost +0.000 [" in same.out) == (0, True)
-    worse = process(world, "check", "worse.yaml", "-c", "t.parquet", "--baseline", "made/b.json", "--rate", "coverage")
+    assert (
+        same.code,
+        "verdict: no loss above 0.02 is shown; expected cost +0.000 [" in same.out,
+    ) == (0, True)
+    worse = process(
+        world,
+        "check",
+        "worse.yaml",
+        "-c",
+        "t.parquet",
+        "--baseline",
+        "made/b.json",
+        "--rate",
+        "coverage",
+    )
     assert (worse.code, worse.err) == (3, "")
     assert "verdict: lost in expected_cost, coverage; expected cost +0." in worse.out
     assert "55 cases with another outcome, the first 20:" in worse.out
@@ -79,19 +102,33 @@ def test_exit_codes_of_a_process(world: Path) -> None:
 def test_a_loss_that_is_not_shown_passes_and_is_stated(world: Path) -> None:
     """Fewer cases, a smaller minimum effect: what is left out and what so few cases cannot tell."""
     ended = run(
-        world, "check", "near.yaml", "-c", "t.parquet", "--split", "report", "--baseline", "made/b.json",
-        "--min-effect", "0.01",
-    )  # fmt: skip
+        world,
+        "check",
+        "near.yaml",
+        "-c",
+        "t.parquet",
+        "--split",
+        "report",
+        "--baseline",
+        "made/b.json",
+        "--min-effect",
+        "0.01",
+    )
     assert ended.code == 0
     assert "verdict: no loss above 0.01 is shown" in ended.out
-    for told in ("not shown, since the interval holds 0: expected_cost +0.030", "150 only in the baseline"):
+    for told in (
+        "not shown, since the interval holds 0: expected_cost +0.030",
+        "150 only in the baseline",
+    ):
         assert told in ended.out
     assert "These 100 cases cannot tell differences of expected cost under about" in ended.out
 
 
 def test_json_holds_the_verdict(world: Path) -> None:
     """No NaN, every digit, exit code 3."""
-    ended = run(world, "check", "worse.yaml", "-c", "t.parquet", "--baseline", "made/b.json", "--json")
+    ended = run(
+        world, "check", "worse.yaml", "-c", "t.parquet", "--baseline", "made/b.json", "--json"
+    )
     record = json.loads(ended.out, parse_constant=pytest.fail)
     assert (ended.code, record["verdict"], record["lost"]) == (3, "lost", ["expected_cost"])
     assert (record["cases"], record["min_effect"], len(record["changed"])) == (250, 0.02, 55)
@@ -103,7 +140,17 @@ def test_json_holds_the_verdict(world: Path) -> None:
 
 def test_a_baseline_by_other_costs(world: Path) -> None:
     """Costs are written with the table and read from it; others are refused."""
-    saved = run(world, "check", "same.yaml", "-c", "t.parquet", "--save-baseline", "c.json", "--cost", "ok.refused=0.5")
+    saved = run(
+        world,
+        "check",
+        "same.yaml",
+        "-c",
+        "t.parquet",
+        "--save-baseline",
+        "c.json",
+        "--cost",
+        "ok.refused=0.5",
+    )
     assert saved.code == 0
     assert Baseline.load(world / "c.json").costs[0, 2] == 0.5
     against = ("-c", "t.parquet", "--baseline", "c.json")
@@ -121,10 +168,16 @@ def test_a_baseline_by_other_costs(world: Path) -> None:
         (("--baseline", "absent.json"), "the file must be readable"),
         (("--baseline", "same.yaml"), "text must be valid JSON"),
         (("--baseline", "made/b.json", "--rate", "charm"), "rates must be among"),
-        (("--baseline", "made/b.json", "--min-effect", "-1"), "min_effect must be a number of at least 0"),
+        (
+            ("--baseline", "made/b.json", "--min-effect", "-1"),
+            "min_effect must be a number of at least 0",
+        ),
         (("--baseline", "made/b.json", "--again"), "--again must be given without a baseline"),
         (("--rate", "coverage"), "--rate must be given with --baseline"),
-        (("--save-baseline", "new.json", "--min-effect", "0.1"), "--min-effect must be given with --baseline"),
+        (
+            ("--save-baseline", "new.json", "--min-effect", "0.1"),
+            "--min-effect must be given with --baseline",
+        ),
         (("--cost", "ok.refused=2"), "--cost must be given with --baseline or --save-baseline"),
         ((), "a policy must hold a certificate"),
     ],
@@ -138,8 +191,10 @@ def test_what_is_refused(world: Path, options: tuple[str, ...], message: str) ->
 
 
 def test_a_certificate_is_left_alone(world: Path) -> None:
-    """A policy with a certificate, even that of another policy, is compared, and the output says what it is not."""
-    certified = Policy.load(world / "worse.yaml").replace("certificate", {"policy_id": "another", "promises": []})
+    """A policy with a certificate, even another's, is compared; the output says what it is not."""
+    certified = Policy.load(world / "worse.yaml").replace(
+        "certificate", {"policy_id": "another", "promises": []}
+    )
     certified.save(world / "stale.yaml")
     ended = run(world, "check", "stale.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
     assert (ended.code, "certificate is not re-tested here" in ended.out) == (3, True)
@@ -147,11 +202,23 @@ def test_a_certificate_is_left_alone(world: Path) -> None:
 
 @pytest.mark.slow
 def test_questions_are_retrieved_as_the_baseline_was(tmp_path: Path) -> None:
-    """From JSON lines beside their documents, with the settings in the file; documents that changed are stated."""
-    for name, text in (("hull", "The excess for hull damage is 400 pounds."), ("cargo", "Cargo is covered at sea.")):
+    """From JSON lines beside their documents, with the settings in the file.
+
+    Documents that changed are stated.
+    """
+    for name, text in (
+        ("hull", "The excess for hull damage is 400 pounds."),
+        ("cargo", "Cargo is covered at sea."),
+    ):
         (tmp_path / f"{name}.md").write_text(f"# {name}\n\n{text}\n", encoding="utf-8")
-    questions = [("1", "What is the excess for hull damage?", "hull.md"), ("2", "Is cargo covered at sea?", "cargo.md")]
-    lines = [{"id": n, "query": query, "expect_status": "ok", "expect_sources": [file]} for n, query, file in questions]
+    questions = [
+        ("1", "What is the excess for hull damage?", "hull.md"),
+        ("2", "Is cargo covered at sea?", "cargo.md"),
+    ]
+    lines = [
+        {"id": n, "query": query, "expect_status": "ok", "expect_sources": [file]}
+        for n, query, file in questions
+    ]
     (tmp_path / "cases.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     settings = {"retrieval": {"fetch_k": 2, "rerank_k": 2}, "arm": "hybrid"}
     free_policy().replace("certificate", settings).save(tmp_path / "p.yaml")
@@ -163,6 +230,8 @@ def test_questions_are_retrieved_as_the_baseline_was(tmp_path: Path) -> None:
     same = run(tmp_path, *call, "--baseline", "b.json", "--json")
     assert (same.code, json.loads(same.out)["cases"]) == (0, 2)
     assert not any("not of the policy alone" in note for note in json.loads(same.out)["notes"])
-    (tmp_path / "hull.md").write_text("# hull\n\nThe excess for hull damage is 500 pounds.\n", encoding="utf-8")
+    (tmp_path / "hull.md").write_text(
+        "# hull\n\nThe excess for hull damage is 500 pounds.\n", encoding="utf-8"
+    )
     other = run(tmp_path, *call, "--baseline", "b.json", "--json")
     assert any("documents differ" in note for note in json.loads(other.out)["notes"])

@@ -1,4 +1,7 @@
-"""Options that commands share: costs, targets, and the goal they make; what means nothing is one clear line."""
+"""Options that commands share: costs, targets, and the goal they make.
+
+What means nothing is one clear line.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +37,20 @@ from raglab.store.policies import Policy
 def test_costs_by_label_and_outcome() -> None:
     """Repeated options make one mapping; none make none, which is the default."""
     given = ["ok.refused=1", "refuse.answered_wrong=10", "ok.asked = 0.5"]
-    assert parse_costs(given) == {"ok": {"refused": 1.0, "asked": 0.5}, "refuse": {"answered_wrong": 10.0}}
+    assert parse_costs(given) == {
+        "ok": {"refused": 1.0, "asked": 0.5},
+        "refuse": {"answered_wrong": 10.0},
+    }
     assert parse_costs(None) is parse_costs([]) is None
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("refused=1", "--cost must be label.outcome=cost, such as refuse.answered_wrong=10, got 'refused=1'"),
+        (
+            "refused=1",
+            "--cost must be label.outcome=cost, such as refuse.answered_wrong=10, got 'refused=1'",
+        ),
         ("ok.refused", "--cost must be label.outcome=cost"),
         ("ok.refused=cheap", "--cost must be label.outcome=cost"),
         ("=1", "--cost must be label.outcome=cost"),
@@ -60,15 +69,22 @@ def test_costs_that_mean_nothing_are_refused(text: str, message: str) -> None:
 
 def test_what_is_said_twice_is_refused() -> None:
     """Neither of two costs of an outcome, nor of two limits of a rate, is chosen in silence."""
-    with pytest.raises(ValueError, match=r"--cost must state an outcome once, got ok.refused twice"):
+    with pytest.raises(
+        ValueError, match=r"--cost must state an outcome once, got ok.refused twice"
+    ):
         parse_costs(["ok.refused=1", "ok.refused=2"])
     with pytest.raises(ValueError, match=r"--target must name a rate once, got coverage twice"):
         parse_targets(["coverage=0.1", "over_ask_rate=0.2", "coverage=0.3"])
 
 
 def test_a_goal_of_options() -> None:
-    """Costs and targets as `Goal` takes them; no targets where none is given; unknown rates are refused."""
-    assert parse_goal(["ok.refused=2"], ["over_ask_rate=0.1"]) == Goal({"ok": {"refused": 2.0}}, {"over_ask_rate": 0.1})
+    """Costs and targets as `Goal` takes them; no targets where none is given.
+
+    Unknown rates are refused.
+    """
+    assert parse_goal(["ok.refused=2"], ["over_ask_rate=0.1"]) == Goal(
+        {"ok": {"refused": 2.0}}, {"over_ask_rate": 0.1}
+    )
     assert parse_goal(None, None) == Goal()
     assert parse_targets(None) == {}
     assert parse_target(" coverage =0.5") == ("coverage", 0.5)
@@ -76,13 +92,17 @@ def test_a_goal_of_options() -> None:
         parse_goal(None, ["cost=0.1"])
     with pytest.raises(ValueError, match=r"the target of coverage must be in"):
         parse_goal(None, ["coverage=10"])
-    with pytest.raises(ValueError, match=r"--target must be rate=highest.* coverage=0\.05, got 'coverage'"):
+    with pytest.raises(
+        ValueError, match=r"--target must be rate=highest.* coverage=0\.05, got 'coverage'"
+    ):
         parse_goal(None, ["coverage"])
 
 
 def test_several_columns_in_one_option_are_refused_with_what_is_meant() -> None:
     """A pair each time; a comma in a name alone is one pair."""
-    with pytest.raises(ValueError, match=r"got 2 in .*--columns query=question --columns expect_status=label"):
+    with pytest.raises(
+        ValueError, match=r"got 2 in .*--columns query=question --columns expect_status=label"
+    ):
         parse_columns(["query=question,expect_status=label"])
     assert parse_columns(["query=question, in words"]) == {"query": "question, in words"}
 
@@ -92,20 +112,36 @@ def test_shares_of_splits() -> None:
     assert parse_shares(None) is None
     assert parse_shares("0.5, 0.5,0") == {"tune": 0.5, "certify": 0.5, "report": 0.0}
     for text in ("0.5,0.5", "tune=0.4", "0.4,0.3,x", "", "0.4,0.2,0.2,0.2"):
-        with pytest.raises(ValueError, match=r"--split must be the shares .*, got .*; write --split 0.4,0.3,0.3\."):
+        with pytest.raises(
+            ValueError, match=r"--split must be the shares .*, got .*; write --split 0.4,0.3,0.3\."
+        ):
             parse_shares(text)
 
 
 def test_the_doors_take_them(tmp_path: Path) -> None:
-    """`sweep` prints the cost by the matrix given; `tune` refuses a wrong one before it reads anything."""
+    """`sweep` prints the cost by the matrix given.
+
+    `tune` refuses a wrong one before it reads anything.
+    """
     trace, file = labelled(0, {"tune": 20, "report": 20}), tmp_path / "p.yaml"
     trace.save(tmp_path / "t.parquet")
     Policy.load().save(file)
-    call = ["sweep", str(tmp_path / "t.parquet"), str(file), "--cost", "ok.refused=4", "--cost", "refuse.asked=2"]
+    call = [
+        "sweep",
+        str(tmp_path / "t.parquet"),
+        str(file),
+        "--cost",
+        "ok.refused=4",
+        "--cost",
+        "refuse.asked=2",
+    ]
     done = CliRunner().invoke(app, [*call, "--json"])
     assert done.exit_code == 0, done.output
     costs = {"ok": {"refused": 4.0}, "refuse": {"asked": 2.0}}
-    assert json.loads(done.stdout)[0]["expected_cost"] == sweep(trace, [Policy.load()], costs=costs)["expected_cost"][0]
+    assert (
+        json.loads(done.stdout)[0]["expected_cost"]
+        == sweep(trace, [Policy.load()], costs=costs)["expected_cost"][0]
+    )
     assert "expected_cost" in CliRunner().invoke(app, call).stdout
     for option in (["--cost", "ok=1"], ["--target", "over_ask=0.1"]):
         refused = CliRunner().invoke(app, ["tune", str(tmp_path / "none.parquet"), *option])
@@ -124,13 +160,18 @@ def test_a_table_is_compressed_where_its_name_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("options", "shown"), [([], True), (["--json"], False), (["-q"], False)])
-def test_no_bar_stands_beside_json(monkeypatch: pytest.MonkeyPatch, options: list[str], shown: bool) -> None:  # noqa: FBT001
+def test_no_bar_stands_beside_json(
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    shown: bool,
+) -> None:
     """Nor where it is asked for; after the command bars are as they were."""
     monkeypatch.setattr(raglab.progress, "DELAY", 0.0)
     command = typer.Typer()
 
     @command.command()
-    def count(quiet: Quiet = False, as_json: AsJson = False) -> None:  # noqa: ARG001 - read by their callbacks
+    # read by their callbacks
+    def count(quiet: Quiet = False, as_json: AsJson = False) -> None:  # noqa: ARG001
         """Count to three on a standard error that is looked at."""
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         list(progress(range(3), "count"))
@@ -141,7 +182,10 @@ def test_no_bar_stands_beside_json(monkeypatch: pytest.MonkeyPatch, options: lis
 
 
 def test_a_refused_command_leaves_nothing_silent() -> None:
-    """An option that is wrong beside `--json` ends the command; bars of what its process does next are as they were."""
+    """An option that is wrong beside `--json` ends the command.
+
+    Bars of what its process does next are as they were.
+    """
     done = CliRunner().invoke(app, ["tune", "--json", "--trials", "many"])
     assert done.exit_code != 0
     assert not raglab.progress._silent.get()

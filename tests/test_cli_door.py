@@ -1,4 +1,7 @@
-"""The command line's outermost door: errors are one line with an exit code, text is text, inputs are kept."""
+"""The command line's outermost door.
+
+Errors are one line with an exit code, text is text, inputs are kept.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,9 @@ class TestErrors:
     """What ends a command."""
 
     @pytest.mark.parametrize("error", FOREIGN, ids=lambda error: type(error).__name__)
-    def test_what_a_library_or_the_system_raises(self, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def test_what_a_library_or_the_system_raises(
+        self, monkeypatch: pytest.MonkeyPatch, error: Exception
+    ) -> None:
         """Gets rule, value and remedy in one line, and no stack."""
         ended = raised(error, monkeypatch)
         assert ended.exit_code == REFUSED
@@ -117,13 +122,22 @@ class TestErrors:
         assert refusal(ours.value).text == str(ours.value)
         with pytest.raises(ValueError, match="invalid literal") as theirs:
             int("x")
-        assert "files and options must fit the command, got ValueError: invalid literal" in refusal(theirs.value).text
+        assert (
+            "files and options must fit the command, got ValueError: invalid literal"
+            in refusal(theirs.value).text
+        )
 
     def test_what_nobody_foresaw(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Is an error inside raglab, in one line with its code; --debug, anywhere, and RAGLAB_DEBUG show the stack."""
+        """Is an error inside raglab, in one line with its code.
+
+        --debug, anywhere, and RAGLAB_DEBUG show the stack.
+        """
         ended = raised(AttributeError("no 'x'\nin y"), monkeypatch)
         assert ended.exit_code == INTERNAL
-        told = "raglab: internal error: AttributeError: no 'x' in y; run again with --debug and report it.\n"
+        told = (
+            "raglab: internal error: AttributeError: no 'x' in y; run again with --debug and "
+            "report it.\n"
+        )
         assert ended.stderr == told
         for call in (["--debug", "policy"], ["policy", "--debug"]):
             shown = CliRunner().invoke(app, call)
@@ -138,10 +152,16 @@ class TestErrors:
 
     @pytest.mark.parametrize(
         ("error", "code"),
-        [(KeyboardInterrupt(), INTERRUPTED), (typer.Abort(), INTERRUPTED), (BrokenPipeError(32, "x"), NO_READER)],
+        [
+            (KeyboardInterrupt(), INTERRUPTED),
+            (typer.Abort(), INTERRUPTED),
+            (BrokenPipeError(32, "x"), NO_READER),
+        ],
     )
-    def test_what_needs_no_word(self, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
-        """An interruption, and a reader who has gone, have a code of their own and nothing on stderr."""
+    def test_what_needs_no_word(
+        self, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+    ) -> None:
+        """An interruption and a departed reader have their own codes and nothing on stderr."""
         ended = raised(error, monkeypatch)
         assert (ended.exit_code, ended.stderr) == (code, "")
 
@@ -169,17 +189,23 @@ class TestErrors:
         assert "must be text in UTF-8 without NUL, got '" in ended.stderr
 
     def test_an_odd_name_is_shown_escaped(self, tmp_path: Path) -> None:
-        """Neither the terminal nor the reading direction obeys a file's name, and a long one is cut."""
+        """Neither terminal nor reading direction obeys a file's name, and a long one is cut."""
         for name in (f"{HOSTILE}.parquet", "x\ny.parquet", "x" * 5000):
             ended = CliRunner().invoke(app, ["decide", str(tmp_path / name)])
             assert ended.exit_code == REFUSED
             assert ended.stderr.count("\n") == 1
             assert ended.stderr.strip().isprintable()
             assert len(ended.stderr) < 1100
-        assert SHOWN in CliRunner().invoke(app, ["decide", str(tmp_path / f"{HOSTILE}.parquet")]).stderr
+        assert (
+            SHOWN
+            in CliRunner().invoke(app, ["decide", str(tmp_path / f"{HOSTILE}.parquet")]).stderr
+        )
 
     def test_an_unknown_variable_stops_every_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """One that begins as ours do, even where no settings are read; the help is shown all the same."""
+        """One that begins as ours do, even where no settings are read.
+
+        The help is shown all the same.
+        """
         monkeypatch.setenv("RAGLAB_CACH", "x")
         ended = CliRunner().invoke(app, ["policy"])
         assert (ended.exit_code, "did you mean RAGLAB_CACHE" in ended.stderr) == (REFUSED, True)
@@ -202,8 +228,13 @@ class TestPasswords:
             ["simulate", "--means", URL],
         ],
     )
-    def test_in_no_message(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: list[str]) -> None:
-        """Whatever the command makes of it: a place of a log, a path, a cost; the stack included."""
+    def test_in_no_message(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: list[str]
+    ) -> None:
+        """Whatever the command makes of it: a place of a log, a path, a cost.
+
+        The stack included.
+        """
         monkeypatch.chdir(tmp_path)
         (tmp_path / "log.csv").write_text("action,reward,propensity\na,1,1\n")
         ended = CliRunner().invoke(app, call)
@@ -221,8 +252,13 @@ class TestPasswords:
     def test_not_in_a_stored_command(self) -> None:
         """A trace keeps the command that built it, as a shell takes it."""
         told = shell_command(["trace", "my docs", "--out", URL])
-        assert told == "raglab trace 'my docs' --out 'postgresql+psycopg://ann:***@127.0.0.1:1/rag?sslpassword=***'"
-        assert SECRET not in one_line(f"x {URL} y mysql:/ann:{SECRET}@h/db and http://a:p@{SECRET}@h")
+        assert (
+            told == "raglab trace 'my docs' --out 'postgresql+psycopg://ann:***@127.0.0.1:1/"
+            "rag?sslpassword=***'"
+        )
+        assert SECRET not in one_line(
+            f"x {URL} y mysql:/ann:{SECRET}@h/db and http://a:p@{SECRET}@h"
+        )
 
 
 class TestText:
@@ -250,17 +286,34 @@ class TestText:
 
     def test_a_response(self) -> None:
         """Answer, options, sources and warnings; only the answer has lines of its own."""
-        said: Any = dict.fromkeys(("confidence", "clarification", "default_applied", "refusal_reason"))
-        said |= {"status": "ok", "arm_reason": "", "policy_id": "p", "answer": f"one\n{HOSTILE}", "request_id": "r"}
+        said: Any = dict.fromkeys(
+            ("confidence", "clarification", "default_applied", "refusal_reason")
+        )
+        said |= {
+            "status": "ok",
+            "arm_reason": "",
+            "policy_id": "p",
+            "answer": f"one\n{HOSTILE}",
+            "request_id": "r",
+        }
         said |= {"sources": [f"{HOSTILE}\nsources: forged"], "warnings": [HOSTILE], "options": []}
 
         class Said(dict[str, Any]):
             record = type("Record", (), {"propensity": None})()
 
         told = _response_text(Said(said), Path("i"), None)
-        assert [line.partition(":")[0] for line in told.split("\n")] == ["ok · p", "one", HOSTILE, "sources", "warning"]
+        assert [line.partition(":")[0] for line in told.split("\n")] == [
+            "ok · p",
+            "one",
+            HOSTILE,
+            "sources",
+            "warning",
+        ]
         asked = {"question_to_user": f"which {HOSTILE}?", "proposed_default": None}
-        said |= {"clarification": asked, "options": [{"value": "1", "text": f"{HOSTILE}\n2  forged"}]}
+        said |= {
+            "clarification": asked,
+            "options": [{"value": "1", "text": f"{HOSTILE}\n2  forged"}],
+        }
         told = _response_text(Said(said), Path("my index"), Path("p q.yaml"))
         assert "Reply with: raglab reply 'my index' r -p 'p q.yaml' yes" in told
         assert r"\n2  forged" in told
@@ -268,7 +321,9 @@ class TestText:
     def test_a_policy_and_its_notes(self, tmp_path: Path) -> None:
         """What a hostile file brings along is shown escaped by the commands that read it."""
         path = tmp_path / "p.yaml"
-        path.write_text(yaml.safe_dump({"patterns": {"deny": [f"x{HOSTILE[-1]}\u202e"]}}), encoding="utf-8")
+        path.write_text(
+            yaml.safe_dump({"patterns": {"deny": [f"x{HOSTILE[-1]}\u202e"]}}), encoding="utf-8"
+        )
         for call in (["policy", "-p", str(path)], ["policy", "-p", str(path), "--json"]):
             told = CliRunner().invoke(app, call)
             assert told.exit_code == 0, told.stderr
@@ -282,7 +337,12 @@ class TestCsv:
     @pytest.mark.parametrize("mark", ["=", "+", "-", "@", "\t", "\r", "＝"])
     def test_a_formula_is_a_text(self, mark: str) -> None:
         """In a cell and in a head; numbers, and texts of numbers, stay what they are."""
-        table = pd.DataFrame({f"{mark}head": [f"{mark}cmd|' /C calc'!A0", "plain", None, "-0.5"], "n": [-0.5, 1, 2, 3]})
+        table = pd.DataFrame(
+            {
+                f"{mark}head": [f"{mark}cmd|' /C calc'!A0", "plain", None, "-0.5"],
+                "n": [-0.5, 1, 2, 3],
+            }
+        )
         text = csv_text(table)
         rows = [line.split(",")[0].strip('"') for line in text.replace("\r", "\\r").split("\n")]
         assert all(row.startswith("'") for row in rows[:2])
@@ -327,14 +387,18 @@ class TestInputs:
             ["index", "docs", "--out", "."],
         ],
     )
-    def test_out_is_another_file(self, trace: Path, monkeypatch: pytest.MonkeyPatch, call: list[str]) -> None:
+    def test_out_is_another_file(
+        self, trace: Path, monkeypatch: pytest.MonkeyPatch, call: list[str]
+    ) -> None:
         """By name, by link, inside the folder that is read, or the folder that holds it."""
         folder = trace.parent
         monkeypatch.chdir(folder)
         (folder / "link").symlink_to("t.parquet")
         (folder / "docs").mkdir()
         for name in ("p.yaml", "tuned.yaml", "log.csv", "p.csv", "docs/cases.jsonl"):
-            (folder / name).write_text("{}\n" if name.endswith("yaml") else "action,reward,propensity\na,1,1\n")
+            (folder / name).write_text(
+                "{}\n" if name.endswith("yaml") else "action,reward,propensity\na,1,1\n"
+            )
         before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         ended = CliRunner().invoke(app, call)
         assert ended.exit_code == REFUSED
@@ -351,10 +415,16 @@ class TestInputs:
 
     @pytest.mark.parametrize("out", ["/dev/null", "", "."])
     def test_no_device_is_replaced(self, trace: Path, out: str) -> None:
-        """`--out /dev/null` would put a file in its place; a folder is no file, and is known before the work."""
+        """`--out /dev/null` would put a file in its place.
+
+        A folder is no file, and is known before the work.
+        """
         for call in (["decide", str(trace)], ["trace", str(trace.parent)]):
             ended = CliRunner().invoke(app, [*call, "--out", out])
-            assert (ended.exit_code, "--out must be a file, got a" in ended.stderr) == (REFUSED, True)
+            assert (ended.exit_code, "--out must be a file, got a" in ended.stderr) == (
+                REFUSED,
+                True,
+            )
         assert Path("/dev/null").is_char_device()
 
     def test_no_message_advises_it(self, tmp_path: Path) -> None:
@@ -372,20 +442,36 @@ class TestStreams:
     def places(self, tmp_path: Path) -> dict[str, Any]:
         """Return the arguments of `subprocess.run`, and a policy whose text is no ASCII."""
         (tmp_path / "p.yaml").write_text("patterns: {deny: ['é😀']}\n", encoding="utf-8")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAGLAB_")}
-        return {"cwd": tmp_path, "timeout": 60, "env": environment | {"PYTHONPATH": os.pathsep.join(sys.path)}}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("RAGLAB_")
+        }
+        return {
+            "cwd": tmp_path,
+            "timeout": 60,
+            "env": environment | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        }
 
     def test_the_script_is_the_door(self) -> None:
         """What is installed as `raglab` opens and closes the streams."""
-        project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+        project = tomllib.loads(
+            (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+        )
         assert project["project"]["scripts"] == {"raglab": "raglab.cli:main"}
 
     def test_full_and_gone(self, places: dict[str, Any]) -> None:
-        """A full disk behind stdout is named; a reader who has gone is no error to speak of, at the last flush too."""
+        """A full disk behind stdout is named.
+
+        A reader who has gone is no error to speak of, at the last flush too.
+        """
         command = [sys.executable, "-c", MAIN, "policy"]
         with Path("/dev/full").open("wb") as full:
-            ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, **places)
-        told = b"raglab: the standard output: the system must be able to read or write it, got No space left on device"
+            ended = subprocess.run(
+                command, stdout=full, stderr=subprocess.PIPE, check=False, **places
+            )
+        told = (
+            b"raglab: the standard output: the system must be able to read or write it, got No "
+            b"space left on device"
+        )
         assert ended.returncode == REFUSED
         assert ended.stderr.startswith(told)
         assert ended.stderr.count(b"\n") == 1
@@ -395,11 +481,18 @@ class TestStreams:
         os.close(write)
         assert (gone.returncode, gone.stderr) == (NO_READER, b"")
 
-    @pytest.mark.parametrize(("arguments", "code"), [(["--help"], 0), (["decide", "--help"], 0), ([], USAGE)])
+    @pytest.mark.parametrize(
+        ("arguments", "code"), [(["--help"], 0), (["decide", "--help"], 0), ([], USAGE)]
+    )
     def test_the_help(self, places: dict[str, Any], arguments: list[str], code: int) -> None:
-        """Asked for, it is the output; without a command it is shown in place of one; nobody has to read it."""
+        """Asked for, it is the output; without a command it is shown in place of one.
+
+        Nobody has to read it.
+        """
         command = [sys.executable, "-c", MAIN, *arguments]
-        assert subprocess.run(command, capture_output=True, check=False, **places).returncode == code
+        assert (
+            subprocess.run(command, capture_output=True, check=False, **places).returncode == code
+        )
         read, write = os.pipe()
         os.close(read)
         gone = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, **places)
@@ -407,7 +500,10 @@ class TestStreams:
         assert (gone.returncode, gone.stderr) == (NO_READER, b"")
 
     def test_narrow_and_closed(self, places: dict[str, Any]) -> None:
-        """JSON stays exact on a stream that holds ASCII alone; a process without streams ends as it would."""
+        """JSON stays exact on a stream that holds ASCII alone.
+
+        A process without streams ends as it would.
+        """
         command = [sys.executable, "-c", MAIN, "policy", "-p", "p.yaml", "--json"]
         narrow = places | {"env": places["env"] | {"PYTHONIOENCODING": "ascii"}}
         ended = subprocess.run(command, capture_output=True, check=True, **narrow)

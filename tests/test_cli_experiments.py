@@ -1,4 +1,7 @@
-"""The command `simulate`: a trace or known means in, plain words and a table out; wrong input is one line."""
+"""The command `simulate`: a trace or known means in, plain words and a table out.
+
+Wrong input is one line.
+"""
 
 from __future__ import annotations
 
@@ -41,23 +44,34 @@ def policies(*arguments: str) -> dict[str, Any]:
 
 
 def test_a_trace_beside_its_baselines(trace: str) -> None:
-    """Two learners, the best fixed arm, uniform, the router and the oracle, each a row; the words say what is shown."""
+    """Two learners, the best fixed arm, uniform, the router and the oracle, each a row.
+
+    The words say what is shown.
+    """
     said = run(trace, "--always-answer")
     for name in ("thompson_beta", "ucb1", FIXED, UNIFORM, ROUTER, ORACLE):
         assert re.search(rf"^ *{name} ", said, re.MULTILINE), name
-    for told in ("share of right decisions", "95 % intervals", "same cases", "never labels", "could gain"):
+    for told in (
+        "share of right decisions",
+        "95 % intervals",
+        "same cases",
+        "never labels",
+        "could gain",
+    ):
         assert told in said
     assert "nan" not in said
 
 
 def test_json_holds_every_digit(trace: str) -> None:
-    """Means and intervals in their order, shares of the pulls that sum to 1, milliseconds of the arms."""
+    """Means and intervals in order, shares of pulls that sum to 1, milliseconds of the arms."""
     rows = policies(trace, "--always-answer", "-b", "kl_ucb")
     assert list(rows) == ["kl_ucb", FIXED, UNIFORM, ROUTER, ORACLE]
     for row in rows.values():
         assert row["right_low"] <= row["right"] <= row["right_high"]
         assert row["pulls_hybrid"] + row["pulls_iterative"] == pytest.approx(1.0)
-        assert row["ms"] == pytest.approx(10.0 * row["pulls_hybrid"] + 40.0 * row["pulls_iterative"])
+        assert row["ms"] == pytest.approx(
+            10.0 * row["pulls_hybrid"] + 40.0 * row["pulls_iterative"]
+        )
     assert rows[ORACLE]["regret"] == 0.0
     assert rows[FIXED]["difference"] == 0.0
 
@@ -69,18 +83,25 @@ def test_the_same_seed_prints_the_same(trace: str) -> None:
 
 
 def test_splits_and_policies_are_taken(trace: str, tmp_path: Path) -> None:
-    """One split has half of the cases; the published gates decide other cases rightly than no gates."""
+    """One split has half of the cases.
+
+    The published gates decide other cases rightly than no gates.
+    """
     assert "20 cases" in run(trace, "--split", "report", "--always-answer")
     file = tmp_path / "policy.yaml"
     file.write_text("similarity: {min_similarity: 0.99}\n", encoding="utf-8")
-    assert policies(trace, "-p", str(file))[ORACLE]["right"] < policies(trace, "--always-answer")[ORACLE]["right"]
+    assert (
+        policies(trace, "-p", str(file))[ORACLE]["right"]
+        < policies(trace, "--always-answer")[ORACLE]["right"]
+    )
 
 
 def test_weights_as_numbers_or_as_a_file(trace: str, tmp_path: Path) -> None:
     """Both forms say the same; they change what the learner sees, not the baselines."""
     file = tmp_path / "weights.json"
     file.write_text(
-        json.dumps({"margin": 0, "diversity": 0, "latency": 1, "cache": 0, "consistency": 0}), encoding="utf-8"
+        json.dumps({"margin": 0, "diversity": 0, "latency": 1, "cache": 0, "consistency": 0}),
+        encoding="utf-8",
     )
     one = policies(trace, "--always-answer", "--weights", "0,0,1,0,0")
     assert one == policies(trace, "--always-answer", "--weights", str(file))
@@ -123,7 +144,10 @@ def test_arms_of_known_means() -> None:
         (("--means", "0.7,x"), "--means must be numbers with commas between them, got '0.7,x'"),
         (("--means", "0.7,1.2"), "means must be in [0, 1], got 1.2"),
         (("--means", "0.7,0.5", "-b", "best"), "algorithm must be one of epsilon_greedy"),
-        (("--means", "0.7,0.5", "-b", "lin_ucb"), "arms of --means have no context to learn from, got lin_ucb"),
+        (
+            ("--means", "0.7,0.5", "-b", "lin_ucb"),
+            "arms of --means have no context to learn from, got lin_ucb",
+        ),
         (("missing.parquet",), "missing.parquet"),
     ],
 )
@@ -156,11 +180,14 @@ def test_wrong_names_of_weights_are_refused(trace: str, tmp_path: Path) -> None:
     file.write_text('{"speed": 1}', encoding="utf-8")
     assert "got 'speed'" in run(trace, "--weights", str(file), code=1)
     file.write_text("[1]", encoding="utf-8")
-    assert "must hold one JSON object of numbers by name" in run(trace, "--weights", str(file), code=1)
+    assert "must hold one JSON object of numbers by name" in run(
+        trace, "--weights", str(file), code=1
+    )
 
 
 @pytest.mark.parametrize(
-    "option", [("--weights", "1,0,0,0,0"), ("--split", "tune"), ("--always-answer",), ("--budget-ms", "50")]
+    "option",
+    [("--weights", "1,0,0,0,0"), ("--split", "tune"), ("--always-answer",), ("--budget-ms", "50")],
 )
 def test_what_known_means_cannot_use_is_refused(option: tuple[str, ...]) -> None:
     """An option that would change nothing is not passed over."""
@@ -168,13 +195,15 @@ def test_what_known_means_cannot_use_is_refused(option: tuple[str, ...]) -> None
 
 
 def certified(*arguments: str) -> str:
-    """Output of `raglab certify` that certifies nothing, of the policy whose gates are similarity and confidence."""
+    """Output of `raglab certify` that certifies nothing, for similarity and confidence gates."""
     ended = CliRunner().invoke(app, ["certify", *arguments])
     assert ended.exit_code == 3, ended.output
     return ended.stdout
 
 
-def test_the_chance_of_a_certificate_is_that_of_all_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chance_of_a_certificate_is_that_of_all_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of very many cases a sample is looked at: what it says of the chance is for all of them."""
     labelled(0, {"": 120}).save(tmp_path / "t.parquet")
     free_policy().save(tmp_path / "p.yaml")
@@ -187,6 +216,12 @@ def test_the_chance_of_a_certificate_is_that_of_all_cases(tmp_path: Path, monkey
         return whole(*given, size=size)
 
     monkeypatch.setattr(certification_texts, "diagnosis", diagnosis)
-    told = certified(str(tmp_path / "t.parquet"), "-p", str(tmp_path / "p.yaml"), "-t", "hallucination_rate=0.001")
+    told = certified(
+        str(tmp_path / "t.parquet"),
+        "-p",
+        str(tmp_path / "p.yaml"),
+        "-t",
+        "hallucination_rate=0.001",
+    )
     assert "on these cases (40 of 120, drawn by label) (chance" in told
     assert sizes == [(40, 3.0)]

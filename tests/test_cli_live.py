@@ -17,7 +17,7 @@ from raglab.store.loaders import save_corpus
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.testing import sample_trace
-from test_live_trace_building import CORPUS, WordEncoder, encoder  # noqa: F401 - a fixture
+from test_live_trace_building import CORPUS, WordEncoder, encoder  # noqa: F401
 
 pytestmark = pytest.mark.slow
 
@@ -38,11 +38,20 @@ def run(*arguments: str, code: int = 0) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fixture
+def folder(tmp_path: Path, encoder: WordEncoder) -> Path:
     """Return a folder with an index and two policies."""
     del encoder
     save_corpus(CORPUS, tmp_path / "corpus.jsonl")
-    said = json.loads(run("index", str(tmp_path / "corpus.jsonl"), "--out", str(tmp_path / "i"), "--quiet", "--json"))
+    said = json.loads(
+        run(
+            "index",
+            str(tmp_path / "corpus.jsonl"),
+            "--out",
+            str(tmp_path / "i"),
+            "--quiet",
+            "--json",
+        )
+    )
     assert said["chunks"] == len(CORPUS.chunks)
     Policy.from_mapping(OPEN).save(tmp_path / "open.yaml")
     asking = {
@@ -55,7 +64,9 @@ def folder(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fi
 
 def ask(folder: Path, question: str, *more: str, policy: str = "open", code: int = 0) -> str:
     """What `raglab ask` prints."""
-    return run("ask", str(folder / "i"), question, "-p", str(folder / f"{policy}.yaml"), *more, code=code)
+    return run(
+        "ask", str(folder / "i"), question, "-p", str(folder / f"{policy}.yaml"), *more, code=code
+    )
 
 
 def test_an_answer_names_its_sources(folder: Path) -> None:
@@ -78,10 +89,15 @@ def test_options_are_shown_and_a_selection_completes_the_question(folder: Path) 
     shown = ask(folder, "What is the excess?", policy="asking")
     assert "Ask again with --select ID." in shown
     assert "\n  1  " in shown
-    every = [json.loads(ask(folder, "What is the excess?", "--select", one, "--json", policy="asking")) for one in "12"]
+    every = [
+        json.loads(ask(folder, "What is the excess?", "--select", one, "--json", policy="asking"))
+        for one in "12"
+    ]
     assert "ok" in {said["status"] for said in every}
     assert not any(said["options"] for said in every)
-    refused = json.loads(ask(folder, "What is the excess?", "--select", "9", "--json", policy="asking"))
+    refused = json.loads(
+        ask(folder, "What is the excess?", "--select", "9", "--json", policy="asking")
+    )
     assert refused["refusal_reason"] == "Invalid selection: 9"
 
 
@@ -116,7 +132,9 @@ def test_signals_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     sample_trace().save(tmp_path / "t.parquet")
     register_signal(SignalFunction("judge", lambda rows: [0.5] * len(rows)))
     more = ("--out", str(tmp_path / "new.parquet"), "--quiet")
-    said = json.loads(run("signals", str(tmp_path / "t.parquet"), "--signal", "judge", *more, "--json"))
+    said = json.loads(
+        run("signals", str(tmp_path / "t.parquet"), "--signal", "judge", *more, "--json")
+    )
     assert said["signals"] == ["judge"]
     assert Trace.load(tmp_path / "new.parquet").signal("judge").count() == 5
     failed = run("signals", str(tmp_path / "t.parquet"), "--signal", "juge", *more, code=1)

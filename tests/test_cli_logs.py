@@ -1,4 +1,7 @@
-"""The door to off-policy evaluation: a log of a file, a target by name or of a file, a table and its warnings."""
+"""The door to off-policy evaluation.
+
+A log of a file, a target by name or of a file, a table and its warnings.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,12 @@ def log(n: int = 900) -> pd.DataFrame:
     arm = rng.integers(0, 3, n)
     reward = (rng.random(n) < np.array([0.2, 0.5, 0.8])[arm]).astype(float)
     return pd.DataFrame(
-        {"action": np.array(ARMS)[arm], "reward": reward, "propensity": 1 / 3, "user": np.arange(n) // 3}
+        {
+            "action": np.array(ARMS)[arm],
+            "reward": reward,
+            "propensity": 1 / 3,
+            "user": np.arange(n) // 3,
+        }
     )
 
 
@@ -55,11 +63,15 @@ def test_the_table_is_that_of_the_library(path: str, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(pd.DataFrame(said["estimates"]), expected, check_exact=True)
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "deep" / "table.csv"), expected)
     assert (said["overlap"]["n"], said["overlap"]["status"]) == (900, "ok")
-    assert (list(said["notes"]), said["warnings"]) == (["dm"], [])  # weak even where dr says the same
+    # weak even where dr says the same
+    assert (list(said["notes"]), said["warnings"]) == (["dm"], [])
     text = ran(path)
     assert [line.split()[0] for line in text.stdout.splitlines()[1:8]] == list(ESTIMATORS)
     assert text.stdout.splitlines()[0].split() == list(COLUMNS)
-    assert "overlap: ok · 900 rounds worth 900.0 · largest weight 1 · mean weight 1.000 (95% interval" in text.stdout
+    assert (
+        "overlap: ok · 900 rounds worth 900.0 · largest weight 1 · mean weight 1.000 (95% interval"
+        in text.stdout
+    )
     assert text.stderr == ""
 
 
@@ -70,20 +82,29 @@ def test_a_target_of_a_file(path: str, tmp_path: Path, kind: str) -> None:
     for number, rows in enumerate((target, target.loc[[0] * 900])):
         file = tmp_path / f"{number}.{kind}"
         rows.to_csv(file, index=False) if kind == "csv" else rows.to_parquet(file)
-        found = json.loads(ran(path, "-t", str(file), "-e", "ips,snips", "-e", "dr", "--json").stdout)["estimates"]
+        found = json.loads(
+            ran(path, "-t", str(file), "-e", "ips,snips", "-e", "dr", "--json").stdout
+        )["estimates"]
         expected = estimate(log(), [0.6, 0.3, 0.1], ("ips", "snips", "dr"), arms=ARMS)
         assert [row["value"] for row in found] == pytest.approx(expected["value"].tolist())
 
 
 def test_always_one_arm(path: str, tmp_path: Path) -> None:
-    """`best:` and a name; of a log with positions, a number; sessions and level reach the intervals."""
+    """`best:` and a name; of a log with positions, a number.
+
+    Sessions and level reach the intervals.
+    """
     more: dict[str, Any] = {"level": 0.5, "session": "user", "arms": ARMS}
     expected = estimate(log(), [0.0, 0.0, 1.0], ("snips",), **more)
     arguments = ("-t", "best:table", "-e", "snips", "--session", "user", "--level", "0.5", "--json")
-    pd.testing.assert_frame_equal(pd.DataFrame(json.loads(ran(path, *arguments).stdout)["estimates"]), expected)
+    pd.testing.assert_frame_equal(
+        pd.DataFrame(json.loads(ran(path, *arguments).stdout)["estimates"]), expected
+    )
     numbered = log().assign(action=[ARMS.index(name) for name in log()["action"]])
     numbered.to_parquet(tmp_path / "numbers.parquet")
-    said = json.loads(ran(str(tmp_path / "numbers.parquet"), "-t", "best:2", "-e", "snips", "--json").stdout)
+    said = json.loads(
+        ran(str(tmp_path / "numbers.parquet"), "-t", "best:2", "-e", "snips", "--json").stdout
+    )
     assert said["estimates"][0]["value"] == expected["value"][0]
 
 
@@ -91,9 +112,14 @@ def test_what_cannot_be_said_is_said_aloud(tmp_path: Path) -> None:
     """Warnings go to the error stream, and where nothing can be said at all the exit code is 4."""
     log(12).to_csv(tmp_path / "few.csv", index=False)
     said = ran(str(tmp_path / "few.csv"), "-t", "best:hybrid", "-e", "snips", code=4)
-    assert "warning: this log says nothing about the target (snips): effective sample size" in said.stderr
+    assert (
+        "warning: this log says nothing about the target (snips): effective sample size"
+        in said.stderr
+    )
     assert "overlap: none · 12 rounds" in said.stdout
-    said = json.loads(ran(str(tmp_path / "few.csv"), "-t", "best:hybrid", "-e", "snips", "--json", code=4).stdout)
+    said = json.loads(
+        ran(str(tmp_path / "few.csv"), "-t", "best:hybrid", "-e", "snips", "--json", code=4).stdout
+    )
     assert "says nothing" in said["warnings"][0]
     assert "effective sample size" in said["notes"]["snips"]
 
@@ -103,7 +129,9 @@ def test_arms_may_be_named(path: str, tmp_path: Path) -> None:
     named = [part for arm in [*ARMS, "iterative"] for part in ("--arm", arm)]
     said = json.loads(ran(path, *named, "-e", "dm", "--json", code=4).stdout)
     assert said["overlap"]["unsupported"] == pytest.approx(0.25)
-    log().assign(**{f"q_{arm}": 0.5 for arm in [*ARMS, "iterative"]}).to_csv(tmp_path / "model.csv", index=False)
+    log().assign(**{f"q_{arm}": 0.5 for arm in [*ARMS, "iterative"]}).to_csv(
+        tmp_path / "model.csv", index=False
+    )
     said = json.loads(ran(str(tmp_path / "model.csv"), "-e", "dm", "--json", code=4).stdout)
     assert said["estimates"][0]["value"] == pytest.approx(0.5)
 
@@ -134,7 +162,10 @@ def test_a_deterministic_log_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path: Path, kind: str) -> None:
-    """Uniform is over the arms that a round could take; an arm that was not always there cannot always be taken."""
+    """Uniform is over the arms that a round could take.
+
+    An arm that was not always there cannot always be taken.
+    """
     mask = np.array([[True, True, False], [True, True, True]])
     known = np.array([[0.2, 0.5, 0.8], [0.4, 0.6, 0.1]])
     world = Table(tuple(ARMS), known, known, mask, np.zeros((2, 0)), (), np.full((2, 3), np.nan))
@@ -146,8 +177,12 @@ def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path: Path, kind:
     said = json.loads(ran(str(file), "-e", "snips", "--json").stdout)["estimates"]
     assert said[0]["value"] == pytest.approx(expected["value"][0])
     assert said[0]["status"] == "ok"
-    only = json.loads(ran(str(file), "-t", "best:hybrid", "-e", "snips", "--json").stdout)["estimates"]
-    assert only[0]["value"] == pytest.approx(estimate(rounds, [0.0, 1.0, 0.0], ("snips",))["value"][0])
+    only = json.loads(ran(str(file), "-t", "best:hybrid", "-e", "snips", "--json").stdout)[
+        "estimates"
+    ]
+    assert only[0]["value"] == pytest.approx(
+        estimate(rounds, [0.0, 1.0, 0.0], ("snips",))["value"][0]
+    )
     closed = int((~there[:, 2]).sum())
     assert (
         f"got 'table', whose probability is 0 in {closed} of 600 rounds"
@@ -158,21 +193,36 @@ def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path: Path, kind:
 def test_a_fixed_choice_is_not_uniform(tmp_path: Path) -> None:
     """Where every probability is 0 or 1, the arms that were not taken are not those that were not there."""
     share = (log()["action"].to_numpy()[:, None] == np.array(ARMS)).astype(float)
-    certain = log().assign(propensity=1.0, **{f"p_{arm}": share[:, at] for at, arm in enumerate(ARMS)})
+    certain = log().assign(
+        propensity=1.0, **{f"p_{arm}": share[:, at] for at, arm in enumerate(ARMS)}
+    )
     certain.to_csv(tmp_path / "certain.csv", index=False)
     assert "Log with a floor" in ran(str(tmp_path / "certain.csv"), "-e", "snips", code=1).stderr
 
 
-def test_the_log_of_a_bandit_at_work(places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the folder of an index, or by its URL; rounds without a reward are left out, and it is said how many."""
+def test_the_log_of_a_bandit_at_work(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the folder of an index, or by its URL.
+
+    Rounds without a reward are left out, and it is said how many.
+    """
     for name in list(os.environ):
         if name.startswith("RAGLAB_BANDIT_"):
             monkeypatch.delenv(name)
-    at = Online(Bandit(floor=0.1), RewardWeights(), 8000.0, places("bandit.sqlite"), ("hybrid", "iterative"))
+    at = Online(
+        Bandit(floor=0.1), RewardWeights(), 8000.0, places("bandit.sqlite"), ("hybrid", "iterative")
+    )
     for number in range(5):
         at.choose(str(number), [True, True], {})
     for number in range(4):
-        raw = {"margin": 0.1 * number, "diversity": 0.5, "latency_ratio": 0.1, "cache_hit": 0.0, "consistency": 1.0}
+        raw = {
+            "margin": 0.1 * number,
+            "diversity": 0.5,
+            "latency_ratio": 0.1,
+            "cache_hit": 0.0,
+            "consistency": 1.0,
+        }
         at.update(str(number), raw)
     at.close()
     by_folder = (tmp_path,) if places.server is None else ()

@@ -25,12 +25,27 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     log = AuditLog(tmp_path / "audit.sqlite", clock=lambda: START)
     for request, status in (("r1", "ok"), ("r2", "refuse")):
         log.opened(
-            request, "who is the insurer?", policy=PolicyData.from_mapping(), fingerprint="f", models={}, now=START
+            request,
+            "who is the insurer?",
+            policy=PolicyData.from_mapping(),
+            fingerprint="f",
+            models={},
+            now=START,
         )
         value = 0.9 if status == "ok" else 0.5
-        check = Check("similarity", "S2.6", value, 0.7, value - 0.7, status == "ok", "similarity of the nearest hit")
+        check = Check(
+            "similarity",
+            "S2.6",
+            value,
+            0.7,
+            value - 0.7,
+            status == "ok",
+            "similarity of the nearest hit",
+        )
         reason = None if status == "ok" else "similarity of the nearest hit"
-        log.decided(request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check])
+        log.decided(
+            request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check]
+        )
     log.close()
     return tmp_path
 
@@ -62,12 +77,24 @@ def test_explain_a_log_that_was_edited(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("explain", "r9", "--log", "."), "request_id must be that of a request in the log, got 'r9'"),
-        (("explain", "."), "REQUEST must be the id of a request, as its response named it, got the folder ."),
+        (
+            ("explain", "r9", "--log", "."),
+            "request_id must be that of a request in the log, got 'r9'",
+        ),
+        (
+            ("explain", "."),
+            "REQUEST must be the id of a request, as its response named it, got the folder .",
+        ),
         (("explain", "r1"), "RAGLAB_AUDIT_LOG: it must name the audit log"),
         (("explain", "r1", "--log", "none.sqlite"), "a log must be there"),
-        (("audit", "--log", ".", "--forget", "yesterday"), "--forget must be a day such as 2026-01-31"),
-        (("audit", "--log", ".", "--forget", "2026-01-31T01:00+02:00"), "--forget must be a day such as 2026-01-31"),
+        (
+            ("audit", "--log", ".", "--forget", "yesterday"),
+            "--forget must be a day such as 2026-01-31",
+        ),
+        (
+            ("audit", "--log", ".", "--forget", "2026-01-31T01:00+02:00"),
+            "--forget must be a day such as 2026-01-31",
+        ),
         (("audit", "--log", ".", "--forget", "old"), "forget needs a moment"),
     ],
 )
@@ -89,7 +116,11 @@ def test_audit(folder: Path) -> None:
     told = json.loads(run("audit", "--log", str(folder), "--forget", "2026-03-03", "--json").output)
     assert told["forgotten"] == 2
     (day,) = told["days"]
-    assert {name: day[name] for name in ("requests", "ok", "refuse")} == {"requests": 2, "ok": 1, "refuse": 1}
+    assert {name: day[name] for name in ("requests", "ok", "refuse")} == {
+        "requests": 2,
+        "ok": 1,
+        "refuse": 1,
+    }
     assert told["defaults"] == []
     assert b"who is the insurer" not in (folder / "audit.sqlite").read_bytes()
 

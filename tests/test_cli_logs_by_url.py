@@ -41,12 +41,21 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def url(postgresql: Server) -> str:
     """Return the URL of a database that holds both logs."""
     made = postgresql.database()
-    log, online = AuditLog(made, clock=lambda: START), Online(Bandit(floor=0.1), RewardWeights(), 8e3, made, ("a", "b"))
+    log, online = (
+        AuditLog(made, clock=lambda: START),
+        Online(Bandit(floor=0.1), RewardWeights(), 8e3, made, ("a", "b")),
+    )
     policy = PolicyData.from_mapping()
     for number in range(4):
         log.opened(f"r{number}", "who pays?", policy=policy, fingerprint="f", models={}, now=START)
-        check = Check("similarity", "S2.6", 0.5, 0.7, 0.5 - 0.7, False, "similarity of the nearest hit")
-        said = {"status": "refuse", "answer": "no", "refusal_reason": "similarity of the nearest hit"}
+        check = Check(
+            "similarity", "S2.6", 0.5, 0.7, 0.5 - 0.7, False, "similarity of the nearest hit"
+        )
+        said = {
+            "status": "refuse",
+            "answer": "no",
+            "refusal_reason": "similarity of the nearest hit",
+        }
         log.decided(f"r{number}", said, [check], now=START)
         online.choose(f"r{number}", [True, True], {})
         online.update(f"r{number}", RAW)
@@ -69,7 +78,9 @@ def test_each_command(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (tmp_path / "out" / "query_log.parquet").is_file()
     told = json.loads(run("audit", "--forget", "2026-03-03", "--json").output)
     assert (told["forgotten"], told["days"][0]["refuse"]) == (4, 4)
-    arms = json.loads(run("metrics", url, "--out", str(tmp_path / "x.prom"), "--json").stdout)["arms"]
+    arms = json.loads(run("metrics", url, "--out", str(tmp_path / "x.prom"), "--json").stdout)[
+        "arms"
+    ]
     assert (sum(arm["pulls"] for arm in arms), sum(arm["rewards"] for arm in arms)) == (4, 4)
     assert run("feedback", url, "r1", "--up").exit_code == 0
     ended = run("evaluate-log", url, "--estimators", "snips", "--json")
@@ -78,7 +89,13 @@ def test_each_command(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(
     "words",
-    [("explain", "r1", "--log"), ("audit", "--log"), ("metrics",), ("feedback", "r1", "--up"), ("evaluate-log",)],
+    [
+        ("explain", "r1", "--log"),
+        ("audit", "--log"),
+        ("metrics",),
+        ("feedback", "r1", "--up"),
+        ("evaluate-log",),
+    ],
 )
 def test_a_password_is_not_told(url: str, words: tuple[str, ...]) -> None:
     """One line, exit code 1."""

@@ -1,4 +1,7 @@
-"""Wrong keys, models, addresses and paths: refused where they are stated, or said once with the remedy."""
+"""Wrong keys, models, addresses and paths.
+
+Refused where they are stated, or said once with the remedy.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,15 @@ from worlds import policy
 pytest.importorskip("openai")
 URL = "http://127.0.0.1:9/v1"
 N = 8
-NO_CLIENTS: list[Any] = ["m.gguf", None, 5, OpenAIClient, Path("model.gguf"), ["tiny"], "http://u:secret@host/v1"]
+NO_CLIENTS: list[Any] = [
+    "m.gguf",
+    None,
+    5,
+    OpenAIClient,
+    Path("model.gguf"),
+    ["tiny"],
+    "http://u:secret@host/v1",
+]
 
 
 @pytest.fixture
@@ -70,7 +81,9 @@ class TestKeys:
             lambda: OpenAIClient("tiny", URL, key),
             lambda: dataclasses.replace(made, key_env=key),
         ):
-            with pytest.raises(ValueError, match="key_env must be the name of a variable") as caught:
+            with pytest.raises(
+                ValueError, match="key_env must be the name of a variable"
+            ) as caught:
                 make()
             assert "set OPENAI_API_KEY" in str(caught.value)
             assert not isinstance(key, str) or len(key) < 6 or key.strip() not in str(caught.value)
@@ -82,10 +95,14 @@ class TestKeys:
             monkeypatch.setenv(name, "k")
         assert OpenAIClient("tiny", URL, key_env=name).key_env == name
 
-    @pytest.mark.parametrize("name", ["api_key", "apikey", "key", "token", "openai_api_key", "password"])
+    @pytest.mark.parametrize(
+        "name", ["api_key", "apikey", "key", "token", "openai_api_key", "password"]
+    )
     def test_a_key_as_an_argument(self, name: str) -> None:
         """The remedy is the variable; the key is not shown."""
-        with pytest.raises(TypeError, match=rf"takes no {name}, .* set the variable OPENAI_API_KEY") as caught:
+        with pytest.raises(
+            TypeError, match=rf"takes no {name}, .* set the variable OPENAI_API_KEY"
+        ) as caught:
             OpenAIClient("tiny", URL, **{name: "sk-123"})
         assert "sk-123" not in str(caught.value)
 
@@ -115,15 +132,27 @@ class TestWrongSettings:
     def test_recording_ends_with_its_first_batch(
         self, server: LlamaServer, status: int, remedy: str, at_once: int, some: Any
     ) -> None:
-        """The rest is missing as not asked, and the warning says what to correct; corrected, all are asked."""
+        """The rest is missing as not asked, and the warning says what to correct.
+
+        Corrected, all are asked.
+        """
         server.failing = {f"question {n}": error(status, "no such model") for n in range(N)}
-        with pytest.warns(MissingAnswersWarning, match=f"Nothing is asked after this: .*{remedy}, then ask") as caught:
+        with pytest.warns(
+            MissingAnswersWarning, match=f"Nothing is asked after this: .*{remedy}, then ask"
+        ) as caught:
             made = record_answers(world(N), some, generator(server), Weighed(), at_once=at_once)
         assert len(server.questions) == at_once
-        assert made.meta[ANSWER_REQUESTS]["missing"] == {f"HTTP {status}": at_once, NOT_ASKED: N - at_once}
-        (warning,) = (one.message for one in caught if isinstance(one.message, MissingAnswersWarning))
+        assert made.meta[ANSWER_REQUESTS]["missing"] == {
+            f"HTTP {status}": at_once,
+            NOT_ASKED: N - at_once,
+        }
+        (warning,) = (
+            one.message for one in caught if isinstance(one.message, MissingAnswersWarning)
+        )
         assert [one.case_id for one in warning.missing] == [case.id for case in made.cases]
-        assert {one.reason.partition(" after ")[0] for one in warning.missing[at_once:]} == {"not asked"}
+        assert {one.reason.partition(" after ")[0] for one in warning.missing[at_once:]} == {
+            "not asked"
+        }
         server.failing = {}
         whole = record_answers(made, some, generator(server), Weighed(), at_once=at_once)
         assert whole.meta[ANSWER_REQUESTS]["missing"] == {}
@@ -137,7 +166,9 @@ class TestWrongSettings:
         assert made.answers is not None
         assert len(made.answers.text) == 3
 
-    def test_a_key_that_no_header_holds(self, server: LlamaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_key_that_no_header_holds(
+        self, server: LlamaServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Nothing is sent at all."""
         monkeypatch.setenv("OPENAI_API_KEY", "schlüssel")
         with pytest.warns(MissingAnswersWarning, match="7 not asked .* 1 no key"):
@@ -145,10 +176,14 @@ class TestWrongSettings:
         assert server.bodies == []
 
     @pytest.mark.parametrize(("status", "asked"), [(403, N), (400, N), (422, N)])
-    def test_a_question_that_is_refused_ends_nothing(self, server: LlamaServer, status: int, asked: int) -> None:
+    def test_a_question_that_is_refused_ends_nothing(
+        self, server: LlamaServer, status: int, asked: int
+    ) -> None:
         """A filter before a server may forbid one question: the others are asked."""
         server.failing = {"question 2": error(status, "forbidden words")}
-        with pytest.warns(MissingAnswersWarning, match=f"1 of {N} answers are missing: 1 HTTP {status}"):
+        with pytest.warns(
+            MissingAnswersWarning, match=f"1 of {N} answers are missing: 1 HTTP {status}"
+        ):
             record_answers(world(N), FREE, generator(server), Weighed())
         assert len(server.questions) == asked
 
@@ -197,7 +232,10 @@ class TestClients:
             ModelRewriter,
             MeteredClient,
             "clarification.model_calls:ModelCalls",
-            *(f"learned_signals.signal_models:{name}" for name in ("judge", "yes_no", "is_true", "logprob")),
+            *(
+                f"learned_signals.signal_models:{name}"
+                for name in ("judge", "yes_no", "is_true", "logprob")
+            ),
         ],
     )
     def test_what_is_no_client(self, make: Callable[..., Any] | str, wrong: Any) -> None:
@@ -209,13 +247,17 @@ class TestClients:
             make(wrong)
         assert "secret" not in str(caught.value)
 
-    @pytest.mark.parametrize("wrong", ["Say hi", ["Say hi"], [], None, [{"role": "user"}], {"role": "user"}, 5])
+    @pytest.mark.parametrize(
+        "wrong", ["Say hi", ["Say hi"], [], None, [{"role": "user"}], {"role": "user"}, 5]
+    )
     def test_what_are_no_messages(self, wrong: Any, tmp_path: Path) -> None:
         """Before anything is sent or loaded."""
         (tmp_path / "m.gguf").write_bytes(b"GGUF")
         for client in (OpenAIClient("tiny", URL), LocalModel(str(tmp_path / "m.gguf"))):
             for ask in (client.complete, MeteredClient(client).complete):
-                with pytest.raises(TypeError, match=r"messages must be .* write \[\{'role': 'user'"):
+                with pytest.raises(
+                    TypeError, match=r"messages must be .* write \[\{'role': 'user'"
+                ):
                     ask(wrong)
             with pytest.raises(TypeError, match="messages must be"):
                 client.scores(wrong, "hi")
@@ -234,11 +276,15 @@ class TestClients:
 class TestPaths:
     """A path is looked at before the first request."""
 
-    @pytest.mark.parametrize("name", ["/nope/model.gguf", "model.gguf", "./model", "~/no/such", "a/b/c", "../x.gguf"])
+    @pytest.mark.parametrize(
+        "name", ["/nope/model.gguf", "model.gguf", "./model", "~/no/such", "a/b/c", "../x.gguf"]
+    )
     def test_a_path_that_does_not_exist(self, name: str) -> None:
         """It is said to be none, and that a file is allowed."""
         for given in (name, Path(name)) if not name.startswith("./") else (name,):
-            with pytest.raises(ValueError, match=r"a file in GGUF .* does not exist; correct the path"):
+            with pytest.raises(
+                ValueError, match=r"a file in GGUF .* does not exist; correct the path"
+            ):
                 LocalModel(given)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("name", [None, 5, b"m.gguf", OpenAIClient("tiny", URL)])
@@ -265,5 +311,7 @@ class TestPaths:
         pytest.importorskip("gguf")
         path = tmp_path / "m.gguf"
         path.write_bytes((b"GGUF\x03\x00\x00\x00" + fill * size)[:size])
-        with pytest.raises(ValueError, match=r"must hold a causal language model .* choose another"):
+        with pytest.raises(
+            ValueError, match=r"must hold a causal language model .* choose another"
+        ):
             LocalModel(str(path)).load()

@@ -1,4 +1,7 @@
-"""Rules S2.1 to S2.5 and S3: 1,506 random scenarios decided elsewhere, and our own, decided by hand (rule S3.8)."""
+"""Rules S2.1 to S2.5 and S3.
+
+1,506 random scenarios decided elsewhere, and our own, decided by hand (rule S3.8).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from conformance import decide_case, select_case
 HERE = Path(__file__).parent
 SHARED = HERE.parents[1] / "shared" / "conformance" / "resolver_cases.jsonl.gz"
 SAMPLE = [
-    json.loads(line) for line in (HERE / "data" / "resolver_sample.jsonl").read_text(encoding="utf-8").splitlines()
+    json.loads(line)
+    for line in (HERE / "data" / "resolver_sample.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 
 
@@ -27,7 +31,11 @@ def _differs(case: dict[str, Any], patterns: dict[str, Any]) -> list[tuple[str, 
     if selection is not None:
         selection = dict(selection)
         chosen = select_case(case, patterns, selection.pop("selected_option"))
-        wrong += [(f"selection.{key}", chosen[key], value) for key, value in selection.items() if chosen[key] != value]
+        wrong += [
+            (f"selection.{key}", chosen[key], value)
+            for key, value in selection.items()
+            if chosen[key] != value
+        ]
     return wrong
 
 
@@ -39,7 +47,10 @@ def test_a_scenario_written_by_hand(case: dict[str, Any]) -> None:
 
 
 def test_the_sample_covers_every_rule() -> None:
-    """All rules of S2.1 to S2.5 and S3 are cited, all outcomes occur, and an equal l2 or score in at least ten."""
+    """All of S2.1 to S2.5 and S3 are cited, and all outcomes occur.
+
+    At least ten cases have an equal l2 or score.
+    """
     why = " ".join(case["why"] for case in SAMPLE[1:])
     rules = (
         [f"S2.{n}" for n in range(1, 6)]
@@ -49,7 +60,9 @@ def test_the_sample_covers_every_rule() -> None:
     assert [rule for rule in rules if rule not in why] == []
     assert {case["expect"]["status"] for case in SAMPLE[1:]} == {"ok", "refuse", "ambiguous"}
     assert {case["expect"]["stage"] for case in SAMPLE[1:]} == {"ood", "retrieval", "coverage"}
-    tied = [case for case in SAMPLE[1:] if len({hit["l2"] for hit in case["hits"]}) < len(case["hits"])]
+    tied = [
+        case for case in SAMPLE[1:] if len({hit["l2"] for hit in case["hits"]}) < len(case["hits"])
+    ]
     assert len(tied) >= 10
     assert len(SAMPLE) > 40
 
@@ -60,6 +73,8 @@ def test_all_shared_cases_agree() -> None:
     """1,506 of 1,506: status, stage, chosen hits in order, options, reason and selection."""
     with gzip.open(SHARED, "rt", encoding="utf-8") as file:
         patterns, *cases = [json.loads(line) for line in file]
-    wrong = {case["id"]: differs for case in cases if (differs := _differs(case, patterns["patterns"]))}
+    wrong = {
+        case["id"]: differs for case in cases if (differs := _differs(case, patterns["patterns"]))
+    }
     assert len(cases) == 1506
     assert wrong == {}

@@ -28,7 +28,17 @@ STATUSES = {"ok": 0.50, "refuse": 0.25, "ambiguous": 0.25}
 REFUSALS = {"out_of_domain", "absent", "false_premise"}
 AMBIGUITIES = {"field_type", "date_scope", "page_scope", "implicit_entity", "overview"}
 GAPS = {"field_type", "page_scope", "date_scope", "intent", "implicit_entity"}
-FRONT_MATTER = {"title", "domain", "doc_type", "product", "vendor", "version", "lang", "date", "page_1_kind"}
+FRONT_MATTER = {
+    "title",
+    "domain",
+    "doc_type",
+    "product",
+    "vendor",
+    "version",
+    "lang",
+    "date",
+    "page_1_kind",
+}
 NEAR_JACCARD = 0.5
 NEAR_COSINE = 0.75
 
@@ -87,19 +97,30 @@ def test_documents_are_as_many_and_as_varied_as_promised() -> None:
     assert len(corpus().chunks) >= 240
     assert len({tag["vendor"] for tag in tags}) >= 4
     assert len({tag["domain"] for tag in tags}) >= 4
-    assert {tag["doc_type"] for tag in tags} == {"contract", "schedule", "endorsement", "guide", "claims_procedure"}
+    assert {tag["doc_type"] for tag in tags} == {
+        "contract",
+        "schedule",
+        "endorsement",
+        "guide",
+        "claims_procedure",
+    }
     assert Counter(tag["lang"] for tag in tags)["fr"] >= 5
 
 
 def test_front_matter_is_complete() -> None:
-    """Every document states title, domain, type, product, vendor, version, language, date and kind of first page."""
+    """Every document states title, domain, type, product, vendor, version, language, date, kind.
+
+    The kind is that of its first page.
+    """
     missing = {name: FRONT_MATTER - set(chunk.tags) for name, chunk in documents().items()}
     assert not {name: keys for name, keys in missing.items() if keys}
-    assert all(re.fullmatch(r"20\d\d-\d\d-\d\d", chunk.tags["date"]) for chunk in documents().values())
+    assert all(
+        re.fullmatch(r"20\d\d-\d\d-\d\d", chunk.tags["date"]) for chunk in documents().values()
+    )
 
 
 def test_first_pages_are_of_both_kinds() -> None:
-    """Some documents begin with a cover sheet and some with their body, and the former does not name the insurer."""
+    """Some documents begin with a cover sheet, some with the body; covers name no insurer."""
     kinds = Counter(chunk.tags["page_1_kind"] for chunk in documents().values())
     assert set(kinds) == {"coversheet", "body"}
     assert min(kinds.values()) >= 10
@@ -128,7 +149,11 @@ def test_tables_are_present_and_every_schedule_has_two() -> None:
     """Tables stand in at least 60 chunks, in a schedule in at least two."""
     tables = Counter(chunk.file_name for chunk in corpus().chunks if "\n|" in chunk.full_text)
     assert tables.total() >= 60
-    assert all(tables[name] >= 2 for name, chunk in documents().items() if chunk.tags["doc_type"] == "schedule")
+    assert all(
+        tables[name] >= 2
+        for name, chunk in documents().items()
+        if chunk.tags["doc_type"] == "schedule"
+    )
 
 
 def test_a_telephone_number_belongs_to_one_house() -> None:
@@ -144,22 +169,28 @@ def test_statuses_are_half_a_quarter_and_a_quarter() -> None:
     """At least 330 cases; half are to be answered, a quarter refused, a quarter asked back."""
     counts = Counter(case.expect_status for case in cases())
     assert len(cases()) >= 330
-    assert all(abs(counts[status] / len(cases()) - share) <= 0.03 for status, share in STATUSES.items())
+    assert all(
+        abs(counts[status] / len(cases()) - share) <= 0.03 for status, share in STATUSES.items()
+    )
 
 
 def test_splits_are_30_45_and_25_per_cent_of_every_status() -> None:
     """The shares hold within two points overall and within three in each status."""
     overall = Counter(case.split for case in cases())
     assert set(overall) == set(SPLITS)
-    assert all(abs(overall[split] / len(cases()) - share) <= 0.02 for split, share in SPLITS.items())
+    assert all(
+        abs(overall[split] / len(cases()) - share) <= 0.02 for split, share in SPLITS.items()
+    )
     for status in STATUSES:
         found = Counter(case.split for case in with_status(status))
-        assert all(abs(found[split] / found.total() - share) <= 0.03 for split, share in SPLITS.items())
+        assert all(
+            abs(found[split] / found.total() - share) <= 0.03 for split, share in SPLITS.items()
+        )
 
 
 @pytest.mark.parametrize(("status", "kinds"), [("refuse", REFUSALS), ("ambiguous", AMBIGUITIES)])
 def test_every_kind_occurs_in_every_split(status: str, kinds: set[str]) -> None:
-    """Each kind of a refusal or an ambiguity has at least 15 cases and at least four in each split."""
+    """Each kind of refusal or ambiguity has at least 15 cases and at least four in each split."""
     found = Counter((kind_of(case), case.split) for case in with_status(status))
     assert {kind for kind, _ in found} == kinds
     assert all(sum(found[kind, split] for split in SPLITS) >= 15 for kind in kinds)
@@ -168,7 +199,9 @@ def test_every_kind_occurs_in_every_split(status: str, kinds: set[str]) -> None:
 
 def test_cases_to_be_answered_have_an_answer_and_a_source() -> None:
     """A label `ok` states the gold answer and the page it rests on, and has no kind."""
-    assert all(case.answer and expected(case) and kind_of(case) is None for case in with_status("ok"))
+    assert all(
+        case.answer and expected(case) and kind_of(case) is None for case in with_status("ok")
+    )
 
 
 def test_cases_to_be_refused_have_neither() -> None:
@@ -178,24 +211,31 @@ def test_cases_to_be_refused_have_neither() -> None:
 
 def test_cases_to_be_asked_back_have_candidates() -> None:
     """A label `ambiguous` names two or more sources between which one would have to choose."""
-    assert all(len(case.expect_sources_any) >= 2 and case.min_sources == 2 for case in with_status("ambiguous"))
+    assert all(
+        len(case.expect_sources_any) >= 2 and case.min_sources == 2
+        for case in with_status("ambiguous")
+    )
 
 
 def test_every_expected_source_is_a_page_with_a_chunk() -> None:
-    """Sources resolve, pinned documents exist, and a pinned case expects nothing from outside of them."""
+    """Sources resolve, pinned documents exist, and a pinned case expects nothing outside them."""
     pages = {f"{chunk.file_name}#{chunk.page}" for chunk in corpus().chunks}
     for case in cases():
         assert set(expected(case)) <= pages, case.id
         assert set(case.selected_sources) <= set(documents()), case.id
         if case.selected_sources:
-            assert {source.partition("#")[0] for source in expected(case)} <= set(case.selected_sources), case.id
+            assert {source.partition("#")[0] for source in expected(case)} <= set(
+                case.selected_sources
+            ), case.id
 
 
 def test_doctype_is_that_of_an_expected_source() -> None:
     """Where a case names a type of document, one of its expected sources is of that type."""
     for case in cases():
         if case.doctype:
-            types = {documents()[source.partition("#")[0]].tags["doc_type"] for source in expected(case)}
+            types = {
+                documents()[source.partition("#")[0]].tags["doc_type"] for source in expected(case)
+            }
             assert case.doctype in types, case.id
 
 
@@ -207,7 +247,10 @@ def test_every_case_says_its_language_and_why() -> None:
 
 
 def test_situations_are_of_five_gaps_in_two_languages() -> None:
-    """24 situations: four or more of each gap, eight or more in French, two each of cases 1 and 12 of the source."""
+    """24 situations.
+
+    Four or more of each gap, eight or more in French, two each of cases 1 and 12 of the source.
+    """
     names = [one["id"] for one in situations()]
     assert len(set(names)) == len(names) == 24
     gaps = Counter(one["gap"] for one in situations())
@@ -217,18 +260,26 @@ def test_situations_are_of_five_gaps_in_two_languages() -> None:
     assert all(sum(name.startswith(case) for name in names) >= 2 for case in ("case1-", "case12-"))
 
 
-def test_situations_have_an_answer_on_a_page_of_their_documents_and_recur_on_others_of_the_kind() -> None:
-    """An answer stands on each page that is named; a week later other documents of the same types are meant."""
+def test_situations_have_an_answer_on_a_page_of_their_documents_and_recur_on_others() -> None:
+    """An answer stands on each page that is named.
+
+    A week later other documents of the same types are meant.
+    """
     pages: dict[str, str] = defaultdict(str)
     for chunk in corpus().chunks:
         pages[f"{chunk.file_name}#{chunk.page}"] += f"{chunk.full_text}\n"
     for one in situations():
         for need in (one, one["again"]):
-            assert {source.partition("#")[0] for source in need["sources_any"]} <= set(need["documents"]), one["id"]
+            assert {source.partition("#")[0] for source in need["sources_any"]} <= set(
+                need["documents"]
+            ), one["id"]
             for source in need["sources_any"]:
                 text = " ".join(pages[source].split())
                 assert all(answer in text for answer in need["answer"]), (one["id"], source)
-        kinds = [[documents()[name].tags["doc_type"] for name in need["documents"]] for need in (one, one["again"])]
+        kinds = [
+            [documents()[name].tags["doc_type"] for name in need["documents"]]
+            for need in (one, one["again"])
+        ]
         assert kinds[0] == kinds[1], one["id"]
         assert not set(one["documents"]) & set(one["again"]["documents"]), one["id"]
 
@@ -242,13 +293,16 @@ def test_no_two_splits_share_a_near_duplicate_by_words() -> None:
 
 @pytest.mark.full
 def test_no_two_splits_share_a_near_duplicate_by_meaning() -> None:
-    """Queries of different splits have a cosine below 0.75 under the bundled encoder (rule S6.5)."""
+    """Queries in different splits have cosine below 0.75 under the bundled encoder (rule S6.5)."""
     unit = load_encoder().sentences([case.query for case in cases()]).astype(np.float64)
     assert (unit @ unit.T)[across_splits()].max() < NEAR_COSINE
 
 
 def test_policy_loads_and_keeps_the_published_thresholds() -> None:
-    """The policy file states pack, patterns and notes alone; every threshold and switch is the published one."""
+    """The policy file states pack, patterns and notes alone.
+
+    Every threshold and switch is the published one.
+    """
     stated = yaml.safe_load((BROKER / "policy.yaml").read_text(encoding="utf-8"))
     policy = PolicyData.from_mapping(stated, where="datasets/broker/policy.yaml")
     assert set(stated) == {"pack", "patterns", "notes"}
@@ -258,8 +312,10 @@ def test_policy_loads_and_keeps_the_published_thresholds() -> None:
 
 
 def test_policy_denies_no_question_of_the_trade_and_not_all_others() -> None:
-    """The deny list meets out-of-domain questions only, and leaves some of them to the gates on evidence."""
-    deny = PolicyData.from_mapping(yaml.safe_load((BROKER / "policy.yaml").read_text(encoding="utf-8"))).patterns.deny
+    """The deny list meets only out-of-domain questions, and leaves some to the gates on evidence."""
+    deny = PolicyData.from_mapping(
+        yaml.safe_load((BROKER / "policy.yaml").read_text(encoding="utf-8"))
+    ).patterns.deny
     denied = {case.id for case in cases() if any(matches(pattern, case.query) for pattern in deny)}
     foreign = {case.id for case in cases() if kind_of(case) == "out_of_domain"}
     assert denied < foreign

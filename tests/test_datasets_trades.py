@@ -18,7 +18,9 @@ TRADES = ("handbook", "devices")
 
 def rows(trade: str, name: str) -> list[dict[str, Any]]:
     """Rows of a file of a set."""
-    return [json.loads(line) for line in (SETS / trade / name).read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line) for line in (SETS / trade / name).read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def letters(text: str) -> str:
@@ -36,17 +38,26 @@ class TestASetOfATrade:
         assert len(stated) > 18
         for line in stated:
             digest, name = line.split(maxsplit=1)
-            path = SETS / trade / name.removeprefix("*").removeprefix("./").removeprefix(f"datasets/{trade}/")
+            path = (
+                SETS
+                / trade
+                / name.removeprefix("*").removeprefix("./").removeprefix(f"datasets/{trade}/")
+            )
             assert hashlib.sha256(path.read_bytes()).hexdigest() == digest, name
 
     def test_it_is_as_large_as_it_says(self, trade: str) -> None:
         """Documents, questions, fields and situations, half of each sealed."""
-        fields, cases, met = (rows(trade, name) for name in ("fields.jsonl", "cases.jsonl", "situations.jsonl"))
+        fields, cases, met = (
+            rows(trade, name) for name in ("fields.jsonl", "cases.jsonl", "situations.jsonl")
+        )
         assert len(list((SETS / trade / "documents").glob("*.md"))) >= 12
         assert (len(cases) >= 60, len(fields) >= 80, len(met)) == (True, True, 24)
         for of in (fields, cases, met):
             assert 0.4 <= sum(row["split"] == "report" for row in of) / len(of) <= 0.6
-        documents = {split: {row["doc"] for row in fields if row["split"] == split} for split in ("tune", "report")}
+        documents = {
+            split: {row["doc"] for row in fields if row["split"] == split}
+            for split in ("tune", "report")
+        }
         assert not documents["tune"] & documents["report"]
 
     def test_every_value_stands_on_its_page(self, trade: str) -> None:
@@ -61,7 +72,11 @@ class TestASetOfATrade:
 
     def test_it_loads(self, trade: str) -> None:
         """Cases of every label, and the policy with its pack."""
-        assert {case.expect_status for case in load_cases(SETS / trade)} == {"ok", "refuse", "ambiguous"}
+        assert {case.expect_status for case in load_cases(SETS / trade)} == {
+            "ok",
+            "refuse",
+            "ambiguous",
+        }
         assert Policy.load(SETS / trade / "policy.yaml").pack.endswith("pack")
 
 
@@ -72,7 +87,9 @@ class TestSealed:
 
     def test_nothing_was_changed_after_it_was_written(self, folder: str, trade: str) -> None:
         """Every file has the digest that its writer stated."""
-        stated = (SETS / folder / trade / "MANIFEST.sha256").read_text(encoding="utf-8").splitlines()
+        stated = (
+            (SETS / folder / trade / "MANIFEST.sha256").read_text(encoding="utf-8").splitlines()
+        )
         assert len(stated) > 16
         for line in stated:
             digest, name = line.split(maxsplit=1)

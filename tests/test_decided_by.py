@@ -1,4 +1,7 @@
-"""What decided a case: every case once, never a gate that is off, the same in both engines (rules S2.12, S3.3)."""
+"""What decided a case.
+
+Every case once, never a gate that is off, the same in both engines (rules S2.12, S3.3).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from raglab.resolver import ONE_OPTION, RULES
 from raglab.values import TraceData
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 
-RULE_STATUS = {f"resolver.{rule.name}": rule.status.name for rule in RULES} | {f"resolver.{ONE_OPTION}": "ok"}
+RULE_STATUS = {f"resolver.{rule.name}": rule.status.name for rule in RULES} | {
+    f"resolver.{ONE_OPTION}": "ok"
+}
 
 
 def _worlds(seed: int) -> tuple[TraceData, list[PolicyData]]:
@@ -32,7 +37,7 @@ def _worlds(seed: int) -> tuple[TraceData, list[PolicyData]]:
 
 
 def _is_off(decisions: Decisions, name: str) -> bool:
-    """Whether a gate of the policy is switched off, left out of its order, or not measured by the trace."""
+    """Whether a gate of the policy is off, left out of its order, or unmeasured by the trace."""
     section, _, own = name.partition(".")
     chosen = decisions.policy
     if own:
@@ -46,7 +51,10 @@ def _is_off(decisions: Decisions, name: str) -> bool:
 @given(st.integers(0, 2_000))
 @settings(max_examples=40, deadline=None)
 def test_what_decided_is_a_gate_that_is_on_a_rule_or_nothing(seed: int) -> None:
-    """`answered` is ok, a rule has its own status, a gate refuses or asks back and is on; `gap` decides nobody."""
+    """`answered` is ok, a rule has its own status, a gate refuses or asks back and is on.
+
+    `gap` decides nobody.
+    """
     trace, policies = _worlds(seed)
     for chosen in policies:
         decisions = decide(trace, chosen)
@@ -71,12 +79,15 @@ def test_what_decided_is_a_gate_that_is_on_a_rule_or_nothing(seed: int) -> None:
 @given(st.integers(0, 2_000))
 @settings(max_examples=25, deadline=None)
 def test_counts_are_those_of_the_sweep_in_both_engines(seed: int) -> None:
-    """By what decided they are the counts of the frame, gates of the user together, and sum to the cases."""
+    """By deciding gate they are the frame's counts, user gates together, and sum to the cases."""
     trace, policies = _worlds(seed)
     tables = [sweep(trace, policies, level=None, engine=engine) for engine in ("numpy", "auto")]
     names = [name for name in tables[0] if name.startswith("decided_by.")]
     for row, chosen in enumerate(policies):
-        decided = ["signals" if name.startswith("signals.") else name for name in decide(trace, chosen).decided_by]
+        decided = [
+            "signals" if name.startswith("signals.") else name
+            for name in decide(trace, chosen).decided_by
+        ]
         for table in tables:
             assert table[names].iloc[row].sum() == len(trace)
             counts = {name.removeprefix("decided_by."): int(table[name][row]) for name in names}
@@ -84,9 +95,14 @@ def test_counts_are_those_of_the_sweep_in_both_engines(seed: int) -> None:
 
 
 def test_without_any_gate_nothing_is_decided_by_one() -> None:
-    """Two hits 0.25 apart are answered although the gap gate is off; what is empty is refused all the same."""
+    """Two hits 0.25 apart are answered although the gap gate is off.
+
+    What is empty is refused all the same.
+    """
     apart = [Hit(0.25), Hit(0.5, "b.md")]
     trace = trace_of((ask(), [apart]), (ask(""), [apart]), (ask(), [[]]))
-    off: dict[str, Any] = {gate.name: {"enabled": False} for gate in GATES if gate.switch and gate.name != "signals"}
+    off: dict[str, Any] = {
+        gate.name: {"enabled": False} for gate in GATES if gate.switch and gate.name != "signals"
+    }
     frame = decide(trace, policy(**off)).frame()
     assert frame["decided_by"].tolist() == ["answered", "empty_query", "no_hits"]

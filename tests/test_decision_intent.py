@@ -34,7 +34,10 @@ def test_a_pattern_matches_anywhere_in_any_case() -> None:
 
 def test_a_list_matches_where_all_its_parts_do() -> None:
     """A list stands for the look-ahead that the engine lacks, in any order of the words."""
-    assert [matches(["hull", "cargo"], text) for text in ("cargo and hull", "hull")] == [True, False]
+    assert [matches(["hull", "cargo"], text) for text in ("cargo and hull", "hull")] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)b", "(?!a)b", "(?<=a)b", "(?<!a)b"])
@@ -54,7 +57,10 @@ def test_a_bad_expression_raises(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", [r"\Qa.b", r"\Q", r"a\Qb\Ec\Q)", ["x", r"\Qy"]])
 def test_a_quotation_without_an_end_is_refused_with_the_policy(pattern: str | list[str]) -> None:
-    """It compiles by itself and swallows the next of a list, so that every question failed, or none was denied."""
+    """It compiles alone and swallows the next of a list.
+
+    So every question failed, or none was denied.
+    """
     for rows in ({"deny": [pattern, "other"]}, {"entities": {"e": [pattern]}}):
         with pytest.raises(ValueError, match=r"must end each quotation \\Q with \\E, got '"):
             Policy.from_mapping({"patterns": rows})
@@ -62,8 +68,32 @@ def test_a_quotation_without_an_end_is_refused_with_the_policy(pattern: str | li
 
 
 EXPRESSIONS = (
-    *(r"(?i)x", r"(?s).", r"(?U)a+", r"(?x)a b", r"\pL", r"\C", r"[[:word:]]", r"\Aa\z", r"x{1000}", r"(?:x{99}){99}"),
-    *(r"\x{10FFFF}", r"\x{D800}", "\ud800", "a\0b", r"\8", r"\1", r"\Z", "(?>a)", "a++", "(?#c)", "(?<n>x)", "(?P=n)"),
+    *(
+        r"(?i)x",
+        r"(?s).",
+        r"(?U)a+",
+        r"(?x)a b",
+        r"\pL",
+        r"\C",
+        r"[[:word:]]",
+        r"\Aa\z",
+        r"x{1000}",
+        r"(?:x{99}){99}",
+    ),
+    *(
+        r"\x{10FFFF}",
+        r"\x{D800}",
+        "\ud800",
+        "a\0b",
+        r"\8",
+        r"\1",
+        r"\Z",
+        "(?>a)",
+        "a++",
+        "(?#c)",
+        "(?<n>x)",
+        "(?P=n)",
+    ),
     *(
         "(?(1)a)",
         "[a&&b]",
@@ -102,9 +132,14 @@ EXPRESSIONS = (
 
 @pytest.mark.parametrize("pattern", EXPRESSIONS)
 def test_what_a_policy_takes_no_question_breaks(pattern: str) -> None:
-    """Each construct of RE2 and of Python's `re` is refused with the policy, or answers every question."""
+    """Each construct of RE2 and of Python's `re` is refused with the policy, or always answers.
+
+    It answers every question.
+    """
     try:
-        policy = Policy.from_mapping({"patterns": {"deny": [pattern, "zz"], "entities": {"e": [pattern, "(?P<a>y)"]}}})
+        policy = Policy.from_mapping(
+            {"patterns": {"deny": [pattern, "zz"], "entities": {"e": [pattern, "(?P<a>y)"]}}}
+        )
     except ValueError:
         return
     for text in ("", "abc xyz", "日本 é", "a\0b", "😀"):
@@ -138,15 +173,24 @@ def test_a_hostile_pattern_takes_linear_time(pattern: str, text: str) -> None:
 
 def test_entities_come_in_the_order_of_the_policy() -> None:
     """The query says cargo first, the policy lists hull first."""
-    assert entities_in("cargo versus hull", {"hull": ["hull"], "cargo": ["cargo"], "fleet": []}) == ("hull", "cargo")
+    assert entities_in(
+        "cargo versus hull", {"hull": ["hull"], "cargo": ["cargo"], "fleet": []}
+    ) == ("hull", "cargo")
 
 
 def test_patterns_are_counted_and_entities_found_in_queries_and_chunks() -> None:
-    """Two deny patterns match; a chunk has the entity of its metadata and the one that its text names, once each."""
+    """Two deny patterns match.
+
+    A chunk has the entity of its metadata and the one that its text names, once each.
+    """
     seen = pattern_hits(
         [Case("q", "weather in the hull", "refuse")],
         [Chunk("c", "the cargo and the hull", "a.md", entities=("fleet", "hull"))],
-        Patterns(deny=["weather", "hull"], generic=["overall"], entities={"cargo": ["cargo"], "hull": ["hull"]}),
+        Patterns(
+            deny=["weather", "hull"],
+            generic=["overall"],
+            entities={"cargo": ["cargo"], "hull": ["hull"]},
+        ),
     )
     assert seen.counts.tolist() == [[2, 0, 0, 0, 0, 0]]
     assert seen.query_entities == (("hull",),)
@@ -154,12 +198,20 @@ def test_patterns_are_counted_and_entities_found_in_queries_and_chunks() -> None
 
 
 def test_the_hash_of_patterns_tells_them_apart() -> None:
-    """Lists and tuples of the same expressions are the same patterns; another expression or another column is not."""
+    """Lists and tuples of the same expressions are the same patterns.
+
+    Another expression or another column is not.
+    """
     base = patterns_hash(Patterns(deny=["a"]))
     assert base == patterns_hash(Patterns(deny=("a",)))
     assert (
         len(
-            {base, patterns_hash(Patterns(deny=["b"])), patterns_hash(Patterns(allow=["a"])), patterns_hash(Patterns())}
+            {
+                base,
+                patterns_hash(Patterns(deny=["b"])),
+                patterns_hash(Patterns(allow=["a"])),
+                patterns_hash(Patterns()),
+            }
         )
         == 4
     )
@@ -167,12 +219,21 @@ def test_the_hash_of_patterns_tells_them_apart() -> None:
 
 def test_words_keep_accents_and_numbers() -> None:
     """A composed and a decomposed é are one word; signs part words."""
-    assert split_words("Prime ANNUELLE: 1,000 e\u0301te\u0301") == ["prime", "annuelle", "1", "000", "été"]
+    assert split_words("Prime ANNUELLE: 1,000 e\u0301te\u0301") == [
+        "prime",
+        "annuelle",
+        "1",
+        "000",
+        "été",
+    ]
 
 
 def test_content_words_leave_out_function_words_and_repeats() -> None:
     """English and French function words say nothing about what a question is about."""
-    assert content_words("What is the excess of the fleet? L'excess du fleet?") == ("excess", "fleet")
+    assert content_words("What is the excess of the fleet? L'excess du fleet?") == (
+        "excess",
+        "fleet",
+    )
     assert content_words("what is the") == ()
 
 
@@ -211,8 +272,14 @@ ITEMS = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
 
 
 @LAWFUL
-@given(sets=st.lists(ITEMS, min_size=1, max_size=5), queries=st.lists(ITEMS, min_size=1, max_size=3), data=st.data())
-def test_masks_say_what_sets_say(sets: list[list[str]], queries: list[list[str]], data: st.DataObject) -> None:
+@given(
+    sets=st.lists(ITEMS, min_size=1, max_size=5),
+    queries=st.lists(ITEMS, min_size=1, max_size=3),
+    data=st.data(),
+)
+def test_masks_say_what_sets_say(
+    sets: list[list[str]], queries: list[list[str]], data: st.DataObject
+) -> None:
     """Bit i of hit j is membership of item i in the set of hit j's chunk, for any hits and -1."""
     hits = st.lists(st.integers(-1, len(sets) - 1), min_size=3, max_size=3)
     chunk = np.array([data.draw(hits) for _ in queries])
@@ -225,7 +292,9 @@ def test_masks_say_what_sets_say(sets: list[list[str]], queries: list[list[str]]
 
 def _degenerate(s: list[float], raw: list[float], text: list[int], reranked: list[bool]) -> bool:
     scores, raws = (np.array(values, dtype=np.float64) for values in (s, raw))
-    return bool(degenerate_scores(scores, raws, np.array(text, dtype=int), np.array(reranked, dtype=bool)))
+    return bool(
+        degenerate_scores(scores, raws, np.array(text, dtype=int), np.array(reranked, dtype=bool))
+    )
 
 
 def test_over_how_many_texts_equal_scores_say_nothing_is_the_policys() -> None:
@@ -246,11 +315,39 @@ def test_over_how_many_texts_equal_scores_say_nothing_is_the_policys() -> None:
         ([1.1, 0.2, 0.5], [3, 1, 2], [0, 1, 2], [1, 1, 1], True, "a score above 1"),
         ([0.9, -0.1, 0.5], [3, 1, 2], [0, 1, 2], [1, 1, 1], True, "a score below 0"),
         ([0.0, 1.0, 0.5], [3, 1, 2], [0, 1, 2], [1, 1, 1], False, "the ends of [0, 1] are inside"),
-        ([0.5, 0.5, 0.5], [1, 1, 1], [0, 1, 2], [1, 1, 1], True, "three equal raw scores, three texts"),
-        ([0.5, 0.5, 0.5], [1, 1, 1], [0, 1, 1], [1, 1, 1], False, "three equal raw scores, two texts"),
+        (
+            [0.5, 0.5, 0.5],
+            [1, 1, 1],
+            [0, 1, 2],
+            [1, 1, 1],
+            True,
+            "three equal raw scores, three texts",
+        ),
+        (
+            [0.5, 0.5, 0.5],
+            [1, 1, 1],
+            [0, 1, 1],
+            [1, 1, 1],
+            False,
+            "three equal raw scores, two texts",
+        ),
         ([0.5, 0.5, 0.5], [1, 1, 1], [0, 1, 2], [1, 1, 0], False, "only two of them were reranked"),
-        ([0.5, 0.5, 0.2], [1, 1, 0], [0, 1, 2], [1, 1, 1], False, "ties at the top are not degenerate"),
-        ([0.5, 0.5, 0.5], [1, 1, 2], [0, 1, 2], [1, 1, 1], False, "equal sigmoids of different raw scores"),
+        (
+            [0.5, 0.5, 0.2],
+            [1, 1, 0],
+            [0, 1, 2],
+            [1, 1, 1],
+            False,
+            "ties at the top are not degenerate",
+        ),
+        (
+            [0.5, 0.5, 0.5],
+            [1, 1, 2],
+            [0, 1, 2],
+            [1, 1, 1],
+            False,
+            "equal sigmoids of different raw scores",
+        ),
         (
             [0.01, 0.02, 0.01],
             [-9, -8, -9],
@@ -262,7 +359,13 @@ def test_over_how_many_texts_equal_scores_say_nothing_is_the_policys() -> None:
     ],
 )
 def test_degenerate_scores(
-    *, s: list[float], raw: list[float], text: list[int], reranked: list[bool], expected: bool, why: str
+    *,
+    s: list[float],
+    raw: list[float],
+    text: list[int],
+    reranked: list[bool],
+    expected: bool,
+    why: str,
 ) -> None:
     """Rule S2.8, sentence by sentence."""
     assert _degenerate(s, raw, text, [bool(flag) for flag in reranked]) is expected, why
@@ -273,12 +376,19 @@ def test_no_hits_are_degenerate() -> None:
     assert _degenerate([], [], [], [])
 
 
-def _confidence(rerank: list[float], hybrid: list[float], *, degenerate: bool = False, blend: float = 1.0) -> float:
-    return float(retrieval_confidence(np.array(rerank), np.array(hybrid), np.array(degenerate), blend))
+def _confidence(
+    rerank: list[float], hybrid: list[float], *, degenerate: bool = False, blend: float = 1.0
+) -> float:
+    return float(
+        retrieval_confidence(np.array(rerank), np.array(hybrid), np.array(degenerate), blend)
+    )
 
 
 def test_confidence_is_a_hundred_times_the_best_final_score() -> None:
-    """By blend 1 the reranker's, blend 0 the hybrid's, blend 0.5 their mean: max(0.5, 0.375) of these two hits."""
+    """By blend 1 the reranker's, blend 0 the hybrid's, blend 0.5 their mean.
+
+    max(0.5, 0.375) of these two hits.
+    """
     rerank, hybrid = [0.25, 0.5], [0.75, 0.25]
     assert [_confidence(rerank, hybrid, blend=b) for b in (1.0, 0.0, 0.5)] == [50.0, 75.0, 50.0]
     assert _confidence(rerank, hybrid, degenerate=True) == 75.0
@@ -309,8 +419,13 @@ def test_confidence_of_many_blends_is_that_of_each(
 ) -> None:
     """A column of blends gives the same bits as each alone, and every value lies in 0 to 100."""
     rerank, hybrid = np.array(scores).T
-    together = retrieval_confidence(rerank[:, None], hybrid[:, None], np.array(degenerate), np.array(blends))
-    alone = [_confidence(rerank.tolist(), hybrid.tolist(), degenerate=degenerate, blend=blend) for blend in blends]
+    together = retrieval_confidence(
+        rerank[:, None], hybrid[:, None], np.array(degenerate), np.array(blends)
+    )
+    alone = [
+        _confidence(rerank.tolist(), hybrid.tolist(), degenerate=degenerate, blend=blend)
+        for blend in blends
+    ]
     assert np.broadcast_to(together, len(blends)).tolist() == alone
     assert all(0.0 <= value <= 100.0 for value in alone)
 
@@ -320,7 +435,10 @@ DATA = Path(__file__).parent / "data"
 
 
 def test_by_head() -> None:
-    """`how much` says 0.3 and `excess` 0.3: together 1 - 0.7 * 0.7, enough for the table; each alone is not."""
+    """`how much` says 0.3 and `excess` 0.3: together 1 - 0.7 * 0.7, enough for the table.
+
+    Each alone is not.
+    """
     asked = intent("How much is the excess?")
     assert asked.table == pytest.approx(0.51)
     assert asked.reasons == {"graph": (), "table": ("how much", "figure"), "complexity": ()}
@@ -461,7 +579,7 @@ def labelled_questions() -> list[dict[str, Any]]:
 
 
 def test_the_labelled_questions_are_well_formed() -> None:
-    """Each once, half of each language for design and half for judging, at least a dozen of each need."""
+    """Each once, half per language for design and half for judging, at least a dozen per need."""
     rows = labelled_questions()
     assert len({row["question"] for row in rows}) == len(rows)
     for lang in ("en", "fr", "de"):
@@ -474,14 +592,19 @@ def test_the_labelled_questions_are_well_formed() -> None:
 @pytest.mark.parametrize("half", ["design", "judged"])
 @pytest.mark.parametrize("flag", ["graph", "table"])
 def test_the_labelled_questions_open_what_they_need(half: str, flag: str) -> None:
-    """English and French; what the judged half shows is in experiments/README.md, the floors here leave room."""
+    """English and French.
+
+    What the judged half shows is in experiments/README.md, the floors here leave room.
+    """
     rows = [row for row in labelled_questions() if row["half"] == half and row["lang"] != "de"]
     opened = [row[flag] for row in rows if getattr(intent(row["question"]), flag) >= 0.5]
     assert sum(opened) / len(opened) >= 0.9
     assert sum(opened) / sum(row[flag] for row in rows) >= 0.7
 
 
-@pytest.mark.parametrize("question", ["", "   ", "???", "is hail insured", "définition de sinistre", "weather in Lyon"])
+@pytest.mark.parametrize(
+    "question", ["", "   ", "???", "is hail insured", "définition de sinistre", "weather in Lyon"]
+)
 def test_plain_questions(question: str) -> None:
     """No rule speaks, every score is 0."""
     asked = intent(question)
@@ -517,8 +640,14 @@ def test_the_reasons_are_the_score() -> None:
 
 
 def test_long_questions_take_linear_time() -> None:
-    """Forty thousand characters of what the patterns begin with; a quadratic pattern would take many minutes."""
-    words = "who |paid |can |before |how |client |1.|between |fee |a-|how many |which more |total |most |how what by "
+    """Forty thousand characters of what the patterns begin with.
+
+    A quadratic pattern would take many minutes.
+    """
+    words = (
+        "who |paid |can |before |how |client |1.|between |fee |a-|how many |which more |total "
+        "|most |how what by "
+    )
     start = time.process_time()
     for word in (*words.split("|"), "a" * 50):
         intent(word * (40_000 // len(word)))
@@ -529,11 +658,14 @@ def test_long_questions_take_linear_time() -> None:
     ("flag", "labels", "precision", "recall"),
     [("table", {"table_lookup", "comparison"}, 0.65, 0.85), ("graph", {"role"}, 0.75, 0.6)],
 )
-def test_agrees_with_the_labels(flag: str, labels: set[str], precision: float, recall: float) -> None:
+def test_agrees_with_the_labels(
+    flag: str, labels: set[str], precision: float, recall: float
+) -> None:
     """At 0.5, over the cases that are not to be refused.
 
-    A question for an amount that the corpus happens to state in prose bears the label `lookup`: no rule over the words
-    of the question can tell it from `table_lookup`. A figure of a named thing opens the table all the same.
+    A question for an amount that the corpus happens to state in prose bears the label `lookup`: no
+    rule over the words of the question can tell it from `table_lookup`. A figure of a named thing
+    opens the table all the same.
     """
     cases = [case for case in load_cases(BROKER) if case.expect_status != "refuse"]
     flagged = [case.intent in labels for case in cases if getattr(intent(case.query), flag) >= 0.5]
@@ -548,17 +680,26 @@ def test_an_ellipsis_is_three_full_stops() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_halving_finds_what_each_alias_finds(seed: int) -> None:
-    """Of any number of entities, with lists, empty and overlapping aliases, those whose alias matches, in order."""
+    """Of any number of entities (lists, empty, overlapping aliases) those that match, in order."""
     rng = np.random.default_rng(seed)
     words = ("hull", "cargo", "flood", "pie", "é", "fleet ?guard")
     for n in (0, 1, 3, 4, 9, 40):
         entities = {
-            f"e{place}": [rng.choice(words, rng.integers(1, 3)).tolist() for _ in range(rng.integers(0, 3))]
+            f"e{place}": [
+                rng.choice(words, rng.integers(1, 3)).tolist() for _ in range(rng.integers(0, 3))
+            ]
             for place in range(n)
         }
-        texts = [" ".join(rng.choice(["HULL", "cargo", "floods", "É", "fleetguard", "x"], 3)) for _ in range(20)]
+        texts = [
+            " ".join(rng.choice(["HULL", "cargo", "floods", "É", "fleetguard", "x"], 3))
+            for _ in range(20)
+        ]
         each = tuple(
-            tuple(name for name, aliases in entities.items() if any(matches(alias, text) for alias in aliases))
+            tuple(
+                name
+                for name, aliases in entities.items()
+                if any(matches(alias, text) for alias in aliases)
+            )
             for text in texts
         )
         assert entities_of(texts, entities) == each

@@ -1,4 +1,4 @@
-"""Item masks: words, entities and sources of a question, 64 to a number and as many numbers as it takes."""
+"""Item masks: words, entities and sources of a question, 64 to a number, in as many as needed."""
 
 from __future__ import annotations
 
@@ -23,17 +23,26 @@ def _many(count: int) -> list[str]:
 
 
 def test_a_plane_holds_the_rows_that_reach_it() -> None:
-    """Rows of 1, 64, 65 and 130 items: all in plane 0, two in plane 1, one in plane 2, in the order of the items."""
+    """Rows of 1, 64, 65 and 130 items.
+
+    All in plane 0, two in plane 1, one in plane 2, in the order of the items.
+    """
     items = [_many(count) for count in (1, 64, 65, 130)]
     planes = list(item_planes(items))
     assert planes[0].rows == slice(None)
     assert [list(map(len, plane.items)) for plane in planes] == [[1, 64, 64, 64], [1, 64], [2]]
-    assert [plane.rows.tolist() for plane in planes[1:] if not isinstance(plane.rows, slice)] == [[2, 3], [3]]
+    assert [plane.rows.tolist() for plane in planes[1:] if not isinstance(plane.rows, slice)] == [
+        [2, 3],
+        [3],
+    ]
     assert [item for plane in planes for item in plane.items[-1]] == items[-1]
 
 
 def test_masks_of_many_items_are_those_of_their_parts() -> None:
-    """Item 64 of 70 is bit 0 of the second plane; who has fewer items has nothing there, and no hit nothing at all."""
+    """Item 64 of 70 is bit 0 of the second plane.
+
+    Who has fewer items has nothing there, and no hit nothing at all.
+    """
     found = {"w64": np.array([0]), "w3": np.array([0, 1])}
     masks = item_masks.item_masks([_many(70), _many(4)], found, np.array([[0, 1, -1], [0, 1, -1]]))
     assert masks.tolist() == [[[8, 8, 0], [8, 8, 0]], [[1, 0, 0], [0, 0, 0]]]
@@ -45,13 +54,21 @@ class TestWorkedExamples:
     """Cases that no single number of 64 bits could hold."""
 
     def test_any_of_131_sources(self) -> None:
-        """As a BEIR query has them: the hit of the 131st makes it right, a hit of none of them does not."""
+        """As a BEIR query has them.
+
+        The hit of the 131st makes it right, a hit of none of them does not.
+        """
         case = ask(expect_sources_any=tuple(f"{number}.md" for number in range(131)))
-        said = decide(trace_of((case, [[Hit(NEAR, "130.md")]]), (case, [[Hit(NEAR, "131.md")]])), policy())
+        said = decide(
+            trace_of((case, [[Hit(NEAR, "130.md")]]), (case, [[Hit(NEAR, "131.md")]])), policy()
+        )
         assert said.right.tolist() == [True, False]
 
     def test_all_of_66_sources(self) -> None:
-        """The last of them must be there too: with 66 hits chosen it is right, without the 66th not."""
+        """The last of them must be there too.
+
+        With 66 hits chosen it is right, without the 66th not.
+        """
         names = tuple(f"{number}.md" for number in range(66))
         hits = [Hit(NEAR, name) for name in names]
         case = ask(expect_sources=names)
@@ -61,11 +78,21 @@ class TestWorkedExamples:
         assert right[0, 65].tolist() == [False, False]
 
     def test_an_option_that_holds_the_last_of_many_sources(self) -> None:
-        """The option that the case names must hold what it expects, wherever in the list that stands."""
-        hits = [Hit(NEAR, "a.md", tags={"domain": "home"}), Hit(NEAR, "b.md", tags={"domain": "motor"})]
-        case = ask(expect_status="ambiguous", expect_sources=("b.md",), expect_sources_any=(*_many(70), "b.md"))
+        """The option that the case names must hold what it expects, wherever it is in the list."""
+        hits = [
+            Hit(NEAR, "a.md", tags={"domain": "home"}),
+            Hit(NEAR, "b.md", tags={"domain": "motor"}),
+        ]
+        case = ask(
+            expect_status="ambiguous",
+            expect_sources=("b.md",),
+            expect_sources_any=(*_many(70), "b.md"),
+        )
         rows = [(case._replace(expect_option=number), [hits]) for number in (1, 2)]
-        assert measured_tables(trace_of(*rows), policy()).evidence.right[0, -2].tolist() == [False, True]
+        assert measured_tables(trace_of(*rows), policy()).evidence.right[0, -2].tolist() == [
+            False,
+            True,
+        ]
 
     def test_a_hundred_words(self) -> None:
         """The share is of all content words of a long question, not of the first 64: 10 of 100."""
@@ -73,9 +100,12 @@ class TestWorkedExamples:
         assert measured_tables(trace, policy()).evidence.share[0, 1].tolist() == [0.1]
 
     def test_seventy_entities(self) -> None:
-        """A question that names 70 lacks 69 beside a hit of one, and the group that carries most of them wins."""
+        """A question naming 70 lacks 69 beside a hit of one; the group carrying most of them wins."""
         names = _many(70)
-        patterns = PATTERNS | {"entities": {name: [name] for name in names}, "coverage_generic": ["explain"]}
+        patterns = PATTERNS | {
+            "entities": {name: [name] for name in names},
+            "coverage_generic": ["explain"],
+        }
         hits = [
             Hit(NEAR, "a.md", tags={"domain": "home"}, entities=("w0",)),
             Hit(NEAR, "b.md", tags={"domain": "motor"}, entities=("w68", "w69")),
@@ -113,14 +143,20 @@ def _harder(trace: TraceData) -> TraceData:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_how_many_items_a_number_holds_changes_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_many_items_a_number_holds_changes_nothing(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Evidence is bit for bit the same where a plane holds one item or two instead of 64."""
-    some = policy(patterns=PATTERNS, coverage={"min_hits": 1 + seed % 2}, resolver={"entity_extractor": True})
+    some = policy(
+        patterns=PATTERNS, coverage={"min_hits": 1 + seed % 2}, resolver={"entity_extractor": True}
+    )
     trace = _harder(random_trace(seed, 30, depths=2))
     whole = measured_tables(trace, some)
     for bits in (1, 2):
         monkeypatch.setattr(item_masks, "BITS", bits)
         narrow = measured_tables(replace(trace), some)
-        for name, one, other in zip(whole.evidence._fields, whole.evidence, narrow.evidence, strict=True):
+        for name, one, other in zip(
+            whole.evidence._fields, whole.evidence, narrow.evidence, strict=True
+        ):
             assert _same(one, other), name
         assert _same(whole.chosen.places, narrow.chosen.places)

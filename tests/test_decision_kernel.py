@@ -33,10 +33,12 @@ PATTERNS = {
     "coverage_generic": ["explain"],
     "entities": {"Alba": ["Alba"], "Borea": ["Borea"], "Cirrus": ["Cirrus"]},
 }
-ALONE = 24  # chunks from here on are of one file, untagged and far apart: a group that does not agree
+# chunks from here on are of one file, untagged and far apart: a group that does not agree
+ALONE = 24
 N_CASES = 40
 N_POLICIES = 60
-OF_COST = ("least_cost_refuse", "least_cost_ask", "least_cost_answer")  # of the other rule: test_expected_cost_laws
+# of the other rule: test_expected_cost_laws
+OF_COST = ("least_cost_refuse", "least_cost_ask", "least_cost_answer")
 
 
 def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) -> TraceData:
@@ -48,7 +50,9 @@ def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) 
             text=f"the text {i % 5}",
             source="d/9.md" if i >= ALONE else f"d/{i % 4}.md",
             page=None if i % 7 == 0 else 4 * i if i >= ALONE else i % 6 + 1,
-            tags={} if i % 5 == 0 or i >= ALONE else {"domain": f"d{i % 3}", "product": f"p{i % 2}"},
+            tags={}
+            if i % 5 == 0 or i >= ALONE
+            else {"domain": f"d{i % 3}", "product": f"p{i % 2}"},
             entities=tuple(name for name in names if rng.random() < 0.3),
         )
         for i in range(30)
@@ -63,7 +67,10 @@ def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) 
         return np.where(absent | (rng.random(shape) < missing), np.nan, values)
 
     chunk = np.stack(
-        [rng.permutation(np.arange(0 if rng.random() < 0.8 else ALONE, len(chunks)))[:width] for _ in range(N_CASES)]
+        [
+            rng.permutation(np.arange(0 if rng.random() < 0.8 else ALONE, len(chunks)))[:width]
+            for _ in range(N_CASES)
+        ]
     ).reshape(shape)
     rank = rng.permuted(np.tile(np.arange(width), (N_CASES, 1)), axis=1).reshape(shape)
     rank = np.where(absent, width, rank).argsort(axis=-1).argsort(axis=-1)
@@ -82,11 +89,23 @@ def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) 
         sig_sim_strict=drawn(0.1),
         n_reranked=n_reranked.astype(np.int32),
     )
-    leads = ("the", "the overview", "the overview section", "compare the", "explain the", "forbidden the", "a")
+    leads = (
+        "the",
+        "the overview",
+        "the overview section",
+        "compare the",
+        "explain the",
+        "forbidden the",
+        "a",
+    )
     cases = tuple(
         Case(
             id=str(q),
-            query="" if q == 0 else " ".join([str(rng.choice(leads)), *(name for name in names if rng.random() < 0.4)]),
+            query=""
+            if q == 0
+            else " ".join(
+                [str(rng.choice(leads)), *(name for name in names if rng.random() < 0.4)]
+            ),
             expect_status=Status(q % 3).name,
             expect_sources=(f"{rng.integers(4)}.md",) if rng.random() < 0.5 else (),
             selected_sources=("d/1.md",) if rng.random() < 0.3 else (),
@@ -96,13 +115,18 @@ def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) 
     return TraceData(cases, chunks, ("hybrid",), hits, meta={"fingerprint": "random"})
 
 
-def random_policies(rng: np.random.Generator, grid: tuple[float, ...], order: str) -> list[PolicyData]:
+def random_policies(
+    rng: np.random.Generator, grid: tuple[float, ...], order: str
+) -> list[PolicyData]:
     """Policies of one structure with thresholds on the grid, switched off or unset now and then."""
     base = PolicyData.from_mapping(
         {
             "chosen": {"final_k": int(rng.integers(1, 5)), "order": order},
             "confidence": {"fallback": "hybrid" if order == "l2" else "cosine"},
-            "resolver": {"strict": bool(rng.random() < 0.5), "max_options": int(rng.integers(1, 4))},
+            "resolver": {
+                "strict": bool(rng.random() < 0.5),
+                "max_options": int(rng.integers(1, 4)),
+            },
             "fused": {
                 "bias": 0.5,
                 "parts": {
@@ -115,7 +139,9 @@ def random_policies(rng: np.random.Generator, grid: tuple[float, ...], order: st
         }
     )
     bounds = ("l2.max_l2", "similarity.min_similarity", "fused.min_fused")
-    cosines = (f"resolver.min_{of}" for of in ("sig_sim", "sig_sim_gap", "anchor_sim", "anchor_sim_gap"))
+    cosines = (
+        f"resolver.min_{of}" for of in ("sig_sim", "sig_sim_gap", "anchor_sim", "anchor_sim_gap")
+    )
     unset = ("l2.soft_max_l2", "gap.min_gap", "resolver.min_group_gap", *cosines)
     gates = ("domain", "l2", "density", "gap", "coverage", "similarity", "confidence", "fused")
     rules = ("signature", "anchor", "overview", "entities")
@@ -129,7 +155,8 @@ def random_policies(rng: np.random.Generator, grid: tuple[float, ...], order: st
             path: bool(rng.random() < 0.5) for path in halves
         }
         found |= {
-            path: 100.0 * float(rng.choice(grid)) for path in ("confidence.tau_default", "confidence.tau_explicit")
+            path: 100.0 * float(rng.choice(grid))
+            for path in ("confidence.tau_default", "confidence.tau_explicit")
         }
         found["confidence.blend"] = float(rng.choice([0.0, 0.25, 0.3, 1.0]))
         found["density.min_keep"] = int(rng.integers(1, 8))
@@ -138,15 +165,30 @@ def random_policies(rng: np.random.Generator, grid: tuple[float, ...], order: st
     return [base.replace(*changes()) for _ in range(N_POLICIES)]
 
 
-def gated_policies(rng: np.random.Generator, grid: tuple[float, ...], order: str) -> list[PolicyData]:
+def gated_policies(
+    rng: np.random.Generator, grid: tuple[float, ...], order: str
+) -> list[PolicyData]:
     """Random policies, all but one with gates on some signals."""
-    names = ("gap", "top1_cosine", "hybrid", "rerank_margin", "keyword_share", "anchor_similarity", "groups")
+    names = (
+        "gap",
+        "top1_cosine",
+        "hybrid",
+        "rerank_margin",
+        "keyword_share",
+        "anchor_similarity",
+        "groups",
+    )
     first, *others = random_policies(rng, grid, order)
     bounds = {str(name): grid for name in rng.choice(names, 4, replace=False)}
     return [*with_signals(others, int(rng.integers(100)), bounds), first]
 
 
-WORLDS = [(order, width, grid) for order in ("rank", "l2") for width in range(1, 7) for grid in (GRID, COARSE, TIGHT)]
+WORLDS = [
+    (order, width, grid)
+    for order in ("rank", "l2")
+    for width in range(1, 7)
+    for grid in (GRID, COARSE, TIGHT)
+]
 
 
 def case_of(part: Any, row: int) -> Any:
@@ -169,7 +211,9 @@ def one_at_a_time(found: Any, policies: list[PolicyData]) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
-def test_kernel_and_chain_agree_in_every_cell(order: str, width: int, grid: tuple[float, ...]) -> None:
+def test_kernel_and_chain_agree_in_every_cell(
+    order: str, width: int, grid: tuple[float, ...]
+) -> None:
     """The stage is the same in every cell, and the slot wherever hits were chosen."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
     trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)
@@ -183,7 +227,7 @@ def test_kernel_and_chain_agree_in_every_cell(order: str, width: int, grid: tupl
 
 @pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
 def test_kernel_and_chain_agree_on_signals(order: str, width: int, grid: tuple[float, ...]) -> None:
-    """With bounds of signals of all three firings, some of them missing, stage and slot are the same in every cell."""
+    """With signal bounds of all three firings, some missing, stage and slot agree in every cell."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
     trace, policies = random_trace(rng, width, grid), gated_policies(rng, grid, order)
     found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
@@ -199,7 +243,7 @@ def test_kernel_and_chain_agree_on_signals(order: str, width: int, grid: tuple[f
 def test_tiles_of_policies_and_their_threads_change_no_count(
     tile: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Policies that pass the cases some at a time, by one thread or two, are counted as all at once are."""
+    """Policies that pass cases in parts, by one or two threads, are counted as all at once."""
     rng = np.random.default_rng(tile)
     trace, policies = random_trace(rng, 5, GRID), gated_policies(rng, GRID, "rank")
     found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
@@ -212,7 +256,9 @@ def test_tiles_of_policies_and_their_threads_change_no_count(
 
 
 @pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
-def test_narrow_distances_decide_as_wide_ones(order: str, width: int, grid: tuple[float, ...]) -> None:
+def test_narrow_distances_decide_as_wide_ones(
+    order: str, width: int, grid: tuple[float, ...]
+) -> None:
     """Distances in float32 change no cell; where one would lose a digit they stay as they are."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
     trace, policies = random_trace(rng, width, grid), random_policies(rng, GRID, order)
@@ -221,7 +267,9 @@ def test_narrow_distances_decide_as_wide_ones(order: str, width: int, grid: tupl
     exact = np.array_equal(found.l2, found.l2.astype(np.float32), equal_nan=True)
     assert less.l2.dtype == (np.float32 if exact else np.float64)
     shape = (N_POLICIES, N_CASES)
-    for wide, narrow in zip(decide_cases(found, limits, shape), decide_cases(less, bounds, shape), strict=True):
+    for wide, narrow in zip(
+        decide_cases(found, limits, shape), decide_cases(less, bounds, shape), strict=True
+    ):
         np.testing.assert_array_equal(wide, narrow)
 
 
@@ -239,7 +287,7 @@ def test_one_case_is_a_cell_of_many(order: str, width: int, grid: tuple[float, .
 
 @pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
 def test_engines_count_the_same(order: str, width: int, grid: tuple[float, ...]) -> None:
-    """Counts and stages are equal between the engines, and every policy's stages sum to the cases."""
+    """Counts and stages are equal between engines, and every policy's stages sum to the cases."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
     trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)
     plain, compiled = (tally(trace, policies, engine=engine) for engine in ("numpy", "numba"))
@@ -249,13 +297,16 @@ def test_engines_count_the_same(order: str, width: int, grid: tuple[float, ...])
 
 
 def test_the_random_worlds_reach_every_stage() -> None:
-    """No stage of the chain is left out of the comparison but those of answers, which the twin does not know."""
+    """The comparison leaves out only answer stages of the chain, which the twin does not know."""
     seen = np.zeros(len(STAGES), dtype=np.int64)
     for order, width, grid in WORLDS:
         rng = np.random.default_rng([width, len(grid), order == "l2"])
         trace, policies = random_trace(rng, width, grid), gated_policies(rng, grid, order)
         seen += tally(trace, policies, engine="numba").stages.sum(axis=0)
-    assert {name for (name, _), n in zip(STAGES, seen, strict=True) if n == 0} == {*ON_ANSWER, *OF_COST}
+    assert {name for (name, _), n in zip(STAGES, seen, strict=True) if n == 0} == {
+        *ON_ANSWER,
+        *OF_COST,
+    }
 
 
 @pytest.mark.parametrize("block", [7, 64, 1_000])

@@ -1,4 +1,7 @@
-"""What a policy learned from is known case by case, and nothing that is judged on it is called better (S6.4, S6.11)."""
+"""What a policy learned from is known case by case (S6.4, S6.11).
+
+Nothing that is judged on it is called better.
+"""
 
 from __future__ import annotations
 
@@ -70,15 +73,17 @@ def test_codes_of_questions_are_read_back(queries: list[str]) -> None:
 
 
 def test_of_many_questions_a_fixed_sample_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The least codes, whatever the order, so that a policy file stays small and an overlap is likely seen."""
+    """The least codes in any order, so a policy file stays small and overlap is likely seen."""
     monkeypatch.setattr("raglab.decision.learned_cases.MOST_CODES", 5)
     queries = [f"question {number}" for number in range(40)]
     assert code_text(queries) == code_text(queries[::-1])
-    np.testing.assert_array_equal(text_codes(code_text(queries)), np.sort(question_codes(queries))[:5])
+    np.testing.assert_array_equal(
+        text_codes(code_text(queries)), np.sort(question_codes(queries))[:5]
+    )
 
 
 def test_overlap_is_counted_case_by_case() -> None:
-    """Of four judged cases, two of which ask one question, three ask what the policy was tuned on."""
+    """Of four judged cases, two asking one question, three ask what the policy was tuned on."""
     policy = with_tuned_cases(Policy.load(), ["a", "b", "c"])
     (row,) = learned_cases([policy], {"report": ["a", "a", "c", "d"], "tune": ["b"]}, ("report",))
     assert (row.parts, row.k, row.n, row.unknown) == (("policy",), 3, 4, ())
@@ -110,7 +115,10 @@ def test_an_old_policy_is_known_by_the_whole_set_alone() -> None:
 
 
 def test_a_few_equal_questions_are_repeats() -> None:
-    """At most one in twenty does not count, and is stated; one more counts; a whole set always counts."""
+    """At most one in twenty does not count, and is stated; one more counts.
+
+    A whole set always counts.
+    """
     policy = with_tuned_cases(Policy.load(), ["hello", "thanks", "x"])
     new = [f"q{n}" for n in range(19)]
     (few,) = learned_cases([policy], {"report": ["hello", *new]})
@@ -119,12 +127,17 @@ def test_a_few_equal_questions_are_repeats() -> None:
     assert "S6.11" in few.doubt
     (more,) = learned_cases([policy], {"report": ["hello", "thanks", *new]})
     assert (more.k, more.repeated, more.doubt) == (2, 0, "")
-    (whole,) = learned_cases([policy], {"tune": ["hello", "thanks", "x"], "report": [f"q{n}" for n in range(99)]})
+    (whole,) = learned_cases(
+        [policy], {"tune": ["hello", "thanks", "x"], "report": [f"q{n}" for n in range(99)]}
+    )
     assert (whole.k, whole.repeated) == (3, 0)
 
 
 def test_the_record_is_no_part_of_the_id(fitted: Policy, trace: Trace, tmp_path: Path) -> None:
-    """It is written and read back; without it a policy is the same policy, its file that of an older raglab."""
+    """It is written and read back.
+
+    Without it a policy is the same policy, its file that of an older raglab.
+    """
     queries = [case.query for case in trace.split("tune").cases]
     tuned = with_tuned_cases(fitted, queries)
     plain = tuned.replace("tuned_on", None, "learned_cases", {})
@@ -134,13 +147,16 @@ def test_the_record_is_no_part_of_the_id(fitted: Policy, trace: Trace, tmp_path:
     assert not {"tuned_on", "learned_cases"} & tuned.manifest.keys()
     tuned.save(tmp_path / "tuned.yaml")
     read = Policy.load(tmp_path / "tuned.yaml")
-    assert (read.tuned_on, read.learned_cases) == (hash_queries(queries), {hash_queries(queries): code_text(queries)})
+    assert (read.tuned_on, read.learned_cases) == (
+        hash_queries(queries),
+        {hash_queries(queries): code_text(queries)},
+    )
     with pytest.raises(ValueError, match="learned_cases"):
         tuned.replace("learned_cases", {"x": "no code"})
 
 
 def test_what_does_not_act_learned_nothing(fitted: Policy, trace: Trace) -> None:
-    """A model under the chain, a fused gate that is off, and always-answer made of a tuned policy."""
+    """A model under the chain, a fused gate that is off, and always-answer of a tuned policy."""
     assert list(learning_parts(fitted)) == ["model of the decision"]
     assert learning_parts(fitted.replace("decision.rule", "chain")) == {}
     fused = fit_fused_gate(trace, free_policy()).policy
@@ -160,7 +176,10 @@ def test_fits_warn_on_cases_that_are_held_back(trace: Trace) -> None:
 
 
 def test_a_part_of_the_certified_cases_is_refused(trace: Trace, fitted: Policy) -> None:
-    """40 of 60, by either function, and by the fused gate as by the model; split tune is accepted."""
+    """40 of 60, by either function, and by the fused gate as by the model.
+
+    Split tune is accepted.
+    """
     part_of = _some(trace, "certify")
     policies = {
         "model of the decision": fit_decision(part_of, free_policy()),
@@ -172,7 +191,9 @@ def test_a_part_of_the_certified_cases_is_refused(trace: Trace, fitted: Policy) 
                 certify(trace, policy, targets=TARGET)
     old = policies["model of the decision"].replace("learned_cases", {})
     assert any("is not seen" in note for note in certify_policy(trace, old, targets=TARGET).notes)
-    assert not any("is not seen" in note for note in certify_policy(trace, fitted, targets=TARGET).notes)
+    assert not any(
+        "is not seen" in note for note in certify_policy(trace, fitted, targets=TARGET).notes
+    )
 
 
 def test_a_check_refuses_what_was_learned_or_certified(trace: Trace, fitted: Policy) -> None:
@@ -189,7 +210,10 @@ def test_a_check_refuses_what_was_learned_or_certified(trace: Trace, fitted: Pol
 
 
 def test_figures_of_what_learned_from_the_cases_say_so(trace: Trace, fitted: Policy) -> None:
-    """Compare gives no interval, sweep and decide a note with the count; on other cases nothing changes."""
+    """Compare gives no interval, sweep and decide a note with the count.
+
+    On other cases nothing changes.
+    """
     tune_cases, report, start = trace.split("tune"), trace.split("report"), free_policy()
     says = f"{IN_SAMPLE}: the model of the decision was fitted or tuned on 60 of these 60 cases"
     with pytest.warns(UserWarning, match="fitted or tuned on 60 of these 60"):
@@ -212,26 +236,36 @@ def _opening(path: Path) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
 
 
-def test_a_report_declares_no_winner_on_learned_cases(trace: Trace, fitted: Policy, tmp_path: Path) -> None:
+def test_a_report_declares_no_winner_on_learned_cases(
+    trace: Trace, fitted: Policy, tmp_path: Path
+) -> None:
     """Neither where the subject learned from the cases, nor against another policy that did."""
     start, report = free_policy(), trace.split("report")
     free = {"always-answer": always_answer(fitted), "always-refuse": always_refuse(fitted)}
     leak = fit_decision(_some(trace, "report"), start)
-    page = _opening(write_report(report, {"defaults": start, "tuned": leak} | free, out=tmp_path / "a.html"))
+    page = _opening(
+        write_report(report, {"defaults": start, "tuned": leak} | free, out=tmp_path / "a.html")
+    )
     assert "fitted or tuned on 40 of these 60 cases" in page
     assert "chosen, not shown to be better" in page
     for text in ("tuned is better", "Use tuned", "tuned saves"):
         assert text not in page
-    page = _opening(write_report(report, {"defaults": leak, "tuned": fitted} | free, out=tmp_path / "b.html"))
+    page = _opening(
+        write_report(report, {"defaults": leak, "tuned": fitted} | free, out=tmp_path / "b.html")
+    )
     assert "What defaults is worth: in sample, not comparable" in page
     assert "not compared with defaults" in page or "not shown to be better" in page
     assert "Use tuned" not in page
     tuned = with_tuned_cases(fitted, [case.query for case in trace.split("tune").cases])
-    page = _opening(write_report(report, {"defaults": start, "tuned": tuned} | free, out=tmp_path / "c.html"))
+    page = _opening(
+        write_report(report, {"defaults": start, "tuned": tuned} | free, out=tmp_path / "c.html")
+    )
     assert "tuned was tuned on other cases, by its own record" in page
     assert "What was tuned on is not known here" not in page
     old = fitted.replace("learned_cases", {})
-    page = _opening(write_report(report, {"defaults": start, "tuned": old} | free, out=tmp_path / "d.html"))
+    page = _opening(
+        write_report(report, {"defaults": start, "tuned": old} | free, out=tmp_path / "d.html")
+    )
     assert "is not seen: the policy keeps the hash of the whole set alone" in page
     assert "Use tuned" not in page
 
@@ -247,7 +281,10 @@ class _Judged:
 
 
 def _first_note(nested: float, refused: int, goal: Goal) -> str:
-    """Of 40 questions to refuse the selected policy refuses so many, always-refuse all, the others none."""
+    """Of 40 questions to refuse the policy refuses so many, always-refuse all, the others none.
+
+    The policy is the selected one.
+    """
     start = Policy.load()
     policies = {
         "always-answer": always_answer(start),
@@ -256,17 +293,26 @@ def _first_note(nested: float, refused: int, goal: Goal) -> str:
         "chain": start.replace("l2.max_l2", 0.5),
     }
     rows = [[2] * 40, [8] * 40, [2] * 40, [8] * refused + [2] * (40 - refused)]
-    judged = _Judged({policy.policy_id: row for policy, row in zip(policies.values(), rows, strict=True)})
-    costs = pd.DataFrame({"cross_validated": 0.5, "competes": True, "meets_targets": False}, index=list(policies))
+    judged = _Judged(
+        {policy.policy_id: row for policy, row in zip(policies.values(), rows, strict=True)}
+    )
+    costs = pd.DataFrame(
+        {"cross_validated": 0.5, "competes": True, "meets_targets": False}, index=list(policies)
+    )
     chosen = Selection("chain", "always-answer", policies, costs, nested, {}, {}, 0.1)
     cells = [judged.cells(policies[name]) for name in ("chain", "always-answer")]
-    return selection_note(chosen, paired_advantage(cells[0], cells[1], None, "always-answer"), judged, goal)
+    return selection_note(
+        chosen, paired_advantage(cells[0], cells[1], None, "always-answer"), judged, goal
+    )
 
 
 def test_the_first_note_holds_both_halves_of_the_verdict() -> None:
-    """What is beaten and what is not, a nested estimate that says otherwise, and the target that is missed."""
+    """What is beaten or not, a nested estimate that says otherwise, and the missed target."""
     note = _first_note(0.3, 39, Goal())
-    better = "better than always-answer and than defaults (rule S6.11), not shown to be better than always-refuse."
+    better = (
+        "better than always-answer and than defaults (rule S6.11), not shown to be better than "
+        "always-refuse."
+    )
     assert f"It is {better}" in note
     assert "nested" not in note
     assert "target" not in note
@@ -275,14 +321,18 @@ def test_the_first_note_holds_both_halves_of_the_verdict() -> None:
     assert note.endswith("It misses the target hallucination_rate ≤ 0.1 (it has 1.000).")
     note = _first_note(0.3, 20, Goal())
     assert (
-        "better than always-answer and than defaults (rule S6.11), and worse than always-refuse there: do not" in note
+        "better than always-answer and than defaults (rule S6.11), and worse than always-refuse "
+        "there: do not" in note
     )
     assert "It is worse than always-refuse there: do not use it" in _first_note(0.3, 0, Goal())
 
 
 @pytest.mark.slow
 def test_a_study_leaves_a_record_and_says_both_halves(trace: Trace) -> None:
-    """The policy names its cases; the first note names all that it is and is not better than, and missed targets."""
+    """The policy names its cases.
+
+    The first note names all that it is and is not better than, and missed targets.
+    """
     goal = Goal(targets={"hallucination_rate": 0.001})
     result = tune(trace, policy=free_policy(), trials=16, batch_size=8, goal=goal)
     queries = [case.query for case in trace.split("tune").cases]
@@ -302,7 +352,9 @@ def test_a_study_leaves_a_record_and_says_both_halves(trace: Trace) -> None:
 
 def test_two_parts_are_counted_once() -> None:
     """A fused gate and a study of overlapping cases: each case counts once."""
-    policy = Policy.load().replace("fused.parts", {"gap": {"x": [0.0], "y": [0.0]}}, "fused.enabled", True)
+    policy = Policy.load().replace(
+        "fused.parts", {"gap": {"x": [0.0], "y": [0.0]}}, "fused.enabled", True
+    )
     policy = policy.replace("fused.fitted_on", hash_queries(["a", "b"]))
     policy = with_tuned_cases(with_learned_cases(policy, ["a", "b"]), ["b", "c"])
     (row,) = learned_cases([policy], {None: ["a", "b", "c", "d"]})

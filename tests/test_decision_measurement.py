@@ -25,13 +25,16 @@ def trace() -> TraceData:
 
 
 def test_every_field_is_said_with_its_meaning() -> None:
-    """The docstring names each field of the evidence; a field that nobody explains does not get in."""
+    """The docstring names each field of the evidence.
+
+    A field that nobody explains does not get in.
+    """
     words = set(re.findall(r"[a-z_0-9]+(?=[,:]| \[)", str(Evidence.__doc__)))
     assert set(Evidence._fields) <= words
 
 
 def test_the_shapes_are_those_that_are_said(trace: TraceData) -> None:
-    """Cases are the last axis of every array, depths come before them, slots and hits between the two."""
+    """Cases are the last axis of every array, depths come first, slots and hits in between."""
     measured = measured_tables(trace, policy())
     evidence: Any = measured.evidence
     depths, hits, cases = evidence.l2.shape
@@ -39,7 +42,17 @@ def test_the_shapes_are_those_that_are_said(trace: TraceData) -> None:
     slots = hits + 1 + len(WINNERS)
     for name in ("words", "denied", "allowed", "overview", "names_entity", "explicit", "label"):
         assert getattr(evidence, name).shape == (cases,), name
-    for name in ("n_hits", "best_l2", "top1", "gap", "agree", "degenerate", "fused", "n_groups", "n_options_all"):
+    for name in (
+        "n_hits",
+        "best_l2",
+        "top1",
+        "gap",
+        "agree",
+        "degenerate",
+        "fused",
+        "n_groups",
+        "n_options_all",
+    ):
         assert getattr(evidence, name).shape == (depths, cases), name
     for name in ("missing", "right", "share"):
         assert getattr(evidence, name).shape == (depths, slots, cases), name
@@ -62,13 +75,18 @@ def test_the_slots_of_the_options_are_the_last_of_the_winners(trace: TraceData) 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_known_passes_change_no_decision(seed: int) -> None:
-    """Depths that were judged before are taken as they are: outcome and whether the loop goes on stay the same."""
+    """Depths that were judged before are taken as they are.
+
+    Outcome and whether the loop goes on stay the same.
+    """
     trace, reached = random_trace(seed, 12, depths=3, width=8), 0
     for given, row in product(random_policies(seed, 6), range(len(trace))):
         limits = policy_thresholds([given])
         passes: list[chain.Pass] = []
         for depths in (1, 2, 3):
-            hits = map_fields(trace.hits, lambda field, row=row, upto=depths: field[row : row + 1, :, :upto])
+            hits = map_fields(
+                trace.hits, lambda field, row=row, upto=depths: field[row : row + 1, :, :upto]
+            )
             question = replace(trace, cases=(trace.cases[row],), hits=hits)
             found = measured_tables(question, given).evidence
             said, going = chain.decide_and_refine(found, limits, (1, 1), passes)

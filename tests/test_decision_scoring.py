@@ -34,7 +34,10 @@ STATED = [
 def alone(sizes: dict[str, int], every: int = 2) -> Trace:
     """Trace in which every so many cases state no sources."""
     trace = labelled(0, sizes)
-    cases = tuple(case if row % every else case._replace(expect_sources=()) for row, case in enumerate(trace.cases))
+    cases = tuple(
+        case if row % every else case._replace(expect_sources=())
+        for row, case in enumerate(trace.cases)
+    )
     return dataclasses.replace(trace, cases=cases)
 
 
@@ -54,7 +57,10 @@ def noted(call: Any) -> tuple[Any, list[str]]:
 
 
 def test_what_is_scored_by_status_alone() -> None:
-    """A case labelled ok that states neither sources nor their number; whatever else is labelled is not."""
+    """A case labelled ok that states neither sources nor their number.
+
+    Whatever else is labelled is not.
+    """
     assert (
         status_only([*STATED, Case("g", "?", "ok"), Case("h", "?", "ok", answer="7")]).tolist()
         == [False] * 6 + [True] * 2
@@ -66,7 +72,7 @@ def test_what_is_scored_by_status_alone() -> None:
 
 
 def test_decisions_in_memory_and_over_parts() -> None:
-    """Their repr and their display say it, and are silent where every case labelled ok states sources."""
+    """Their repr and display say it, and are silent if all cases labelled ok state sources."""
     trace = alone({"tune": 40, "report": 20})
     parts: Any = in_parts(trace, 40)
     assert status_only_count(trace) == status_only_count(parts) > 0
@@ -115,10 +121,16 @@ def test_a_study(tuned: Any, tmp_path: Path) -> None:
     assert told in repr(tuned)
     assert told in tuned._repr_html_()
     assert [note for note in tuned.notes if note.startswith(f"Of the cases judged on, {told}")]
-    assert [note for note in tuned.notes if note.startswith(f"Of the cases tuned on, {sentence(tuned.tuned_on)}")]
+    assert [
+        note
+        for note in tuned.notes
+        if note.startswith(f"Of the cases tuned on, {sentence(tuned.tuned_on)}")
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        page = raglab.write_report(tuned.judged_on, tuned.policies, out=tmp_path / "r.html").read_text(encoding="utf-8")
+        page = raglab.write_report(
+            tuned.judged_on, tuned.policies, out=tmp_path / "r.html"
+        ).read_text(encoding="utf-8")
     assert told in page.partition("<nav")[0]
 
 
@@ -139,7 +151,9 @@ def test_a_certificate_and_its_check() -> None:
     whole = raglab.certify_policy(
         labelled(0, {"tune": 150, "certify": 150}), POLICY, targets={"hallucination_rate": 0.5}
     )
-    assert not any("status alone" in text for text in (repr(whole), whole.certificate.reason, *whole.notes))
+    assert not any(
+        "status alone" in text for text in (repr(whole), whole.certificate.reason, *whole.notes)
+    )
 
 
 def test_the_count_is_of_all_parts() -> None:
@@ -160,14 +174,35 @@ def test_the_command_line(tmp_path: Path) -> None:
     trace.save(tmp_path / "t.parquet")
     POLICY.save(tmp_path / "p.yaml")
     path, policy = str(tmp_path / "t.parquet"), ("-p", str(tmp_path / "p.yaml"))
-    certify = ("certify", path, *policy, "-t", "hallucination_rate=0.5", "--looks", str(tmp_path / "looks.jsonl"))
+    certify = (
+        "certify",
+        path,
+        *policy,
+        "-t",
+        "hallucination_rate=0.5",
+        "--looks",
+        str(tmp_path / "looks.jsonl"),
+    )
     for command, judged in (
         (("decide", path, *policy), trace),
         (("sweep", path, *policy, "--path", "similarity.min_similarity"), trace),
-        (("report", path, *policy, "--split", "report", "-o", str(tmp_path / "r.html")), trace.split("report")),
+        (
+            ("report", path, *policy, "--split", "report", "-o", str(tmp_path / "r.html")),
+            trace.split("report"),
+        ),
         (certify, trace.split("certify")),
         (
-            ("tune", path, *policy, "--trials", "5", "--out", str(tmp_path / "out"), "--no-track", "-q"),
+            (
+                "tune",
+                path,
+                *policy,
+                "--trials",
+                "5",
+                "--out",
+                str(tmp_path / "out"),
+                "--no-track",
+                "-q",
+            ),
             trace.split("report"),
         ),
     ):
@@ -176,9 +211,20 @@ def test_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "a.md").write_text("# Glass\n\nBroken glass is covered.\n", encoding="utf-8")
     (tmp_path / "c" / "b.md").write_text("# Theft\n\nTheft from a car is not.\n", encoding="utf-8")
-    (tmp_path / "q.csv").write_text("query,label\nis glass covered,ok\nwho won,refuse\n", encoding="utf-8")
+    (tmp_path / "q.csv").write_text(
+        "query,label\nis glass covered,ok\nwho won,refuse\n", encoding="utf-8"
+    )
     done = CliRunner().invoke(
-        app, ["trace", str(tmp_path / "c"), "-c", str(tmp_path / "q.csv"), "-o", str(tmp_path / "u.parquet"), "-q"]
+        app,
+        [
+            "trace",
+            str(tmp_path / "c"),
+            "-c",
+            str(tmp_path / "q.csv"),
+            "-o",
+            str(tmp_path / "u.parquet"),
+            "-q",
+        ],
     )
     assert "1 of 2 cases is scored by status alone" in done.output, done.output
     assert "expect none" not in done.output

@@ -1,4 +1,7 @@
-"""Signals of a case: each by head, NaN where there is nothing to measure, and refused where a trace lacks one."""
+"""Signals of a case.
+
+Each by head, NaN where there is nothing to measure, and refused where a trace lacks one.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ from raglab.values import Hits, TraceData
 from worlds import PATTERNS, Hit, ask, policy, random_trace, trace_of
 
 
-def values(trace: TraceData, chosen: PolicyData | None = None, row: int = 0, depth: int = 0) -> dict[str, float]:
+def values(
+    trace: TraceData, chosen: PolicyData | None = None, row: int = 0, depth: int = 0
+) -> dict[str, float]:
     """Signals of a case by name."""
     signals = measured_tables(trace, chosen or policy()).evidence.signals
     return dict(zip(NAMES, signals[:, depth, row].tolist(), strict=True))
@@ -36,7 +41,9 @@ def values(trace: TraceData, chosen: PolicyData | None = None, row: int = 0, dep
 
 def with_columns(trace: TraceData, value: float = 0.0) -> TraceData:
     """The trace with every stored signal at a value."""
-    return replace(trace, columns={name: np.full(trace.hits.chunk.shape[:3], value) for name in STORED})
+    return replace(
+        trace, columns={name: np.full(trace.hits.chunk.shape[:3], value) for name in STORED}
+    )
 
 
 class TestByHead:
@@ -89,10 +96,15 @@ class TestByHead:
         assert np.isnan(signals[NAMES.index("gaps")]).all()
 
     def test_the_answer_to_all_hits(self) -> None:
-        """Confidence and support are those of the answer whose hits are chosen when all are relevant."""
+        """Confidence and support are those of the answer whose hits are chosen if all fit.
+
+        All hits are relevant then.
+        """
         chosen = Policy.from_mapping({"chosen": {"final_k": 2}})
         bare = random_trace(4, n_cases=8, depths=2)
-        assert np.isnan(measured_tables(bare, chosen).evidence.signals[NAMES.index("support")]).all()
+        assert np.isnan(
+            measured_tables(bare, chosen).evidence.signals[NAMES.index("support")]
+        ).all()
         answered = record_answers(bare, chosen, Drawn(), Weighed())
         found = measured_tables(answered, chosen).evidence
         slot = found.l2.shape[1]
@@ -107,7 +119,10 @@ class TestArms:
 
     @staticmethod
     def world(*orders: tuple[int, ...], names: tuple[str, ...] = COMPARED) -> TraceData:
-        """One case whose arms found these chunks in this final order; l2 has them the other way round."""
+        """One case whose arms found these chunks in this final order.
+
+        l2 has them the other way round.
+        """
         plain = random_trace(0, n_cases=1, width=6)
         shape = (1, len(orders), 1, 6)
         chunk, rank = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
@@ -116,7 +131,9 @@ class TestArms:
             rank[0, arm, 0, : len(order)] = np.arange(len(order))[::-1]
         blank: Any = np.where(chunk >= 0, 0.5, np.nan)
         fields = dict.fromkeys(Hits._fields, blank)
-        hits = Hits(**(fields | {"chunk": chunk, "rank": rank, "n_reranked": np.zeros(shape[:3], np.int32)}))
+        hits = Hits(
+            **(fields | {"chunk": chunk, "rank": rank, "n_reranked": np.zeros(shape[:3], np.int32)})
+        )
         return TraceData(plain.cases, plain.chunks, names, hits)
 
     def test_by_head(self) -> None:
@@ -136,9 +153,15 @@ class TestArms:
 
     @pytest.mark.parametrize(
         ("orders", "names"),
-        [(((0, 1),), ("hybrid",)), (((0, 1), (0, 1)), ("hybrid", "graph")), (((0,), ()), ("dense", "bm25"))],
+        [
+            (((0, 1),), ("hybrid",)),
+            (((0, 1), (0, 1)), ("hybrid", "graph")),
+            (((0,), ()), ("dense", "bm25")),
+        ],
     )
-    def test_nothing_to_compare(self, orders: tuple[tuple[int, ...], ...], names: tuple[str, ...]) -> None:
+    def test_nothing_to_compare(
+        self, orders: tuple[tuple[int, ...], ...], names: tuple[str, ...]
+    ) -> None:
         """One arm, an arm of another kind, or one that found nothing: missing."""
         seen = arm_agreement(self.world(*orders, names=names))
         assert all(np.isnan(column).all() for column in seen.values())
@@ -148,7 +171,10 @@ class TestMissing:
     """Nothing is said of nothing."""
 
     def test_without_hits_only_the_question_speaks(self) -> None:
-        """A case that found nothing has the signals of its query, and no other; no warning is given."""
+        """A case that found nothing has the signals of its query, and no other.
+
+        No warning is given.
+        """
         trace = with_columns(trace_of((ask(), [[]]), (ask("why?"), [[Hit(0.5)]])))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -157,16 +183,20 @@ class TestMissing:
             assert np.isnan(seen[signal.name]) == (signal.stage != "query"), signal.name
 
     def test_every_signal_is_measured(self) -> None:
-        """Where two arms, answers and columns are there, no built-in signal is missing everywhere."""
+        """With two arms, answers and columns, no built-in signal is missing everywhere."""
         chosen = Policy.from_mapping({"chosen": {"final_k": 2}})
         trace = random_trace(1, n_cases=12, arms=2)
         trace = with_columns(replace(trace, arms=("dense", "hybrid")))
-        signals = measured_tables(record_answers(trace, chosen, Drawn(), Weighed()), chosen).evidence.signals
+        signals = measured_tables(
+            record_answers(trace, chosen, Drawn(), Weighed()), chosen
+        ).evidence.signals
         assert [name for name, row in zip(NAMES, signals, strict=True) if np.isnan(row).all()] == []
 
     def test_values_are_in_their_range(self) -> None:
         """No built-in signal leaves the range of its unit."""
-        signals = measured_tables(with_columns(random_trace(2, n_cases=40)), policy()).evidence.signals
+        signals = measured_tables(
+            with_columns(random_trace(2, n_cases=40)), policy()
+        ).evidence.signals
         for signal, row in zip(BUILT_IN, signals, strict=True):
             seen = row[~np.isnan(row)]
             assert ((seen >= signal.unit.low) & (seen <= signal.unit.high)).all(), signal.name
@@ -184,16 +214,27 @@ class TestMissing:
                 columns={name: column[[row]] for name, column in trace.columns.items()},
             )
             assert np.array_equal(
-                measured_tables(part, policy()).evidence.signals[:, :, 0], whole[:, :, row], equal_nan=True
+                measured_tables(part, policy()).evidence.signals[:, :, 0],
+                whole[:, :, row],
+                equal_nan=True,
             )
 
     def test_no_case(self) -> None:
         """An empty batch has empty columns."""
         assert {column.shape for column in query_signals([], []).values()} == {(0,)}
-        assert signal_rows(query_signals([], []), np.zeros((1, 0), bool)).shape == (len(NAMES), 1, 0)
+        assert signal_rows(query_signals([], []), np.zeros((1, 0), bool)).shape == (
+            len(NAMES),
+            1,
+            0,
+        )
 
 
-@pytest.mark.parametrize("section", [{"gaps": {"max": 0, "enabled": False}}, {"gaps": {}}, {"words": {"min": 2}}])
+@pytest.mark.parametrize(
+    "section", [{"gaps": {"max": 0, "enabled": False}}, {"gaps": {}}, {"words": {"min": 2}}]
+)
 def test_what_is_off_or_always_there(section: dict[str, Any]) -> None:
-    """A gate that is off or has no bound needs nothing; nor does a signal that is measured on the hits."""
+    """A gate that is off or has no bound needs nothing.
+
+    Nor does a signal that is measured on the hits.
+    """
     check_stored(random_trace(0), [policy(signals=section)])

@@ -1,4 +1,7 @@
-"""Ask once, learn the default: the published arithmetic, the posterior beside it, gate, lookup and what is refused."""
+"""Ask once, learn the default.
+
+The published arithmetic, the posterior beside it, gate, lookup and what is refused.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,9 @@ Event = tuple[str, str, str | None]
 def row(**given: Any) -> ClarificationDefault:
     """Row of the insurer, fresh but for what is given."""
     fresh = {"candidate_votes": {}, "confidence": 0.0, "sample_size": 0, "last_refreshed": NOW}
-    return ClarificationDefault(target_field="insurer_name", doctype="broker_contract", **(fresh | given))
+    return ClarificationDefault(
+        target_field="insurer_name", doctype="broker_contract", **(fresh | given)
+    )
 
 
 def learned(events: list[Event], **given: Any) -> ClarificationDefault:
@@ -97,7 +102,10 @@ def published(events: list[Event]) -> tuple[dict[str, float], float, int]:
 
 @pytest.mark.slow
 def test_the_published_arithmetic_to_the_bit() -> None:
-    """10,000 random sequences of up to 8 signals give the article's votes, their order, confidence and sample size."""
+    """10,000 random sequences of up to 8 signals give the article's votes, order and confidence.
+
+    The sample size is the article's too.
+    """
     rng = np.random.default_rng(6)
     confidences = set()
     for _ in range(10_000):
@@ -112,15 +120,23 @@ def test_the_published_arithmetic_to_the_bit() -> None:
 
 
 def test_three_signals_by_hand() -> None:
-    """A yes, a silent success and a rejection in favour of the table of contents: 0.5 and 1 votes of 3."""
-    made = learned([("1", "explicit_yes", None), ("1", "implicit_ok", None), ("1", "explicit_no", "toc")])
+    """A yes, a silent success and a rejection in favour of the table of contents.
+
+    0.5 and 1 votes of 3.
+    """
+    made = learned(
+        [("1", "explicit_yes", None), ("1", "implicit_ok", None), ("1", "explicit_no", "toc")]
+    )
     assert made.candidate_votes == {"1": 0.5, "toc": 1.0}
     assert (made.confidence, made.sample_size, made.version) == (1.0 / 3.0, 3, 3)
     assert made.counts == {"1": Counts(1.0, 1.0, 1.0, corrected=1.0), "toc": Counts(named=1.0)}
 
 
 def test_a_failure_is_no_vote_but_a_signal() -> None:
-    """It lowers the published confidence by its place in the sample, adds no value, and leaves the posterior alone."""
+    """It lowers the published confidence by its place, adds no value, keeps the posterior.
+
+    The place is that in the sample.
+    """
     events: list[Event] = [("1", "explicit_yes", None)]
     both = [learned([*events, ("2", "failure", None)], rule=rule) for rule in RULES]
     assert [made.candidate_votes for made in both] == [{"1": 1.0}, {"1": 1.0}]
@@ -130,7 +146,10 @@ def test_a_failure_is_no_vote_but_a_signal() -> None:
 
 
 def test_case_2_of_the_article() -> None:
-    """9.5 votes of 12 are 0.79, between the thresholds: applied silently but on every fifth request of the row."""
+    """9.5 votes of 12 are 0.79, between the thresholds.
+
+    Applied silently but on every fifth request of the row.
+    """
     made = learned([("1", "explicit_yes", None)] * 7 + [("1", "implicit_ok", None)] * 5)
     assert made.candidate_votes == {"1": 9.5}
     assert made.confidence == 9.5 / 12
@@ -154,17 +173,27 @@ def silent(learner: DefaultLearner, successes: int) -> list[float]:
 
 
 def test_the_published_rule_sinks_while_it_is_right_and_silent() -> None:
-    """After one yes, k silent successes leave (1 + k/2) / (1 + k): below 0.85 at once, below 0.60 from the fifth."""
+    """After one yes, k silent successes leave (1 + k/2) / (1 + k).
+
+    Below 0.85 at once, below 0.60 from the fifth.
+    """
     found = silent(DefaultLearner(), 200)
     assert found == [(1 + 0.5 * k) / (1 + k) for k in range(201)]
-    assert [gate(row(confidence=one)) for one in found[:6]] == ["apply", *["ask_occasionally"] * 4, "ask"]
+    assert [gate(row(confidence=one)) for one in found[:6]] == [
+        "apply",
+        *["ask_occasionally"] * 4,
+        "ask",
+    ]
     assert all(one > later > 0.5 for one, later in itertools.pairwise(found))
     assert found[200] - 0.5 < 0.003
 
 
 @pytest.mark.parametrize("yes", [1, 3, 10, 100])
 def test_no_number_of_yeses_keeps_it_above_its_threshold(yes: int) -> None:
-    """Y yeses hold 0.85 for at most 3/7 as many silent successes: (y + k/2) / (y + k) > 0.85 means k < 3 y / 7."""
+    """Y yeses hold 0.85 for at most 3/7 as many silent successes.
+
+    (y + k/2) / (y + k) > 0.85 means k < 3 y / 7.
+    """
     made = learned([("1", "explicit_yes", None)] * yes)
     count = 0
     while gate(made) == "apply":
@@ -173,7 +202,10 @@ def test_no_number_of_yeses_keeps_it_above_its_threshold(yes: int) -> None:
 
 
 def test_the_posterior_rises_while_it_is_right_and_silent() -> None:
-    """One yes is 0.91, above 0.85, and silence only adds; from a flat prior it takes 16 silent successes."""
+    """One yes is 0.91, above 0.85, and silence only adds.
+
+    From a flat prior it takes 16 silent successes.
+    """
     found = silent(POSTERIOR, 200)
     assert found[0] == pytest.approx(0.9062, abs=1e-4)
     assert all(one < later for one, later in itertools.pairwise(found))
@@ -185,9 +217,14 @@ def test_the_posterior_rises_while_it_is_right_and_silent() -> None:
 def test_how_many_yeses_the_posterior_wants() -> None:
     """One; from a flat prior 3 to leave ask, 9 to be silent."""
     for learner, wanted in ((POSTERIOR, (1, 0, 11)), (FLAT, (3, 6, 3))):
-        found = [learned([("1", "explicit_yes", None)] * yes, learner=learner).confidence for yes in range(12)]
+        found = [
+            learned([("1", "explicit_yes", None)] * yes, learner=learner).confidence
+            for yes in range(12)
+        ]
         told = [
-            name for name, count in zip(("ask", "ask_occasionally", "apply"), wanted, strict=True) for _ in range(count)
+            name
+            for name, count in zip(("ask", "ask_occasionally", "apply"), wanted, strict=True)
+            for _ in range(count)
         ]
         assert found[0] == 0.0
         assert [gate(row(confidence=one)) for one in found] == told
@@ -196,15 +233,25 @@ def test_how_many_yeses_the_posterior_wants() -> None:
 @pytest.mark.parametrize("yes", [1, 2, 5, 40])
 @pytest.mark.parametrize("silences", [0, 1, 100])
 def test_one_no_asks_again(yes: int, silences: int) -> None:
-    """However often a value was right, one no brings it below; the next yes gives back what it had, less the no."""
-    right: list[Event] = [("1", "explicit_yes", None)] * yes + [("1", "implicit_ok", None)] * silences
+    """However often a value was right, one no brings it below.
+
+    The next yes gives back what it had, less the no.
+    """
+    right: list[Event] = [("1", "explicit_yes", None)] * yes + [
+        ("1", "implicit_ok", None)
+    ] * silences
     before = learned(right, learner=POSTERIOR)
     assert gate(before) == "apply"
     no = update(before, "1", "explicit_no", now=NOW, learner=POSTERIOR)
     assert gate(no) == "ask"
-    assert gate(update(no, "1", "implicit_ok", now=NOW, learner=POSTERIOR)) == "ask"  # silence does not take it back
+    # silence does not take it back
+    assert gate(update(no, "1", "implicit_ok", now=NOW, learner=POSTERIOR)) == "ask"
     again = update(no, "1", "explicit_yes", now=NOW, learner=POSTERIOR)
-    assert 0.0 < again.confidence < update(before, "1", "explicit_yes", now=NOW, learner=POSTERIOR).confidence
+    assert (
+        0.0
+        < again.confidence
+        < update(before, "1", "explicit_yes", now=NOW, learner=POSTERIOR).confidence
+    )
     assert (gate(again) == "apply") == (yes + silences >= 40)
 
 
@@ -219,7 +266,7 @@ def test_a_row_without_a_yes_always_asks() -> None:
 
 
 def test_doubt_is_kept_by_the_posterior_alone() -> None:
-    """A row of the published rule has the counts that logs of before have, and both read back equal."""
+    """A row of the published rule has the counts of earlier logs, and both read back equal."""
     events: list[Event] = [("1", "explicit_yes", None), ("1", "explicit_no", "toc")]
     one, other = learned(events), learned(events, learner=POSTERIOR)
     assert one.model_dump(mode="json")["counts"]["1"] == [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
@@ -232,7 +279,7 @@ def test_doubt_is_kept_by_the_posterior_alone() -> None:
 
 
 def asked_when_right(learner: DefaultLearner, requests: int = 400) -> list[int]:
-    """Numbers of the requests that are asked, of a default that is always right and always agreed to."""
+    """Numbers of the asked requests, of a default that is always right and always agreed to."""
     made, asked = row(), []
     for number in range(1, requests + 1):
         signal: Any = "explicit_yes" if asks(made, learner) else "implicit_ok"
@@ -242,7 +289,10 @@ def asked_when_right(learner: DefaultLearner, requests: int = 400) -> list[int]:
 
 
 def test_what_a_default_that_is_right_still_costs() -> None:
-    """The published rule asks about every fifth request for ever; the posterior once, from a flat prior five times."""
+    """The published rule asks about every fifth request for ever.
+
+    The posterior once, from a flat prior five times.
+    """
     published_ = asked_when_right(DefaultLearner())
     assert len([number for number in published_ if number <= 100]) == 21
     assert len([number for number in published_ if number > 300]) == 20
@@ -252,7 +302,10 @@ def test_what_a_default_that_is_right_still_costs() -> None:
 
 
 def test_the_gate_holds_whatever_a_question_is_worth() -> None:
-    """Below 0.60 nothing is filled in silently; a question that is not worth it is spared between the thresholds."""
+    """Below 0.60 nothing is filled in silently.
+
+    A question that is not worth it is spared between the thresholds.
+    """
     cheap = worth_asking([1.0], question_cost=1.0, error_cost=10.0)
     dear = worth_asking([0.5, 0.5], question_cost=1.0, error_cost=10.0)
     made = learned([("1", "explicit_yes", None)] + [("1", "implicit_ok", None)] * 5)
@@ -266,16 +319,25 @@ def test_the_gate_holds_whatever_a_question_is_worth() -> None:
         assert not fills_in(sure, "toc", DefaultLearner(), worth)
         assert fills_in(sure, "1", DefaultLearner(), worth)
         assert fills_in(fifth.model_copy(update={"requests": 5}), "1", DefaultLearner(), worth)
-    assert [fills_in(fifth, "1", DefaultLearner(), worth) for worth in (None, cheap, dear)] == [False, True, False]
+    assert [fills_in(fifth, "1", DefaultLearner(), worth) for worth in (None, cheap, dear)] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_one_correction_counts_once_against_a_value() -> None:
     """Rejected with another named: one event against it, as a rejection without a name is."""
     start: list[Event] = [("1", "explicit_yes", None)] * 6
     again: Event = ("1", "explicit_yes", None)
-    named, plain = (learned([*start, ("1", "explicit_no", other), again], learner=FLAT) for other in ("toc", None))
+    named, plain = (
+        learned([*start, ("1", "explicit_no", other), again], learner=FLAT)
+        for other in ("toc", None)
+    )
     assert named.confidence == plain.confidence < learned(start, learner=FLAT).confidence
-    twice = learned([*start, ("1", "explicit_no", None), ("toc", "explicit_yes", None), again], learner=FLAT)
+    twice = learned(
+        [*start, ("1", "explicit_no", None), ("toc", "explicit_yes", None), again], learner=FLAT
+    )
     assert twice.confidence < named.confidence
 
 
@@ -284,7 +346,9 @@ events_of = st.lists(
         lambda each: (
             NAMES[each[0]],
             SIGNALS[each[1]],
-            NAMES[each[2]] if SIGNALS[each[1]] == "explicit_no" and each[2] not in {-1, each[0]} else None,
+            NAMES[each[2]]
+            if SIGNALS[each[1]] == "explicit_no" and each[2] not in {-1, each[0]}
+            else None,
         )
     ),
     min_size=1,
@@ -295,21 +359,36 @@ events_of = st.lists(
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(events_of, st.sampled_from(RULES), st.sampled_from([0.0, 3.0]))
 def test_rows_and_arrays_are_one(events: list[Event], rule: Any, half_life: float) -> None:
-    """The arrays of a batch give the same counts, votes and confidence as the rows, with and without forgetting."""
+    """A batch's arrays give the counts, votes and confidence of the rows, with or without forgetting."""
     learner = DefaultLearner(rule=rule, half_life_days=half_life)
-    made, order = row(), list(dict.fromkeys(one for value, signal, named in events for one in (value, named) if one))
+    made, order = (
+        row(),
+        list(
+            dict.fromkeys(one for value, signal, named in events for one in (value, named) if one)
+        ),
+    )
     votes = no_votes(len(order), (2,))
     for day, (value, signal, named) in enumerate(events):
-        made = update(made, value, signal, named, now=NOW + timedelta(days=day), learner=learner)  # type: ignore[arg-type]
+        made = update(made, value, signal, named, now=NOW + timedelta(days=day), learner=learner)
         if half_life and day:
             votes = decay_votes(votes, 0.5 ** (1 / half_life))
-        at = (order.index(value), SIGNALS.index(signal), -1 if named is None else order.index(named))
+        at = (
+            order.index(value),
+            SIGNALS.index(signal),
+            -1 if named is None else order.index(named),
+        )
         told = (at[0], [at[1], -1], [at[2], -1])
         votes = add_signal(votes, *told)
         votes = add_word(votes, *told) if rule == "posterior" else votes
     lead = int(top(votes, learner)[0])
-    order_kept = list(made.candidate_votes) == [name for name in order if name in made.candidate_votes]
-    counts = {name: Counts(*each) for name, each in zip(order, votes.counts[0].tolist(), strict=True) if any(each)}
+    order_kept = list(made.candidate_votes) == [
+        name for name in order if name in made.candidate_votes
+    ]
+    counts = {
+        name: Counts(*each)
+        for name, each in zip(order, votes.counts[0].tolist(), strict=True)
+        if any(each)
+    }
     assert made.counts == counts
     assert made.candidate_votes == {
         name: vote
@@ -317,7 +396,9 @@ def test_rows_and_arrays_are_one(events: list[Event], rule: Any, half_life: floa
         if name in made.candidate_votes
     }
     if order_kept or rule == "vote_share":  # else ties may fall to another value
-        assert made.confidence == pytest.approx(float(vote_confidence(votes, learner)[0]), rel=1e-12)
+        assert made.confidence == pytest.approx(
+            float(vote_confidence(votes, learner)[0]), rel=1e-12
+        )
     if order_kept and lead >= 0:
         assert place(made)[int(top(arrays(made), learner))] == order[lead]
     assert not votes.counts[1].any()
@@ -334,7 +415,10 @@ def test_a_thousand_users_at_once_are_a_thousand_users() -> None:
         votes = add_signal(votes, value, signal, np.where(signal == 1, (value + 1) % 3, -1))
     for rule in RULES:
         learner = DefaultLearner(rule=rule)
-        alone = [vote_confidence(type(votes)(votes.counts[at], votes.n[at]), learner) for at in range(1000)]
+        alone = [
+            vote_confidence(type(votes)(votes.counts[at], votes.n[at]), learner)
+            for at in range(1000)
+        ]
         np.testing.assert_array_equal(vote_confidence(votes, learner), alone)
 
 
@@ -345,12 +429,18 @@ def test_the_order_of_signals_does_not_matter(events: list[Event], chance: Any) 
     mixed = list(events)
     chance.shuffle(mixed)
     one, other = learned(events), learned(mixed)
-    assert (one.counts, one.candidate_votes, one.confidence) == (other.counts, other.candidate_votes, other.confidence)
+    assert (one.counts, one.candidate_votes, one.confidence) == (
+        other.counts,
+        other.candidate_votes,
+        other.confidence,
+    )
 
 
 @settings(deadline=None, derandomize=True, max_examples=40)
 @given(events_of, st.sampled_from(RULES), st.sampled_from([0.0, 2.5]))
-def test_a_row_survives_json_and_its_update(events: list[Event], rule: Any, half_life: float) -> None:
+def test_a_row_survives_json_and_its_update(
+    events: list[Event], rule: Any, half_life: float
+) -> None:
     """It reads back equal, order of votes included, and a further update changes nothing of it."""
     learner = DefaultLearner(rule=rule, half_life_days=half_life)
     made = learned(events, learner=learner, conditions={"page_1_kind": "body"})
@@ -359,7 +449,15 @@ def test_a_row_survives_json_and_its_update(events: list[Event], rule: Any, half
     assert back == made
     assert list(back.candidate_votes) == list(made.candidate_votes)
     later = NOW + timedelta(days=9)
-    update(made, "1", "explicit_no", "9", now=later, learner=learner, conditions={"page_1_kind": "coversheet"})
+    update(
+        made,
+        "1",
+        "explicit_no",
+        "9",
+        now=later,
+        learner=learner,
+        conditions={"page_1_kind": "coversheet"},
+    )
     met(made, now=later)
     assert made.model_dump_json() == text
 
@@ -390,7 +488,13 @@ def test_a_request_that_meets_a_row_is_no_signal() -> None:
 
 @pytest.mark.parametrize(
     ("confidence_", "verdict"),
-    [(0.0, "ask"), (0.5999, "ask"), (0.60, "ask_occasionally"), (0.85, "ask_occasionally"), (0.8501, "apply")],
+    [
+        (0.0, "ask"),
+        (0.5999, "ask"),
+        (0.60, "ask_occasionally"),
+        (0.85, "ask_occasionally"),
+        (0.8501, "apply"),
+    ],
 )
 def test_the_gate_on_its_thresholds(confidence_: float, verdict: str) -> None:
     """Both thresholds themselves ask occasionally."""
@@ -413,13 +517,19 @@ def test_the_gate_takes_no_nan() -> None:
         ({"value": "x" * 201}, "got 201 characters"),
         ({"value": 1}, "value must be a text"),
         ({"signal": "maybe"}, "signal must be one of explicit_yes"),
-        ({"signal": "explicit_yes", "corrected_to": "toc"}, "corrected_to must come with explicit_no"),
+        (
+            {"signal": "explicit_yes", "corrected_to": "toc"},
+            "corrected_to must come with explicit_no",
+        ),
         ({"signal": "explicit_no", "corrected_to": "1"}, "corrected_to must be another value"),
         ({"signal": "explicit_no", "corrected_to": ""}, "corrected_to must be a text"),
         ({"rule": "majority"}, "rule must be one of vote_share, posterior"),
         ({"learner": DefaultLearner(every=0)}, "every must be a whole number >= 1"),
-        ({"learner": DefaultLearner(every=float("nan"))}, "every must be a whole number >= 1, got nan"),  # type: ignore[arg-type]
-        ({"learner": DefaultLearner(every=2.5)}, "every must be a whole number >= 1, got 2.5"),  # type: ignore[arg-type]
+        (
+            {"learner": DefaultLearner(every=float("nan"))},
+            "every must be a whole number >= 1, got nan",
+        ),
+        ({"learner": DefaultLearner(every=2.5)}, "every must be a whole number >= 1, got 2.5"),
         ({"learner": DefaultLearner(half_life_days=-1.0)}, "half_life_days must be >= 0"),
         ({"learner": DefaultLearner(half_life_days=float("nan"))}, "half_life_days must be >= 0"),
         ({"learner": DefaultLearner(level=1.0)}, "level must be in"),
@@ -439,16 +549,26 @@ def test_what_is_no_vote_is_refused(given_: dict[str, Any], rule: str) -> None:
 
 
 def test_conditions_of_another_row_are_refused() -> None:
-    """A row of coversheets learns nothing from a body; its own condition is not counted by condition."""
+    """A row of coversheets learns nothing from a body.
+
+    Its own condition is not counted by condition.
+    """
     made = row(sub_conditions={"page_1_kind": "coversheet"})
-    with pytest.raises(ValueError, match="page_1_kind must be 'coversheet' for this row, got 'body'"):
+    with pytest.raises(
+        ValueError, match="page_1_kind must be 'coversheet' for this row, got 'body'"
+    ):
         update(made, "1", "failure", now=NOW, conditions={"page_1_kind": "body"})
-    made = update(made, "1", "failure", now=NOW, conditions={"page_1_kind": "coversheet", "language": "fr"})
+    made = update(
+        made, "1", "failure", now=NOW, conditions={"page_1_kind": "coversheet", "language": "fr"}
+    )
     assert list(made.strata) == ["language"]
 
 
 def test_rows_are_checked_at_the_door() -> None:
-    """What is no time, unknown keys, and votes that are not those of the counts are refused; votes alone are enough."""
+    """What is no time, unknown keys, and votes that are not those of the counts are refused.
+
+    Votes alone are enough.
+    """
     made = row(candidate_votes={"1": 9.5, "2": -1.0}, confidence=0.79, sample_size=12)
     assert made.counts == {"1": Counts(yes=9.5), "2": Counts(no=1.0)}
     assert update(made, "1", "implicit_ok", now=NOW).confidence == 10.0 / 13
@@ -472,12 +592,22 @@ def test_rows_are_checked_at_the_door() -> None:
 def test_a_time_without_a_zone_is_utc() -> None:
     """It is kept as given and compared as UTC, beside times of any zone."""
     naive = NOW.replace(tzinfo=None)
-    made = update(init("insurer_name", "contract", now=naive), "1", "explicit_yes", now=naive + timedelta(days=1))
+    made = update(
+        init("insurer_name", "contract", now=naive),
+        "1",
+        "explicit_yes",
+        now=naive + timedelta(days=1),
+    )
     assert made.last_refreshed == naive + timedelta(days=1)
     learner = DefaultLearner(half_life_days=1.0)
     later = NOW.astimezone(timezone(timedelta(hours=5))) + timedelta(days=2)
-    assert update(made, "1", "explicit_yes", now=later, learner=learner).candidate_votes == {"1": 1.5}
-    assert update(made, "1", "explicit_yes", now=NOW, learner=learner).last_refreshed == made.last_refreshed
+    assert update(made, "1", "explicit_yes", now=later, learner=learner).candidate_votes == {
+        "1": 1.5
+    }
+    assert (
+        update(made, "1", "explicit_yes", now=NOW, learner=learner).last_refreshed
+        == made.last_refreshed
+    )
 
 
 def test_a_row_is_named_by_field_doctype_and_conditions() -> None:
@@ -510,9 +640,18 @@ def test_the_most_specific_row_is_found() -> None:
         return None if one is None else next(at for at, other in enumerate(rows) if other is one)
 
     assert (found(), found(page_1_kind="body"), found(page_1_kind="coversheet")) == (0, 0, 1)
-    assert (found(language="fr", page_1_kind="body"), found(language="fr", page_1_kind="coversheet")) == (4, 3)
     assert (
-        lookup(rows[1:3], "insurer_name", "broker_contract", {"language": "fr", "page_1_kind": "coversheet"}) is rows[2]
+        found(language="fr", page_1_kind="body"),
+        found(language="fr", page_1_kind="coversheet"),
+    ) == (4, 3)
+    assert (
+        lookup(
+            rows[1:3],
+            "insurer_name",
+            "broker_contract",
+            {"language": "fr", "page_1_kind": "coversheet"},
+        )
+        is rows[2]
     )
     assert lookup(rows, "insurer_name", "invoice", {}) is None
     assert lookup(rows[1:], "insurer_name", "broker_contract", {}) is None
@@ -520,10 +659,15 @@ def test_the_most_specific_row_is_found() -> None:
 
 
 def test_what_is_proposed() -> None:
-    """The first candidate without a vote above 0, else the one that leads; ties by the order of the candidates."""
+    """The first candidate without a vote above 0, else the one that leads.
+
+    Ties by the order of the candidates.
+    """
     assert suggest(None, ("1", "toc")).value == "1"
     assert suggest(row(), ("toc", "1")).value == "toc"
-    made = learned([("toc", "explicit_yes", None), ("1", "explicit_yes", None), ("7", "explicit_no", None)])
+    made = learned(
+        [("toc", "explicit_yes", None), ("1", "explicit_yes", None), ("7", "explicit_no", None)]
+    )
     assert suggest(made, ("1", "toc")).value == "1"
     assert suggest(made, ("document", "toc")) == ("toc", "It leads: votes for it 1, signals 3.")
     assert suggest(made, ("document", "7")).value == "document"
@@ -532,12 +676,19 @@ def test_what_is_proposed() -> None:
 
 
 def test_the_posterior_proposes_what_its_confidence_is_about() -> None:
-    """Five for and three against a value, three for another: fewer votes, yet the more probable one."""
+    """Five for and three against a value, three for another.
+
+    Fewer votes, yet the more probable one.
+    """
     events: list[Event] = [("1", "explicit_yes", None)] * 5 + [("1", "explicit_no", None)] * 3
     made = learned(events + [("toc", "explicit_yes", None)] * 3, rule="posterior")
     assert made.candidate_votes == {"1": 2.0, "toc": 3.0}
     assert suggest(made, ("1", "toc")).value == "toc"
-    assert suggest(made, ("1", "toc"), POSTERIOR).value == place(made)[int(top(arrays(made), POSTERIOR))] == "1"
+    assert (
+        suggest(made, ("1", "toc"), POSTERIOR).value
+        == place(made)[int(top(arrays(made), POSTERIOR))]
+        == "1"
+    )
 
 
 def test_shares_of_candidates() -> None:
@@ -548,10 +699,17 @@ def test_shares_of_candidates() -> None:
 
 
 def test_when_a_question_is_worth_it() -> None:
-    """A gain of 10 · (1 − 0.75) = 2.5 against its cost; values of one outcome need no question between them."""
+    """A gain of 10 · (1 − 0.75) = 2.5 against its cost.
+
+    Values of one outcome need no question between them.
+    """
     parts = {"1": 0.5, "2": 0.25, "toc": 0.25}
     assert worth_asking(parts, question_cost=1.0, error_cost=10.0) == (5.0, 1.0, True)
-    assert worth_asking(parts, question_cost=2.5, error_cost=10.0, outcomes=["a", "a", "b"]) == (2.5, 2.5, False)
+    assert worth_asking(parts, question_cost=2.5, error_cost=10.0, outcomes=["a", "a", "b"]) == (
+        2.5,
+        2.5,
+        False,
+    )
     assert worth_asking(parts, question_cost=0.0, error_cost=10.0, outcomes="aaa").asks is False
     assert worth_asking([0.5], question_cost=1.0, error_cost=10.0).gain == 5.0
 
@@ -575,14 +733,23 @@ def test_what_is_no_worth_is_refused(given_: dict[str, Any], rule: str) -> None:
 
 def test_arrays_refuse_what_is_no_place() -> None:
     """A value beyond the last, an unknown signal, a name without a rejection, or the rejected value itself."""
-    for value, signal, named in ((2, 0, -1), (-1, 0, -1), (0, 4, -1), (0, 1, 2), (0, 0, 1), (0, 1, 0)):
+    for value, signal, named in (
+        (2, 0, -1),
+        (-1, 0, -1),
+        (0, 4, -1),
+        (0, 1, 2),
+        (0, 0, 1),
+        (0, 1, 0),
+    ):
         with pytest.raises(ValueError, match="must"):
             add_signal(no_votes(2), value, signal, named)
 
 
 def test_a_request_holds_one_question() -> None:
     """It is frozen, reads back from JSON, and needs a field and a question."""
-    asked = ClarificationRequest(target_field="insurer_name", question_to_user="Page 1?", candidate_values=["1", OTHER])
+    asked = ClarificationRequest(
+        target_field="insurer_name", question_to_user="Page 1?", candidate_values=["1", OTHER]
+    )
     assert ClarificationRequest.model_validate_json(asked.model_dump_json()) == asked
     with pytest.raises(ValidationError):
         ClarificationRequest(target_field="insurer_name", question_to_user="", candidate_values=[])

@@ -16,11 +16,20 @@ def test_the_order_of_what_tells() -> None:
         "a.md": "doc_type schedule",
         "b.md": "doc_type contract",
     }
-    years = {str(year): CONTRACT | {"version": str(year), "lang": "en"} for year in (2023, 2024, 2025)}
-    assert document_roles(years) == {"2023": "oldest version", "2024": "2024", "2025": "newest version"}
+    years = {
+        str(year): CONTRACT | {"version": str(year), "lang": "en"} for year in (2023, 2024, 2025)
+    }
+    assert document_roles(years) == {
+        "2023": "oldest version",
+        "2024": "2024",
+        "2025": "newest version",
+    }
     dates = {"a": {"date": "2025-03-01"}, "b": {"date": "2024-11-30"}}
     assert document_roles(dates) == {"a": "newest date", "b": "oldest date"}
-    alike = {"a": CONTRACT | {"lang": "en", "vendor": "x"}, "b": CONTRACT | {"lang": "fr", "vendor": "y"}}
+    alike = {
+        "a": CONTRACT | {"lang": "en", "vendor": "x"},
+        "b": CONTRACT | {"lang": "fr", "vendor": "y"},
+    }
     assert document_roles(alike) == {"a": "lang en", "b": "lang fr"}
     vendors = {name: CONTRACT | {"lang": "en", "vendor": name} for name in "xy"}
     assert document_roles(vendors) == {"x": "vendor x", "y": "vendor y"}
@@ -45,15 +54,26 @@ def test_several_of_one_kind_beside_another() -> None:
 
 def test_what_has_no_order_is_not_read_as_one() -> None:
     """A version in words, or a day before its month, is no recency; 1.10 comes after 1.9."""
-    assert document_roles({"a": {"version": "final"}, "b": {"version": "draft"}}) == {"a": "a", "b": "b"}
-    assert document_roles({"a": {"date": "12 March 2025"}, "b": {"date": "1 May 2024"}}) == {"a": "a", "b": "b"}
-    assert document_roles({"a": {"version": "v1.9"}, "b": {"version": "1.10"}})["b"] == "newest version"
+    assert document_roles({"a": {"version": "final"}, "b": {"version": "draft"}}) == {
+        "a": "a",
+        "b": "b",
+    }
+    assert document_roles({"a": {"date": "12 March 2025"}, "b": {"date": "1 May 2024"}}) == {
+        "a": "a",
+        "b": "b",
+    }
+    assert (
+        document_roles({"a": {"version": "v1.9"}, "b": {"version": "1.10"}})["b"]
+        == "newest version"
+    )
     assert document_roles({"a": {"version": " "}, "b": {"version": "2"}}) == {"a": "a", "b": "b"}
 
 
 def test_the_role_carries_over_to_the_next_portfolio() -> None:
     """Other names, vendors and years: the endorsement is the endorsement, the newest the newest."""
-    last = document_roles({"acme-2024.md": {"version": "2024"}, "acme-2025.md": {"version": "2025"}})
+    last = document_roles(
+        {"acme-2024.md": {"version": "2024"}, "acme-2025.md": {"version": "2025"}}
+    )
     this = document_roles({"zenith-a.md": {"version": "2026"}, "zenith-b.md": {"version": "2021"}})
     assert last["acme-2025.md"] == this["zenith-a.md"]
 

@@ -1,4 +1,7 @@
-"""Simulation of clarification: by head, against the rows of the learner one by one, same bits, curves, splits, CLI."""
+"""Simulation of clarification.
+
+By head, against the rows of the learner one by one, same bits, curves, splits, CLI.
+"""
 
 from __future__ import annotations
 
@@ -41,16 +44,30 @@ from raglab.default_learner.simulation import (
     request_costs,
     user_blocks,
 )
-from raglab.displays.default_learner import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
+from raglab.displays.default_learner import (
+    ClarifyDisplay,
+    ConfidenceDisplay,
+    SilenceDisplay,
+    SplitDisplay,
+)
 
-COVER = {"insurer_name/contract": {"body": {"1": 1.0, "toc": 0.0}, "coversheet": {"1": 0.0, "toc": 1.0}}}
-TASTES = {"limit/contract": {"event": 0.5, "year": 0.3, "peril": 0.2}, "page/schedule": {"1": 0.9, "toc": 0.1}}
+COVER = {
+    "insurer_name/contract": {"body": {"1": 1.0, "toc": 0.0}, "coversheet": {"1": 0.0, "toc": 1.0}}
+}
+TASTES = {
+    "limit/contract": {"event": 0.5, "year": 0.3, "peril": 0.2},
+    "page/schedule": {"1": 0.9, "toc": 0.1},
+}
 BEGUN = datetime(2026, 1, 5, tzinfo=UTC)
 
 
 def cover(**more: Any) -> World:
     """World of case 12: on cover sheets the first page names no insurer."""
-    return world(COVER, column="page_1_kind", **({"mix": {"body": 0.6, "coversheet": 0.4}, "detects": 1.0} | more))
+    return world(
+        COVER,
+        column="page_1_kind",
+        **({"mix": {"body": 0.6, "coversheet": 0.4}, "detects": 1.0} | more),
+    )
 
 
 def tastes(**more: Any) -> World:
@@ -58,7 +75,9 @@ def tastes(**more: Any) -> World:
     return world(TASTES, **({"noise": [0.05, 0.1], "drift": 0.02} | more))
 
 
-def one_by_one(made: World, learner: DefaultLearner, *, users: int, requests: int, seed: int = 0) -> RequestOutcomes:
+def one_by_one(
+    made: World, learner: DefaultLearner, *, users: int, requests: int, seed: int = 0
+) -> RequestOutcomes:
     """The loop of the simulation over rows of the learner, one user after the other."""
     crowded = crowd(made, users, requests, seed, 0)
     columns = [*made.columns, *(f"zz{number:02}" for number in range(made.noise_columns))]
@@ -69,7 +88,9 @@ def one_by_one(made: World, learner: DefaultLearner, *, users: int, requests: in
         for t in range(requests):
             slot = int(crowded.slot[t, user])
             context = int(crowded.topic[user, slot])
-            out[:, user, t], found = _step(made, learner, crowded, rows, made.contexts[context], columns, user, t)
+            out[:, user, t], found = _step(
+                made, learner, crowded, rows, made.contexts[context], columns, user, t
+            )
             if found:
                 split_at[user, slot] = t + 1
     never = np.full_like(split_at, -1)
@@ -88,7 +109,9 @@ def _step(
 ) -> tuple[tuple[bool, bool, bool, bool], bool]:
     """One request: what was asked, wrong, unanswered, unnoticed; and whether its row was split."""
     now = BEGUN + timedelta(days=t / made.per_day)
-    conditions = {column: str(level) for column, level in zip(columns, crowded.level[t, user], strict=True)}
+    conditions = {
+        column: str(level) for column, level in zip(columns, crowded.level[t, user], strict=True)
+    }
     candidates = made.values[made.contexts.index(name)]  # noqa: PD011 - of a world
     wanted = candidates[crowded.wanted[t, user]]
     own = [row for (context, _), row in rows.items() if context == name]
@@ -100,7 +123,9 @@ def _step(
     row, found = met(row, now=now), False
     about = {"conditions": {} if row.sub_conditions else conditions, "learner": learner, "now": now}
     if empty and learned:
-        row, found = _split_or_not(update(row, best, "failure", **about), rows, name, learner, now, None, conditions)
+        row, found = _split_or_not(
+            update(row, best, "failure", **about), rows, name, learner, now, None, conditions
+        )
     if empty:
         best = suggest(row, [value for value in candidates if value != best], learner).value
     right = best == wanted
@@ -108,7 +133,11 @@ def _step(
     notices, names = bool(crowded.notice[t, user]), bool(crowded.name[t, user])
     if found:  # the vote is cast under the condition
         rows[name, ""] = row
-        own = [one for (context, _), one in rows.items() if context == name and one.target_field == name]
+        own = [
+            one
+            for (context, _), one in rows.items()
+            if context == name and one.target_field == name
+        ]
         row = lookup(own, name, "any", conditions) or row
         about["conditions"] = {}
     if (ask and not right) or (wrong and notices):
@@ -152,17 +181,27 @@ def _split_or_not(
         (tastes(notices=1.0), DefaultLearner(half_life_days=2.0, ask_below=0.4, apply_above=0.7)),
         (cover(noise_columns=3), DefaultLearner()),
         (cover(noise_columns=2, noise_levels=3), DefaultLearner("posterior", alpha=0.2)),
-        (cover(noise=0.1, detects=0.8), DefaultLearner("posterior", half_life_days=20.0, alpha=0.2)),
+        (
+            cover(noise=0.1, detects=0.8),
+            DefaultLearner("posterior", half_life_days=20.0, alpha=0.2),
+        ),
         (cover(), DefaultLearner("posterior", stratify=False)),
         (cover(noise_columns=3), DefaultLearner(split="evidence")),
-        (cover(noise_columns=2, noise_levels=3), DefaultLearner("posterior", alpha=0.2, split="evidence")),
-        (cover(noise=0.1, detects=0.8), DefaultLearner("posterior", half_life_days=20.0, alpha=0.2, split="evidence")),
+        (
+            cover(noise_columns=2, noise_levels=3),
+            DefaultLearner("posterior", alpha=0.2, split="evidence"),
+        ),
+        (
+            cover(noise=0.1, detects=0.8),
+            DefaultLearner("posterior", half_life_days=20.0, alpha=0.2, split="evidence"),
+        ),
     ],
 )
 def test_simulation_equals_the_rows_one_by_one(made: World, learner: DefaultLearner) -> None:
-    """Every question, error and split is that of `update`, `asks`, `suggest`, `stratify` and `split`.
+    """All questions, errors and splits match `update`, `asks`, `suggest`, `stratify`, `split`.
 
-    But for values that tie: rows take the one that was voted on first, arrays the first candidate. None tie here.
+    But for values that tie: rows take the one that was voted on first, arrays the first candidate.
+    None tie here.
     """
     sizes = {"users": 7, "requests": 80, "seed": 2}
     fast, plain = request_outcomes(made, learner, **sizes), one_by_one(made, learner, **sizes)
@@ -173,17 +212,24 @@ def test_simulation_equals_the_rows_one_by_one(made: World, learner: DefaultLear
 
 
 def test_one_user_by_head() -> None:
-    """vote_share asks at the first request, then at every fifth for ever; a first candidate that is wrong is named."""
-    found = request_outcomes(world({"a": {"x": 1.0}}), DefaultLearner(), users=1, requests=20, seed=0)
+    """vote_share asks at the first request, then at every fifth for ever.
+
+    A first candidate that is wrong is named.
+    """
+    found = request_outcomes(
+        world({"a": {"x": 1.0}}), DefaultLearner(), users=1, requests=20, seed=0
+    )
     assert np.flatnonzero(found.question[0]).tolist() == [0, 4, 9, 14, 19]
-    other = request_outcomes(world({"a": {"x": 0.0, "y": 1.0}}), DefaultLearner(), users=1, requests=20, seed=0)
+    other = request_outcomes(
+        world({"a": {"x": 0.0, "y": 1.0}}), DefaultLearner(), users=1, requests=20, seed=0
+    )
     assert other.question.tolist() == found.question.tolist()
     assert not other.error.any()
     assert not other.unanswered.any()
 
 
 def test_who_names_nothing_is_not_answered() -> None:
-    """With two candidates and users who only say no, the wrong first one is asked about again and again."""
+    """With two candidates and users only saying no, the wrong first one is asked repeatedly."""
     found = request_outcomes(
         world({"a": {"x": 0.0, "y": 1.0}}, names=0.0), DefaultLearner(), users=3, requests=9, seed=0
     )
@@ -192,19 +238,26 @@ def test_who_names_nothing_is_not_answered() -> None:
 
 
 def test_a_stable_default_is_asked_once() -> None:
-    """Under the posterior, whichever value it is; users who only say no are asked until they say what is right."""
+    """Under the posterior, whichever value it is.
+
+    Users who only say no are asked until they say what is right.
+    """
     shares = {"a": {"x": 0.5, "y": 0.3, "z": 0.2}}
-    found = request_outcomes(world(shares), DefaultLearner("posterior"), users=200, requests=60, seed=0)
+    found = request_outcomes(
+        world(shares), DefaultLearner("posterior"), users=200, requests=60, seed=0
+    )
     assert (found.question.sum(axis=1) == 1).all()
     assert found.question[:, 0].all()
     assert not found.error.any()
-    mute = request_outcomes(world(shares, names=0.8), DefaultLearner("posterior"), users=400, requests=60, seed=0)
+    mute = request_outcomes(
+        world(shares, names=0.8), DefaultLearner("posterior"), users=400, requests=60, seed=0
+    )
     assert 1.0 < mute.question.sum(axis=1).mean() < 1.2
     assert not mute.question[:, 20:].any()
 
 
 def test_baselines_by_head() -> None:
-    """Always asking never errs, never asking errs until it was corrected, the oracle errs on noise alone."""
+    """Always asking never errs, never asking errs until corrected, the oracle only on noise."""
     made = world({"a": {"x": 0.0, "y": 1.0}}, notices=1.0)
     by = {name: request_outcomes(made, name, users=4, requests=10, seed=1) for name in BASELINES}
     assert by["always_ask"].question.all()
@@ -212,7 +265,9 @@ def test_baselines_by_head() -> None:
     assert not by["never_ask"].question.any()
     assert by["never_ask"].error.tolist() == [[True] + [False] * 9] * 4
     assert not (by["oracle"].question | by["oracle"].error).any()
-    noisy = request_outcomes(made._replace(noise=np.array([0.09])), "oracle", users=400, requests=50, seed=1)
+    noisy = request_outcomes(
+        made._replace(noise=np.array([0.09])), "oracle", users=400, requests=50, seed=1
+    )
     assert not noisy.question.any()
     assert noisy.error.mean() == pytest.approx(0.09, abs=0.01)
     assert request_outcomes(
@@ -221,36 +276,56 @@ def test_baselines_by_head() -> None:
 
 
 def test_the_oracle_knows_what_a_question_costs() -> None:
-    """A stray that comes back empty is asked about by its likeliest other value; an unanswered question costs two."""
+    """A stray that comes back empty is asked about by its likeliest other value.
+
+    An unanswered question costs two.
+    """
     base = {"a": {"x": 1.0, "y": 0.0}}
-    told = request_outcomes(world(base, noise=0.3, detects=1.0, names=0.0), "oracle", users=50, requests=40, seed=0)
+    told = request_outcomes(
+        world(base, noise=0.3, detects=1.0, names=0.0), "oracle", users=50, requests=40, seed=0
+    )
     assert told.question.mean() == pytest.approx(0.3, abs=0.05)
     assert not (told.unanswered | told.error).any()
     for names, questions in ((1.0, 1.0), (0.0, 0.0)):  # 0.105 * 10 = 1.05, against 1 or 1 + 0.105
-        found = request_outcomes(world(base, noise=0.105, names=names), "oracle", users=5, requests=10, seed=0)
+        found = request_outcomes(
+            world(base, noise=0.105, names=names), "oracle", users=5, requests=10, seed=0
+        )
         assert found.question.mean() == questions
 
 
 def test_a_priced_learner_asks_only_what_is_worth_it() -> None:
-    """Ten for an error against one for a question: from nine tenths of the evidence on, nothing is asked."""
+    """Ten for an error against one for a question.
+
+    From nine tenths of the evidence on, nothing is asked.
+    """
     made = world({"a": {"x": 1.0, "y": 0.0}})
     plain, priced = (
         request_outcomes(made, one, users=1, requests=200, seed=0)
         for one in (DefaultLearner(), Priced(DefaultLearner()))
     )
     assert plain.question.sum() == 41
-    assert np.flatnonzero(priced.question[0]).tolist() == [0, 4, 9]  # 3 yes, 8 silences: 8 / 9 … 9.5 / 10.5 > 0.9
-    free = request_outcomes(made, Priced(DefaultLearner()), users=1, requests=200, seed=0, question_cost=0.0)
+    # 3 yes, 8 silences: 8 / 9 … 9.5 / 10.5 > 0.9
+    assert np.flatnonzero(priced.question[0]).tolist() == [0, 4, 9]
+    free = request_outcomes(
+        made, Priced(DefaultLearner()), users=1, requests=200, seed=0, question_cost=0.0
+    )
     assert np.array_equal(free.question, plain.question)
 
 
 def test_users_meet_what_the_world_says() -> None:
-    """Traffic, true values, noise, columns and replies have their shares; a stray request wants another value."""
-    made = tastes(traffic=[3.0, 1.0], drift=0.0, notices=0.25, detects=0.125, names=0.75, noise_columns=2)
+    """Traffic, true values, noise, columns and replies have their shares.
+
+    A stray request wants another value.
+    """
+    made = tastes(
+        traffic=[3.0, 1.0], drift=0.0, notices=0.25, detects=0.125, names=0.75, noise_columns=2
+    )
     met_ = crowd(made, BLOCK, 200, 0, 0)
     assert (met_.slot == 0).mean() == pytest.approx(0.75, abs=0.01)
     first = met_.slot == 0
-    assert np.bincount(met_.own[first], minlength=3) / first.sum() == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
+    assert np.bincount(met_.own[first], minlength=3) / first.sum() == pytest.approx(
+        [0.5, 0.3, 0.2], abs=0.05
+    )
     assert (met_.wanted != met_.own)[first].mean() == pytest.approx(0.05, abs=0.005)
     assert (met_.wanted != met_.own)[~first].mean() == pytest.approx(0.1, abs=0.005)
     assert met_.wanted[~first].max() == 1
@@ -263,7 +338,10 @@ def test_users_meet_what_the_world_says() -> None:
 
 
 def test_drift_draws_true_values_anew() -> None:
-    """With certain drift every request draws anew; half of the draws of two equal values differ from the last."""
+    """With certain drift every request draws anew.
+
+    Half of the draws of two equal values differ from the last.
+    """
     made = world({"a": {"x": 0.5, "y": 0.5}}, drift=1.0)
     own = crowd(made, 300, 100, 0, 0).own
     assert (own[1:] != own[:-1]).mean() == pytest.approx(0.5, abs=0.01)
@@ -271,7 +349,9 @@ def test_drift_draws_true_values_anew() -> None:
 
 def test_a_user_has_so_many_contexts() -> None:
     """Without replacement, the frequent ones more often."""
-    made = world({str(number): {"x": 1.0} for number in range(10)}, traffic=[91.0, *[1.0] * 9], at_once=3)
+    made = world(
+        {str(number): {"x": 1.0} for number in range(10)}, traffic=[91.0, *[1.0] * 9], at_once=3
+    )
     topic = crowd(made, BLOCK, 2, 0, 0).topic
     assert topic.shape == (BLOCK, 3)
     assert all(len(set(row)) == 3 for row in topic.tolist())
@@ -294,7 +374,10 @@ def test_same_bits_for_any_workers_users_and_company() -> None:
 
 
 def test_table_of_a_simulation() -> None:
-    """A row a policy and bucket; rates add up to what was asked; intervals hold their rate; silence ends unknown."""
+    """A row a policy and bucket; rates add up to what was asked; intervals hold their rate.
+
+    Silence ends unknown.
+    """
     made, sizes = tastes(), {"users": 60, "requests": 35, "seed": 2}
     table = simulate(made, {"learner": DefaultLearner(), "oracle": "oracle"}, buckets=4, **sizes)
     found = request_outcomes(made, DefaultLearner(), **sizes)
@@ -302,13 +385,20 @@ def test_table_of_a_simulation() -> None:
     rows = table[table["policy"] == "learner"]
     size = rows["last"] - rows["first"] + 1
     assert rows["last"].tolist() == [9, 18, 26, 35]
-    for measure, part in (("questions", found.question), ("errors", found.error), ("unanswered", found.unanswered)):
+    for measure, part in (
+        ("questions", found.question),
+        ("errors", found.error),
+        ("unanswered", found.unanswered),
+    ):
         assert (rows[measure] * size).sum() * 60 / 100 == pytest.approx(part.sum())
     lost = request_costs(found, 1.0, 10.0) - request_costs(best, 1.0, 10.0)
     assert rows["regret"].iloc[-1] == pytest.approx(lost.sum(axis=1).mean())
     for measure in MEASURES:
         known = rows[rows[measure].notna()]
-        assert ((known[f"{measure}_low"] <= known[measure]) & (known[measure] <= known[f"{measure}_high"])).all()
+        assert (
+            (known[f"{measure}_low"] <= known[measure])
+            & (known[measure] <= known[f"{measure}_high"])
+        ).all()
     assert rows["silent"].isna().tolist() == [False, False, False, True]
     assert (table.loc[table["policy"] == "oracle", "regret"] == 0.0).all()
 
@@ -328,8 +418,13 @@ def test_silence_by_head() -> None:
 
 
 def test_vote_share_cannot_stay_above_on_silence_alone() -> None:
-    """It leaves 0.85 with the first silence, 0.60 with the fifth, ends at a half; with the gate it asks for ever."""
-    paths = confidence_paths({"vote_share": DefaultLearner(), "posterior": DefaultLearner("posterior")}, 1000)
+    """It leaves 0.85 with the first silence, 0.60 with the fifth, ends at a half.
+
+    With the gate it asks for ever.
+    """
+    paths = confidence_paths(
+        {"vote_share": DefaultLearner(), "posterior": DefaultLearner("posterior")}, 1000
+    )
     by = {key: part.set_index("request") for key, part in paths.groupby(["learner", "gated"])}
     silent = by["vote_share", False]["confidence"]
     assert silent[1] == 1.0
@@ -347,7 +442,9 @@ def test_vote_share_cannot_stay_above_on_silence_alone() -> None:
 
 @pytest.mark.slow
 def test_the_cover_sheet_is_found_and_noise_is_not() -> None:
-    """Case 12: every row is split by the true column among 20 of noise; without it under 5 in 100 are split.
+    """Case 12: every row is split by the true column among 20 of noise.
+
+    Without it under 5 in 100 are split.
 
     The rule of the source document splits all of them, most by a column of noise.
     """
@@ -396,7 +493,9 @@ def test_a_world_that_breaks_a_rule_is_refused(change: dict[str, Any], said: str
 def test_a_simulation_that_breaks_a_rule_is_refused(given: dict[str, Any], said: str) -> None:
     """The message says rule, value and remedy."""
     with pytest.raises(ValueError, match=said):
-        simulate(tastes(), **({"policies": {"a": DefaultLearner()}, "users": 2, "requests": 3} | given))
+        simulate(
+            tastes(), **({"policies": {"a": DefaultLearner()}, "users": 2, "requests": 3} | given)
+        )
     with pytest.raises(ValueError, match="at least one context"):
         world({})
 
@@ -411,7 +510,8 @@ def test_displays_draw_what_was_found() -> None:
     assert curves.axes_[1].get_yscale() == "symlog"
     bands = [path.vertices[:, 1] for one in curves.axes_[1].collections for path in one.get_paths()]
     assert (table["errors_low"] < 0.0).any()
-    assert min(float(band.min(initial=0.0)) for band in bands) == 0.0  # no count is below 0, whatever its interval
+    # no count is below 0, whatever its interval
+    assert min(float(band.min(initial=0.0)) for band in bands) == 0.0
     assert all("(" in on.get_ylabel() and "count" in on.get_xlabel() for on in curves.axes_)
     assert [line.get_label() for line in curves.lines_] == ["published", "oracle"]
     pd.testing.assert_frame_equal(curves.frame(), table)
@@ -420,14 +520,20 @@ def test_displays_draw_what_was_found() -> None:
     shown = SilenceDisplay.from_silence(rows)
     assert shown.frame()["share"].is_monotonic_increasing
     assert re.fullmatch(
-        r"published \(n = \d+ rows\): .* % silent in the end", shown.ax_.get_legend_handles_labels()[1][0]
+        r"published \(n = \d+ rows\): .* % silent in the end",
+        shown.ax_.get_legend_handles_labels()[1][0],
     )
-    assert curves.figure_.legends[0].get_texts()[-1].get_text() == "95 % interval over users, n = 20 users"
+    assert (
+        curves.figure_.legends[0].get_texts()[-1].get_text()
+        == "95 % interval over users, n = 20 users"
+    )
     paths = ConfidenceDisplay.from_paths(confidence_paths({"vote_share": DefaultLearner()}, 30))
     assert "ends at" in paths.axes_[0].get_legend_handles_labels()[1][0]
     assert "vote_share" in paths._repr_html_()
     splits = SplitDisplay.from_requests({"page_1_kind": np.array([10.0, 20.0, np.nan])})
-    assert splits.ax_.get_legend_handles_labels()[1] == ["page_1_kind: 2 of n = 3 rows split, median 15 requests"]
+    assert splits.ax_.get_legend_handles_labels()[1] == [
+        "page_1_kind: 2 of n = 3 rows split, median 15 requests"
+    ]
     assert "n = 1 row" in paths.axes_[1].get_xlabel()
     assert "never" not in repr(splits)
     for display in (shown, splits, paths, curves):
@@ -439,7 +545,9 @@ def test_displays_refuse_what_is_empty() -> None:
     with pytest.raises(ValueError, match="table must hold"):
         ClarifyDisplay.from_simulation(pd.DataFrame())
     with pytest.raises(ValueError, match="rows must hold"):
-        SilenceDisplay.from_silence({"a": Silence(np.zeros((1, 1), np.int64), np.full((1, 1), np.nan))})
+        SilenceDisplay.from_silence(
+            {"a": Silence(np.zeros((1, 1), np.int64), np.full((1, 1), np.nan))}
+        )
     with pytest.raises(ValueError, match="requests must hold"):
         SplitDisplay.from_requests({})
     with pytest.raises(ValueError, match="paths must hold"):

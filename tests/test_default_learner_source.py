@@ -1,4 +1,7 @@
-"""The source document's arithmetic and its sequence, twelve bodies before a cover, in words of our own (S5.4, S5.6)."""
+"""The source document's arithmetic and its sequence, in words of our own (S5.4, S5.6).
+
+The sequence is twelve bodies before a cover.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,17 @@ import numpy as np
 import pytest
 
 from raglab import default_learner as learned
-from raglab.default_learner import DefaultLearner, init, looked, lookup, source_split, split, stratify, suggest, update
+from raglab.default_learner import (
+    DefaultLearner,
+    init,
+    looked,
+    lookup,
+    source_split,
+    split,
+    stratify,
+    suggest,
+    update,
+)
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 Signal = Literal["explicit_yes", "explicit_no", "implicit_ok", "failure"]
@@ -22,7 +35,10 @@ BODY, COVER = {"page_1_kind": "body"}, {"page_1_kind": "coversheet"}
 
 
 class SourceRow(NamedTuple):
-    """A row as the source document describes it: weights of the values, votes ever counted, when the last one was."""
+    """A row as the source document describes it.
+
+    Weights of the values, votes ever counted, when the last one was.
+    """
 
     votes: Mapping[str, float] = MappingProxyType({})
     counted: int = 0
@@ -36,7 +52,13 @@ class SourceRow(NamedTuple):
     @property
     def gate(self) -> str:
         """Sure above .85, to be asked below .60, both ends between."""
-        return "apply" if self.confidence > 0.85 else "ask" if self.confidence < 0.60 else "ask_occasionally"
+        return (
+            "apply"
+            if self.confidence > 0.85
+            else "ask"
+            if self.confidence < 0.60
+            else "ask_occasionally"
+        )
 
     def signalled(self, value: str, signal: Signal, now: datetime) -> SourceRow:
         """The row after a signal; a failure is counted and moves no vote."""
@@ -46,7 +68,10 @@ class SourceRow(NamedTuple):
 
 @pytest.mark.parametrize("seed", [33, 34])
 def test_update_is_the_sources_on_random_signals(seed: int) -> None:
-    """Votes, confidence, sample size, time and gate after each of 5,000 random signals over 250 rows, to the bit."""
+    """Votes, confidence, sample size, time and gate after each of 5,000 random signals, to the bit.
+
+    There are 250 rows.
+    """
     rng = np.random.default_rng(seed)
     shares = zip(
         rng.dirichlet([0.5] * 4, size=250), rng.dirichlet([0.5] * 3, size=250), strict=True
@@ -76,9 +101,13 @@ def _after_twelve_bodies() -> learned.ClarificationDefault:
 
 
 def test_the_row_splits_at_the_first_cover_sheet() -> None:
-    """Twelve bodies, a cover sheet that fails, the table of contents: split there; body and cover are then silent."""
+    """Twelve bodies, a cover sheet that fails, the table of contents: split there.
+
+    Body and cover are then silent.
+    """
     row = update(_after_twelve_bodies(), "1", "failure", now=NOW, conditions=COVER)
-    assert stratify(row, DefaultLearner(), conditions=COVER) is None  # a failure alone says nothing of what is right
+    # a failure alone says nothing of what is right
+    assert stratify(row, DefaultLearner(), conditions=COVER) is None
     row = update(row, "toc", "explicit_yes", now=NOW, conditions=COVER)
     found = stratify(row, DefaultLearner(), success="toc", conditions=COVER)
     assert found is not None
@@ -102,7 +131,10 @@ def test_a_success_before_the_failure_splits_nothing(signal: Signal) -> None:
 
 
 def test_the_column_under_which_the_failure_is_new_is_taken() -> None:
-    """Page 1 was right in English before, and never on a cover sheet: not the language splits the row."""
+    """Page 1 was right in English before, and never on a cover sheet.
+
+    Not the language splits the row.
+    """
     row = init("insurer_name", "broker_contract", now=NOW)
     for _ in range(3):
         row = update(row, "1", "explicit_yes", now=NOW, conditions={"language": "en", **BODY})
@@ -120,7 +152,10 @@ def test_evidence_waits_and_alpha_is_a_setting() -> None:
     row = update(_after_twelve_bodies(), "1", "failure", now=NOW, conditions=COVER)
     row = update(row, "toc", "explicit_yes", now=NOW, conditions=COVER)
     assert stratify(row, DefaultLearner(split="evidence"), success="toc", conditions=COVER) is None
-    assert stratify(row, DefaultLearner(split="evidence", alpha=0.4), success="toc", conditions=COVER) is not None
+    assert (
+        stratify(row, DefaultLearner(split="evidence", alpha=0.4), success="toc", conditions=COVER)
+        is not None
+    )
 
 
 def test_a_learner_of_a_log_before_splits_by_evidence() -> None:

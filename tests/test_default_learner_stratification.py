@@ -1,4 +1,7 @@
-"""Splitting a default by the condition under which it is wrong: the evidence, when it is enough, what a split makes."""
+"""Splitting a default by the condition under which it is wrong.
+
+The evidence, when it is enough, what a split makes.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def learned(seen: Seen, learner: DefaultLearner | None = None) -> ClarificationD
     """Row of the insurer after these signals under these conditions."""
     made = init("insurer_name", "broker_contract", now=NOW)
     for value, signal, conditions in seen:
-        made = update(made, value, signal, now=NOW, conditions=conditions, learner=learner)  # type: ignore[arg-type]
+        made = update(made, value, signal, now=NOW, conditions=conditions, learner=learner)
     return made
 
 
@@ -50,12 +53,23 @@ def case_12(bodies: int = 30, covers: int = 8, **more: str) -> Seen:
     return seen + [("1", "failure", cover), ("toc", "explicit_yes", cover)] * covers
 
 
-def noise(outcomes: NDArray[np.bool_], levels: NDArray[np.int64], looks: int) -> ClarificationDefault:
-    """Row whose value 1 was silent or failed, counted under columns of noise; as `update` would count it."""
+def noise(
+    outcomes: NDArray[np.bool_], levels: NDArray[np.int64], looks: int
+) -> ClarificationDefault:
+    """Row whose value 1 was silent or failed, counted under columns of noise.
+
+    As `update` would count it.
+    """
 
     def counts(kinds: NDArray[np.int64]) -> dict[str, dict[str, Counts]]:
-        table = np.bincount(2 * kinds + outcomes, minlength=2 * int(kinds.max() + 1)).reshape(-1, 2).tolist()
-        found = {str(kind): {"1": Counts(silent=ok, failed=bad)} for kind, (ok, bad) in enumerate(table)}
+        table = (
+            np.bincount(2 * kinds + outcomes, minlength=2 * int(kinds.max() + 1))
+            .reshape(-1, 2)
+            .tolist()
+        )
+        found = {
+            str(kind): {"1": Counts(silent=ok, failed=bad)} for kind, (ok, bad) in enumerate(table)
+        }
         return {kind: by for kind, by in found.items() if by["1"] != Counts()}
 
     return ClarificationDefault(
@@ -71,7 +85,9 @@ def noise(outcomes: NDArray[np.bool_], levels: NDArray[np.int64], looks: int) ->
     )
 
 
-def splits_of_noise(rng: np.random.Generator, rows: int, n_levels: int, failing: float, signals: int) -> int:
+def splits_of_noise(
+    rng: np.random.Generator, rows: int, n_levels: int, failing: float, signals: int
+) -> int:
     """Rows of 20 columns of noise that split after any of their signals."""
     outcomes = rng.random((rows, signals)) < failing
     levels = rng.integers(n_levels, size=(rows, signals, 20))
@@ -79,19 +95,27 @@ def splits_of_noise(rng: np.random.Generator, rows: int, n_levels: int, failing:
     of = np.cumsum(at, axis=1)
     wrong = np.cumsum(at & outcomes[..., None, None], axis=1)
     tried = (of > 0).sum(axis=-1) > 1
-    found = np.where(of > 0, evidence(wrong, of), 0.0).sum(axis=-1) / np.maximum((of > 0).sum(axis=-1), 1)
+    found = np.where(of > 0, evidence(wrong, of), 0.0).sum(axis=-1) / np.maximum(
+        (of > 0).sum(axis=-1), 1
+    )
     bar = np.maximum(tried.sum(axis=-1, keepdims=True), 1) / EVIDENCE.alpha
     return int(((found >= bar) & tried).any(axis=(1, 2)).sum())
 
 
 def beta(right: int, wrong: int) -> float:
-    """Likelihood of so many outcomes in a given order, averaged over the prior: a ratio of Beta functions."""
+    """Likelihood of so many outcomes in a given order, averaged over the prior.
+
+    A ratio of Beta functions.
+    """
     log = lgamma(right + PRIOR) + lgamma(wrong + PRIOR) - lgamma(right + wrong + 2 * PRIOR)
     return exp(log - 2 * lgamma(PRIOR) + lgamma(2 * PRIOR))
 
 
 def test_the_evidence_by_hand() -> None:
-    """12 right here and 2 wrong there: averaged over rates it is as likely as so many halves; one rate fits worse."""
+    """12 right here and 2 wrong there: averaged over rates it is as likely as so many halves.
+
+    One rate fits worse.
+    """
     one_rate = (12 / 14) ** 12 * (2 / 14) ** 2
     expected = beta(12, 0) * beta(0, 2) / one_rate
     assert evidence([0, 2], [12, 2]) == pytest.approx([expected, expected], rel=1e-9)
@@ -101,7 +125,10 @@ def test_the_evidence_by_hand() -> None:
 
 
 def test_the_evidence_is_valid_for_every_rate() -> None:
-    """Its expectation under one rate is at most 1, whatever the rate: all outcomes of 4 and 3 trials, weighed."""
+    """Its expectation under one rate is at most 1, whatever the rate.
+
+    All outcomes of 4 and 3 trials, weighed.
+    """
     for rate in (0.01, 0.2, 0.5, 0.9):
         total = 0.0
         for outcome in range(2**7):
@@ -113,15 +140,21 @@ def test_the_evidence_is_valid_for_every_rate() -> None:
 
 def test_many_tables_at_once_are_each() -> None:
     """One = a cell of many, and a large count takes a larger table."""
-    tables = np.array([[[8, 0], [8, 30]], [[2, 1], [5, 4]], [[40, 50], [70, 230]], [[4, 300], [900, 400]]])
+    tables = np.array(
+        [[[8, 0], [8, 30]], [[2, 1], [5, 4]], [[40, 50], [70, 230]], [[4, 300], [900, 400]]]
+    )
     many = evidence(tables[:, 0], tables[:, 1])
     np.testing.assert_allclose(many, [evidence(wrong, of) for wrong, of in tables], rtol=1e-12)
     assert evidence([0, 10**6], [10**6, 10**6]).tolist() == [exp(700.0)] * 2
 
 
 def test_case_12_is_found_at_the_second_cover_sheet() -> None:
-    """12 cases before on bodies, and two cover sheets on which page 1 fails: 54 against 20, not yet at the first."""
-    made = learned(case_12(bodies=12, covers=2)[:-1])  # the second failure, before the user says what is right
+    """12 cases before on bodies, and two cover sheets on which page 1 fails.
+
+    54 against 20, not yet at the first.
+    """
+    # the second failure, before the user says what is right
+    made = learned(case_12(bodies=12, covers=2)[:-1])
     found = stratify(made, EVIDENCE)
     assert found is not None
     assert found[:3] == ("page_1_kind", "coversheet", "1")
@@ -131,7 +164,10 @@ def test_case_12_is_found_at_the_second_cover_sheet() -> None:
 
 def test_rejections_are_evidence_as_failures_are() -> None:
     """Who says no to page 1 on a cover sheet and names the table of contents tells the same."""
-    seen = [*case_12(bodies=12, covers=0), *[("1", "explicit_no", {"page_1_kind": "coversheet"})] * 2]
+    seen = [
+        *case_12(bodies=12, covers=0),
+        *[("1", "explicit_no", {"page_1_kind": "coversheet"})] * 2,
+    ]
     found = stratify(learned(seen), EVIDENCE)
     assert found == stratify(learned(case_12(bodies=12, covers=2)[:-1]), EVIDENCE)
     made = learned(case_12(bodies=12, covers=0))
@@ -152,14 +188,17 @@ def test_what_came_first_does_not_matter() -> None:
 
 
 def test_what_is_tried_has_its_price() -> None:
-    """Each further column and each further value that was tried under two conditions raises the bar by 20."""
+    """Each further column or value tried under two conditions raises the bar by 20."""
     plain = stratify(learned(case_12(bodies=12, covers=3)), EVIDENCE)
-    more = [(value, signal, about | {"language": "fed"[at % 3]}) for at, (value, signal, about) in
-            enumerate(case_12(bodies=12, covers=3))]  # fmt: skip
+    more = [
+        (value, signal, about | {"language": "fed"[at % 3]})
+        for at, (value, signal, about) in enumerate(case_12(bodies=12, covers=3))
+    ]
     found = stratify(learned(more), EVIDENCE)
     assert plain is not None
     assert found is not None
-    assert (plain.bar, found.bar, found[:3]) == (20.0, 60.0, plain[:3])  # toc was tried in both languages as well
+    # toc was tried in both languages as well
+    assert (plain.bar, found.bar, found[:3]) == (20.0, 60.0, plain[:3])
     assert found.evidence == plain.evidence
 
 
@@ -172,7 +211,10 @@ def test_a_learner_that_does_not_stratify() -> None:
 
 
 def test_the_split_learns_apart_and_the_old_row_stays() -> None:
-    """Bodies keep page 1, coversheets the table of contents, both silently; a kind never seen falls back."""
+    """Bodies keep page 1, coversheets the table of contents, both silently.
+
+    A kind never seen falls back.
+    """
     made = learned(case_12(), POSTERIOR)
     found = stratify(made, POSTERIOR)
     assert found is not None
@@ -183,17 +225,30 @@ def test_the_split_learns_apart_and_the_old_row_stays() -> None:
     assert [row.sub_conditions["page_1_kind"] for row in rows] == ["body", "coversheet"]
     body, cover = rows
     assert (body.candidate_votes, body.sample_size) == ({"1": 15.5}, 30)
-    assert (cover.candidate_votes, cover.sample_size, cover.counts) == ({"toc": 8.0}, 8, {"toc": Counts(yes=8.0)})
+    assert (cover.candidate_votes, cover.sample_size, cover.counts) == (
+        {"toc": 8.0},
+        8,
+        {"toc": Counts(yes=8.0)},
+    )
     assert (body.requests, body.looks, body.strata, body.version) == (0, 0, {}, 0)
-    assert body.confidence == update(body, "1", "failure", now=NOW, learner=POSTERIOR).confidence > 0.85
+    assert (
+        body.confidence
+        == update(body, "1", "failure", now=NOW, learner=POSTERIOR).confidence
+        > 0.85
+    )
     assert cover.confidence > 0.95
     assert parent.candidate_votes == made.candidate_votes
     for kind, row in (("body", body), ("coversheet", cover), ("scan", parent)):
-        assert lookup([parent, *rows], "insurer_name", "broker_contract", {"page_1_kind": kind}) is row
+        assert (
+            lookup([parent, *rows], "insurer_name", "broker_contract", {"page_1_kind": kind}) is row
+        )
 
 
 def test_the_published_rule_takes_the_split_as_well() -> None:
-    """Eight yeses of eight: the failures that led to the split are spent, and coversheets are silent at once."""
+    """Eight yeses of eight.
+
+    The failures that led to the split are spent, and coversheets are silent at once.
+    """
     made = learned(case_12())
     found = stratify(made, EVIDENCE)
     assert found is not None
@@ -215,12 +270,18 @@ def test_a_column_of_one_value_is_not_tried() -> None:
     """It neither splits nor costs anything."""
     alone = learned([("1", "explicit_yes", {})] * 8 + [("1", "failure", {"language": "fr"})] * 8)
     assert stratify(alone, EVIDENCE) is None
-    assert stratify(learned(case_12(language="fr")), EVIDENCE) == stratify(learned(case_12()), EVIDENCE)
+    assert stratify(learned(case_12(language="fr")), EVIDENCE) == stratify(
+        learned(case_12()), EVIDENCE
+    )
 
 
 def test_requests_without_a_value_say_nothing_of_a_column() -> None:
     """Blank and missing are the same, and change no p-value but by what the others count."""
-    blank: Seen = [("1", "implicit_ok", {"page_1_kind": ""}), ("1", "failure", {}), ("1", "implicit_ok", {})] * 2
+    blank: Seen = [
+        ("1", "implicit_ok", {"page_1_kind": ""}),
+        ("1", "failure", {}),
+        ("1", "implicit_ok", {}),
+    ] * 2
     made = learned([*case_12(covers=8), *blank])
     found, plain = stratify(made, EVIDENCE), stratify(learned(case_12()), EVIDENCE)
     assert found == plain
@@ -230,19 +291,31 @@ def test_requests_without_a_value_say_nothing_of_a_column() -> None:
 def test_a_condition_under_which_a_value_was_not_tried() -> None:
     """A page 1 under which only the table of contents was ever tried says nothing of page 1."""
     extra: Seen = [("toc", "explicit_yes", {"page_1_kind": "scan"})]
-    found, plain = stratify(learned(case_12() + extra), EVIDENCE), stratify(learned(case_12()), EVIDENCE)
+    found, plain = (
+        stratify(learned(case_12() + extra), EVIDENCE),
+        stratify(learned(case_12()), EVIDENCE),
+    )
     assert found is not None
     assert plain is not None
-    assert (found[:4], found.bar, plain.bar) == (plain[:4], 40.0, 20.0)  # the table of contents is now tried as well
+    # the table of contents is now tried as well
+    assert (found[:4], found.bar, plain.bar) == (plain[:4], 40.0, 20.0)
 
 
 def test_of_two_columns_the_larger_evidence_is_taken() -> None:
     """And the first by name where they are equal."""
-    both = learned([(value, signal, seen | {"a_copy": seen["page_1_kind"]}) for value, signal, seen in case_12()])
+    both = learned(
+        [
+            (value, signal, seen | {"a_copy": seen["page_1_kind"]})
+            for value, signal, seen in case_12()
+        ]
+    )
     found = stratify(both, EVIDENCE)
     assert found is not None
     assert (found.column, found.bar) == ("a_copy", 2 / 0.05)
-    seen = [(value, signal, about | {"a_copy": about["page_1_kind"]}) for value, signal, about in case_12()]
+    seen = [
+        (value, signal, about | {"a_copy": about["page_1_kind"]})
+        for value, signal, about in case_12()
+    ]
     seen[0] = (*seen[0][:2], {"page_1_kind": "body", "a_copy": "coversheet"})
     found = stratify(learned(seen), EVIDENCE)
     assert found is not None
@@ -252,22 +325,35 @@ def test_of_two_columns_the_larger_evidence_is_taken() -> None:
 def test_failures_that_do_not_gather() -> None:
     """Half of bodies and half of coversheets fail: no split, however many."""
     kinds = ("body", "coversheet")
-    seen: Seen = [("1", signal, {"page_1_kind": kind}) for signal in ("implicit_ok", "failure") for kind in kinds] * 20
+    seen: Seen = [
+        ("1", signal, {"page_1_kind": kind})
+        for signal in ("implicit_ok", "failure")
+        for kind in kinds
+    ] * 20
     assert [stratify(learned(seen[:count]), EVIDENCE) for count in range(1, 81)] == [None] * 80
 
 
 def test_every_value_is_looked_at() -> None:
-    """Page 1 leads and is always right; that the table of contents fails on cover sheets alone splits the row."""
-    seen: Seen = [("1", "explicit_yes", {"page_1_kind": kind}) for kind in ("body", "coversheet")] * 10
+    """Page 1 leads and is always right.
+
+    That the table of contents fails on cover sheets alone splits the row.
+    """
+    seen: Seen = [
+        ("1", "explicit_yes", {"page_1_kind": kind}) for kind in ("body", "coversheet")
+    ] * 10
     seen += [("toc", "implicit_ok", {"page_1_kind": "body"})] * 12
-    found = stratify(learned(seen + [("toc", "failure", {"page_1_kind": "coversheet"})] * 3), EVIDENCE)
+    found = stratify(
+        learned(seen + [("toc", "failure", {"page_1_kind": "coversheet"})] * 3), EVIDENCE
+    )
     assert found is not None
     assert (found[:3], found.bar) == (("page_1_kind", "coversheet", "toc"), 40.0)
 
 
 def test_a_row_of_failures_alone_has_nothing_to_split() -> None:
     """They are everywhere."""
-    made = learned([("1", "failure", {"page_1_kind": kind}) for kind in ("body", "coversheet")] * 20)
+    made = learned(
+        [("1", "failure", {"page_1_kind": kind}) for kind in ("body", "coversheet")] * 20
+    )
     assert stratify(made, EVIDENCE) is None
 
 
@@ -285,7 +371,9 @@ def test_a_split_survives_json() -> None:
 def test_a_split_of_a_version_before() -> None:
     """It has the p-value of an exact test; the rows that it makes are the same."""
     made = learned(case_12())
-    old = stored_split({"column": "page_1_kind", "value": "coversheet", "p": 0.0, "bar": 0.0125, "look": 1})
+    old = stored_split(
+        {"column": "page_1_kind", "value": "coversheet", "p": 0.0, "bar": 0.0125, "look": 1}
+    )
     assert (old.candidate, old.bar) == ("", 80.0)
     assert np.isfinite(old.evidence)
     found = stratify(made, EVIDENCE)
@@ -300,14 +388,19 @@ def test_a_split_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="a row splits by a column that it counts, got 'language'"):
         split(made, Split("language", "fr", "1", 99.0, 20.0), now=NOW)
     with pytest.raises(ValueError, match="now must be a datetime"):
-        split(made, Split("page_1_kind", "body", "1", 99.0, 20.0), now="today")  # type: ignore[arg-type]
+        split(made, Split("page_1_kind", "body", "1", 99.0, 20.0), now="today")
 
 
 def test_a_split_keeps_what_is_remembered() -> None:
-    """Half of the votes are forgotten: the new rows have half of theirs, and what they had is their sample."""
+    """Half of the votes are forgotten.
+
+    The new rows have half of theirs, and what they had is their sample.
+    """
     learner = DefaultLearner(half_life_days=30.0, split="evidence")
     made = learned(case_12(), learner)
-    made = update(made, "1", "failure", now=NOW + timedelta(days=30), conditions={}, learner=learner)
+    made = update(
+        made, "1", "failure", now=NOW + timedelta(days=30), conditions={}, learner=learner
+    )
     found = stratify(made, learner)
     assert found is not None
     rows: Any = split(made, found, now=made.last_refreshed, learner=learner)
@@ -348,12 +441,17 @@ def test_the_arrays_of_noise_are_what_stratify_finds() -> None:
 
 def test_noise_rarely_splits() -> None:
     """20 columns of two values, 60 signals each, tested after every one: at most 5 % of rows."""
-    assert splits_of_noise(np.random.default_rng(6), rows=100, n_levels=2, failing=0.3, signals=60) <= 5
+    assert (
+        splits_of_noise(np.random.default_rng(6), rows=100, n_levels=2, failing=0.3, signals=60)
+        <= 5
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n_levels", "failing"), [(2, 0.05), (2, 0.3), (6, 0.3)])
 def test_noise_splits_under_five_percent(n_levels: int, failing: float) -> None:
     """500 rows of 20 columns over 200 signals: with 95 % confidence under 5 % ever split."""
-    wrong = splits_of_noise(np.random.default_rng(20), rows=500, n_levels=n_levels, failing=failing, signals=200)
+    wrong = splits_of_noise(
+        np.random.default_rng(20), rows=500, n_levels=n_levels, failing=failing, signals=200
+    )
     assert clopper_pearson(wrong, 500)[1] < 0.05

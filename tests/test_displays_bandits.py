@@ -1,4 +1,7 @@
-"""Displays of the bandit laboratory: frames hold the numbers that are drawn, axes given are axes used."""
+"""Displays of the bandit laboratory.
+
+Frames hold the numbers that are drawn, axes given are axes used.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +36,27 @@ pytestmark = pytest.mark.slow
 
 MEANS = np.array([0.7, 0.6, 0.5])
 ARMS = ("hybrid", "iterative", "graph")
-RUNS = {name: run(Bandit(name), Bernoulli(MEANS), rounds=500, replications=12) for name in ("ucb1", "thompson_beta")}
+RUNS = {
+    name: run(Bandit(name), Bernoulli(MEANS), rounds=500, replications=12)
+    for name in ("ucb1", "thompson_beta")
+}
 PRICED = Table.from_frame(
     pd.DataFrame({"small": np.repeat([0.75, 0.25], 30), "large": np.repeat([0.25, 1.0], 30)}),
     costs={"small": 1.0, "large": 4.0},
     price=0.125,
     order="given",
 )
-DRIFT = {name: run(Bandit(name), PRICED, rounds=60, replications=8) for name in ("ucb1", "thompson_nig")}
+DRIFT = {
+    name: run(Bandit(name), PRICED, rounds=60, replications=8) for name in ("ucb1", "thompson_nig")
+}
 ROW: dict[str, Any] = {"ess": 200.0, "max_weight": 12.5, "status": "ok"}
 ESTIMATES = pd.DataFrame(
     [
         {"estimator": "snips", "value": 0.6, "low": 0.55, "high": 0.65} | ROW,
         {"estimator": "dr", "value": 0.62, "low": 0.58, "high": 0.66} | ROW | {"status": "weak"},
-        {"estimator": "ips", "value": 0.9, "low": np.nan, "high": np.nan} | ROW | {"status": "none", "ess": 1.0},
+        {"estimator": "ips", "value": 0.9, "low": np.nan, "high": np.nan}
+        | ROW
+        | {"status": "none", "ess": 1.0},
     ]
 )
 
@@ -93,7 +103,10 @@ NAMES = list(DRAWN)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_axes_given_are_axes_used(name: str) -> None:
-    """`ax` is drawn on, or its place taken; `plot` returns the display; no figure is pyplot's; labels have units."""
+    """`ax` is drawn on, or its place taken; `plot` returns the display; no figure is pyplot's.
+
+    Labels have units.
+    """
     shown = DRAWN[name]
     on = canvas.empty_figure(12, 5).subplots()
     assert shown.plot(ax=on) is shown
@@ -126,19 +139,27 @@ def test_a_forest_knows_the_rounds_of_its_log() -> None:
     """As the estimates note them, or as stated where frames were joined."""
     log = pd.DataFrame({"action": [0, 1] * 200, "reward": [0.0, 1.0] * 200, "propensity": 0.5})
     table = off_policy.estimate(log, [0.25, 0.75], ("snips", "dr"))
-    for shown in (ForestDisplay.from_estimates(table), ForestDisplay.from_estimates(ESTIMATES, rounds=400)):
+    for shown in (
+        ForestDisplay.from_estimates(table),
+        ForestDisplay.from_estimates(ESTIMATES, rounds=400),
+    ):
         assert shown.ax_.get_xlabel().endswith("(95 % interval; n = 400 rounds)")
 
 
 @pytest.mark.parametrize(("n_rounds", "window"), [(7, 2), (8, 2), (7, 9), (1, 1), (5, 1)])
 def test_rounds_of_windows_are_counted(n_rounds: int, window: int) -> None:
     """Also where the last window is shorter."""
-    shown = PropensityDisplay.from_propensities(np.full((n_rounds, 2), 0.5), ("a", "b"), window=window)
+    shown = PropensityDisplay.from_propensities(
+        np.full((n_rounds, 2), 0.5), ("a", "b"), window=window
+    )
     assert f"n = {n_rounds} rounds)" in shown.ax_.get_xlabel()
 
 
 def test_names_and_units_are_drawn_as_they_stand() -> None:
-    """What looks like a formula, with an end or without, is text; what turns the order of letters is shown."""
+    """What looks like a formula, with an end or without, is text.
+
+    What turns the order of letters is shown.
+    """
     hostile = r"$\frac{ $x$"
     runs = {f"{hostile} {place}": run for place, run in enumerate(RUNS.values())}
     drawn: list[Any] = [
@@ -180,7 +201,10 @@ def test_nothing_drawn_leaves_its_figure(name: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_sees_figure_and_table_once(name: str) -> None:
-    """The HTML holds one image and one table, escaped, without a bare nan; the figure is the same bytes again."""
+    """The HTML holds one image and one table, escaped, without a bare nan.
+
+    The figure is the same bytes again.
+    """
     page = DRAWN[name].plot()._repr_html_()
     assert page.count("<img ") == page.count("<table") == 1
     assert "<b>" not in page
@@ -198,26 +222,33 @@ def test_the_constant_of_lai_and_robbins() -> None:
 
 
 def test_regret_is_the_mean_of_the_runs() -> None:
-    """Every round of the frame has the mean over replications and the t interval or the quantiles around it."""
+    """Every round of the frame has the mean over replications and its t interval or quantiles."""
     frame = DRAWN["interval"].frame()
     last = frame[(frame["run"] == "ucb1") & (frame["round"] == 500)].iloc[0]
     values = RUNS["ucb1"].regret[:, -1]
     low, high = stats.t.interval(0.95, 11, loc=values.mean(), scale=stats.sem(values))
     assert last[["regret", "low", "high"]].tolist() == pytest.approx([values.mean(), low, high])
     quantiles = DRAWN["quantiles"].frame().query("run == 'ucb1'").iloc[-1]
-    assert quantiles[["low", "high"]].tolist() == pytest.approx(np.quantile(values, [0.1, 0.9]).tolist())
+    assert quantiles[["low", "high"]].tolist() == pytest.approx(
+        np.quantile(values, [0.1, 0.9]).tolist()
+    )
     assert (frame["replications"] == 12).all()
 
 
 def test_reward_and_spend_are_drawn_apart() -> None:
-    """Each as the mean of the rounds so far, before costs and in the user's unit; without costs there is one panel."""
+    """Each as the mean of the rounds so far, before costs and in the user's unit.
+
+    Without costs there is one panel.
+    """
     frame = DRAWN["spend"].frame()
     last = frame[frame["run"] == "thompson_nig"].iloc[-1]
     done = DRIFT["thompson_nig"]
     assert done.spend is not None
     assert last["spend"] == pytest.approx(done.spend[:, -1].mean() / 60)
     assert last["reward"] == pytest.approx((done.value + 0.125 * done.spend)[:, -1].mean() / 60)
-    low, high = stats.t.interval(0.95, 7, loc=last["spend"], scale=stats.sem(done.spend[:, -1] / 60))
+    low, high = stats.t.interval(
+        0.95, 7, loc=last["spend"], scale=stats.sem(done.spend[:, -1] / 60)
+    )
     assert last[["spend_low", "spend_high"]].tolist() == pytest.approx([low, high])
     labels = [on.get_ylabel() for on in DRAWN["spend"].axes_]
     assert labels[2] == "mean spend\n(US dollars)"
@@ -227,16 +258,23 @@ def test_reward_and_spend_are_drawn_apart() -> None:
 
 
 def test_drift_is_drawn_where_all_meet_the_same_rounds() -> None:
-    """The last rounds of a learner, beside the arm that was best in them; given rows and drifting means alone."""
+    """The last rounds of a learner, beside the arm that was best in them.
+
+    Given rows and drifting means alone.
+    """
     shown = RegretDisplay.from_runs(DRIFT, recent=10)
     frame = shown.frame()
     done, rows = DRIFT["ucb1"], frame[frame["run"] == "ucb1"].set_index("round")
-    assert rows.loc[45, "recent"] == pytest.approx((done.value[:, 44] - done.value[:, 34]).mean() / 10)
+    assert rows.loc[45, "recent"] == pytest.approx(
+        (done.value[:, 44] - done.value[:, 34]).mean() / 10
+    )
     assert rows.loc[3, "recent"] == pytest.approx(done.value[:, 2].mean() / 3)
-    # net of an eighth of the costs: 0.625 of the small arm, then 0.5 of the large one; three rounds after the change
-    # the small one is still the better of the last ten
+    # net of an eighth of the costs: 0.625 of the small arm, then 0.5 of the large one; three rounds
+    # after the change the small one is still the better of the last ten
     assert rows["best"].loc[[1, 30, 33, 60]].tolist() == pytest.approx([0.625, 0.625, 0.4750, 0.5])
-    drifting = run(Bandit("ucb1"), Bernoulli(np.repeat([MEANS], 40, axis=0)), rounds=40, replications=2)
+    drifting = run(
+        Bandit("ucb1"), Bernoulli(np.repeat([MEANS], 40, axis=0)), rounds=40, replications=2
+    )
     assert "recent" in RegretDisplay.from_runs({"a": drifting}).frame()
     shuffled = run(Bandit("ucb1"), PRICED._replace(order="shuffled"), rounds=40, replications=2)
     assert "recent" not in RegretDisplay.from_runs({"a": shuffled}).frame()
@@ -282,7 +320,10 @@ def test_runs_that_cannot_be_compared_are_refused() -> None:
 
 
 def test_shares_by_head() -> None:
-    """Two replications of four rounds, windows of two: 0 0 1 1 and 0 1 1 1 give 75 % and 0 % of arm 0."""
+    """Two replications of four rounds, windows of two.
+
+    0 0 1 1 and 0 1 1 1 give 75 % and 0 % of arm 0.
+    """
 
     class Played:
         arm = np.array([[0, 0, 1, 1], [0, 1, 1, 1]], dtype=np.int8)
@@ -304,7 +345,9 @@ def test_the_posterior_is_the_beta_that_is_drawn_from() -> None:
     np.testing.assert_allclose(shown.density[:, 0], stats.beta(4, 2).pdf(shown.at))
     frame = shown.frame()
     assert frame["mean"].tolist() == pytest.approx([4 / 6, 1 / 3])
-    assert frame.iloc[0][["low", "high"]].tolist() == pytest.approx(list(stats.beta(4, 2).interval(0.95)))
+    assert frame.iloc[0][["low", "high"]].tolist() == pytest.approx(
+        list(stats.beta(4, 2).interval(0.95))
+    )
     spread = PosteriorDisplay.from_state(state()[0], Bandit(exploration=2.0))
     widths = [one.frame()["high"][0] - one.frame()["low"][0] for one in (spread, shown)]
     assert widths[0] > widths[1]
@@ -313,9 +356,9 @@ def test_the_posterior_is_the_beta_that_is_drawn_from() -> None:
 def test_the_posterior_of_the_normal_is_a_t() -> None:
     """Its density integrates to 1, is symmetric about its mean, and has its mode there."""
     shown = DRAWN["student"]
-    assert dict(zip(shown.density[:, 0], shown.at, strict=True))[shown.density[:, 0].max()] == pytest.approx(
-        shown.frame()["mean"][0], abs=0.02
-    )
+    assert dict(zip(shown.density[:, 0], shown.at, strict=True))[
+        shown.density[:, 0].max()
+    ] == pytest.approx(shown.frame()["mean"][0], abs=0.02)
     assert 0.95 < np.trapezoid(shown.density[:, 0], shown.at) <= 1.0 + 1e-6
     low, mean, high = shown.frame()[["low", "mean", "high"]].iloc[0]
     assert mean - low == pytest.approx(high - mean)
@@ -329,7 +372,9 @@ def test_only_what_has_a_density_is_drawn() -> None:
         (Bandit(), init(2, batch=(3,)), None),
         (Bandit(), at, ("hybrid",)),
     ):
-        with pytest.raises(ValueError, match="a posterior is drawn of one state of thompson_beta or thompson_nig"):
+        with pytest.raises(
+            ValueError, match="a posterior is drawn of one state of thompson_beta or thompson_nig"
+        ):
             PosteriorDisplay.from_state(known, bandit, names)
 
 
@@ -355,7 +400,10 @@ def test_the_legend_counts_what_was_chosen() -> None:
 
 
 def test_a_log_is_drawn_as_it_comes() -> None:
-    """Columns p_<arm> in their order, actions, and the mask where the log has one; without any p_ it is refused."""
+    """Columns p_<arm> in their order, actions, and the mask where the log has one.
+
+    Without any p_ it is refused.
+    """
     p, arms = logged(20)
     log = pd.DataFrame({"action": arms} | {f"p_{name}": p[:, at] for at, name in enumerate(ARMS)})
     shown = PropensityDisplay.from_log(log)
@@ -379,10 +427,18 @@ def test_propensities_that_are_none_are_refused() -> None:
 
 
 def test_a_forest_marks_the_status() -> None:
-    """One mark a status, in the legend in words; the true value is a line; numbers stand beside every row."""
+    """One mark a status, in the legend in words; the true value is a line.
+
+    Numbers stand beside every row.
+    """
     shown = DRAWN["forest"].plot()
     labels = shown.ax_.get_legend_handles_labels()[1]
-    assert set(labels) == {"ok", "weak: read with care", "none: the log says nothing about it", "true value 0.610"}
+    assert set(labels) == {
+        "ok",
+        "weak: read with care",
+        "none: the log says nothing about it",
+        "true value 0.610",
+    }
     texts = [one.get_text() for one in shown.ax_.texts]
     for told in ("0.600", "200", "12.5", "weak", "none"):
         assert told in texts
@@ -401,7 +457,10 @@ def test_a_forest_of_estimates_as_they_come() -> None:
         warnings.simplefilter("ignore", off_policy.OverlapWarning)
         parts = [
             off_policy.estimate(log, target).assign(policy=name)
-            for name, target in (("uniform", np.full(3, 1 / 3)), ("hybrid", np.array([1.0, 0.0, 0.0])))
+            for name, target in (
+                ("uniform", np.full(3, 1 / 3)),
+                ("hybrid", np.array([1.0, 0.0, 0.0])),
+            )
         ]
     shown = ForestDisplay.from_estimates(pd.concat(parts))
     assert shown.ax_.get_yticklabels()[0].get_text().startswith("uniform: ")
@@ -418,18 +477,30 @@ def test_estimates_of_another_form_are_refused() -> None:
 
 
 def test_the_audit_draws_its_tables() -> None:
-    """Arms, the simulated comparison and the pairs, in this order; the frame is that of the audit."""
+    """Arms, the simulated comparison and the pairs, in this order.
+
+    The frame is that of the audit.
+    """
     audit = audited(*drawn())
     shown = RewardAuditDisplay.from_audit(audit)
     frame = shown.frame()
     measures = ["mean_reward", "success_share", "mean_value", "value", "difference", "concordance"]
     assert frame["panel"].drop_duplicates().tolist() == measures
-    assert frame.query("panel == 'concordance'")["value"].tolist() == audit.correlations["concordance"].tolist()
+    assert (
+        frame.query("panel == 'concordance'")["value"].tolist()
+        == audit.correlations["concordance"].tolist()
+    )
     assert frame.query("panel == 'mean_value'")["of"].tolist() == audit.arms["arm"].tolist()
     assert frame.query("panel == 'value'")["value"].tolist() == audit.simulation["value"].tolist()
-    assert [label.get_text() for label in shown.axes_[1].get_yticklabels()] == audit.simulation["policy"].tolist()
+    assert [label.get_text() for label in shown.axes_[1].get_yticklabels()] == audit.simulation[
+        "policy"
+    ].tolist()
     page = shown._repr_html_()
-    assert page.index(audit.notes[0][:40]) < page.index("thompson_beta</td>") < page.index("arm hybrid")
+    assert (
+        page.index(audit.notes[0][:40])
+        < page.index("thompson_beta</td>")
+        < page.index("arm hybrid")
+    )
     three = canvas.empty_figure(12, 4).subplots(1, 3)
     assert list(shown.plot(ax=three).axes_) == list(three)
     with pytest.raises(ValueError, match="ax must be 3 axes, or one of a grid, got 2"):

@@ -1,4 +1,7 @@
-"""The decision boundary: zones and labels by head first, then laws over random traces, then what is drawn."""
+"""The decision boundary.
+
+Zones and labels by head first, then laws over random traces, then what is drawn.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +49,16 @@ TAUS = [
 ]
 
 
-def one(label: str, score: float, *, named: bool = False, source: str = "guide.md") -> tuple[Any, list[list[Hit]]]:
+def one(
+    label: str, score: float, *, named: bool = False, source: str = "guide.md"
+) -> tuple[Any, list[list[Hit]]]:
     """Case with a single hit of guide.md that the reranker gives a score."""
     expected = (source,) if label == "ok" else ()
-    case = ask(expect_status=label, expect_sources=expected, selected_sources=("guide.md",) if named else ())
+    case = ask(
+        expect_status=label,
+        expect_sources=expected,
+        selected_sources=("guide.md",) if named else (),
+    )
     return case, [[Hit(0.2, s_rerank=score)]]
 
 
@@ -72,18 +81,29 @@ def gated(tau_explicit: float = 30.0, tau_default: float = 40.0) -> PolicyData:
     return policy(confidence=taus, resolver={"min_group_gap": 0.0})
 
 
-def undrawn(tau_explicit: float = 30.0, tau_default: float = 40.0, **more: Any) -> DecisionBoundaryDisplay:
+def undrawn(
+    tau_explicit: float = 30.0, tau_default: float = 40.0, **more: Any
+) -> DecisionBoundaryDisplay:
     """Display of the rows, computed only."""
-    return DecisionBoundaryDisplay(decision_boundary(trace_of(*ROWS), gated(tau_explicit, tau_default)), **more)
+    return DecisionBoundaryDisplay(
+        decision_boundary(trace_of(*ROWS), gated(tau_explicit, tau_default)), **more
+    )
 
 
-def shown(tau_explicit: float = 30.0, tau_default: float = 40.0, **more: Any) -> DecisionBoundaryDisplay:
+def shown(
+    tau_explicit: float = 30.0, tau_default: float = 40.0, **more: Any
+) -> DecisionBoundaryDisplay:
     """Display of the rows."""
-    return DecisionBoundaryDisplay.from_trace(trace_of(*ROWS), gated(tau_explicit, tau_default), **more)
+    return DecisionBoundaryDisplay.from_trace(
+        trace_of(*ROWS), gated(tau_explicit, tau_default), **more
+    )
 
 
 def test_zones_and_labels_by_head() -> None:
-    """Confidences 20, 35, 40, 90, 90 of ok, the last without its source; 20, 35, 50 of refuse; 30 of ambiguous."""
+    """Confidences 20, 35, 40, 90, 90 of ok, the last without its source; 20, 35, 50 of refuse.
+
+    30 of ambiguous.
+    """
     seen = decision_boundary(trace_of(*ROWS), gated())
     np.testing.assert_allclose(seen.confidence, [20, 35, 40, 90, 90, 20, 35, 50, 30])
     assert seen.group.tolist() == [CHOSEN] * 4 + [MISSED] + [REFUSE] * 3 + [AMBIGUOUS]
@@ -93,11 +113,15 @@ def test_zones_and_labels_by_head() -> None:
 
 
 def test_frame_by_head() -> None:
-    """Twelve rows; at or above 40 two of two answerable cases are right, and a refusable one is answered."""
+    """Twelve rows; at or above 40 two of two answerable are right, and a refusable one answered."""
     frame = undrawn(level=0.9).frame()
     assert frame["zone"].tolist() == ["never"] * 4 + ["if named"] * 4 + ["answered"] * 4
     assert frame["label"].tolist() == list(GROUPS) * 3
-    assert frame[["begins", "ends"]].drop_duplicates().to_numpy().tolist() == [[0, 30], [30, 40], [40, 100]]
+    assert frame[["begins", "ends"]].drop_duplicates().to_numpy().tolist() == [
+        [0, 30],
+        [30, 40],
+        [40, 100],
+    ]
     assert frame["n"].tolist() == [1, 0, 1, 0, 1, 0, 1, 1, 2, 1, 1, 0]
     assert frame["k"].tolist() == [0, 0, 1, 0, 1, 0, 1, 0, 2, 0, 0, 0]
     assert frame["explicit"].tolist() == [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
@@ -111,21 +135,31 @@ def test_frame_by_head() -> None:
 
 
 def test_said_in_words() -> None:
-    """Shares of what would be right and wrong above the upper threshold, AUROC by head, and the named case."""
+    """Shares that would be right and wrong above the upper threshold, AUROC by head, named case."""
     told = undrawn().says
-    assert "At or above tau_default 40 lie 2/4 (50.0 %) of the cases that would be right if answered" in told
     assert (
-        "2/5 (40.0 %) of those that would be wrong: 1/1 (100.0 %) ok, evidence not chosen, 1/3 (33.3 %) refuse" in told
+        "At or above tau_default 40 lie 2/4 (50.0 %) of the cases that would be right if answered"
+        in told
+    )
+    assert (
+        "2/5 (40.0 %) of those that would be wrong: 1/1 (100.0 %) ok, evidence not chosen, 1/3 "
+        "(33.3 %) refuse" in told
     )
     assert "Of these 4 the policy answers 4;" in told
     pairs = 0.5 + 2.5 + 3.0 + 4.5  # of 5 wrong ones that 20, 35, 40 and 90 rank above, ties half
     assert f"AUROC {pairs / 20:.3f} (95 % interval" in told
-    assert "Cases whose user named documents: 1; between the thresholds: 1; of these right if answered: 1." in told
+    assert (
+        "Cases whose user named documents: 1; between the thresholds: 1; of these right if "
+        "answered: 1." in told
+    )
     assert "refinement" not in told
 
 
 def test_equal_thresholds_leave_no_zone_between() -> None:
-    """At 40 and 40 two zones stand, at 0 and 0 one, at 100 and 100 the upper one is the single point 100."""
+    """At 40 and 40 two zones stand, at 0 and 0 one, at 100 and 100 the upper is only 100.
+
+    It is a single point.
+    """
     assert undrawn(40, 40).frame()["zone"].unique().tolist() == ["never", "answered"]
     assert undrawn(0, 0).frame()["zone"].unique().tolist() == ["answered"]
     assert undrawn(0, 50).frame()["zone"].unique().tolist() == ["if named", "answered"]
@@ -137,17 +171,30 @@ def test_equal_thresholds_leave_no_zone_between() -> None:
 
 
 def test_a_higher_bar_for_named_documents() -> None:
-    """Where tau_explicit is above tau_default, the zone between is answered where none were named."""
+    """With tau_explicit above tau_default, the zone between is answered if none were named."""
     higher = undrawn(60, 35)
     assert higher.boundary.names[ONE] == "if none named"
     assert higher.zone(ONE) == "35 to below 60: answered only where the user did not name documents"
-    assert higher.boundary.answered.tolist() == [False, False, True, True, True, False, True, True, False]
+    assert higher.boundary.answered.tolist() == [
+        False,
+        False,
+        True,
+        True,
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
     assert "At or above tau_explicit 60" in higher.says
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_zones_mean_what_they_say(seed: int) -> None:
-    """Of any trace and policy: none is answered below, between only where it may be, and every case counts once."""
+    """Of any trace and policy.
+
+    None is answered below, between only where it may be, and every case counts once.
+    """
     trace = random_trace(seed, n_cases=30, depths=1 + seed % 3)
     for one_policy in random_policies(seed, 8, confidence__enabled=True):
         seen = decision_boundary(trace, one_policy)
@@ -162,8 +209,14 @@ def test_zones_mean_what_they_say(seed: int) -> None:
             low, high = seen.ends(zone)
             inside = seen.confidence[seen.zone == zone]
             assert ((inside >= low) & ((inside < high) | (zone == BOTH))).all()
-        labels = [(seen.group <= MISSED).sum(), (seen.group == REFUSE).sum(), (seen.group == AMBIGUOUS).sum()]
-        assert labels == [sum(case.expect_status == status.name for case in trace.cases) for status in Status]
+        labels = [
+            (seen.group <= MISSED).sum(),
+            (seen.group == REFUSE).sum(),
+            (seen.group == AMBIGUOUS).sum(),
+        ]
+        assert labels == [
+            sum(case.expect_status == status.name for case in trace.cases) for status in Status
+        ]
 
 
 def test_evidence_is_that_of_the_report() -> None:
@@ -172,11 +225,16 @@ def test_evidence_is_that_of_the_report() -> None:
         trace = random_trace(seed, n_cases=40)
         for one_policy in random_policies(seed, 4, confidence__enabled=True):
             seen = decision_boundary(trace, one_policy)
-            np.testing.assert_array_equal(seen.group == CHOSEN, answer_signals(trace, one_policy).right)
+            np.testing.assert_array_equal(
+                seen.group == CHOSEN, answer_signals(trace, one_policy).right
+            )
 
 
 def test_depths() -> None:
-    """A depth asked for gives its confidence and its evidence; none gives that of the depth that decided."""
+    """A depth asked for gives its confidence and its evidence.
+
+    None gives that of the depth that decided.
+    """
     first, then = Hit(0.2, source="other.md", s_rerank=0.2), Hit(0.2, s_rerank=0.8)
     trace = trace_of((ask(expect_sources=("guide.md",)), [[first], [then]]))
     refining = gated().replace("refine.max_depth", 1)
@@ -193,7 +251,9 @@ def test_depths() -> None:
     ]
     wide = random_trace(3, n_cases=20, depths=3, arms=2)
     said = replay.decide(wide, refining, arm="iterative")
-    np.testing.assert_array_equal(decision_boundary(wide, refining, "iterative").confidence, said.confidence())
+    np.testing.assert_array_equal(
+        decision_boundary(wide, refining, "iterative").confidence, said.confidence()
+    )
     at = chain.depth_confidence(said.tables.evidence, said.thresholds, 2)[0]
     np.testing.assert_array_equal(decision_boundary(wide, refining, "iterative", 2).confidence, at)
 
@@ -204,10 +264,15 @@ def test_the_order_of_the_cases_is_nothing() -> None:
     trace = random_trace(5, n_cases=40)
     order = np.random.default_rng(0).permutation(40)
     turned = TraceData(
-        tuple(trace.cases[row] for row in order), trace.chunks, trace.arms, map_fields(trace.hits, lambda f: f[order])
+        tuple(trace.cases[row] for row in order),
+        trace.chunks,
+        trace.arms,
+        map_fields(trace.hits, lambda f: f[order]),
     )
     one_policy = gated()
-    first, second = (DecisionBoundaryDisplay.from_trace(these, one_policy) for these in (trace, turned))
+    first, second = (
+        DecisionBoundaryDisplay.from_trace(these, one_policy) for these in (trace, turned)
+    )
     assert first.frame().equals(second.frame())
     assert first.says == second.says
     assert canvas.png(first.figure_) == canvas.png(second.figure_)
@@ -228,7 +293,9 @@ def boxes(display: DecisionBoundaryDisplay) -> tuple[list[tuple[str, Any]], Any]
         on.yaxis.label,
     ]
     renderer = agg.get_renderer()
-    return [(one.get_text(), one.get_window_extent(renderer)) for one in texts if one.get_text()], display.figure_.bbox
+    return [
+        (one.get_text(), one.get_window_extent(renderer)) for one in texts if one.get_text()
+    ], display.figure_.bbox
 
 
 @pytest.mark.full
@@ -244,9 +311,14 @@ def test_no_text_covers_another(taus: tuple[float, float]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", [ROWS[:1], ROWS[4:5], ROWS[5:], [one("refuse", 0.0)], [one("ambiguous", 1.0)]])
+@pytest.mark.parametrize(
+    "rows", [ROWS[:1], ROWS[4:5], ROWS[5:], [one("refuse", 0.0)], [one("ambiguous", 1.0)]]
+)
 def test_few_cases_and_none_to_answer(rows: list[Any]) -> None:
-    """One case, no ok case, confidence 0 and 100: each has its picture, table and words, and no nan anywhere."""
+    """One case, no ok case, confidence 0 and 100.
+
+    Each has its picture, table and words, and no nan anywhere.
+    """
     small = DecisionBoundaryDisplay.from_trace(trace_of(*rows), gated())
     assert small.frame()["n"].sum() == len(rows)
     assert small.boundary.zone.tolist() == decision_boundary(trace_of(*rows), gated()).zone.tolist()
@@ -267,18 +339,26 @@ def test_a_case_without_hits_has_confidence_zero() -> None:
 
 
 def test_axes_given_are_axes_used() -> None:
-    """`ax` is drawn on, style reaches the bars, every case has its mark, and named ones a diamond."""
+    """`ax` is drawn on, style reaches the bars, every case has its mark, named ones a diamond."""
     on = canvas.empty_figure(9, 6).subplots()
     display = shown(ax=on, alpha=0.5, color="red")
     assert display.ax_ is on
     assert display.figure_ is on.figure
-    assert {patch.get_alpha() for patch in on.patches if type(patch).__name__ == "StepPatch"} == {0.5}
-    marks = [(line.get_marker(), len(line.get_xdata())) for line in on.get_lines() if line.get_marker() in {"|", "D"}]
+    assert {patch.get_alpha() for patch in on.patches if type(patch).__name__ == "StepPatch"} == {
+        0.5
+    }
+    marks = [
+        (line.get_marker(), len(line.get_xdata()))
+        for line in on.get_lines()
+        if line.get_marker() in {"|", "D"}
+    ]
     assert sum(n for marker, n in marks if marker == "|") == len(ROWS) - 1
     assert sum(n for marker, n in marks if marker == "D") == 1
     assert display.plot().figure_ is not on.figure
     assert "one case whose user named documents" not in str(
-        DecisionBoundaryDisplay.from_trace(trace_of(*ROWS[2:]), gated()).ax_.get_legend_handles_labels()[1]
+        DecisionBoundaryDisplay.from_trace(
+            trace_of(*ROWS[2:]), gated()
+        ).ax_.get_legend_handles_labels()[1]
     )
 
 
@@ -293,8 +373,12 @@ def test_thresholds_stand_at_their_values() -> None:
     assert {30.0, 40.0} <= upright
     labels = display.ax_.get_legend_handles_labels()[1]
     assert labels[0].startswith("below 30: never answered; 1/2 labelled ok, 50.0 % (")
-    assert labels[1].startswith("30 to below 40: answered only where the user named documents; 1/3 labelled ok, 33.3 %")
-    assert labels[2].startswith("at or above 40: answered, as far as this gate goes; 3/4 labelled ok, 75.0 %")
+    assert labels[1].startswith(
+        "30 to below 40: answered only where the user named documents; 1/3 labelled ok, 33.3 %"
+    )
+    assert labels[2].startswith(
+        "at or above 40: answered, as far as this gate goes; 3/4 labelled ok, 75.0 %"
+    )
 
 
 @pytest.mark.slow
@@ -310,18 +394,23 @@ def test_a_notebook_sees_figure_and_table_once() -> None:
 
 
 def test_doors_state_the_rule() -> None:
-    """A gate that is off, a depth or an arm that is not there, no case and an odd level stop with rule and remedy."""
+    """An off gate, a missing depth or arm, no case or an odd level stops with rule and remedy."""
     trace = trace_of(*ROWS)
     with pytest.raises(ValueError, match="policy must have its confidence gate on"):
         decision_boundary(trace, policy())
-    with pytest.raises(ValueError, match=r"must decide by its chain, got decision.rule expected_cost.*P\(right\)"):
+    with pytest.raises(
+        ValueError, match=r"must decide by its chain, got decision.rule expected_cost.*P\(right\)"
+    ):
         DecisionBoundaryDisplay.from_trace(trace, by_cost(gated()))
     with pytest.raises(ValueError, match="depth must be one that the trace holds, 0 to 0, got 1"):
         decision_boundary(trace, gated(), depth=1)
     with pytest.raises(ValueError, match="arm must be one of hybrid, got 'graph'"):
         decision_boundary(trace, gated(), "graph")
     with pytest.raises(ValueError, match="trace must hold at least one case"):
-        decision_boundary(TraceData((), trace.chunks, trace.arms, map_fields(trace.hits, lambda f: f[:0])), gated())
+        decision_boundary(
+            TraceData((), trace.chunks, trace.arms, map_fields(trace.hits, lambda f: f[:0])),
+            gated(),
+        )
     with pytest.raises(ValueError, match="level must be in"):
         shown(level=1.0)
 
@@ -329,5 +418,7 @@ def test_doors_state_the_rule() -> None:
 def test_a_measured_trace_has_the_boundary_of_its_trace() -> None:
     """As every verb that takes one."""
     trace, chosen = random_trace(3, n_cases=12), policy(confidence={"enabled": True})
-    plain, held = (DecisionBoundaryDisplay.from_trace(of, chosen) for of in (trace, Measured(trace)))
+    plain, held = (
+        DecisionBoundaryDisplay.from_trace(of, chosen) for of in (trace, Measured(trace))
+    )
     assert held.frame().equals(plain.frame())

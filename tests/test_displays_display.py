@@ -1,4 +1,7 @@
-"""The base class of displays: a display of one's own is its data, its drawing, its frame and its table."""
+"""The base class of displays.
+
+A display of one's own is its data, its drawing, its frame and its table.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,18 @@ class Levels(FrameDisplay):
 
     def _shown(self) -> Shown:
         cells = tables.estimate_cells(self.rows, "level")
-        return Shown(self.name or "levels", {"row": self.rows.index, "level": cells}, "95 % interval")
+        return Shown(
+            self.name or "levels", {"row": self.rows.index, "level": cells}, "95 % interval"
+        )
 
 
-ROWS = pd.DataFrame({"level": [0.5, np.inf, np.nan], "low": [0.4, 0.0, 0.0], "high": [0.6, 1.0, 1.0]})
+ROWS = pd.DataFrame(
+    {"level": [0.5, np.inf, np.nan], "low": [0.4, 0.0, 0.0], "high": [0.6, 1.0, 1.0]}
+)
 
 
 def test_a_display_is_its_data_and_its_drawing() -> None:
-    """Axes are those of a new figure or those given, the style reaches the lines, the frame is a copy of the rows."""
+    """Axes are new or given, the style reaches the lines, the frame is a copy of the rows."""
     shown = Levels(ROWS, name="mine").plot(linewidth=4)
     assert [line.get_linewidth() for line in shown.lines_] == [4, 4]
     assert (shown.ax_, len(shown.axes_), shown.ax_.get_xlabel()) == (shown.axes_[0], 2, "mine")
@@ -64,7 +71,10 @@ def test_another_number_of_axes_is_refused() -> None:
 
 
 def test_a_notebook_sees_figure_and_table() -> None:
-    """The page has the image and the cells, the text the name of the class; a missing number is a dash."""
+    """The page has the image and the cells, the text the name of the class.
+
+    A missing number is a dash.
+    """
     page = Levels(ROWS, name="<b>").plot()._repr_html_()
     assert page.count("<img ") == page.count("<table") == 1
     assert "0.500<br><small" in page

@@ -33,9 +33,17 @@ STEPS = pd.DataFrame(
 )
 pytestmark = pytest.mark.slow
 
-PANEL = figures.Panel("similarity.min_similarity", "cosine", STEPS, {"defaults": 0.7, "tuned": 0.25})
-TAUS = {f"{name} ({policy})": 40.0 for name in ("tau_default", "tau_explicit") for policy in ("defaults", "tuned")}
-RATIO = figures.Panel("decision.ratio", "ratio", STEPS.assign(low=[0.0, 0.3, 6.0], high=[0.3, 6.0, 1e3]), {}, log=True)
+PANEL = figures.Panel(
+    "similarity.min_similarity", "cosine", STEPS, {"defaults": 0.7, "tuned": 0.25}
+)
+TAUS = {
+    f"{name} ({policy})": 40.0
+    for name in ("tau_default", "tau_explicit")
+    for policy in ("defaults", "tuned")
+}
+RATIO = figures.Panel(
+    "decision.ratio", "ratio", STEPS.assign(low=[0.0, 0.3, 6.0], high=[0.3, 6.0, 1e3]), {}, log=True
+)
 CANDIDATES = pd.DataFrame(
     {
         "in_sample": [0.5, 0.1, 0.7],
@@ -43,7 +51,11 @@ CANDIDATES = pd.DataFrame(
         "report": [0.4, 0.35, 0.7],
         "std_error": [0.05, 0.0, 0.1],
     },
-    index=["always-answer", "a $x_ candidate of a name that is longer than any label may be", "always-refuse"],
+    index=[
+        "always-answer",
+        "a $x_ candidate of a name that is longer than any label may be",
+        "always-refuse",
+    ],
 )
 DECIDED = np.array([[[1, 2], [0, 1], [0, 0]], [[0, 0], [3, 0], [1, 0]], [[0, 0], [0, 0], [2, 0]]])
 COUNTS = np.array([[3, 43, 1], [0, 0, 0], [2, 1, 4]])
@@ -55,7 +67,9 @@ def drawn_figures() -> dict[str, Figure]:
     bars = {"ok": np.array([1, 2]), "refuse": np.array([0, 0]), "ambiguous": np.array([3, 0])}
     points = np.array([0.0, 0.4]), np.array([0.3, 0.1])
     made: dict[str, Axes | Figure] = {
-        "risk_coverage": figures.draw_risk_coverage(curves, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, target=0.01),
+        "risk_coverage": figures.draw_risk_coverage(
+            curves, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, target=0.01
+        ),
         "threshold": figures.threshold(PANEL, TARGETS),
         "thresholds": figures.threshold_panels([PANEL] * 4, TARGETS),
         "label_by_decision": figures.confusion_matrix(COUNTS, title="defaults"),
@@ -66,7 +80,10 @@ def drawn_figures() -> dict[str, Figure]:
         "probability_by_label": figures.probability_by_label(DECIDED, (0, 50, 100)),
         "pareto": figures.pareto(*points, np.array([True, True]), TARGETS),
     }
-    return {name: one if isinstance(one, Figure) else one.get_figure(root=True) for name, one in made.items()}  # type: ignore[misc]
+    return {
+        name: one if isinstance(one, Figure) else one.get_figure(root=True)
+        for name, one in made.items()
+    }
 
 
 def curve(on: Axes, label: str) -> Any:
@@ -108,7 +125,9 @@ def test_legends_and_labels_do_not_overlap(name: str) -> None:
         box = legend.get_window_extent()
         assert box.x0 >= 0
         assert box.x1 <= whole.bbox.x1
-        assert not any(box.shrunk(0.98, 0.9).overlaps(on.get_window_extent()) for on in whole.axes if on.axison)
+        assert not any(
+            box.shrunk(0.98, 0.9).overlaps(on.get_window_extent()) for on in whole.axes if on.axison
+        )
     for on in (on for on in whole.axes if on.axison):
         for text in (on.xaxis.label, on.yaxis.label, on.title):
             box = text.get_window_extent()
@@ -118,11 +137,16 @@ def test_legends_and_labels_do_not_overlap(name: str) -> None:
 
 
 def test_risk_coverage_draws_curve_and_points() -> None:
-    """The line is the curve, its first risk held down to coverage 0; a policy without answers has no mark."""
+    """The line is the curve, its first risk held down to coverage 0.
+
+    A policy without answers has no mark.
+    """
     found = risk_coverage(RIGHT, SCORE)
     on = empty_figure().subplots()
     assert (
-        figures.draw_risk_coverage({"confidence": found}, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, on, target=0.01)
+        figures.draw_risk_coverage(
+            {"confidence": found}, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, on, target=0.01
+        )
         is on
     )
     line = curve(on, "confidence")
@@ -166,13 +190,29 @@ def test_a_policy_keeps_its_line_in_every_panel() -> None:
 
 
 def test_candidates_stand_by_their_cost() -> None:
-    """The cheapest cross-fitted on top, three marks a row, a bar of one error to each side, the selected in bold."""
+    """Cheapest cross-fitted on top, three marks a row, one-error bars each way, selected bold."""
     (on,) = figures.candidate_costs(CANDIDATES, "always-answer", "always-refuse").axes
     names = [label.get_text() for label in on.get_yticklabels()]
-    assert names == [r"a \$x_ candidate of a name that is longer th…", "always-answer", "always-refuse"]
-    assert [label.get_fontweight() for label in on.get_yticklabels()] == ["normal", "bold", "normal"]
-    assert curve(on, "cross-fitted: by versions that never saw the case").get_xdata().tolist() == [0.3, 0.5, 0.7]
-    assert curve(on, "judged: cases nothing was fitted or chosen on").get_xdata().tolist() == [0.35, 0.4, 0.7]
+    assert names == [
+        r"a \$x_ candidate of a name that is longer th…",
+        "always-answer",
+        "always-refuse",
+    ]
+    assert [label.get_fontweight() for label in on.get_yticklabels()] == [
+        "normal",
+        "bold",
+        "normal",
+    ]
+    assert curve(on, "cross-fitted: by versions that never saw the case").get_xdata().tolist() == [
+        0.3,
+        0.5,
+        0.7,
+    ]
+    assert curve(on, "judged: cases nothing was fitted or chosen on").get_xdata().tolist() == [
+        0.35,
+        0.4,
+        0.7,
+    ]
     (bars,) = on.containers
     (arms,) = bars.lines[2]
     ends = np.array([segment[:, 0] for segment in arms.get_segments() if len(segment)])
@@ -181,7 +221,7 @@ def test_candidates_stand_by_their_cost() -> None:
 
 
 def test_candidates_without_a_judged_cost_have_no_such_mark() -> None:
-    """Where no case was kept, and for one that was not cross-fitted, nothing is drawn that would compare."""
+    """If no case was kept, and for one not cross-fitted, nothing is drawn that would compare."""
     costs = CANDIDATES.assign(report=np.nan)
     costs.iloc[1, 1] = costs.iloc[1, 3] = np.nan
     (on,) = figures.candidate_costs(costs, "always-answer", "always-refuse").axes
@@ -191,7 +231,10 @@ def test_candidates_without_a_judged_cost_have_no_such_mark() -> None:
 
 
 def test_a_note_stands_in_the_picture_itself() -> None:
-    """A figure in sample says so where it is shown without its page; without a note nothing is written below it."""
+    """A figure in sample says so where it is shown without its page.
+
+    Without a note nothing is written below it.
+    """
     drawn = figures.pareto(*2 * [np.array([0.1])], np.array([True]), {}).get_figure(root=True)
     plain = png(drawn)
     assert drawn.get_supxlabel() == ""
@@ -214,8 +257,10 @@ def test_probabilities_are_stacked_by_decision() -> None:
 
 
 def test_a_value_far_off_is_named_at_the_edge() -> None:
-    """A threshold at 40 where all changes lie between 0.3 and 0.6 leaves the axis to the changes, and is named."""
-    on = figures.threshold(PANEL._replace(marks={"defaults": 0.7, "tuned": 40.0, "low": -9.0}), TARGETS)
+    """A threshold at 40 with all changes from 0.3 to 0.6 leaves them the axis, and is named."""
+    on = figures.threshold(
+        PANEL._replace(marks={"defaults": 0.7, "tuned": 40.0, "low": -9.0}), TARGETS
+    )
     assert on.get_xlim()[1] < 1.0
     assert [text.get_text() for text in on.texts] == ["tuned 40 →", "← low -9"]
 
@@ -228,17 +273,24 @@ def test_heat_table_shows_counts_and_row_shares() -> None:
 
 
 def test_heat_table_shows_intervals_and_wrong_sources() -> None:
-    """Where given, the interval stands below the share, and answers from wrong sources at (ok, ok)."""
+    """If given, the interval is below the share, and answers from wrong sources are at (ok, ok)."""
     ends = Interval(np.full((3, 3), 0.1), np.full((3, 3), 0.9))
-    texts = [text.get_text() for text in figures.confusion_matrix(COUNTS, interval=ends, wrong=2).texts]
+    texts = [
+        text.get_text() for text in figures.confusion_matrix(COUNTS, interval=ends, wrong=2).texts
+    ]
     assert texts[0] == "3\n6 %\n(10 to 90 %)\n2 wrong sources"
     assert texts[3] == "0\n–"
 
 
 def test_risk_is_drawn_to_scale() -> None:
-    """Wrong first cases leave the axis to the rest: 1 wrong of 200, asked first, is 10 % at a coverage of 5 %."""
+    """Wrong first cases leave the axis to the rest.
+
+    1 wrong of 200, asked first, is 10 % at a coverage of 5 %.
+    """
     right = np.arange(200) > 0
-    on = figures.draw_risk_coverage({"confidence": risk_coverage(right, -np.arange(200.0))}, {}, target=0.01)
+    on = figures.draw_risk_coverage(
+        {"confidence": risk_coverage(right, -np.arange(200.0))}, {}, target=0.01
+    )
     assert on.get_ylim()[1] < 0.12
     assert figures.draw_risk_coverage({}, {"x": (0.5, 0.4)}).get_ylim()[1] > 0.4
 
@@ -247,7 +299,7 @@ def test_histograms_draw_their_counts() -> None:
     """One panel a label, bars at the counts, a line at each tau."""
     bars = {"ok": np.array([1, 2]), "refuse": np.array([0, 0]), "ambiguous": np.array([3, 0])}
     panels = figures.confidence_by_label(bars, (0, 50, 100), {"tau_default": 40.0}).axes
-    assert [on.patches[0].get_data()[0].tolist() for on in panels] == [[1, 2], [0, 0], [3, 0]]  # type: ignore[attr-defined]
+    assert [on.patches[0].get_data()[0].tolist() for on in panels] == [[1, 2], [0, 0], [3, 0]]
     assert all(curve(on, "tau_default").get_xdata()[0] == 40.0 for on in panels)
 
 
@@ -257,7 +309,10 @@ def test_pareto_draws_trials_and_front() -> None:
     on = figures.pareto(refused, wrong, np.array([True, True, False]), TARGETS)
     assert curve(on, "trial").get_xdata().tolist() == [0.5]
     assert curve(on, "no other trial is better in both").get_xdata().tolist() == [0.0, 0.4]
-    assert on.get_legend_handles_labels()[1][-2:] == ["target: false refusal ≤ 10 %", "target: hallucination ≤ 1 %"]
+    assert on.get_legend_handles_labels()[1][-2:] == [
+        "target: false refusal ≤ 10 %",
+        "target: hallucination ≤ 1 %",
+    ]
     plain = figures.pareto(refused, wrong, np.array([True, True, False]), {})
     assert not [label for label in plain.get_legend_handles_labels()[1] if "target" in label]
 
@@ -278,7 +333,10 @@ def test_nothing_to_draw_is_still_a_figure() -> None:
 
 
 def test_inks_are_told_apart() -> None:
-    """Seven colours, all different, none red beside green of the same lightness: those of Okabe and Ito."""
+    """Seven colours, all different, none red beside green of the same lightness.
+
+    Those of Okabe and Ito.
+    """
     assert len({to_hex(ink) for ink in ink.INKS}) == 7
 
 

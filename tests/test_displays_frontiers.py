@@ -20,7 +20,10 @@ def test_a_frontier_alone() -> None:
     display = FrontierDisplay.from_table(small_table(), unit="$")
     assert display.frame()["policy"].tolist() == ["small", "large"]
     assert np.allclose(display.frame()[["spend", "reward"]], [[1.0, 0.4], [3.0, 0.9]])
-    assert display.lines_[0].get_xydata().tolist() == display.frame()[["spend", "reward"]].to_numpy().tolist()
+    assert (
+        display.lines_[0].get_xydata().tolist()
+        == display.frame()[["spend", "reward"]].to_numpy().tolist()
+    )
     assert display.ax_.get_xlabel() == r"spend a question (\$)"
     assert display.ax_.get_ylabel() == "reward a question (mean; n = 2 questions)"
     assert "small" in display._repr_html_()

@@ -1,4 +1,4 @@
-"""Displays: frames hold the numbers of the primitives, axes given are axes used, a notebook shows each thing once."""
+"""Displays: frames hold primitives' numbers, given axes are used, notebooks show a thing once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ SCORE = RNG.integers(0, 21, 300) / 20.0
 RIGHT = RNG.random(300) < SCORE**0.7
 LABEL = np.where(RIGHT, Status.ok, RNG.integers(0, 3, 300))
 DECIDED = RNG.integers(0, 3, 300)
-COSTS = {"ok": {"refused": 0.2, "asked": 0.05}, "refuse": {"asked": 0.05}, "ambiguous": {"refused": 0.2}}
+COSTS = {
+    "ok": {"refused": 0.2, "asked": 0.05},
+    "refuse": {"asked": 0.05},
+    "ambiguous": {"refused": 0.2},
+}
 CERTIFIED = certify.certify(SCORE, RIGHT, alpha=0.3)
 SHUFFLED = RNG.permutation(300)
 
@@ -41,7 +45,9 @@ def made(order: Any = slice(None), **more: Any) -> dict[str, Any]:
     right, score, label, status = RIGHT[order], SCORE[order], LABEL[order], DECIDED[order]
     return {
         "uniform": ReliabilityDisplay.from_predictions(right, score, **more),
-        "quantile": ReliabilityDisplay.from_predictions(right, score, strategy="quantile", n_bins=4, **more),
+        "quantile": ReliabilityDisplay.from_predictions(
+            right, score, strategy="quantile", n_bins=4, **more
+        ),
         "corp": ReliabilityDisplay.from_predictions(right, score, strategy="corp", **more),
         "pointwise": RiskCoverageDisplay.from_predictions(right, score, target=0.2, **more),
         "simultaneous": RiskCoverageDisplay.from_predictions(
@@ -51,7 +57,9 @@ def made(order: Any = slice(None), **more: Any) -> dict[str, Any]:
         "sweep": ThresholdSweepDisplay.from_predictions(
             right, score, label=label, targets=TARGETS, certificate=CERTIFIED, **more
         ),
-        "outcome": OutcomeTableDisplay.from_predictions(label, status, right=right, costs=COSTS, **more),
+        "outcome": OutcomeTableDisplay.from_predictions(
+            label, status, right=right, costs=COSTS, **more
+        ),
     }
 
 
@@ -61,18 +69,31 @@ DRAWN = made(name="<b>mine</b>")
 
 def test_names_of_the_contract() -> None:
     """All four are public names."""
-    for kind in (ReliabilityDisplay, RiskCoverageDisplay, ThresholdSweepDisplay, OutcomeTableDisplay):
+    for kind in (
+        ReliabilityDisplay,
+        RiskCoverageDisplay,
+        ThresholdSweepDisplay,
+        OutcomeTableDisplay,
+    ):
         assert getattr(raglab.displays, kind.__name__) is kind
         assert kind.__name__ in raglab.displays.__all__
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "quantile", "corp"])
 def test_reliability_equals_its_primitives(strategy: Any) -> None:
-    """Points are those of `reliability`, intervals exact, and the measures those that stand elsewhere."""
-    shown = ReliabilityDisplay.from_predictions(RIGHT, SCORE, n_bins=5, strategy=strategy, level=0.9)
+    """Points are those of `reliability`, intervals exact, and measures those stated elsewhere."""
+    shown = ReliabilityDisplay.from_predictions(
+        RIGHT, SCORE, n_bins=5, strategy=strategy, level=0.9
+    )
     curve, frame = calibration.reliability(RIGHT, SCORE, bins=5, strategy=strategy), shown.frame()
     assert list(frame.columns) == ["bin_low", "score", "rate", "k", "n", "low", "high"]
-    for name, values in {"bin_low": curve.at, "score": curve.x, "rate": curve.y, "k": curve.k, "n": curve.n}.items():
+    for name, values in {
+        "bin_low": curve.at,
+        "score": curve.x,
+        "rate": curve.y,
+        "k": curve.k,
+        "n": curve.n,
+    }.items():
         np.testing.assert_array_equal(frame[name], values)
     low, high = metrics.clopper_pearson(curve.k, curve.n, 0.9)
     np.testing.assert_array_equal(frame[["low", "high"]], np.stack([low, high], axis=1))
@@ -91,13 +112,17 @@ def test_points_stand_where_the_peer_has_them() -> None:
     for strategy in ("uniform", "quantile"):
         frame = ReliabilityDisplay.from_predictions(RIGHT, SCORE, strategy=strategy).frame()
         rate, score = calibration_curve(RIGHT, SCORE, n_bins=10, strategy=strategy)
-        np.testing.assert_allclose(frame[["rate", "score"]], np.stack([rate, score], axis=1), atol=1e-12)
+        np.testing.assert_allclose(
+            frame[["rate", "score"]], np.stack([rate, score], axis=1), atol=1e-12
+        )
 
 
 def test_counts_by_score_fill_the_strip_below() -> None:
     """Bars are the cases in twenty bins, the tallest as high as the strip, all below 0 %."""
     shown = ReliabilityDisplay.from_predictions(RIGHT, SCORE)
-    bars = next(one for one in shown.ax_.patches if str(one.get_label()).startswith("cases by score"))
+    bars = next(
+        one for one in shown.ax_.patches if str(one.get_label()).startswith("cases by score")
+    )
     top, edges, base = bars.get_data()  # type: ignore[attr-defined]
     heights = top - base
     counts = calibration.reliability(RIGHT, SCORE, bins=20)
@@ -107,13 +132,16 @@ def test_counts_by_score_fill_the_strip_below() -> None:
 
 
 def test_a_second_curve_joins_the_first() -> None:
-    """In sample beside cross-fitted on the same axes: two curves in two colours, one diagonal, both in the legend."""
+    """In sample beside cross-fitted on the same axes.
+
+    Two curves in two colours, one diagonal, both in the legend.
+    """
     first = ReliabilityDisplay.from_predictions(RIGHT, SCORE, name="cross-fitted")
     second = ReliabilityDisplay.from_predictions(RIGHT, SCORE**2, name="in sample", ax=first.ax_)
     assert second.ax_ is first.ax_
     assert second.figure_ is first.figure_
     assert first.line_.get_color() != second.line_.get_color()
-    told = [text.get_text() for text in first.ax_.get_legend().get_texts()]  # type: ignore[union-attr]
+    told = [text.get_text() for text in first.ax_.get_legend().get_texts()]
     assert len(told) == 5
     assert told[0].startswith("cross-fitted (300 cases)")
     assert told[1].startswith("in sample (300 cases)")
@@ -121,7 +149,10 @@ def test_a_second_curve_joins_the_first() -> None:
 
 @pytest.mark.parametrize("band", ["pointwise", "simultaneous", None])
 def test_risk_coverage_equals_its_primitives(band: Any) -> None:
-    """Steps, bands and areas are those of `metrics`; without a band the frame still has its intervals."""
+    """Steps, bands and areas are those of `metrics`.
+
+    Without a band the frame still has its intervals.
+    """
     shown = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, band=band, level=0.9, target=0.2)
     curve, frame = metrics.risk_coverage(RIGHT, SCORE), shown.frame()
     assert list(frame.columns) == ["threshold", "coverage", "risk", "k", "n", "low", "high"]
@@ -151,7 +182,10 @@ def test_the_target_is_marked_where_it_is_last_kept() -> None:
 
 
 def test_sweep_by_head() -> None:
-    """Scores 3, 2, 2, 1 and one missing: above 3 none is answered, at most 1 all but the missing one are."""
+    """Scores 3, 2, 2, 1 and one missing.
+
+    Above 3 none is answered, at most 1 all but the missing one are.
+    """
     right, score = [True, False, True, True, True], [3.0, 2.0, 2.0, 1.0, np.nan]
     label = ["ok", "refuse", "ok", "ok", "ok"]
     frame = ThresholdSweepDisplay.from_predictions(right, score, label=label).frame()
@@ -165,7 +199,7 @@ def test_sweep_by_head() -> None:
 
 
 def test_sweep_tries_every_threshold() -> None:
-    """At every threshold, on a level or between two, the step that holds has the rates counted there."""
+    """At every threshold, on a level or between two, the step has the rates counted there."""
     frame = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, label=LABEL).frame()
     score, label = SCORE, LABEL
     ok = label == Status.ok
@@ -179,23 +213,34 @@ def test_sweep_tries_every_threshold() -> None:
         }
         for name, (k, n) in counted.items():
             assert (row[f"{name}_k"], row[f"{name}_n"]) == (k, n)
-            np.testing.assert_equal((row[f"{name}_low"], row[f"{name}_high"]), metrics.clopper_pearson(k, n))
+            np.testing.assert_equal(
+                (row[f"{name}_low"], row[f"{name}_high"]), metrics.clopper_pearson(k, n)
+            )
 
 
 def test_sweep_without_labels_refuses_what_would_be_right() -> None:
-    """Without labels, those who could be answered rightly are the ones that should be, as the legend says."""
+    """Without labels, all that could be answered right should be, as the legend says."""
     one = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE)
-    two = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, label=np.where(RIGHT, "ok", "refuse"))
+    two = ThresholdSweepDisplay.from_predictions(
+        RIGHT, SCORE, label=np.where(RIGHT, "ok", "refuse")
+    )
     assert one.frame().equals(two.frame())
     sizes = [str(shown.lines_[1].get_label()) for shown in (one, two)]
-    assert sizes == [f"false refusal (n = {RIGHT.sum()} {of})" for of in ("that would be right", "answerable")]
-    assert ["of those that would be right" in shown._repr_html_() for shown in (one, two)] == [True, False]
+    assert sizes == [
+        f"false refusal (n = {RIGHT.sum()} {of})" for of in ("that would be right", "answerable")
+    ]
+    assert ["of those that would be right" in shown._repr_html_() for shown in (one, two)] == [
+        True,
+        False,
+    ]
 
 
 def test_sweep_of_a_policy_s_threshold() -> None:
     """The frame of `replay.steps` is drawn as it is, with the rates asked for."""
     steps = replay.steps(random_trace(1, n_cases=40), policy(), path="l2.max_l2")
-    shown = ThresholdSweepDisplay.from_steps(steps, rates=("over_ask_rate", "coverage"), name="squared L2")
+    shown = ThresholdSweepDisplay.from_steps(
+        steps, rates=("over_ask_rate", "coverage"), name="squared L2"
+    )
     frame = shown.frame()
     assert frame.equals(steps[list(frame.columns)])
     values, edges, _ = shown.lines_[1].get_data()
@@ -203,16 +248,26 @@ def test_sweep_of_a_policy_s_threshold() -> None:
     np.testing.assert_array_equal(edges, [*steps["low"], steps["high"].iloc[-1]])
     assert shown.ax_.get_xlabel() == "threshold (squared L2)"
     sizes = [
-        f"n = {steps[f'{rate}_n'][0]} {who}" for rate, who in (("over_ask_rate", "unambiguous"), ("coverage", "cases"))
+        f"n = {steps[f'{rate}_n'][0]} {who}"
+        for rate, who in (("over_ask_rate", "unambiguous"), ("coverage", "cases"))
     ]
-    assert [str(line.get_label()) for line in shown.lines_] == [f"over ask ({sizes[0]})", f"coverage ({sizes[1]})"]
+    assert [str(line.get_label()) for line in shown.lines_] == [
+        f"over ask ({sizes[0]})",
+        f"coverage ({sizes[1]})",
+    ]
 
 
 def test_a_sweep_names_its_threshold_and_the_unit() -> None:
-    """As `replay.steps` notes both, of one path or of rows of all; several thresholds are refused."""
+    """As `replay.steps` notes both, of one path or of rows of all.
+
+    Several thresholds are refused.
+    """
     chosen = policy(similarity={"enabled": True, "min_similarity": 0.2})
     trace = random_trace(1, n_cases=40)
-    for path, unit in (("l2.max_l2", "squared L2 distance of unit vectors"), ("similarity.min_similarity", "cosine")):
+    for path, unit in (
+        ("l2.max_l2", "squared L2 distance of unit vectors"),
+        ("similarity.min_similarity", "cosine"),
+    ):
         one = replay.steps(trace, chosen, path=path)
         every = replay.steps(trace, chosen)
         for steps in (one, every[every["path"] == path]):
@@ -222,17 +277,24 @@ def test_a_sweep_names_its_threshold_and_the_unit() -> None:
     with pytest.raises(ValueError, match="steps must be of one threshold, got those of"):
         ThresholdSweepDisplay.from_steps(every)
     bare = pd.DataFrame(one.to_dict("list"))
-    assert ThresholdSweepDisplay.from_steps(bare).ax_.get_xlabel() == "threshold (unit of the score)"
+    assert (
+        ThresholdSweepDisplay.from_steps(bare).ax_.get_xlabel() == "threshold (unit of the score)"
+    )
 
 
 def test_the_certified_threshold_is_a_line_with_its_bound() -> None:
-    """The line stands at the threshold, the mark at the bound; a failed certification is said in the legend."""
+    """The line stands at the threshold, the mark at the bound.
+
+    A failed certification is said in the legend.
+    """
     shown = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, certificate=CERTIFIED)
-    lines = {str(line.get_label()).split(" at ")[0].split(",")[0]: line for line in shown.ax_.get_lines()}
+    lines = {
+        str(line.get_label()).split(" at ")[0].split(",")[0]: line for line in shown.ax_.get_lines()
+    }
     assert CERTIFIED.threshold is not None
     assert lines["certified"].get_xdata()[0] == CERTIFIED.threshold  # type: ignore[index]
     bound = lines["upper bound there"]
-    assert (bound.get_xdata()[0], bound.get_ydata()[0]) == (CERTIFIED.threshold, CERTIFIED.bound)  # type: ignore[index]
+    assert (bound.get_xdata()[0], bound.get_ydata()[0]) == (CERTIFIED.threshold, CERTIFIED.bound)
     none = certify.certify(SCORE, RIGHT, alpha=0.001)
     assert none.threshold is None
     told = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, certificate=none)
@@ -248,7 +310,10 @@ def test_every_curve_states_its_cases() -> None:
     labels = [str(shown.line_.get_label()).split(":")[0] for shown in (first, second)]
     assert labels == ["a (n = 300 cases, 7 without a score)", "b (n = 40 cases)"]
     assert "a (n = 300 cases" in first._repr_html_()
-    sweep = [str(line.get_label()) for line in ThresholdSweepDisplay.from_predictions(RIGHT, score).lines_]
+    sweep = [
+        str(line.get_label())
+        for line in ThresholdSweepDisplay.from_predictions(RIGHT, score).lines_
+    ]
     sizes = f"n = 0 to {293} answered", f"n = {RIGHT.sum()} that would be right", "n = 300 cases"
     assert [label[label.index("(") + 1 : -1] for label in sweep] == list(sizes)
     assert "(300 cases)" in str(
@@ -257,7 +322,10 @@ def test_every_curve_states_its_cases() -> None:
 
 
 def test_a_certificate_is_marked_on_the_curve() -> None:
-    """From its risk up to its bound at its coverage, with its confidence; what was picked here is called optimistic."""
+    """From its risk up to its bound at its coverage, with its confidence.
+
+    What was picked here is called optimistic.
+    """
     shown = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, target=0.3, certificate=CERTIFIED)
     lines = {str(line.get_label()).split(":")[0]: line for line in shown.ax_.get_lines()}
     (promise,) = CERTIFIED.promises
@@ -282,7 +350,9 @@ def test_a_file_for_print_has_the_same_bytes_again() -> None:
     """A PDF without a date, of two displays of the same cases."""
     files = []
     for _ in range(2):
-        shown = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, target=0.3, certificate=CERTIFIED)
+        shown = RiskCoverageDisplay.from_predictions(
+            RIGHT, SCORE, target=0.3, certificate=CERTIFIED
+        )
         stream = BytesIO()
         shown.figure_.savefig(stream, format="pdf", metadata={"CreationDate": None})
         files.append(stream.getvalue())
@@ -299,14 +369,19 @@ FOREIGN = {
     "certificate must be of the scores that are drawn, got .* beside no such score here": {
         "certificate": certify.certify(SCORE + 0.001, RIGHT, alpha=0.3)
     },
-    "certificate must be of the scores that are drawn, got .* wrong of .* beside .* of .* here; draw the scores": {
-        "certificate": certify.certify(SCORE, np.where(SCORE == 1.0, ~RIGHT, RIGHT) | (SCORE > 0.7), alpha=0.3)
+    "certificate must be of the scores that are drawn, got .* wrong of .* beside .* of .* "
+    "here; draw the scores": {
+        "certificate": certify.certify(
+            SCORE, np.where(SCORE == 1.0, ~RIGHT, RIGHT) | (SCORE > 0.7), alpha=0.3
+        )
     },
-    "certificate must be of the scores that are drawn, got .* at the first level tried, which no score here has": {
-        "certificate": certify.certify(np.arange(300) % 7, RIGHT, alpha=0.05)
-    },
-    "certificate must be of one gate, which has a threshold, got that of the rate hallucination_rate": {
-        "certificate": certify.Certificate(None, (), 0.0, (NAMED,), None, 0.1, "single", 1, 1, 300, "")
+    "certificate must be of the scores that are drawn, got .* at the first level tried, which "
+    "no score here has": {"certificate": certify.certify(np.arange(300) % 7, RIGHT, alpha=0.05)},
+    "certificate must be of one gate, which has a threshold, got that of the rate "
+    "hallucination_rate": {
+        "certificate": certify.Certificate(
+            None, (), 0.0, (NAMED,), None, 0.1, "single", 1, 1, 300, ""
+        )
     },
 }
 
@@ -315,18 +390,28 @@ FOREIGN = {
 def test_a_foreign_certificate_is_refused(rule: str) -> None:
     """Of another target, other cases, another score, other labels, or of policies."""
     with pytest.raises(ValueError, match=rule):
-        RiskCoverageDisplay.from_predictions(RIGHT, SCORE, **{"certificate": CERTIFIED} | FOREIGN[rule])
+        RiskCoverageDisplay.from_predictions(
+            RIGHT, SCORE, **{"certificate": CERTIFIED} | FOREIGN[rule]
+        )
 
 
 def test_outcomes_equal_their_primitives() -> None:
-    """Cells, shares and intervals are those of `metrics`; wrong answers and what is paid stand beside them."""
+    """Cells, shares and intervals are those of `metrics`.
+
+    Wrong answers and what is paid stand beside them.
+    """
     shown = OutcomeTableDisplay.from_predictions(LABEL, DECIDED, right=RIGHT, costs=COSTS)
     counts, frame = metrics.outcome_table(LABEL, DECIDED), shown.frame()
-    wrong = sum(one == two == Status.ok and not good for one, two, good in zip(LABEL, DECIDED, RIGHT, strict=True))
+    wrong = sum(
+        one == two == Status.ok and not good
+        for one, two, good in zip(LABEL, DECIDED, RIGHT, strict=True)
+    )
     np.testing.assert_array_equal(frame["k"], counts.ravel())
     np.testing.assert_array_equal(frame["n"], np.repeat(counts.sum(axis=1), 3))
     low, high = metrics.outcome_intervals(counts)
-    np.testing.assert_array_equal(frame[["low", "high"]], np.stack([np.ravel(low), np.ravel(high)], axis=1))
+    np.testing.assert_array_equal(
+        frame[["low", "high"]], np.stack([np.ravel(low), np.ravel(high)], axis=1)
+    )
     assert wrong > 0
     assert frame["wrong"].tolist() == [wrong, 0, 0, counts[1, 0], 0, 0, counts[2, 0], 0, 0]
     matrix = metrics.cost_matrix(COSTS)
@@ -340,7 +425,10 @@ def test_outcomes_equal_their_primitives() -> None:
         assert row.cost == pytest.approx(paid[own].mean())
     assert frame["k"] @ frame["cost"] / len(LABEL) == pytest.approx(shown.expected_cost)
     assert shown.cost_interval[0] < shown.expected_cost < shown.cost_interval[1]
-    assert f"expected cost {shown.expected_cost:.3f} a case ({shown.cost_interval[0]:.3f} to" in shown.ax_.get_title()
+    assert (
+        f"expected cost {shown.expected_cost:.3f} a case ({shown.cost_interval[0]:.3f} to"
+        in shown.ax_.get_title()
+    )
     assert f"{wrong} wrong source" in shown.ax_.texts[0].get_text()
     plain = OutcomeTableDisplay.from_predictions(LABEL, DECIDED).frame()
     assert list(plain.columns) == ["label", "decision", "share", "k", "n", "low", "high"]
@@ -364,9 +452,11 @@ def test_the_order_of_the_cases_is_nothing(name: str) -> None:
 
 @pytest.mark.full
 @settings(deadline=None, derandomize=True, max_examples=30)
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 10)), min_size=1, max_size=12), st.randoms())
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 10)), min_size=1, max_size=12), st.randoms()
+)
 def test_any_cases_any_order(cases: list[tuple[bool, int]], chance: Any) -> None:
-    """From one case on, with ties and scores on edges, every frame is free of the order of its rows."""
+    """From one case on, with ties and scores on edges, no frame depends on its row order."""
     frames = []
     for _ in range(2):
         right, score = np.array([one for one, _ in cases]), np.array([at for _, at in cases]) / 10.0
@@ -394,7 +484,10 @@ def test_axes_given_are_axes_used(name: str) -> None:
         assert shown.figure_ is on.figure
         assert shown.plot().figure_ is not on.figure
         assert shown.figure_.canvas.manager is None
-        assert all("(" in label and label.endswith(")") for label in (shown.ax_.get_xlabel(), shown.ax_.get_ylabel()))
+        assert all(
+            "(" in label and label.endswith(")")
+            for label in (shown.ax_.get_xlabel(), shown.ax_.get_ylabel())
+        )
     finally:
         shown.figure_, shown.ax_ = own, own.axes[0]
 
@@ -402,7 +495,10 @@ def test_axes_given_are_axes_used(name: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_sees_figure_and_table_once(name: str) -> None:
-    """The HTML holds one image and one table of at most 20 rows, escaped; the figure is the same bytes again."""
+    """The HTML holds one image and one table of at most 20 rows, escaped.
+
+    The figure is the same bytes again.
+    """
     page = DRAWN[name]._repr_html_()
     assert page.count("<img ") == page.count("data:image/png;base64,") == 1
     assert page.count("<table") == 1
@@ -436,9 +532,20 @@ def test_what_pyplot_shows_is_not_shown_twice() -> None:
 def test_style_reaches_the_line() -> None:
     """Further keywords go to the curve, as in scikit-learn."""
     assert ReliabilityDisplay.from_predictions(RIGHT, SCORE, color="red").line_.get_color() == "red"
-    assert RiskCoverageDisplay.from_predictions(RIGHT, SCORE, linewidth=4).line_.get_linewidth() == 4
-    assert ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, linewidth=4).lines_[0].get_linewidth() == 4
-    assert OutcomeTableDisplay.from_predictions(LABEL, DECIDED, cmap="Greens").ax_.images[0].get_cmap().name == "Greens"
+    assert (
+        RiskCoverageDisplay.from_predictions(RIGHT, SCORE, linewidth=4).line_.get_linewidth() == 4
+    )
+    assert (
+        ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, linewidth=4).lines_[0].get_linewidth()
+        == 4
+    )
+    assert (
+        OutcomeTableDisplay.from_predictions(LABEL, DECIDED, cmap="Greens")
+        .ax_.images[0]
+        .get_cmap()
+        .name
+        == "Greens"
+    )
 
 
 @pytest.mark.full
@@ -460,21 +567,31 @@ def test_small_cases_are_drawn() -> None:
 
 BROKEN = {
     "rank only: calibrate first": lambda: ReliabilityDisplay.from_predictions([0, 1], [40.0, 70.0]),
-    "y and p must not be NaN|p must not be NaN": lambda: ReliabilityDisplay.from_predictions([0, 1], [0.4, np.nan]),
+    "y and p must not be NaN|p must not be NaN": lambda: ReliabilityDisplay.from_predictions(
+        [0, 1], [0.4, np.nan]
+    ),
     "must hold at least one case": lambda: ReliabilityDisplay.from_predictions([], []),
-    "strategy must be one of": lambda: ReliabilityDisplay.from_predictions([0, 1], [0, 1], strategy="odd"),  # type: ignore[arg-type]
-    "bins must be at least 1": lambda: ReliabilityDisplay.from_predictions([0, 1], [0, 1], n_bins=0),
+    "strategy must be one of": lambda: ReliabilityDisplay.from_predictions(
+        [0, 1], [0, 1], strategy="odd"
+    ),
+    "bins must be at least 1": lambda: ReliabilityDisplay.from_predictions(
+        [0, 1], [0, 1], n_bins=0
+    ),
     "level must be in": lambda: ReliabilityDisplay.from_predictions([0, 1], [0, 1], level=1.0),
     "correct must have at least one case": lambda: RiskCoverageDisplay.from_predictions([], []),
     "got NaN only": lambda: RiskCoverageDisplay.from_predictions([True], [np.nan]),
-    "band must be one of": lambda: RiskCoverageDisplay.from_predictions([True], [0.5], band="both"),  # type: ignore[arg-type]
+    "band must be one of": lambda: RiskCoverageDisplay.from_predictions([True], [0.5], band="both"),
     "target must be in": lambda: RiskCoverageDisplay.from_predictions([True], [0.5], target=10.0),
     "scores must hold a number": lambda: ThresholdSweepDisplay.from_predictions([True], [np.nan]),
-    "label must hold ok, refuse, ambiguous": lambda: ThresholdSweepDisplay.from_predictions([1], [1], label=["fine"]),
+    "label must hold ok, refuse, ambiguous": lambda: ThresholdSweepDisplay.from_predictions(
+        [1], [1], label=["fine"]
+    ),
     "one a case|give one a case|one row a case": lambda: ThresholdSweepDisplay.from_predictions(
         [1], [1], label=["ok"] * 2
     ),
-    "rates and targets must be among": lambda: ThresholdSweepDisplay.from_predictions([1], [1], targets={"ECE": 0.1}),
+    "rates and targets must be among": lambda: ThresholdSweepDisplay.from_predictions(
+        [1], [1], targets={"ECE": 0.1}
+    ),
     "steps must have low, high": lambda: ThresholdSweepDisplay.from_steps(
         ThresholdSweepDisplay.from_predictions([1], [1]).frame().drop(columns="coverage_k")
     ),
@@ -483,10 +600,14 @@ BROKEN = {
     ),
     "label must hold at least one case": lambda: OutcomeTableDisplay.from_predictions([], []),
     "label must be codes of Status": lambda: OutcomeTableDisplay.from_predictions([3], [0]),
-    "status must hold ok, refuse": lambda: OutcomeTableDisplay.from_predictions(["ok"], ["answered"]),
+    "status must hold ok, refuse": lambda: OutcomeTableDisplay.from_predictions(
+        ["ok"], ["answered"]
+    ),
     "label and status must be": lambda: OutcomeTableDisplay.from_predictions([0, 1], [0]),
     "right must be": lambda: OutcomeTableDisplay.from_predictions([0, 1], [0, 1], right=[True]),
-    "costs must map": lambda: OutcomeTableDisplay.from_predictions([0], [0], right=[True], costs=[[1.0]]),  # type: ignore[arg-type]
+    "costs must map": lambda: OutcomeTableDisplay.from_predictions(
+        [0], [0], right=[True], costs=[[1.0]]
+    ),
     "costs need `right`": lambda: OutcomeTableDisplay.from_predictions([0], [0], costs=COSTS),
     "an outcome of costs": lambda: OutcomeTableDisplay.from_predictions(
         [0], [0], right=[True], costs={"ok": {"answered": 1}}
@@ -503,7 +624,9 @@ def test_doors_state_the_rule(rule: str) -> None:
 
 def test_a_certificate_of_policies_has_no_threshold() -> None:
     """It is refused with what to use instead."""
-    many = CERTIFIED.__class__("084febfc0adc", ("084febfc0adc",), 0.5, (), None, 0.1, "holm", 1, 1, 1, "")
+    many = CERTIFIED.__class__(
+        "084febfc0adc", ("084febfc0adc",), 0.5, (), None, 0.1, "holm", 1, 1, 1, ""
+    )
     with pytest.raises(ValueError, match="certificate must be of one gate"):
         ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, certificate=many)
 
@@ -523,4 +646,6 @@ def test_infinite_scores_are_drawn() -> None:
     low, high = ThresholdSweepDisplay.from_predictions([0, 0, 1, 1], scores).ax_.get_xlim()
     assert -1.0 < low < 0.25
     assert 0.5 < high < 1.0
-    assert np.isfinite(ThresholdSweepDisplay.from_predictions([0, 1], scores[[0, 3]]).ax_.get_xlim()).all()
+    assert np.isfinite(
+        ThresholdSweepDisplay.from_predictions([0, 1], scores[[0, 3]]).ax_.get_xlim()
+    ).all()

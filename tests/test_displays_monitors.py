@@ -1,4 +1,7 @@
-"""A monitor drawn: evidence less its bar and the rate, a row of panels a promise, of a frame alone."""
+"""A monitor drawn.
+
+Evidence less its bar and the rate, a row of panels a promise, of a frame alone.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ def frame(n: int = 50) -> pd.DataFrame:
         log_wealth_held=-labelled / 10,
         verdict=np.where(labelled >= 30, "alarm", "cannot say yet"),
     )
-    return pd.concat([first, first.assign(promise="over_ask_rate", verdict="held")], ignore_index=True)
+    return pd.concat(
+        [first, first.assign(promise="over_ask_rate", verdict="held")], ignore_index=True
+    )
 
 
 def test_panels_of_each_promise() -> None:
@@ -36,7 +41,10 @@ def test_panels_of_each_promise() -> None:
     assert list(np.asarray(held.get_ydata())) == (rows["log_wealth_held"] - 3.0)[:50].tolist()
     assert list(np.asarray(bar.get_ydata())) == [0.0, 0.0]
     assert list(np.asarray(rate.lines[1].get_ydata())) == [0.1, 0.1]
-    assert (evidence.get_ylabel(), rate.get_ylabel()) == ("log wealth less its bar (nats)", "rate since the start (%)")
+    assert (evidence.get_ylabel(), rate.get_ylabel()) == (
+        "log wealth less its bar (nats)",
+        "rate since the start (%)",
+    )
     assert [on.get_xlabel() for on in display.axes_] == ["labelled rows (count; n = 50 in all)"] * 4
     assert rate.get_ylim()[0] == 0.0
     assert display.frame().equals(rows)

@@ -1,4 +1,7 @@
-"""The display of a signal audit: two panels of the audit's own numbers, axes given are axes used."""
+"""The display of a signal audit.
+
+Two panels of the audit's own numbers, axes given are axes used.
+"""
 
 from __future__ import annotations
 

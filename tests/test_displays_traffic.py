@@ -1,4 +1,7 @@
-"""Traffic drawn: the curves of a review as they are, the policy's own threshold marked, and its days."""
+"""Traffic drawn.
+
+The curves of a review as they are, the policy's own threshold marked, and its days.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,17 @@ def made(n: int = 60, steps: int | None = 20, **extra: list[str]) -> Review:
 
 
 def test_each_threshold_and_the_days() -> None:
-    """A panel a threshold that changes anything, as its steps are; labels, units and n on every axis."""
+    """A panel a threshold that changes anything, as its steps are.
+
+    Labels, units and n on every axis.
+    """
     reviewed = made(at=["2026-03-02", "2026-03-03", "2026-03-04"])
     display = ReviewDisplay.from_review(reviewed)
-    assert list(display.paths) == ["density.min_keep", "similarity.min_similarity", "confidence.tau_default"]
+    assert list(display.paths) == [
+        "density.min_keep",
+        "similarity.min_similarity",
+        "confidence.tau_default",
+    ]
     on = display.axes_[1]
     assert on.get_xlabel() == "similarity.min_similarity (cosine), now 0.4"
     assert on.get_ylabel() == "share of 60 requests"
@@ -34,8 +44,10 @@ def test_each_threshold_and_the_days() -> None:
         assert values.tolist() == (curve.counts[:, status] / 60).tolist()
         assert edges.tolist()[1:-1] == curve.low.tolist()[1:]
     days = display.axes_[3]
-    assert [text.get_text() for text in days.get_xticklabels()] == [f"2026-03-0{day}\nn = 20" for day in (2, 3, 4)]
-    heights = np.array([[bar.get_height() for bar in bars] for bars in days.containers])  # type: ignore[attr-defined]
+    assert [text.get_text() for text in days.get_xticklabels()] == [
+        f"2026-03-0{day}\nn = 20" for day in (2, 3, 4)
+    ]
+    heights = np.array([[bar.get_height() for bar in bars] for bars in days.containers])
     assert heights.sum(axis=0) == pytest.approx(1.0)
     legend = [text.get_text() for text in display.figure_.legends[0].get_texts()]
     assert legend == ["answered", "refused", "asked back", "policy's own value"]
@@ -49,7 +61,9 @@ def test_one_threshold_on_axes_of_ones_own() -> None:
     """Without days a panel alone; what is not drawn is counted."""
     display = ReviewDisplay.from_review(made(), paths=["confidence.tau_default"], name="March")
     assert len(display.axes_) == 1
-    assert "March: 60 requests by threshold and day; 2 thresholds not drawn" in display._repr_html_()
+    assert (
+        "March: 60 requests by threshold and day; 2 thresholds not drawn" in display._repr_html_()
+    )
     again = ReviewDisplay.from_review(made(), paths=["confidence.tau_default"], ax=display.ax_)
     assert again.axes_[0] is display.ax_
 
@@ -68,5 +82,7 @@ def test_many_steps_are_thinned() -> None:
 
 def test_a_path_that_has_no_curve() -> None:
     """Is named, with some that there are."""
-    with pytest.raises(ValueError, match=r"thresholds of the review, such as density\.min_keep, .*got 'similarity'"):
+    with pytest.raises(
+        ValueError, match=r"thresholds of the review, such as density\.min_keep, .*got 'similarity'"
+    ):
         ReviewDisplay.from_review(made(), paths=["similarity"])

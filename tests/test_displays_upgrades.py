@@ -18,14 +18,19 @@ def compared() -> TraceComparison:
 
 
 def test_decisions_and_scores() -> None:
-    """Counts stand in the cells, each question is a point of its label, both thresholds are lines."""
+    """Counts are in the cells, each question is a point of its label, both thresholds are lines."""
     comparison = compared()
-    display = TraceComparisonDisplay.from_comparison(comparison, path="similarity.min_similarity", name="encoder")
+    display = TraceComparisonDisplay.from_comparison(
+        comparison, path="similarity.min_similarity", name="encoder"
+    )
     flow, scatter = display.axes_
     texts = [text.get_text() for text in flow.texts]
     assert texts[:2] == ["2\n100 %", "0\n0 %"]
     assert texts[-2:] == ["+0 −1 correct", "+1 −1 correct"]
-    assert (flow.get_title(), flow.get_xlabel()) == ("encoder", "decision on the new trace (cases, and % of the row)")
+    assert (flow.get_title(), flow.get_xlabel()) == (
+        "encoder",
+        "decision on the new trace (cases, and % of the row)",
+    )
     points = np.concatenate([part.get_offsets() for part in scatter.collections])
     assert sorted(map(tuple, points.round(2).tolist())) == [
         (0.2, 0.2),
@@ -37,7 +42,7 @@ def test_decisions_and_scores() -> None:
     lines = {line.get_label(): line for line in scatter.lines}
     assert lines["old threshold 0.5,\n40% meet it"].get_xdata()[0] == 0.5  # type: ignore[index]
     assert lines["new threshold 0.5,\n80% meet it"].get_ydata()[0] == 0.5  # type: ignore[index]
-    legend = [text.get_text() for text in scatter.get_legend().get_texts()]  # type: ignore[union-attr]
+    legend = [text.get_text() for text in scatter.get_legend().get_texts()]
     assert legend[:3] == ["ok (n = 3)", "refuse (n = 1)", "not judged (n = 1)"]
     assert scatter.get_xlabel() == "score on the old trace (cosine)"
     assert png(display.figure_).startswith(b"\x89PNG")

@@ -1,4 +1,7 @@
-"""The pages of the site: blocks run and print what the page shows, links lead somewhere, tables are complete."""
+"""The pages of the site.
+
+Blocks run and print what the page shows, links lead somewhere, tables are complete.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,17 @@ PAGES = [
     *sorted((DOCS / "howto").glob("*.md")),
     *sorted((DOCS / "explanation").glob("*.md")),
 ]
-SLOW = {"start", "arms", "ask", "ask_back", "models", "million_cases", "mlflow_optuna", "service", "own_data"}
+SLOW = {
+    "start",
+    "arms",
+    "ask",
+    "ask_back",
+    "models",
+    "million_cases",
+    "mlflow_optuna",
+    "service",
+    "own_data",
+}
 BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
 NOT_RUN = "# not run:"
 MOST_NOT_RUN = 2  # blocks that need a server or a model
@@ -58,11 +71,16 @@ tables, pages = site_module("tables"), site_module("pages")
 
 
 def stub_reply(_client: object, messages: Any, *, top: int = 0, **_: object) -> Completion:
-    """Reply of the model that the pages speak to: a P(yes) by the words of the passages, or an answer."""
+    """Reply of the model that the pages speak to.
+
+    A P(yes) by the words of the passages, or an answer.
+    """
     text = messages[-1]["content"]
     if not top:
         answer = "The storm excess is 400 EUR."
-        return Completion(answer, (TokenScore(answer, -0.1),), prompt_tokens=10, completion_tokens=8)
+        return Completion(
+            answer, (TokenScore(answer, -0.1),), prompt_tokens=10, completion_tokens=8
+        )
     yes = (0.8 if "excess is" in text else 0.3) + len(text) % 10 / 100
     scored = TokenScore("yes", math.log(yes), (("yes", math.log(yes)), ("no", math.log(1.0 - yes))))
     return Completion("yes", (scored,), prompt_tokens=10, completion_tokens=1)
@@ -74,18 +92,24 @@ def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGLAB_PROGRESS", "0")
     monkeypatch.setattr(raglab.OpenAIClient, "complete", stub_reply)
     monkeypatch.setattr(
-        raglab.OpenAIClient, "capabilities", lambda _: Capabilities(True, 20, "text", "none", None, True)
+        raglab.OpenAIClient,
+        "capabilities",
+        lambda _: Capabilities(True, 20, "text", "none", None, True),
     )
 
 
 def run_page(path: Path) -> None:
-    """Run the blocks of a page; each line of a block of text must be in what the block before it printed."""
+    """Run the blocks of a page.
+
+    Each line of a block of text must be in what the block before it printed.
+    """
     names: dict[str, Any] = {}
     printed = ""
     for kind, block in BLOCK.findall(path.read_text(encoding="utf-8")):
         if kind == "python" and not block.startswith(NOT_RUN):
             with redirect_stdout(StringIO()) as stream:
-                exec(compile(block, path.name, "exec"), names)  # noqa: S102 - the project's own page
+                # the project's own page
+                exec(compile(block, path.name, "exec"), names)  # noqa: S102
             printed = stream.getvalue()
         elif kind == "text":
             assert [line for line in block.splitlines() if line not in printed] == []
@@ -97,9 +121,13 @@ def run_page(path: Path) -> None:
     ids=lambda path: f"{path.parent.name}/{path.stem}",
 )
 def test_the_blocks_of_a_page_run(path: Path, tmp_path: Path) -> None:
-    """Top to bottom, in an empty folder, offline; a page about a room that is not installed is left out."""
+    """Top to bottom, in an empty folder, offline.
+
+    A page about a room that is not installed is left out.
+    """
     with chdir(tmp_path), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # what a page shows may be warned of; its text says so
+        # what a page shows may be warned of; its text says so
+        warnings.simplefilter("ignore", UserWarning)
         try:
             run_page(path)
         except MissingExtensionError as error:
@@ -108,7 +136,9 @@ def test_the_blocks_of_a_page_run(path: Path, tmp_path: Path) -> None:
 
 def test_few_blocks_are_not_run() -> None:
     """A block that is not run says why, and there are few."""
-    blocks = [block for path in PAGES for _, block in BLOCK.findall(path.read_text(encoding="utf-8"))]
+    blocks = [
+        block for path in PAGES for _, block in BLOCK.findall(path.read_text(encoding="utf-8"))
+    ]
     skipped = [block for block in blocks if block.startswith(NOT_RUN)]
     assert len(skipped) <= MOST_NOT_RUN
     assert all("needs" in block.splitlines()[0] for block in skipped)
@@ -116,13 +146,18 @@ def test_few_blocks_are_not_run() -> None:
 
 def test_how_to_pages_are_short() -> None:
     """A reader takes one in at a sitting."""
-    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in (DOCS / "howto").glob("*.md")}
+    lengths = {
+        path.name: len(path.read_text(encoding="utf-8").splitlines())
+        for path in (DOCS / "howto").glob("*.md")
+    }
     assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
 
 
 def test_every_extra_is_explained() -> None:
     """In the table of the page on installing."""
-    stated = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
     text = (DOCS / "howto" / "install.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == sorted(stated)
 
@@ -132,7 +167,9 @@ def commands() -> dict[str, set[str]]:
     known: dict[str, set[str]] = {}
 
     def note(command: Any, name: str) -> None:
-        known[name] = {option for row in command.params for option in (*row.opts, *row.secondary_opts)} | {"--help"}
+        known[name] = {
+            option for row in command.params for option in (*row.opts, *row.secondary_opts)
+        } | {"--help"}
         if isinstance(command, TyperGroup):
             context = command.make_context(name, [], resilient_parsing=True)
             for sub in command.list_commands(context):
@@ -145,7 +182,9 @@ def commands() -> dict[str, set[str]]:
 def test_commands_and_targets_that_pages_show_exist() -> None:
     """Each line of a block of a shell: the command, its options, the target of make."""
     known = commands()
-    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(
+        re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
     wrong = []
     for path in sorted(DOCS.rglob("*.md")):
         for block in re.findall(r"```sh\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL):
@@ -155,14 +194,22 @@ def test_commands_and_targets_that_pages_show_exist() -> None:
                     wrong += [f"{path.name}: {line}" for word in words[1:2] if word not in targets]
                 if words[:1] == ["raglab"]:
                     name = next(key for key in (" ".join(words[1:3]), words[1], "") if key in known)
-                    options = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
-                    wrong += [f"{path.name}: {line}"] if not name or options - known[name] - known[""] else []
+                    options = {
+                        word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)
+                    }
+                    wrong += (
+                        [f"{path.name}: {line}"]
+                        if not name or options - known[name] - known[""]
+                        else []
+                    )
     assert wrong == []
 
 
 def slugs(text: str) -> set[str]:
     """Anchors of the headings of a page of Markdown, as GitHub and MyST make them."""
-    heads = re.findall(r"^#{1,4} (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), flags=re.MULTILINE)
+    heads = re.findall(
+        r"^#{1,4} (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), flags=re.MULTILINE
+    )
     plain = (re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads)
     return set(plain)
 
@@ -183,7 +230,9 @@ def test_links_between_pages_lead_somewhere(generated: dict[str, str]) -> None:
             place, _, anchor = target.partition("#")
             if ":" in target or not place:
                 continue
-            path = posixpath.normpath(posixpath.join(file.parent.relative_to(ROOT).as_posix(), place))
+            path = posixpath.normpath(
+                posixpath.join(file.parent.relative_to(ROOT).as_posix(), place)
+            )
             if path.startswith("raglab/extensions/") and not (ROOT / path).parent.is_dir():
                 continue  # of a room that is not installed
             text = generated.get(path.removeprefix("docs/"))
@@ -197,7 +246,11 @@ def test_links_between_pages_lead_somewhere(generated: dict[str, str]) -> None:
 
 def test_rules_that_pages_name_exist() -> None:
     """Each number leads to a rule."""
-    numbers = {number for path in DOCS.rglob("*.md") for number in NUMBER.findall(path.read_text(encoding="utf-8"))}
+    numbers = {
+        number
+        for path in DOCS.rglob("*.md")
+        for number in NUMBER.findall(path.read_text(encoding="utf-8"))
+    }
     assert numbers - rule_sentences().keys() == set()
 
 
@@ -208,7 +261,9 @@ def test_every_page_is_in_a_table_of_contents(generated: dict[str, str], tmp_pat
     index = (tmp_path / "source" / pages.HOWTO).read_text(encoding="utf-8")
     assert all(f"/{place}" in index for place in unlisted)
     assert (tmp_path / "source" / "explanation" / "rules.md").is_file()
-    assert "(/explanation/rules.md)" in (tmp_path / "source" / "glossary.md").read_text(encoding="utf-8")
+    assert "(/explanation/rules.md)" in (tmp_path / "source" / "glossary.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_page_that_somebody_adds_is_picked_up() -> None:
@@ -223,7 +278,9 @@ def test_a_page_that_somebody_adds_is_picked_up() -> None:
     assert pages.further_pages([]) == ""
 
 
-def test_a_page_keeps_its_time_where_nothing_changed(generated: dict[str, str], tmp_path: Path) -> None:
+def test_a_page_keeps_its_time_where_nothing_changed(
+    generated: dict[str, str], tmp_path: Path
+) -> None:
     """A draft reads only what changed, and a page that is gone is removed."""
     pages.stage(tmp_path, generated)
     before = (tmp_path / "start.md").stat().st_mtime_ns
@@ -233,7 +290,11 @@ def test_a_page_keeps_its_time_where_nothing_changed(generated: dict[str, str], 
     assert not (tmp_path / "gone.md").exists()
 
 
-PLACES = {"docs/a.md": "a.md", "docs/howto/b.md": "howto/b.md", "raglab/RULES.md": "explanation/rules.md"}
+PLACES = {
+    "docs/a.md": "a.md",
+    "docs/howto/b.md": "howto/b.md",
+    "raglab/RULES.md": "explanation/rules.md",
+}
 
 
 class TestLinks:
@@ -263,7 +324,10 @@ class TestLinks:
 
     def test_what_a_page_is_about(self) -> None:
         """Its first sentence, without the marks of a link."""
-        assert pages.described("# A\n\n```{toctree}\nb\n```\n\nThe [first](b.md) one. The next.") == "The first one."
+        assert (
+            pages.described("# A\n\n```{toctree}\nb\n```\n\nThe [first](b.md) one. The next.")
+            == "The first one."
+        )
 
 
 class TestTables:
@@ -273,7 +337,9 @@ class TestTables:
         """With the default of the default policy."""
         text = generated["reference/gates.md"]
         assert all(f"| `{gate.name}` | {gate.rule} |" in text for gate in GATES)
-        assert all(f"| `{threshold.path}` |" in text for gate in GATES for threshold in gate.thresholds)
+        assert all(
+            f"| `{threshold.path}` |" in text for gate in GATES for threshold in gate.thresholds
+        )
         assert "| `similarity.min_similarity` | 0.7 | floor | cosine, -1 to 1 |" in text
 
     def test_every_signal_rate_and_form(self, generated: dict[str, str]) -> None:
@@ -285,7 +351,9 @@ class TestTables:
     def test_the_units_of_own_signals(self, generated: dict[str, str]) -> None:
         """The same table on the page that a reader of the files sees."""
         assert tables.units_table() in generated["reference/signals.md"]
-        assert tables.units_table() in (DOCS / "howto" / "own_signals.md").read_text(encoding="utf-8")
+        assert tables.units_table() in (DOCS / "howto" / "own_signals.md").read_text(
+            encoding="utf-8"
+        )
 
     def test_a_row_that_is_added_is_on_the_page(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nothing is written by hand."""
@@ -308,15 +376,22 @@ class TestTables:
             sub = command.get_command(context, name)
             if not isinstance(sub, TyperGroup):
                 assert f"\n## {name}\n" in text
-                assert all(f"`{row.opts[0]}`" in text for row in sub.params if row.opts[0].startswith("--"))
+                assert all(
+                    f"`{row.opts[0]}`" in text for row in sub.params if row.opts[0].startswith("--")
+                )
 
     def test_every_public_name(self, generated: dict[str, str]) -> None:
         """On the page of its door; modules have pages of their own."""
         for door in tables.DOORS:
             text = generated[f"reference/api/{door}.rst"]
-            assert all(f"\n   {name}\n" in text for name in tables.public_names(importlib.import_module(door)))
+            assert all(
+                f"\n   {name}\n" in text
+                for name in tables.public_names(importlib.import_module(door))
+            )
         assert "\n   decide\n" in generated["reference/api/raglab.rst"]
-        assert all(f"raglab.{name}" in generated["reference/api/index.rst"] for name in tables.ALGEBRA)
+        assert all(
+            f"raglab.{name}" in generated["reference/api/index.rst"] for name in tables.ALGEBRA
+        )
 
     def test_a_cell_cannot_break_its_table(self) -> None:
         """Bars and line breaks."""
@@ -324,11 +399,17 @@ class TestTables:
 
 
 @pytest.mark.full
-@pytest.mark.skipif(importlib.util.find_spec("sphinx") is None, reason="the extra `docs` is not installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("sphinx") is None, reason="the extra `docs` is not installed"
+)
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     """All pages, all links, offline; `llms.txt` lists the pages."""
     done = subprocess.run(
-        [sys.executable, SITE / "build.py", "--out", tmp_path], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, SITE / "build.py", "--out", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     html = tmp_path / "html"

@@ -1,7 +1,10 @@
-"""Docstrings of the public names: griffe parses them without a warning, and every parameter has one entry, in order.
+"""Docstrings of the public names.
 
-Public are the names of `raglab.__all__`, the functions and classes of the modules among them, `raglab.sklearn`, and the
-public methods of these classes. Names of rooms that are not installed are not in `raglab.__all__`.
+Griffe parses them without a warning, and every parameter has one entry, in order.
+
+Public are the names of `raglab.__all__`, the functions and classes of the modules among them,
+`raglab.sklearn`, and the public methods of these classes. Names of rooms that are not installed are
+not in `raglab.__all__`.
 """
 
 from __future__ import annotations
@@ -72,12 +75,18 @@ def parse(node: Any) -> Documented:
     return Documented(
         tuple(entry.name.lstrip("*") for entry in entries["parameters"]),
         tuple(entry.name for entry in entries["attributes"]),
-        tuple((str(entry.annotation), entry.description) for kind in ("raises", "warns") for entry in entries[kind]),
+        tuple(
+            (str(entry.annotation), entry.description)
+            for kind in ("raises", "warns")
+            for entry in entries[kind]
+        ),
         tuple(handler.texts),
     )
 
 
-def defects(documented: Documented, required: Collection[str], allowed: Collection[str]) -> list[str]:
+def defects(
+    documented: Documented, required: Collection[str], allowed: Collection[str]
+) -> list[str]:
     """Rules that a docstring breaks, in words.
 
     Args:
@@ -86,9 +95,15 @@ def defects(documented: Documented, required: Collection[str], allowed: Collecti
       allowed: names that may have one; of a list, in the order of the entries.
     """
     names, stated = documented.names, documented.attributes
-    order = [name for name in allowed if name in names] if isinstance(allowed, list) else list(names)
+    order = (
+        [name for name in allowed if name in names] if isinstance(allowed, list) else list(names)
+    )
     is_sorted = set(order) != set(names) or list(dict.fromkeys(names)) == order
-    merged = [name for name, text in documented.exceptions if re.search(rf"(?:^|[.;] ){EXCEPTION}: ", text)]
+    merged = [
+        name
+        for name, text in documented.exceptions
+        if re.search(rf"(?:^|[.;] ){EXCEPTION}: ", text)
+    ]
     return [
         *documented.warnings,
         *(f"no entry for {name}" for name in sorted(set(required) - set(names))),
@@ -96,16 +111,24 @@ def defects(documented: Documented, required: Collection[str], allowed: Collecti
         *(f"several entries for {name}" for name in sorted(set(names)) if names.count(name) > 1),
         *(f"several entries for {name}" for name in sorted(set(stated)) if stated.count(name) > 1),
         *(f"another exception in the line of {name}" for name in merged),
-        *([] if is_sorted else [f"entries in another order than the signature: {', '.join(order)}"]),
+        *(
+            []
+            if is_sorted
+            else [f"entries in another order than the signature: {', '.join(order)}"]
+        ),
     ]
 
 
 def fields_of(kind: type) -> tuple[set[str], set[str]]:
-    """Fields of a class that its docstring must list, those that it states itself, and those that it may list."""
+    """Fields a class docstring must list, those the class itself states, and those it may list."""
     if dataclasses.is_dataclass(kind):
         fields = {field.name for field in dataclasses.fields(kind)}
     else:
-        names = getattr(kind, "_fields", ()) if issubclass(kind, tuple) else getattr(kind, "model_fields", ())
+        names = (
+            getattr(kind, "_fields", ())
+            if issubclass(kind, tuple)
+            else getattr(kind, "model_fields", ())
+        )
         fields = set(names)
     stated = inspect.get_annotations(kind)
     return {name for name in fields if name in stated and not name.startswith("_")}, fields
@@ -133,7 +156,9 @@ def public_values() -> Iterator[Any]:
     for value in (*shown, raglab.sklearn):
         for member in _members(value) if inspect.ismodule(value) else (value,):
             if is_ours(member):
-                yield from filter(is_public, member.__mro__) if inspect.isclass(member) else (member,)
+                yield from (
+                    filter(is_public, member.__mro__) if inspect.isclass(member) else (member,)
+                )
 
 
 def _members(module: ModuleType) -> list[Any]:
@@ -173,7 +198,10 @@ def function_defects(function: Callable[..., Any]) -> list[str]:
 
 
 def class_defects(kind: type) -> list[str]:
-    """Defects of a class's docstring; parameters of its own `__init__` are listed there or in the class."""
+    """Defects of a class's docstring.
+
+    Parameters of its own `__init__` are listed there or in the class.
+    """
     node = node_of(kind)
     if node is None:
         return []
@@ -181,7 +209,9 @@ def class_defects(kind: type) -> list[str]:
     initialiser = node_of(init) if getattr(init, "__module__", None) == kind.__module__ else None
     if initialiser is None:  # an `__init__` that is made for the fields
         required, allowed = fields_of(kind)
-        return defects(documented._replace(names=documented.names + documented.attributes), required, allowed)
+        return defects(
+            documented._replace(names=documented.names + documented.attributes), required, allowed
+        )
     names = parameters_of(init)
     if initialiser.docstring is None or documented.names:
         return defects(documented, names, names)
@@ -202,7 +232,7 @@ def methods(kind: type) -> Iterator[Callable[..., Any]]:
 
 
 def test_docstrings_of_public_names_list_every_parameter_once() -> None:
-    """A parameter that is missing, listed twice or merged into the line of another one is an error."""
+    """A parameter missing, listed twice or merged into the line of another one is an error."""
     found = {}
     for value in dict.fromkeys(public_values()):
         if inspect.isclass(value):
@@ -246,11 +276,15 @@ SWAPPED = "      *parts: further counts.\n      k: count.\n"
         ("      n: cases.\n", "      n: cases.\n      n: cases.\n", "several entries for n"),
         ("        most n.\n", "      most n.\n", "Failed to get"),
         (COUNTS, SWAPPED, "another order"),
-        ("n is 0.\n      TypeError", "n is 0. TypeError", "another exception in the line of ValueError"),
+        (
+            "n is 0.\n      TypeError",
+            "n is 0. TypeError",
+            "another exception in the line of ValueError",
+        ),
     ],
 )
 def test_a_docstring_that_breaks_a_rule_is_found(before: str, after: str, defect: str) -> None:
-    """The test above fails for two arguments in one line, a missing or misplaced one, and merged exceptions."""
+    """The test above fails for two arguments a line, a missing or misplaced one, merged errors."""
     names = ["k", "parts", "n"]
     node = griffe.visit("sample", filepath=Path("sample.py"), code=GOOD)["rate"]
     assert defects(parse(node), names, names) == []
@@ -262,13 +296,15 @@ def test_a_docstring_that_breaks_a_rule_is_found(before: str, after: str, defect
 
 
 def test_examples_of_marked_functions_run() -> None:
-    """Examples of functions behind a decorator, which pytest does not collect as the module's own."""
+    """Examples of decorated functions, which pytest does not collect as the module's own."""
     marked = [value for value in dict.fromkeys(public_values()) if hasattr(value, "__wrapped__")]
     examples = [value for value in marked if ">>> " in (value.__doc__ or "")]
     assert len(examples) >= 5
     for function in examples:
         names = dict(vars(sys.modules[function.__module__]))
-        example = doctest.DocTestParser().get_doctest(function.__doc__, names, full_name(function), None, 0)
+        example = doctest.DocTestParser().get_doctest(
+            function.__doc__, names, full_name(function), None, 0
+        )
         assert doctest.DocTestRunner(verbose=False).run(example).failed == 0, full_name(function)
 
 
@@ -276,9 +312,16 @@ def documented_code() -> Iterator[tuple[str, str]]:
     """Code in docstrings, guides and the prose of notebooks, with its file."""
     for path in (ROOT / "raglab").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            text = ast.get_docstring(node) if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) else None
+            text = (
+                ast.get_docstring(node)
+                if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module)
+                else None
+            )
             yield from ((str(path), code) for code in code_of(text or ""))
-            yield from ((str(path), example.source) for example in doctest.DocTestParser().get_examples(text or ""))
+            yield from (
+                (str(path), example.source)
+                for example in doctest.DocTestParser().get_examples(text or "")
+            )
     for path in (ROOT / "README.md", ROOT / "raglab" / "RULES.md", *(ROOT / "docs").rglob("*.md")):
         yield from ((str(path), code) for code in code_of(path.read_text(encoding="utf-8")))
     for path in (ROOT / "notebooks").glob("*.ipynb"):
@@ -301,22 +344,33 @@ def misfits(code: str) -> list[str]:
         return []
     texts = []
     for node in nodes:
-        if not isinstance(node, ast.Call) or any(isinstance(argument, ast.Starred) for argument in node.args):
+        if not isinstance(node, ast.Call) or any(
+            isinstance(argument, ast.Starred) for argument in node.args
+        ):
             continue
         name = ast.unparse(node.func).removeprefix("raglab.")
         function = getattr(raglab, name, None) if name in raglab.__all__ else None
         has_dots = any(ast.unparse(argument) == "..." for argument in node.args)
-        if not inspect.isfunction(function) or has_dots or any(word.arg is None for word in node.keywords):
+        if (
+            not inspect.isfunction(function)
+            or has_dots
+            or any(word.arg is None for word in node.keywords)
+        ):
             continue
         try:
-            inspect.signature(function).bind(*node.args, **{str(word.arg): word.value for word in node.keywords})
+            inspect.signature(function).bind(
+                *node.args, **{str(word.arg): word.value for word in node.keywords}
+            )
         except TypeError as error:
             texts.append(f"{ast.unparse(node)}: {error}")
     return texts
 
 
 def test_documented_calls_fit_the_signatures() -> None:
-    """Calls of public functions in docstrings, guides and notebooks give by position what the function takes so."""
+    """Documented calls of public functions give by position what the function takes so.
+
+    They are the calls in docstrings, guides and notebooks.
+    """
     code = list(documented_code())
     assert sum("raglab." in text for _, text in code) > 100
     assert misfits("raglab.steps(trace, policy, 'l2.max_l2')")

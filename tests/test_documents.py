@@ -1,4 +1,7 @@
-"""Rules S2.4, S3.1, S3.4, S3.5, S6.1: a document is its path, in labels, scoring, resolver and folders."""
+"""Rules S2.4, S3.1, S3.4, S3.5, S6.1.
+
+A document is its path, in labels, scoring, resolver and folders.
+"""
 
 from __future__ import annotations
 
@@ -59,18 +62,33 @@ def test_what_a_source_means(source: str, documents: tuple[str, ...], page: str)
 def test_an_end_that_several_have_is_ambiguous() -> None:
     """The candidates are all of them, sorted; where it has to be clear it is refused with them."""
     paths = ("motor/readme.md", "home/readme.md")
-    assert source_meanings(["readme.md#1"], paths)["readme.md#1"].documents == ("home/readme.md", "motor/readme.md")
-    rule = r"must name one document, got 'readme.md', which 2 documents have: home/readme.md, motor/readme.md; give the"
+    assert source_meanings(["readme.md#1"], paths)["readme.md#1"].documents == (
+        "home/readme.md",
+        "motor/readme.md",
+    )
+    rule = (
+        r"must name one document, got 'readme.md', which 2 documents have: home/readme.md, "
+        r"motor/readme.md; give the"
+    )
     with pytest.raises(ValueError, match=rule):
         full_sources(["readme.md"], paths)
     assert exact_names(PATHS) == ["readme.md"]
     assert exact_names(paths) == []
 
 
-@given(st.lists(st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map("/".join), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map("/".join),
+        min_size=1,
+        max_size=6,
+    )
+)
 @LAWFUL
 def test_every_path_means_itself(paths: list[str]) -> None:
-    """Whatever others there are; and an end means a document where it is the end of that one alone."""
+    """Whatever others there are.
+
+    And an end means a document where it is the end of that one alone.
+    """
     known = set(paths)
     assert full_sources(paths, known) == tuple(paths)
     for end in ("a", "b", "a/b"):
@@ -81,18 +99,30 @@ def test_every_path_means_itself(paths: list[str]) -> None:
 
 def test_one_way_to_write_a_path() -> None:
     """Backslashes and `./` are no part of a document's identity."""
-    assert [document_path(path) for path in (r".\a\b.md", "././a/b.md", ".//a/b.md", "a/b.md")] == ["a/b.md"] * 4
+    assert [document_path(path) for path in (r".\a\b.md", "././a/b.md", ".//a/b.md", "a/b.md")] == [
+        "a/b.md"
+    ] * 4
     chunk = Chunk("1", "text", r".\motor\readme.md", 3)
-    assert (chunk.document, chunk.shown, chunk.file_name) == ("motor/readme.md", "motor/readme.md#3", "readme.md")
+    assert (chunk.document, chunk.shown, chunk.file_name) == (
+        "motor/readme.md",
+        "motor/readme.md#3",
+        "readme.md",
+    )
 
 
 def frame(*rows: tuple[str, str, float, list[str]]) -> pd.DataFrame:
     """Frame of hits: question, source, score and what the question expects."""
-    named = [(query, source, source, score, "ok", expected) for query, source, score, expected in rows]
-    return pd.DataFrame(named, columns=["query", "hit_id", "source", "score", "label", "expect_sources"])
+    named = [
+        (query, source, source, score, "ok", expected) for query, source, score, expected in rows
+    ]
+    return pd.DataFrame(
+        named, columns=["query", "hit_id", "source", "score", "label", "expect_sources"]
+    )
 
 
-ANSWERS = PolicyData.from_mapping({"confidence": {"enabled": False}, "similarity": {"min_similarity": 0.5}})
+ANSWERS = PolicyData.from_mapping(
+    {"confidence": {"enabled": False}, "similarity": {"min_similarity": 0.5}}
+)
 
 
 def right(trace: TraceData) -> list[bool]:
@@ -105,16 +135,27 @@ def right(trace: TraceData) -> list[bool]:
 def right_sources(decisions: Decisions) -> list[bool]:
     """Whether the hits that each decision rests on hold what the case expects."""
     evidence, outcome = decisions.tables.evidence, decisions.outcome
-    return [bool(evidence.right[outcome.depth[row], outcome.slot[row], row]) for row in range(len(decisions))]
+    return [
+        bool(evidence.right[outcome.depth[row], outcome.slot[row], row])
+        for row in range(len(decisions))
+    ]
 
 
 class TestFrame:
     """Kind A of ../shared/cases/outside.md, with hits of a frame."""
 
     def test_a_path_is_a_label(self) -> None:
-        """The hit of the other folder is not the expected one; the base refused the label and counted it as right."""
-        rows = [("q1", "motor/readme.md", 0.9, ["motor/readme.md"]), ("q2", "motor/readme.md", 0.9, ["home/readme.md"])]
-        assert right(trace_from_frame(frame(*rows, ("q3", "home/readme.md", 0.9, ["home/readme.md"])))) == [
+        """The hit of the other folder is not the expected one.
+
+        The base refused the label and counted it as right.
+        """
+        rows = [
+            ("q1", "motor/readme.md", 0.9, ["motor/readme.md"]),
+            ("q2", "motor/readme.md", 0.9, ["home/readme.md"]),
+        ]
+        assert right(
+            trace_from_frame(frame(*rows, ("q3", "home/readme.md", 0.9, ["home/readme.md"])))
+        ) == [
             True,
             False,
             True,
@@ -122,24 +163,42 @@ class TestFrame:
 
     def test_a_name_that_several_have_is_refused_with_the_candidates(self) -> None:
         """`readme.md` would count as found whichever readme.md was found."""
-        rows = [("q1", "motor/readme.md", 0.9, ["readme.md"]), ("q2", "home/readme.md", 0.9, ["motor/readme.md"])]
-        with pytest.raises(ValueError, match=r"'readme.md' in case 'q1', which 2 .*: home/readme.md, motor/readme.md"):
+        rows = [
+            ("q1", "motor/readme.md", 0.9, ["readme.md"]),
+            ("q2", "home/readme.md", 0.9, ["motor/readme.md"]),
+        ]
+        with pytest.raises(
+            ValueError,
+            match=r"'readme.md' in case 'q1', which 2 .*: home/readme.md, motor/readme.md",
+        ):
             trace_from_frame(frame(*rows))
 
     def test_a_name_that_one_has_is_told_with_a_count(self) -> None:
         """A frame does not know the corpus behind it, so what is taken for granted is said."""
-        rows = [("q1", "motor/readme.md", 0.9, ["readme.md"]), ("q2", "home/faq.md", 0.9, ["home/faq.md"])]
-        with pytest.warns(UserWarning, match=r"1 of 2 sources .* as 'readme.md' means 'motor/readme.md'"):
+        rows = [
+            ("q1", "motor/readme.md", 0.9, ["readme.md"]),
+            ("q2", "home/faq.md", 0.9, ["home/faq.md"]),
+        ]
+        with pytest.warns(
+            UserWarning, match=r"1 of 2 sources .* as 'readme.md' means 'motor/readme.md'"
+        ):
             assert right(trace_from_frame(frame(*rows))) == [True, True]
 
     def test_a_document_that_was_not_hit_is_not_found(self) -> None:
         """No error; where that is so of all sources a warning names them."""
-        with pytest.warns(UserWarning, match=r"none of the 1 sources .* got 'boat.md' beside 'motor/readme.md'"):
-            assert right(trace_from_frame(frame(("q1", "motor/readme.md", 0.9, ["boat.md"])))) == [False]
+        with pytest.warns(
+            UserWarning, match=r"none of the 1 sources .* got 'boat.md' beside 'motor/readme.md'"
+        ):
+            assert right(trace_from_frame(frame(("q1", "motor/readme.md", 0.9, ["boat.md"])))) == [
+                False
+            ]
 
     def test_a_path_stays_itself_where_its_document_is_left_out(self, tmp_path: Path) -> None:
-        """`readme.md` of the top folder, in the part of a trace without its hits, on disk and in memory."""
-        rows = [("q1", "home/readme.md", 0.9, ["readme.md"]), ("q2", "readme.md", 0.9, ["readme.md"])]
+        """`readme.md` of the top folder, in a trace part without hits, on disk and in memory."""
+        rows = [
+            ("q1", "home/readme.md", 0.9, ["readme.md"]),
+            ("q2", "readme.md", 0.9, ["readme.md"]),
+        ]
         trace = trace_from_frame(frame(*rows))
         assert trace.meta[EXACT_NAMES] == ["readme.md"]
         assert right(trace) == [False, True]
@@ -149,7 +208,10 @@ class TestFrame:
 
     def test_ranking_goes_by_path(self) -> None:
         """The first hit is the other readme.md, the second the one that is expected."""
-        rows = [("q", "home/readme.md", 0.9, ["motor/readme.md"]), ("q", "motor/readme.md", 0.8, ["motor/readme.md"])]
+        rows = [
+            ("q", "home/readme.md", 0.9, ["motor/readme.md"]),
+            ("q", "motor/readme.md", 0.8, ["motor/readme.md"]),
+        ]
         table = raglab.lab.ranking(trace_from_frame(frame(*rows)))
         assert (table["hit@1"][0], table["hit@5"][0]) == (0.0, 1.0)
 
@@ -171,28 +233,56 @@ class TestIdentity:
     """`resolver.document_identity`."""
 
     def test_three_files_of_one_name(self) -> None:
-        """Three groups and three options by path; one group by file name, as in the source documents."""
-        trace, gap, chosen = trace_of((ask(), [THREE])), {"min_gap": 0.015}, {"final_k": 3, "order": "l2"}
+        """Three groups and three options by path.
+
+        One group by file name, as in the source documents.
+        """
+        trace, gap, chosen = (
+            trace_of((ask(), [THREE])),
+            {"min_gap": 0.015},
+            {"final_k": 3, "order": "l2"},
+        )
         by_path, by_name = (
-            decide(trace, policy(chosen=chosen, gap=gap, resolver=UNDECIDED | {"document_identity": identity}))
+            decide(
+                trace,
+                policy(
+                    chosen=chosen, gap=gap, resolver=UNDECIDED | {"document_identity": identity}
+                ),
+            )
             for identity in ("path", "file_name")
         )
         assert by_path.tables.evidence.n_groups.tolist() == [[3]]
         assert by_name.tables.evidence.n_groups.tolist() == [[1]]
-        assert by_path.frame()["options"][0] == [["fleet/policy.pdf#1"], ["home/policy.pdf#1"], ["motor/policy.pdf#1"]]
+        assert by_path.frame()["options"][0] == [
+            ["fleet/policy.pdf#1"],
+            ["home/policy.pdf#1"],
+            ["motor/policy.pdf#1"],
+        ]
         assert by_name.frame()["decided_by"][0] == "resolver.single_group"
-        assert by_name.frame()["sources"][0] == ["fleet/policy.pdf#1", "home/policy.pdf#1", "motor/policy.pdf#1"]
+        assert by_name.frame()["sources"][0] == [
+            "fleet/policy.pdf#1",
+            "home/policy.pdf#1",
+            "motor/policy.pdf#1",
+        ]
 
     def test_an_option_holds_further_pages_of_its_document(self) -> None:
         """Of a group by tags: distinct (document, page), the anchor's document first."""
         tags = {"product": "home"}
-        hits = [Hit(0.5, "a/x.md", 1, tags), Hit(0.51, "b/x.md", 1, tags), Hit(0.52, "a/x.md", 2, tags)]
+        hits = [
+            Hit(0.5, "a/x.md", 1, tags),
+            Hit(0.51, "b/x.md", 1, tags),
+            Hit(0.52, "a/x.md", 2, tags),
+        ]
         other = Hit(0.5, "c.md", 1, {"product": "motor"})
         sources = {}
         for identity in ("path", "file_name"):
             resolver = UNDECIDED | {"document_identity": identity}
-            chosen = policy(chosen={"final_k": 3, "order": "l2"}, gap={"min_gap": 0.015}, resolver=resolver)
-            sources[identity] = decide(trace_of((ask(), [[*hits, other]])), chosen).options("q")[0].sources
+            chosen = policy(
+                chosen={"final_k": 3, "order": "l2"}, gap={"min_gap": 0.015}, resolver=resolver
+            )
+            sources[identity] = (
+                decide(trace_of((ask(), [[*hits, other]])), chosen).options("q")[0].sources
+            )
         assert sources["path"] == (("a/x.md", "1"), ("a/x.md", "2"), ("b/x.md", "1"))
         assert sources["file_name"] == (("x.md", "1"), ("x.md", "2"))
 
@@ -207,7 +297,9 @@ class TestIdentity:
         assert structure_hash(by_name.structure, "hybrid") != "c12a64484f5c"
         assert "file_name" in repr(by_name)
         assert "document_identity" not in repr(published.structure)
-        with pytest.raises(ValueError, match=r"resolver.document_identity: .*'path' or 'file_name', got 'name'"):
+        with pytest.raises(
+            ValueError, match=r"resolver.document_identity: .*'path' or 'file_name', got 'name'"
+        ):
             published.replace("resolver.document_identity", "name")
 
     @given(st.integers(0, 10_000))
@@ -216,7 +308,10 @@ class TestIdentity:
         """Consistently in chunks and labels: same statuses, hits, options and verdicts."""
         trace = random_trace(seed, n_cases=8, depths=2)
         renamed = moved(
-            trace, lambda path: path.replace("a/", "zoo/deep/", 1) if path.startswith("a/") else f"m/{path}"
+            trace,
+            lambda path: (
+                path.replace("a/", "zoo/deep/", 1) if path.startswith("a/") else f"m/{path}"
+            ),
         )
         for chosen in random_policies(seed, 4, resolver__document_identity="path"):
             one, other = decide(trace, chosen), decide(renamed, chosen)
@@ -231,14 +326,16 @@ class TestIdentity:
             by_name = chosen.replace("resolver.document_identity", "file_name")
             one, other = (decide(trace, each).frame(reasons=True) for each in (chosen, by_name))
             pd.testing.assert_frame_equal(
-                one.drop(columns="policy_id", errors="ignore"), other.drop(columns="policy_id", errors="ignore")
+                one.drop(columns="policy_id", errors="ignore"),
+                other.drop(columns="policy_id", errors="ignore"),
             )
 
     def test_policies_of_both_identities_are_measured_apart(self) -> None:
         """In one sweep each has its own groups."""
         trace = trace_of((ask(), [THREE]))
         both = [
-            policy(gap={"min_gap": 0.015}, resolver=UNDECIDED | {"document_identity": x}) for x in ("path", "file_name")
+            policy(gap={"min_gap": 0.015}, resolver=UNDECIDED | {"document_identity": x})
+            for x in ("path", "file_name")
         ]
         assert [int(measured_tables(trace, one).evidence.n_groups[0, 0]) for one in both] == [3, 1]
         rates = raglab.sweep(trace, both)
@@ -249,10 +346,16 @@ def moved(trace: TraceData, to: Callable[[str], str]) -> TraceData:
     """Trace whose documents have other paths, in chunks and labels."""
 
     def sources(named: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(f"{to(path)}{mark}{page}" for path, mark, page in (name.partition("#") for name in named))
+        return tuple(
+            f"{to(path)}{mark}{page}"
+            for path, mark, page in (name.partition("#") for name in named)
+        )
 
     fields = ("expect_sources", "expect_sources_any", "selected_sources")
-    cases = tuple(case._replace(**{name: sources(getattr(case, name)) for name in fields}) for case in trace.cases)
+    cases = tuple(
+        case._replace(**{name: sources(getattr(case, name)) for name in fields})
+        for case in trace.cases
+    )
     chunks = tuple(chunk._replace(source=to(chunk.source)) for chunk in trace.chunks)
     return replace(trace, cases=cases, chunks=chunks)
 
@@ -260,7 +363,9 @@ def moved(trace: TraceData, to: Callable[[str], str]) -> TraceData:
 def told(decisions: Decisions) -> list[Any]:
     """Status, stage, chosen chunks, options' chunks and verdict of every case, without names."""
     frame, cells = decisions.frame(), decisions.cells.tolist()
-    options = [[option.chunks for option in decisions.options(case.id)] for case in decisions.trace.cases]
+    options = [
+        [option.chunks for option in decisions.options(case.id)] for case in decisions.trace.cases
+    ]
     chosen = [list(decisions.chosen(row)) for row in range(len(decisions))]
     return [frame["status"].tolist(), frame["decided_by"].tolist(), chosen, options, cells]
 
@@ -286,18 +391,29 @@ def folder(tmp_path: Path) -> Path:
         ("start", "What does the folder hold?", ["readme.md"]),
         ("wrong", "What is the home excess now?", ["readme.md"]),
     ]
-    cases = [{"id": name, "query": query, "expect_status": "ok", "expect_sources": to} for name, query, to in rows]
-    (tmp_path / "cases.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in cases), encoding="utf-8")
+    cases = [
+        {"id": name, "query": query, "expect_status": "ok", "expect_sources": to}
+        for name, query, to in rows
+    ]
+    (tmp_path / "cases.jsonl").write_text(
+        "".join(f"{json.dumps(case)}\n" for case in cases), encoding="utf-8"
+    )
     return tmp_path
 
 
-FIRST_HIT = ANSWERS.replace("chosen.final_k", 1, "l2.enabled", False, "gap.enabled", False, "similarity.enabled", False)
+FIRST_HIT = ANSWERS.replace(
+    "chosen.final_k", 1, "l2.enabled", False, "gap.enabled", False, "similarity.enabled", False
+)
 
 
 class TestFolder:
     """Documents of a folder from the files to the verdict."""
 
-    def test_from_files_to_the_verdict(self, folder: Path, encoder: WordEncoder) -> None:  # noqa: F811
+    def test_from_files_to_the_verdict(
+        self,
+        folder: Path,
+        encoder: WordEncoder,
+    ) -> None:
         """The source of a chunk is its path below the folder; each label means one document."""
         del encoder
         corpus, cases = load_corpus(folder), load_cases(folder)
@@ -307,12 +423,21 @@ class TestFolder:
         for stored in (trace, Trace.load(folder / "t.parquet")):
             decisions = decide(stored, FIRST_HIT)
             sources = decisions.frame().set_index("case_id")["sources"]
-            assert (sources["home"], sources["fleet"]) == (["home/readme.md#1"], ["motor/fleet/faq.md#1"])
+            assert (sources["home"], sources["fleet"]) == (
+                ["home/readme.md#1"],
+                ["motor/fleet/faq.md#1"],
+            )
             assert right_sources(decisions) == [
                 sources[name] == [f"{path}#1"]
                 for name, path in zip(
                     ("home", "motor", "fleet", "start", "wrong"),
-                    ("home/readme.md", "motor/readme.md", "motor/fleet/faq.md", "readme.md", "readme.md"),
+                    (
+                        "home/readme.md",
+                        "motor/readme.md",
+                        "motor/fleet/faq.md",
+                        "readme.md",
+                        "readme.md",
+                    ),
                     strict=True,
                 )
             ]
@@ -322,31 +447,47 @@ class TestFolder:
     def test_an_ambiguous_name_stops_before_anything_is_encoded(
         self,
         folder: Path,
-        encoder: WordEncoder,  # noqa: F811
+        encoder: WordEncoder,
         field: str,
     ) -> None:
-        """With the first case, the candidates and the count; the file on top of the folder is taken away."""
+        """With the first case, the candidates and the count.
+
+        The file on top of the folder is taken away.
+        """
         (folder / "documents" / "readme.md").unlink()
         corpus = load_corpus(folder)
         cases = [Case(name, "Why?", "ok", **{field: ("readme.md",)}) for name in "xy"]
         rule = (
-            r"'readme.md' in case 'x', one of 2 such sources, which 2 documents have: home/readme.md, motor/readme.md"
+            r"'readme.md' in case 'x', one of 2 such sources, which 2 documents have: "
+            r"home/readme.md, motor/readme.md"
         )
         with pytest.raises(ValueError, match=rule):
             raglab.build_trace(corpus, cases, cache=None, **SMALL)
         assert encoder.seen == []
 
-    def test_named_documents_scope_the_search(self, folder: Path, encoder: WordEncoder) -> None:  # noqa: F811
+    def test_named_documents_scope_the_search(
+        self,
+        folder: Path,
+        encoder: WordEncoder,
+    ) -> None:
         """By path, and by a name that one document has."""
         del encoder
         cases = [
-            Case(name, "excess", "ok", selected_sources=(name,)) for name in ("motor/readme.md", "faq.md", "readme.md")
+            Case(name, "excess", "ok", selected_sources=(name,))
+            for name in ("motor/readme.md", "faq.md", "readme.md")
         ]
         trace = raglab.build_trace(load_corpus(folder), cases, cache=None, **SMALL)
-        hit = [{trace.chunks[number].document for number in row if number >= 0} for row in trace.hits.chunk[:, 0, 0]]
+        hit = [
+            {trace.chunks[number].document for number in row if number >= 0}
+            for row in trace.hits.chunk[:, 0, 0]
+        ]
         assert hit == [{"motor/readme.md"}, {"motor/fleet/faq.md"}, {"readme.md"}]
 
-    def test_asking_about_a_document(self, folder: Path, encoder: WordEncoder) -> None:  # noqa: F811
+    def test_asking_about_a_document(
+        self,
+        folder: Path,
+        encoder: WordEncoder,
+    ) -> None:
         """`ask` takes a path or a clear name, and refuses one that several have."""
         del encoder
         from raglab.live.ask import ask as live_ask
@@ -354,19 +495,30 @@ class TestFolder:
 
         (folder / "documents" / "readme.md").unlink()
         build_index(load_corpus(folder), folder / "index", cache=None, **SMALL)
-        system = System.open(folder / "index", policy=raglab.Policy.from_mapping(FIRST_HIT.model_dump()), cache=False)
+        system = System.open(
+            folder / "index", policy=raglab.Policy.from_mapping(FIRST_HIT.model_dump()), cache=False
+        )
         response = live_ask("What is the excess?", system=system, documents=["motor/readme.md"])
         assert response["sources"] == ["motor/readme.md#1"]
-        with pytest.raises(ValueError, match=r"which 2 documents have: home/readme.md, motor/readme.md"):
+        with pytest.raises(
+            ValueError, match=r"which 2 documents have: home/readme.md, motor/readme.md"
+        ):
             live_ask("What is the excess?", system=system, documents=["readme.md"])
 
     def test_the_command_line(self, folder: Path) -> None:
-        """`raglab trace` of such a folder, then `raglab decide`; an ambiguous label exits with 1 and the candidates."""
+        """`raglab trace` of such a folder, then `raglab decide`.
+
+        An ambiguous label exits with 1 and the candidates.
+        """
         out = folder / "t.parquet"
-        done = CliRunner().invoke(app, ["trace", str(folder), "--out", str(out), "--quiet", "--json"])
+        done = CliRunner().invoke(
+            app, ["trace", str(folder), "--out", str(out), "--quiet", "--json"]
+        )
         assert done.exit_code == 0, done.output
         assert Trace.load(out).meta[EXACT_NAMES] == ["readme.md"]
         (folder / "documents" / "readme.md").unlink()
         done = CliRunner().invoke(app, ["trace", str(folder), "--out", str(out), "--quiet"])
         assert done.exit_code == 1
-        assert "which 2 documents have: home/readme.md, motor/readme.md; give the path" in done.output
+        assert (
+            "which 2 documents have: home/readme.md, motor/readme.md; give the path" in done.output
+        )

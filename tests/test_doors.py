@@ -1,4 +1,7 @@
-"""What a researcher imports: notebooks, guides and experiments take names from the public doors and the algebra."""
+"""What a researcher imports.
+
+Notebooks, guides and experiments take names from the public doors and the algebra.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,22 @@ DOORS: dict[str, dict[str, PublicName]] = {
     door: listed_names((ROOM / stub).read_text(encoding="utf-8")) for door, stub in STUBS.items()
 }
 DOORS["raglab.sklearn"] = {"PolicyClassifier": PublicName("sklearn", None)}
-# Modules of the algebra: those that `raglab` lists, and those that docs/public_names.md names beside them.
-ALGEBRA = {f"raglab.{name}" for name, place in DOORS["raglab"].items() if not place.module} - {*DOORS} | {
+# Modules of the algebra: those that `raglab` lists, and those that docs/public_names.md names
+# beside them.
+ALGEBRA = {f"raglab.{name}" for name, place in DOORS["raglab"].items() if not place.module} - {
+    *DOORS
+} | {
     f"raglab.{name}"
-    for name in ("expected_cost", "fusion", "policy", "replay", "robustness", "signals", "testing", "values")
+    for name in (
+        "expected_cost",
+        "fusion",
+        "policy",
+        "replay",
+        "robustness",
+        "signals",
+        "testing",
+        "values",
+    )
 }
 # Experiments that measure what no door offers, with what that is.
 EXCEPTIONS = {
@@ -63,7 +78,7 @@ EXCEPTIONS = {
 
 
 def code_of(path: Path) -> str:
-    """Its code; the code cells of a notebook, or the Python blocks of a page, one after the other."""
+    """Its code; the code cells of a notebook or the Python blocks of a page, one after another."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         return text
@@ -92,7 +107,10 @@ def used_names(code: str) -> Iterator[tuple[str, str]]:
 
 
 def door_of(module: str, name: str) -> str | None:
-    """The door, or the package of the algebra, that lists what a module defines; None where there is none."""
+    """The door, or the package of the algebra, that lists what a module defines.
+
+    None where there is none.
+    """
     package = module.rpartition(".")[0]
     if module in DOORS:
         return None
@@ -105,7 +123,11 @@ def door_of(module: str, name: str) -> str | None:
 def is_public(module: str, name: str) -> bool:
     """Whether a door or a module of the algebra offers a name."""
     if module in DOORS:
-        return name in DOORS[module] or f"{module}.{name}" in {*DOORS, *ALGEBRA} or name.startswith("__")
+        return (
+            name in DOORS[module]
+            or f"{module}.{name}" in {*DOORS, *ALGEBRA}
+            or name.startswith("__")
+        )
     if module not in ALGEBRA or name.startswith("_"):
         return False
     offered = importlib.import_module(module)
@@ -114,16 +136,24 @@ def is_public(module: str, name: str) -> bool:
 
 def internals(code: str) -> list[str]:
     """Names that the code takes from where no researcher looks."""
-    return sorted({f"{module}.{name}" for module, name in used_names(code) if not is_public(module, name)})
+    return sorted(
+        {f"{module}.{name}" for module, name in used_names(code) if not is_public(module, name)}
+    )
 
 
 def passed_by(code: str) -> list[str]:
     """Names that a door lists but the code takes from elsewhere."""
     doors = {(module, name): door_of(module, name) for module, name in used_names(code)}
-    return sorted(f"{module}.{name}, which is {door}.{name}" for (module, name), door in doors.items() if door)
+    return sorted(
+        f"{module}.{name}, which is {door}.{name}" for (module, name), door in doors.items() if door
+    )
 
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "notebooks").glob("*.ipynb"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "notebooks").glob("*.ipynb")),
+]
 SCRIPTS = sorted((ROOT / "experiments").rglob("*.py"))
 
 
@@ -141,7 +171,9 @@ def test_pages_need_the_doors_alone(path: Path) -> None:
 
 def test_experiments_need_internals_only_where_it_is_stated() -> None:
     """An exception that is no longer needed is taken off the list."""
-    names = {str(path.relative_to(ROOT / "experiments")): internals(code_of(path)) for path in SCRIPTS}
+    names = {
+        str(path.relative_to(ROOT / "experiments")): internals(code_of(path)) for path in SCRIPTS
+    }
     assert {file: taken for file, taken in names.items() if taken and file not in EXCEPTIONS} == {}
     assert [file for file in EXCEPTIONS if not names.get(file)] == []
 
@@ -151,7 +183,10 @@ def test_experiments_need_internals_only_where_it_is_stated() -> None:
     [
         ("from raglab import Trace, replay, lab", []),
         ("from raglab.metrics import auroc", []),
-        ("from raglab.metrics.intervals import mean_interval", ["raglab.metrics.intervals.mean_interval"]),
+        (
+            "from raglab.metrics.intervals import mean_interval",
+            ["raglab.metrics.intervals.mean_interval"],
+        ),
         ("from raglab.metrics import np", ["raglab.metrics.np"]),
         ("from raglab.sklearn import fit_model", ["raglab.sklearn.fit_model"]),
         ("import raglab.store.files", ["raglab.store.files"]),

@@ -1,4 +1,7 @@
-"""Laws of the decision by expected cost on random traces: plain rules, every engine, steps, flips and explanation."""
+"""Laws of the decision by expected cost on random traces.
+
+Plain rules, every engine, steps, flips and explanation.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,12 @@ from raglab.values import Status, TraceData
 from worlds import random_policies, random_trace
 
 SEEDS = range(50)
-STRUCTURE = {"patterns__allow": (), "chosen__final_k": 2, "chosen__order": "rank", "resolver__strict": False}
+STRUCTURE = {
+    "patterns__allow": (),
+    "chosen__final_k": 2,
+    "chosen__order": "rank",
+    "resolver__strict": False,
+}
 
 
 def _trace(seed: int, **sizes: int) -> TraceData:
@@ -34,7 +42,9 @@ def _trace(seed: int, **sizes: int) -> TraceData:
 
 def _policies(seed: int, count: int, names: Sequence[str] = NAMES) -> list[PolicyData]:
     rng = np.random.default_rng(seed)
-    return [random_costs(rng, random_model(rng, one, names)) for one in random_policies(seed, count)]
+    return [
+        random_costs(rng, random_model(rng, one, names)) for one in random_policies(seed, count)
+    ]
 
 
 def _of_one_structure(seed: int, count: int) -> list[PolicyData]:
@@ -46,7 +56,7 @@ def _of_one_structure(seed: int, count: int) -> list[PolicyData]:
 
 
 def _plain_costs(chosen: PolicyData, signals: np.ndarray[Any, Any]) -> tuple[float, float, float]:
-    """Expected costs of answering, refusing and asking one case, by plain sums over classes and costs."""
+    """Expected costs of answering, refusing and asking one case, by sums over classes and costs."""
     model, section = chosen.decision.model, chosen.decision
     assert model is not None
     logits = list(model.bias)
@@ -54,7 +64,9 @@ def _plain_costs(chosen: PolicyData, signals: np.ndarray[Any, Any]) -> tuple[flo
         value = float(signals[NAMES.index(name)])
         value = part.missing if isnan(value) else value
         scaled = min(max((value - part.center) / part.scale, -LIMIT), LIMIT)
-        logits = [logit + weight * scaled for logit, weight in zip(logits, part.weights, strict=True)]
+        logits = [
+            logit + weight * scaled for logit, weight in zip(logits, part.weights, strict=True)
+        ]
     odds = [exp(logit) for logit in logits]
     right, miss, refuse, ask = (one / sum(odds) for one in odds)
     price = {
@@ -65,7 +77,9 @@ def _plain_costs(chosen: PolicyData, signals: np.ndarray[Any, Any]) -> tuple[flo
     labels = {"ok": right + miss, "refuse": refuse, "ambiguous": ask}
     wrong = {"ok": miss, "refuse": refuse, "ambiguous": ask}
     answer = right * price["ok", "answered_right"]
-    answer += section.ratio * sum(chance * price[label, "answered_wrong"] for label, chance in wrong.items())
+    answer += section.ratio * sum(
+        chance * price[label, "answered_wrong"] for label, chance in wrong.items()
+    )
     refused = sum(chance * price[label, "refused"] for label, chance in labels.items())
     asked = sum(labels[label] * price[label, "asked_wrong"] for label in ("ok", "refuse"))
     asked += ask * model.asked_right * price["ambiguous", "asked_right"]
@@ -82,7 +96,10 @@ def _plain_status(costs: tuple[float, float, float], *, can_ask: bool) -> Status
 
 
 def test_plain_rules_decide_alike() -> None:
-    """A case at a time in plain Python: the cheapest action, where no two cost the same but for last bits."""
+    """A case at a time in plain Python.
+
+    The cheapest action, where no two cost the same but for last bits.
+    """
     seen = dict.fromkeys(Status, 0)
     for seed in range(40):
         trace = _trace(seed, n_cases=8)
@@ -111,7 +128,9 @@ def test_a_policy_decides_alone_as_among_many() -> None:
         many = decide_cases(found, policy_thresholds(policies), (8, 6))
         for place, chosen in enumerate(policies):
             one = decide(trace, chosen).outcome
-            assert all((field[place] == alone).all() for field, alone in zip(many, one, strict=True))
+            assert all(
+                (field[place] == alone).all() for field, alone in zip(many, one, strict=True)
+            )
 
 
 def test_the_probabilities_of_a_case_hang_on_no_other() -> None:
@@ -122,13 +141,18 @@ def test_the_probabilities_of_a_case_hang_on_no_other() -> None:
     assert model is not None
     signals = rng.normal(size=(len(NAMES), 20))
     together = class_probabilities(signals, model)
-    alone = np.concatenate([class_probabilities(signals[:, [row]], model) for row in range(20)], axis=1)
+    alone = np.concatenate(
+        [class_probabilities(signals[:, [row]], model) for row in range(20)], axis=1
+    )
     np.testing.assert_array_equal(together, alone)
 
 
 @pytest.mark.slow
 def test_engines_count_and_decide_the_same() -> None:
-    """Compiled kernel and NumPy agree in every cell of random traces, ties included, and every outcome occurs."""
+    """Kernel and NumPy agree in each cell of random traces with ties; every outcome occurs.
+
+    The kernel is compiled.
+    """
     kernel = pytest.importorskip("raglab.decision.kernel", reason="numba is not installed")
     seen = np.zeros(len(STAGES), dtype=np.int64)
     for seed in SEEDS:
@@ -139,24 +163,38 @@ def test_engines_count_and_decide_the_same() -> None:
             np.testing.assert_array_equal(one, other)
         # Of gates before a cost the compiled code knows none.
         policies = [one.replace("signals", {}) for one in policies]
-        for one, other in zip(*(tally(trace, policies, engine=e)[:3] for e in ("numpy", "numba")), strict=True):
+        for one, other in zip(
+            *(tally(trace, policies, engine=e)[:3] for e in ("numpy", "numba")), strict=True
+        ):
             np.testing.assert_array_equal(one, other)
         found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
         said = decide_cases(found, limits, (12, 12))
         stage, slot = kernel.stages(found, limits, 12)
-        chose = np.isin(said.stage, [n for n, (_, status) in enumerate(STAGES) if status != Status.refuse])
+        chose = np.isin(
+            said.stage, [n for n, (_, status) in enumerate(STAGES) if status != Status.refuse]
+        )
         np.testing.assert_array_equal(stage, said.stage)
         np.testing.assert_array_equal(slot[chose], said.slot[chose])
         seen += plain.stages.sum(axis=0)
     reached = {name for (name, _), n in zip(STAGES, seen, strict=True) if n}
     of_cost = {"least_cost_refuse", "least_cost_ask", "least_cost_answer"}
-    assert reached == of_cost | {"empty_query", "deny", "allow", "no_hits", "signals", "signals_ask"}
+    assert reached == of_cost | {
+        "empty_query",
+        "deny",
+        "allow",
+        "no_hits",
+        "signals",
+        "signals_ask",
+    }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("answered", [False, True])
-def test_sweep_steps_flips_and_explanation_agree(answered: bool) -> None:  # noqa: FBT001 - drawn
-    """Of every case under 50 random policies, half of them with recorded answers, where hygiene alone may refuse."""
+def test_sweep_steps_flips_and_explanation_agree(answered: bool) -> None:
+    """Of each case under 50 random policies, half of them with recorded answers.
+
+    There hygiene alone may refuse.
+    """
     n_flips = 0
     for seed in SEEDS[int(answered) :: 8]:
         trace: TraceData = _trace(seed, n_cases=8, depths=1 + seed % 2)
@@ -177,7 +215,7 @@ def test_sweep_steps_flips_and_explanation_agree(answered: bool) -> None:  # noq
 
 @pytest.mark.slow
 def test_gates_on_answers_do_not_act_but_hygiene_does() -> None:
-    """Rule S2.17: with recorded answers a case is refused besides exactly where its answer is unfit."""
+    """Rule S2.17: with recorded answers a case is also refused exactly if its answer is unfit."""
     unfit = 0
     of_hits = [signal.name for signal in BUILT_IN if signal.stage != "answer"]
     for seed in SEEDS:

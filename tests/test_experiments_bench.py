@@ -14,7 +14,13 @@ import pytest
 import raglab
 
 ROOT = Path(raglab.__file__).parents[1]
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
 PROGRAM = """
 from bench import Row
 def first(options):
@@ -44,13 +50,19 @@ def turn(script: Any, *rows: tuple[str, float, str]) -> Any:
 
 
 def test_a_ratio_above_one_is_better(script: Any) -> None:
-    """Of times and sizes the last by this, of rates this by the last; the best turn counts, the range is of pairs."""
+    """Of times and sizes the last by this, of rates this by the last.
+
+    The best turn counts, the range is of pairs.
+    """
     this = [turn(script, ("steps", 2.0, "ms")), turn(script, ("steps", 1.0, "ms"))]
     last = [turn(script, ("steps", 4.0, "ms")), turn(script, ("steps", 3.0, "ms"))]
     line, value = script.comparison("steps", this, last)
     assert value == 3.0
     assert line.split() == ["steps,", "ms", "1", "3", "3.00", "2.00", "to", "3.00"]
-    rates = [turn(script, ("sweep", 90.0, "M decisions/s"))], [turn(script, ("sweep", 100.0, "M decisions/s"))]
+    rates = (
+        [turn(script, ("sweep", 90.0, "M decisions/s"))],
+        [turn(script, ("sweep", 100.0, "M decisions/s"))],
+    )
     line, value = script.comparison("sweep", *rates)
     assert value == pytest.approx(0.9)
     assert line.endswith("0.90  0.90 to 0.90  below 0.95")
@@ -68,14 +80,21 @@ def test_what_compares_within_a_tree_or_stands_in_one_has_no_ratio(script: Any) 
 def test_both_trees_are_measured_in_turns(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A table with both columns; what is slower, what only one tree has and why is said below it, once."""
+    """A table with both columns.
+
+    What is slower, what only one tree has and why is said below it, once.
+    """
     (tmp_path / "raglab").mkdir()
     order = []
 
     def measured(program: str, tree: Path, options: Any) -> Any:
         order.append((program, tree == ROOT, options.first, options.peers))
         slower = 2.0 if tree == ROOT else 1.0
-        rows = [("steps", slower, "ms"), ("this" if tree == ROOT else "old", 1.0, "s"), ("beside", 7.0, "x")]
+        rows = [
+            ("steps", slower, "ms"),
+            ("this" if tree == ROOT else "old", 1.0, "s"),
+            ("beside", 7.0, "x"),
+        ]
         return turn(script, *rows)._replace(failed={"second": "KeyError: gone"})
 
     monkeypatch.setattr(script, "measured", measured)
@@ -91,8 +110,8 @@ def test_both_trees_are_measured_in_turns(
     out = capsys.readouterr().out
     assert "bench_study.py\n  steps, ms" in out
     assert (
-        "\nbelow 0.95: steps 0.50 (0.50 to 0.50)\n- only in this version: this\n- only in the last version: old\n"
-        in out
+        "\nbelow 0.95: steps 0.50 (0.50 to 0.50)\n- only in this version: this\n- only in the "
+        "last version: old\n" in out
     )
     assert out.count("study, second: KeyError: gone") == 2
 
@@ -110,11 +129,15 @@ def test_a_program_runs_in_a_process_of_its_own(script: Any, tmp_path: Path) -> 
     }
 
 
-def test_one_bench_that_fails_ends_no_other(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_bench_that_fails_ends_no_other(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rows before the error and of the other benches stay."""
     (tmp_path / "bench_toy.py").write_text(PROGRAM, encoding="utf-8")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    result = script.measure("toy", script.Options(quick=True, first=True, peers=True, folder=tmp_path))
+    result = script.measure(
+        "toy", script.Options(quick=True, first=True, peers=True, folder=tmp_path)
+    )
     assert list(result.rows) == ["sweep", "steps", "beside a peer"]
     assert result.failed == {"second": "KeyError: 'gone'"}
 
@@ -135,7 +158,10 @@ def test_a_module_is_looked_for_by_its_name(script: Any) -> None:
 
 
 def test_cases_that_are_made_of_others_all_differ(script: Any) -> None:
-    """Fractions are scaled by the case, so their order within it stays; whole numbers and NaN stay as they are."""
+    """Fractions are scaled by the case, so their order within it stays.
+
+    Whole numbers and NaN stay as they are.
+    """
     part = script.Row(np.tile([[0.25], [0.5]], 6), np.arange(6.0), np.array([np.nan] * 6))
     scaled = importlib.import_module("bench_replay").spread(part, np.random.default_rng(0))
     assert len(np.unique(scaled.name[0])) == 6
@@ -147,9 +173,16 @@ def test_cases_that_are_made_of_others_all_differ(script: Any) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("program", ["calibration", "replay", "study"])
 def test_a_program_gives_its_rows(script: Any, tmp_path: Path, program: str) -> None:
-    """The quick size gives every row as a number, and nothing fails; a slope between few trials may be below 0."""
-    result = script.measure(program, script.Options(quick=True, first=False, peers=False, folder=tmp_path))
+    """The quick size gives every row as a number, and nothing fails.
+
+    A slope between few trials may be below 0.
+    """
+    result = script.measure(
+        program, script.Options(quick=True, first=False, peers=False, folder=tmp_path)
+    )
     assert result.failed == {}
     assert result.rows
-    assert all(row.value > 0.0 for row in result.rows.values() if not row.name.startswith("each further"))
+    assert all(
+        row.value > 0.0 for row in result.rows.values() if not row.name.startswith("each further")
+    )
     assert all(np.isfinite(row.value) for row in result.rows.values())

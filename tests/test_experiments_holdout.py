@@ -34,8 +34,12 @@ def scripts() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         for name in THREADS:
             patch.setenv(name, "1")
-        patch.setattr(sys, "path", [*sys.path, str(FOLDER)])  # at the end: tests have an arms.py too
-        modules = {name: importlib.import_module(name) for name in ("holdout", "platforms", "sets", "tuners")}
+        # at the end: tests have an arms.py too
+        patch.setattr(sys, "path", [*sys.path, str(FOLDER)])
+        modules = {
+            name: importlib.import_module(name)
+            for name in ("holdout", "platforms", "sets", "tuners")
+        }
     yield SimpleNamespace(**modules)
     for name in modules:
         del sys.modules[name]
@@ -43,7 +47,7 @@ def scripts() -> Iterator[Any]:
 
 @cache
 def trace() -> Trace:
-    """Two hundred labelled cases with signals that differ between right and wrong, a tenth of them without hits."""
+    """Two hundred labelled cases whose signals differ for right and wrong, a tenth without hits."""
     return labelled(3, {"": 200}, missing=0.1)
 
 
@@ -54,11 +58,15 @@ def policy() -> Policy:
 
 
 @given(
-    counts=st.lists(st.integers(0, 30), min_size=3, max_size=3).filter(lambda counts: sum(counts) > 20),
+    counts=st.lists(st.integers(0, 30), min_size=3, max_size=3).filter(
+        lambda counts: sum(counts) > 20
+    ),
     size=st.sampled_from([0, 1, 7, 20]),
     number=st.integers(0, 3),
 )
-def test_a_draw_takes_of_each_label_its_share(scripts: Any, counts: list[int], size: int, number: int) -> None:
+def test_a_draw_takes_of_each_label_its_share(
+    scripts: Any, counts: list[int], size: int, number: int
+) -> None:
     """Drawn and judged cases are all cases once, each label within one case of its share, alike for one number."""
     label = np.repeat(np.arange(3, dtype=np.int8), counts)
     draw = scripts.tuners.Draw(size, number)
@@ -93,7 +101,9 @@ def test_the_selection_alone_is_that_of_tune(scripts: Any) -> None:
     draw, costs = scripts.tuners.Draw(60, 1), scripts.holdout.COSTS
     found = {
         (matrix, deal): outcome
-        for matrix, deal, outcome in scripts.tuners.selected(trace(), policy(), draw, costs, [(3, 1), (3, 2)])
+        for matrix, deal, outcome in scripts.tuners.selected(
+            trace(), policy(), draw, costs, [(3, 1), (3, 2)]
+        )
     }
     assert set(found) == {(matrix, deal) for matrix in costs for deal in ((3, 1), (3, 2))}
     for (matrix, (folds, repeats)), outcome in found.items():
@@ -117,12 +127,23 @@ def test_a_rule_sees_the_drawn_cases_alone(scripts: Any) -> None:
 
 
 def test_where_no_model_can_be_fitted_the_cheaper_free_policy_stands_for_it(scripts: Any) -> None:
-    """Of ten cases a model cannot be fitted; `expected cost always` is what the drawn cases say is cheaper."""
+    """Of ten cases a model cannot be fitted.
+
+    `expected cost always` is what the drawn cases say is cheaper.
+    """
     draw = scripts.tuners.Draw(10, 0)
     for matrix, _, outcome in scripts.tuners.selected(
-        trace(), policy(), draw, {"default": None, "free": {"refuse": {"answered_wrong": 50}}}, [(2, 1)]
+        trace(),
+        policy(),
+        draw,
+        {"default": None, "free": {"refuse": {"answered_wrong": 50}}},
+        [(2, 1)],
     ):
-        free = "always-refuse" if matrix == "free" else min(scripts.tuners.FREE, key=outcome.cross_validated.get)
+        free = (
+            "always-refuse"
+            if matrix == "free"
+            else min(scripts.tuners.FREE, key=outcome.cross_validated.get)
+        )
         assert outcome.cells[scripts.tuners.ALWAYS] == outcome.cells[free]
 
 
@@ -133,10 +154,12 @@ def unit_of(scripts: Any, path: Path, matrix: str, deal: str = "2x1") -> Any:
 
 
 def test_a_run_that_was_killed_goes_on_where_it_was(scripts: Any, tmp_path: Path) -> None:
-    """What the log holds is not measured again, a line cut off is skipped, and the last line of a key holds."""
+    """What the log holds is not measured again, cut lines are skipped, a key's last line holds."""
     trace().save(tmp_path / "made.parquet")
     log = tmp_path / "out" / "results.jsonl"
-    units = [unit_of(scripts, tmp_path / "made.parquet", matrix) for matrix in ("default", "refuse10")]
+    units = [
+        unit_of(scripts, tmp_path / "made.parquet", matrix) for matrix in ("default", "refuse10")
+    ]
     assert scripts.holdout.measure_all(units[:1], log) == []
     with log.open("a") as file:
         file.write('{"key": "cut o')
@@ -179,30 +202,54 @@ def test_figures_are_those_counted_by_hand(scripts: Any) -> None:
     """Ten cases: contract, status alone, cost under two matrices, and rates."""
     row = scripts.holdout.figures(SOME, None)
     assert (row["pass_rate"], row["status_rate"], row["held_out"]) == (0.7, 0.9, pytest.approx(0.3))
-    assert (row["false_refusal_rate"], row["hallucination_rate"], row["over_ask_rate"]) == (1 / 6, 1 / 5, 0.0)
-    assert scripts.holdout.figures(ANSWER, {"refuse": {"answered_wrong": 10}})["held_out"] == pytest.approx(3.3)
+    assert (row["false_refusal_rate"], row["hallucination_rate"], row["over_ask_rate"]) == (
+        1 / 6,
+        1 / 5,
+        0.0,
+    )
+    assert scripts.holdout.figures(ANSWER, {"refuse": {"answered_wrong": 10}})[
+        "held_out"
+    ] == pytest.approx(3.3)
 
 
-def line_of(number: int, rule: str, selected: str, cells: dict[str, list[int]], **validated: float) -> dict[str, Any]:
+def line_of(
+    number: int, rule: str, selected: str, cells: dict[str, list[int]], **validated: float
+) -> dict[str, Any]:
     """Line of the log under the default costs."""
-    about = {"number": number, "matrix": "default", "rule": rule, "selected": selected, "expected": 0.2}
+    about = {
+        "number": number,
+        "matrix": "default",
+        "rule": rule,
+        "selected": selected,
+        "expected": 0.2,
+    }
     return {**about, "cells": cells, "cross_validated": validated}
 
 
-def test_costs_of_a_table_are_those_counted_by_hand(scripts: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two draws, one with the old rule: means, the best free policy in hindsight, paired differences."""
+def test_costs_of_a_table_are_those_counted_by_hand(
+    scripts: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two draws, one with the old rule.
+
+    Means, the best free policy in hindsight, paired differences.
+    """
     free = {"always-answer": ANSWER, "always-refuse": REFUSE, "defaults": ANSWER}
     new = [{**free, "tuned": cells, "expected cost always": SOME} for cells in (SOME, REFUSE)]
     old = {**free, "tuned": ANSWER, "confidence at least": SOME}
     lines = [
         line_of(0, "new 5x2", "expected cost", new[0]),
         line_of(1, "new 5x2", "always-refuse", new[1]),
-        line_of(0, "old", "always-answer", old, **{"always-answer": 0.6, "confidence at least": 0.5}),
+        line_of(
+            0, "old", "always-answer", old, **{"always-answer": 0.6, "confidence at least": 0.5}
+        ),
         line_of(1, "new 5x1", "always-answer", {**new[1], "tuned": ANSWER}),
     ]
     rows = scripts.holdout.costs_of(lines, "default", "new 5x2")
     assert list(rows) == [0, 1]
-    assert (rows[0]["old"], rows[0][scripts.holdout.LOWEST]) == (pytest.approx(0.6), pytest.approx(0.3))
+    assert (rows[0]["old"], rows[0][scripts.holdout.LOWEST]) == (
+        pytest.approx(0.6),
+        pytest.approx(0.3),
+    )
     assert scripts.holdout.best_free(rows) == "always-answer"
     assert scripts.holdout.column(rows, "new").value == pytest.approx(0.5)
     behind = scripts.holdout.column(rows, "new", "expected cost always")
@@ -212,9 +259,14 @@ def test_costs_of_a_table_are_those_counted_by_hand(scripts: Any, capsys: pytest
     assert "| made, 30 | default | 2 (1) | 0.600 | 0.500 (0.200) |" in shown
     assert "| -0.100 (0.200) |" in shown
     assert "| expected cost 1, always-refuse 1 |" in shown
-    scripts.holdout.print_chain({("made", 0): [*lines, line_of(0, "chain", "chain", {"tuned": ANSWER})]}, "new 5x2")
+    scripts.holdout.print_chain(
+        {("made", 0): [*lines, line_of(0, "chain", "chain", {"tuned": ANSWER})]}, "new 5x2"
+    )
     shown = capsys.readouterr().out
-    assert "| made | default | 1 | 0.600 | 0.300 | 0.600 | always-answer 0.600 | +0.000 | +0.300 | chain 1 |" in shown
+    assert (
+        "| made | default | 1 | 0.600 | 0.300 | 0.600 | always-answer 0.600 | +0.000 | +0.300 | "
+        "chain 1 |" in shown
+    )
     scripts.holdout.print_deals({("made", 30): lines}, ["5x1", "5x2"])
     assert "| made, 30 | default | 1 | -0.100 |" in capsys.readouterr().out
 
@@ -228,10 +280,14 @@ def test_a_difference_above_its_standard_error_is_bold(scripts: Any) -> None:
 
 
 def test_what_a_platform_said_becomes_a_trace(scripts: Any, tmp_path: Path) -> None:
-    """A right intent passes, a wrong one fails, what is out of scope is to be refused, nothing found is no hit."""
+    """A right intent passes, a wrong one fails, out of scope is a refusal, nothing found no hit."""
     (tmp_path / "preds").mkdir()
-    rows = ("where is my order,WHERE,WHERE,0.9", "hello,NO_NODES_DETECTED,WHERE,0.4", "emi,EMI,WHERE,0.5",
-            "hm,NO_NODES_DETECTED,NO_NODES_DETECTED,0.0")  # fmt: skip
+    rows = (
+        "where is my order,WHERE,WHERE,0.9",
+        "hello,NO_NODES_DETECTED,WHERE,0.4",
+        "emi,EMI,WHERE,0.5",
+        "hm,NO_NODES_DETECTED,NO_NODES_DETECTED,0.0",
+    )
     text = "\n".join(("sentence,label,predicted_node,predicted_node_score", *rows))
     (tmp_path / "preds" / "luis_sofmattress.csv").write_text(text, encoding="utf-8")
     made = scripts.sets.hint3_trace(tmp_path, "luis")
@@ -239,10 +295,13 @@ def test_what_a_platform_said_becomes_a_trace(scripts: Any, tmp_path: Path) -> N
     frame = raglab.decide(made, always_answer(policy())).frame()
     assert frame["status"].tolist() == ["ok", "ok", "ok", "refuse"]
     assert frame["correct"].tolist() == [True, False, False, True]
-    assert scripts.tuners.seen_cases(made, policy()).signals[0, :3].tolist() == pytest.approx([90.0, 40.0, 50.0])
+    assert scripts.tuners.seen_cases(made, policy()).signals[0, :3].tolist() == pytest.approx(
+        [90.0, 40.0, 50.0]
+    )
     with pytest.raises(ValueError, match="platform must be one of bert"):
         scripts.sets.hint3_trace(tmp_path, "watson")
-    # The same rows without a distance: one right and two wrong of three found; a half dismisses one of the wrong.
+    # The same rows without a distance: one right and two wrong of three found; a half dismisses one
+    # of the wrong.
     bare = scripts.platforms.platform_trace(tmp_path, "luis")
     assert bare.meta["gates_off"] == ["l2", "density", "gap", "similarity", "confidence"]
     assert [case.split for case in bare.cases] == ["tune", "tune", "certify", "certify"]

@@ -1,4 +1,7 @@
-"""`experiments/intents.py`: precision and recall of the intents, with and without the open-domain questions."""
+"""`experiments/intents.py`.
+
+Precision and recall of the intents, with and without the open-domain questions.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,15 @@ def intents(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_rates_by_head(intents: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of two that need a graph one opens, and one that needs none: precision and recall one half each."""
+    """Of two that need a graph one opens, and one that needs none.
+
+    Precision and recall one half each.
+    """
     needs = {"graph": [True, True, False], "table": [False] * 3}
     group = intents.Labelled("mine", ["ties", "none", "ties to nothing"], needs)
-    intents.quality_rows([group], lambda question: {"graph": "ties" in question, "table": False}, misses=True)
+    intents.quality_rows(
+        [group], lambda question: {"graph": "ties" in question, "table": False}, misses=True
+    )
     printed = capsys.readouterr().out
     assert "| mine | graph | 2 of 3 | 2 | 0.500 (1/2; " in printed
     assert "| mine | table | 0 of 3 | 0 | - (0/0) | - (0/0) |" in printed
@@ -37,11 +45,16 @@ def test_rates_by_head(intents: Any, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_without_the_open_domain_questions_it_says_so(
-    intents: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    intents: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The own and the bundled questions are measured all the same, the other part is named and left out."""
+    """Own and bundled questions are measured all the same, the other part is named and left out."""
     monkeypatch.setattr(
-        sys, "argv", ["intents.py", str(tmp_path), "--language", str(ROOT / "tests" / "data" / "de.yaml")]
+        sys,
+        "argv",
+        ["intents.py", str(tmp_path), "--language", str(ROOT / "tests" / "data" / "de.yaml")],
     )
     intents.main()
     printed = capsys.readouterr().out
@@ -51,15 +64,25 @@ def test_without_the_open_domain_questions_it_says_so(
 
 
 def test_open_domain_questions_are_counted(
-    intents: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    intents: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Of three questions one asks to sort; a list of questions about tables is counted beside them."""
+    """Of three questions one asks to sort.
+
+    A list of questions about tables is counted beside them.
+    """
     questions = ["Sort the towns by size", "Who is the mayor?", "What is the highest hill?"]
     path = tmp_path / intents.AMBIGNQ
     path.parent.mkdir()
-    path.write_text(json.dumps([{"question": question} for question in questions] * 400), encoding="utf-8")
+    path.write_text(
+        json.dumps([{"question": question} for question in questions] * 400), encoding="utf-8"
+    )
     tables = tmp_path / "tables.tsv"
-    tables.write_text("id\tutterance\nq0\tWhich town has the most hills?\nq1\tWho?\n", encoding="utf-8")
+    tables.write_text(
+        "id\tutterance\nq0\tWhich town has the most hills?\nq1\tWho?\n", encoding="utf-8"
+    )
     monkeypatch.setattr(sys, "argv", ["intents.py", str(tmp_path), "--tables", str(tables)])
     intents.main()
     printed = capsys.readouterr().out

@@ -1,4 +1,7 @@
-"""`experiments/obd.py` on a campaign of its own: other items, other positions, several campaigns in a folder."""
+"""`experiments/obd.py` on a campaign of its own.
+
+Other items, other positions, several campaigns in a folder.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ def script() -> Iterator[Any]:
 def write_logs(folder: Path, campaign: str) -> Path:
     """Logs of both policies over the same items; bts shows item 0 half of the time."""
     rng = np.random.default_rng(3)
-    chances = {"random": np.full(ITEMS, 1 / ITEMS), "bts": np.array([0.5, *[0.5 / (ITEMS - 1)] * (ITEMS - 1)])}
+    chances = {
+        "random": np.full(ITEMS, 1 / ITEMS),
+        "bts": np.array([0.5, *[0.5 / (ITEMS - 1)] * (ITEMS - 1)]),
+    }
     for policy, chance in chances.items():
         item = rng.choice(ITEMS, size=ROUNDS, p=chance)
         log = pd.DataFrame(
@@ -58,16 +64,23 @@ def printed(script: Any, capsys: pytest.CaptureFixture[str], *arguments: str) ->
 
 
 @pytest.mark.slow
-def test_any_campaign_of_any_size(script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_any_campaign_of_any_size(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Items and positions are those of the logs; every line of both tables is there."""
     said = printed(script, capsys, str(write_logs(tmp_path, "women")))
     assert said.startswith("Campaign women: 5 items, 2 positions.\n")
-    assert said.count("| random | bts |") == said.count("| bts | random |") == len(script.ESTIMATORS)
+    assert (
+        said.count("| random | bts |") == said.count("| bts | random |") == len(script.ESTIMATORS)
+    )
     assert "of 10 items × positions" in said
 
 
 def test_the_campaign_is_named_where_there_are_several(script: Any, tmp_path: Path) -> None:
-    """One that has both logs; without a name, or with another one, the message says which there are."""
+    """One that has both logs.
+
+    Without a name, or with another one, the message says which there are.
+    """
     write_logs(write_logs(tmp_path, "men"), "women")
     (tmp_path / "bts" / "all").mkdir()
     assert script.campaign_of(tmp_path, "women") == "women"
@@ -79,8 +92,14 @@ def test_the_campaign_is_named_where_there_are_several(script: Any, tmp_path: Pa
 
 
 def test_shares_and_targets(script: Any) -> None:
-    """Items 0 and 2 of three at position 1, item 1 at position 2: shares by position, and the rows that they become."""
+    """Items 0 and 2 of three at position 1, item 1 at position 2.
+
+    Shares by position, and the rows that they become.
+    """
     size = script.Size(items=3, positions=2)
     share = script.shares(np.array([0, 2, 4]), size)
     assert share.tolist() == [[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]
-    assert script.at_positions(share, np.array([1, 0])).tolist() == [[0, 0, 0, 0, 1, 0], [0.5, 0, 0.5, 0, 0, 0]]
+    assert script.at_positions(share, np.array([1, 0])).tolist() == [
+        [0, 0, 0, 0, 1, 0],
+        [0.5, 0, 0.5, 0, 0, 0],
+    ]

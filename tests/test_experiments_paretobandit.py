@@ -24,7 +24,13 @@ def script() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path, str(FOLDER)])
         module = importlib.import_module("paretobandit")
-        smaller = {"COMPONENTS": (0,), "SPREADS": (0.1,), "EXPLORATIONS": (0.1,), "PRIOR_MEANS": (1.0,), "SHUFFLES": 2}
+        smaller = {
+            "COMPONENTS": (0,),
+            "SPREADS": (0.1,),
+            "EXPLORATIONS": (0.1,),
+            "PRIOR_MEANS": (1.0,),
+            "SHUFFLES": 2,
+        }
         for name, value in (smaller | {"ENGINE": "numpy", "BUDGETS": (0.5,)}).items():
             patch.setattr(module, name, value)
         yield module
@@ -51,13 +57,18 @@ def write_rows(path: Path, seed: int) -> None:
 def test_a_priced_ridge_and_learners_of_own_files(
     script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The dear model where it pays: near .85 with half the questions dear; mixtures earn less at the same spend."""
+    """The dear model where it pays: near .85 with half the questions dear.
+
+    Mixtures earn less at the same spend.
+    """
     folder = tmp_path / "league" / "paretobandit"
     folder.mkdir(parents=True)
     for seed, name in enumerate(("val", "test")):
         write_rows(folder / f"{name}_k4.jsonl.gz", seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["paretobandit.py", "--data", str(tmp_path), "--replications", "40"])
+        patch.setattr(
+            sys, "argv", ["paretobandit.py", "--data", str(tmp_path), "--replications", "40"]
+        )
         script.main()
     lines = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
     cells = {line[1]: float(line[2].split()[0]) for line in lines if line[0] == "| 0.5"}
@@ -67,11 +78,15 @@ def test_a_priced_ridge_and_learners_of_own_files(
         for line in lines
         if len(line) == 5 and line[0].startswith("| lin_ucb")
     }
-    assert set(online) == {f"lin_ucb, {start}" for start in (script.COLD, script.UNIFORM, script.MEASURED)}
+    assert set(online) == {
+        f"lin_ucb, {start}" for start in (script.COLD, script.UNIFORM, script.MEASURED)
+    }
     assert online[f"lin_ucb, {script.MEASURED}"] > 0.8
 
 
-def test_absent_files_are_named(script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_absent_files_are_named(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """And nothing is measured."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["paretobandit.py", "--data", str(tmp_path)])

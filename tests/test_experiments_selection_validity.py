@@ -22,7 +22,8 @@ FOLDER = Path(raglab.__file__).parents[1] / "experiments"
 def script() -> Iterator[Any]:
     """The script as a module."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [*sys.path, str(FOLDER)])  # at the end: tests have modules of other scripts' names
+        # at the end: tests have modules of other scripts' names
+        patch.setattr(sys, "path", [*sys.path, str(FOLDER)])
         module = importlib.import_module("selection_validity")
     yield module
     del sys.modules[module.__name__]
@@ -42,7 +43,10 @@ def test_the_true_risk_is_that_of_many_cases(script: Any) -> None:
 
 
 def test_each_case_is_answered_up_to_its_ratio(script: Any) -> None:
-    """The family holds the breakpoints of its cases: one case more, or some that are alike, at each lower ratio."""
+    """The family holds the breakpoints of its cases.
+
+    One case more, or some that are alike, at each lower ratio.
+    """
     setting = next(iter(script.settings().values()))
     cases = script.drawn(setting.of, 150, np.random.default_rng(2))
     family = script.by_expected_cost(cases)
@@ -55,7 +59,10 @@ def test_each_case_is_answered_up_to_its_ratio(script: Any) -> None:
 
 
 def test_a_candidate_replaces_the_incumbent_only_by_saving(script: Any) -> None:
-    """One that decides as the incumbent saves nothing; one that knows the classes saves much (rule S6.8)."""
+    """One that decides as the incumbent saves nothing.
+
+    One that knows the classes saves much (rule S6.8).
+    """
     setting = next(iter(script.settings().values()))
     cases = script.drawn(setting.of, 150, np.random.default_rng(3))
     rng = np.random.default_rng(0)
@@ -65,17 +72,24 @@ def test_a_candidate_replaces_the_incumbent_only_by_saving(script: Any) -> None:
     assert script.selected(cases, "mine", same[incumbent]) == incumbent
 
     def known(of: Any) -> Any:
-        return script.Family(np.zeros(1), 0.0, lambda *_: script.LABEL_OF_CLASS[of.classes][None], tuple(Status))
+        return script.Family(
+            np.zeros(1), 0.0, lambda *_: script.LABEL_OF_CLASS[of.classes][None], tuple(Status)
+        )
 
     fold = same[incumbent].fold
-    learned = script.CrossFitted(tuple(known(cases.rows(fold == held)) for held in range(script.FOLDS)), fold)
+    learned = script.CrossFitted(
+        tuple(known(cases.rows(fold == held)) for held in range(script.FOLDS)), fold
+    )
     assert script.selected(cases, "mine", learned) == "mine"
     assert script.dearest((Status.ok,)) == script.dearest(tuple(Status)) == 1.0
 
 
 @pytest.mark.full
 def test_promises_hold_with_fit_and_choice_inside_each_repeat(script: Any) -> None:
-    """In 30 repeats no more are broken than delta and three standard errors; something is certified in most."""
+    """In 30 repeats no more are broken than delta and three standard errors.
+
+    Something is certified in most.
+    """
     found = script.simulated(next(iter(script.settings().values())), 30, 7)
     most = script.DELTA + 3.0 * sqrt(script.DELTA * (1.0 - script.DELTA) / 30)
     assert (found.broken[2:] <= most).all()

@@ -16,14 +16,16 @@ from experiments.upgrades import Deal
 def drawn_trace(score: float) -> raglab.Trace:
     """Forty questions with a hit each."""
     words = [f"w{number} v{number} u{number}" for number in range(40)]
-    rows = pd.DataFrame({"query": words, "label": ["ok", "refuse"] * 20, "hit_id": "a", "source": "a.md"})
+    rows = pd.DataFrame(
+        {"query": words, "label": ["ok", "refuse"] * 20, "hit_id": "a", "source": "a.md"}
+    )
     return raglab.trace_from_frame(
         rows.assign(expect_sources=["a.md", ""] * 20, score=score), score="cosine", name="drawn"
-    )  # fmt: skip
+    )
 
 
 def test_a_deal_has_four_parts_that_are_the_same_of_each_trace() -> None:
-    """No case that the base is certified on is among the fresh ones, and tune and report are those of both."""
+    """No case the base is certified on is among the fresh; tune and report are those of both."""
     deal, second = Deal.of(drawn_trace(0.5), 3), Deal.of(drawn_trace(0.9), 3)
     queries = {
         (name, split): {case.query for case in getattr(deal, name).split(split).cases}
@@ -32,23 +34,49 @@ def test_a_deal_has_four_parts_that_are_the_same_of_each_trace() -> None:
     }
     assert queries["old", "tune"] == queries["fresh", "tune"]
     assert queries["old", "report"] == queries["fresh", "report"]
-    parts = [queries["old", "tune"], queries["old", "certify"], queries["fresh", "certify"], queries["old", "report"]]
+    parts = [
+        queries["old", "tune"],
+        queries["old", "certify"],
+        queries["fresh", "certify"],
+        queries["old", "report"],
+    ]
     assert sum(map(len, parts)) == len(set().union(*parts)) == 40
     assert [case.query for case in second.fresh.cases] == [case.query for case in deal.fresh.cases]
 
 
 def lines_of_a_deal() -> list[dict[str, object]]:
-    """One promise of at most 20 %, on the base and on one upgrade: it holds, is broken, is certified, is refused."""
+    """One promise of at most 20 %, on the base and on one upgrade.
+
+    It holds, is broken, is certified, is refused.
+    """
     known = {"set": "drawn", "deal": 0, "decides": "confidence", "alpha": 0.2, "pair": "other"}
     return [
         {**known, "pair": "", "method": BASE, "k": 1, "n": 10, "coverage": 0.5, "verdict": "open"},
         {**known, "method": AS_THEY_WERE, "k": 9, "n": 10, "coverage": 0.5, "verdict": "broken"},
-        {**known, "method": "quantile", "k": 3, "n": 10, "coverage": 0.4, "verdict": "open", "again": True,
-         "again_reused": False, "unmapped": False},
-        {**known, "method": "isotonic", "k": 0, "n": 0, "coverage": 0.0, "verdict": "open", "again": False,
-         "again_reused": False, "unmapped": True},
+        {
+            **known,
+            "method": "quantile",
+            "k": 3,
+            "n": 10,
+            "coverage": 0.4,
+            "verdict": "open",
+            "again": True,
+            "again_reused": False,
+            "unmapped": False,
+        },
+        {
+            **known,
+            "method": "isotonic",
+            "k": 0,
+            "n": 0,
+            "coverage": 0.0,
+            "verdict": "open",
+            "again": False,
+            "again_reused": False,
+            "unmapped": True,
+        },
         {**known, "method": "refit", "refused": "too few cases, got 1"},
-    ]  # fmt: skip
+    ]
 
 
 def test_tables_count_each_line_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,10 +84,15 @@ def test_tables_count_each_line_once(tmp_path: Path, capsys: pytest.CaptureFixtu
     folder = tmp_path / "drawn"
     folder.mkdir()
     rows = [{"levels": {"confidence": 0.2}}, *lines_of_a_deal()]
-    (folder / "judged.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (folder / "judged.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
     tables(tmp_path)
     printed = capsys.readouterr().out
-    assert "| drawn | confidence | ≤ 0.2 | 1.00 (1/1) | 1.00 (1/1) | 0, 1, 0 | 0.50 → 0.50 |" in printed
+    assert (
+        "| drawn | confidence | ≤ 0.2 | 1.00 (1/1) | 1.00 (1/1) | 0, 1, 0 | 0.50 → 0.50 |"
+        in printed
+    )
     assert "| other | as they were | 1, 0 | 0.00 (0/1) | 0, 0, 1 |" in printed
     quantile = "| other | quantile | 1, 0 | 0.00 (0/1) | 0, 1, 0 | 1.00 (1/1) |"
     assert f"{quantile} 1.00 (1/1), 0 | 0.00 (0/1) | 0 | 0.50 → 0.40 |" in printed

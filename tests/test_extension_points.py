@@ -1,4 +1,7 @@
-"""Extension points: what a room offers is found where it is installed, and named where it is not."""
+"""Extension points.
+
+What a room offers is found where it is installed, and named where it is not.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,14 @@ import pytest
 import raglab
 from raglab import extension_points
 from raglab.arms import ARMS, LIVE_ARMS
-from raglab.extension_points import MissingExtensionError, extension, extensions, installed, listed_names, missing
+from raglab.extension_points import (
+    MissingExtensionError,
+    extension,
+    extensions,
+    installed,
+    listed_names,
+    missing,
+)
 from raglab.lab.study import TuneResult
 from raglab.live.arm_choice import default_arm
 from raglab.live.trace_building import check_settings
@@ -86,9 +96,15 @@ class TestRegistry:
             extension("nothing", "a", "nothing")
 
     def test_a_room_that_is_not_there(self, rooms: Callable[..., None]) -> None:
-        """The message names what was asked for and the folder; it is an ImportError that names the module."""
+        """The message names what was asked for and the folder.
+
+        It is an ImportError that names the module.
+        """
         rooms(a="POINTS = {}")
-        text = r"^arm x is in raglab/extensions/b, which is not installed: install raglab-toolkit as a whole$"
+        text = (
+            r"^arm x is in raglab/extensions/b, which is not installed: install raglab-toolkit as "
+            r"a whole$"
+        )
         with pytest.raises(MissingExtensionError, match=text) as caught:
             extension("arm.x", "b", "arm x")
         assert isinstance(caught.value, ImportError)
@@ -104,7 +120,10 @@ class TestArms:
         """In settings of retrieval; all other arms go on."""
         rooms()
         for arm in ("graph", "table"):
-            with pytest.raises(MissingExtensionError, match=rf"^arm {arm} is in raglab/extensions/graph_table, which"):
+            with pytest.raises(
+                MissingExtensionError,
+                match=rf"^arm {arm} is in raglab/extensions/graph_table, which",
+            ):
                 check_settings({"arms": ("hybrid", arm)})
         assert check_settings({"arms": ("hybrid", "iterative")}).arms == ("hybrid", "iterative")
         assert live_arms() == ("hybrid", "iterative")
@@ -114,16 +133,23 @@ class TestArms:
         assert build_arm_indexes(live_arms(), (), GENERIC) == {}
 
     @pytest.mark.parametrize("arm", ["graph", "table"])
-    def test_a_policy_or_a_system_that_names_one_is_told(self, rooms: Callable[..., None], arm: str) -> None:
+    def test_a_policy_or_a_system_that_names_one_is_told(
+        self, rooms: Callable[..., None], arm: str
+    ) -> None:
         """Before the index is blamed for lacking it."""
         rooms()
-        named, hybrid = (Policy.from_mapping({"strategy": {"arm": name}}) for name in (arm, "hybrid"))
+        named, hybrid = (
+            Policy.from_mapping({"strategy": {"arm": name}}) for name in (arm, "hybrid")
+        )
         retriever = SimpleNamespace(strategies={"hybrid": None})
         for system in (
             SimpleNamespace(retriever=retriever, arm=None, policy=named),
             SimpleNamespace(retriever=retriever, arm=arm, policy=hybrid),
         ):
-            with pytest.raises(MissingExtensionError, match=rf"^arm {arm} is in raglab/extensions/graph_table, which"):
+            with pytest.raises(
+                MissingExtensionError,
+                match=rf"^arm {arm} is in raglab/extensions/graph_table, which",
+            ):
                 default_arm("What is it?", system)  # type: ignore[arg-type]
 
 
@@ -132,11 +158,14 @@ def test_a_study_is_without_a_cockpit_where_its_room_is_missing(rooms: Callable[
     rooms()
     study = object.__new__(TuneResult)
     assert study.cockpit_page() is None
-    with pytest.raises(MissingExtensionError, match=r"^TuneResult\.cockpit is in raglab/extensions/cockpit, which"):
+    with pytest.raises(
+        MissingExtensionError, match=r"^TuneResult\.cockpit is in raglab/extensions/cockpit, which"
+    ):
         study.cockpit()
 
 
-# A process in which one room is not there: what a user then sees of each of its names, and of the names beside it.
+# A process in which one room is not there: what a user then sees of each of its names, and of the
+# names beside it.
 GONE = """
 import sys
 from importlib import import_module
@@ -150,7 +179,8 @@ def check(call, name):
     try:
         call()
     except MissingExtensionError as error:
-        assert str(error).startswith(f"{name} is in raglab/extensions/{room}, which is not installed"), error
+        assert str(error).startswith(f"{name} is in raglab/extensions/{room}, which is not \
+installed"), error
     else:
         raise AssertionError(f"{name} was found")
 
@@ -177,7 +207,9 @@ def test_a_name_of_a_missing_room_says_where_it_belongs(room: str, tmp_path: Pat
     names = " ".join(f"{door}.{name}" for of, door, name in NAMES if of == room)
     command = [sys.executable, "-c", GONE, room, names]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -198,31 +230,51 @@ ELSEWHERE = [
 @pytest.mark.parametrize(("name", "place"), ELSEWHERE)
 def test_a_name_of_another_door_says_where_it_is(name: str, place: str) -> None:
     """Of whichever door has it; a name of none is unknown."""
-    with pytest.raises(AttributeError, match=rf"^module 'raglab' has no attribute '{name}'; it is {place}$"):
+    with pytest.raises(
+        AttributeError, match=rf"^module 'raglab' has no attribute '{name}'; it is {place}$"
+    ):
         getattr(raglab, name)
     with pytest.raises(AttributeError, match=r"^module 'raglab.io' has no attribute 'nothing'$"):
         raglab.io.nothing  # noqa: B018
 
 
 def test_every_module_is_an_attribute() -> None:
-    """A plain import is enough; private modules are none, and what a module lacks is told as it is."""
-    code = "import raglab; raglab.live.settings, raglab.live.clarifier, raglab.lab.certificate_checks.retest"
+    """A plain import is enough.
+
+    Private modules are none, and what a module lacks is told as it is.
+    """
+    code = (
+        "import raglab; raglab.live.settings, raglab.live.clarifier, "
+        "raglab.lab.certificate_checks.retest"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match=r"^module 'raglab' has no attribute '__main__'$"):
         raglab.__getattr__("__main__")
 
 
-def test_a_damaged_room_is_not_reported_as_missing(rooms: Callable[..., None], tmp_path: Path) -> None:
-    """A lost module raises as Python does; a lost `__init__.py` is named; a folder of caches alone is no room."""
+def test_a_damaged_room_is_not_reported_as_missing(
+    rooms: Callable[..., None], tmp_path: Path
+) -> None:
+    """A lost module raises as Python does; a lost `__init__.py` is named.
+
+    A folder of caches alone is no room.
+    """
     rooms(cockpit="POINTS = {}")
-    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'raglab\.extensions\.cockpit\.display'$"):
+    with pytest.raises(
+        ModuleNotFoundError, match=r"^No module named 'raglab\.extensions\.cockpit\.display'$"
+    ):
         raglab.__getattr__("cockpit")
     (tmp_path / "cockpit" / "__init__.py").rename(tmp_path / "cockpit" / "display.py")
     (tmp_path / "scale" / "__pycache__").mkdir(parents=True)
     installed.cache_clear()
-    with pytest.raises(MissingExtensionError, match=r"^raglab\.cockpit is in .*/cockpit, which lacks its __init__"):
+    with pytest.raises(
+        MissingExtensionError, match=r"^raglab\.cockpit is in .*/cockpit, which lacks its __init__"
+    ):
         raglab.__getattr__("cockpit")
-    with pytest.raises(MissingExtensionError, match=r"^raglab\.ShardedTrace is in .*/scale, which is not installed: "):
+    with pytest.raises(
+        MissingExtensionError,
+        match=r"^raglab\.ShardedTrace is in .*/scale, which is not installed: ",
+    ):
         raglab.__getattr__("ShardedTrace")
 
 
@@ -231,7 +283,10 @@ def test_all_rooms_may_be_deleted_with_their_folder(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, extension_points.ROOMS, None)
     installed.cache_clear()
     assert installed() == ()
-    with pytest.raises(MissingExtensionError, match=r"^raglab\.cockpit is in raglab/extensions/cockpit, which is not"):
+    with pytest.raises(
+        MissingExtensionError,
+        match=r"^raglab\.cockpit is in raglab/extensions/cockpit, which is not",
+    ):
         raglab.__getattr__("cockpit")
     installed.cache_clear()
 
@@ -241,5 +296,7 @@ def test_points_of_a_room_load(room: str) -> None:
     """Every row that a room lists is there."""
     for target in import_module(f"{extension_points.ROOMS}.{room}").POINTS.values():
         module, _, name = target.partition(":")
-        assert module.startswith(f"{extension_points.ROOMS}.{room}."), "a room offers what is its own"
+        assert module.startswith(f"{extension_points.ROOMS}.{room}."), (
+            "a room offers what is its own"
+        )
         assert hasattr(import_module(module), name), target

@@ -1,4 +1,7 @@
-"""Files of every released version are opened by this one, and decide as they did: `tests/data/formats-<version>`."""
+"""Files of every released version are opened by this one, and decide as they did.
+
+`tests/data/formats-<version>`.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,14 @@ def test_the_trace_holds_all_that_it_held(samples: Path) -> None:
     assert trace.vectors.shape == (4, 384)
     assert trace.latency is not None
     assert trace.hits_of("case-0")["chunk"].iloc[0] == "glass.md"
-    assert len(raglab.steps(trace, raglab.Policy.load(samples / "policy.yaml"), path="similarity.min_similarity")) > 1
+    assert (
+        len(
+            raglab.steps(
+                trace, raglab.Policy.load(samples / "policy.yaml"), path="similarity.min_similarity"
+            )
+        )
+        > 1
+    )
 
 
 def test_shards_decide_as_the_trace(samples: Path, expected: dict[str, Any]) -> None:
@@ -91,12 +101,16 @@ def test_a_certificate_is_checked_and_remembered(samples: Path) -> None:
     certified = raglab.Policy.load(samples / "certified.yaml")
     trace = raglab.Trace.load(samples / "trace.parquet")
     assert certified.certificate is not None
-    assert [dict(promise)["name"] for promise in certified.certificate["promises"]] == ["hallucination_rate"]
+    assert [dict(promise)["name"] for promise in certified.certificate["promises"]] == [
+        "hallucination_rate"
+    ]
     retest = raglab.check_policy(trace.split("report"), certified)
     assert retest.frame()["n"].iloc[0] == 8
     # Another target is another look at the same cases: only the file can tell.
     with pytest.raises(ValueError, match="look"):
-        raglab.certify_policy(trace, certified, targets={"hallucination_rate": 0.4}, looks=samples / "looks.jsonl")
+        raglab.certify_policy(
+            trace, certified, targets={"hallucination_rate": 0.4}, looks=samples / "looks.jsonl"
+        )
 
 
 def test_a_baseline_is_compared(samples: Path) -> None:
@@ -109,10 +123,16 @@ def test_a_baseline_is_compared(samples: Path) -> None:
     assert (comparison.lost, len(comparison.changed)) == ((), 0)
 
 
-@pytest.mark.parametrize(("request_id", "status", "gate"), [
-    ("request-answered", "ok", ""), ("request-refused", "refuse", "l2"),
-])  # fmt: skip
-def test_a_request_is_explained_from_the_log(request_id: str, status: str, gate: str, samples: Path) -> None:
+@pytest.mark.parametrize(
+    ("request_id", "status", "gate"),
+    [
+        ("request-answered", "ok", ""),
+        ("request-refused", "refuse", "l2"),
+    ],
+)
+def test_a_request_is_explained_from_the_log(
+    request_id: str, status: str, gate: str, samples: Path
+) -> None:
     """Its decision follows from the log alone, and its events fit the hash chain."""
     explanation = raglab.explain(request_id, samples / "audit.sqlite")
     assert explanation.rebuilt, explanation.differences
@@ -125,10 +145,14 @@ def test_a_request_is_explained_from_the_log(request_id: str, status: str, gate:
 
 def test_an_audit_log_goes_on(samples: Path) -> None:
     """It is intact; a further request is chained to the others."""
-    log = AuditLog(shutil.copy(samples / "audit.sqlite", samples / "next.sqlite"), clock=lambda: NOW)
+    log = AuditLog(
+        shutil.copy(samples / "audit.sqlite", samples / "next.sqlite"), clock=lambda: NOW
+    )
     rows = log.verify()
     assert rows.intact, str(rows)
-    log.opened("request-of-today", "Is hail covered?", policy=policy(), fingerprint="f", models={}, now=NOW)
+    log.opened(
+        "request-of-today", "Is hail covered?", policy=policy(), fingerprint="f", models={}, now=NOW
+    )
     assert log.verify().intact
     assert log.verify().rows > rows.rows
     log.close()
@@ -136,7 +160,15 @@ def test_an_audit_log_goes_on(samples: Path) -> None:
 
 def test_a_bandit_log_gives_its_state(samples: Path) -> None:
     """The choices fold into the state that the snapshot has; the next round goes on from it."""
-    online = Online(Bandit(), RewardWeights(), 8000.0, samples / "bandit.sqlite", ARMS, seed=7, clock=lambda: NOW)
+    online = Online(
+        Bandit(),
+        RewardWeights(),
+        8000.0,
+        samples / "bandit.sqlite",
+        ARMS,
+        seed=7,
+        clock=lambda: NOW,
+    )
     frame = online.frame()
     assert frame["request_id"].tolist() == [f"round-{number}" for number in range(6)]
     assert set(frame["arm"]) <= set(ARMS)
@@ -153,11 +185,15 @@ def test_an_index_answers(samples: Path) -> None:
     """With the bundled encoder: the decisions of the log are made again."""
     by_hand = raglab.Policy.load(samples / "policy.yaml")
     system = raglab.System.open(samples / "index", policy=by_hand, cache=False, audit=False)
-    responses = {name: raglab.ask(question, system=system, now=NOW) for name, question in REQUESTS.items()}
+    responses = {
+        name: raglab.ask(question, system=system, now=NOW) for name, question in REQUESTS.items()
+    }
     assert {name: response["status"] for name, response in responses.items()} == {
         "request-answered": "ok",
         "request-refused": "refuse",
     }
-    assert [source.partition("#")[0] for source in responses["request-answered"]["sources"]] == ["glass.md"]
+    assert [source.partition("#")[0] for source in responses["request-answered"]["sources"]] == [
+        "glass.md"
+    ]
     logged = raglab.explain("request-answered", samples / "audit.sqlite")
     assert logged.request["fingerprint"] == system.fingerprint

@@ -1,4 +1,7 @@
-"""The fused gate: one probability from all signals; as arrays, in a policy, in the chain, fitted on labelled cases."""
+"""The fused gate: one probability from all signals.
+
+As arrays, in a policy, in the chain, fitted on labelled cases.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +65,16 @@ def test_parts_sum_to_the_logit(case: NDArray[np.float64]) -> None:
         assert np.isnan(fused_probability(case, MODEL))
     else:
         assert float(logit(case, MODEL)) == total
-        assert float(fused_probability(case, MODEL)) == round(1.0 / (1.0 + float(np.exp(-total))), 10)
+        assert float(fused_probability(case, MODEL)) == round(
+            1.0 / (1.0 + float(np.exp(-total))), 10
+        )
 
 
 @LAWFUL
 @given(case=CASE, more=st.integers(0, len(SIGNALS) - 1), value=SIGNAL)
-def test_a_surer_signal_never_lowers_the_probability(case: NDArray[np.float64], more: int, value: float) -> None:
+def test_a_surer_signal_never_lowers_the_probability(
+    case: NDArray[np.float64], more: int, value: float
+) -> None:
     """Neither does one that is measured instead of missing."""
     raised = case.copy()
     raised[more] = value if np.isnan(case[more]) else np.fmax(value, case[more])
@@ -83,7 +90,9 @@ def test_a_missing_signal_adds_the_least() -> None:
     assert parts[1].tolist() == [[-1.0, -1.0, -1.0], [-1.0, 0.0, 1.0]]
     assert (parts[0] == -2.0).all()
     assert (parts[2] == 0.3).all()
-    assert np.array_equal(fused_probability(signals[:, 1, 2], MODEL), fused_probability(signals, MODEL)[1, 2])
+    assert np.array_equal(
+        fused_probability(signals[:, 1, 2], MODEL), fused_probability(signals, MODEL)[1, 2]
+    )
     assert np.isnan(fused_probability(signals, MODEL)[0, 0])
 
 
@@ -101,7 +110,9 @@ def test_knots_are_levels_or_quantiles_with_normal_scores() -> None:
     """Ranks of ties are their middle; more than 33 levels become quantiles with both ends."""
     x, z = rank_knots(np.array([3.0, 1.0, 1.0, NAN, 2.0]))
     assert x.tolist() == [1.0, 2.0, 3.0]
-    assert z == pytest.approx([-0.6744897501960817, 0.31863936396437526, 1.1503493803760083], rel=1e-12)
+    assert z == pytest.approx(
+        [-0.6744897501960817, 0.31863936396437526, 1.1503493803760083], rel=1e-12
+    )
     x, z = rank_knots(np.arange(1_000.0))
     assert (len(x), x[0], x[-1]) == (fusion.KNOTS, 0.0, 999.0)
     assert (np.diff(z) > 0).all()
@@ -121,7 +132,10 @@ def _drawn(seed: int, n: int = 200) -> tuple[NDArray[np.float64], NDArray[np.boo
 @settings(deadline=None, derandomize=True, max_examples=4)
 @given(seed=st.integers(0, 99))
 def test_a_fit_is_monotone_and_blind_to_the_order_of_the_rows(seed: int) -> None:
-    """Parts never fall, what ranks against the labels has none, and the bits are those of any order, every time."""
+    """Parts never fall, what ranks against labels has none, bits are the same in any order.
+
+    They are the same every time.
+    """
     signals, right = _drawn(seed)
     found = fit_fusion(signals, right)
     assert all(one <= two for part in found.parts for one, two in pairwise(part.y))
@@ -138,7 +152,9 @@ def test_a_fit_to_one_signal_is_logistic_regression() -> None:
     signals[1:] = NAN
     x, z = rank_knots(signals[0])
     column = z[np.searchsorted(x, signals[0])]
-    theirs = LogisticRegression(C=1.0, tol=1e-10).fit(((column - column.mean()) / column.std())[:, None], right)
+    theirs = LogisticRegression(C=1.0, tol=1e-10).fit(
+        ((column - column.mean()) / column.std())[:, None], right
+    )
     ours = logit(signals, fit_fusion(signals, right))
     want = theirs.decision_function(((column - column.mean()) / column.std())[:, None])
     np.testing.assert_allclose(ours, want, atol=1e-5)
@@ -153,7 +169,9 @@ def test_a_fit_needs_both_kinds_and_a_signal_that_varies() -> None:
     with pytest.raises(ValueError, match="needs a signal that varies, got none"):
         fit_fusion(np.ones_like(signals), right)
     for slope in (0.0, -1.0, NAN):
-        with pytest.raises(ValueError, match=r"slope must be positive, got .* keep to a single gate"):
+        with pytest.raises(
+            ValueError, match=r"slope must be positive, got .* keep to a single gate"
+        ):
             rescale_logit(MODEL, slope, 0.0)
     assert logit(signals, rescale_logit(MODEL, 2.0, 1.0)) == pytest.approx(
         2.0 * logit(signals, MODEL) + 1.0, nan_ok=True
@@ -166,12 +184,30 @@ def test_a_fit_needs_both_kinds_and_a_signal_that_varies() -> None:
 @pytest.mark.parametrize(
     ("section", "rule"),
     [
-        ({"parts": {"my.cosine": {"x": [0.0], "y": [0.0]}}}, r"fused: parts must name signals .* got 'my.cosine'"),
-        ({"parts": {"gap": {"x": [0.0, 0.0], "y": [0.0, 1.0]}}}, r"fused.parts.gap: x must ascend and y must not fall"),
-        ({"parts": {"gap": {"x": [0.0, 1.0], "y": [1.0, 0.0]}}}, r"fused.parts.gap: x must ascend and y must not fall"),
-        ({"parts": {"gap": {"x": [0.0], "y": []}}}, r"fused.parts.gap: x and y must be as many finite numbers"),
-        ({"parts": {"gap": {"x": [], "y": []}}}, r"fused.parts.gap: x and y must be as many finite numbers"),
-        ({"parts": {"gap": {"x": [0.0], "y": [NAN]}}}, r"fused.parts.gap.y.0: input should be a finite number"),
+        (
+            {"parts": {"my.cosine": {"x": [0.0], "y": [0.0]}}},
+            r"fused: parts must name signals .* got 'my.cosine'",
+        ),
+        (
+            {"parts": {"gap": {"x": [0.0, 0.0], "y": [0.0, 1.0]}}},
+            r"fused.parts.gap: x must ascend and y must not fall",
+        ),
+        (
+            {"parts": {"gap": {"x": [0.0, 1.0], "y": [1.0, 0.0]}}},
+            r"fused.parts.gap: x must ascend and y must not fall",
+        ),
+        (
+            {"parts": {"gap": {"x": [0.0], "y": []}}},
+            r"fused.parts.gap: x and y must be as many finite numbers",
+        ),
+        (
+            {"parts": {"gap": {"x": [], "y": []}}},
+            r"fused.parts.gap: x and y must be as many finite numbers",
+        ),
+        (
+            {"parts": {"gap": {"x": [0.0], "y": [NAN]}}},
+            r"fused.parts.gap.y.0: input should be a finite number",
+        ),
         ({"parts": {"gap": {"x": [0.0]}}}, r"fused.parts.gap.y: field required"),
         ({"enabled": True}, "a fused gate without parts refuses everything; fit one"),
         ({"bias": float("inf")}, "fused.bias"),
@@ -185,38 +221,57 @@ def test_bad_parts_are_refused_with_key_and_rule(section: dict[str, Any], rule: 
 
 
 def test_a_model_travels_in_the_yaml(tmp_path: Path) -> None:
-    """To the last bit; parts in any order are one model and one policy_id, another knot is another."""
+    """To the last bit.
+
+    Parts in any order are one model and one policy_id, another knot is another.
+    """
     made = Policy.from_mapping({"fused": FUSED | {"enabled": True, "bias": 0.1 + 0.2}})
     made.save(tmp_path / "p.yaml")
     loaded = Policy.load(tmp_path / "p.yaml")
     assert (loaded, loaded.fused_model) == (made, made.fused_model)
     turned = made.replace("fused.parts", dict(reversed(made.fused.model_dump()["parts"].items())))
     assert (turned.policy_id, turned.structure) == (made.policy_id, made.structure)
-    assert made.replace("fused.parts", {"gap": {"x": [0.0], "y": [0.0]}}).policy_id != made.policy_id
+    assert (
+        made.replace("fused.parts", {"gap": {"x": [0.0], "y": [0.0]}}).policy_id != made.policy_id
+    )
 
 
 # in the chain
 
 
 def _fused_policy(**more: Any) -> PolicyData:
-    return policy(fused={"enabled": True, "min_fused": 0.5, **FUSED, **more}, gap={"enabled": False})
+    return policy(
+        fused={"enabled": True, "min_fused": 0.5, **FUSED, **more}, gap={"enabled": False}
+    )
 
 
 def test_the_gate_stands_between_similarity_and_confidence() -> None:
-    """Two hits 0.25 apart, cosine 0.875, confidence 50: logit 0.5 + 0 - 0.5 - 0.5 is below one half."""
+    """Two hits 0.25 apart, cosine 0.875, confidence 50.
+
+    Logit 0.5 + 0 - 0.5 - 0.5 is below one half.
+    """
     trace = trace_of((ask(), [[Hit(0.25), Hit(0.5)]]))
     low = _fused_policy()
     probability = float(1.0 / (1.0 + np.exp(0.5)))
     said = decide(trace, low)
     assert (said.stage(0), said.frame()["decided_by"][0]) == ("fused", "fused")
     assert said.reason(0).startswith("fused probability 0.3775 is below min_fused 0.5; in logits: ")
-    assert decide(trace, low.replace("fused.min_fused", round(probability, 10))).status[0] == Status.ok
+    assert (
+        decide(trace, low.replace("fused.min_fused", round(probability, 10))).status[0] == Status.ok
+    )
     both = low.replace("similarity.enabled", True, "similarity.min_similarity", 0.9)
     assert decide(trace, both).stage(0) == "similarity"
-    after = low.replace("fused.min_fused", 0.1, "confidence.enabled", True, "confidence.tau_default", 60.0)
+    after = low.replace(
+        "fused.min_fused", 0.1, "confidence.enabled", True, "confidence.tau_default", 60.0
+    )
     assert decide(trace, after).stage(0) == "confidence"
     order = [check.gate for check in decide(trace, after).explain("q")]
-    assert order[order.index("similarity") :] == ["similarity", "fused", "sufficiency", "confidence"]
+    assert order[order.index("similarity") :] == [
+        "similarity",
+        "fused",
+        "sufficiency",
+        "confidence",
+    ]
 
 
 def test_an_explanation_names_the_parts_and_they_add_up() -> None:
@@ -229,9 +284,15 @@ def test_an_explanation_names_the_parts_and_they_add_up() -> None:
     assert set(told) == {"confidence", "gap", "top1_cosine", "bias"}
     shares = [abs(float(value)) for name, value in told.items() if name != "bias"]
     assert shares == sorted(shares, reverse=True)
-    assert sum(map(float, told.values())) == pytest.approx(np.log(check.value / (1.0 - check.value)), abs=3e-4)
+    assert sum(map(float, told.values())) == pytest.approx(
+        np.log(check.value / (1.0 - check.value)), abs=3e-4
+    )
     assert decide(trace, _fused_policy()).stage(1) == "no_hits"
-    off = next(one for one in decide(trace, _fused_policy(enabled=False)).explain("q0") if one.gate == "fused")
+    off = next(
+        one
+        for one in decide(trace, _fused_policy(enabled=False)).explain("q0")
+        if one.gate == "fused"
+    )
     assert (off.passes, "(gate off)" in off.text) == (True, True)
 
 
@@ -252,14 +313,19 @@ def test_a_gate_that_sees_nothing_refuses(bound: float) -> None:
 @settings(deadline=None, derandomize=True, max_examples=12)
 @given(seed=st.integers(0, 1_000))
 def test_its_threshold_is_swept_exactly(seed: int) -> None:
-    """Every step of `steps` counts what a sweep at its ends counts; ties and several depths included."""
+    """Every step of `steps` counts what a sweep at its ends counts.
+
+    Ties and several depths included.
+    """
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 3)
     chosen = random_policies(seed, 1, fused__enabled=True)[0]
     rows = steps(trace, chosen, path="fused.min_fused")
     assert (rows["low"].iloc[0], rows["high"].iloc[-1]) == (0.0, 1.0)
     for place, row in enumerate(rows.itertuples()):
         first = row.low if place == 0 else np.nextafter(row.low, 1.0)
-        ends = sweep(trace, [chosen.replace("fused.min_fused", float(at)) for at in (first, row.high)])
+        ends = sweep(
+            trace, [chosen.replace("fused.min_fused", float(at)) for at in (first, row.high)]
+        )
         for rate in metrics.RATES:
             assert ends[f"{rate}_k"].tolist() == [getattr(row, f"{rate}_k")] * 2
 
@@ -272,7 +338,10 @@ def test_a_flip_is_the_smallest_change_of_its_threshold() -> None:
     assert (row["status"], row["becomes"]) == ("refuse", "ok")
     at = float(row["flips_at"])
     assert decide(trace, chosen.replace("fused.min_fused", at)).status[0] == Status.ok
-    assert decide(trace, chosen.replace("fused.min_fused", float(np.nextafter(at, 1.0)))).status[0] == Status.refuse
+    assert (
+        decide(trace, chosen.replace("fused.min_fused", float(np.nextafter(at, 1.0)))).status[0]
+        == Status.refuse
+    )
 
 
 def test_policies_with_other_models_are_measured_apart() -> None:
@@ -328,14 +397,20 @@ def test_the_order_of_the_cases_changes_nothing(trace: Any, method: Any) -> None
     assert other.model == found.model
     assert other.quality.equals(found.quality)
     of_id = {case.id: p for case, p in zip(other.fitted_on.cases, other.p.tolist(), strict=True)}
-    assert np.array_equal([of_id[case.id] for case in found.fitted_on.cases], found.p, equal_nan=True)
+    assert np.array_equal(
+        [of_id[case.id] for case in found.fitted_on.cases], found.p, equal_nan=True
+    )
 
 
 @pytest.mark.slow
 def test_cross_fitted_probabilities_come_from_fits_that_did_not_see_the_case() -> None:
-    """Trees on 150 cases flatter themselves: in sample they are a good deal better than cross-fitted."""
+    """Trees on 150 cases flatter themselves.
+
+    In sample they are a good deal better than cross-fitted.
+    """
     tables = [
-        fit_fused_gate(labelled(seed, {"": 150}, steps=None), FREE, method="boosting").quality for seed in range(2)
+        fit_fused_gate(labelled(seed, {"": 150}, steps=None), FREE, method="boosting").quality
+        for seed in range(2)
     ]
     for measure in ("Brier", "AURC"):
         inside, outside = np.mean([table[measure] for table in tables], axis=0)
@@ -349,13 +424,24 @@ def test_the_polylines_of_boosting_are_its_trees(levels: int | None) -> None:
     from threadpoolctl import threadpool_limits
 
     seen = case_signals(labelled(6, {"": 400}, steps=levels, missing=0.05), FREE)
-    used = [row for row, values in enumerate(seen.score) if len(np.unique(values[~np.isnan(values)])) > 1]
-    design = np.stack([np.where(np.isnan(row), np.nanmin(row), row) for row in seen.score[used]], axis=1)
+    used = [
+        row
+        for row, values in enumerate(seen.score)
+        if len(np.unique(values[~np.isnan(values)])) > 1
+    ]
+    design = np.stack(
+        [np.where(np.isnan(row), np.nanmin(row), row) for row in seen.score[used]], axis=1
+    )
     order = np.lexsort((seen.right, *design.T[::-1]))
     trees = HistGradientBoostingClassifier(
-        max_iter=150, learning_rate=0.1, max_leaf_nodes=2, min_samples_leaf=20, monotonic_cst=[1] * len(used),
-        early_stopping=False, random_state=0,
-    )  # fmt: skip
+        max_iter=150,
+        learning_rate=0.1,
+        max_leaf_nodes=2,
+        min_samples_leaf=20,
+        monotonic_cst=[1] * len(used),
+        early_stopping=False,
+        random_state=0,
+    )
     with threadpool_limits(1, user_api="openmp"):
         want = trees.fit(design[order], seen.right[order]).decision_function(design)
     found, known = fit_boosting(seen.score, seen.right), ~np.isnan(seen.score).all(axis=0)
@@ -367,21 +453,38 @@ def test_the_polylines_of_boosting_are_its_trees(levels: int | None) -> None:
     ("made", "more", "rule"),
     [
         ({"splits": {"": 60}, "wrong": 0.1}, {}, "20 right and 20 wrong cases at least, got"),
-        ({"splits": {"": 60}, "missing": 1.0}, {}, "20 right and 20 wrong cases at least, got 0 and 60"),
+        (
+            {"splits": {"": 60}, "missing": 1.0},
+            {},
+            "20 right and 20 wrong cases at least, got 0 and 60",
+        ),
         ({"splits": {"": 200}}, {"folds": 1}, "folds must be at least 2, got 1"),
-        ({"splits": {"": 200}}, {"method": "best"}, "method must be one of logistic, boosting, got 'best'"),
-        ({"splits": {"": 100}, "wrong": 0.5}, {}, "must find a signal that ranks right above wrong, got none"),
+        (
+            {"splits": {"": 200}},
+            {"method": "best"},
+            "method must be one of logistic, boosting, got 'best'",
+        ),
+        (
+            {"splits": {"": 100}, "wrong": 0.5},
+            {},
+            "must find a signal that ranks right above wrong, got none",
+        ),
         ({"splits": {"": 100}, "wrong": 0.5, "seed": 2}, {}, "slope must be positive"),
     ],
 )
-def test_what_cannot_be_fitted_is_refused(made: dict[str, Any], more: dict[str, Any], rule: str) -> None:
+def test_what_cannot_be_fitted_is_refused(
+    made: dict[str, Any], more: dict[str, Any], rule: str
+) -> None:
     """Too few of a kind, signals that say nothing, settings that mean nothing."""
     with pytest.raises(ValueError, match=rule):
         fit_fused_gate(labelled(**({"seed": 0} | made)), FREE, **more)
 
 
 def test_gates_are_compared_at_equal_risk_and_coverage(trace: Any) -> None:
-    """A row a signal, the fused gate and the published chain; lowest AURC first; what is missing never answers."""
+    """A row a signal, the fused gate and the published chain; lowest AURC first.
+
+    What is missing never answers.
+    """
     report, chosen = trace.split("report"), fit_fused_gate(trace, FREE).policy
     table = compare_gates(report, chosen, resamples=200).set_index("gate")
     assert set(table.index) == {*SIGNALS, "fused", "published chain"}
@@ -390,18 +493,25 @@ def test_gates_are_compared_at_equal_risk_and_coverage(trace: Any) -> None:
     for name, values in zip(SIGNALS, seen.score, strict=True):
         row = table.loc[name]
         assert row["AURC"] == metrics.aurc(seen.right, values)
-        assert row["difference"] == pytest.approx(row["AURC"] - table.loc["fused", "AURC"], abs=1e-12)
+        assert row["difference"] == pytest.approx(
+            row["AURC"] - table.loc["fused", "AURC"], abs=1e-12
+        )
         assert row["low"] <= row["difference"] <= row["high"]
     chain, best = table.loc["published chain"], table.loc["fused"]
     answers = float(
-        metrics.risk_at_coverage(seen.right, fused_probability(seen.score, chosen.fused_model), chain["coverage"])
+        metrics.risk_at_coverage(
+            seen.right, fused_probability(seen.score, chosen.fused_model), chain["coverage"]
+        )
     )
     assert best["risk"] == answers
     assert best["coverage"] == metrics.coverage_at_risk(
         seen.right, fused_probability(seen.score, chosen.fused_model), chain["risk"]
     )
     own = {"refuse": {"answered_wrong": 10}, "ok": {"refused": 0.3}}
-    paid, matrix = compare_gates(report, chosen, resamples=1, costs=own).set_index("gate"), metrics.cost_matrix(own)
+    paid, matrix = (
+        compare_gates(report, chosen, resamples=1, costs=own).set_index("gate"),
+        metrics.cost_matrix(own),
+    )
     label = np.array([Status[case.expect_status] for case in report.cases])
     for name, values in zip(SIGNALS, seen.score, strict=True):
         answers = [values >= at for at in (np.inf, *np.unique(values[~np.isnan(values)])[::-1])]
@@ -410,7 +520,9 @@ def test_gates_are_compared_at_equal_risk_and_coverage(trace: Any) -> None:
             for answered in answers
         ]
         at = next(place for place, one in enumerate(answers) if one.mean() >= chain["coverage"])
-        assert paid.loc[name, ["expected_cost", "least_cost"]].tolist() == pytest.approx([costs[at], min(costs)])
+        assert paid.loc[name, ["expected_cost", "least_cost"]].tolist() == pytest.approx(
+            [costs[at], min(costs)]
+        )
     swept = sweep(report, [published_policy(chosen)], costs=own)["expected_cost"][0]
     assert paid.loc["published chain", "expected_cost"] == swept
     other = compare_gates(shuffled(report, 1), chosen, resamples=200).set_index("gate")

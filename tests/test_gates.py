@@ -58,7 +58,9 @@ LAWFUL = settings(deadline=None, derandomize=True, max_examples=150)
         (0, 0, 0, False, False, True, "query"),
     ],
 )
-def test_domain(*, n_words: int, denied: int, allowed: int, needs: bool, on: bool, fired: bool, check: str) -> None:
+def test_domain(
+    *, n_words: int, denied: int, allowed: int, needs: bool, on: bool, fired: bool, check: str
+) -> None:
     """Rule S2.1: deny, then allow; the switch leaves the empty query refused."""
     verdict = explain(domain_margins(n_words, denied, allowed, needs, on))
     assert (verdict.fired, verdict.check) == (fired, check)
@@ -78,7 +80,10 @@ def test_domain(*, n_words: int, denied: int, allowed: int, needs: bool, on: boo
     ],
 )
 def test_l2(*, best: float, hard: float, soft: float, cut: float, fired: bool) -> None:
-    """Rule S2.2: hard, else soft where it is set, else refuse; at the bound passes; nothing retrieved refuses."""
+    """Rule S2.2: hard, else soft where it is set, else refuse; at the bound passes.
+
+    Nothing retrieved refuses.
+    """
     thresholds = L2Thresholds(hard, soft)
     assert float(l2_cut(best, thresholds)) == cut
     assert bool(fires(l2_margins(best, thresholds))) is fired
@@ -108,7 +113,10 @@ def test_density_counts_hits() -> None:
     ],
 )
 def test_gap(*, gap: float, n_relevant: int, agree: bool, fired: bool) -> None:
-    """Rule S2.4 at min_gap 0.25: a lone hit and two that agree are confident; an unknown gap is not."""
+    """Rule S2.4 at min_gap 0.25: a lone hit and two that agree are confident.
+
+    An unknown gap is not.
+    """
     assert bool(fires(gap_margins(gap, n_relevant, agree, GapThresholds(0.25)))) is fired
 
 
@@ -136,7 +144,7 @@ def test_the_tightest_check_explains() -> None:
 
 @pytest.mark.parametrize("value", [0.1, 0.35, 0.7, 0.8, 1.05, 0.015])
 def test_at_the_threshold_passes_for_any_decimal(value: float) -> None:
-    """No rounding of the subtraction turns equality into a refusal, for scalars and arrays alike."""
+    """No rounding of the subtraction turns equality into a refusal, for scalars and arrays."""
     for top1 in (value, np.float64(value), np.array([value])):
         assert not np.any(fires(similarity_margins(top1, SimilarityThresholds(value))))
     assert not fires(l2_margins(value, L2Thresholds(value, NAN)))
@@ -149,7 +157,7 @@ BOUNDS = st.sampled_from([-0.25, 0.0, 0.25, 0.35, 0.5, 0.7, 0.75, 1.0])
 @LAWFUL
 @given(value=VALUES, bound=BOUNDS, on=st.booleans())
 def test_a_lower_threshold_is_a_comparison(*, value: float, bound: float, on: bool) -> None:
-    """Headroom >= 0 is `value >= threshold`, a missing value fails, and a gate that is off passes."""
+    """Headroom >= 0 is `value >= threshold`, a missing value fails, and a disabled gate passes."""
     for margins in (
         similarity_margins(value, SimilarityThresholds(bound, on)),
         sufficiency_margins(value, SufficiencyThresholds(bound, on)),
@@ -179,11 +187,25 @@ def test_the_order_of_the_table_is_the_published_one() -> None:
     """Rule S2.12, and every refusal is numbered in it."""
     names = [gate.name for gate in GATES]
     assert names == [
-        "domain", "l2", "density", "gap", "coverage", "similarity", "signals", "fused", "sufficiency",
-        "confidence", "generation", "support", "hygiene",
-    ]  # fmt: skip
+        "domain",
+        "l2",
+        "density",
+        "gap",
+        "coverage",
+        "similarity",
+        "signals",
+        "fused",
+        "sufficiency",
+        "confidence",
+        "generation",
+        "support",
+        "hygiene",
+    ]
     refusals = [name for name, status in STAGES if status == Status.refuse or name == "signals_ask"]
-    assert refusals == [*(name for gate in GATES if gate.firing == "refuse" for name in gate.decides), COST_REFUSES]
+    assert refusals == [
+        *(name for gate in GATES if gate.firing == "refuse" for name in gate.decides),
+        COST_REFUSES,
+    ]
 
 
 SCALAR = [gate for gate in GATES if gate.scalar]
@@ -205,7 +227,9 @@ def test_a_row_s_margin_is_the_primitive_s(
     """The generic margin of a scalar row has the bits of the gate's own function."""
     bounds = (bound, other) if len(gate.thresholds) > 1 else (bound,)
     limits = gate.form(*bounds, np.array(on))
-    (margin,) = margins_of(gate, {gate.measurements[0]: value, "explicit": explicit}.__getitem__, limits)
+    (margin,) = margins_of(
+        gate, {gate.measurements[0]: value, "explicit": explicit}.__getitem__, limits
+    )
     if gate.name == "confidence":
         (expected,) = confidence_margins(value, explicit, limits)
     else:
@@ -215,7 +239,7 @@ def test_a_row_s_margin_is_the_primitive_s(
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
 def test_a_row_agrees_with_itself(gate: Gate) -> None:
-    """A margin a stage, a section of the policy by its name, a published value within each threshold's range."""
+    """A margin a stage, a policy section by name, a published value in each threshold's range."""
     policy = PolicyData.from_mapping()
     assert len(gate.measurements) == (len(gate.decides) or 1)
     assert hasattr(getattr(policy, gate.name, None), "enabled") == gate.switch
@@ -228,7 +252,9 @@ def test_a_row_agrees_with_itself(gate: Gate) -> None:
 def test_a_gate_out_of_place_is_refused() -> None:
     """What judges the query stands before what judges its hits."""
     code = "from raglab import gates\ngates.GATES = gates.GATES[::-1]\nimport raglab.decision.chain"
-    moved = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    moved = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert "gates must stand in the order query, hits, chosen, answer" in moved.stderr
 
 

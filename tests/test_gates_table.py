@@ -1,6 +1,9 @@
-"""One more of a kind is one entry in its table: toys, added through the tables alone, reach everything that reads them.
+"""One more of a kind is one entry in its table.
 
-Each toy is added in a fresh process before anything reads the table, as if its row stood in the source.
+Toys, added through the tables alone, reach everything that reads them.
+
+Each toy is added in a fresh process before anything reads the table, as if its row stood in the
+source.
 """
 
 from __future__ import annotations
@@ -43,22 +46,28 @@ from raglab.thresholds import policy_thresholds
 from raglab.store.policies import Policy
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
-# The policy file: the threshold is there with its range, off as its row says, and written back with the others.
+# The policy file: the threshold is there with its range, off as its row says, and written back \
+with the others.
 assert (Policy.load().toy.enabled, Policy.load().toy.min_hybrid) == (False, 0.25)
 assert Policy.load().replace("toy.min_hybrid", 0.5).manifest["toy.min_hybrid"] == 0.5
-assert Policy.load().policy_id == "8cebf1eedb13" != Policy.load().replace("toy.min_hybrid", 0.5).policy_id  # rule S0.8
+assert Policy.load().policy_id == "8cebf1eedb13" != Policy.load().replace("toy.min_hybrid", \
+0.5).policy_id  # rule S0.8
 for value, told in ((2.0, "it is a share"), ("high", "toy.min_hybrid")):
     with pytest.raises(ValueError, match=told):
         PolicyData.from_mapping({"toy": {"min_hybrid": value}})
 
-# The decision and its explanation: it refuses by its name, after similarity and before confidence, with its numbers.
-trace = trace_of((ask(), [[Hit(0.25, cosine=0.8, s_hybrid=0.3)]]), (ask(), [[Hit(0.25, cosine=0.8, s_hybrid=0.6)]]))
-chosen = policy(toy={"enabled": True, "min_hybrid": 0.5}, confidence={"enabled": True, "tau_default": 90.0})
+# The decision and its explanation: it refuses by its name, after similarity and before \
+confidence, with its numbers.
+trace = trace_of((ask(), [[Hit(0.25, cosine=0.8, s_hybrid=0.3)]]), (ask(), [[Hit(0.25, cosine=0.8, \
+s_hybrid=0.6)]]))
+chosen = policy(toy={"enabled": True, "min_hybrid": 0.5}, confidence={"enabled": True, \
+"tau_default": 90.0})
 said = replay.decide(trace, chosen)
 assert said.frame()["decided_by"].tolist() == ["toy", "confidence"]
 assert said.reason(0) == "best hybrid score 0.3 is below min_hybrid 0.5"
 names = [check.gate for check in said.explain("q0")]
-assert names[names.index("toy") - 1 : names.index("toy") + 2] == ["similarity", "toy", "sufficiency"]
+assert names[names.index("toy") - 1 : names.index("toy") + 2] == ["similarity", "toy", \
+"sufficiency"]
 both = chosen.replace("similarity.enabled", True, "similarity.min_similarity", 0.9)
 assert replay.decide(trace, both).frame()["decided_by"].tolist() == ["similarity", "similarity"]
 assert replay.decide(trace, always_answer(chosen)).frame()["status"].tolist() == ["ok", "ok"]
@@ -76,15 +85,20 @@ assert list(zip(steps["low"], steps["high"], steps["coverage_k"], strict=True)) 
 flips = replay.flips(trace, open_, "q0").set_index("path")
 assert flips.loc["toy.min_hybrid", "flips_at"] == 0.3
 assert full_space(trace, open_)["toy.min_hybrid"].low == 0.3
-assert {one.toy.min_hybrid for one in grid(trace, open_, paths=["toy.min_hybrid"])} == {0.3, 0.5, 0.6}
+assert {one.toy.min_hybrid for one in grid(trace, open_, paths=["toy.min_hybrid"])} == {0.3, 0.5, \
+0.6}
 assert threshold_unit("toy.min_hybrid") == "share"
 
-# The compiled kernel: as the chain, in every cell, wherever the row stands among the gates on the chosen hits.
-assert [name for name, _ in STAGES].index("toy") == [name for name, _ in STAGES].index("similarity") + 1
+# The compiled kernel: as the chain, in every cell, wherever the row stands among the gates on the \
+chosen hits.
+assert [name for name, _ in STAGES].index("toy") == [name for name, _ in \
+STAGES].index("similarity") + 1
 drawn = random_trace(3, n_cases=40)
 every = [
-    one.replace("toy.enabled", True, "toy.min_hybrid", float(bound), "similarity.min_similarity", float(bound))
-    for one, bound in zip(random_policies(5, 30), np.resize([0.0, 0.25, 0.5, 0.75], 30), strict=True)
+    one.replace("toy.enabled", True, "toy.min_hybrid", float(bound), "similarity.min_similarity", \
+float(bound))
+    for one, bound in zip(random_policies(5, 30), np.resize([0.0, 0.25, 0.5, 0.75], 30), \
+strict=True)
 ]
 plain, compiled = (replay.tally(drawn, every, engine=engine) for engine in ("numpy", "numba"))
 assert plain.stages[:, [name for name, _ in STAGES].index("toy")].sum() > 0
@@ -105,8 +119,10 @@ def margins(read, limits):
     return (np.where(np.greater_equal(read("n_relevant"), 2), np.inf, lead),)
 
 row = gates.Gate(
-    "lone", "S2.98", judges="chosen", firing="refuse", label="keyword share of a lone hit", reads=("share",),
-    thresholds=(gates.Threshold("lone.min_lone", "floor", SHARE, "share", default=0.5),), margins=margins,
+    "lone", "S2.98", judges="chosen", firing="refuse", label="keyword share of a lone hit", \
+reads=("share",),
+    thresholds=(gates.Threshold("lone.min_lone", "floor", SHARE, "share", default=0.5),), \
+margins=margins,
 )
 gates.GATES = (*gates.GATES[:5], row, *gates.GATES[5:])
 """
@@ -126,7 +142,8 @@ said = replay.decide(trace, chosen)
 assert said.frame()["decided_by"].tolist() == ["lone", "answered", "answered"]
 assert said.reason(0) == "keyword share of a lone hit 0.3333 is below min_lone 0.5"
 assert replay.steps(trace, chosen, path="lone.min_lone")["coverage_k"].tolist() == [3, 2]
-assert replay.tally(trace, [chosen]).counts.tolist() == replay.tally(trace, [chosen], engine="numpy").counts.tolist()
+assert replay.tally(trace, [chosen]).counts.tolist() == replay.tally(trace, [chosen], \
+engine="numpy").counts.tolist()
 with pytest.raises(ValueError, match="must know every gate"):
     replay.tally(trace, [chosen], engine="numba")
 """
@@ -134,15 +151,23 @@ with pytest.raises(ValueError, match="must know every gate"):
 
 def run(code: str) -> None:
     """Run a program that sees the tests' own modules; what it asserts holds."""
-    ran = subprocess.run([sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr
 
 
 def test_a_toy_gate_is_one_row() -> None:
-    """Policy, decision, explanation, audit, steps, search space, certificates, report and kernel read the new row."""
+    """Policy, decision, explanation, audit, steps, search space and kernel read the new row.
+
+    Certificates and reports do too.
+    """
     run(TOY_GATE + USES_OF_A_GATE)
 
 
 def test_a_toy_gate_of_several_measurements_is_a_row_and_a_margin_function() -> None:
-    """It decides, explains and sweeps as the others; the compiled kernel, which does not know it, stands back."""
+    """It decides, explains and sweeps as the others.
+
+    The compiled kernel, which does not know it, stands back.
+    """
     run(TOY_STRUCTURE + USES_OF_A_STRUCTURE)

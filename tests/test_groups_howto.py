@@ -25,7 +25,7 @@ def ran() -> tuple[dict[str, Any], list[str]]:
 
 
 def test_the_page_says_what_it_does(ran: tuple[dict[str, Any], list[str]]) -> None:
-    """The strict tenant is refused more, the small one is named, and on unseen cases the groups cost less."""
+    """The strict tenant is refused more, the small one named, groups cost less on unseen cases."""
     defined, texts = ran
     groups = defined["by_tenant"].decision.model.groups
     assert list(groups.bias) == ["acme", "zeta"]

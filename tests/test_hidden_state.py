@@ -1,8 +1,11 @@
-"""No hidden state: no frozen value is changed, and the algebra keeps nothing between two calls (house.md, section 3).
+"""No hidden state.
 
-State is what a later call finds changed by an earlier one. What is worked out once from the text of a module, such as a
-table, a compiled pattern or a cached function without arguments, is a constant and no state, and so is a
-`cached_property`, which is a pure function of the frozen value that holds it.
+No frozen value is changed, and the algebra keeps nothing between two calls (house.md, section 3).
+
+State is what a later call finds changed by an earlier one. What is worked out once from the text of
+a module, such as a table, a compiled pattern or a cached function without arguments, is a constant
+and no state, and so is a `cached_property`, which is a pure function of the frozen value that holds
+it.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ CONTAINERS = {"dict", "list", "set", "defaultdict", "OrderedDict", "Counter", "d
 CONTAINERS |= {"WeakKeyDictionary", "WeakValueDictionary", "WeakSet"}
 TRICKS = {"__setattr__", "__dict__", "__delattr__"}
 
-# What is left, by file. Compiled patterns and readings of a text are memos of pure functions that are bounded: one
-# question asked live has the same expressions compiled, and its text read, up to four times.
+# What is left, by file. Compiled patterns and readings of a text are memos of pure functions that
+# are bounded: one question asked live has the same expressions compiled, and its text read, up to
+# four times.
 REMEMBERS = {
     "decision/intent.py": {"intent"},
     "languages/__init__.py": {"_forms"},
@@ -33,23 +37,39 @@ REMEMBERS = {
     "bandit/learner.py": {"LEARNERS"},
     "own_gates.py": {"REGISTERED"},
 }
-CHANGES = {"lab/trial_search.py": {"__dict__"}}  # a subclass of a trial of Optuna's, which has no other way
+# a subclass of a trial of Optuna's, which has no other way
+CHANGES = {"lab/trial_search.py": {"__dict__"}}
 
 
 def remembered(path: Path) -> Iterator[str]:
-    """Names of what a module keeps between calls: functions with arguments that are cached, and empty containers."""
+    """Names of what a module keeps between calls.
+
+    Functions with arguments that are cached, and empty containers.
+    """
     body = tree(path).body
     methods = [node for outer in body if isinstance(outer, ast.ClassDef) for node in outer.body]
     for node in (*body, *methods):
         if isinstance(node, ast.FunctionDef) and any(map(_is_cache, node.decorator_list)):
             arguments = node.args
-            if arguments.posonlyargs or arguments.args or arguments.kwonlyargs or arguments.vararg or arguments.kwarg:
+            if (
+                arguments.posonlyargs
+                or arguments.args
+                or arguments.kwonlyargs
+                or arguments.vararg
+                or arguments.kwarg
+            ):
                 yield node.name
     for node in body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and _is_kept(node.value):
+        if (
+            isinstance(node, ast.Assign | ast.AnnAssign)
+            and node.value is not None
+            and _is_kept(node.value)
+        ):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             yield from (ast.unparse(target) for target in targets)
-    yield from (name for node in ast.walk(tree(path)) if isinstance(node, ast.Global) for name in node.names)
+    yield from (
+        name for node in ast.walk(tree(path)) if isinstance(node, ast.Global) for name in node.names
+    )
 
 
 def _is_cache(decorator: ast.expr) -> bool:
@@ -58,12 +78,14 @@ def _is_cache(decorator: ast.expr) -> bool:
 
 
 def _is_kept(value: ast.expr) -> bool:
-    """Whether a value at the top of a module is an empty container, or a function that is cached there."""
+    """Whether a value at the top of a module is an empty container or a function cached there."""
     if isinstance(value, ast.Dict | ast.List | ast.Set):
         return not (value.keys if isinstance(value, ast.Dict) else value.elts)
     if not isinstance(value, ast.Call):
         return False
-    return _name(value.func) in CACHES or (_name(value.func) in CONTAINERS and not value.args and not value.keywords)
+    return _name(value.func) in CACHES or (
+        _name(value.func) in CONTAINERS and not value.args and not value.keywords
+    )
 
 
 def _name(node: ast.expr) -> str:
@@ -74,14 +96,24 @@ def _name(node: ast.expr) -> str:
 
 @pytest.mark.parametrize("path", [path for path in FILES if part(path) in ALGEBRA], ids=module)
 def test_the_algebra_remembers_nothing(path: Path) -> None:
-    """What is measured of a trace is kept by whoever holds a `Measured`; `REMEMBERS` can only shrink."""
+    """What is measured of a trace is kept by whoever holds a `Measured`.
+
+    `REMEMBERS` can only shrink.
+    """
     assert set(remembered(path)) == REMEMBERS.get(str(path.relative_to(ROOT)), set())
 
 
 @pytest.mark.parametrize("path", FILES, ids=module)
 def test_no_frozen_value_is_changed(path: Path) -> None:
-    """Neither by `object.__setattr__` nor by its `__dict__`: `field_rules.converted` converts fields before."""
-    tricks = {node.attr for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute) and node.attr in TRICKS}
+    """Neither by `object.__setattr__` nor by its `__dict__`.
+
+    `field_rules.converted` converts fields before.
+    """
+    tricks = {
+        node.attr
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute) and node.attr in TRICKS
+    }
     assert tricks == CHANGES.get(str(path.relative_to(ROOT)), set())
 
 
@@ -100,5 +132,7 @@ def test_no_frozen_value_is_changed(path: Path) -> None:
 def test_what_a_module_keeps_is_seen(source: str, tmp_path: Path) -> None:
     """Each form of a cache at the top of a module; constants pass."""
     file = tmp_path / "source.py"
-    file.write_text(f"{source}\nX = {{1: 2}}\nY = re.compile('a')\n@cache\ndef table(): ...\n", encoding="utf-8")
+    file.write_text(
+        f"{source}\nX = {{1: 2}}\nY = re.compile('a')\n@cache\ndef table(): ...\n", encoding="utf-8"
+    )
     assert list(remembered(file)) == ["f"]

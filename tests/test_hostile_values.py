@@ -1,4 +1,7 @@
-"""Values of another kind at every door: huge integers, signalling NaN, lists, booleans, texts and bytes as numbers."""
+"""Values of another kind at every door.
+
+Huge integers, signalling NaN, lists, booleans, texts and bytes as numbers.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,20 @@ from worlds import Hit, ask, policy, trace_of
 
 BIG, SNAN, NAN = 10**400, Decimal("sNaN"), float("nan")
 OTHER: tuple[Any, ...] = (
-    BIG, -BIG, SNAN, [1], [["a"]], {"a": ["b"]}, b"x", 1 + 1j, object(), np.array([1, 2]), "\ud800", True, "1",
-)  # fmt: skip
+    BIG,
+    -BIG,
+    SNAN,
+    [1],
+    [["a"]],
+    {"a": ["b"]},
+    b"x",
+    1 + 1j,
+    object(),
+    np.array([1, 2]),
+    "\ud800",
+    True,
+    "1",
+)
 
 
 def check_refused(call: Callable[[], Any], error: type[Exception] = ValueError) -> None:
@@ -37,21 +52,27 @@ def check_refused(call: Callable[[], Any], error: type[Exception] = ValueError) 
 
 def frame(**cells: Any) -> pd.DataFrame:
     """Two hits with a cell of the first one changed."""
-    made = pd.DataFrame({"query": ["who?", "what?"], "hit_id": ["a", "b"], "score": [0.5, 0.6], "text": ["x", "y"]})
+    made = pd.DataFrame(
+        {"query": ["who?", "what?"], "hit_id": ["a", "b"], "score": [0.5, 0.6], "text": ["x", "y"]}
+    )
     made = made.astype(object)
     for name, value in cells.items():
         made[name] = pd.Series([value, made[name][1] if name in made else None], dtype=object)
     return made
 
 
-@pytest.mark.parametrize("column", ["query", "score", "rank", "depth", "page", "source", "s_rerank", "entities"])
+@pytest.mark.parametrize(
+    "column", ["query", "score", "rank", "depth", "page", "source", "s_rerank", "entities"]
+)
 @pytest.mark.parametrize("value", [BIG, SNAN, {"a": ["b"]}, b"x"], ids=str)
 def test_cells_of_a_frame(column: str, value: Any) -> None:
     """As a cell that breaks the rule of its column."""
     check_refused(lambda: raglab.trace_from_frame(frame(**{column: value})), raglab.InputError)
 
 
-@pytest.mark.parametrize("column", ["id", "query", "expect_status", "min_sources", "expect_option", "other"])
+@pytest.mark.parametrize(
+    "column", ["id", "query", "expect_status", "min_sources", "expect_option", "other"]
+)
 def test_a_signalling_nan_of_a_case(column: str) -> None:
     """It raises where it is compared, and is no missing value."""
     cases = pd.DataFrame({"id": ["a"], "query": ["who?"], "expect_status": ["ok"]}).astype(object)
@@ -59,7 +80,9 @@ def test_a_signalling_nan_of_a_case(column: str) -> None:
     check_refused(lambda: raglab.load_cases(cases), raglab.InputError)
 
 
-@pytest.mark.parametrize("columns", [{"a": ["b"]}, {"query": {"x": 1}}, ["query"], 5, {1: "query"}, {"query": None}])
+@pytest.mark.parametrize(
+    "columns", [{"a": ["b"]}, {"query": {"x": 1}}, ["query"], 5, {1: "query"}, {"query": None}]
+)
 def test_nested_declarations_of_columns(columns: Any) -> None:
     """Of cases and of chunks."""
     cases = pd.DataFrame({"id": ["a"], "query": ["who?"], "expect_status": ["ok"]})
@@ -68,7 +91,9 @@ def test_nested_declarations_of_columns(columns: Any) -> None:
     check_refused(lambda: raglab.load_corpus(chunks, columns=columns), raglab.InputError)
 
 
-@pytest.mark.parametrize("index", [[[1], [2]], [{"a": 1}, {"b": 2}], [SNAN, 1], [None, None], [BIG, 1]], ids=str)
+@pytest.mark.parametrize(
+    "index", [[[1], [2]], [{"a": 1}, {"b": 2}], [SNAN, 1], [None, None], [BIG, 1]], ids=str
+)
 def test_an_index_of_other_values(index: list[Any]) -> None:
     """A Series that is indexed by lists, objects, or what cannot be compared."""
     trace = raglab.trace_from_frame(frame())
@@ -89,7 +114,9 @@ def test_paths_and_values_of_a_policy(value: Any) -> None:
     check_refused(lambda: PolicyData.from_mapping({"l2": value}))
     check_refused(lambda: PolicyData.from_mapping({"gates": {"own": {"least": value}}}))
     check_refused(lambda: PolicyData.from_mapping({"fused": {"bias": value}}))
-    check_refused(lambda: PolicyData.from_mapping({"fused": {"parts": {"gap": {"x": [value], "y": [0]}}}}))
+    check_refused(
+        lambda: PolicyData.from_mapping({"fused": {"parts": {"gap": {"x": [value], "y": [0]}}}})
+    )
     if not isinstance(value, str):
         check_refused(lambda: PolicyData.from_mapping({"notes": value}))
 
@@ -98,9 +125,13 @@ def test_paths_and_values_of_a_policy(value: Any) -> None:
 def test_settings_of_a_trace(value: Any) -> None:
     """Hits and refinements are whole numbers; an arm is a text."""
     corpus = raglab.load_corpus(pd.DataFrame({"id": ["a"], "text": ["who pays?"]}))
-    cases = raglab.load_cases(pd.DataFrame({"id": ["a"], "query": ["who?"], "expect_status": ["ok"]}))
+    cases = raglab.load_cases(
+        pd.DataFrame({"id": ["a"], "query": ["who?"], "expect_status": ["ok"]})
+    )
     for name in ("fetch_k", "rerank_k", "rrf_k", "max_depth", "dense_weight"):
-        check_refused(lambda name=name: raglab.build_trace(corpus, cases, cache=None, **{name: value}))
+        check_refused(
+            lambda name=name: raglab.build_trace(corpus, cases, cache=None, **{name: value})
+        )
     trace = raglab.trace_from_frame(frame())
     check_refused(lambda: raglab.decide(trace, raglab.Policy.load(), arm=value))
 
@@ -109,7 +140,9 @@ def _passes(_read: Any, _limits: Any) -> float:
     return 0.0
 
 
-def register(name: str = "tried", key: str = "least", reads: Any = ("signals.confidence",), **stated: Any) -> None:
+def register(
+    name: str = "tried", key: str = "least", reads: Any = ("signals.confidence",), **stated: Any
+) -> None:
     """Register a gate, and take it away again."""
     rows = {key: {"side": "floor", "default": 0.5, "unit": "probability"} | stated}
     try:
@@ -118,15 +151,23 @@ def register(name: str = "tried", key: str = "least", reads: Any = ("signals.con
         REGISTERED.pop(name, None)
 
 
-@pytest.mark.parametrize("key", ["class", "lambda", "def", "import", "__class__", "_replace", "on", "enabled", "", 1])
+@pytest.mark.parametrize(
+    "key", ["class", "lambda", "def", "import", "__class__", "_replace", "on", "enabled", "", 1]
+)
 def test_names_of_thresholds(key: Any) -> None:
-    """A keyword of Python cannot be read as `limits.<key>`; a dunder name is one of the thresholds' own."""
+    """A keyword of Python cannot be read as `limits.<key>`.
+
+    A dunder name is one of the thresholds' own.
+    """
     check_refused(lambda: register(key=key))
 
 
 @pytest.mark.parametrize("value", OTHER, ids=lambda value: type(value).__name__)
 def test_values_of_thresholds(value: Any) -> None:
-    """A default and the ends of its range are finite numbers; what a gate reads is a list of names."""
+    """A default and the ends of its range are finite numbers.
+
+    What a gate reads is a list of names.
+    """
     for name in ("default", "low", "high"):
         check_refused(lambda name=name: register(**{name: value}))
     check_refused(lambda: register(side=value))
@@ -140,7 +181,12 @@ def test_weights_of_models_are_bounded() -> None:
 
     def model(**changes: Any) -> None:
         part = {name: changes.pop(name, value) for name, value in good.items()}
-        stated = {"parts": {"gap": part}, "bias": [0.0] * 4, "asked_right": 0.5, "structure": "0" * 12} | changes
+        stated = {
+            "parts": {"gap": part},
+            "bias": [0.0] * 4,
+            "asked_right": 0.5,
+            "structure": "0" * 12,
+        } | changes
         PolicyData.from_mapping({"decision": {"model": stated}})
 
     model()
@@ -154,7 +200,11 @@ def test_weights_of_models_are_bounded() -> None:
     check_refused(lambda: model(parts={f"s{n}": good for n in range(201)}))
     knots = {"x": list(map(float, range(10_001))), "y": [0.0] * 10_001}
     check_refused(lambda: PolicyData.from_mapping({"fused": {"parts": {"gap": knots}}}))
-    check_refused(lambda: PolicyData.from_mapping({"learned_cases": {f"{n:016x}": "A" * 8 for n in range(101)}}))
+    check_refused(
+        lambda: PolicyData.from_mapping(
+            {"learned_cases": {f"{n:016x}": "A" * 8 for n in range(101)}}
+        )
+    )
 
 
 def test_weights_of_a_pack_are_bounded() -> None:
@@ -170,19 +220,31 @@ def check_refused_by_pydantic(call: Callable[[], Any]) -> None:
         call()
 
 
-@pytest.mark.parametrize("costs", [(NAN, 0.1, 0.2), (0.1, NAN, 0.2), (0.1, 0.2, NAN), (NAN, NAN, NAN), (NAN, NAN, 0.1)])
+@pytest.mark.parametrize(
+    "costs", [(NAN, 0.1, 0.2), (0.1, NAN, 0.2), (0.1, 0.2, NAN), (NAN, NAN, NAN), (NAN, NAN, 0.1)]
+)
 def test_a_cost_that_is_not_known_is_no_reason_to_act(costs: tuple[float, float, float]) -> None:
     """NaN never answers and never asks: the case is refused."""
     assert least_cost(*costs, True).item() == Status.refuse
-    assert least_cost(*(np.array([cost]) for cost in costs), np.array([True])).tolist() == [Status.refuse]
+    assert least_cost(*(np.array([cost]) for cost in costs), np.array([True])).tolist() == [
+        Status.refuse
+    ]
 
 
 def test_chances_that_are_none_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a model that was made in memory with weights that overflow: the rule is stated, nothing is decided."""
-    trace, chosen = trace_of((ask(), [[Hit(0.25), Hit(0.5)]])), by_cost(policy(), (0.0, 0.0, 0.0, 0.5), {})
+    """As of a model that was made in memory with weights that overflow.
+
+    The rule is stated, nothing is decided.
+    """
+    trace, chosen = (
+        trace_of((ask(), [[Hit(0.25), Hit(0.5)]])),
+        by_cost(policy(), (0.0, 0.0, 0.0, 0.5), {}),
+    )
     raglab.decide(trace, chosen)
     huge = SignalPart("groups", 0.0, 1.0, 0.0, (1.7e308, 1.7e308, 0.0, 0.0))
-    model = DecisionModel((huge, huge._replace(signal="gap")), (1.7e308, -1.7e308, 0.0, 0.0), 1.0, "")
+    model = DecisionModel(
+        (huge, huge._replace(signal="gap")), (1.7e308, -1.7e308, 0.0, 0.0), 1.0, ""
+    )
     with np.errstate(all="ignore"):
         chances = class_probabilities(np.full((len(NAMES), 2, 1), 9.0), model)
     assert np.isnan(chances).all()

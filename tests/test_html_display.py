@@ -32,8 +32,12 @@ from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Corpus
 from worlds import random_policies, with_signals
 
-# Markup, and characters that turn a line, end it, hide, or move a cursor; of a file no half of a surrogate pair comes.
-SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202e\u2066\u2028\x1b[2J\x85\ufeff\U000e0041"
+# Markup, and characters that turn a line, end it, hide, or move a cursor; of a file no half of a
+# surrogate pair comes.
+SCRIPT = (
+    "<script>alert(1)</script><img src=x onerror=alert(2)"
+    ">\u202e\u2066\u2028\x1b[2J\x85\ufeff\U000e0041"
+)
 BIG = 10_000
 
 
@@ -58,21 +62,38 @@ def _hostile(n: int) -> Trace:
 def _log(n: int) -> Any:
     rng = np.random.default_rng(0)
     arms = [f"{SCRIPT}{number}" for number in range(40)]
-    rows = pd.DataFrame({"action": rng.choice(arms, n), "reward": rng.random(n), "propensity": 1.0 / 40})
+    rows = pd.DataFrame(
+        {"action": rng.choice(arms, n), "reward": rng.random(n), "propensity": 1.0 / 40}
+    )
     return read_log(rows, 40, arms=arms)
 
 
 def _certificate(chosen: str | None) -> Certificate:
-    promises = (Promise("hallucination_rate", 0.01, 0, 900, 0.0033), Promise(SCRIPT, 0.1, 12, 100, 0.18))
+    promises = (
+        Promise("hallucination_rate", 0.01, 0, 900, 0.0033),
+        Promise(SCRIPT, 0.1, 12, 100, 0.18),
+    )
     return Certificate(
-        chosen, (chosen,) * 500 if chosen else (), 0.9, promises, SCRIPT, 0.1, "sequence", 500, 800, BIG, SCRIPT
+        chosen,
+        (chosen,) * 500 if chosen else (),
+        0.9,
+        promises,
+        SCRIPT,
+        0.1,
+        "sequence",
+        500,
+        800,
+        BIG,
+        SCRIPT,
     )
 
 
 def _patterned() -> Policy:
     names = {f"{SCRIPT}{place}": ["a", "b"] for place in range(300)}
     signals = {f"own_{place}": {"min": 0.5} for place in range(60)}
-    return Policy.from_mapping({"patterns": {"entities": names}, "signals": signals, "notes": SCRIPT})
+    return Policy.from_mapping(
+        {"patterns": {"entities": names}, "signals": signals, "notes": SCRIPT}
+    )
 
 
 def _model() -> Model:
@@ -83,15 +104,26 @@ def _model() -> Model:
 MADE: dict[str, Callable[[], Any]] = {
     "Policy": _patterned,
     "Trace": lambda: _hostile(BIG),
-    "Corpus": lambda: Corpus(SCRIPT, tuple(Chunk(f"{place}", SCRIPT * 99, f"{SCRIPT}{place}") for place in range(BIG))),
-    "Case": lambda: Case(SCRIPT, SCRIPT * 300, "ok", (SCRIPT,) * 500, notes=SCRIPT * 300, extra={SCRIPT: SCRIPT * 999}),
+    "Corpus": lambda: Corpus(
+        SCRIPT, tuple(Chunk(f"{place}", SCRIPT * 99, f"{SCRIPT}{place}") for place in range(BIG))
+    ),
+    "Case": lambda: Case(
+        SCRIPT,
+        SCRIPT * 300,
+        "ok",
+        (SCRIPT,) * 500,
+        notes=SCRIPT * 300,
+        extra={SCRIPT: SCRIPT * 999},
+    ),
     "Decisions": lambda: decide(_hostile(1_000), Policy.load()),
     "Certificate": lambda: _certificate("0123456789ab"),
     "no Certificate": lambda: _certificate(None),
     "Fused": _model,
     "Simulation": lambda: bandit.simulate("ucb1", [0.5] * 100, rounds=300, replications=20, seed=0),
     "Log": lambda: _log(BIG),
-    "AuditLog": lambda: AuditLog(Path("no", *("deep" * 20 for _ in range(20)), f"{SCRIPT.replace('/', '')}.db")),
+    "AuditLog": lambda: AuditLog(
+        Path("no", *("deep" * 20 for _ in range(20)), f"{SCRIPT.replace('/', '')}.db")
+    ),
     "Comparison": lambda: compare(
         _hostile(400), Policy.load(), Policy.load().replace("similarity.min_similarity", 0.3)
     ),
@@ -100,7 +132,10 @@ MADE: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", MADE)
 def test_a_value_shows_itself_in_a_line_and_in_a_bounded_page(name: str) -> None:
-    """Whatever its size and texts: at most 300 characters in a line, 20 kB of HTML, and no markup of a corpus."""
+    """Whatever its size and texts.
+
+    At most 300 characters in a line, 20 kB of HTML, and no markup of a corpus.
+    """
     check_display(MADE[name]())
 
 
@@ -116,7 +151,19 @@ def check_display(value: Any) -> None:
     for text in (line, page):
         assert visible(text, lines=True) == text
     tags = set(re.findall(r"<\s*/?\s*([a-zA-Z!]+)", page))
-    assert tags <= {"div", "style", "b", "table", "tr", "th", "td", "small", "details", "summary", "span"}
+    assert tags <= {
+        "div",
+        "style",
+        "b",
+        "table",
+        "tr",
+        "th",
+        "td",
+        "small",
+        "details",
+        "summary",
+        "span",
+    }
 
 
 SHOWN: dict[str, Callable[[], str]] = {
@@ -127,7 +174,8 @@ SHOWN: dict[str, Callable[[], str]] = {
     "model": lambda: repr(_model()),
     "comparison": lambda: repr(compare(labelled(3, {"tune": 8}), Policy.load(), Policy.load())),
     "page of a response": lambda: Response(
-        dict.fromkeys(KEYS, SCRIPT) | dict.fromkeys(("clarification", "options", "default_applied")),
+        dict.fromkeys(KEYS, SCRIPT)
+        | dict.fromkeys(("clarification", "options", "default_applied")),
         None,  # type: ignore[arg-type]
     )._repr_html_(),
 }
@@ -143,16 +191,22 @@ def test_a_line_shows_no_unseen_character(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_study")
 def test_a_study_shows_itself() -> None:
-    """Its line and its page are bounded, and the few columns of its comparison are among those of all rates."""
+    """Its line and page are bounded, and its comparison's few columns are among all rates' ones."""
     result = tune(_hostile(120), trials=8, batch_size=4, policy=Policy.load())
     assert len(repr(result)) <= 300
     page = result._repr_html_()
     assert len(page.encode()) <= 20_000
     assert "<script" not in page
     assert result.comparison.columns.tolist() == [
-        "policy", "judged_by", "expected_cost", "expected_cost_low", "expected_cost_high",
-        "coverage", "over_ask_rate", "pass_rate",
-    ]  # fmt: skip
+        "policy",
+        "judged_by",
+        "expected_cost",
+        "expected_cost_low",
+        "expected_cost_high",
+        "coverage",
+        "over_ask_rate",
+        "pass_rate",
+    ]
     whole = result.rates()
     pd.testing.assert_frame_equal(result.comparison, whole[list(result.comparison)])
     assert result.rates("coverage")["k"].tolist() == whole["coverage_k"].tolist()
@@ -168,7 +222,9 @@ def test_a_study_shows_itself() -> None:
 
 def test_a_page_tells_how_many_rows_it_leaves_out() -> None:
     """Of 1,000 rows 50 are shown; of rows too long for the page, as many as fit."""
-    page = display("numbers", [], [Fold("all", ((str(number),) for number in range(1_000)), head=("n",))])
+    page = display(
+        "numbers", [], [Fold("all", ((str(number),) for number in range(1_000)), head=("n",))]
+    )
     assert page.count("<td") == MOST_ROWS + 1
     assert "… 950 more" in page
     long = display("texts", [], [Fold("all", [("<" * 200,) * 20] * 30, head=("a",) * 20)])
@@ -178,11 +234,15 @@ def test_a_page_tells_how_many_rows_it_leaves_out() -> None:
 
 def test_a_page_folds_by_elements_that_the_keyboard_knows() -> None:
     """Folds are `details` with a `summary`; its style names only its own class."""
-    page = display("x", [("a", Cell("b", "c", "changed"))], [Fold("one", []), Fold("two", [], open=True)])
+    page = display(
+        "x", [("a", Cell("b", "c", "changed"))], [Fold("one", []), Fold("two", [], open=True)]
+    )
     assert re.findall(r"<details( open)?><summary>(\w+)", page) == [("", "one"), (" open", "two")]
     style = page[page.index("<style>") + 7 : page.index("</style>")]
     assert "prefers-color-scheme:dark" in style
-    selectors = re.findall(r"([^{}]+)\{[^{}]*\}", style.replace("@media (prefers-color-scheme:dark){", ""))
+    selectors = re.findall(
+        r"([^{}]+)\{[^{}]*\}", style.replace("@media (prefers-color-scheme:dark){", "")
+    )
     whole = [re.sub(r":is\([^)]*\)", "", one) for one in selectors]
     assert all(".raglab-value" in part for one in whole for part in one.split(","))
 
@@ -211,25 +271,41 @@ def test_a_policy_marks_what_differs_from_the_published() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_marks_are_the_differences_and_differences_are_the_id(seed: int) -> None:
     """What is marked is what `diff` says; it says nothing exactly where the ids are the same."""
-    policies = [PolicyData.from_mapping(), *random_policies(seed, 3), *with_signals(random_policies(seed, 2), seed)]
+    policies = [
+        PolicyData.from_mapping(),
+        *random_policies(seed, 3),
+        *with_signals(random_policies(seed, 2), seed),
+    ]
     for one in policies:
         assert _marked(one) == {path if "." in path else f".{path}" for path in one.diff()}
         for other in policies:
             assert (one.diff(other) == {}) == (one.policy_id == other.policy_id)
-            assert one.diff(other) == {path: (here, there) for path, (there, here) in other.diff(one).items()}
+            assert one.diff(other) == {
+                path: (here, there) for path, (there, here) in other.diff(one).items()
+            }
 
 
 def test_gates_stand_in_the_order_of_the_policy() -> None:
     """A stated order comes first; what it leaves out, which is off, behind it."""
-    policy = Policy.load().replace("decision.order", ("similarity", "gap", "l2"), "signals.words.max", 30.0)
+    policy = Policy.load().replace(
+        "decision.order", ("similarity", "gap", "l2"), "signals.words.max", 30.0
+    )
     assert policy.gates_in_order()[:3] == ["similarity", "gap", "l2"]
     assert "signals.words" in policy.gates_in_order()
     page = policy._repr_html_()
-    assert page.index("<th>similarity") < page.index("<th>gap") < page.index("<th>l2") < page.index("<th>domain")
+    assert (
+        page.index("<th>similarity")
+        < page.index("<th>gap")
+        < page.index("<th>l2")
+        < page.index("<th>domain")
+    )
 
 
 def test_checks_of_a_case_link_their_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To RULES.md beside a notebook of the project, with its first sentence; installed there is the sentence alone."""
+    """To RULES.md beside a notebook of the project, with its first sentence.
+
+    Installed there is the sentence alone.
+    """
     said = decide(labelled(3, {"tune": 8}), Policy.load())
     case = said.trace.cases[0].id
     checks = said.explain(case)

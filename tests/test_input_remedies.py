@@ -1,4 +1,7 @@
-"""Remedies of the doors that a newcomer met: columns, units, bounds and labels given as signals (S2.15, S2.19)."""
+"""Remedies of the doors that a newcomer met.
+
+Columns, units, bounds and labels given as signals (S2.15, S2.19).
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,28 @@ CONF = {"higher": "surer", "unit": "percent"}
 
 
 def _frame() -> pd.DataFrame:
-    """Forty questions of three hits, two thirds to answer; `conf` lies from 40 to 95, `right` is of the hits."""
+    """Forty questions of three hits, two thirds to answer.
+
+    `conf` lies from 40 to 95, `right` is of the hits.
+    """
     rng, rows = np.random.default_rng(0), []
     for number in range(40):
         label = "ok" if number % 3 else "refuse"
         for hit in range(3):
             right = int(label == "ok" and hit == number % 2)
             source = f"d{number}-{number % 2}.md" if label == "ok" else None
-            row = (f"question {number}?", f"d{number}-{hit}.md", float(rng.integers(40, 95)), label, right, source)
+            row = (
+                f"question {number}?",
+                f"d{number}-{hit}.md",
+                float(rng.integers(40, 95)),
+                label,
+                right,
+                source,
+            )
             rows.append(row)
-    return pd.DataFrame(rows, columns=["query", "hit_id", "conf", "label", "right", "expect_sources_any"])
+    return pd.DataFrame(
+        rows, columns=["query", "hit_id", "conf", "label", "right", "expect_sources_any"]
+    )
 
 
 def _refusal(frame: Any, **how: Any) -> str:
@@ -52,7 +67,9 @@ class TestColumns:
         frame = _frame().drop(columns="right")
         remedy = "it is a percentage? divide it by 100"
         assert remedy in _refusal(frame, score=None, signals=declared)
-        assert remedy not in _refusal(frame.assign(conf=frame["conf"] * 10), score=None, signals=declared)
+        assert remedy not in _refusal(
+            frame.assign(conf=frame["conf"] * 10), score=None, signals=declared
+        )
 
     def test_a_score_of_another_scale_is_declared(self) -> None:
         """The remedy of an unknown kind of score leads to a trace."""
@@ -60,7 +77,9 @@ class TestColumns:
         message = _refusal(frame, columns={"score": "points"}, score="bm25")
         declared = '{"own": {"column": "points", "higher": "surer", "unit": "number"}}'
         assert f"score=None, signals={declared}" in message
-        trace, _ = _warned(frame, {"own": {"column": "points", "higher": "surer", "unit": "number"}})
+        trace, _ = _warned(
+            frame, {"own": {"column": "points", "higher": "surer", "unit": "number"}}
+        )
         assert len(trace) == 40
 
     @pytest.mark.parametrize(
@@ -93,8 +112,13 @@ class TestColumns:
         """One by itself as before; two with how to drop both; of many the first."""
         frame = _frame().drop(columns="right").assign(hour=3, desk="x")
         message = _refusal(frame, score=None, signals={"conf": CONF})
-        assert "got 2: 'hour', 'desk'; drop all by frame.drop(columns=['hour', 'desk']); the first: " in message
-        assert "got 'hour'; declare it" in _refusal(frame.drop(columns="desk"), score=None, signals={"conf": CONF})
+        assert (
+            "got 2: 'hour', 'desk'; drop all by frame.drop(columns=['hour', 'desk']); the first: "
+            in message
+        )
+        assert "got 'hour'; declare it" in _refusal(
+            frame.drop(columns="desk"), score=None, signals={"conf": CONF}
+        )
         wide = frame.assign(**{f"c{number}": 1 for number in range(20)})
         assert " and 14 more; the first: " in _refusal(wide, score=None, signals={"conf": CONF})
 
@@ -107,7 +131,10 @@ class TestLabels:
         """In all rows of cases with sources; one question that differs in both ways is silent."""
         signals = {"conf": CONF, "right": {"higher": "surer", "unit": unit}}
         _, messages = _warned(_frame(), signals)
-        assert any("says in 78 of 78 rows whether the hit is of an expected source" in text for text in messages)
+        assert any(
+            "says in 78 of 78 rows whether the hit is of an expected source" in text
+            for text in messages
+        )
         frame = _frame()
         frame.loc[frame["query"] == "question 1?", "right"] = 0
         assert not any("looks like the label" in text for text in _warned(frame, signals)[1])
@@ -116,9 +143,14 @@ class TestLabels:
         """Whether 1 is to answer or to refuse; a column without a label to agree with is silent."""
         plain = _frame().drop(columns=["right", "expect_sources_any"])
         for label in ("ok", "refuse"):
-            signals = {"known": {"higher": "surer" if label == "ok" else "ask", "unit": "number"}, "conf": CONF}
+            signals = {
+                "known": {"higher": "surer" if label == "ok" else "ask", "unit": "number"},
+                "conf": CONF,
+            }
             frame = plain.assign(known=(plain["label"] == label).astype(int))
-            assert any("says in 40 of 40 cases the label" in text for text in _warned(frame, signals)[1])
+            assert any(
+                "says in 40 of 40 cases the label" in text for text in _warned(frame, signals)[1]
+            )
             unlabelled = _warned(frame.drop(columns="label"), signals)[1]
             assert not any("looks like the label" in text for text in unlabelled)
 
@@ -135,25 +167,38 @@ class TestScale:
     """Percentages beside shares."""
 
     def test_values_of_percent(self) -> None:
-        """Outside 0 to 100 and all within 0 to 1 a warning counts them; from 40 to 95 there is none."""
+        """Outside 0 to 100 and all within 0 to 1 a warning counts them.
+
+        From 40 to 95 there is none.
+        """
         frame = _frame().drop(columns="right")
         wide = _warned(frame.assign(conf=frame["conf"] * 10), {"conf": CONF})[1]
         shares = _warned(frame.assign(conf=frame["conf"] / 100), {"conf": CONF})[1]
-        assert any("40 of 40 values of unit 'percent' lie outside 0 to 100, got 4" in text for text in wide)
+        assert any(
+            "40 of 40 values of unit 'percent' lie outside 0 to 100, got 4" in text for text in wide
+        )
         assert any("all 40 values of unit 'percent' lie from 0 to 1" in text for text in shares)
         assert not any("of unit 'percent'" in text for text in _warned(frame, {"conf": CONF})[1])
 
     def test_a_bound_of_another_scale_is_told(self) -> None:
-        """By `decide` and by `tune`, with the range; not the start, nor a bound just below the least value."""
+        """By `decide` and by `tune`, with the range.
+
+        Not the start, nor a bound just below the least value.
+        """
         trace, _ = _warned(_frame().drop(columns="right"), {"conf": CONF})
         start = raglab.lab.starting_policy(trace)
         typed = start.replace("signals.conf.min", 0.55)
-        message = r"gate signals\.conf fires on none of 40 cases, .*: min is 0\.55, signal conf is 4\d to \d\d;"
+        message = (
+            r"gate signals\.conf fires on none of 40 cases, .*: min is 0\.55, signal conf is 4\d "
+            r"to \d\d;"
+        )
         with pytest.warns(UserWarning, match=message):
             raglab.decide(trace, typed)
         with pytest.warns(UserWarning, match=f"compares as typed: {message}"):
             result = raglab.tune(trace, candidates={"typed": typed}, trials=2)
-        assert any("compares as typed: gate signals.conf fires on none" in note for note in result.notes)
+        assert any(
+            "compares as typed: gate signals.conf fires on none" in note for note in result.notes
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             raglab.decide(trace, start)

@@ -1,4 +1,7 @@
-"""Acting gates: which decide under a policy, and what a study says of those it switched off (S2.12, S2.17, S6.8)."""
+"""Acting gates.
+
+Which decide under a policy, and what a study says of those it switched off (S2.12, S2.17, S6.8).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,13 @@ from hypothesis import strategies as st
 from labelled import labelled
 from raglab import gates
 from raglab.cli.common import _say_study
-from raglab.lab.acting_gates import ANSWER_GATES, acting_gates, bound_text, dropped_gates, dropped_gates_text
+from raglab.lab.acting_gates import (
+    ANSWER_GATES,
+    acting_gates,
+    bound_text,
+    dropped_gates,
+    dropped_gates_text,
+)
 from raglab.lab.candidates import THRESHOLD
 from raglab.lab.study import TuneResult, tune
 from raglab.store.policies import Policy
@@ -30,7 +39,10 @@ class TestActingGates:
     """Gates that may fire under a policy."""
 
     def test_worked_examples(self) -> None:
-        """The published ones; those of an order; one threshold alone; a gate on a signal that is off."""
+        """The published ones; those of an order; one threshold alone.
+
+        A gate on a signal that is off.
+        """
         published = Policy.load()
         on = [name for name in SWITCHES if published.value(f"{name}.enabled")]
         assert sorted(acting_gates(published)) == sorted(on)
@@ -89,7 +101,9 @@ class TestActingGates:
 class TestNotes:
     """What a study, the command line and the report say."""
 
-    def test_the_gates_that_are_off_are_named_right_after_the_selection(self, studied: TuneResult) -> None:
+    def test_the_gates_that_are_off_are_named_right_after_the_selection(
+        self, studied: TuneResult
+    ) -> None:
         """Both gates on answers, and what that means live."""
         assert studied.selected == THRESHOLD
         assert {"generation.enabled", "support.enabled"} <= studied.policy.diff().keys()
@@ -101,7 +115,10 @@ class TestNotes:
     def test_the_first_note_states_signal_and_value(self, studied: TuneResult) -> None:
         """As the policy has them."""
         (name,) = studied.policy.signals
-        ends = {f"signals.{name}.{end}": studied.policy.value(f"signals.{name}.{end}") for end in ("min", "max")}
+        ends = {
+            f"signals.{name}.{end}": studied.policy.value(f"signals.{name}.{end}")
+            for end in ("min", "max")
+        }
         ((path, value),) = [pair for pair in ends.items() if pair[1] is not None]
         assert studied.notes[0].startswith(f"Selected: {THRESHOLD} ({path} {value}, else ")
 

@@ -1,4 +1,7 @@
-"""Where a tracking store may have files written: below its own folder, or by its own server, and nowhere else."""
+"""Where a tracking store may have files written.
+
+Below its own folder, or by its own server, and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,9 @@ def root(tmp_path: Path) -> Path:
 class TestPlaces:
     """The check of one place."""
 
-    @pytest.mark.parametrize("place", ["", "artifacts/tune", "artifacts/../artifacts/a%20b", "a b/c"])
+    @pytest.mark.parametrize(
+        "place", ["", "artifacts/tune", "artifacts/../artifacts/a%20b", "a b/c"]
+    )
     def test_below_the_folder(self, root: Path, place: str) -> None:
         """As path or URL, whether it is there or not."""
         places = artifact_places("sqlite:///x", root)
@@ -73,13 +78,17 @@ class TestPlaces:
             "FILE://{else}",
         ],
     )
-    def test_elsewhere(self, root: Path, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_elsewhere(
+        self, root: Path, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         """Refused with the place and how to allow it."""
         monkeypatch.chdir(tmp_path)
         named = place.replace("{else}", str(tmp_path / "else")).replace("{root}", str(root))
         if place == "{root}/link/../x":  # behind the link: beside the folder that it leads to
             assert (root / "link" / "..").resolve() == tmp_path
-        with pytest.raises(InputError, match=rf"must be written below .*mlruns, got .*; .*name it in {ALLOWED}"):
+        with pytest.raises(
+            InputError, match=rf"must be written below .*mlruns, got .*; .*name it in {ALLOWED}"
+        ):
             artifact_places("sqlite:///x", root).check(named)
 
     @pytest.mark.parametrize(
@@ -103,13 +112,15 @@ class TestPlaces:
             ("https://runs.example:x/", False),
         ],
     )
-    def test_by_the_server(self, place: str, fits: bool) -> None:  # noqa: FBT001 - of a test
+    def test_by_the_server(self, place: str, fits: bool) -> None:
         """Its own host alone; a server must not have files written on this machine."""
         places = artifact_places(SERVER, None)
         if fits:
             places.check(place)
             return
-        with pytest.raises(InputError, match=r"written by the server runs\.example:443, got") as caught:
+        with pytest.raises(
+            InputError, match=r"written by the server runs\.example:443, got"
+        ) as caught:
             places.check(place)
         assert "word" not in str(caught.value)
 
@@ -127,7 +138,13 @@ class TestPlaces:
             ("{else}/../x", False),
         ],
     )
-    def test_what_the_user_allows(self, root: Path, monkeypatch: pytest.MonkeyPatch, place: str, fits: bool) -> None:  # noqa: FBT001
+    def test_what_the_user_allows(
+        self,
+        root: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        place: str,
+        fits: bool,
+    ) -> None:
         """By the variable: folders, and what URLs begin with."""
         other = root.parent / "else"
         monkeypatch.setenv(ALLOWED, f"s3://bucket/runs/ {other}")
@@ -153,7 +170,9 @@ class TestRuns:
         """Let the database name another place for the files of an experiment."""
         track_run("first", "tune", {}, [], {}, mlruns)
         with closing(sqlite3.connect(mlruns / "mlflow.db")) as link, link:
-            link.execute("UPDATE experiments SET artifact_location = ? WHERE name = 'tune'", (location,))
+            link.execute(
+                "UPDATE experiments SET artifact_location = ? WHERE name = 'tune'", (location,)
+            )
 
     @pytest.mark.parametrize(
         "location",
@@ -167,7 +186,11 @@ class TestRuns:
         ],
     )
     def test_nothing_is_written_elsewhere(
-        self, mlruns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, location: Callable[[Path], str]
+        self,
+        mlruns: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        location: Callable[[Path], str],
     ) -> None:
         """No file there, and no run in the database."""
         monkeypatch.chdir(tmp_path)
@@ -184,13 +207,15 @@ class TestRuns:
         track_run("second", "tune", {}, [], {}, mlruns, texts={"a.txt": "a"})
         assert [path.name for path in (tmp_path / "else").rglob("*.txt")] == ["a.txt"]
 
-    @pytest.mark.parametrize("event", ["INSERT ON runs", "INSERT ON params", "INSERT ON latest_metrics"])
+    @pytest.mark.parametrize(
+        "event", ["INSERT ON runs", "INSERT ON params", "INSERT ON latest_metrics"]
+    )
     def test_a_trigger_chooses_no_place(self, mlruns: Path, tmp_path: Path, event: str) -> None:
         """The place that is written is the one that was checked."""
         track_run("first", "tune", {}, [], {}, mlruns)
         with closing(sqlite3.connect(mlruns / "mlflow.db")) as link, link:
             place = (tmp_path / "else").as_uri()
-            change = f"UPDATE runs SET artifact_uri = '{place}'"  # noqa: S608 - of a test
+            change = f"UPDATE runs SET artifact_uri = '{place}'"
             link.execute(f"CREATE TRIGGER t AFTER {event} BEGIN {change}; END")
         with pytest.raises(InputError, match="must be as MLflow makes it, got 'the trigger t on "):
             track_run("second", "tune", {"a": 1}, [("m", 1.0, 0)], {}, mlruns, texts={"a.txt": "a"})
@@ -220,7 +245,9 @@ class TestRuns:
         run = track_run("first", "tune", {}, [], {}, mlruns)
         client = mlflow.MlflowClient(tracking_uri=run.tracking_uri)
         client.delete_experiment(run.experiment_id)
-        with pytest.raises(InputError, match=r"must not be deleted.*mlflow experiments restore.*nothing is damaged"):
+        with pytest.raises(
+            InputError, match=r"must not be deleted.*mlflow experiments restore.*nothing is damaged"
+        ):
             track_run("second", "tune", {}, [], {}, mlruns)
         client.restore_experiment(run.experiment_id)
         track_run("second", "tune", {}, [], {}, mlruns)
@@ -230,7 +257,9 @@ class TestRuns:
         track_run("first", "tune", {}, [], {}, mlruns)
         with closing(sqlite3.connect(mlruns / "mlflow.db", isolation_level=None)) as link:
             link.execute("BEGIN EXCLUSIVE")
-            with pytest.raises(InputError, match=r"must be free to be written, got .*locked.*nothing is damaged"):
+            with pytest.raises(
+                InputError, match=r"must be free to be written, got .*locked.*nothing is damaged"
+            ):
                 track_run("second", "tune", {}, [], {}, mlruns)
         track_run("second", "tune", {}, [], {}, mlruns)
 
@@ -250,7 +279,10 @@ def changed(mlruns: Path, *statements: str) -> None:
 
 
 class TestPage:
-    """MLflow's own page on a database from elsewhere: it would show and write files where the database says."""
+    """MLflow's own page on a database from elsewhere.
+
+    It would show and write files where the database says.
+    """
 
     @pytest.fixture
     def commands(self, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
@@ -273,7 +305,10 @@ class TestPage:
             "UPDATE runs SET artifact_uri = artifact_uri || '/../../../../../else'",
             "UPDATE runs SET artifact_uri = 's3://bucket/a'",
             "UPDATE runs SET artifact_uri = 'mlflow-artifacts://host/a'",
-            "UPDATE experiments SET artifact_location = '{else}', lifecycle_stage = 'deleted' WHERE name = 'tune'",
+            (
+                "UPDATE experiments SET artifact_location = '{else}', lifecycle_stage = 'deleted' "
+                "WHERE name = 'tune'"
+            ),
         ],
     )
     def test_a_place_elsewhere(
@@ -285,7 +320,10 @@ class TestPage:
         commands: list[list[str]],
         statement: str,
     ) -> None:
-        """Of an experiment or a run: no page, and a line that says why; no file of ours is written there either."""
+        """Of an experiment or a run: no page, and a line that says why.
+
+        No file of ours is written there either.
+        """
         (tmp_path / "else").mkdir()
         changed(mlruns, statement.replace("{else}", str(tmp_path / "else")))
         with pytest.raises(InputError, match="artifacts must be written below"):
@@ -303,10 +341,18 @@ class TestPage:
             assert serve(mlruns) == 0
             assert len(commands) == 1
 
-    @pytest.mark.parametrize("statement", ["", "UPDATE runs SET artifact_uri = 'mlflow-artifacts:/1/a/artifacts'"])
-    def test_a_store_of_its_own(self, mlruns: Path, commands: list[list[str]], statement: str) -> None:
+    @pytest.mark.parametrize(
+        "statement", ["", "UPDATE runs SET artifact_uri = 'mlflow-artifacts:/1/a/artifacts'"]
+    )
+    def test_a_store_of_its_own(
+        self, mlruns: Path, commands: list[list[str]], statement: str
+    ) -> None:
         """Also where somebody else's folder stands in MLflow's own experiment, and for what its page keeps itself."""
-        changed(mlruns, "UPDATE experiments SET artifact_location = '/home/ann/mlruns/0' WHERE experiment_id = 0")
+        changed(
+            mlruns,
+            "UPDATE experiments SET artifact_location = '/home/ann/mlruns/0' WHERE experiment_id "
+            "= 0",
+        )
         if statement:
             changed(mlruns, statement)
         assert serve(mlruns) == 0
@@ -324,7 +370,9 @@ class TestPage:
             "UPDATE experiments SET name = x'ff00', artifact_location = 7 WHERE name = 'tune'",
         ],
     )
-    def test_a_database_of_another_form(self, mlruns: Path, commands: list[list[str]], statement: str) -> None:
+    def test_a_database_of_another_form(
+        self, mlruns: Path, commands: list[list[str]], statement: str
+    ) -> None:
         """One line says so, and no page is shown."""
         changed(mlruns, statement)
         with pytest.raises(InputError) as refused:
@@ -346,7 +394,8 @@ class TestPage:
         """Places are taken home in a database without any alone."""
         changed(
             mlruns,
-            "UPDATE experiments SET artifact_location = '/home/ann/mlruns/0' WHERE experiment_id = 0",
+            "UPDATE experiments SET artifact_location = '/home/ann/mlruns/0' WHERE experiment_id "
+            "= 0",
             "CREATE TRIGGER t AFTER UPDATE ON experiments BEGIN DELETE FROM runs; END",
         )
         with pytest.raises(InputError, match="got 'the trigger t on experiments'"):
@@ -371,7 +420,9 @@ class TestPage:
             "track": lambda: track_run("second", "tune", {}, [], {}, mlruns),
             "study": lambda: open_study(f"sqlite:///{file}", "mine", {}),
         }
-        with pytest.raises(InputError, match=f"got a journal that names another file as {file.name}-journal"):
+        with pytest.raises(
+            InputError, match=f"got a journal that names another file as {file.name}-journal"
+        ):
             doors[door]()
         assert victim.exists()
         assert not commands

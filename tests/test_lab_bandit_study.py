@@ -1,4 +1,7 @@
-"""Simulation over cases and the study of a bandit: accounts by head, pairing, splits, determinism, MLflow."""
+"""Simulation over cases and the study of a bandit.
+
+Accounts by head, pairing, splits, determinism, MLflow.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,13 @@ from raglab.store.policies import Policy
 pytestmark = pytest.mark.slow
 
 POLICY = always_answer(Policy.load())
-SMALL: dict[str, Any] = {"trials": 12, "rounds": 150, "replications": 4, "n_boot": 200, "engine": "numpy"}
+SMALL: dict[str, Any] = {
+    "trials": 12,
+    "rounds": 150,
+    "replications": 4,
+    "n_boot": 200,
+    "engine": "numpy",
+}
 VALUE = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
 
 
@@ -61,26 +70,55 @@ def test_baselines_by_head() -> None:
 
 
 def test_a_fixed_arm_is_available_in_every_case() -> None:
-    """An arm that is missing once is no fixed arm, however good; without one the row is left out."""
+    """An arm that is missing once is no fixed arm, however good.
+
+    Without one the row is left out.
+    """
     mask = np.array([[True, True], [True, False], [True, True], [True, True]])
     assert best_fixed_arm(world([[0.0, 1.0]] * 4, mask)) == "hybrid"
     turns = world(mask=np.array([[True, False], [False, True]] * 2))
     assert best_fixed_arm(turns) is None
     assert FIXED not in baselines(turns)
-    with pytest.raises(ValueError, match="fixed must be an arm that is available in every case, got 'iterative'"):
+    with pytest.raises(
+        ValueError, match="fixed must be an arm that is available in every case, got 'iterative'"
+    ):
         baselines(world(mask=mask), fixed="iterative")
 
 
 @pytest.mark.parametrize(
     ("learners", "plans", "told"),
     [
-        ([Bandit("ucb1")], {}, r"learners must map names to Bandits, got list; write \{'ucb1': Bandit\('ucb1'\)\}"),
-        ({"a": "ucb1"}, {}, r"learner 'a' must be a Bandit, .*, got 'ucb1'; write Bandit\('ucb1'\)"),
-        ({"a": ("ucb1", np.ones((4, 2)))}, {}, r"learner 'a' must be a Bandit, .*; write Bandit\('ucb1'\)"),
-        ({"a": Bandit("ucb1")}, None, r"plans must map names to probabilities, got NoneType; .*baselines\(table\)"),
-        ({}, {"fair": [0.5, 0.5]}, r"plan 'fair' must be \[Q, A\], \[4, 2\], got shape \[2\]; give a row a case"),
+        (
+            [Bandit("ucb1")],
+            {},
+            r"learners must map names to Bandits, got list; write \{'ucb1': Bandit\('ucb1'\)\}",
+        ),
+        (
+            {"a": "ucb1"},
+            {},
+            r"learner 'a' must be a Bandit, .*, got 'ucb1'; write Bandit\('ucb1'\)",
+        ),
+        (
+            {"a": ("ucb1", np.ones((4, 2)))},
+            {},
+            r"learner 'a' must be a Bandit, .*; write Bandit\('ucb1'\)",
+        ),
+        (
+            {"a": Bandit("ucb1")},
+            None,
+            r"plans must map names to probabilities, got NoneType; .*baselines\(table\)",
+        ),
+        (
+            {},
+            {"fair": [0.5, 0.5]},
+            r"plan 'fair' must be \[Q, A\], \[4, 2\], got shape \[2\]; give a row a case",
+        ),
         ({}, {"fair": np.ones((4, 3))}, r"got shape \[4, 3\]; give a row a case"),
-        ({}, {"fair": "uniform"}, r"plan 'fair' must be \[Q, A\], \[4, 2\], got 'uniform'; give a row a case"),
+        (
+            {},
+            {"fair": "uniform"},
+            r"plan 'fair' must be \[Q, A\], \[4, 2\], got 'uniform'; give a row a case",
+        ),
         ({}, {}, r"there must be a learner or a plan, got none; .*baselines\(table\)"),
     ],
 )
@@ -91,17 +129,21 @@ def test_what_cannot_be_compared_is_told(learners: Any, plans: Any, told: str) -
 
 
 def test_policies_by_head() -> None:
-    """Shares of right decisions 0.75, 0.5 and 0.5 of the oracle, the first arm and chance, whatever cases are drawn."""
+    """Right decisions: 0.75, 0.5, 0.5 for oracle, first arm, chance, whatever cases are drawn."""
     value = np.tile(VALUE, (50, 1))
     found = rows(
-        compare_learners(world(value), {}, baselines(world(value)), rounds=4000, replications=5, n_boot=50).table
+        compare_learners(
+            world(value), {}, baselines(world(value)), rounds=4000, replications=5, n_boot=50
+        ).table
     )
     drawn = {name: found.loc[name, "right"] for name in (ORACLE, FIXED, UNIFORM)}
     assert drawn[ORACLE] == pytest.approx(0.75, abs=0.02)
     assert drawn[FIXED] == pytest.approx(0.5, abs=0.02)
     assert found.loc[ORACLE, ["regret", "regret_low", "regret_high"]].tolist() == [0.0, 0.0, 0.0]
     assert found.loc[FIXED, "regret"] == pytest.approx(4000 * (drawn[ORACLE] - drawn[FIXED]))
-    assert found.loc[FIXED, ["difference", "ms", "pulls_hybrid"]].tolist() == pytest.approx([0.0, 10.0, 1.0])
+    assert found.loc[FIXED, ["difference", "ms", "pulls_hybrid"]].tolist() == pytest.approx(
+        [0.0, 10.0, 1.0]
+    )
     assert found.loc[UNIFORM, "ms"] == pytest.approx(25.0)
 
 
@@ -121,7 +163,9 @@ def test_the_accounts_of_a_run_are_those_of_the_run() -> None:
     )
     np.testing.assert_allclose(one.ms.sum(axis=1), by_hand.sum(axis=1))
     for replication in range(3):
-        np.testing.assert_array_equal(one.n[replication], np.bincount(found.case[replication], minlength=20))
+        np.testing.assert_array_equal(
+            one.n[replication], np.bincount(found.case[replication], minlength=20)
+        )
 
 
 def test_expected_value_of_a_plan_is_what_its_simulation_comes_to() -> None:
@@ -137,7 +181,10 @@ def test_expected_value_of_a_plan_is_what_its_simulation_comes_to() -> None:
 
 
 def test_unknown_milliseconds_are_left_out() -> None:
-    """Of two arms of which one was never timed the mean is that of the other; NaN where none was."""
+    """Of two arms of which one was never timed the mean is that of the other.
+
+    NaN where none was.
+    """
     met = world(ms=np.array([[10.0, np.nan]] * 4))
     n = np.ones((1, 4))
     assert system.mean_ms(system.expected_earnings(np.full((4, 2), 0.5), n, met)) == 10.0
@@ -147,23 +194,33 @@ def test_unknown_milliseconds_are_left_out() -> None:
 def test_learners_and_baselines_meet_the_same_cases() -> None:
     """Common random numbers: a learner over one arm earns exactly what that arm earns."""
     met = world(np.tile(VALUE, (10, 1)), np.tile([True, False], (40, 1)))
-    found = compare_learners(met, {"ucb1": Bandit("ucb1")}, baselines(met), rounds=60, replications=4, n_boot=50)
+    found = compare_learners(
+        met, {"ucb1": Bandit("ucb1")}, baselines(met), rounds=60, replications=4, n_boot=50
+    )
     assert rows(found.table).loc["ucb1", "right"] == rows(found.table).loc[FIXED, "right"]
     row = rows(found.table).loc["ucb1"]
     assert (row["difference"], row["difference_low"] < 0.0 < row["difference_high"]) == (0.0, True)
 
 
 def test_never_behind_the_oracle_is_no_proof() -> None:
-    """The first arm is right wherever the second is: regret 0 in 20 cases is up to 16.8 of 100 rounds."""
+    """The first arm is right wherever the second is.
+
+    Regret 0 in 20 cases is up to 16.8 of 100 rounds.
+    """
     met = world(np.tile([1.0, 0.0], (20, 1)))
-    found = rows(compare_learners(met, {}, baselines(met), rounds=100, replications=2, n_boot=50).table)
+    found = rows(
+        compare_learners(met, {}, baselines(met), rounds=100, replications=2, n_boot=50).table
+    )
     assert found.loc[FIXED, "regret_high"] == pytest.approx(100 * (1 - 0.025 ** (1 / 20)))
     assert found.loc[ORACLE, "regret_high"] == 0.0
 
 
 @pytest.mark.slow
 def test_intervals_of_simulated_policies_hold() -> None:
-    """Arms right in 0.5 and 0.6 of all cases: of 200 worlds of 80 the interval of the difference holds 0.1 in most."""
+    """Arms right in 0.5 and 0.6 of all cases.
+
+    Of 200 worlds of 80 the interval of the difference holds 0.1 in most.
+    """
     held = []
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -176,24 +233,38 @@ def test_intervals_of_simulated_policies_hold() -> None:
 
 
 def test_cases_are_the_unit_of_the_intervals() -> None:
-    """A hundred times the rounds over the same 40 cases leaves the interval as wide: cases are chance."""
+    """A hundred times the rounds over the same 40 cases leaves the interval as wide.
+
+    Cases are chance.
+    """
     met = world(np.tile(VALUE, (10, 1)))
     widths = []
     for rounds in (400, 40_000):
         sizes: dict[str, Any] = {"rounds": rounds, "replications": 2, "fixed": "hybrid"}
-        row = rows(compare_learners(met, {}, baselines(met, fixed="hybrid"), **sizes).table).loc[FIXED]
+        row = rows(compare_learners(met, {}, baselines(met, fixed="hybrid"), **sizes).table).loc[
+            FIXED
+        ]
         widths.append(row["right_high"] - row["right_low"])
     assert widths[1] > 0.25  # 40 cases: a binomial interval is 0.31 wide
     assert widths[1] == pytest.approx(widths[0], rel=0.3)
 
 
 def test_a_good_learner_gains_on_chance() -> None:
-    """Rewards that are the labels, an arm right in 80 % against 20 %: Thompson's interval lies above uniform's."""
+    """Rewards that are the labels, an arm right in 80 % against 20 %.
+
+    Thompson's interval lies above uniform's.
+    """
     rng = np.random.default_rng(0)
     value = (rng.random((200, 2)) < [0.2, 0.8]).astype(float)
     met = world(value)
     found = compare_learners(
-        met, {"t": Bandit()}, baselines(met), rounds=500, replications=10, reference=UNIFORM, n_boot=200
+        met,
+        {"t": Bandit()},
+        baselines(met),
+        rounds=500,
+        replications=10,
+        reference=UNIFORM,
+        n_boot=200,
     )
     row = rows(found.table).loc["t"]
     assert row["difference_low"] > 0.1
@@ -201,8 +272,15 @@ def test_a_good_learner_gains_on_chance() -> None:
 
 
 def test_bernoulli_arms_beside_uniform() -> None:
-    """Uniform on means 0.9 and 0.1 loses 0.4 a round; a learner loses less, and the t interval holds the mean."""
-    found = rows(compare_on_arms(np.array([0.9, 0.1]), {"ucb1": Bandit("ucb1")}, rounds=200, replications=30).table)
+    """Uniform on means 0.9 and 0.1 loses 0.4 a round.
+
+    A learner loses less, and the t interval holds the mean.
+    """
+    found = rows(
+        compare_on_arms(
+            np.array([0.9, 0.1]), {"ucb1": Bandit("ucb1")}, rounds=200, replications=30
+        ).table
+    )
     assert found.loc[UNIFORM, "regret"] == pytest.approx(80.0, rel=0.05)
     assert found.loc[UNIFORM, "regret_low"] < 80.0 < found.loc[UNIFORM, "regret_high"]
     assert found.loc["ucb1", "regret"] < 20.0
@@ -223,14 +301,19 @@ def test_the_mean_interval_is_student_s() -> None:
 
 
 def test_a_search_maximises_within_its_limits() -> None:
-    """Of x in [0, 1] with x at most 0.5 the best feasible trial is near 0.5, and infeasible ones are marked."""
+    """Of x in [0, 1] with x at most 0.5 the best feasible trial is near 0.5, others are marked."""
 
     def judge(params: Any) -> TrialOutcome:
         return TrialOutcome(params["x"], {"limit": params["x"] - 0.5}, {"twice": 2 * params["x"]})
 
     for sampler in ("tpe", "random", "nsga2"):
         made, seen = maximise(
-            judge, {"x": SearchRange(0.0, 1.0)}, trials=40, sampler=sampler, seed=0, first=[{"x": 0.25}]
+            judge,
+            {"x": SearchRange(0.0, 1.0)},
+            trials=40,
+            sampler=sampler,
+            seed=0,
+            first=[{"x": 0.25}],
         )
         assert seen["x"].iloc[0] == 0.25
         assert (seen["feasible"] == (seen["x"] <= 0.5)).all()
@@ -244,7 +327,7 @@ def test_a_search_maximises_within_its_limits() -> None:
 
 
 def test_the_first_trial_is_the_published_one() -> None:
-    """Its value is that of a simulation under the published weights and threshold 0.5, which is not in the space."""
+    """Its value is a simulation's at published weights and threshold 0.5, outside the space."""
     part = two_arms().split("tune")
     seen = components(part, POLICY)
     met = table(part, POLICY, PUBLISHED, measured=seen)
@@ -256,11 +339,15 @@ def test_the_first_trial_is_the_published_one() -> None:
 
 
 def test_the_comparison_has_the_baselines() -> None:
-    """Tuned, published weights, the arm that was best on split tune, uniform, the source's router, the oracle."""
+    """Tuned, published weights, best arm on split tune, uniform, source's router, the oracle."""
     found = rows(study().comparison)
     assert list(found.index) == ["tuned", "published weights", FIXED, UNIFORM, ROUTER, ORACLE]
     assert study().settings["report_cases"] == 40
-    assert found.loc["tuned", ["difference", "difference_low", "difference_high"]].tolist() == [0.0, 0.0, 0.0]
+    assert found.loc["tuned", ["difference", "difference_low", "difference_high"]].tolist() == [
+        0.0,
+        0.0,
+        0.0,
+    ]
     assert found.loc[FIXED, "pulls_iterative"] == 1.0
     assert (found["regret"] >= -1e-9).all()
     judged = two_arms().split("report")
@@ -291,7 +378,10 @@ def test_weights_are_a_share_and_the_env_says_the_same() -> None:
     ]
     assert lines["RAGLAB_BANDIT_POLICY"] == "thompson_beta"
     known = {"LAMBDA": found.weights.lambda_, "THRESHOLD": found.bandit.threshold}
-    known |= {"EXPLORATION": found.bandit.exploration, "PRIOR_STRENGTH": found.bandit.prior_strength}
+    known |= {
+        "EXPLORATION": found.bandit.exploration,
+        "PRIOR_STRENGTH": found.bandit.prior_strength,
+    }
     known |= {"FLOOR": found.bandit.floor, "BUDGET_MS": found.settings["budget_ms"]}
     assert {name: float(lines[f"RAGLAB_BANDIT_{name}"]) for name in known} == known
 
@@ -312,7 +402,10 @@ def test_the_env_is_read_by_the_settings(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_latency_is_a_constraint() -> None:
-    """Within 25 ms the slower arm of 40 ms may have half of the pulls at most: trials above it are infeasible."""
+    """Within 25 ms the slower arm of 40 ms may have half of the pulls at most.
+
+    Trials above it are infeasible.
+    """
     found = study(latency_budget_ms=25.0)
     assert (found.trials["feasible"] == (found.trials["ms"] <= 25.0)).all()
     assert found.trials["feasible"].any()
@@ -321,7 +414,10 @@ def test_latency_is_a_constraint() -> None:
 
 
 def test_a_budget_that_nothing_keeps_is_said() -> None:
-    """Below the fastest arm no trial is feasible; the notes say that the winner is the best of all."""
+    """Below the fastest arm no trial is feasible.
+
+    The notes say that the winner is the best of all.
+    """
     found = study(latency_budget_ms=5.0)
     assert not found.trials["feasible"].any()
     assert any("No trial keeps the mean latency within 5 ms" in note for note in found.notes)
@@ -358,7 +454,10 @@ def test_unknown_bandits_are_refused() -> None:
 
 @pytest.mark.slow
 def test_a_study_finds_a_misleading_margin() -> None:
-    """Where the right arm has the smaller margin and only consistency tells it, the study moves weight there."""
+    """Where the right arm has less margin and only consistency tells it, weight moves there.
+
+    The study moves it.
+    """
     trace = two_arms(200, agree=False)
     found = tune_bandit(trace, POLICY, trials=60, rounds=400, replications=30, n_boot=300, seed=0)
     shown = rows(found.comparison)
@@ -380,7 +479,9 @@ def test_a_study_is_one_run_of_mlflow(mlruns: Path) -> None:
     assert data.params["bandit"] == "thompson_beta"
     assert float(data.params["tuned.margin"]) == study().weights.margin
     assert data.metrics["tuned.right"] == rows(study().comparison).loc["tuned", "right"]
-    assert data.metrics["best_value"] == study().trials.loc[study().trials["feasible"], "value"].max()
+    assert (
+        data.metrics["best_value"] == study().trials.loc[study().trials["feasible"], "value"].max()
+    )
     files = {path.name for path in (mlruns / "artifacts").rglob("*") if path.is_file()}
     assert files == {"trials.parquet", "comparison.parquet", "bandit.env", "notes.txt"}
     stored = pd.read_parquet(next(mlruns.rglob("trials.parquet")))

@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelled import free_policy, labelled
-from raglab.lab.baseline import BaselineComparison, baseline_of, compare_baselines, compare_with_baseline
+from raglab.lab.baseline import (
+    BaselineComparison,
+    baseline_of,
+    compare_baselines,
+    compare_with_baseline,
+)
 from raglab.lab.comparison import compare
 from raglab.lab.search_space import always_answer
 from raglab.metrics import RATES
@@ -41,16 +46,27 @@ def row(found: BaselineComparison, measure: str) -> Any:
 
 
 def test_a_worked_example() -> None:
-    """20 of 200 right answers turn wrong: cost and hallucinations lose .1; only what is tested fails."""
+    """20 of 200 right answers turn wrong: cost and hallucinations lose .1.
+
+    Only what is tested fails.
+    """
     before, after = outcomes(200, 0), outcomes(180, 20)
     found = compare_baselines(before, after)
     cost = row(found, "expected_cost")
     error = np.std([0] * 180 + [1] * 20, ddof=1) / np.sqrt(200)
     assert (cost["before"], cost["after"]) == (0.0, pytest.approx(0.1))
-    assert (cost["loss"], cost["low"]) == (pytest.approx(0.1), pytest.approx(0.1 - 1.972 * error, abs=1e-4))
+    assert (cost["loss"], cost["low"]) == (
+        pytest.approx(0.1),
+        pytest.approx(0.1 - 1.972 * error, abs=1e-4),
+    )
     assert found.lost == ("expected_cost",)
     wrong = row(found, "hallucination_rate")
-    assert (wrong["verdict"], wrong["tested"], wrong["after_k"], wrong["after_n"]) == ("lost", False, 20, 200)
+    assert (wrong["verdict"], wrong["tested"], wrong["after_k"], wrong["after_n"]) == (
+        "lost",
+        False,
+        20,
+        200,
+    )
     assert any("not tested" in note and "hallucination_rate +0.100" in note for note in found.notes)
     assert compare_baselines(before, after, rates=["hallucination_rate", "coverage"]).lost == (
         "expected_cost",
@@ -78,7 +94,10 @@ def test_a_lower_coverage_is_a_loss() -> None:
 
 
 def test_a_tiny_loss_of_many_cases_passes() -> None:
-    """1 % of 20,000 cases: the interval excludes 0, the minimum effect is not exceeded; at 0.005 it is."""
+    """1 % of 20,000 cases: the interval excludes 0, the minimum effect is not exceeded.
+
+    At 0.005 it is.
+    """
     before, after = outcomes(20_000, 0), outcomes(19_800, 200)
     found = compare_baselines(before, after)
     assert row(found, "expected_cost")["low"] > 0.0
@@ -94,27 +113,47 @@ def test_a_large_loss_of_few_cases_passes_and_is_stated() -> None:
     assert cost["low"] < 0.0 < cost["loss"]
     assert (cost["verdict"], found.lost) == ("open", ())
     assert any("not shown" in note and "expected_cost +0.200" in note for note in found.notes)
-    assert any(note.startswith("These 10 cases cannot tell differences of expected cost under") for note in found.notes)
+    assert any(
+        note.startswith("These 10 cases cannot tell differences of expected cost under")
+        for note in found.notes
+    )
 
 
 def test_graded_costs_decide() -> None:
     """The same cases fail by a dear wrong answer and not by a cheap one."""
     dear, cheap = {"ok": {"answered_wrong": 5}}, {"ok": {"answered_wrong": 0.2}}
-    pairs = [(outcomes(200, 0, 0, costs=costs), outcomes(190, 10, 0, costs=costs)) for costs in (dear, cheap)]
+    pairs = [
+        (outcomes(200, 0, 0, costs=costs), outcomes(190, 10, 0, costs=costs))
+        for costs in (dear, cheap)
+    ]
     assert [compare_baselines(*pair).lost for pair in pairs] == [("expected_cost",), ()]
     assert row(compare_baselines(*pairs[0]), "expected_cost")["loss"] == pytest.approx(0.25)
 
 
-@given(st.lists(st.tuples(st.sampled_from(OUTCOMES_OF_OK), st.sampled_from(OUTCOMES_OF_OK)), min_size=1, max_size=25))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(OUTCOMES_OF_OK), st.sampled_from(OUTCOMES_OF_OK)),
+        min_size=1,
+        max_size=25,
+    )
+)
 def test_laws(pairs: list[tuple[tuple[str, str], tuple[str, str]]]) -> None:
-    """The same table loses exactly 0; swapped, the signs turn; a large enough minimum effect never fails."""
-    before, after = (baseline([case(number, *pair[side]) for number, pair in enumerate(pairs)]) for side in (0, 1))
+    """The same table loses exactly 0; swapped, the signs turn.
+
+    A large enough minimum effect never fails.
+    """
+    before, after = (
+        baseline([case(number, *pair[side]) for number, pair in enumerate(pairs)])
+        for side in (0, 1)
+    )
     same = compare_baselines(before, before, rates=list(RATES))
     assert (same.frame()["loss"].dropna() == 0.0).all()
     assert (same.lost, len(same.changed)) == ((), 0)
     there, back = compare_baselines(before, after), compare_baselines(after, before)
     for near, far in (("loss", "loss"), ("low", "high"), ("high", "low")):
-        assert there.frame()[near].to_numpy() == pytest.approx(-back.frame()[far].to_numpy(), nan_ok=True, abs=1e-12)
+        assert there.frame()[near].to_numpy() == pytest.approx(
+            -back.frame()[far].to_numpy(), nan_ok=True, abs=1e-12
+        )
     assert compare_baselines(before, after, rates=list(RATES), min_effect=1.0).lost == ()
     for name in there.lost:
         assert row(there, name)["low"] > 0.0
@@ -122,7 +161,10 @@ def test_laws(pairs: list[tuple[tuple[str, str], tuple[str, str]]]) -> None:
 
 
 def test_what_is_not_paired_is_counted() -> None:
-    """Only here, only there, another question and another label: each counted, stated, and out of the figures."""
+    """Only here, only there, another question and another label.
+
+    Each counted, stated, and out of the figures.
+    """
     cases = [case(number) for number in range(10)]
     moved = [
         *cases[1:7],
@@ -134,20 +176,34 @@ def test_what_is_not_paired_is_counted() -> None:
     ]
     found = compare_baselines(baseline(cases), baseline(moved))
     assert list(found.unpaired.values()) == [1, 2, 1, 2]
-    assert (found.cases, row(found, "expected_cost")["loss"], row(found, "coverage")["before_n"]) == (6, 0.0, 6)
-    assert any(note.startswith("Cases left out: 1 only in the baseline, 2 only in") for note in found.notes)
-    with pytest.raises(ValueError, match=r"must share cases.*got none .1 only in the baseline, 1 only in these"):
+    assert (
+        found.cases,
+        row(found, "expected_cost")["loss"],
+        row(found, "coverage")["before_n"],
+    ) == (6, 0.0, 6)
+    assert any(
+        note.startswith("Cases left out: 1 only in the baseline, 2 only in") for note in found.notes
+    )
+    with pytest.raises(
+        ValueError, match=r"must share cases.*got none .1 only in the baseline, 1 only in these"
+    ):
         compare_baselines(baseline([case(1)]), baseline([case(2)]))
 
 
 def test_another_basis_or_matrix_is_refused() -> None:
     """With what is stored, what came and the remedy."""
     before = outcomes(3, 1)
-    with pytest.raises(ValueError, match=r"own basis, sources .*got cases judged by text; save the baseline again"):
+    with pytest.raises(
+        ValueError, match=r"own basis, sources .*got cases judged by text; save the baseline again"
+    ):
         compare_baselines(before, replace(before, basis="text"))
-    with pytest.raises(ValueError, match=r"own basis, text .*got cases judged by sources; give cases with gold"):
+    with pytest.raises(
+        ValueError, match=r"own basis, text .*got cases judged by sources; give cases with gold"
+    ):
         compare_baselines(replace(before, basis="text"), before)
-    with pytest.raises(ValueError, match=r"own costs, ok.refused=1, got ok.refused=2; leave the costs out"):
+    with pytest.raises(
+        ValueError, match=r"own costs, ok.refused=1, got ok.refused=2; leave the costs out"
+    ):
         compare_baselines(before, outcomes(3, 1, costs={"ok": {"refused": 2}}))
 
 
@@ -159,20 +215,26 @@ def test_settings_that_mean_nothing() -> None:
     for effect in (-0.1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="min_effect must be a number of at least 0"):
             compare_baselines(before, before, min_effect=effect)
-    with pytest.raises(TypeError, match=r"baseline must be a baseline, got a path 'b.json'; load it first"):
+    with pytest.raises(
+        TypeError, match=r"baseline must be a baseline, got a path 'b.json'; load it first"
+    ):
         compare_with_baseline(labelled(1, {"": 4}), POLICY, "b.json")  # type: ignore[arg-type]
 
 
 def test_other_differences_are_stated() -> None:
     """Arm, retrieval, documents and schema, which are no part of the policy."""
     before = outcomes(40, 1)
-    after = replace(before, arm="graph", retrieval={"fetch_k": 9, "arms": []}, corpus_hash="c", schema_version=4)
+    after = replace(
+        before, arm="graph", retrieval={"fetch_k": 9, "arms": []}, corpus_hash="c", schema_version=4
+    )
     notes = " ".join(compare_baselines(before, after).notes)
     for told in ("of the arm hybrid", "fetch_k 50 to 9", "documents differ", "3 to 4"):
         assert told in notes
     assert "arms" not in notes.replace("arm ", "")
     assert "not of the policy" not in " ".join(compare_baselines(before, before).notes)
-    scored = " ".join(compare_baselines(before, replace(before, status_only=2, missing_answers=1)).notes)
+    scored = " ".join(
+        compare_baselines(before, replace(before, status_only=2, missing_answers=1)).notes
+    )
     assert "2 of 41 cases are scored by status alone" in scored
     assert "1 answers are not recorded" in scored
 
@@ -192,16 +254,28 @@ class TestOnTraces:
         stored = baseline_of(trace, POLICY, costs=costs)
         found = compare_with_baseline(trace, STRICT, stored, rates=["coverage"])
         reference = compare(trace, POLICY, STRICT, costs=costs)
-        sign = np.array([-1.0 if name in {"coverage", "pass_rate"} else 1.0 for name in reference.table["measure"]])
-        assert found.frame()["loss"].to_numpy() == pytest.approx(sign * reference.table["difference"], nan_ok=True)
-        assert found.frame()["before"].to_numpy() == pytest.approx(reference.table["a"].to_numpy(), nan_ok=True)
+        sign = np.array(
+            [
+                -1.0 if name in {"coverage", "pass_rate"} else 1.0
+                for name in reference.table["measure"]
+            ]
+        )
+        assert found.frame()["loss"].to_numpy() == pytest.approx(
+            sign * reference.table["difference"], nan_ok=True
+        )
+        assert found.frame()["before"].to_numpy() == pytest.approx(
+            reference.table["a"].to_numpy(), nan_ok=True
+        )
         assert sorted(found.changed["case_id"]) == sorted(reference.changed["case_id"])
         assert (found.before, found.after) == (POLICY.policy_id, STRICT.policy_id)
         assert "coverage" in found.lost
 
     def test_where_hardly_a_case_is_paired_nothing_is_compared(self, trace: Trace) -> None:
         """All ids but a few are new: refused, not passed."""
-        renamed = [case._replace(id=f"new {case.id}") if row > 5 else case for row, case in enumerate(trace.cases)]
+        renamed = [
+            case._replace(id=f"new {case.id}") if row > 5 else case
+            for row, case in enumerate(trace.cases)
+        ]
         other = replace(trace, cases=tuple(renamed))
         with pytest.raises(ValueError, match=r"must be paired with the baseline.*--save-baseline"):
             compare_with_baseline(other, STRICT, baseline_of(trace, POLICY))
@@ -209,7 +283,9 @@ class TestOnTraces:
     def test_the_same_policy_loses_exactly_nothing(self, trace: Trace) -> None:
         """Also through a file, and where the rows are in another order."""
         stored = baseline_of(trace, POLICY)
-        found = compare_with_baseline(trace.subset(np.arange(len(trace))[::-1]), POLICY, stored, rates=list(RATES))
+        found = compare_with_baseline(
+            trace.subset(np.arange(len(trace))[::-1]), POLICY, stored, rates=list(RATES)
+        )
         assert (found.frame()["loss"].dropna() == 0.0).all()
         assert (found.lost, found.cases, sum(found.unpaired.values())) == ((), 250, 0)
 
@@ -238,16 +314,28 @@ class TestText:
         stored = baseline_of(before, ANSWERING)
         assert (stored.basis, stored.missing_answers) == ("text", 0)
         found = compare_with_baseline(after, ANSWERING, stored)
-        assert (found.cases, row(found, "expected_cost")["loss"], found.lost) == (80, 0.25, ("expected_cost",))
+        assert (found.cases, row(found, "expected_cost")["loss"], found.lost) == (
+            80,
+            0.25,
+            ("expected_cost",),
+        )
         with pytest.raises(ValueError, match="own basis, text"):
             compare_with_baseline(replace(before, answers=None), ANSWERING, stored)
 
     def test_another_gold_answer_is_another_label(self) -> None:
         """Where text is judged; by sources alone it says nothing."""
         trace = many(range(80))
-        other = replace(trace, cases=tuple(case._replace(answer=case.answer and "Glass.") for case in trace.cases))
+        other = replace(
+            trace,
+            cases=tuple(case._replace(answer=case.answer and "Glass.") for case in trace.cases),
+        )
         plain = replace(trace, answers=None)
-        assert compare_with_baseline(replace(other, answers=None), ANSWERING, baseline_of(plain, ANSWERING)).cases == 80
+        assert (
+            compare_with_baseline(
+                replace(other, answers=None), ANSWERING, baseline_of(plain, ANSWERING)
+            ).cases
+            == 80
+        )
         found = compare_with_baseline(other, ANSWERING, baseline_of(trace, ANSWERING))
         assert (found.cases, found.unpaired["another label"]) == (20, 60)
 
@@ -257,7 +345,10 @@ class TestText:
         answered = [number for number in range(80) if number % 4]
         stored = baseline_of(without(trace, answered[:2]), ANSWERING)
         assert stored.missing_answers == 2
-        assert any("2 answers missing" in note for note in compare_with_baseline(trace, ANSWERING, stored).notes)
+        assert any(
+            "2 answers missing" in note
+            for note in compare_with_baseline(trace, ANSWERING, stored).notes
+        )
         with pytest.raises(ValueError, match="is not compared"):
             baseline_of(without(trace, answered[:20]), ANSWERING)
 
@@ -265,10 +356,20 @@ class TestText:
 def test_fingerprints() -> None:
     """Of a question: its words and named documents; of a label: what a case is judged by."""
     one = Case("a", "What is  the Excess?", "ok", ("a.md", "b.md"))
-    assert question_fingerprint(one) == question_fingerprint(one._replace(id="b", query="what is the excess?"))
-    assert question_fingerprint(one) != question_fingerprint(one._replace(selected_sources=("a.md",)))
-    assert label_fingerprint(one) == label_fingerprint(one._replace(expect_sources=("b.md", "a.md"), query="x"))
-    changes: list[dict[str, Any]] = [{"expect_status": "refuse"}, {"expect_sources": ("a.md",)}, {"min_sources": 2}]
+    assert question_fingerprint(one) == question_fingerprint(
+        one._replace(id="b", query="what is the excess?")
+    )
+    assert question_fingerprint(one) != question_fingerprint(
+        one._replace(selected_sources=("a.md",))
+    )
+    assert label_fingerprint(one) == label_fingerprint(
+        one._replace(expect_sources=("b.md", "a.md"), query="x")
+    )
+    changes: list[dict[str, Any]] = [
+        {"expect_status": "refuse"},
+        {"expect_sources": ("a.md",)},
+        {"min_sources": 2},
+    ]
     for change in changes:
         assert label_fingerprint(one) != label_fingerprint(one._replace(**change))
     assert label_fingerprint(one, ["Ann"]) != label_fingerprint(one)

@@ -1,4 +1,4 @@
-"""Candidates: single thresholds by brute force, folds that are not read, exact ratios, who competes."""
+"""Candidates: single thresholds by brute force, unread folds, exact ratios, who competes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _bounds(cases: Cases) -> list[BoundCells]:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_best_single_threshold_is_that_of_brute_force(seed: int) -> None:
-    """Over every threshold that parts the values, ties, missing ones and costs of their own included."""
+    """Over each threshold that parts the values, with ties, missing ones and their own costs."""
     trace = labelled(seed, {"tune": 60}, steps=(10, None)[seed % 2], missing=0.1)
     goal = Goal(costs={"refuse": {"answered_wrong": 3}} if seed == 2 else None)
     cases = measured_cases(trace, goal)
@@ -63,15 +63,23 @@ def test_the_best_single_threshold_is_that_of_brute_force(seed: int) -> None:
         score, threshold = one.best(np.arange(60), goal)
         (cost,) = goal.cost(tally(trace, [one.policy(threshold, cases)]).cells)
         assert cost == pytest.approx(score)
-        costs = [float(value) for middle in middles for value in goal.cost(_counted(cases, one, middle))]
+        costs = [
+            float(value) for middle in middles for value in goal.cost(_counted(cases, one, middle))
+        ]
         assert cost == pytest.approx(min(costs)), one.bound.name
 
 
 def _counted(cases: Cases, bound: BoundCells, threshold: float) -> NDArray[np.int64]:
-    """Cells under a threshold, without a policy's range: refused where the signal fails it or is missing."""
+    """Cells under a threshold, without a policy's range.
+
+    Refused where the signal fails it or is missing.
+    """
     values = bound.surer if bound.bound.end == "min" else -bound.surer
     passes = values >= threshold if bound.bound.end == "min" else values <= threshold
-    answered, refused = cases.cells(always_answer(cases.start)), cases.cells(always_refuse(cases.start))
+    answered, refused = (
+        cases.cells(always_answer(cases.start)),
+        cases.cells(always_refuse(cases.start)),
+    )
     return count_cells(np.where(passes, answered, refused)[None])
 
 
@@ -82,16 +90,20 @@ def test_a_threshold_decides_in_a_policy_as_in_a_fold() -> None:
     for bound in _bounds(cases):
         _, threshold = bound.best(every, cases.goal)
         decided = cases.cells(bound.policy(threshold, cases)) // PER_STATUS
-        np.testing.assert_array_equal(bound.decide(threshold, every) // PER_STATUS, decided, err_msg=bound.bound.name)
+        np.testing.assert_array_equal(
+            bound.decide(threshold, every) // PER_STATUS, decided, err_msg=bound.bound.name
+        )
 
 
 def test_folds_carry_the_labels() -> None:
-    """Each case once a repeat, each label spread within one case, and other cases together in every repeat."""
+    """Each case once a repeat, labels spread within one case, other cases together each time."""
     cases = measured_cases(labelled(3, {"tune": 89}), repeats=3)
     fold = cases.fold_numbers
     assert fold.shape == (3, 89)
     for row in fold:
-        counts = np.array([np.bincount(row[cases.label == code], minlength=cases.folds) for code in range(3)])
+        counts = np.array(
+            [np.bincount(row[cases.label == code], minlength=cases.folds) for code in range(3)]
+        )
         assert (counts.max(axis=1) - counts.min(axis=1) <= 1).all()
         assert np.ptp(counts.sum(axis=0)) <= 1
     assert not (fold[0] == fold[1]).all()
@@ -99,7 +111,10 @@ def test_folds_carry_the_labels() -> None:
 
 
 def test_equal_questions_are_in_one_fold_and_the_order_of_cases_is_irrelevant() -> None:
-    """Each question three times: one fold a repeat; in another order of rows each case keeps its fold."""
+    """Each question three times: one fold a repeat.
+
+    In another order of rows each case keeps its fold.
+    """
     trace = labelled(3, {"tune": 60})
     named = [case._replace(query=f"Question  {row // 3}") for row, case in enumerate(trace.cases)]
     cases = measured_cases(replace(trace, cases=tuple(named)))
@@ -121,10 +136,15 @@ def test_without_a_signal_that_differs_nothing_is_fitted() -> None:
 
 
 def test_the_decision_by_expected_cost_is_made_only_where_every_fold_can_fit_it() -> None:
-    """Ten right and ten other cases outside of every fold: folds carry labels, not what retrieval makes of them."""
+    """Ten right and ten other cases outside of every fold.
+
+    Folds carry labels, not what retrieval makes of them.
+    """
     for seed in range(16):
         rng = np.random.default_rng(seed)
-        cases = measured_cases(labelled(seed, {"tune": 60}, wrong=0.1, refusable=0.1), seed=int(rng.integers(1000)))
+        cases = measured_cases(
+            labelled(seed, {"tune": 60}, wrong=0.1, refusable=0.1), seed=int(rng.integers(1000))
+        )
         right = cases.decided.classes == 0
         fewest = min(
             min(right[fold != number].sum(), (~right)[fold != number].sum())
@@ -144,7 +164,10 @@ def _candidates(cases: Cases) -> list[Candidate]:
 
 
 def test_a_candidate_reads_nothing_of_the_held_out_fold() -> None:
-    """Other labels in one fold, the same decisions there: threshold, chain and expected cost alike."""
+    """Other labels in one fold, the same decisions there.
+
+    Threshold, chain and expected cost alike.
+    """
     trace = separable(100)
     cases = measured_cases(trace, repeats=1)
     held = np.flatnonzero(cases.fold_numbers[0] == 2)
@@ -161,7 +184,9 @@ def test_a_candidate_reads_nothing_of_the_held_out_fold() -> None:
     fold = cases.fold_numbers
     swapped = _same_folds(measured_cases(other, repeats=1), fold)
     assert (cases.label[held] != swapped.label[held]).any()
-    for before, after in zip(_candidates(_same_folds(cases, fold)), _candidates(swapped), strict=True):
+    for before, after in zip(
+        _candidates(_same_folds(cases, fold)), _candidates(swapped), strict=True
+    ):
         decided = (before.cells[0, 0, held] // PER_STATUS, after.cells[0, 0, held] // PER_STATUS)
         np.testing.assert_array_equal(*decided, err_msg=before.name)
 
@@ -176,7 +201,9 @@ def _same_folds(cases: Cases, fold: NDArray[np.int64]) -> Cases:
     return Dealt(*cases)
 
 
-@pytest.mark.parametrize("costs", [None, {"refuse": {"answered_wrong": 10}}, {"ok": {"refused": 3}}])
+@pytest.mark.parametrize(
+    "costs", [None, {"refuse": {"answered_wrong": 10}}, {"ok": {"refused": 3}}]
+)
 def test_one_cross_fit_serves_every_cost_matrix(costs: dict[str, dict[str, float]] | None) -> None:
     """Models of the folds under default costs decide as those fitted for these costs would."""
     trace = separable(80)
@@ -188,7 +215,10 @@ def test_one_cross_fit_serves_every_cost_matrix(costs: dict[str, dict[str, float
 
 
 def test_the_ratio_of_a_family_is_that_of_brute_force() -> None:
-    """The cheapest of all ratios that meet a target by one standard error, on cross-fitted probabilities."""
+    """The cheapest of all ratios that meet a target by one standard error.
+
+    It is taken on cross-fitted probabilities.
+    """
     goal = Goal(targets={"hallucination_rate": 0.15})
     cases = measured_cases(separable(120), goal)
     fit = cross_fit(cases)
@@ -196,7 +226,10 @@ def test_the_ratio_of_a_family_is_that_of_brute_force() -> None:
     assert len(steps.low) > 20
     tried = [*np.linspace(0.01, 12.0, 1500).tolist(), float(chosen.decision.ratio)]
     policies = [fit.policy.replace("decision.ratio", ratio) for ratio in tried]
-    cells = np.sum([count_cells(case_cells(evidence, policies)) for evidence in fit.evidence], axis=0) / cases.repeats
+    cells = (
+        np.sum([count_cells(case_cells(evidence, policies)) for evidence in fit.evidence], axis=0)
+        / cases.repeats
+    )
     missed, cost = goal.violation(cells), goal.cost(cells)
     assert missed[-1] == 0.0
     assert cost[-1] == pytest.approx(cost[missed == 0.0].min())
@@ -216,12 +249,20 @@ def test_where_no_ratio_keeps_the_targets_the_nearest_competes() -> None:
 
 
 def test_who_competes() -> None:
-    """Rule S6.8: expected cost; single thresholds where a label is rare; the chain by rule; and what the user names."""
+    """Rule S6.8: expected cost; single thresholds where a label is rare; the chain by rule.
+
+    And what the user names.
+    """
     cases = measured_cases(separable(80))
     assert competition(cases, "expected_cost", {}).competing == (*FIXED, COST)
     assert competition(cases, "chain", {}).competing == (*FIXED, CHAIN)
     _, named = check_competition("expected_cost", [THRESHOLD, free_policy()], 5, 2)
-    assert competition(cases, "expected_cost", named).competing == (*FIXED, COST, THRESHOLD, free_policy().policy_id)
+    assert competition(cases, "expected_cost", named).competing == (
+        *FIXED,
+        COST,
+        THRESHOLD,
+        free_policy().policy_id,
+    )
     refuse = np.flatnonzero(cases.label == Status.refuse)
     few = np.setdiff1d(np.arange(80), refuse[LEAST_OF_LABEL - 1 :])
     rare = measured_cases(separable(80).subset(few))
@@ -240,7 +281,10 @@ def test_a_rule_and_a_recipe_may_be_spelled_with_blank_or_underscore() -> None:
     """Either way in either place."""
     for rule in ("expected_cost", "expected cost"):
         for candidates in (["expected_cost", "one_threshold"], ["expected cost", "one threshold"]):
-            assert check_competition(rule, candidates, 5, 2) == ("expected_cost", {COST: None, THRESHOLD: None})
+            assert check_competition(rule, candidates, 5, 2) == (
+                "expected_cost",
+                {COST: None, THRESHOLD: None},
+            )
 
 
 def test_a_candidate_that_cannot_compete_is_refused() -> None:
@@ -268,6 +312,8 @@ def test_costs_of_a_policy_are_those_of_the_matrix() -> None:
     dear = policy_with_costs(Policy.load(), {"refuse": {"answered_wrong": 10}})
     assert dear.value("decision.costs.refuse.answered_wrong") == 10.0
     plain = policy_with_costs(dear, None)
-    for label, outcome in product(("ok", "refuse", "ambiguous"), ("answered_wrong", "refused", "asked_wrong")):
+    for label, outcome in product(
+        ("ok", "refuse", "ambiguous"), ("answered_wrong", "refused", "asked_wrong")
+    ):
         free = (label, outcome) == ("refuse", "refused")
         assert plain.value(f"decision.costs.{label}.{outcome}") == (0.0 if free else 1.0)

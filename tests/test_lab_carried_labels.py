@@ -42,9 +42,13 @@ def worlds(corpus_hash: str = "new") -> tuple[Trace, Trace]:
     """The same ten questions with chunks of two cuts."""
     base = labelled(0, {"certify": len(LABELS)}, steps=4)
     blank = {"expect_status": "ok", "expect_sources": ()}
-    cases = tuple(case._replace(**(blank | label)) for case, label in zip(base.cases, LABELS, strict=True))
+    cases = tuple(
+        case._replace(**(blank | label)) for case, label in zip(base.cases, LABELS, strict=True)
+    )
     old = replace(base, cases=cases, chunks=OLD, meta={**base.meta, "corpus_hash": "old"})
-    return old, replace(old, chunks=NEW, meta={**base.meta, "corpus_hash": corpus_hash, "fingerprint": "new"})
+    return old, replace(
+        old, chunks=NEW, meta={**base.meta, "corpus_hash": corpus_hash, "fingerprint": "new"}
+    )
 
 
 def counts(trace: Trace, to: Trace) -> dict[str, tuple[int, ...]]:
@@ -56,7 +60,10 @@ def counts(trace: Trace, to: Trace) -> dict[str, tuple[int, ...]]:
 
 
 def test_each_kind_of_label() -> None:
-    """A page of a document with pages stays; one of a document without pages, and a chunk of another text, are lost."""
+    """A page of a document with pages stays.
+
+    One of a document without pages, and a chunk of another text, are lost.
+    """
     old, new = worlds()
     assert counts(old, new) == {
         "status": (10, 0, 0),
@@ -76,7 +83,10 @@ def test_each_kind_of_label() -> None:
 
 
 def test_what_no_question_hits_now_cannot_be_told() -> None:
-    """The trace holds only chunks that some question hit; other scores make the position of an option uncertain."""
+    """The trace holds only chunks that some question hit.
+
+    Other scores make the position of an option uncertain.
+    """
     old, new = worlds()
     other = replace(new, chunks=(NEW[0], Chunk("9", "x", "home/other.md")))
     other = replace(other, hits=other.hits._replace(cosine=other.hits.cosine * 0.5))

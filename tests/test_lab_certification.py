@@ -1,4 +1,7 @@
-"""Policies with a certificate: earned on split certify, carried in YAML, remembered, checked on new cases."""
+"""Policies with a certificate.
+
+Earned on split certify, carried in YAML, remembered, checked on new cases.
+"""
 
 from __future__ import annotations
 
@@ -79,8 +82,13 @@ def _rows(found: Certification, *columns: str) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(trace: Trace, found: Certification) -> None:
-    """Pilot costs fall along the table; candidates pass until the first whose bound exceeds the target."""
+def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(
+    trace: Trace, found: Certification
+) -> None:
+    """Pilot costs fall along the table.
+
+    Candidates pass until the first whose bound exceeds the target.
+    """
     made, table = found.certificate, found.table
     tried = [POLICY.replace(*ONE, row["similarity.min_similarity"]) for row in _changed(found)]
     pilot, held_out = (sweep(trace.split(name), tried) for name in ("tune", "certify"))
@@ -99,20 +107,29 @@ def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(trace: 
 
 
 def _changed(found: Certification) -> list[dict[str, Any]]:
-    return [{"similarity.min_similarity": POLICY.similarity.min_similarity} | row for row in found.table["changed"]]
+    return [
+        {"similarity.min_similarity": POLICY.similarity.min_similarity} | row
+        for row in found.table["changed"]
+    ]
 
 
 @pytest.mark.slow
-def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(trace: Trace, found: Certification) -> None:
-    """With every case of it labelled refuse, the same candidates stand in the same order, and none is certified."""
+def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(
+    trace: Trace, found: Certification
+) -> None:
+    """With every case of it labelled refuse, the same candidates keep their order, none certified."""
     cases = tuple(
-        case._replace(expect_status="refuse", expect_sources=()) if case.split == "certify" else case
+        case._replace(expect_status="refuse", expect_sources=())
+        if case.split == "certify"
+        else case
         for case in trace.cases
     )
     other = certify_best(Trace(cases, *_parts(trace)), POLICY, targets=RISK, paths=ONE)
     assert other.table["policy_id"].tolist() == found.table["policy_id"].tolist()
     assert (other.policy, other.certificate.chosen, other.certificate.coverage) == (None, None, 0.0)
-    assert re.search(r"the first candidate tested \(.+\) fails on hallucination_rate", other.certificate.reason)
+    assert re.search(
+        r"the first candidate tested \(.+\) fails on hallucination_rate", other.certificate.reason
+    )
 
 
 def _parts(trace: Trace) -> tuple[Any, ...]:
@@ -120,7 +137,10 @@ def _parts(trace: Trace) -> tuple[Any, ...]:
 
 
 def test_one_gate_of_a_policy_agrees_with_arrays(trace: Trace) -> None:
-    """Holm over one threshold, without a pilot split: as many levels as `certify` does on cosine and labels."""
+    """Holm over one threshold, without a pilot split.
+
+    As many levels as `certify` does on cosine and labels.
+    """
     held_out = trace.split("certify")
     alone = Trace(tuple(case._replace(split=None) for case in held_out.cases), *_parts(held_out))
     cosine, base = alone.hits.cosine[:, 0, 0, 0], free_policy(confidence={"enabled": False})
@@ -148,14 +168,21 @@ def test_several_targets_hold_together(trace: Trace) -> None:
     assert certify_best(trace, POLICY, targets=BOTH).certificate.candidates > 100
 
 
-def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what_must_hold() -> None:
+def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what_must_hold() -> (
+    None
+):
     """Holm; it holds only where nothing was tuned on these cases."""
     found = certify_best(labelled(2, {"": 250}), POLICY, targets=RISK, paths=ONE)
     assert (found.certificate.method, found.certificate.pilot) == ("holm", 0)
     assert found.certificate.tested == found.certificate.candidates
-    assert ["Holm" in found.notes[0], "tuned or fitted on these cases" in found.notes[1]] == [True, True]
+    assert ["Holm" in found.notes[0], "tuned or fitted on these cases" in found.notes[1]] == [
+        True,
+        True,
+    ]
     passed = found.table[found.table["certified"]]
-    assert found.certificate.chosen in set(passed["policy_id"][passed["cost"] == passed["cost"].min()])
+    assert found.certificate.chosen in set(
+        passed["policy_id"][passed["cost"] == passed["cost"].min()]
+    )
     none = certify_best(labelled(2, {"": 60}, wrong=0.5), POLICY, targets=RISK, paths=ONE)
     assert "candidates tested at once, at the corrected level" in none.certificate.reason
 
@@ -169,7 +196,10 @@ def test_the_reason_of_holm_states_the_corrected_level_and_bound() -> None:
     assert promise.bound <= target["hallucination_rate"]
     corrected = upper_bound(int(promise.k), promise.n, 0.1 / n)
     assert corrected > target["hallucination_rate"]
-    fails = f"the likeliest of {n} candidates tested at once, at the corrected level {0.1 / n:.3g}, fails on"
+    fails = (
+        f"the likeliest of {n} candidates tested at once, at the corrected level {0.1 / n:.3g}, "
+        "fails on"
+    )
     assert fails in result.certificate.reason
     assert f"upper bound {corrected:.3f}"[:-1] in result.certificate.reason
     assert not result.frame()["certified"].any()
@@ -177,27 +207,41 @@ def test_the_reason_of_holm_states_the_corrected_level_and_bound() -> None:
 
 
 def test_the_data_need_line_stands_beside(found: Certification) -> None:
-    """What 15 % needs with 0, 1 and 2 errors, what there is, what that certifies; and the words of it."""
+    """What 15 % needs with 0, 1 and 2 errors, what there is, what that certifies.
+
+    And the words of it.
+    """
     promise, need = found.certificate.promises[0], found.needs["hallucination_rate"]
     assert need.needed == (15, 25, 34)
     assert (need.answered, need.wrong, need.best) == (promise.n, promise.k, promise.bound)
     told = "\n".join(certificate_lines(found))
-    assert told.startswith("CERTIFIED: hallucination_rate at most 0.15 with confidence 0.9; hallucination_rate binds; ")
+    assert told.startswith(
+        "CERTIFIED: hallucination_rate at most 0.15 with confidence 0.9; hallucination_rate binds; "
+    )
     assert "judged by sources" in told
     assert "needs 15 answered cases without an error, 25 with one, 34 with two" in told
     assert f"there are {promise.n} with {promise.k}" in told
 
 
 def test_a_failed_certificate_says_what_is_missing_and_what_a_further_look_costs() -> None:
-    """In its notes as on the command line, once; `again` is named, and of many candidates certify_policy."""
+    """In its notes as on the command line, once.
+
+    `again` is named, and of many candidates certify_policy.
+    """
     trace = labelled(2, {"": 12})
     alone = certify_policy(trace, POLICY, targets={"hallucination_rate": 0.01})
     assert alone.notes[0] == need_note("hallucination_rate", alone.needs["hallucination_rate"], 12)
     assert "\n".join(certificate_lines(alone)).count("needs 230 answered cases") == 1
-    assert any("again=True (--again) must state, and it spends another delta of 0.1." in note for note in alone.notes)
+    assert any(
+        "again=True (--again) must state, and it spends another delta of 0.1." in note
+        for note in alone.notes
+    )
     many = certify_best(trace, POLICY, targets={"hallucination_rate": 0.01})
     assert many.certificate.candidates > 1
-    lead = f"{many.certificate.candidates:,} candidates share the delta. raglab.certify_policy tests one policy"
+    lead = (
+        f"{many.certificate.candidates:,} candidates share the delta. raglab.certify_policy tests "
+        "one policy"
+    )
     assert any(note.startswith(lead) for note in many.notes)
     passed = certify_policy(labelled(2, {"": 250}), POLICY, targets={"hallucination_rate": 0.9})
     assert passed.policy is not None
@@ -205,24 +249,38 @@ def test_a_failed_certificate_says_what_is_missing_and_what_a_further_look_costs
 
 
 @pytest.mark.parametrize("splits", [{"tune": 150, "certify": 100}, {"": 100}])
-def test_too_few_cases_for_any_candidate_take_no_look(splits: dict[str, int], tmp_path: Path) -> None:
-    """100 cases, 230 needed for 1 %: none is tested or noted, and the labels certified on change nothing of it."""
+def test_too_few_cases_for_any_candidate_take_no_look(
+    splits: dict[str, int], tmp_path: Path
+) -> None:
+    """100 cases, 230 needed for 1 %.
+
+    None is tested or noted, and the labels certified on change nothing of it.
+    """
     trace, looks = labelled(2, splits), tmp_path / "looks.jsonl"
     target = {"hallucination_rate": 0.01, "false_refusal_rate": 0.6}
     result = certify_best(trace, [POLICY], targets=target, looks=looks)
     certificate = result.certificate
     assert not looks.exists()
-    assert (result.policy, certificate.looks, certificate.spent, certificate.tested) == (None, 0, 0.0, 0)
-    assert "hallucination_rate at most 0.01 needs 230 cases even if none is lost, at delta 0.1, got 100" in str(
-        certificate.reason
+    assert (result.policy, certificate.looks, certificate.spent, certificate.tested) == (
+        None,
+        0,
+        0.0,
+        0,
     )
-    assert "at least 130 more labelled cases are missing; no candidate was tested and no look was taken" in str(
-        certificate.reason
+    assert (
+        "hallucination_rate at most 0.01 needs 230 cases even if none is lost, at delta 0.1, got "
+        "100" in str(certificate.reason)
+    )
+    assert (
+        "at least 130 more labelled cases are missing; no candidate was tested and no look was "
+        "taken" in str(certificate.reason)
     )
     assert result.notes[0].startswith("At least 130 more labelled questions are missing")
     assert not result.frame()["tested"].any()
     assert "no look taken" in result._repr_html_()
-    assert "No candidate tested on 100 cases; no look taken, no delta spent." in certificate_lines(result)
+    assert "No candidate tested on 100 cases; no look taken, no delta spent." in certificate_lines(
+        result
+    )
     cases = tuple(
         case if case.split == "tune" else case._replace(expect_status="refuse", expect_sources=())
         for case in trace.cases
@@ -235,7 +293,10 @@ def test_too_few_cases_for_any_candidate_take_no_look(splits: dict[str, int], tm
 
 
 def test_one_case_fewer_takes_no_look() -> None:
-    """22 cases without an error certify 10 %, 21 none, whoever answers; of 5 candidates at once 38 are needed."""
+    """22 cases without an error certify 10 %, 21 none, whoever answers.
+
+    Of 5 candidates at once 38 are needed.
+    """
     target = {"hallucination_rate": 0.1}
     for n, looks in ((21, 0), (22, 1)):
         alone = certify_best(labelled(2, {"": n}), [POLICY], targets=target)
@@ -248,60 +309,98 @@ def test_one_case_fewer_takes_no_look() -> None:
 
 
 @pytest.mark.parametrize(
-    "targets", [0.1, [("hallucination_rate", 0.1)], {"hallucination_rate": "0.1"}, {"hallucination_rate": True}, 0]
+    "targets",
+    [
+        0.1,
+        [("hallucination_rate", 0.1)],
+        {"hallucination_rate": "0.1"},
+        {"hallucination_rate": True},
+        0,
+    ],
 )
 def test_targets_of_another_form_are_refused(targets: Any) -> None:
     """A number, pairs and a text state no mapping of rates to numbers."""
     for certify_with in (certify_policy, certify_best):
-        with pytest.raises(TypeError, match=r"targets must map names of rates to numbers, got .*; write targets="):
+        with pytest.raises(
+            TypeError, match=r"targets must map names of rates to numbers, got .*; write targets="
+        ):
             certify_with(labelled(2, {"": 12}), POLICY, targets=targets)
 
 
 def test_what_cannot_be_certified_names_the_nearest_target() -> None:
-    """No 1 %, but the pilot lets hope for a target that always-answer does not reach, and says how likely it is."""
-    found = certify_best(labelled(3, SPLITS), POLICY, targets={"hallucination_rate": 0.01}, paths=ONE)
+    """No 1 %, but the pilot gives hope of a target that always-answer misses, and how likely."""
+    found = certify_best(
+        labelled(3, SPLITS), POLICY, targets={"hallucination_rate": 0.01}, paths=ONE
+    )
     assert found.policy is None
-    free = sweep(labelled(3, SPLITS).split("tune"), [always_answer(POLICY)])["hallucination_rate"][0]
+    free = sweep(labelled(3, SPLITS).split("tune"), [always_answer(POLICY)])["hallucination_rate"][
+        0
+    ]
     assert 0.01 < found.nearest < free
     assert LIKELY <= found.chance <= 1.0
     assert f"On the pilot a hallucination_rate of {found.nearest:g}" in found.notes[-2]
     assert f"250 such cases, with probability {found.chance:.2f}" in found.notes[-2]
-    made = certify_best(labelled(3, SPLITS), POLICY, targets={"hallucination_rate": found.nearest}, paths=ONE)
+    made = certify_best(
+        labelled(3, SPLITS), POLICY, targets={"hallucination_rate": found.nearest}, paths=ONE
+    )
     assert made.policy is not None
 
 
 @pytest.mark.parametrize("wrong", [0.3, 0.9])
 def test_no_target_is_hinted_at_that_always_answering_reaches(wrong: float) -> None:
-    """Wrong as often whatever the score: 40 % would be certified, and by any policy, so nothing is proposed."""
+    """Wrong as often whatever the score.
+
+    40 % would be certified, and by any policy, so nothing is proposed.
+    """
     hopeless = certify_best(labelled(3, SPLITS, wrong=wrong), POLICY, targets=RISK, paths=ONE)
     assert np.isnan([hopeless.nearest, hopeless.chance]).all()
-    free = sweep(labelled(3, SPLITS, wrong=wrong).split("tune"), [always_answer(POLICY)])["hallucination_rate"][0]
-    (tried,) = re.findall(r"no hallucination_rate up to (\S+) has a chance of 80% or more", hopeless.notes[-2])
+    free = sweep(labelled(3, SPLITS, wrong=wrong).split("tune"), [always_answer(POLICY)])[
+        "hallucination_rate"
+    ][0]
+    (tried,) = re.findall(
+        r"no hallucination_rate up to (\S+) has a chance of 80% or more", hopeless.notes[-2]
+    )
     assert float(tried) < free  # what was not tried is not spoken of: it may be certified
 
 
 def test_a_policy_that_is_not_tested_is_named_with_the_one_in_its_place() -> None:
-    """Too strict to answer 15 of 60 cases: reason and notes say so, and which threshold was tested instead."""
+    """Too strict to answer 15 of 60 cases.
+
+    Reason and notes say so, and which threshold was tested instead.
+    """
     trace, strict = labelled(0, {"tune": 150, "certify": 60}), POLICY.replace(*ONE, 0.9)
     found = certify_best(trace, strict, targets=RISK, paths=ONE)
     assert strict.policy_id not in found.table["policy_id"].tolist()
     value = found.table["changed"][0]["similarity.min_similarity"]
-    needs = "hallucination_rate at most 0.15 needs 15 answered cases without an error, and by split tune it would have"
-    (note,) = [text for text in found.notes if text.startswith(f"The policy given is not tested: {needs} about ")]
+    needs = (
+        "hallucination_rate at most 0.15 needs 15 answered cases without an error, and by split "
+        "tune it would have"
+    )
+    (note,) = [
+        text
+        for text in found.notes
+        if text.startswith(f"The policy given is not tested: {needs} about ")
+    ]
     assert note.endswith(f"of 60. Tested first in its place: similarity.min_similarity {value:g}.")
     n = found.certificate.candidates
     assert repr(found).endswith(f"{found.certificate.tested} of {n} candidates tested)")
     hard = certify_best(trace, strict, targets={"hallucination_rate": 0.05}, paths=ONE)
     assert hard.policy is None
     value = hard.table["changed"][0]["similarity.min_similarity"]
-    assert f"candidate tested (similarity.min_similarity {value:g}) fails on" in hard.certificate.reason
+    assert (
+        f"candidate tested (similarity.min_similarity {value:g}) fails on"
+        in hard.certificate.reason
+    )
     alone = certify_policy(trace, strict, targets={"hallucination_rate": 0.05})
     assert "the policy fails on" in alone.certificate.reason
     assert repr(alone).endswith("1 candidate tested)")
 
 
 def test_the_chance_of_a_certificate_by_drawing() -> None:
-    """Rates drawn from their posterior, cases drawn from them, bounds taken: as often as is said."""
+    """Rates drawn from their posterior, cases drawn from them, bounds taken.
+
+    As often as is said.
+    """
     rng = np.random.default_rng(0)
     for k, n, size, alpha in (
         (5, 100, 100, 0.1),
@@ -314,21 +413,33 @@ def test_the_chance_of_a_certificate_by_drawing() -> None:
         drawn = float((upper_bound(rng.binomial(size, rate), size) <= alpha).mean()) if n else 0.0
         said = certification_chance(np.array([k]), np.array([n]), np.array([size]), alpha)
         assert said[0] == pytest.approx(drawn, abs=0.015)
-    assert certification_chance(np.array([0]), np.array([50]), np.array([21]), 0.1)[0] == 0.0  # 22 are needed
+    # 22 are needed
+    assert certification_chance(np.array([0]), np.array([50]), np.array([21]), 0.1)[0] == 0.0
 
 
 # one policy, or the best of several
 
 
 def test_the_policy_given_is_tested_and_no_other(trace: Trace) -> None:
-    """Its own counts on split certify, one hypothesis; the cheaper one of the issue is not replaced by a dearer one."""
+    """Its own counts on split certify, one hypothesis.
+
+    The cheaper one of the issue is not replaced by a dearer one.
+    """
     cases = trace.split("certify")
-    costs = sweep(cases, [POLICY.replace(*ONE, at) for at in (0.2, 0.5, 0.9)])["expected_cost"].tolist()
+    costs = sweep(cases, [POLICY.replace(*ONE, at) for at in (0.2, 0.5, 0.9)])[
+        "expected_cost"
+    ].tolist()
     for at, cost in zip((0.2, 0.5, 0.9), costs, strict=True):
         policy = POLICY.replace(*ONE, at)
         found = certify_policy(trace, policy, targets={"expected_cost": 0.5})
         made = found.certificate
-        assert (made.method, made.candidates, made.tested, made.pilot, made.pilot_hash) == ("single", 1, 1, 0, None)
+        assert (made.method, made.candidates, made.tested, made.pilot, made.pilot_hash) == (
+            "single",
+            1,
+            1,
+            0,
+            None,
+        )
         assert found.table["policy_id"].tolist() == [policy.policy_id]
         assert made.promises[0].k == round(cost * len(cases))
         bound = upper_bound(int(made.promises[0].k), len(cases))
@@ -340,14 +451,15 @@ def test_the_policy_given_is_tested_and_no_other(trace: Trace) -> None:
     assert certify_policy(whole, POLICY, targets=RISK).table["hallucination_rate_n"][0] <= 120
     pilot = {case.id for case in trace.cases if case.split == "tune"}
     relabelled = tuple(
-        c._replace(expect_status="refuse", expect_sources=()) if c.id in pilot else c for c in trace.cases
+        c._replace(expect_status="refuse", expect_sources=()) if c.id in pilot else c
+        for c in trace.cases
     )
     other = certify_policy(Trace(relabelled, *_parts(trace)), POLICY, targets=RISK)
     assert other.certificate == certify_policy(trace, POLICY, targets=RISK).certificate
 
 
 def test_one_test_needs_no_correction(trace: Trace) -> None:
-    """A policy whose p-value is just below delta is certified alone, and is not among many at once."""
+    """A policy whose p-value is just below delta is certified alone, but not among many at once."""
     whole = Trace(tuple(case._replace(split=None) for case in trace.cases), *_parts(trace))
     for at in np.unique(whole.hits.cosine[:, 0, 0, 0]).tolist():
         alone = certify_policy(whole, POLICY.replace(*ONE, at), targets=RISK)
@@ -356,31 +468,51 @@ def test_one_test_needs_no_correction(trace: Trace) -> None:
     else:
         pytest.fail("no policy is near its target")
     assert alone.policy is not None
-    many = [POLICY.replace(*ONE, at), *(POLICY.replace(*ONE, level) for level in np.linspace(0.0, 0.1, 20).tolist())]
-    assert alone.certificate.chosen not in certify_best(whole, many, targets=RISK).certificate.certified
+    many = [
+        POLICY.replace(*ONE, at),
+        *(POLICY.replace(*ONE, level) for level in np.linspace(0.0, 0.1, 20).tolist()),
+    ]
+    assert (
+        alone.certificate.chosen
+        not in certify_best(whole, many, targets=RISK).certificate.certified
+    )
 
 
 def test_the_cheapest_that_passes_is_returned(trace: Trace) -> None:
-    """By its cost on the pilot, with the costs given; not the one of most right answers, nor the cheapest here."""
+    """By its cost on the pilot, with the costs given.
+
+    Not the one of most right answers, nor the cheapest here.
+    """
     for costs in (None, {"refuse": {"answered_wrong": 20.0}}):
-        found = certify_best(trace, POLICY, targets={"hallucination_rate": 0.2}, costs=costs, paths=ONE)
+        found = certify_best(
+            trace, POLICY, targets={"hallucination_rate": 0.2}, costs=costs, paths=ONE
+        )
         passed = found.table[found.table["certified"]]
         assert found.certificate.chosen == passed["policy_id"][passed["pilot_cost"].idxmin()]
         tried = [POLICY.replace(*ONE, row["similarity.min_similarity"]) for row in _changed(found)]
         on_pilot = sweep(trace.split("tune"), tried, costs=costs)["expected_cost"]
         assert found.table["pilot_cost"].tolist() == pytest.approx(on_pilot.tolist())
-    cheap, dear = (certify_best(trace, POLICY, targets={"hallucination_rate": 0.2}, costs=c, paths=ONE).certificate
-                   for c in (None, {"refuse": {"answered_wrong": 20.0}}))  # fmt: skip
+    cheap, dear = (
+        certify_best(
+            trace, POLICY, targets={"hallucination_rate": 0.2}, costs=c, paths=ONE
+        ).certificate
+        for c in (None, {"refuse": {"answered_wrong": 20.0}})
+    )
     assert dear.coverage < cheap.coverage
 
 
 def test_one_policy_stands_for_its_family_and_a_mapping_for_its_policies(trace: Trace) -> None:
-    """A list of one is that one; names of a mapping do not matter; the same policy twice is one candidate."""
+    """A list of one is that one; names of a mapping do not matter.
+
+    The same policy twice is one candidate.
+    """
     family = certify_best(trace, POLICY, targets=RISK).certificate.candidates
     assert family > 100
     assert certify_best(trace, [POLICY], targets=RISK).certificate.candidates == 1
     named = {"a": POLICY, "b": POLICY.replace(*ONE, 0.6), "c": POLICY}
-    by_name, by_list = (certify_best(trace, given, targets=RISK) for given in (named, list(named.values())))
+    by_name, by_list = (
+        certify_best(trace, given, targets=RISK) for given in (named, list(named.values()))
+    )
     assert by_name.certificate == by_list.certificate
     assert by_name.certificate.candidates == 2
 
@@ -411,7 +543,10 @@ def _paid(trace: Trace, policy: Policy, costs: Any) -> Any:
 
 
 def test_an_expected_cost_is_certified(trace: Trace) -> None:
-    """Graded costs by Hoeffding and Bentkus: bound, p-value and YAML in units of cost; the check reads the same."""
+    """Graded costs by Hoeffding and Bentkus: bound, p-value and YAML in units of cost.
+
+    The check reads the same.
+    """
     found = certify_best(trace, POLICY, targets={"expected_cost": 0.8}, costs=COSTS, paths=ONE)
     assert found.policy is not None
     (promise,) = found.certificate.promises
@@ -422,19 +557,26 @@ def test_an_expected_cost_is_certified(trace: Trace) -> None:
     p = float(hoeffding_bentkus(np.array(paid.sum() / 4), np.array(250), promise.bound / 4))
     assert p == pytest.approx(0.1)
     row = found.table.set_index("policy_id").loc[found.policy.policy_id]
-    assert row["expected_cost_p"] == pytest.approx(hoeffding_bentkus(np.array(paid.sum() / 4), np.array(250), 0.2))
+    assert row["expected_cost_p"] == pytest.approx(
+        hoeffding_bentkus(np.array(paid.sum() / 4), np.array(250), 0.2)
+    )
     rows = dict(found.policy.certificate or {})
     assert rows["costs"] == {"ok": {"refused": 0.5}, "refuse": {"answered_wrong": 4.0}}
     told = "\n".join(certificate_lines(found))
     assert "expected_cost ≤ 0.8: 250 cases cost" in told
     again = check_policy(labelled(21, {"": 800}), found.policy)
-    assert again.table["rate"][0] == pytest.approx(_paid(labelled(21, {"": 800}), found.policy, COSTS).mean())
+    assert again.table["rate"][0] == pytest.approx(
+        _paid(labelled(21, {"": 800}), found.policy, COSTS).mean()
+    )
     assert again.table["lower_bound"][0] < again.table["rate"][0] < again.table["upper_bound"][0]
     assert again.verdict == "upheld"
 
 
 def test_costs_of_nothing_and_one_are_tested_exactly(trace: Trace) -> None:
-    """The default costs are errors: exact binomial, and the bound is that of the failed contracts."""
+    """The default costs are errors.
+
+    Exact binomial, and the bound is that of the failed contracts.
+    """
     found = certify_best(trace, POLICY, targets={"expected_cost": 0.5}, paths=ONE)
     assert found.policy is not None
     (promise,) = found.certificate.promises
@@ -457,7 +599,10 @@ FAILED = {
 
 @pytest.mark.slow
 def test_a_certified_cost_holds() -> None:
-    """Sixty traffics, order, tests and choice in each: the promise is broken on 4,000 further cases in a tenth."""
+    """Sixty traffics, order, tests and choice in each.
+
+    The promise is broken on 4,000 further cases in a tenth.
+    """
     levels = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
     candidates, broken, made = [POLICY.replace(*ONE, at) for at in levels], 0, 0
     cases = labelled(5_000, {"": 4_000}, steps=None)
@@ -476,7 +621,9 @@ def test_a_certified_cost_holds() -> None:
 @pytest.mark.parametrize("costs", [None, COSTS])
 @pytest.mark.parametrize("n", [50, 400])
 def test_a_cost_at_its_limit_is_rarely_certified(costs: Any, n: int) -> None:
-    """Cases drawn so that the true cost is the target itself: p is at most delta in a tenth of the draws at most.
+    """Cases drawn so that the true cost is the target itself.
+
+    P is at most delta in a tenth of the draws at most.
 
     At three fifths of the target 400 cases certify it more often than not.
     """
@@ -496,13 +643,23 @@ def test_a_cost_at_its_limit_is_rarely_certified(costs: Any, n: int) -> None:
 @pytest.mark.parametrize(
     ("targets", "costs", "rule"),
     [
-        (RISK, COSTS, "got the targets hallucination_rate; add .* or leave costs= out: a rate needs none"),
-        ({"expected_cost": 4.0}, COSTS, r"the target of expected_cost must be in \(0, 4\), got 4.0"),
+        (
+            RISK,
+            COSTS,
+            "got the targets hallucination_rate; add .* or leave costs= out: a rate needs none",
+        ),
+        (
+            {"expected_cost": 4.0},
+            COSTS,
+            r"the target of expected_cost must be in \(0, 4\), got 4.0",
+        ),
         ({"expected_cost": 0.0}, None, r"must be in \(0, 1\), got 0.0"),
         ({"expected_cost": 0.5}, {"ok": 1}, "costs must map label -> outcome -> cost"),
     ],
 )
-def test_costs_that_cannot_be_certified_are_refused(trace: Trace, targets: Any, costs: Any, rule: str) -> None:
+def test_costs_that_cannot_be_certified_are_refused(
+    trace: Trace, targets: Any, costs: Any, rule: str
+) -> None:
     """In the wrong place, out of range, or no costs at all."""
     with pytest.raises(ValueError, match=rule):
         certify_policy(trace, POLICY, targets=targets, costs=costs)
@@ -517,14 +674,21 @@ def test_costs_that_cannot_be_certified_are_refused(trace: Trace, targets: Any, 
 def test_a_certificate_carries_coverage_and_over_ask(found: Certification) -> None:
     """In the result, in its text and in the policy."""
     made, rows = found.certificate, dict((found.policy or POLICY).certificate or {})
-    assert (rows["coverage"], rows["over_ask_rate"]) == (made.coverage, made.over_ask) == (made.coverage, 0.0)
+    assert (
+        (rows["coverage"], rows["over_ask_rate"])
+        == (made.coverage, made.over_ask)
+        == (made.coverage, 0.0)
+    )
     assert (rows["rests_on_asking"], rows["also_kept_by"]) == (False, [])
     assert "% of them and asks back 0.0 % of the unambiguous" in "\n".join(certificate_lines(found))
     assert {"coverage", "over_ask_rate"} < set(found.table)
 
 
 def test_a_certificate_that_rests_on_asking_says_so() -> None:
-    """No false refusals: always asking earns it. A policy that asks back everybody earns it by asking."""
+    """No false refusals: always asking earns it.
+
+    A policy that asks back everybody earns it by asking.
+    """
     trace = labelled(0, SPLITS)
     free = certify_best(trace, POLICY, targets={"false_refusal_rate": 0.4}, paths=ONE)
     assert free.policy is not None
@@ -549,9 +713,14 @@ def _diagnosed(trace: Trace, alpha: float) -> Any:
 
 
 def test_what_was_not_measured_is_said_to_be_so_and_own_signals_are_listed() -> None:
-    """A signal without a value is no case of too few; one that speaks for asking is listed negated."""
+    """A signal without a value is no case of too few.
+
+    One that speaks for asking is listed negated.
+    """
     right = np.arange(40) % 2 == 0
-    table = diagnosis(right, {"nowhere": np.full(40, np.nan), "sure": right * 1.0}, 0.2).set_index("signal")
+    table = diagnosis(right, {"nowhere": np.full(40, np.nan), "sure": right * 1.0}, 0.2).set_index(
+        "signal"
+    )
     assert table.loc["nowhere", "verdict"] == "not measured"
     assert table["verdict"]["sure"] != "not measured"
     trace = labelled(0, {"": 30})
@@ -563,7 +732,10 @@ def test_what_was_not_measured_is_said_to_be_so_and_own_signals_are_listed() -> 
 
 
 def test_a_study_counts_the_answerable_cases_of_split_certify() -> None:
-    """The note of the study and the report speak of the same cases; without the split there is no count."""
+    """The note of the study and the report speak of the same cases.
+
+    Without the split there is no count.
+    """
     trace = labelled(0, {"tune": 40, "certify": 30})
     n = sum(case.expect_status == "ok" for case in trace.split("certify").cases)
     splits = study_splits(trace, 0)
@@ -573,7 +745,10 @@ def test_a_study_counts_the_answerable_cases_of_split_certify() -> None:
 
 
 def test_signals_are_diagnosed() -> None:
-    """Signals that separate reach 20 %; signals that do not say so; too few cases say how many it takes."""
+    """Signals that separate reach 20 %; signals that do not say so.
+
+    Too few cases say how many it takes.
+    """
     good = _diagnosed(labelled(4, {"": 300}), 0.2)
     assert good["verdict"][0] == "within reach"
     assert (good["lowest_risk"] <= good["risk"]).all()
@@ -590,7 +765,10 @@ def test_signals_are_diagnosed() -> None:
 
 @pytest.mark.parametrize("n_wrong", [1, 2, 5, 6, 20])
 def test_a_signal_without_error_is_not_said_to_fail(n_wrong: int) -> None:
-    """With five wrong cases even an AUROC of 1 has an interval that holds .5: that is a matter of the cases."""
+    """With five wrong cases even an AUROC of 1 has an interval that holds .5.
+
+    That is a matter of the cases.
+    """
     right = np.array([True] * 200 + [False] * n_wrong)
     signals = {"perfect": right * 1.0, "flat": np.full(len(right), 0.5)}
     rows = diagnosis(right, signals, n_wrong / 500, 0.4, size=10.0)
@@ -603,7 +781,9 @@ def test_a_signal_without_error_is_not_said_to_fail(n_wrong: int) -> None:
 
 @settings(deadline=None, derandomize=True, max_examples=3)
 @given(seed=st.integers(0, 99))
-def test_the_order_of_the_cases_changes_nothing(trace: Trace, found: Certification, seed: int) -> None:
+def test_the_order_of_the_cases_changes_nothing(
+    trace: Trace, found: Certification, seed: int
+) -> None:
     """Certificate, key, table and notes."""
     again = certify_best(shuffled(trace, seed), POLICY, targets=RISK, paths=ONE)
     assert again.certificate == found.certificate
@@ -641,17 +821,22 @@ def test_what_means_nothing_is_refused(trace: Trace, changed: dict[str, Any], ru
         ({"arm": "dense"}, "arm must be one of hybrid, got 'dense'"),
     ],
 )
-def test_what_is_refused_takes_no_look(trace: Trace, tmp_path: Path, changed: dict[str, Any], rule: str) -> None:
+def test_what_is_refused_takes_no_look(
+    trace: Trace, tmp_path: Path, changed: dict[str, Any], rule: str
+) -> None:
     """Of one policy and of the best of several: nothing is written down."""
     for verb in (certify_policy, certify_best):
         with pytest.raises(ValueError, match=rule):
-            verb(trace, POLICY, **({"targets": RISK, "looks": tmp_path / "looks.jsonl"} | changed))  # type: ignore[operator]
+            verb(trace, POLICY, **({"targets": RISK, "looks": tmp_path / "looks.jsonl"} | changed))
     assert not (tmp_path / "looks.jsonl").exists()
 
 
 def test_a_split_to_certify_on_must_be_there(trace: Trace) -> None:
     """Cases of other splits are no substitute; no cases are none."""
-    with pytest.raises(ValueError, match=r"must have a split certify to certify on, got report; .*'test': 'certify'"):
+    with pytest.raises(
+        ValueError,
+        match=r"must have a split certify to certify on, got report; .*'test': 'certify'",
+    ):
         certify_best(trace.split("report"), POLICY, targets=RISK)
     with pytest.raises(ValueError, match="at least one case, got none"):
         certify_best(trace.subset([]), POLICY, targets=RISK)
@@ -661,7 +846,10 @@ def test_a_split_to_certify_on_must_be_there(trace: Trace) -> None:
 
 
 def test_the_same_cases_are_not_certified_on_twice_in_silence(trace: Trace, tmp_path: Path) -> None:
-    """Other targets on the same cases are another look; the very same certification is none, in any order of rows."""
+    """Other targets on the same cases are another look.
+
+    The very same certification is none, in any order of rows.
+    """
     remembered, call = tmp_path / "looks.jsonl", {"candidates": POLICY, "paths": ONE}
     first = certify_best(trace, targets=RISK, looks=remembered, **call)
     same = certify_best(shuffled(trace, 1), targets=RISK, looks=remembered, **call)
@@ -671,20 +859,29 @@ def test_the_same_cases_are_not_certified_on_twice_in_silence(trace: Trace, tmp_
         certify_best(trace, targets=other, looks=remembered, **call)
     second = certify_best(trace, targets=other, delta=0.05, looks=remembered, again=True, **call)
     assert (second.certificate.looks, second.certificate.rows["spent"]) == (2, pytest.approx(0.15))
-    assert any("Look 2 on these cases" in note and "probability 0.15" in note for note in second.notes)
-    assert certify_best(trace, targets=other, delta=0.05, looks=remembered, **call).certificate.looks == 2
+    assert any(
+        "Look 2 on these cases" in note and "probability 0.15" in note for note in second.notes
+    )
+    assert (
+        certify_best(trace, targets=other, delta=0.05, looks=remembered, **call).certificate.looks
+        == 2
+    )
     assert len(recorded_looks(remembered, queries_hash(trace.split("certify").cases))) == 2
 
 
 def test_a_policy_remembers_its_own_look(trace: Trace, certified: Policy) -> None:
-    """Without a file, the certificate inside the policy says that its cases were used, and how often."""
+    """Without a file, the policy's certificate says that its cases were used, and how often."""
     other = {"hallucination_rate": 0.25}
     with pytest.raises(ValueError, match="certified on once"):
         certify_best(trace, certified, targets=other, paths=ONE)
     rows = dict(certified.certificate or {}) | {"looks": 4}
-    again = certify_best(trace, certified.replace("certificate", rows), targets=other, paths=ONE, again=True)
+    again = certify_best(
+        trace, certified.replace("certificate", rows), targets=other, paths=ONE, again=True
+    )
     assert again.certificate.looks == 5
-    assert certify_best(labelled(9, SPLITS), certified, targets=RISK, paths=ONE).certificate.looks == 1
+    assert (
+        certify_best(labelled(9, SPLITS), certified, targets=RISK, paths=ONE).certificate.looks == 1
+    )
 
 
 def test_a_fused_gate_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None:
@@ -700,7 +897,10 @@ def test_a_fused_gate_is_not_certified_on_what_it_was_fitted_on(trace: Trace) ->
 
 
 def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
-    """Keys and deltas by the hash of the cases, in their order; a file that is not there has none."""
+    """Keys and deltas by the hash of the cases, in their order.
+
+    A file that is not there has none.
+    """
     path = tmp_path / "looks.jsonl"
     assert recorded_looks(path, "a") == {}
     for cases, key, delta in (("a", "1", 0.1), ("b", "2", 0.1), ("a", "3", 0.05)):
@@ -712,8 +912,13 @@ def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
         recorded_looks(path, "a")
 
 
-def test_a_further_look_is_refused_where_it_is_remembered_as_the_docstring_says(trace: Trace, tmp_path: Path) -> None:
-    """Without a file three different looks are each the first that is known of; with one the second is refused."""
+def test_a_further_look_is_refused_where_it_is_remembered_as_the_docstring_says(
+    trace: Trace, tmp_path: Path
+) -> None:
+    """Without a file three different looks are each the first that is known of.
+
+    With one the second is refused.
+    """
     targets = [{"hallucination_rate": alpha} for alpha in (0.15, 0.2, 0.25)]
     for target in targets:
         reason = certify_policy(trace, POLICY, targets=target).certificate.reason
@@ -725,16 +930,23 @@ def test_a_further_look_is_refused_where_it_is_remembered_as_the_docstring_says(
         certify_policy(trace, POLICY, targets=targets[1], looks=looks)
     text = " ".join((certify_policy.__doc__ or "").split())
     assert 'a further one is not refused, and the reason says "first look that is known of"' in text
-    assert "another certification on the same cases that `looks` or the policy's certificate remembers" in text
+    assert (
+        "another certification on the same cases that `looks` or the policy's certificate remembers"
+        in text
+    )
 
 
 def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_path: Path) -> None:
-    """Without a file the first look is the first that is known of; with one it is on record; spent deltas are said."""
+    """Without a file the first look is the first that is known of; with one it is on record.
+
+    Spent deltas are said.
+    """
     alone = certify_policy(trace, POLICY, targets=RISK)
     assert "first look that is known of" in alone.certificate.reason
     assert (alone.certificate.rows["looks"], alone.certificate.rows["looks_recorded"]) == (1, False)
     assert (
-        "no looks file remembers how many" in certify_policy(trace, POLICY, targets=RISK, again=True).certificate.reason
+        "no looks file remembers how many"
+        in certify_policy(trace, POLICY, targets=RISK, again=True).certificate.reason
     )
     looks = tmp_path / "looks.jsonl"
     first = certify_best(trace, POLICY, targets=RISK, paths=ONE, looks=looks).certificate
@@ -742,14 +954,20 @@ def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_p
     assert first.rows["looks_recorded"] is True
     hashes = [queries_hash(trace.split(name).cases) for name in ("certify", "tune")]
     assert [first.rows["cases_hash"], first.rows["pilot_hash"]] == hashes
-    failed = certify_policy(trace, POLICY, targets={"hallucination_rate": 0.01}, looks=looks, again=True).certificate
+    failed = certify_policy(
+        trace, POLICY, targets={"hallucination_rate": 0.01}, looks=looks, again=True
+    ).certificate
     assert failed.chosen is None
     assert "look 2 on these cases, at a spent delta of 0.2 together" in failed.reason
     assert "confidence" not in first.reason.partition("with confidence 0.9; ")[2]
-    third = certify_policy(trace, POLICY, targets={"hallucination_rate": 0.3}, looks=looks, again=True).certificate
+    third = certify_policy(
+        trace, POLICY, targets={"hallucination_rate": 0.3}, looks=looks, again=True
+    ).certificate
     assert third.chosen == POLICY.policy_id
     assert "look 3 on these cases, at a spent delta of 0.3 together" in third.reason
-    assert " with confidence 0.9 for this look alone, 0.7 for all 3 looks together; " in third.reason
+    assert (
+        " with confidence 0.9 for this look alone, 0.7 for all 3 looks together; " in third.reason
+    )
     with pytest.raises(ValueError, match="certified on once"):
         certify_policy(trace, POLICY, targets={"hallucination_rate": 0.4}, looks=looks)
 
@@ -765,7 +983,9 @@ def test_the_certificates_of_a_list_remember_the_look_too(trace: Trace, certifie
 # the certificate in the policy
 
 
-def test_a_certificate_travels_in_the_yaml(certified: Policy, found: Certification, tmp_path: Path) -> None:
+def test_a_certificate_travels_in_the_yaml(
+    certified: Policy, found: Certification, tmp_path: Path
+) -> None:
     """Saved and loaded it is equal; the policy_id does not see it."""
     certified.save(tmp_path / "c.yaml")
     loaded = Policy.load(tmp_path / "c.yaml")
@@ -778,10 +998,17 @@ def test_a_certificate_travels_in_the_yaml(certified: Policy, found: Certificati
     assert rows["retrieval"] == {"encoder": "none", "arms": ["hybrid"]}
 
 
-def test_the_certificate_of_an_older_raglab_is_refused_and_its_policy_loads(certified: Policy, tmp_path: Path) -> None:
-    """Without the splits it used and who remembers its looks: a policy file that promises nothing any more."""
+def test_the_certificate_of_an_older_raglab_is_refused_and_its_policy_loads(
+    certified: Policy, tmp_path: Path
+) -> None:
+    """Without the splits it used and who remembers its looks.
+
+    A policy file that promises nothing any more.
+    """
     rows = dict(certified.certificate or {})
-    older = {name: value for name, value in rows.items() if name not in {"pilot_hash", "looks_recorded"}}
+    older = {
+        name: value for name, value in rows.items() if name not in {"pilot_hash", "looks_recorded"}
+    }
     certified.replace("certificate", older).save(tmp_path / "old.yaml")
     loaded = Policy.load(tmp_path / "old.yaml")
     assert loaded.policy_id == certified.policy_id
@@ -800,7 +1027,9 @@ def test_the_certificate_of_an_older_raglab_is_refused_and_its_policy_loads(cert
     done = _run("check", tmp_path / "old.yaml", "-c", tmp_path / "new.parquet")
     assert (done.exit_code, done.stderr.count("\n"), "older raglab" in done.stderr) == (1, 1, True)
     damaged = rows | {"promises": ["hallucination_rate"]}
-    assert "promises of none, or of what is no rate" in certificate_defect(certified.replace("certificate", damaged))
+    assert "promises of none, or of what is no rate" in certificate_defect(
+        certified.replace("certificate", damaged)
+    )
 
 
 def test_another_threshold_has_no_certificate(certified: Policy) -> None:
@@ -830,14 +1059,19 @@ def test_new_cases_uphold_break_or_leave_open(certified: Policy) -> None:
 
 
 def test_a_certificate_says_which_schema_it_is_of(certified: Policy) -> None:
-    """One from a trace of an older schema, and one that does not say, are told when they are checked."""
+    """One of an older trace schema, and one that does not say, are told when they are checked."""
     earned = certified.certificate
     assert earned is not None
     assert earned["schema_version"] == SCHEMA_VERSION
     unstated = {name: value for name, value in earned.items() if name != "schema_version"}
-    for older, said in ((earned | {"schema_version": 2}, "version 2,"), (unstated, "version 2 or older,")):
+    for older, said in (
+        (earned | {"schema_version": 2}, "version 2,"),
+        (unstated, "version 2 or older,"),
+    ):
         notes = check_policy(labelled(23, {"": 10}), certified.replace("certificate", older)).notes
-        assert [f"of a trace of schema {said} this one has {SCHEMA_VERSION}" in note for note in notes] == [True]
+        assert [
+            f"of a trace of schema {said} this one has {SCHEMA_VERSION}" in note for note in notes
+        ] == [True]
 
 
 def test_a_target_without_a_case_is_open(certified: Policy) -> None:
@@ -848,7 +1082,7 @@ def test_a_target_without_a_case_is_open(certified: Policy) -> None:
 
 
 def test_targets_share_the_error_of_a_broken_verdict(trace: Trace) -> None:
-    """Two lower bounds at 95 % each, so that one of two true promises is called broken in at most 10 %."""
+    """Two lower bounds at 95 % each, so that at most 10 % call one of two true promises broken."""
     policy = certify_best(trace, POLICY, targets=BOTH).policy
     assert policy is not None
     table = check_policy(labelled(25, {"": 400}), policy).table
@@ -861,14 +1095,19 @@ def test_targets_share_the_error_of_a_broken_verdict(trace: Trace) -> None:
 def test_cases_that_earned_a_certificate_do_not_check_it(trace: Trace, certified: Policy) -> None:
     """Alone, shuffled, or among other splits; unless that is asked for."""
     for same in (trace.split("certify"), shuffled(trace.split("certify"), 0), trace):
-        with pytest.raises(ValueError, match=r"must see new cases, got 250 of \d+ that the policy was certified on"):
+        with pytest.raises(
+            ValueError, match=r"must see new cases, got 250 of \d+ that the policy was certified on"
+        ):
             check_policy(same, certified)
     assert check_policy(trace.split("certify"), certified, again=True).verdict == "upheld"
     assert check_policy(trace.split("report"), certified).verdict in {"open", "upheld"}
 
 
 def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: Path) -> None:
-    """None, one of another policy (a threshold edited by hand), one without promises or of no rate; no cases."""
+    """None, one of another policy (a threshold edited by hand), one without promises or of no rate.
+
+    No cases.
+    """
     new = labelled(26, {"": 20})
     certified.save(tmp_path / "c.yaml")
     text = (tmp_path / "c.yaml").read_text(encoding="utf-8")
@@ -878,9 +1117,18 @@ def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: 
     cases = [
         (POLICY, "must hold a certificate to be checked, got none"),
         (Policy.load(tmp_path / "c.yaml"), "must be that of its policy, got that of"),
-        (certified.replace("certificate", rows | {"promises": []}), "must be whole, got promises of none"),
-        (certified.replace("certificate", rows | {"promises": [{"name": "x"}]}), "or of what is no rate"),
-        (certified.replace("certificate", {"delta": 0.1}), "got one without promises, cases_hash, policy_id"),
+        (
+            certified.replace("certificate", rows | {"promises": []}),
+            "must be whole, got promises of none",
+        ),
+        (
+            certified.replace("certificate", rows | {"promises": [{"name": "x"}]}),
+            "or of what is no rate",
+        ),
+        (
+            certified.replace("certificate", {"delta": 0.1}),
+            "got one without promises, cases_hash, policy_id",
+        ),
     ]
     for policy, rule in cases:
         with pytest.raises(ValueError, match=rule):
@@ -892,7 +1140,11 @@ def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: 
 def test_other_retrieval_is_noted(certified: Policy) -> None:
     """A promise is about the hits of one encoder."""
     new = labelled(27, {"": 30})
-    other = Trace(new.cases, *_parts(new)[:-1], {**new.meta, "parameters": {"encoder": "other", "arms": ["hybrid"]}})
+    other = Trace(
+        new.cases,
+        *_parts(new)[:-1],
+        {**new.meta, "parameters": {"encoder": "other", "arms": ["hybrid"]}},
+    )
     assert check_policy(new, certified).notes == ()
     assert "encoder other instead of none" in check_policy(other, certified).notes[0]
 
@@ -913,7 +1165,10 @@ def world(trace: Trace, tmp_path: Path) -> Path:
 
 
 def test_certify_writes_a_policy_and_remembers(world: Path) -> None:
-    """Exit code 0 where certified, 3 where not, 1 for a second look, 0 with --again; looks.jsonl beside the trace."""
+    """Exit code 0 where certified, 3 where not, 1 for a second look, 0 with --again.
+
+    Looks.jsonl beside the trace.
+    """
     call = ("certify", world / "t.parquet", "--best", "-p", world / "p.yaml")
     done = _run(*call, "-t", "hallucination_rate=0.15", "-o", world / "made" / "c.yaml")
     assert (done.exit_code, done.stdout.splitlines()[0][:10]) == (0, "CERTIFIED:"), done.output
@@ -924,34 +1179,58 @@ def test_certify_writes_a_policy_and_remembers(world: Path) -> None:
     refused = _run(*call, "-t", "hallucination_rate=0.01")
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
     assert "--again" in refused.stderr
-    again = _run(*call, "-t", "hallucination_rate=0.01", "-t", "missed_ambiguity_rate=0.1", "--again", "--json")
+    again = _run(
+        *call,
+        "-t",
+        "hallucination_rate=0.01",
+        "-t",
+        "missed_ambiguity_rate=0.1",
+        "--again",
+        "--json",
+    )
     assert again.exit_code == 3
     told = json.loads(again.stdout, parse_constant=pytest.fail)
     assert told["certificate"]["looks"] == 2
     assert told["certificate"]["promises"][1] == {
-        "name": "missed_ambiguity_rate", "alpha": 0.1, "k": 0, "n": 0, "bound": None,
-    }  # fmt: skip
-    plain = _run(*call, "-t", "hallucination_rate=0.01", "-t", "missed_ambiguity_rate=0.1")  # the very same: no look
+        "name": "missed_ambiguity_rate",
+        "alpha": 0.1,
+        "k": 0,
+        "n": 0,
+        "bound": None,
+    }
+    # the very same: no look
+    plain = _run(*call, "-t", "hallucination_rate=0.01", "-t", "missed_ambiguity_rate=0.1")
     assert plain.exit_code == 3
     assert "what each signal could carry for a risk of 0.01" in plain.stdout
-    few = _run(*call, "-t", "hallucination_rate=0.0001")  # of 23,025 cases, so that nothing is tested or noted
+    # of 23,025 cases, so that nothing is tested or noted
+    few = _run(*call, "-t", "hallucination_rate=0.0001")
     assert few.exit_code == 3
     assert "no candidate was tested and no look was taken" in " ".join(few.stdout.split())
     assert len((world / "looks.jsonl").read_text(encoding="utf-8").splitlines()) == 2
     assert "top1_cosine" in plain.stdout
-    assert _run(*call, "-t", "hallucination_rate").stderr.startswith("raglab: --target must be rate=highest")
-    assert _run(*call, "--looks", world / "other.jsonl", "-t", "hallucination_rate=0.15").exit_code == 0
+    assert _run(*call, "-t", "hallucination_rate").stderr.startswith(
+        "raglab: --target must be rate=highest"
+    )
+    assert (
+        _run(*call, "--looks", world / "other.jsonl", "-t", "hallucination_rate=0.15").exit_code
+        == 0
+    )
 
 
 def test_certify_takes_the_policy_given_or_the_best_of_several(world: Path) -> None:
-    """One policy alone; with --best its family, or several; without a target, a policy or --best it is refused."""
+    """One policy alone; with --best its family, or several.
+
+    Without a target, a policy or --best it is refused.
+    """
     POLICY.replace(*ONE, 0.6).save(world / "q.yaml")
     call = ("certify", world / "t.parquet", "--json", "--looks", world / "l.jsonl", "--again")
     one, two = ("-p", world / "p.yaml"), ("-p", world / "q.yaml")
     target = ("-t", "hallucination_rate=0.15")
     for options, method, candidates in (
-        (one, "single", 1), ((*one, *two, "--best"), "fixed_sequence", 2), ((*one, "--best"), "fixed_sequence", None),
-    ):  # fmt: skip
+        (one, "single", 1),
+        ((*one, *two, "--best"), "fixed_sequence", 2),
+        ((*one, "--best"), "fixed_sequence", None),
+    ):
         done = _run(*call, *target, *options)
         assert done.exit_code in {0, 3}, done.output
         made = json.loads(done.stdout)["certificate"]
@@ -970,20 +1249,28 @@ def test_certify_takes_the_policy_given_or_the_best_of_several(world: Path) -> N
 
 @pytest.mark.slow
 def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> None:
-    """Costs by option, limit in units of cost; the check reads them from the policy and says coverage and over-ask."""
+    """Costs by option, limit in units of cost.
+
+    The check reads them from the policy and says coverage and over-ask.
+    """
     costs = ("--cost", "refuse.answered_wrong=4", "--cost", "ok.refused=0.5")
     call = ("certify", world / "t.parquet", "--best", "-p", world / "p.yaml", *costs)
     done = _run(*call, "-t", "expected_cost=0.9", "-o", world / "cost.yaml")
     assert done.exit_code == 0, done.output
     assert "expected_cost ≤ 0.9: 250 cases cost" in done.stdout
     labelled(34, {"": 800}).save(world / "new.parquet")
-    told = json.loads(_run("check", world / "cost.yaml", "-c", world / "new.parquet", "--json").stdout)
+    told = json.loads(
+        _run("check", world / "cost.yaml", "-c", world / "new.parquet", "--json").stdout
+    )
     assert (told["verdict"], told["over_ask_rate"]) == ("upheld", 0.0)
     assert 0.0 < told["coverage"] < 1.0
     assert "(coverage 0." in _run("check", world / "cost.yaml", "-c", world / "new.parquet").stdout
     alone = [part for part in call if part != "--best"]
     wrong = _run(*alone, "-t", "hallucination_rate=0.2", "--looks", world / "other.jsonl")
-    assert (wrong.exit_code, "costs must be those of a target expected_cost" in wrong.stderr) == (1, True)
+    assert (wrong.exit_code, "costs must be those of a target expected_cost" in wrong.stderr) == (
+        1,
+        True,
+    )
 
 
 @pytest.mark.slow
@@ -1004,23 +1291,50 @@ def test_check_speaks_in_exit_codes(world: Path, certified: Policy) -> None:
     assert (told["verdict"], told["targets"][0]["target"]) == ("open", "hallucination_rate")
     same = _run("check", world / "c.yaml", "-c", world / "t.parquet", "--split", "certify")
     assert (same.exit_code, "must see new cases" in same.stderr) == (1, True)
-    assert _run("check", world / "c.yaml", "-c", world / "t.parquet", "--split", "certify", "--again").exit_code == 0
+    assert (
+        _run(
+            "check", world / "c.yaml", "-c", world / "t.parquet", "--split", "certify", "--again"
+        ).exit_code
+        == 0
+    )
     assert _run("check", world / "p.yaml", "-c", world / "t.parquet").exit_code == 1
 
 
 @pytest.mark.slow
 def test_check_retrieves_new_questions_itself(certified: Policy, tmp_path: Path) -> None:
-    """From JSON lines beside their documents, with the settings that the certificate states; one split of them."""
-    for name, text in (("hull", "The excess for hull damage is 400 pounds."), ("cargo", "Cargo is covered at sea.")):
+    """From JSON lines beside their documents, with the settings that the certificate states.
+
+    One split of them.
+    """
+    for name, text in (
+        ("hull", "The excess for hull damage is 400 pounds."),
+        ("cargo", "Cargo is covered at sea."),
+    ):
         (tmp_path / f"{name}.md").write_text(f"# {name}\n\n{text}\n", encoding="utf-8")
-    asked = [("1", "What is the excess for hull damage?", "report"), ("2", "Is cargo covered at sea?", "tune")]
-    lines = [{"id": n, "query": query, "expect_status": "ok", "split": split} for n, query, split in asked]
+    asked = [
+        ("1", "What is the excess for hull damage?", "report"),
+        ("2", "Is cargo covered at sea?", "tune"),
+    ]
+    lines = [
+        {"id": n, "query": query, "expect_status": "ok", "split": split}
+        for n, query, split in asked
+    ]
     (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     rows = dict(certified.certificate or {}) | {"retrieval": {"fetch_k": 2, "rerank_k": 2}}
     certified.replace("certificate", rows).save(tmp_path / "c.yaml")
-    done = _run("check", tmp_path / "c.yaml", "--cases", tmp_path / "new.jsonl", "--split", "report", "--json")
+    done = _run(
+        "check",
+        tmp_path / "c.yaml",
+        "--cases",
+        tmp_path / "new.jsonl",
+        "--split",
+        "report",
+        "--json",
+    )
     told = json.loads(done.stdout)
     assert (done.exit_code, told["verdict"]) == (4, "open"), done.output
     assert told["targets"][0]["n"] <= 1
-    absent = _run("check", tmp_path / "c.yaml", "--cases", tmp_path / "new.jsonl", "--split", "certify")
+    absent = _run(
+        "check", tmp_path / "c.yaml", "--cases", tmp_path / "new.jsonl", "--split", "certify"
+    )
     assert (absent.exit_code, "at least one case" in absent.stderr) == (1, True)

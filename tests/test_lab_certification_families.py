@@ -1,4 +1,7 @@
-"""Declared families of a certificate: one cost ratio, bounds on signals; what a model was fitted on is refused."""
+"""Declared families of a certificate: one cost ratio, bounds on signals.
+
+What a model was fitted on is refused.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +64,14 @@ BY_COST = _by_cost()
 
 
 def test_a_ratio_over_one_signal_is_a_threshold_on_it(trace: Trace) -> None:
-    """Counts, order, choice and coverage of the certificate are those of cosine and labels, counted by hand."""
+    """Certificate counts, order, choice and coverage are those of cosine and labels, by hand."""
     found = certify_best(trace, BY_COST, targets=TARGET)
     parts = {name: trace.split(name) for name in ("tune", "certify")}
     cosine = {name: part.hits.cosine[:, 0, 0, 0] for name, part in parts.items()}
-    right = {name: np.array([c.expect_sources == ("guide.md",) for c in part.cases]) for name, part in parts.items()}
+    right = {
+        name: np.array([c.expect_sources == ("guide.md",) for c in part.cases])
+        for name, part in parts.items()
+    }
     levels = np.unique(cosine["tune"])[::-1]
     n = np.array([(cosine["certify"] >= at).sum() for at in levels])
     k = np.array([((cosine["certify"] >= at) & ~right["certify"]).sum() for at in levels])
@@ -86,7 +92,10 @@ def test_a_ratio_over_one_signal_is_a_threshold_on_it(trace: Trace) -> None:
 
 
 def test_the_grid_is_of_observed_values_and_holds_the_policy_itself(trace: Trace) -> None:
-    """Lowest and own value of each threshold, gates on, tau_explicit moved along; no label is read."""
+    """Lowest and own value of each threshold, gates on, tau_explicit moved along.
+
+    No label is read.
+    """
     pilot = trace.split("tune")
     own = POLICY.replace("similarity.enabled", False)
     family = grid(pilot, own)
@@ -97,12 +106,17 @@ def test_the_grid_is_of_observed_values_and_holds_the_policy_itself(trace: Trace
     assert {cosines[0], own.similarity.min_similarity} <= tried
     assert all(one.similarity.enabled and one.confidence.enabled for one in family[1:])
     spread = POLICY.confidence.tau_default - POLICY.confidence.tau_explicit
-    assert all(one.confidence.tau_explicit == max(0.0, one.confidence.tau_default - spread) for one in family[1:])
+    assert all(
+        one.confidence.tau_explicit == max(0.0, one.confidence.tau_default - spread)
+        for one in family[1:]
+    )
     cases = tuple(case._replace(expect_status="refuse", expect_sources=()) for case in pilot.cases)
     assert grid(Trace(cases, *_parts(pilot)), own) == family
 
 
-@pytest.mark.parametrize("path", ["density.min_keep", "resolver.min_group_gap", "l2.soft_max_l2", "gap.min_gap"])
+@pytest.mark.parametrize(
+    "path", ["density.min_keep", "resolver.min_group_gap", "l2.soft_max_l2", "gap.min_gap"]
+)
 def test_the_grid_takes_any_threshold(trace: Trace, path: str) -> None:
     """Whole numbers stay whole, a rule of the resolver has no switch, one that is not set is not tried."""
     base = POLICY if path == "density.min_keep" else POLICY.replace(path, None)
@@ -112,16 +126,26 @@ def test_the_grid_takes_any_threshold(trace: Trace, path: str) -> None:
 def test_both_taus_vary_where_both_are_named(trace: Trace) -> None:
     """Then the one does not follow the other."""
     family = grid(trace, POLICY, paths=["confidence.tau_default", "confidence.tau_explicit"])
-    assert len({(one.confidence.tau_default, one.confidence.tau_explicit) for one in family[1:]}) == len(family) - 1
+    assert (
+        len({(one.confidence.tau_default, one.confidence.tau_explicit) for one in family[1:]})
+        == len(family) - 1
+    )
 
 
-def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One number moves, over its breakpoints, whatever the labels; no gate of the chain is switched on for it."""
+def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One number moves, over its breakpoints, whatever the labels.
+
+    No gate of the chain is switched on for it.
+    """
     pilot = trace.split("tune")
     assert declared_family(BY_COST) == ("decision.ratio",)
     off = always_answer(BY_COST).replace("decision.rule", "expected_cost")
     family = grid(pilot, off)
-    at = breakpoints(measured_tables(pilot, off).evidence, policy_thresholds([off]), "decision.ratio")
+    at = breakpoints(
+        measured_tables(pilot, off).evidence, policy_thresholds([off]), "decision.ratio"
+    )
     assert {one.decision.ratio for one in family} == {*np.unique(at[~np.isnan(at)]).tolist(), 1.0}
     assert {one.replace("decision.ratio", 1.0).policy_id for one in family} == {off.policy_id}
     cases = tuple(case._replace(expect_status="refuse", expect_sources=()) for case in pilot.cases)
@@ -137,32 +161,47 @@ def test_stated_bounds_on_signals_are_varied_where_they_alone_decide(
 ) -> None:
     """Not where a gate of the chain decides too, nor a bound that only warns or is off."""
     monkeypatch.setattr("raglab.lab.certification_families.MOST", 50)
-    alone = always_answer(POLICY).replace("signals", {"top1_cosine": {"min": 0.4}, "gap": {"max": 1.2}})
+    alone = always_answer(POLICY).replace(
+        "signals", {"top1_cosine": {"min": 0.4}, "gap": {"max": 1.2}}
+    )
     stated = ("signals.gap.max", "signals.top1_cosine.min")
     assert declared_family(alone) == stated
     family = grid(trace.split("tune"), alone)
-    assert {path for one in family for path in stated if one.value(path) != alone.value(path)} == set(stated)
+    assert {
+        path for one in family for path in stated if one.value(path) != alone.value(path)
+    } == set(stated)
     assert not any(one.similarity.enabled for one in family)
     chain = tuple(path for path in PATHS if not path.startswith("fused"))
     assert declared_family(alone.replace("similarity.enabled", True)) == chain
     warns = {"on_fire": "warn", "min": 0.4}
-    assert declared_family(always_answer(POLICY).replace("signals", {"top1_cosine": warns})) == chain
+    assert (
+        declared_family(always_answer(POLICY).replace("signals", {"top1_cosine": warns})) == chain
+    )
     assert declared_family(alone.replace("signals.gap.enabled", False)) == stated[1:]
     made = certify_best(trace, alone.replace("signals.gap.enabled", False), targets=TARGET)
-    by_gate = certify_best(trace, always_answer(POLICY).replace("similarity.enabled", True), targets=TARGET, paths=ONE)
+    by_gate = certify_best(
+        trace, always_answer(POLICY).replace("similarity.enabled", True), targets=TARGET, paths=ONE
+    )
     assert (made.certificate.coverage, made.certificate.tested) == (
-        by_gate.certificate.coverage, by_gate.certificate.tested,
-    )  # fmt: skip
+        by_gate.certificate.coverage,
+        by_gate.certificate.tested,
+    )
 
 
 @pytest.mark.parametrize(
     ("policy", "path", "rule"),
     [
-        (BY_COST, "similarity.min_similarity", "act under rule expected_cost, got 'similarity.min_similarity'"),
+        (
+            BY_COST,
+            "similarity.min_similarity",
+            "act under rule expected_cost, got 'similarity.min_similarity'",
+        ),
         (POLICY, "decision.ratio", "act under rule chain, got 'decision.ratio'; fit a decision"),
     ],
 )
-def test_a_threshold_that_does_not_act_is_no_candidate(trace: Trace, policy: Policy, path: str, rule: str) -> None:
+def test_a_threshold_that_does_not_act_is_no_candidate(
+    trace: Trace, policy: Policy, path: str, rule: str
+) -> None:
     """The chain's do nothing where a cost decides, and the other way round."""
     with pytest.raises(ValueError, match=rule):
         grid(trace, policy, paths=[path])
@@ -181,7 +220,10 @@ def test_a_model_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None
     told, held_out = {"targets": TARGET}, trace.split("certify")
     refused = fit_decision(held_out, POLICY, signals=["top1_cosine"])
     for seen in (refused, _by_cost(fitted_on=queries_hash(trace.cases))):
-        with pytest.raises(ValueError, match=r"those that the model of the decision was fitted on.*tune and certify"):
+        with pytest.raises(
+            ValueError,
+            match=r"those that the model of the decision was fitted on.*tune and certify",
+        ):
             certify_best(trace, seen, **told)
     fitted = fit_decision(trace, POLICY, signals=["top1_cosine"])
     assert fitted.decision.model is not None
@@ -195,19 +237,29 @@ def test_a_model_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None
 
 @pytest.mark.slow
 def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(trace: Trace) -> None:
-    """Neither fit, family nor order: with other labels there, the same ratios stand in the same order."""
+    """Neither fit, family nor order.
+
+    With other labels there, the same ratios stand in the same order.
+    """
     cases = tuple(
-        case._replace(expect_status="refuse", expect_sources=()) if case.split == "certify" else case
+        case._replace(expect_status="refuse", expect_sources=())
+        if case.split == "certify"
+        else case
         for case in trace.cases
     )
     other = Trace(cases, *_parts(trace))
-    one, two = (certify_best(each, fit_decision(each, POLICY), targets=TARGET) for each in (trace, other))
+    one, two = (
+        certify_best(each, fit_decision(each, POLICY), targets=TARGET) for each in (trace, other)
+    )
     assert one.table["policy_id"].tolist() == two.table["policy_id"].tolist()
     assert (one.policy is not None, two.policy) == (True, None)
 
 
 def test_a_certified_ratio_is_told_remembered_and_checked(trace: Trace, tmp_path: Path) -> None:
-    """Coverage, over-ask and ratio in the text, all of it in the YAML; new cases uphold it; a second look is noted."""
+    """Coverage, over-ask and ratio in the text, all of it in the YAML; new cases uphold it.
+
+    A second look is noted.
+    """
     looks = tmp_path / "looks.jsonl"
     found = certify_best(trace, BY_COST, targets=TARGET, looks=looks)
     made, told = found.certificate, "\n".join(certificate_lines(found))
@@ -226,7 +278,10 @@ def test_a_certified_ratio_is_told_remembered_and_checked(trace: Trace, tmp_path
 
 
 def test_what_changed_is_told_of_thresholds_at_their_default(trace: Trace) -> None:
-    """A manifest leaves those out: a ratio that moves away from 1, or back to it, is a change all the same."""
+    """A manifest leaves those out.
+
+    A ratio that moves away from 1, or back to it, is a change all the same.
+    """
     plain = BY_COST.replace("refine.max_depth", 0)
     stated = plain.replace("decision.ratio", 2.0)
     for start, to in ((plain, stated), (stated, plain)):
@@ -249,15 +304,23 @@ def test_pilot_figures_come_from_models_that_never_saw_the_case(trace: Trace) ->
 
 
 def test_lists_of_several_models_and_none_are_cross_fitted_by_model(trace: Trace) -> None:
-    """Two models of the pilot by their own folds, whatever stands between; what was fitted elsewhere as it decides."""
+    """Two models of the pilot by their own folds, whatever stands between.
+
+    What was fitted elsewhere as it decides.
+    """
     pilot = trace.split("tune")
-    two = [fit_decision(trace, POLICY, signals=names) for names in (["top1_cosine", "gap"], ["confidence", "hybrid"])]
+    two = [
+        fit_decision(trace, POLICY, signals=names)
+        for names in (["top1_cosine", "gap"], ["confidence", "hybrid"])
+    ]
     ratios = [[one.replace("decision.ratio", ratio) for ratio in (0.5, 1.0, 2.0)] for one in two]
     free = [POLICY, BY_COST, always_answer(POLICY)]
     mixed = [policy for row in zip(free, *ratios, strict=True) for policy in row]
     counts = pilot_counts(pilot, mixed, [RISK, "expected_cost"], {"refuse": {"answered_wrong": 3}})
     assert counts.notes == ()
-    plain = count_rates(pilot, mixed, [RISK, "expected_cost"], costs={"refuse": {"answered_wrong": 3}})
+    plain = count_rates(
+        pilot, mixed, [RISK, "expected_cost"], costs={"refuse": {"answered_wrong": 3}}
+    )
     for place, group in ((1, ratios[0]), (2, ratios[1])):
         cells = held_out_cells(pilot, group)
         alone = counted_losses(cells, [RISK, "expected_cost"], {"refuse": {"answered_wrong": 3}})
@@ -266,26 +329,42 @@ def test_lists_of_several_models_and_none_are_cross_fitted_by_model(trace: Trace
         assert not np.array_equal(alone.k, plain.k[place::3])
     for field in ("k", "n", "cost", "coverage"):
         assert np.array_equal(getattr(counts.losses, field)[::3], getattr(plain, field)[::3])
-    found = certify_best(trace, {f"{place}": one for place, one in enumerate(mixed)}, targets=TARGET)
+    found = certify_best(
+        trace, {f"{place}": one for place, one in enumerate(mixed)}, targets=TARGET
+    )
     passed = found.table[found.table["certified"]]
     assert found.certificate.chosen == passed["policy_id"][passed["pilot_cost"].idxmin()]
 
 
 def test_what_cannot_be_cross_fitted_is_noted(trace: Trace) -> None:
-    """Too few cases of a kind for a fit without a fold, and a fused gate: counted in the notes of the certificate."""
+    """Too few cases of a kind for a fit without a fold, and a fused gate.
+
+    Counted in the notes of the certificate.
+    """
     right = np.array([case.expect_sources == ("guide.md",) for case in trace.cases])
     tune = np.array([case.split == "tune" for case in trace.cases])
-    rows = [np.flatnonzero(tune & right)[:10], np.flatnonzero(tune & ~right)[:10], np.flatnonzero(~tune)]
+    rows = [
+        np.flatnonzero(tune & right)[:10],
+        np.flatnonzero(tune & ~right)[:10],
+        np.flatnonzero(~tune),
+    ]
     few = trace.subset(np.concatenate(rows))
     fitted = fit_decision(few, POLICY, signals=["top1_cosine"])
     section = {"enabled": True, "parts": {"confidence": {"x": [0.0, 100.0], "y": [-1.0, 1.0]}}}
     section["fitted_on"] = queries_hash(few.split("tune").cases)
     fused = POLICY.replace("fused", POLICY.fused.model_dump() | section)
     notes = certify_best(few, [fitted, fused, POLICY], targets=TARGET).notes
-    assert any(note.startswith("Of 1 of 3 candidates the decision model was fitted on the pilot") for note in notes)
-    assert any(note.startswith("Of 1 of 3 candidates the fused gate was fitted on the pilot") for note in notes)
+    assert any(
+        note.startswith("Of 1 of 3 candidates the decision model was fitted on the pilot")
+        for note in notes
+    )
+    assert any(
+        note.startswith("Of 1 of 3 candidates the fused gate was fitted on the pilot")
+        for note in notes
+    )
     assert not any(
-        "fitted on the pilot" in note for note in certify_best(trace, [BY_COST, POLICY], targets=TARGET).notes
+        "fitted on the pilot" in note
+        for note in certify_best(trace, [BY_COST, POLICY], targets=TARGET).notes
     )
 
 
@@ -298,7 +377,10 @@ def test_an_expected_cost_is_certified_on_the_command_line(trace: Trace, tmp_pat
     assert done.exit_code == 0, done.output
     assert "The chosen policy (decision.ratio " in done.stdout
     made = Policy.load(tmp_path / "c.yaml")
-    assert made.replace("decision.ratio", 1.0).policy_id == BY_COST.replace("refine.max_depth", 0).policy_id
+    assert (
+        made.replace("decision.ratio", 1.0).policy_id
+        == BY_COST.replace("refine.max_depth", 0).policy_id
+    )
     _by_cost(fitted_on=(made.certificate or {})["cases_hash"]).save(tmp_path / "seen.yaml")
     refused = _run(*call, tmp_path / "seen.yaml")
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)

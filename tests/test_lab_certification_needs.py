@@ -15,11 +15,19 @@ from raglab.metrics import binomial_p, upper_bound
 
 
 def test_a_need_that_is_not_met_says_how_many_more_questions() -> None:
-    """10 % takes 22 without an error, 38 with one: of 30 questions 9 count, so 29 more are 97; or 13 more, 44."""
+    """10 % takes 22 without an error, 38 with one: of 30 questions 9 count, so 29 more are 97.
+
+    Or 13 more, 44.
+    """
     one_wrong = need_note("hallucination_rate", data_need(0.1, 9, 1), 30)
-    assert one_wrong.startswith("hallucination_rate ≤ 10.0 % needs 22 answered cases without an error, 38 with one")
+    assert one_wrong.startswith(
+        "hallucination_rate ≤ 10.0 % needs 22 answered cases without an error, 38 with one"
+    )
     assert "there are 9 with 1: these certify 36.8 %." in one_wrong
-    assert "at least 29 more are missing, and that without a further error: about 97 more labelled" in one_wrong
+    assert (
+        "at least 29 more are missing, and that without a further error: about 97 more labelled"
+        in one_wrong
+    )
     assert "since 9 of 30 count here; where the cases have splits, new ones go to" in one_wrong
     assert "The 11.1 % seen are above the target" in one_wrong
     right = need_note("hallucination_rate", data_need(0.1, 9, 0), 30)
@@ -31,23 +39,36 @@ def test_a_need_that_is_not_met_says_how_many_more_questions() -> None:
 
 
 @given(st.integers(1, 60), st.integers(0, 8), st.sampled_from([0.05, 0.1, 0.3, 0.5]))
-def test_the_cases_that_are_missing_certify_without_a_further_error(answered: int, wrong: int, alpha: float) -> None:
+def test_the_cases_that_are_missing_certify_without_a_further_error(
+    answered: int, wrong: int, alpha: float
+) -> None:
     """The number named is enough, and one less is not."""
     need = data_need(alpha, answered, min(wrong, answered))
-    more = re.search(r"at least ([\d,]+) more are missing", need_note("hallucination_rate", need, 100))
+    more = re.search(
+        r"at least ([\d,]+) more are missing", need_note("hallucination_rate", need, 100)
+    )
     assert (more is None) == (need.best <= alpha)
     if more is not None:
         n = answered + int(more[1].replace(",", ""))
-        assert upper_bound(need.wrong, n, need.delta) <= alpha < upper_bound(need.wrong, n - 1, need.delta)
+        assert (
+            upper_bound(need.wrong, n, need.delta)
+            <= alpha
+            < upper_bound(need.wrong, n - 1, need.delta)
+        )
 
 
 def test_too_few_cases_for_any_target_are_counted() -> None:
-    """1 % takes 230 cases without an error, 459 at delta 0.01; a cost of 0.5 of at most 4 is a share of 1/8."""
-    assert missing_cases(167, {"hallucination_rate": 0.01, "false_refusal_rate": 0.1}, None, 0.1) == {
-        "hallucination_rate": 63
-    }
+    """1 % takes 230 cases without an error, 459 at delta 0.01.
+
+    A cost of 0.5 of at most 4 is a share of 1/8.
+    """
+    assert missing_cases(
+        167, {"hallucination_rate": 0.01, "false_refusal_rate": 0.1}, None, 0.1
+    ) == {"hallucination_rate": 63}
     assert missing_cases(230, {"hallucination_rate": 0.01}, None, 0.1) == {}
-    assert missing_cases(230, {"hallucination_rate": 0.01}, None, 0.1, 10) == {"hallucination_rate": 229}
+    assert missing_cases(230, {"hallucination_rate": 0.01}, None, 0.1, 10) == {
+        "hallucination_rate": 229
+    }
     costs = {"refuse": {"answered_wrong": 4.0}}
     assert missing_cases(10, {"expected_cost": 0.5}, costs, 0.1) == {"expected_cost": 8}
     assert missing_cases(18, {"expected_cost": 0.5}, costs, 0.1) == {}
@@ -63,18 +84,31 @@ def test_too_few_cases_for_any_target_are_counted() -> None:
     test=st.sampled_from([holm, fixed_sequence]),
 )
 def test_where_cases_are_missing_no_test_passes(
-    n_cases: int, n_counted: int, n_lost: int, n_candidates: int, alpha: float, delta: float, test: Any
+    n_cases: int,
+    n_counted: int,
+    n_lost: int,
+    n_candidates: int,
+    alpha: float,
+    delta: float,
+    test: Any,
 ) -> None:
-    """Whatever counts in the rate and whatever is lost; with as many more and no loss, the likeliest test passes."""
+    """Whatever counts in the rate and whatever is lost.
+
+    With as many more and no loss, the likeliest test passes.
+    """
     targets, n_tests = {"hallucination_rate": alpha}, n_candidates if test is holm else 1
     missing = missing_cases(n_cases, targets, None, delta, n_tests)
-    best = np.asarray(binomial_p(np.zeros(n_candidates, dtype=np.int64), np.full(n_candidates, n_cases), alpha))
+    best = np.asarray(
+        binomial_p(np.zeros(n_candidates, dtype=np.int64), np.full(n_candidates, n_cases), alpha)
+    )
     assert bool(missing) == (not test(best, delta).any())
     if missing:
         counted = np.full(n_candidates, min(n_counted, n_cases))
         lost = np.minimum(counted, n_lost)
         assert not test(np.asarray(binomial_p(lost, counted, alpha)), delta).any()
-        assert not test(np.asarray(hoeffding_bentkus(lost.astype(float), counted, alpha)), delta).any()
+        assert not test(
+            np.asarray(hoeffding_bentkus(lost.astype(float), counted, alpha)), delta
+        ).any()
         enough = n_cases + missing["hallucination_rate"]
         assert missing_cases(enough, targets, None, delta, n_tests) == {}
         assert missing_cases(enough - 1, targets, None, delta, n_tests) == {"hallucination_rate": 1}

@@ -1,4 +1,7 @@
-"""Study of clarification: what it tries, whom it takes, how it compares over seeds, what it writes."""
+"""Study of clarification.
+
+What it tries, whom it takes, how it compares over seeds, what it writes.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,13 @@ from raglab.lab.clarify_study import (
 )
 from raglab.live.settings import ClarifySettings
 
-SMALL: dict[str, Any] = {"trials": 15, "users": 40, "requests": 40, "seeds": 8, "users_per_seed": 10}
+SMALL: dict[str, Any] = {
+    "trials": 15,
+    "users": 40,
+    "requests": 40,
+    "seeds": 8,
+    "users_per_seed": 10,
+}
 
 
 def tastes(**more: Any) -> World:
@@ -52,7 +61,7 @@ def test_rates_are_per_hundred_requests() -> None:
 
 @pytest.mark.slow
 def test_first_trial_is_the_published_learner_and_the_winner_keeps_the_limit() -> None:
-    """The trials hold what was tried, the winner is within 2 silent errors per 100 and costs least of them."""
+    """The trials hold what was tried; the winner is within 2 silent errors per 100 and cheapest."""
     found = study()
     first = found.trials.iloc[0]
     assert (first["ask_below"], first["every"], first["posterior"]) == (0.60, 5, False)
@@ -76,9 +85,13 @@ def test_same_seed_same_study() -> None:
 
 @pytest.mark.slow
 def test_a_limit_that_none_keeps_is_said() -> None:
-    """With noise in every tenth request and questions that never help, no silence is within 1 per 1000."""
+    """With noise in every tenth request and useless questions, no silence is within 1 per 1000."""
     found = tune_clarification(
-        tastes(noise=0.3), tastes(noise=0.3), **(SMALL | {"trials": 2}), most_errors=0.0, objective="questions"
+        tastes(noise=0.3),
+        tastes(noise=0.3),
+        **(SMALL | {"trials": 2}),
+        most_errors=0.0,
+        objective="questions",
     )
     assert not found.trials["feasible"].any()
     assert "nearest" in found.notes[0]
@@ -119,7 +132,8 @@ def test_seeds_draw_topics_anew_and_pair_policies() -> None:
     assert one["errors"].nunique() > 2
     assert summary(table)["seeds"].tolist() == [6, 6]
     pd.testing.assert_frame_equal(
-        table, seed_rates(made, {"one": DefaultLearner(), "two": DefaultLearner()}, **sizes, n_jobs=2)
+        table,
+        seed_rates(made, {"one": DefaultLearner(), "two": DefaultLearner()}, **sizes, n_jobs=2),
     )
 
 

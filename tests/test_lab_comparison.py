@@ -1,4 +1,7 @@
-"""The selected policy beside what it must beat: by hand, and by the sweep that counts the same cases."""
+"""The selected policy beside what it must beat.
+
+By hand, and by the sweep that counts the same cases.
+"""
 
 from __future__ import annotations
 
@@ -36,52 +39,92 @@ def cases(n_ok: int, n_refuse: int) -> TraceData:
 
 
 def test_a_worse_policy_is_called_worse() -> None:
-    """Of 12 cases to answer, refusing all has none right: each costs 1 more, which is the sign test, p = 2 / 2^12."""
+    """Of 12 cases to answer, refusing all has none right.
+
+    Each costs 1 more, which is the sign test, p = 2 / 2^12.
+    """
     (found,) = contests(cases(12, 0), {"tuned": REFUSES, "always-answer": ANSWERS}, ROLES)
     assert (found.only_tuned, found.only_reference) == (0, 12)
-    assert (found.verdict, found.gain.p, found.gain.estimate) == ("worse", pytest.approx(2 / 2**12), -1.0)
+    assert (found.verdict, found.gain.p, found.gain.estimate) == (
+        "worse",
+        pytest.approx(2 / 2**12),
+        -1.0,
+    )
     text = contest_sentence(found)
-    assert text.startswith("tuned against always-answer (incumbent): tuned is worse than always-answer; of expected")
+    assert text.startswith(
+        "tuned against always-answer (incumbent): tuned is worse than always-answer; of expected"
+    )
     assert "it saves -1.000 [-1.000, -0.471], p = 0.000488" in text
-    assert worse_sentence([found], 12) == "On the 12 judged cases tuned is worse than always-answer: do not use it."
+    assert (
+        worse_sentence([found], 12)
+        == "On the 12 judged cases tuned is worse than always-answer: do not use it."
+    )
     assert contest_record(found)["verdict"] == "worse"
 
 
 def test_a_better_policy_an_equal_one_and_chance() -> None:
-    """12 to 0 is better, 3 to 2 is chance and says what 5 cases cannot tell, a policy is not compared with itself."""
+    """12 to 0 is better, 3 to 2 is chance and says what 5 cases cannot tell.
+
+    A policy is not compared with itself.
+    """
     better, chance, same = (
         contests(cases(*counts), {"tuned": ANSWERS, "always-answer": other}, ROLES)[0]
         for counts, other in (((12, 0), REFUSES), ((3, 2), REFUSES), ((3, 2), ANSWERS))
     )
     assert [one.verdict for one in (better, chance, same)] == ["better", "open", "same"]
-    assert [one.says for one in (better, chance)] == ["tuned is better than always-answer", "no difference shown"]
+    assert [one.says for one in (better, chance)] == [
+        "tuned is better than always-answer",
+        "no difference shown",
+    ]
     assert contest_sentence(same).endswith("tuned and always-answer are one policy")
     assert worse_sentence([better, chance, same], 5) == ""
-    assert chance.size_note.startswith("These 5 cases cannot tell differences of expected cost under about ")
+    assert chance.size_note.startswith(
+        "These 5 cases cannot tell differences of expected cost under about "
+    )
     assert better.size_note == same.size_note == ""
 
 
 @pytest.mark.parametrize("n_ok", range(8, 24))
 def test_no_difference_is_shown_exactly_where_the_interval_holds_0(n_ok: int) -> None:
-    """The old page said "no difference shown" beside [+.005, +.190]: its p was of another test than its interval."""
-    (found,) = contests(cases(n_ok, 8), {"tuned": ANSWERS, "always-refuse": REFUSES}, {"always-refuse": "incumbent"})
+    """The old page said "no difference shown" beside [+.005, +.190].
+
+    Its p was of another test than its interval.
+    """
+    (found,) = contests(
+        cases(n_ok, 8), {"tuned": ANSWERS, "always-refuse": REFUSES}, {"always-refuse": "incumbent"}
+    )
     holds = found.gain.low <= 0.0 <= found.gain.high
-    assert (found.says == "no difference shown") == holds == (found.gain.p >= 0.05) == bool(found.size_note)
+    assert (
+        (found.says == "no difference shown")
+        == holds
+        == (found.gain.p >= 0.05)
+        == bool(found.size_note)
+    )
 
 
 def test_stated_costs_decide_who_wins() -> None:
-    """Answering has more cases right; where a wrong answer costs 10, refusing saves more than it loses."""
+    """Answering has more cases right.
+
+    Where a wrong answer costs 10, refusing saves more than it loses.
+    """
     trace, these = cases(20, 12), {"tuned": REFUSES, "always-answer": ANSWERS}
     (plain,) = contests(trace, these, ROLES)
     (graded,) = contests(trace, these, ROLES, costs={"refuse": {"answered_wrong": 10}})
-    assert (plain.verdict, plain.only_tuned, plain.only_reference) == ("open", graded.only_tuned, graded.only_reference)
+    assert (plain.verdict, plain.only_tuned, plain.only_reference) == (
+        "open",
+        graded.only_tuned,
+        graded.only_reference,
+    )
     assert graded.verdict == "better"
     assert graded.gain.estimate == pytest.approx((12 * 10 - 20) / 32)
     assert graded.gain.p < 0.05
 
 
 def test_rows_are_those_of_the_sweep() -> None:
-    """Tuned first, defaults last, one row for policies that are one, no manual loop; rates and costs as swept."""
+    """Tuned first, defaults last, one row for policies that are one, no manual loop.
+
+    Rates and costs as swept.
+    """
     trace = cases(5, 3)
     these = {
         "defaults": Policy.load(),
@@ -93,7 +136,13 @@ def test_rows_are_those_of_the_sweep() -> None:
     table = standings(trace, these)
     assert table["policy"].tolist() == ["tuned = always-answer", "always-refuse", "defaults"]
     swept = sweep(trace, [ANSWERS, REFUSES, Policy.load()], engine="numpy")
-    for name in ("pass_rate", "expected_cost", "expected_cost_low", "expected_cost_high", "coverage_high"):
+    for name in (
+        "pass_rate",
+        "expected_cost",
+        "expected_cost_low",
+        "expected_cost_high",
+        "coverage_high",
+    ):
         np.testing.assert_array_equal(table[name], swept[name])
     text = standings_text(table)
     assert text["pass"].tolist()[0] == "0.625 [0.24, 0.91] 5/8"
@@ -102,8 +151,16 @@ def test_rows_are_those_of_the_sweep() -> None:
 
 
 def test_what_was_fitted_on_the_cases_says_so() -> None:
-    """Rates of the tuned policy, and of the row that it shares, are in sample; a free policy's are its own."""
-    these = {"defaults": Policy.load(), "tuned": ANSWERS, "chain": ANSWERS, "always-refuse": REFUSES}
+    """Rates of the tuned policy, and of the row that it shares, are in sample.
+
+    A free policy's are its own.
+    """
+    these = {
+        "defaults": Policy.load(),
+        "tuned": ANSWERS,
+        "chain": ANSWERS,
+        "always-refuse": REFUSES,
+    }
     table = standings(cases(5, 3), these, in_sample=("tuned", "chain"))
     assert table["note"].tolist() == ["in sample, not comparable", "", ""]
     assert standings_text(table)["policy"].tolist() == [
@@ -127,15 +184,31 @@ def test_references_begin_with_the_incumbent() -> None:
 
 
 def test_two_policies_differ_by_what_their_sweep_says() -> None:
-    """Of 6 cases to answer and 4 to refuse, answering all has the 6 right, refusing all the 4: it costs 0.2 more."""
+    """Of 6 cases to answer and 4 to refuse, answering all has the 6 right, refusing all the 4.
+
+    It costs 0.2 more.
+    """
     trace = cases(6, 4)
     found = compare(trace, ANSWERS, REFUSES)
     rows = found.table.set_index("measure")
-    assert rows.loc["expected_cost", ["a", "b", "difference"]].tolist() == pytest.approx([0.4, 0.6, 0.2])
-    assert rows.loc["pass_rate", ["a_k", "a_n", "b_k", "b_n", "only_a", "only_b"]].tolist() == [6, 10, 4, 10, 6, 4]
+    assert rows.loc["expected_cost", ["a", "b", "difference"]].tolist() == pytest.approx(
+        [0.4, 0.6, 0.2]
+    )
+    assert rows.loc["pass_rate", ["a_k", "a_n", "b_k", "b_n", "only_a", "only_b"]].tolist() == [
+        6,
+        10,
+        4,
+        10,
+        6,
+        4,
+    ]
     (contest,) = contests(trace, {"tuned": REFUSES, "always-answer": ANSWERS}, ROLES)
     cost = rows.loc["expected_cost"]
-    assert [cost["p"], cost["low"], cost["high"]] == [contest.gain.p, -contest.gain.high, -contest.gain.low]
+    assert [cost["p"], cost["low"], cost["high"]] == [
+        contest.gain.p,
+        -contest.gain.high,
+        -contest.gain.low,
+    ]
     assert rows["p"].drop("expected_cost").isna().all()  # an interval of a rate is of no test
     assert rows.loc["coverage", "difference"] == -1.0
     assert np.isnan(rows.loc["hallucination_rate", "difference"])  # refusing all answers nothing

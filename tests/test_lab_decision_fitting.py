@@ -1,4 +1,7 @@
-"""Fitting the decision by expected cost: the loss, the bounds, the calibration, and what it reads."""
+"""Fitting the decision by expected cost.
+
+The loss, the bounds, the calibration, and what it reads.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ SURER, ASKS = ("confidence", "top1_cosine", "gap"), ("groups", "options", "gaps"
 def _cases(
     seed: int, n: int = 300, names: tuple[str, ...] = EITHER, classes: int = 4, steep: float = 1.5
 ) -> DecisionCases:
-    """Cases drawn from a multinomial logistic on standard normal signals; the rest is missing everywhere."""
+    """Cases drawn from a multinomial logistic on standard normal signals.
+
+    The rest is missing everywhere.
+    """
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, len(names)))
     weights = rng.normal(size=(classes, len(names))) * steep
@@ -55,7 +61,9 @@ def _log_loss(probability: NDArray[np.float64], classes: NDArray[np.int64]) -> f
 
 
 @pytest.mark.parametrize("classes", [4, 3])
-def test_the_gradient_of_the_loss_is_its_slope(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gradient_of_the_loss_is_its_slope(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By finite differences, at random weights, with all classes and with one that has no cases."""
     from scipy import optimize
 
@@ -72,7 +80,8 @@ def test_the_gradient_of_the_loss_is_its_slope(classes: int, monkeypatch: pytest
     (loss,) = seen
     for seed in range(3):
         theta = np.random.default_rng(seed).normal(size=4 * len(EITHER) + 4)
-        theta[len(EITHER) * classes : len(EITHER) * 4] = 0.0  # of a class without cases they stay where they are
+        # of a class without cases they stay where they are
+        theta[len(EITHER) * classes : len(EITHER) * 4] = 0.0
         theta[4 * len(EITHER) + classes :] = 0.0
         slope = check_grad(lambda at: loss(at)[0], lambda at: loss(at)[1], theta)
         assert slope < 1e-4 * np.abs(loss(theta)[1]).max()
@@ -80,7 +89,10 @@ def test_the_gradient_of_the_loss_is_its_slope(classes: int, monkeypatch: pytest
 
 @pytest.mark.parametrize("strength", [0.03, 0.3, 1.0])
 def test_without_directions_it_is_the_multinomial_logistic(strength: float) -> None:
-    """Against scikit-learn on signals scaled by what the penalty allows each, calibration aside: to a thousandth."""
+    """Against scikit-learn on signals scaled by what the penalty allows each, calibration aside.
+
+    To a thousandth.
+    """
     from sklearn.linear_model import LogisticRegression
 
     cases = _cases(2, steep=1.0)
@@ -92,11 +104,16 @@ def test_without_directions_it_is_the_multinomial_logistic(strength: float) -> N
     logits = x @ (model.weights / model.temperature).T + model.bias / model.temperature
     np.testing.assert_allclose(np.exp(log_softmax(logits)), peer.predict_proba(x * root), atol=3e-3)
     centred = model.weights / model.temperature
-    np.testing.assert_allclose(centred - centred.mean(axis=0), root * (peer.coef_ - peer.coef_.mean(axis=0)), atol=1e-2)
+    np.testing.assert_allclose(
+        centred - centred.mean(axis=0), root * (peer.coef_ - peer.coef_.mean(axis=0)), atol=1e-2
+    )
 
 
 def test_a_signal_that_tells_the_classes_apart_is_shrunk_less() -> None:
-    """Of two signals of the same weight alone, that among noise keeps more of it; noise beside it keeps less."""
+    """Of two signals of the same weight alone, that among noise keeps more of it.
+
+    Noise beside it keeps less.
+    """
     rng = np.random.default_rng(5)
     classes = np.tile([0, 2], 100)
     x = rng.normal(size=(200, 4))
@@ -153,13 +170,18 @@ def test_no_ambiguous_case_no_question() -> None:
 
 
 def test_the_same_bytes_twice() -> None:
-    """Same cases and seed, same policy; the order of the signals named does not matter to its probabilities."""
+    """Same cases and seed, same policy.
+
+    The order of the signals named does not matter to its probabilities.
+    """
     trace = labelled(1, SPLITS)
     first, second = (fit_decision(trace, free_policy(), seed=3) for _ in range(2))
     assert first.policy_id == second.policy_id
     cases = _cases(4)
     one, other = (fit_model(cases, names=names) for names in (EITHER, EITHER[::-1]))
-    np.testing.assert_allclose(one.probabilities(cases.signals), other.probabilities(cases.signals), atol=1e-3)
+    np.testing.assert_allclose(
+        one.probabilities(cases.signals), other.probabilities(cases.signals), atol=1e-3
+    )
 
 
 def test_too_few_cases_are_refused() -> None:
@@ -167,21 +189,31 @@ def test_too_few_cases_are_refused() -> None:
     cases = _cases(5, n=60)
     few = np.flatnonzero(cases.classes == 0)[:9]
     rest = np.flatnonzero(cases.classes != 0)
-    with pytest.raises(ValueError, match=rf"at least 10 cases .* got 9 and {len(rest)}; label more cases"):
+    with pytest.raises(
+        ValueError, match=rf"at least 10 cases .* got 9 and {len(rest)}; label more cases"
+    ):
         fit_model(cases.rows(np.concatenate([few, rest])))
     with pytest.raises(ValueError, match=r"got .* and 0"):
         fit_model(cases._replace(classes=np.zeros_like(cases.classes)))
 
 
 def test_constant_and_missing_signals_are_dropped() -> None:
-    """They tell no two cases apart; where all do not, the message says so, and a name that is none is named."""
+    """They tell no two cases apart.
+
+    Where all do not, the message says so, and a name that is none is named.
+    """
     cases = _cases(6)
     signals = cases.signals.copy()
     signals[NAMES.index("words")] = 3.0
-    signals[NAMES.index("nqc")] = 1.0 / 3.0 + np.arange(60 * 5) % 2 * 1e-16  # constant but for its last digit
-    assert usable_signals(signals) == tuple(name for name in NAMES if name in EITHER and name != "words")
+    # constant but for its last digit
+    signals[NAMES.index("nqc")] = 1.0 / 3.0 + np.arange(60 * 5) % 2 * 1e-16
+    assert usable_signals(signals) == tuple(
+        name for name in NAMES if name in EITHER and name != "words"
+    )
     assert "words" not in fit_model(cases._replace(signals=signals)).names
-    with pytest.raises(ValueError, match="needs a signal that differs between cases, got words, gap"):
+    with pytest.raises(
+        ValueError, match="needs a signal that differs between cases, got words, gap"
+    ):
         fit_model(cases._replace(signals=signals), names=("words", "gap"))
     with pytest.raises((ValueError, KeyError), match="got 'judge'"):
         fit_model(cases, names=("judge",))
@@ -195,18 +227,35 @@ def test_a_missing_value_counts_as_the_mean() -> None:
     missing, central = cases.signals.copy(), cases.signals.copy()
     missing[row] = np.nan
     central[row] = model.center[model.names.index("words")]
-    np.testing.assert_allclose(model.probabilities(missing), model.probabilities(central), atol=1e-12)
+    np.testing.assert_allclose(
+        model.probabilities(missing), model.probabilities(central), atol=1e-12
+    )
 
 
 def test_calibration_brings_an_overconfident_fit_nearer() -> None:
-    """Many signals of noise and few cases, hardly penalised: held out, the temperature lowers the log-loss."""
-    noise = (*EITHER, *SURER, *ASKS, "documents", "entities", "nqc", "score_scale", "score_spread", "hybrid")
+    """Many signals of noise and few cases, hardly penalised.
+
+    Held out, the temperature lowers the log-loss.
+    """
+    noise = (
+        *EITHER,
+        *SURER,
+        *ASKS,
+        "documents",
+        "entities",
+        "nqc",
+        "score_scale",
+        "score_spread",
+        "hybrid",
+    )
     gains = []
     for seed in range(6):
         cases = _cases(seed, n=1_500, names=noise, steep=0.3)
         few, rest = np.arange(100), np.arange(100, 1_500)
         model = fit_model(cases.rows(few), strengths=(3.0,))
-        plain = replace(model, weights=model.weights / model.temperature, bias=model.bias / model.temperature)
+        plain = replace(
+            model, weights=model.weights / model.temperature, bias=model.bias / model.temperature
+        )
         held = cases.rows(rest)
         gains.append(_log_loss(plain.probabilities(held.signals), held.classes))
         gains[-1] -= _log_loss(model.probabilities(held.signals), held.classes)
@@ -222,7 +271,9 @@ def test_the_policy_says_what_the_fit_says() -> None:
     model = fit_model(cases)
     chosen = decide_by_model(base, model, "hybrid")
     np.testing.assert_allclose(
-        measured_tables(trace, chosen).evidence.probability[:, 0], model.probabilities(cases.signals), atol=1e-4
+        measured_tables(trace, chosen).evidence.probability[:, 0],
+        model.probabilities(cases.signals),
+        atol=1e-4,
     )
 
 
@@ -241,13 +292,18 @@ def test_classes_say_what_would_have_been_right() -> None:
 
 
 def test_only_split_tune_is_read() -> None:
-    """Other labels in certify and report give the same policy, byte for byte; other labels in tune do not."""
+    """Other labels in certify and report give the same policy, byte for byte.
+
+    Other labels in tune do not.
+    """
     trace = labelled(4, SPLITS)
     turned = {"ok": "refuse", "refuse": "ok"}
 
     def relabelled(*splits: str) -> Any:
         cases = (
-            c._replace(expect_status=turned[c.expect_status], expect_sources=()) if c.split in splits else c
+            c._replace(expect_status=turned[c.expect_status], expect_sources=())
+            if c.split in splits
+            else c
             for c in trace.cases
         )
         return replace(trace, cases=tuple(cases))
@@ -259,9 +315,15 @@ def test_only_split_tune_is_read() -> None:
 
 
 def test_costs_go_into_the_policy_and_change_no_model() -> None:
-    """Own costs are stated beside the same numbers; a cost that is none stops before anything is fitted."""
+    """Own costs are stated beside the same numbers.
+
+    A cost that is none stops before anything is fitted.
+    """
     trace = labelled(5, {"tune": 120})
-    plain, dear = (fit_decision(trace, free_policy(), costs=c) for c in (None, {"refuse": {"answered_wrong": 10}}))
+    plain, dear = (
+        fit_decision(trace, free_policy(), costs=c)
+        for c in (None, {"refuse": {"answered_wrong": 10}})
+    )
     assert dear.decision.model == plain.decision.model
     assert dear.value("decision.costs.refuse.answered_wrong") == 10.0
     counts = [(decide(trace, one).status == Status.ok).sum() for one in (plain, dear)]

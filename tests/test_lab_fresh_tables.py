@@ -1,4 +1,7 @@
-"""Fresh tables: how they are drawn, learners on them, the variance over tables, and the intervals that follow."""
+"""Fresh tables.
+
+How they are drawn, learners on them, the variance over tables, and the intervals that follow.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +40,20 @@ def world(value: Any, mask: Any = None, **more: Any) -> Table:
 
 def still(fresh: Any) -> Account:
     """Account of a policy that earns nothing on 20 cases."""
-    return Account(np.zeros(10), np.zeros(20), np.zeros_like(fresh), np.zeros_like(fresh), fixed=True)
+    return Account(
+        np.zeros(10), np.zeros(20), np.zeros_like(fresh), np.zeros_like(fresh), fixed=True
+    )
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 30), st.integers(1, 20), st.integers(0, 50), st.integers(0, 10**6))
-def test_replications_meet_rows_of_their_own_table(n_cases: int, rounds: int, replications: int, seed: int) -> None:
-    """As many cases as the table has; the second population is the cases as they are; at most as many as asked for."""
+def test_replications_meet_rows_of_their_own_table(
+    n_cases: int, rounds: int, replications: int, seed: int
+) -> None:
+    """As many cases as the table has; the second population is the cases as they are.
+
+    At most as many as asked for.
+    """
     met = world(np.zeros((n_cases, 3)))
     fresh = draw_fresh_tables(met, rounds, replications, seed)
     n = max(8, replications // 4 * 4)
@@ -53,7 +63,9 @@ def test_replications_meet_rows_of_their_own_table(n_cases: int, rounds: int, re
     assert fresh.row[0].max() < 3 * n_cases
     own = fresh.row.reshape(n // 2, n_cases)
     assert all(set(fresh.case[:, place]) <= set(own[place // 2]) for place in range(n))
-    np.testing.assert_array_equal(fresh.case, draw_fresh_tables(met, rounds, replications, seed).case)
+    np.testing.assert_array_equal(
+        fresh.case, draw_fresh_tables(met, rounds, replications, seed).case
+    )
 
 
 def test_an_order_that_is_given_is_kept() -> None:
@@ -64,21 +76,36 @@ def test_an_order_that_is_given_is_kept() -> None:
 
 
 def test_arms_take_turns_among_those_that_are_open() -> None:
-    """Worked: three arms, the middle one closed in the second case; costs and delays go with the values."""
+    """Worked: three arms, the middle one closed in the second case.
+
+    Costs and delays go with the values.
+    """
     value = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
     delay = np.array([[0, 1, 2], [3, 4, 5]])
-    met = world(np.divide(value, 10.0), [[True, True, True], [True, False, True]], cost=np.array(value), delay=delay)
+    met = world(
+        np.divide(value, 10.0),
+        [[True, True, True], [True, False, True]],
+        cost=np.array(value),
+        delay=delay,
+    )
     copies = by_turns(met)
-    np.testing.assert_allclose(10.0 * copies.value, [[1, 2, 3], [4, 5, 6], [2, 3, 1], [6, 5, 4], [3, 1, 2], [4, 5, 6]])
+    np.testing.assert_allclose(
+        10.0 * copies.value, [[1, 2, 3], [4, 5, 6], [2, 3, 1], [6, 5, 4], [3, 1, 2], [4, 5, 6]]
+    )
     np.testing.assert_allclose(copies.cost, 10.0 * copies.reward)
     assert copies.delay is not None
     np.testing.assert_array_equal(copies.delay, copies.cost - 1)
     np.testing.assert_array_equal(copies.mask, np.tile(met.mask, (3, 1)))
-    # The first case may come from three copies, the second from the two in which its open arms differ.
+    # The first case may come from three copies, the second from the two in which its open arms
+    # differ.
     row = draw_fresh_tables(met, 2, 4000, 0).row[0]
     assert np.unique(row).tolist() == [0, 1, 2, 3, 4]
-    np.testing.assert_allclose(copies.value[row[row % 2 == 1]].mean(axis=0), [0.5, 0.5, 0.5], atol=0.01)
-    np.testing.assert_allclose(copies.value[row[row % 2 == 0]].mean(axis=0), [0.2, 0.2, 0.2], atol=0.01)
+    np.testing.assert_allclose(
+        copies.value[row[row % 2 == 1]].mean(axis=0), [0.5, 0.5, 0.5], atol=0.01
+    )
+    np.testing.assert_allclose(
+        copies.value[row[row % 2 == 0]].mean(axis=0), [0.2, 0.2, 0.2], atol=0.01
+    )
     late = by_turns(met._replace(delay=np.array([7, 8]))).delay
     assert late is not None
     assert late.tolist() == [7, 8] * 3
@@ -95,7 +122,10 @@ def test_a_learner_over_one_arm_earns_the_mean_of_its_draws() -> None:
 
 
 def test_a_blind_choice_is_expected_to_earn_the_mean_of_its_table() -> None:
-    """Of one arm exactly, without the chance of the draws; a learner of features, or in order, is not blind."""
+    """Of one arm exactly, without the chance of the draws.
+
+    A learner of features, or in order, is not blind.
+    """
     met = world(np.random.default_rng(1).random((30, 1)))
     fresh = draw_fresh_tables(met, 7, 40, 1)
     _, expected = learner_values(Bandit("ucb1"), met, fresh, **SIZES)
@@ -110,7 +140,9 @@ def test_a_blind_choice_is_expected_to_earn_the_mean_of_its_table() -> None:
 def test_a_learner_knows_its_own_table_alone() -> None:
     """It follows an arm that is always right, but not where arms take turns to be."""
     met = world(np.tile([1.0, 0.0], (40, 1)))
-    earned, expected = learner_values(Bandit("ucb1"), met, draw_fresh_tables(met, 400, 40, 1), **SIZES)
+    earned, expected = learner_values(
+        Bandit("ucb1"), met, draw_fresh_tables(met, 400, 40, 1), **SIZES
+    )
     assert earned[1].min() > 0.8
     np.testing.assert_allclose(earned[0].mean(), 0.5, atol=0.1)
     assert expected is not None
@@ -118,7 +150,10 @@ def test_a_learner_knows_its_own_table_alone() -> None:
 
 
 def test_rewards_come_as_late_as_their_own_case() -> None:
-    """Only arm a pays, and rewards of all cases but one come too late to learn from: it is not followed."""
+    """Only arm a pays, and rewards of all cases but one come too late to learn from.
+
+    It is not followed.
+    """
     delay = np.array([500] * 39 + [0])
     met = world(np.tile([1.0, 0.0], (40, 1)), delay=delay)
     fresh = draw_fresh_tables(met, 100, 16, 1)
@@ -127,7 +162,7 @@ def test_rewards_come_as_late_as_their_own_case() -> None:
 
 
 def test_the_best_arm_of_each_table() -> None:
-    """Worked: the arm that is best among the rows of a table, its mean there, and its mean on all cases."""
+    """Worked: the best arm of the rows of a table, its mean there, and its mean on all cases."""
     value = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.5]])
     fresh = draw_fresh_tables(world(value), 4, 8, 0)
     rows = np.array([[[0, 0, 1], [1, 1, 2]], [[0, 0, 0], [1, 2, 2]]])
@@ -153,7 +188,10 @@ def test_plans_that_stay_have_a_t_interval_of_the_cases() -> None:
 
 
 def test_the_variance_over_tables_comes_without_the_chance_of_the_twins() -> None:
-    """Tables that vary by .1, and chance of a twin three times as large: the interval is that of the tables."""
+    """Tables that vary by .1, and chance of a twin three times as large.
+
+    The interval is that of the tables.
+    """
     widths = []
     for seed in range(40):
         rng = np.random.default_rng(seed)
@@ -165,7 +203,10 @@ def test_the_variance_over_tables_comes_without_the_chance_of_the_twins() -> Non
 
 
 def test_the_reach_is_that_of_equal_arms_where_the_truth_is_as_with_them() -> None:
-    """Worked: equal arms vary by 1 around 0, arms as they are by 3 around 2; the found 5 and -5 lie on either side."""
+    """Worked: equal arms vary by 1 around 0, arms as they are by 3 around 2.
+
+    The found 5 and -5 lie on either side.
+    """
     base = np.tile([-1.0, 1.0], 500)[:, None].repeat(2, axis=1)
     fresh = np.stack([base, 2.0 + 3.0 * base])
     z = t_quantile(np.inf, 0.95)
@@ -177,13 +218,19 @@ def test_the_reach_is_that_of_equal_arms_where_the_truth_is_as_with_them() -> No
     low, high = ends(-5.0)
     assert (low, high) == pytest.approx((-5.0 - z, -5.0 + z), abs=0.02)
     low, high = ends(5.0)
-    # Squares of the reach grow from 1 to 9 as the root of the effect does, and no further than at the most effect.
+    # Squares of the reach grow from 1 to 9 as the root of the effect does, and no further than at
+    # the most effect.
     assert high == pytest.approx(5.0 + z * (1.0 + 8.0 * MOST_EFFECT**0.5) ** 0.5, abs=0.02)
-    assert (5.0 - low) ** 2 == pytest.approx(z**2 * (1.0 + 8.0 * (max(low, 0.0) / 2.0) ** 0.5), abs=0.1)
+    assert (5.0 - low) ** 2 == pytest.approx(
+        z**2 * (1.0 + 8.0 * (max(low, 0.0) / 2.0) ** 0.5), abs=0.1
+    )
 
 
 def test_notes_say_what_the_intervals_are_of_and_what_flatters() -> None:
-    """An arm chosen here is named as such, with what it earns elsewhere; one chosen on other cases is not."""
+    """An arm chosen here is named as such, with what it earns elsewhere.
+
+    One chosen on other cases is not.
+    """
     rng = np.random.default_rng(2)
     met = world((rng.random((60, 3)) < 0.5) + 0.0)
     sizes: dict[str, Any] = {"rounds": 80, "replications": 5, "n_boot": 40}
@@ -194,7 +241,9 @@ def test_notes_say_what_the_intervals_are_of_and_what_flatters() -> None:
     assert "was chosen on the 60 cases that it is judged on" in result.notes[1]
     own, elsewhere = (float(word) for word in result.notes[1].split() if word.startswith("0."))
     assert own > elsewhere
-    apart = compare_learners(met, {"ucb1": Bandit("ucb1")}, baselines(met, fixed="a"), fixed="a", **sizes)
+    apart = compare_learners(
+        met, {"ucb1": Bandit("ucb1")}, baselines(met, fixed="a"), fixed="a", **sizes
+    )
     assert len(apart.notes) == 1
 
 
@@ -204,19 +253,27 @@ def test_intervals_and_values_are_the_same_for_the_same_seed() -> None:
     met = world((rng.random((50, 2)) < 0.5) + 0.0)
     sizes: dict[str, Any] = {"rounds": 60, "replications": 5, "seed": 4}
     first, second, fewer = (
-        compare_learners(met, {"t": Bandit()}, baselines(met), n_boot=n, **sizes).table for n in (40, 40, 20)
+        compare_learners(met, {"t": Bandit()}, baselines(met), n_boot=n, **sizes).table
+        for n in (40, 40, 20)
     )
     assert first.equals(second)
-    assert (first[["right", "regret", "difference"]] == fewer[["right", "regret", "difference"]]).all(axis=None)
+    assert (
+        first[["right", "regret", "difference"]] == fewer[["right", "regret", "difference"]]
+    ).all(axis=None)
     assert first.loc[0, "right_low"] != fewer.loc[0, "right_low"]
     assert set(first["policy"]) == {"t", FIXED, UNIFORM, ORACLE}
 
 
 def test_a_value_alone_is_that_of_the_cases_as_they_are() -> None:
-    """Arm a pays in every case: a learner earns nearly the same on every table, though equal arms would vary by .08."""
+    """Arm a pays in every case.
+
+    A learner earns nearly the same on every table, though equal arms would vary by .08.
+    """
     met = world(np.tile([1.0, 0.0], (40, 1)))
     sizes: dict[str, Any] = {"rounds": 400, "replications": 5, "n_boot": 80}
-    row = compare_learners(met, {"u": Bandit("ucb1")}, baselines(met), reference=UNIFORM, **sizes).table.iloc[0]
+    row = compare_learners(
+        met, {"u": Bandit("ucb1")}, baselines(met), reference=UNIFORM, **sizes
+    ).table.iloc[0]
     assert row["right_high"] - row["right_low"] < 0.05
     assert row["difference_high"] - row["difference_low"] < 0.1
 
@@ -224,29 +281,46 @@ def test_a_value_alone_is_that_of_the_cases_as_they_are() -> None:
 def test_the_oracle_is_best_on_every_table() -> None:
     """Its interval beside the arm that each table chooses is above 0, with equal arms too."""
     met = world((np.random.default_rng(5).random((80, 3)) < 0.5) + 0.0)
-    table = compare_learners(met, {}, baselines(met), rounds=100, replications=3, n_boot=40).table.set_index("policy")
+    table = compare_learners(
+        met, {}, baselines(met), rounds=100, replications=3, n_boot=40
+    ).table.set_index("policy")
     assert table.loc[ORACLE, "difference_low"] > 0.2
     assert table.loc[ORACLE, "difference_high"] < 0.6
 
 
 @pytest.mark.slow
 def test_differences_of_learners_hold() -> None:
-    """A better arm, 60 tables: the interval against uniform holds the mean over all of them in nearly all."""
+    """A better arm, 60 tables.
+
+    The interval against uniform holds the mean over all of them in nearly all.
+    """
     rows = []
     for seed in range(60):
         rng = np.random.default_rng(seed)
         met = world((rng.random((100, 3)) < [0.5, 0.5, 0.6]) + 0.0)
         table = compare_learners(
-            met, {"t": Bandit()}, baselines(met), rounds=200, replications=10, seed=seed, reference=UNIFORM, n_boot=100
+            met,
+            {"t": Bandit()},
+            baselines(met),
+            rounds=200,
+            replications=10,
+            seed=seed,
+            reference=UNIFORM,
+            n_boot=100,
         ).table
-        rows.append(table.loc[0, ["difference", "difference_low", "difference_high"]].to_numpy(np.float64))
+        rows.append(
+            table.loc[0, ["difference", "difference_low", "difference_high"]].to_numpy(np.float64)
+        )
     value, low, high = np.array(rows).T
     held = (low <= value.mean()) & (value.mean() <= high)
     assert held.mean() >= 0.85, held.mean()
 
 
 def test_few_tables_leave_no_interval_without_width() -> None:
-    """Twins that differ in sign give a variance below 0, of which little is known: the width is not 0."""
+    """Twins that differ in sign give a variance below 0, of which little is known.
+
+    The width is not 0.
+    """
     fresh = np.array([[[0.4, -0.3], [0.3, -0.4]], [[-0.2, 0.4], [0.4, -0.5]]])
     account = Account(np.full(5, 0.5), np.zeros(20), fresh, None, fixed=False)
     low, high = difference_interval(account, still(fresh)._replace(mean=np.full(5, 0.25)), 0.95)

@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 from generators import Weighed
-from raglab.lab.gate_fitting import answer_outcomes, calibrate_answers, calibrate_cosine, case_signals
+from raglab.lab.gate_fitting import (
+    answer_outcomes,
+    calibrate_answers,
+    calibrate_cosine,
+    case_signals,
+)
 from raglab.live.answer_recording import record_answers
 from raglab.replay import decide
 from raglab.store.policies import Policy
@@ -34,11 +39,18 @@ class Sure(NamedTuple):
 def world() -> tuple[Trace, Policy]:
     """Ten questions, the last of them to refuse."""
     cases = [
-        ask(f"excess number {n}", "refuse" if n == 9 else "ok", id=f"q{n}", answer=None if n == 9 else "£250 excess")
+        ask(
+            f"excess number {n}",
+            "refuse" if n == 9 else "ok",
+            id=f"q{n}",
+            answer=None if n == 9 else "£250 excess",
+        )
         for n in range(10)
     ]
     chosen = Policy.from_mapping(policy().model_dump())
-    return record_answers(trace_of(*((case, [[Hit(0.25)]]) for case in cases)), chosen, Sure(), Weighed()), chosen
+    return record_answers(
+        trace_of(*((case, [[Hit(0.25)]]) for case in cases)), chosen, Sure(), Weighed()
+    ), chosen
 
 
 def test_right_is_labelled_ok_and_says_the_gold_answer() -> None:
@@ -50,7 +62,10 @@ def test_right_is_labelled_ok_and_says_the_gold_answer() -> None:
 
 
 def test_the_frame_states_the_basis_of_right() -> None:
-    """Text where a case labelled ok has a gold answer; of one without, and of one to refuse, the sources."""
+    """Text where a case labelled ok has a gold answer.
+
+    Of one without, and of one to refuse, the sources.
+    """
     trace, chosen = world()
     cases = (trace.cases[0]._replace(answer=None), *trace.cases[1:])
     table = answer_outcomes(replace(trace, cases=cases), chosen)
@@ -58,7 +73,7 @@ def test_the_frame_states_the_basis_of_right() -> None:
 
 
 def test_the_policy_carries_the_curve() -> None:
-    """It rises, lies in [0, 1], remembers its questions, and moves the confidence that the gate meets."""
+    """It rises, lies in [0, 1], remembers its questions, and moves the confidence the gate meets."""
     trace, chosen = world()
     fitted = calibrate_answers(trace, chosen)
     knots = fitted.policy.generation.calibration
@@ -66,9 +81,14 @@ def test_the_policy_carries_the_curve() -> None:
     assert knots.fitted_on
     assert (np.diff(knots.y) >= 0).all()
     after = answer_outcomes(trace, fitted.policy)
-    assert after["confidence"].tolist() == pytest.approx(np.interp(after["raw"], knots.x, knots.y).tolist())
+    assert after["confidence"].tolist() == pytest.approx(
+        np.interp(after["raw"], knots.x, knots.y).tolist()
+    )
     assert fitted.policy.policy_id != chosen.policy_id
-    assert Policy.from_mapping(fitted.policy.model_dump(mode="json")).policy_id == fitted.policy.policy_id
+    assert (
+        Policy.from_mapping(fitted.policy.model_dump(mode="json")).policy_id
+        == fitted.policy.policy_id
+    )
     sure = decide(trace, fitted.policy.replace("generation.min_generation_confidence", 1.0))
     assert (sure.status != 0).all()
 
@@ -80,12 +100,20 @@ def test_a_trace_without_answers_is_refused() -> None:
 
 
 def _by_cosine(n: int, *, rising: bool) -> Trace:
-    """Questions whose hits are the nearer, the oftener they are right, or the other way about; no reranker's score."""
+    """Questions whose hits are the nearer, the oftener they are right, or the other way about.
+
+    No reranker's score.
+    """
     cases = [
-        ask(expect_sources_any=("guide.md",) if (place * 7 % n < place) == rising else ("b.md",)) for place in range(n)
+        ask(expect_sources_any=("guide.md",) if (place * 7 % n < place) == rising else ("b.md",))
+        for place in range(n)
     ]
     hits = [[Hit(2.0 - 2.0 * place / n, cosine=place / n, s_hybrid=1.0)] for place in range(n)]
-    return Trace(*_parts(trace_of(*((case, [row]) for case, row in zip(cases, hits, strict=True)), n_reranked=1)))
+    return Trace(
+        *_parts(
+            trace_of(*((case, [row]) for case, row in zip(cases, hits, strict=True)), n_reranked=1)
+        )
+    )
 
 
 def test_the_cosine_becomes_the_probability_of_being_right() -> None:

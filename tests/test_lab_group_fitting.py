@@ -39,8 +39,13 @@ from raglab.values import Case
 REFUSE = CLASSES.index("refuse")
 
 
-def with_tenants(trace: Trace, sizes: dict[str, int], strict: tuple[str, ...], share: float = 0.8) -> Trace:
-    """The trace with a tenant a case; of strict tenants a share of the cases labelled ok is to be refused."""
+def with_tenants(
+    trace: Trace, sizes: dict[str, int], strict: tuple[str, ...], share: float = 0.8
+) -> Trace:
+    """The trace with a tenant a case.
+
+    Of strict tenants a share of the cases labelled ok is to be refused.
+    """
     rng = np.random.default_rng(5)
     names = np.repeat(list(sizes), list(sizes.values()))
     assert len(names) == len(trace)
@@ -57,7 +62,9 @@ def with_tenants(trace: Trace, sizes: dict[str, int], strict: tuple[str, ...], s
 @pytest.fixture(scope="module")
 def tenants() -> Trace:
     """120 cases each of two tenants that differ, 15 of a small one, 5 without."""
-    return with_tenants(labelled(2, {"": 260}), {"acme": 120, "zeta": 120, "tiny": 15, "": 5}, ("zeta",))
+    return with_tenants(
+        labelled(2, {"": 260}), {"acme": 120, "zeta": 120, "tiny": 15, "": 5}, ("zeta",)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +78,23 @@ class TestOneGroup:
     """A bias by hand."""
 
     def test_two_classes_without_signals(self) -> None:
-        """Of 20 and 10 cases at even logits the sum of the slopes is 0: 30 p − 20 = −u, p = 1 / (1 + exp(−2 u))."""
+        """Of 20 and 10 cases at even logits the sum of the slopes is 0.
+
+        30 p − 20 = −u, p = 1 / (1 + exp(−2 u)).
+        """
         bias = group_fit(np.zeros((30, 2)), np.repeat([0, 1], [20, 10]), 1.0).bias
         assert bias[0] == pytest.approx(-bias[1])
         assert 30.0 / (1.0 + np.exp(-2.0 * bias[0])) - 20.0 == pytest.approx(-bias[0], abs=1e-9)
 
     def test_fewer_cases_stay_nearer_to_the_common_policy(self) -> None:
-        """The same shares among 3, 30 and 300 cases: the bias has one sign and grows towards its own share's."""
-        sizes = [group_fit(np.zeros((3 * n, 2)), np.repeat([0, 1], [2 * n, n]), 0.5).bias[0] for n in (1, 10, 100)]
+        """The same shares among 3, 30 and 300 cases.
+
+        The bias has one sign and grows towards its own share's.
+        """
+        sizes = [
+            group_fit(np.zeros((3 * n, 2)), np.repeat([0, 1], [2 * n, n]), 0.5).bias[0]
+            for n in (1, 10, 100)
+        ]
         assert 0.0 < sizes[0] < sizes[1] < sizes[2] < 0.5 * np.log(2.0)
         assert sizes[2] == pytest.approx(0.5 * np.log(2.0), rel=0.03)
 
@@ -111,12 +127,16 @@ class TestOneGroup:
         u = np.linspace(-4.0, 4.0, 401) * spread
         first, second = np.meshgrid(u, u)
         chance = log_softmax(np.stack([first, second], axis=-1), axis=-1) @ np.array([15.0, 9.0])
-        density = np.exp(chance - (first**2 + second**2) / (2.0 * spread**2)) / (2.0 * np.pi * spread**2)
+        density = np.exp(chance - (first**2 + second**2) / (2.0 * spread**2)) / (
+            2.0 * np.pi * spread**2
+        )
         integral = float(np.log(density.sum() * (u[1] - u[0]) ** 2))
         assert group_fit(logits, classes, spread).evidence == pytest.approx(integral, abs=0.05)
 
 
-def _groups(shifts: list[float], n: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64], CaseGroups]:
+def _groups(
+    shifts: list[float], n: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64], CaseGroups]:
     """Even logits, and classes that groups draw by their own shift of the class to refuse."""
     rng = np.random.default_rng(seed)
     names = np.repeat([f"g{number}" for number in range(len(shifts))], n)
@@ -130,7 +150,7 @@ class TestSpread:
     """How far groups differ is learned from them."""
 
     def test_groups_that_differ_get_their_shift(self) -> None:
-        """The sign of every bias is that of the shift, and the spread is one of those in between."""
+        """The sign of every bias is that of the shift, and the spread is one of those between."""
         fitted = fit_groups(*_groups([-2.0, -2.0, 2.0, 2.0], 200, 1))
         assert 0.5 <= fitted.spread <= 2.0
         assert [np.sign(bias[REFUSE]) for bias in fitted.bias.values()] == [-1.0, -1.0, 1.0, 1.0]
@@ -139,7 +159,10 @@ class TestSpread:
         """Of twenty draws without a difference nearly all find none, and what is left is small."""
         fits = [fit_groups(*_groups([0.0] * 6, 100, seed)) for seed in range(20)]
         assert sum(not fit.bias for fit in fits) >= 10
-        assert max((np.abs(bias).max() for fit in fits for bias in fit.bias.values()), default=0.0) < 0.5
+        assert (
+            max((np.abs(bias).max() for fit in fits for bias in fit.bias.values()), default=0.0)
+            < 0.5
+        )
 
     def test_a_prior_without_spread_gives_the_common_policy(self) -> None:
         """Whatever the cases say."""
@@ -151,7 +174,9 @@ class TestSpread:
         """Groups named otherwise have the biases of the same cases, to the bit."""
         logits, classes, groups = _groups([-1.0, 0.0, 0.5, 2.0], 30, seed)
         named = {f"g{number}": f"h{place}" for number, place in enumerate(order)}
-        again = fit_groups(logits, classes, CaseGroups("tenant", np.array([named[name] for name in groups.names])))
+        again = fit_groups(
+            logits, classes, CaseGroups("tenant", np.array([named[name] for name in groups.names]))
+        )
         fitted = fit_groups(logits, classes, groups)
         assert again.spread == fitted.spread
         assert {named[name]: bias.tolist() for name, bias in fitted.bias.items()} == {
@@ -169,7 +194,9 @@ class TestSpread:
         fitted = fit_groups(logits, classes, groups)
         assert list(fitted.bias) == ["a", "b"]
         small, unnamed = group_sentences(groups, fitted.bias)
-        assert small.startswith("2 of 4 groups of tenant have fewer than 20 labelled cases and follow the common ")
+        assert small.startswith(
+            "2 of 4 groups of tenant have fewer than 20 labelled cases and follow the common "
+        )
         assert small.endswith(": 'd' (3), 'c' (19).")
         assert unnamed == "2 of 84 labelled cases state no tenant and follow the common policy."
         assert "do not show that two groups" in next(group_sentences(groups, ()))
@@ -187,24 +214,36 @@ class TestProbabilities:
     """The bias where the model is applied."""
 
     MODEL = DecisionModel(
-        (), (0.0, 0.0, 0.0, 0.0), 1.0, "", GroupBias("tenant", (("acme", (0.0, 0.0, np.log(3.0), 0.0)),))
+        (),
+        (0.0, 0.0, 0.0, 0.0),
+        1.0,
+        "",
+        GroupBias("tenant", (("acme", (0.0, 0.0, np.log(3.0), 0.0)),)),
     )
 
     def test_by_hand(self) -> None:
-        """Of odds 1, 1, 3 and 1 the third is a half; an unknown and an unstated group have a quarter each."""
+        """Of odds 1, 1, 3 and 1 the third is a half.
+
+        An unknown and an unstated group have a quarter each.
+        """
         signals = np.zeros((len(NAMES), 1, 3))
         chances = class_probabilities(signals, self.MODEL, NAMES, ["acme", "other", ""])
         np.testing.assert_allclose(chances[REFUSE, 0], [0.5, 0.25, 0.25])
 
     def test_groups_that_are_not_given_are_an_error(self) -> None:
         """They are never left out in silence."""
-        with pytest.raises(ValueError, match=r"a bias by tenant must be given the group of each case, got none"):
+        with pytest.raises(
+            ValueError, match=r"a bias by tenant must be given the group of each case, got none"
+        ):
             class_probabilities(np.zeros((len(NAMES), 1, 3)), self.MODEL)
 
     def test_a_model_without_groups_is_shown_as_before(self) -> None:
         """Fingerprints of traces with answers are made of this text (rule S0.8)."""
         plain = self.MODEL._replace(groups=None)
-        assert repr(plain) == "DecisionModel(parts=(), bias=(0.0, 0.0, 0.0, 0.0), asked_right=1.0, structure='')"
+        assert (
+            repr(plain)
+            == "DecisionModel(parts=(), bias=(0.0, 0.0, 0.0, 0.0), asked_right=1.0, structure='')"
+        )
         assert "acme" in repr(self.MODEL)
         assert group_bias(plain, None).tolist() == [[0.0]] * 4
 
@@ -218,7 +257,10 @@ class TestPolicy:
     """A fitted policy with groups."""
 
     def test_the_strict_tenant_refuses_more(self, tenants: Trace, grouped: Policy) -> None:
-        """Its bias of the class to refuse is positive, the other's negative; the third follows the common policy."""
+        """Its bias of the class to refuse is positive, the other's negative.
+
+        The third follows the common policy.
+        """
         groups = grouped.decision.model.groups
         assert groups.attribute == "tenant"
         assert list(groups.bias) == ["acme", "zeta"]
@@ -230,14 +272,18 @@ class TestPolicy:
             for name in ("acme", "zeta")
         }
         for name, more in (("acme", False), ("zeta", True)):
-            own, all_alike = (np.array(_statuses(tenants, policy))[rows[name]] == 1 for policy in (grouped, common))
+            own, all_alike = (
+                np.array(_statuses(tenants, policy))[rows[name]] == 1
+                for policy in (grouped, common)
+            )
             assert (own.sum() > all_alike.sum()) == more
         rest = [
             name not in groups.bias
             for name in (case.extra.get("groups", {}).get("tenant", "") for case in tenants.cases)
         ]
         assert (
-            np.array(_statuses(tenants, grouped))[rest].tolist() == np.array(_statuses(tenants, common))[rest].tolist()
+            np.array(_statuses(tenants, grouped))[rest].tolist()
+            == np.array(_statuses(tenants, common))[rest].tolist()
         )
 
     def test_what_follows_the_common_policy_is_told(self, tenants: Trace) -> None:
@@ -252,10 +298,14 @@ class TestPolicy:
 
     def test_an_attribute_that_no_case_states_is_refused(self, tenants: Trace) -> None:
         """The message counts the cases."""
-        with pytest.raises(ValueError, match=r"got 'tenat', which none of 260 cases states; correct the name"):
+        with pytest.raises(
+            ValueError, match=r"got 'tenat', which none of 260 cases states; correct the name"
+        ):
             fit_decision(tenants, free_policy(), group="tenat")
 
-    def test_it_comes_back_from_a_file(self, tenants: Trace, grouped: Policy, tmp_path: Any) -> None:
+    def test_it_comes_back_from_a_file(
+        self, tenants: Trace, grouped: Policy, tmp_path: Any
+    ) -> None:
         """Same id, same decisions; names that YAML would read as numbers or switches stay texts."""
         groups = grouped.decision.model.groups
         odd = {"2024": groups.bias["acme"], "no": groups.bias["zeta"], "a: b": groups.bias["zeta"]}
@@ -266,7 +316,9 @@ class TestPolicy:
             assert again.decision == policy.decision
             assert _statuses(tenants, again) == _statuses(tenants, policy)
 
-    def test_a_policy_without_groups_is_written_as_before(self, tenants: Trace, tmp_path: Any) -> None:
+    def test_a_policy_without_groups_is_written_as_before(
+        self, tenants: Trace, tmp_path: Any
+    ) -> None:
         """No key of a file, no id changes."""
         common = fit_decision(tenants, free_policy())
         common.save(tmp_path / "policy.yaml")
@@ -303,12 +355,18 @@ class TestPolicy:
             "tenant tiny without a bias of its own +0.00" in check.text
             for check in decisions.explain(tenants.cases[250].id)
         )
-        assert any("tenant not stated +0.00" in check.text for check in decisions.explain(tenants.cases[258].id))
+        assert any(
+            "tenant not stated +0.00" in check.text
+            for check in decisions.explain(tenants.cases[258].id)
+        )
         french = replace(decisions, language="fr").explain(tenants.cases[250].id)
         assert any("tenant tiny sans biais propre" in check.text for check in french)
 
     def test_held_out_models_have_groups(self, tenants: Trace, grouped: Policy) -> None:
-        """Cells of all cases; on tenants that differ cross-fitted groups cost less than the common policy."""
+        """Cells of all cases.
+
+        On tenants that differ cross-fitted groups cost less than the common policy.
+        """
         cells = held_out_cells(tenants, [grouped, grouped.replace("decision.ratio", 2.0)])
         assert cells.shape == (2, N_CELLS)
         assert cells.sum(axis=1).tolist() == [260, 260]
@@ -324,23 +382,34 @@ class TestReplays:
     def _policies(grouped: Policy) -> Iterator[Policy]:
         """On a coarse grid, so that costs tie; a bias of its own beside the fitted ones."""
         model = grouped.decision.model
-        coarse = {name: tuple(round(2.0 * value) / 2.0 for value in bias) for name, bias in model.groups.bias.items()}
+        coarse = {
+            name: tuple(round(2.0 * value) / 2.0 for value in bias)
+            for name, bias in model.groups.bias.items()
+        }
         parts = {
             name: part.model_dump() | {"weights": tuple(round(w) + 0.0 for w in part.weights)}
             for name, part in model.parts.items()
         }
-        base = grouped.replace("decision.model.parts", parts, "decision.model.bias", (0.0, -1.0, 0.0, -30.0))
+        base = grouped.replace(
+            "decision.model.parts", parts, "decision.model.bias", (0.0, -1.0, 0.0, -30.0)
+        )
         for ratio in (0.0, 1.0, 2.0):
             yield base.replace("decision.model.groups.bias", coarse, "decision.ratio", ratio)
             yield base.replace(
-                "decision.model.groups.bias", coarse | {"tiny": (0.0, 0.0, 1.0, 0.0)}, "decision.ratio", ratio
+                "decision.model.groups.bias",
+                coarse | {"tiny": (0.0, 0.0, 1.0, 0.0)},
+                "decision.ratio",
+                ratio,
             )
         yield base.replace("decision.model.groups", None)
         yield grouped
 
     @pytest.mark.filterwarnings("ignore:.*in sample, not comparable")
     def test_sweep_decide_and_both_engines(self, tenants: Trace, grouped: Policy) -> None:
-        """Counts of all, of every engine, are those of the decisions one by one; so are cells with the model put on."""
+        """Counts of all, of every engine, are those of the decisions one by one.
+
+        So are cells with the model put on.
+        """
         policies = list(self._policies(grouped))
         counted = {engine: tally(tenants, policies, engine=engine) for engine in ("numpy", "numba")}
         np.testing.assert_array_equal(counted["numpy"].cells, counted["numba"].cells)
@@ -350,7 +419,9 @@ class TestReplays:
             assert table["pass_rate_k"][place] == decisions.passes.sum()
             plain = measured_tables(tenants, policy.replace("decision.rule", "chain")).evidence
             cells = case_cells(evidence_with_model(plain, policy, tenants.cases), [policy])[0]
-            np.testing.assert_array_equal(np.bincount(cells, minlength=N_CELLS), counted["numpy"].cells[place])
+            np.testing.assert_array_equal(
+                np.bincount(cells, minlength=N_CELLS), counted["numpy"].cells[place]
+            )
             alone = [decide(tenants.subset([row]), policy).status[0] for row in range(0, 260, 7)]
             assert decisions.status[::7].tolist() == alone
 
@@ -361,7 +432,9 @@ class TestReplays:
             for row in range(0, 260, 5):
                 check = decisions.explain(tenants.cases[row].id)[-1]
                 assert check.passes == (decisions.status[row] == 0)
-                assert check.text.startswith(("answering", "refusing", "asking")[int(decisions.status[row])])
+                assert check.text.startswith(
+                    ("answering", "refusing", "asking")[int(decisions.status[row])]
+                )
 
     @pytest.mark.filterwarnings("ignore:.*in sample, not comparable")
     def test_steps_and_flips(self, tenants: Trace, grouped: Policy) -> None:
@@ -384,33 +457,52 @@ class TestReplays:
 
         swapped = replace(tenants, cases=tuple(map(other, tenants.cases)))
         bias = grouped.decision.model.groups.bias
-        again = grouped.replace("decision.model.groups.bias", {renamed[name]: row for name, row in bias.items()})
+        again = grouped.replace(
+            "decision.model.groups.bias", {renamed[name]: row for name, row in bias.items()}
+        )
         assert _statuses(swapped, again) == _statuses(tenants, grouped)
         assert _statuses(swapped, grouped) != _statuses(tenants, grouped)
 
 
 def test_the_fitted_model_is_that_of_all_cases_with_groups_on_top() -> None:
-    """Weights, bias and temperature are those without groups; rows and parts keep groups beside their cases."""
+    """Weights, bias and temperature are those without groups.
+
+    Rows and parts keep groups beside their cases.
+    """
     rng = np.random.default_rng(4)
     n = 200
     signals = np.full((len(NAMES), n), np.nan)
     signals[NAMES.index("words")] = rng.normal(size=n)
-    cases = DecisionCases(signals, rng.integers(0, 3, n), np.ones(n, dtype=bool), np.ones(n, dtype=bool))
+    cases = DecisionCases(
+        signals, rng.integers(0, 3, n), np.ones(n, dtype=bool), np.ones(n, dtype=bool)
+    )
     names = np.repeat(["a", "b"], n // 2)
-    common, grouped = (fit_model(each) for each in (cases, cases._replace(groups=CaseGroups("tenant", names))))
+    common, grouped = (
+        fit_model(each) for each in (cases, cases._replace(groups=CaseGroups("tenant", names)))
+    )
     assert common.groups is None
     assert isinstance(grouped, FittedModel)
     assert (common.weights == grouped.weights).all()
     assert (common.bias == grouped.bias).all()
-    assert model_section(common, "0" * 12).keys() == model_section(grouped, "0" * 12).keys() - {"groups"}
+    assert model_section(common, "0" * 12).keys() == model_section(grouped, "0" * 12).keys() - {
+        "groups"
+    }
 
 
 class TestStudy:
     """Groups in `tune`."""
 
-    def test_the_decision_by_expected_cost_competes_with_groups(self, tenants: Trace, grouped: Policy) -> None:
-        """Its policy is that of `fit_decision`; cross-fitted it costs less than without; notes name small groups."""
-        results = [raglab.tune(tenants, free_policy(), trials=20, repeats=2, group=group) for group in ("tenant", None)]
+    def test_the_decision_by_expected_cost_competes_with_groups(
+        self, tenants: Trace, grouped: Policy
+    ) -> None:
+        """Its policy is that of `fit_decision`; cross-fitted it costs less than without.
+
+        Notes name small groups.
+        """
+        results = [
+            raglab.tune(tenants, free_policy(), trials=20, repeats=2, group=group)
+            for group in ("tenant", None)
+        ]
         policies = [result.policies["expected cost"] for result in results]
         assert [policy.decision.model.groups is not None for policy in policies] == [True, False]
         assert policies[0].decision.model.groups == grouped.decision.model.groups

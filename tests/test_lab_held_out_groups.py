@@ -26,10 +26,13 @@ GROUPS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), min_size=2, m
 LEAKING = ("s_rerank", "s_hybrid", "anchor_sim", "l2", "s_raw")
 
 
-def grouped_world(seed: int, n_groups: int = 12, size: int = 25, splits: tuple[str, ...] = ("",)) -> Trace:
+def grouped_world(
+    seed: int, n_groups: int = 12, size: int = 25, splits: tuple[str, ...] = ("",)
+) -> Trace:
     """Documents whose questions are mostly right or mostly wrong; signals that name the document.
 
-    The cosine knows a little; all other signals are the same for all cases of a document and say nothing of another.
+    The cosine knows a little; all other signals are the same for all cases of a document and say
+    nothing of another.
     """
     rng = np.random.default_rng(seed)
     n = n_groups * size
@@ -73,8 +76,10 @@ class TestFolds:
 
     @LAWFUL
     @given(rows=GROUPS, folds=st.integers(2, 6), seed=st.integers(0, 3))
-    def test_no_group_is_on_both_sides(self, rows: list[tuple[int, int]], folds: int, seed: int) -> None:
-        """Each group in one fold, each fold with cases, as many folds as there can be, in any order of the cases."""
+    def test_no_group_is_on_both_sides(
+        self, rows: list[tuple[int, int]], folds: int, seed: int
+    ) -> None:
+        """Each group in one fold, each fold with cases, as many as possible, in any case order."""
         group, kind = (np.array(column) for column in zip(*rows, strict=True))
         group = np.unique(group, return_inverse=True)[1]
         n_groups = int(group.max()) + 1
@@ -86,13 +91,20 @@ class TestFolds:
         assert len(set(zip(group.tolist(), fold.tolist(), strict=True))) == n_groups
         assert sorted(set(fold.tolist())) == list(range(min(folds, n_groups)))
         order = np.random.default_rng(seed).permutation(len(group))
-        assert (grouped_folds(kind[order], group[order], folds, np.random.default_rng(seed)) == fold[order]).all()
+        assert (
+            grouped_folds(kind[order], group[order], folds, np.random.default_rng(seed))
+            == fold[order]
+        ).all()
         judged = is_judged(kind, fold)
-        assert judged.tolist() == [bool((kind[fold != f] == k).any()) for f, k in zip(fold, kind, strict=True)]
+        assert judged.tolist() == [
+            bool((kind[fold != f] == k).any()) for f, k in zip(fold, kind, strict=True)
+        ]
 
     @LAWFUL
     @given(kinds=st.lists(st.integers(0, 3), min_size=10, max_size=40), seed=st.integers(0, 3))
-    def test_with_a_group_for_each_case_folds_are_stratified(self, kinds: list[int], seed: int) -> None:
+    def test_with_a_group_for_each_case_folds_are_stratified(
+        self, kinds: list[int], seed: int
+    ) -> None:
         """Each kind differs by one case at most between folds, as in `stratified_folds`."""
         kind = np.array(kinds)
         fold = grouped_folds(kind, np.arange(len(kind)), 5, np.random.default_rng(seed))
@@ -106,9 +118,15 @@ class TestGroupsOfCases:
     def test_an_attribute_and_a_value_a_case_are_the_same(self, world: Trace) -> None:
         """By name, as a list, as an array of numbers."""
         by_name = held_groups(world, world, "document", "a decision")
-        assert held_groups(world, world, names(world), "a decision").number.tolist() == by_name.number.tolist()
+        assert (
+            held_groups(world, world, names(world), "a decision").number.tolist()
+            == by_name.number.tolist()
+        )
         numbers = np.repeat(np.arange(10.0, 22.0), 25)
-        assert held_groups(world, world, numbers, "a decision").number.tolist() == by_name.number.tolist()  # type: ignore[arg-type]
+        assert (
+            held_groups(world, world, numbers, "a decision").number.tolist()
+            == by_name.number.tolist()
+        )
 
     def test_values_are_of_the_whole_trace(self) -> None:
         """Of the cases in other splits they are skipped."""
@@ -123,7 +141,10 @@ class TestGroupsOfCases:
             ("tenant", r"the attribute 'tenant' without a value for 300 of 300, the first 'q0000'"),
             (["a"] * 299, r"one value a case of the trace, got 299 for 300"),
             (["a"] * 300, r"at least 2, .* got a sequence with 1 for 300"),
-            (["a", None, float("nan"), *["b"] * 297], r"a sequence without a value for 2 of 300, the first 'q0001'"),
+            (
+                ["a", None, float("nan"), *["b"] * 297],
+                r"a sequence without a value for 2 of 300, the first 'q0001'",
+            ),
         ],
     )
     def test_what_is_no_group(self, world: Trace, groups: Any, rule: str) -> None:
@@ -140,27 +161,37 @@ class TestGroupsOfCases:
                 fit(world, free_policy(), groups=uneven)  # type: ignore[operator]
             texts = " ".join(str(item.message) for item in record)
             assert "3 groups give 3 folds instead of 5" in texts
-            assert "The group 'a' holds 200 of 300 cases: the fold without it is fitted on the 100 others" in texts
+            assert (
+                "The group 'a' holds 200 of 300 cases: the fold without it is fitted on the 100 "
+                "others" in texts
+            )
         assert not [*held_sentences(held_groups(world, world, "document", "a decision"), 5)]
 
     def test_groups_of_one_kind_each_are_refused(self, world: Trace) -> None:
         """Where one group holds all that is right, nothing is learned of it without that group."""
         right = [case.expect_status for case in world.cases]
-        with pytest.raises(ValueError, match=r"on both sides of a fold, got 0 and 0 that can be judged"):
+        with pytest.raises(
+            ValueError, match=r"on both sides of a fold, got 0 and 0 that can be judged"
+        ):
             fit_decision(world, free_policy(), groups=right)
         with pytest.raises(
-            ValueError, match=r"in every fit of a fused gate, got all \d+ right|wrong cases in one fold"
+            ValueError,
+            match=r"in every fit of a fused gate, got all \d+ right|wrong cases in one fold",
         ):
             fit_fused_gate(world, free_policy(), groups=right)
 
     def test_a_class_of_one_fold_is_said(self, world: Trace) -> None:
-        """Cases of a class that one group alone holds are counted, and the class is still fitted."""
+        """Cases of a class that only one group holds are counted, and the class is still fitted."""
         miss = np.flatnonzero(np.array(names(world)) == "d00")[:6]
         cases = list(world.cases)
         for row in miss.tolist():
             cases[row] = cases[row]._replace(expect_status="ok", expect_sources=("other.md",))
-        with pytest.warns(UserWarning, match="6 cases of the class miss are in one fold and in no other"):
-            policy = fit_decision(replace(world, cases=tuple(cases)), free_policy(), groups="document")
+        with pytest.warns(
+            UserWarning, match="6 cases of the class miss are in one fold and in no other"
+        ):
+            policy = fit_decision(
+                replace(world, cases=tuple(cases)), free_policy(), groups="document"
+            )
         assert policy.decision.model.bias[1] > decision_fitting.ABSENT
 
 
@@ -187,11 +218,16 @@ def folds_of_fits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[NDArray[Any], N
 def test_every_fit_reads_whole_groups(
     world: Trace, folds_of_fits: list[tuple[NDArray[Any], NDArray[Any]]], fit: Any
 ) -> None:
-    """A signal that is one number a document: whatever a fit reads of it, it reads 25 times or not at all."""
+    """A signal that is one number a document.
+
+    Whatever a fit reads of it, it reads 25 times or not at all.
+    """
     fit(world, free_policy(), groups="document")
     sizes = set()
     for x, _ in folds_of_fits:
-        column = next(values for values in x.T if 2 < len(np.unique(values[~np.isnan(values)])) <= 12)
+        column = next(
+            values for values in x.T if 2 < len(np.unique(values[~np.isnan(values)])) <= 12
+        )
         sizes |= {*np.unique(column, return_counts=True)[1].tolist()}
     assert len(folds_of_fits) > 5
     assert sizes == {25}
@@ -199,37 +235,61 @@ def test_every_fit_reads_whole_groups(
 
 @pytest.mark.parametrize("groups", ["document", None])
 def test_the_order_of_the_cases_changes_no_byte(world: Trace, groups: str | None) -> None:
-    """Of a fit that leaves groups out; p follows the cases. Without groups the gate alone promises it."""
+    """Of a fit that leaves groups out; p follows the cases.
+
+    Without groups the gate alone promises it.
+    """
     turned = shuffled(world, 3)
     gates = [fit_fused_gate(trace, free_policy(), groups=groups) for trace in (world, turned)]
     assert gates[0].policy.policy_id == gates[1].policy.policy_id
-    by_id = [dict(zip([c.id for c in t.cases], g.p, strict=True)) for t, g in zip((world, turned), gates, strict=True)]
+    by_id = [
+        dict(zip([c.id for c in t.cases], g.p, strict=True))
+        for t, g in zip((world, turned), gates, strict=True)
+    ]
     assert by_id[0] == by_id[1]
     if groups:
-        policies = [fit_decision(trace, free_policy(), groups=groups, group="document") for trace in (world, turned)]
+        policies = [
+            fit_decision(trace, free_policy(), groups=groups, group="document")
+            for trace in (world, turned)
+        ]
         assert policies[0].policy_id == policies[1].policy_id
-        values = [fit_decision(trace, free_policy(), groups=names(trace)) for trace in (world, turned)]
+        values = [
+            fit_decision(trace, free_policy(), groups=names(trace)) for trace in (world, turned)
+        ]
         assert values[0].policy_id == values[1].policy_id
 
 
 def test_groups_that_are_all_distinct_change_folds_alone(world: Trace) -> None:
-    """The gate's parts are those without groups on another scale; so are a decision's weights under one penalty."""
+    """The gate's parts are those without groups on another scale.
+
+    So are a decision's weights under one penalty.
+    """
     ids = [case.id for case in world.cases]
     plain, by_case = (fit_fused_gate(world, free_policy(), groups=groups) for groups in (None, ids))
-    assert [part.signal for part in plain.model.parts] == [part.signal for part in by_case.model.parts]
-    slopes = [np.ptp(b.y) / np.ptp(a.y) for a, b in zip(plain.model.parts, by_case.model.parts, strict=True)]
+    assert [part.signal for part in plain.model.parts] == [
+        part.signal for part in by_case.model.parts
+    ]
+    slopes = [
+        np.ptp(b.y) / np.ptp(a.y)
+        for a, b in zip(plain.model.parts, by_case.model.parts, strict=True)
+    ]
     assert slopes == pytest.approx([slopes[0]] * len(slopes))
     assert slopes[0] == pytest.approx(1.0, abs=0.3)
     cases = decision_cases(measured_tables(world, free_policy()).evidence)
     fold = grouped_folds(cases.classes, np.arange(300), 5, np.random.default_rng(0))
     models = [fit_model(cases, strengths=(0.3,), fold=some) for some in (None, fold)]
     np.testing.assert_allclose(
-        models[0].weights / models[0].temperature, models[1].weights / models[1].temperature, atol=1e-12
+        models[0].weights / models[0].temperature,
+        models[1].weights / models[1].temperature,
+        atol=1e-12,
     )
 
 
 def _flattery(trace: Trace, fresh: Trace, groups: str | None) -> float:
-    """Cross-fitted AUROC less that on fresh documents; NaN where the fit refuses, which shows nothing."""
+    """Cross-fitted AUROC less that on fresh documents.
+
+    NaN where the fit refuses, which shows nothing.
+    """
     right = case_signals(trace, free_policy()).right
     try:
         gate = fit_fused_gate(trace, free_policy(), method="boosting", groups=groups)
@@ -242,14 +302,19 @@ def _flattery(trace: Trace, fresh: Trace, groups: str | None) -> float:
 
 @pytest.mark.slow
 def test_quality_of_unseen_groups_is_not_flattered() -> None:
-    """Six worlds of 20 documents: the AUROC shown is .32 above that on fresh documents, with groups .05 (measured).
+    """Six worlds of 20 documents.
 
-    Without groups trees learn the documents by heart. One world of the six is refused with groups: there the gate ranks
-    unseen documents against their labels.
+    The AUROC shown is .32 above that on fresh documents, with groups .05 (measured).
+
+    Without groups trees learn the documents by heart. One world of the six is refused with groups:
+    there the gate ranks unseen documents against their labels.
     """
     fresh = grouped_world(100, n_groups=200, size=4)
     worlds = [grouped_world(seed, n_groups=20, size=15) for seed in range(6)]
-    plain, held = (np.array([_flattery(trace, fresh, groups) for trace in worlds]) for groups in (None, "document"))
+    plain, held = (
+        np.array([_flattery(trace, fresh, groups) for trace in worlds])
+        for groups in (None, "document")
+    )
     assert plain.mean() > 0.2
     assert np.isfinite(held).sum() >= 4
     assert np.nanmean(held) < 0.12
@@ -257,7 +322,10 @@ def test_quality_of_unseen_groups_is_not_flattered() -> None:
 
 @pytest.mark.slow
 def test_probabilities_hold_for_unseen_groups() -> None:
-    """A decision's log-loss on fresh documents: .72, and .66 where groups are held out (measured, six worlds)."""
+    """A decision's log-loss on fresh documents.
+
+    .72, and .66 where groups are held out (measured, six worlds).
+    """
     fresh, losses = grouped_world(100, n_groups=200, size=4), []
     truth = decision_cases(measured_tables(fresh, free_policy()).evidence).classes
     for seed in range(6):

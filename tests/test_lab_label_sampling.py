@@ -1,4 +1,7 @@
-"""Requests drawn by decision and margin, and labels brought back: strata by hand, laws, coverage, the file."""
+"""Requests drawn by decision and margin, and labels brought back.
+
+Strata by hand, laws, coverage, the file.
+"""
 
 from __future__ import annotations
 
@@ -54,14 +57,21 @@ def filled(sample: pd.DataFrame, labels: dict[str, str]) -> pd.DataFrame:
 @settings(deadline=None, derandomize=True, max_examples=10)
 @given(st.integers(0, 2**32), st.integers(1, 7), st.integers(1, 2))
 def test_distances_are_those_of_flips(seed: int, n_cases: int, depths: int) -> None:
-    """Of each request and threshold the smallest change that flips it is the one that `flips` has; none where none."""
+    """Of each request and threshold the smallest change that flips it is the one that `flips` has.
+
+    None where none.
+    """
     trace = random_trace(seed, n_cases=n_cases, depths=depths)
     for drawn in drawn_policies(seed):
         requests = shard_requests(unlabelled(trace), drawn, None)
         for row, case in enumerate(trace.cases):
             rows = flips(trace, drawn, case.id)
             plain = dict(zip(rows["path"], rows["change"].abs(), strict=True))
-            many = {path: change[row] for path, change in requests.distances.items() if np.isfinite(change[row])}
+            many = {
+                path: change[row]
+                for path, change in requests.distances.items()
+                if np.isfinite(change[row])
+            }
             assert many == plain
 
 
@@ -69,13 +79,21 @@ class TestStrata:
     """`label_strata`."""
 
     def test_names_and_sizes(self) -> None:
-        """Decision, gate and margin; all requests are of one; the nearest quarter and its ties are near."""
+        """Decision, gate and margin; all requests are of one.
+
+        The nearest quarter and its ties are near.
+        """
         trace, _ = traffic()
         strata = label_strata(trace, POLICY, None, 0.25)
         assert sum(strata.sizes.values()) == len(trace) == len(strata.names)
         assert strata.sizes == dict(sorted(Counter(strata.names).items()))
         decided = {name.rpartition(",")[0] for name in strata.sizes}
-        assert decided == {"ok", "refuse by confidence", "refuse by no_hits", "refuse by similarity"}
+        assert decided == {
+            "ok",
+            "refuse by confidence",
+            "refuse by no_hits",
+            "refuse by similarity",
+        }
         for name in ("ok", "refuse by confidence"):
             near, far = strata.sizes[f"{name}, near"], strata.sizes[f"{name}, far"]
             assert 0.25 * (near + far) <= near
@@ -87,7 +105,9 @@ class TestStrata:
         alone = POLICY.replace("confidence.enabled", False)
         strata = label_strata(trace, alone, None, 0.25)
         top = np.asarray(trace.hits.cosine[:, 0, 0, 0])
-        near, far = (top[[name == f"ok, {side}" for name in strata.names]] for side in ("near", "far"))
+        near, far = (
+            top[[name == f"ok, {side}" for name in strata.names]] for side in ("near", "far")
+        )
         assert near.max() < far.min()
 
     @pytest.mark.parametrize("margin", [0.0, 1.0, -1.0, 25.0])
@@ -104,13 +124,19 @@ class TestSample:
     def test_weights_sum_to_the_strata(self, n: int) -> None:
         """In each stratum the drawn requests stand for just as many as there are."""
         trace, _ = traffic()
-        sample, sizes = sample_for_labels(trace, POLICY, n, seed=1), label_strata(trace, POLICY, None, 0.25).sizes
+        sample, sizes = (
+            sample_for_labels(trace, POLICY, n, seed=1),
+            label_strata(trace, POLICY, None, 0.25).sizes,
+        )
         weights = (1 / sample["inclusion_probability"]).groupby(sample["stratum"]).sum()
         assert weights.to_dict() == pytest.approx(sizes)
         assert (len(sample), sample["request_id"].is_unique) == (n, True)
 
     def test_columns_and_texts(self) -> None:
-        """Those of an audit sample, then policy and margin; the reason names its numbers, the label is empty."""
+        """Those of an audit sample, then policy and margin.
+
+        The reason names its numbers, the label is empty.
+        """
         trace, _ = traffic()
         sample = sample_for_labels(trace, POLICY, 40, seed=1)
         assert (tuple(sample), SAMPLE_COLUMNS[: len(COLUMNS)]) == (SAMPLE_COLUMNS, COLUMNS)
@@ -120,9 +146,11 @@ class TestSample:
         assert row["question"].startswith("question 3")
 
     def test_recorded_answers(self) -> None:
-        """An answered request shows its recorded answer, one without shows nothing, and a missing one is no NaN."""
+        """An answered request shows its recorded answer, others nothing, a missing one no NaN."""
         trace = stored(random_trace(1, n_cases=7))
-        recorded = record_answers(unlabelled(trace), Policy.from_mapping(), generator=Drawn(), scorer=Weighed())
+        recorded = record_answers(
+            unlabelled(trace), Policy.from_mapping(), generator=Drawn(), scorer=Weighed()
+        )
         free = Policy.from_mapping().without_gates()
         sample = sample_for_labels(recorded, free, 7, seed=1)
         shown = decide_policies(recorded, [free])[0].frame().set_index("case_id")["answer"]
@@ -133,14 +161,21 @@ class TestSample:
     def test_same_seed_same_draw(self) -> None:
         """Whole or in parts; another seed draws others."""
         trace, _ = traffic()
-        first, again, second = (sample_for_labels(trace, POLICY, 30, seed=seed) for seed in (1, 1, 2))
+        first, again, second = (
+            sample_for_labels(trace, POLICY, 30, seed=seed) for seed in (1, 1, 2)
+        )
         pd.testing.assert_frame_equal(first, again)
         assert set(first["request_id"]) != set(second["request_id"])
-        assert label_strata(in_parts(trace, 33), POLICY, None, 0.25) == label_strata(trace, POLICY, None, 0.25)
+        assert label_strata(in_parts(trace, 33), POLICY, None, 0.25) == label_strata(
+            trace, POLICY, None, 0.25
+        )
 
     def test_fewer_than_the_strata(self) -> None:
         """Is drawn, and the strata of which nobody is are named with their number."""
-        with pytest.warns(UserWarning, match=r"Of 5 of 7 strata nobody is drawn: refuse by confidence, far; .*draw 7"):
+        with pytest.warns(
+            UserWarning,
+            match=r"Of 5 of 7 strata nobody is drawn: refuse by confidence, far; .*draw 7",
+        ):
             sample_for_labels(traffic()[0], POLICY, 2, seed=1)
 
     def test_nothing_to_draw(self) -> None:
@@ -171,7 +206,10 @@ class TestLabelsBack:
         assert [case.id for case in back.cases] == [case.id for case in trace.cases]
 
     def test_by_a_frame_of_a_spreadsheet(self, tmp_path: Path) -> None:
-        """Read back by pandas: an empty label is NaN, and counts as unknown; the warning has the count."""
+        """Read back by pandas: an empty label is NaN, and counts as unknown.
+
+        The warning has the count.
+        """
         trace, labels = traffic()
         sample = filled(sample_for_labels(trace, POLICY, 30, seed=1), labels)
         sample.loc[[2, 5], "label"] = ""
@@ -181,9 +219,14 @@ class TestLabelsBack:
         assert sum(case.expect_status is not None for case in back.cases) == 28
 
     def test_a_label_takes_the_place_of_feedback(self) -> None:
-        """With the count; a second sample takes the place of the first, whose labels then are of requests not drawn."""
+        """With the count.
+
+        A second sample takes the place of the first, whose labels then are of requests not drawn.
+        """
         trace, labels = traffic()
-        thumbs = replace(trace, cases=tuple(case._replace(expect_status="ambiguous") for case in trace.cases))
+        thumbs = replace(
+            trace, cases=tuple(case._replace(expect_status="ambiguous") for case in trace.cases)
+        )
         first = filled(sample_for_labels(trace, POLICY, 30, seed=1), labels)
         with pytest.warns(UserWarning, match="30 labels take the place of another"):
             with_sample_labels(thumbs, POLICY, first)
@@ -195,21 +238,33 @@ class TestLabelsBack:
         rows = review(both, POLICY).frame()
         known = rows[rows["rate"] == "pass_rate"].set_index("basis")["n"]
         assert known["sample"] == 20
-        assert known["labelled requests"] == sum(case.expect_status is not None for case in both.cases) - 20
+        assert (
+            known["labelled requests"]
+            == sum(case.expect_status is not None for case in both.cases) - 20
+        )
 
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda frame: frame.assign(label="yes"), "label must be ok, refuse, ambiguous or empty"),
+            (
+                lambda frame: frame.assign(label="yes"),
+                "label must be ok, refuse, ambiguous or empty",
+            ),
             (
                 lambda frame: frame.assign(request_id=["x", *frame["request_id"][1:]]),
                 "1 that do not in 30 rows, the first 'x'",
             ),
             (lambda frame: pd.concat([frame, frame[:2]]), "name a request once"),
             (lambda frame: frame[1:], "hold every drawn row"),
-            (lambda frame: frame[~frame["stratum"].str.startswith("ok, near")], "hold every drawn row"),
+            (
+                lambda frame: frame[~frame["stratum"].str.startswith("ok, near")],
+                "hold every drawn row",
+            ),
             (lambda frame: frame.assign(stratum="ok, far"), "have the strata"),
-            (lambda frame: frame.assign(sample=["x", *frame["sample"][1:]]), "2 values of sample in 30 rows"),
+            (
+                lambda frame: frame.assign(sample=["x", *frame["sample"][1:]]),
+                "2 values of sample in 30 rows",
+            ),
             (lambda frame: frame.assign(policy_id="x"), "of the policy"),
             (lambda frame: frame.assign(margin="wide"), "column margin must be a number"),
             (lambda frame: frame.drop(columns="label"), "column label must be a text"),
@@ -228,24 +283,36 @@ class TestLabelsBack:
         trace, _ = traffic(n=3)
         with pytest.raises(ValueError, match="got 1 and 1 for 3 cases"):
             trace.with_labels([None], [{}])
-        with pytest.raises(ValueError, match="a label must be ok, refuse, ambiguous or None, got 'yes'"):
+        with pytest.raises(
+            ValueError, match="a label must be ok, refuse, ambiguous or None, got 'yes'"
+        ):
             trace.with_labels([None, "yes", None], [{}] * 3)
 
 
 @pytest.mark.slow
 def test_intervals_hold_the_truth() -> None:
-    """Over 40 draws of 40 of 200 requests the 80 % intervals hold each rate at least as often, also of another policy.
+    """Over 40 draws of 40 of 200 requests 80 % intervals hold each rate at least as often.
 
-    They are built from exact bounds, so that they are wider than they must be: the count says no more than that.
+    This also holds for another policy.
+
+    They are built from exact bounds, so that they are wider than they must be: the count says no
+    more than that.
     """
     trace, labels = traffic()
     policies = (POLICY, POLICY.replace("similarity.min_similarity", 0.6))
     every = trace.with_labels([labels[case.id] for case in trace.cases], [{}] * len(trace))
     truth, held, draws = sweep(every, policies), Counter[tuple[str, int]](), 40
     for seed in range(draws):
-        drawn = with_sample_labels(trace, POLICY, filled(sample_for_labels(trace, POLICY, 40, seed=seed), labels))
+        drawn = with_sample_labels(
+            trace, POLICY, filled(sample_for_labels(trace, POLICY, 40, seed=seed), labels)
+        )
         for place, reviewed in enumerate(policies):
-            rows = review(drawn, reviewed, level=0.8).frame().query("basis == 'sample'").set_index("rate")
+            rows = (
+                review(drawn, reviewed, level=0.8)
+                .frame()
+                .query("basis == 'sample'")
+                .set_index("rate")
+            )
             for name in ("pass_rate", "false_refusal_rate", "hallucination_rate"):
                 low, high = rows.loc[name, ["low", "high"]]
                 held[name, place] += low - 1e-9 <= truth[name].iloc[place] <= high + 1e-9
@@ -254,17 +321,22 @@ def test_intervals_hold_the_truth() -> None:
 
 
 def test_no_certificate_on_cases_that_were_drawn_unevenly() -> None:
-    """It would count each of them once; cases of one probability, or of none, are certified as before."""
+    """It would count each of them once.
+
+    Cases of one probability, or of none, are certified as before.
+    """
     trace, labels = traffic(n=400)
     sample = sample_for_labels(trace, POLICY, 80, seed=0)
     drawn = with_sample_labels(trace, POLICY, filled(sample, labels))
     rows = [row for row, case in enumerate(drawn.cases) if case.extra.get(PROBABILITY) is not None]
     with pytest.raises(
-        ValueError, match=r"must be drawn with one probability, got inclusion probabilities from 0\.\d+ to"
+        ValueError,
+        match=r"must be drawn with one probability, got inclusion probabilities from 0\.\d+ to",
     ):
         certify_policy(drawn.subset(rows), POLICY, targets={"hallucination_rate": 0.9})
     alike = drawn.with_labels(
-        [case.expect_status for case in drawn.cases], [{**case.extra, PROBABILITY: 0.2} for case in drawn.cases]
+        [case.expect_status for case in drawn.cases],
+        [{**case.extra, PROBABILITY: 0.2} for case in drawn.cases],
     ).subset(rows)
     assert certify_policy(alike, POLICY, targets={"hallucination_rate": 0.999}) is not None
 
@@ -273,8 +345,11 @@ def test_a_line_of_a_review_holds_no_rate_of_feedback() -> None:
     """Rates of labelled requests alone stand in the table, with their basis."""
     trace, labels = traffic()
     thumbs = trace.with_labels(
-        [labels[case.id] if row < 9 else None for row, case in enumerate(trace.cases)], [{}] * len(trace)
+        [labels[case.id] if row < 9 else None for row, case in enumerate(trace.cases)],
+        [{}] * len(trace),
     )
     assert "rate" not in repr(review(thumbs, POLICY))
     sample = sample_for_labels(trace, POLICY, 60, seed=0)
-    assert "hallucination_rate" in repr(review(with_sample_labels(trace, POLICY, filled(sample, labels)), POLICY))
+    assert "hallucination_rate" in repr(
+        review(with_sample_labels(trace, POLICY, filled(sample, labels)), POLICY)
+    )

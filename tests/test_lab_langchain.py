@@ -26,10 +26,24 @@ DOCUMENTS = (
     Document(
         id="home#1",
         page_content="excess",
-        metadata={"source": "docs/home.md", "page": 1, "doc_type": "wording", "version": 2025, "score": 0.75},
+        metadata={
+            "source": "docs/home.md",
+            "page": 1,
+            "doc_type": "wording",
+            "version": 2025,
+            "score": 0.75,
+        },
     ),
-    Document(id="home#2", page_content="excess flood", metadata={"source": "docs/home.md", "page": 2, "score": 0.5}),
-    Document(id="motor#1", page_content="theft", metadata={"source": "docs/motor.md", "page": 1, "domain": "motor"}),
+    Document(
+        id="home#2",
+        page_content="excess flood",
+        metadata={"source": "docs/home.md", "page": 2, "score": 0.5},
+    ),
+    Document(
+        id="motor#1",
+        page_content="theft",
+        metadata={"source": "docs/motor.md", "page": 1, "domain": "motor"},
+    ),
 )
 CASES = (
     Case("a", "excess", "ok", ("home.md#1",), answer="£250", split="tune", min_sources=1),
@@ -37,7 +51,9 @@ CASES = (
     Case("c", "tea", "refuse"),
 )
 HALF = float(np.sqrt(0.5))
-RELEVANCE: dict[str, Any] = {"relevance": {"column": "score", "higher": "surer", "unit": "probability"}}
+RELEVANCE: dict[str, Any] = {
+    "relevance": {"column": "score", "higher": "surer", "unit": "probability"}
+}
 
 
 class Words(Embeddings):
@@ -45,7 +61,9 @@ class Words(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         """Counts of the words, not of length 1."""
-        return [3.0 * text.split().count(axis) for axis in AXES] + [0.0 if set(text.split()) & set(AXES) else 1.0]
+        return [3.0 * text.split().count(axis) for axis in AXES] + [
+            0.0 if set(text.split()) & set(AXES) else 1.0
+        ]
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """As queries."""
@@ -63,11 +81,18 @@ class Scored(VectorStore):
         """Documents alone."""
         return [document for document, _ in self.similarity_search_with_score(query, k, **kwargs)]
 
-    def similarity_search_with_score(self, query: str, k: int = 4, **kwargs: Any) -> list[tuple[Document, float]]:  # type: ignore[override]
+    def similarity_search_with_score(
+        self,
+        query: str,
+        k: int = 4,
+        **kwargs: Any,
+    ) -> list[tuple[Document, float]]:
         """Documents and scores, those of one source where a filter names it."""
         self.asked.append({"query": query, "k": k, **kwargs})
         wanted = kwargs.get("filter")
-        return [pair for pair in self.pairs if not wanted or pair[0].metadata["source"].endswith(wanted)][:k]
+        return [
+            pair for pair in self.pairs if not wanted or pair[0].metadata["source"].endswith(wanted)
+        ][:k]
 
     @classmethod
     def from_texts(cls, *args: Any, **kwargs: Any) -> Scored:  # type: ignore[override]
@@ -106,17 +131,23 @@ class TestVectorStore:
         assert frame["l2"].isna().all()
 
     def test_a_trace(self, store: InMemoryVectorStore) -> None:
-        """Cases, passages with source, page and tags, hits by distance, decided like any other trace."""
+        """Cases, passages with source, page and tags, hits by distance, decided like any trace."""
         trace = trace_from_langchain(store, CASES, distance="cosine", k=2)
         assert trace.cases == CASES
         assert trace.arms == ("langchain",)
         assert trace.hits.chunk.shape == (3, 1, 1, 2)
         one, two, three = sorted(trace.chunks, key=lambda chunk: chunk.chunk_id)
         assert (one.chunk_id, one.shown, one.text) == ("home#1", "docs/home.md#1", "excess")
-        assert (one.tags, two.tags, three.tags) == ({"doc_type": "wording", "version": "2025"}, {}, {"domain": "motor"})
+        assert (one.tags, two.tags, three.tags) == (
+            {"doc_type": "wording", "version": "2025"},
+            {},
+            {"domain": "motor"},
+        )
         assert trace.hits.l2[0, 0, 0] == pytest.approx([0.0, 2.0 - 2.0 * HALF])
         assert np.isnan(trace.hits.s_rerank).all()
-        policy = PolicyData.from_mapping({"confidence": {"enabled": False}, "gap": {"enabled": False}})
+        policy = PolicyData.from_mapping(
+            {"confidence": {"enabled": False}, "gap": {"enabled": False}}
+        )
         said = decide(trace, policy).frame()
         assert said["status"].tolist() == ["ok", "ok", "refuse"]
         assert said["sources"].tolist()[0] == ["docs/home.md#1", "docs/home.md#2"]
@@ -137,14 +168,20 @@ class TestVectorStore:
         assert trace.hits.cosine[0, 0, 0].tolist() == [1.0 - value / 2.0 for value in l2]
 
     @pytest.mark.parametrize(("distance", "scores"), [("l2", [0.9, 0.5]), ("cosine", [0.1, 0.4])])
-    def test_a_distance_that_the_order_contradicts(self, distance: Any, scores: list[float]) -> None:
+    def test_a_distance_that_the_order_contradicts(
+        self, distance: Any, scores: list[float]
+    ) -> None:
         """A similarity that is called a distance stops, for the best comes first."""
-        with pytest.raises(ValueError, match=rf"langchain, id a: .*distance='{distance}' a nearer one follows, got"):
+        with pytest.raises(
+            ValueError, match=rf"langchain, id a: .*distance='{distance}' a nearer one follows, got"
+        ):
             hits_frame(Scored(scores), CASES[:1], distance=distance)
 
     def test_a_distance_that_is_not_stated(self, store: InMemoryVectorStore) -> None:
         """Nothing is guessed."""
-        with pytest.raises(ValueError, match="must be stated, for it does not say; pass distance, one of cosine"):
+        with pytest.raises(
+            ValueError, match="must be stated, for it does not say; pass distance, one of cosine"
+        ):
             hits_frame(store, CASES)
 
     def test_distances_of_vectors_that_are_not_unit(self) -> None:
@@ -164,7 +201,9 @@ class TestVectorStore:
 
     def test_rounding_is_cut_off(self) -> None:
         """A cosine of 1.0000001 is 1; one of 1.1 is none."""
-        assert hits_frame(Scored([1.0000001]), CASES[:1], distance="cosine")["score"].tolist() == [1.0]
+        assert hits_frame(Scored([1.0000001]), CASES[:1], distance="cosine")["score"].tolist() == [
+            1.0
+        ]
         with pytest.raises(ValueError, match=r"score must be a cosine, from -1 to 1, got 1\.1"):
             trace_from_langchain(Scored([1.1]), CASES[:1], distance="cosine")
 
@@ -172,7 +211,10 @@ class TestVectorStore:
         """The case keeps its row, and its refusal."""
         trace = trace_from_langchain(Scored([]), CASES, distance="cosine")
         assert len(trace) == 3
-        assert decide(trace, PolicyData.from_mapping()).frame()["decided_by"].tolist() == ["no_hits"] * 3
+        assert (
+            decide(trace, PolicyData.from_mapping()).frame()["decided_by"].tolist()
+            == ["no_hits"] * 3
+        )
 
     def test_a_store_without_scores(self) -> None:
         """Says what to pass instead."""
@@ -190,21 +232,28 @@ class TestRetriever:
 
     def test_cosines_are_measured(self) -> None:
         """The retriever's order is the rank, whatever the cosines are."""
-        trace = trace_from_langchain(Listed(documents=list(DOCUMENTS[::-1])), CASES[:1], embeddings=Words())
+        trace = trace_from_langchain(
+            Listed(documents=list(DOCUMENTS[::-1])), CASES[:1], embeddings=Words()
+        )
         ids = [trace.chunks[n].chunk_id for n in trace.hits.chunk[0, 0, 0]]
         assert ids == ["home#1", "home#2", "motor#1"]
         assert trace.hits.rank[0, 0, 0].tolist() == [2, 1, 0]
         assert trace.hits.cosine[0, 0, 0] == pytest.approx([1.0, HALF, 0.0])
 
     def test_behind_a_store(self, store: InMemoryVectorStore) -> None:
-        """A retriever over a store finds what the store finds, as many as it gives and no more than k."""
+        """A retriever over a store finds what the store does, as many as it gives, at most k."""
         retriever = store.as_retriever(search_kwargs={"k": 2})
-        assert hits_frame(retriever, CASES[:1], embeddings=Words())["hit_id"].tolist() == ["home#1", "home#2"]
+        assert hits_frame(retriever, CASES[:1], embeddings=Words())["hit_id"].tolist() == [
+            "home#1",
+            "home#2",
+        ]
         assert len(hits_frame(retriever, CASES[:1], embeddings=Words(), k=1)) == 1
 
     def test_without_embeddings(self) -> None:
         """No distance is made up from a rank."""
-        with pytest.raises(ValueError, match="a retriever gives none; pass embeddings to measure it"):
+        with pytest.raises(
+            ValueError, match="a retriever gives none; pass embeddings to measure it"
+        ):
             hits_frame(Listed(documents=[]), CASES)
 
     def test_with_a_distance(self) -> None:
@@ -224,7 +273,9 @@ class TestRetriever:
         """It counts where it came first, with or without an id."""
         bare = [Document(page_content="excess", metadata={"source": "a.md"}) for _ in range(2)]
         frame = hits_frame(
-            Listed(documents=[*bare, DOCUMENTS[0], DOCUMENTS[0], bare[0]]), CASES[:1], embeddings=Words()
+            Listed(documents=[*bare, DOCUMENTS[0], DOCUMENTS[0], bare[0]]),
+            CASES[:1],
+            embeddings=Words(),
         )
         assert len(frame) == 2
         assert frame["rank"].tolist() == [0, 1]
@@ -240,20 +291,33 @@ class TestMetadata:
     def of(metadata: dict[str, Any], **more: Any) -> Any:
         """The one passage of a trace."""
         documents = [Document(id="x", page_content="excess", metadata=metadata)]
-        return trace_from_langchain(Listed(documents=documents), CASES[:1], embeddings=Words(), **more).chunks[0]
+        return trace_from_langchain(
+            Listed(documents=documents), CASES[:1], embeddings=Words(), **more
+        ).chunks[0]
 
     def test_other_names(self) -> None:
         """Keys are renamed on the way."""
         found = self.of(
-            {"file_path": "docs/a.pdf", "category": "guide", "names": ["fleet"], "page_label": "iv"},
+            {
+                "file_path": "docs/a.pdf",
+                "category": "guide",
+                "names": ["fleet"],
+                "page_label": "iv",
+            },
             columns={"source": "file_path", "doc_type": "category", "entities": "names"},
         )
-        assert (found.shown, found.tags, found.entities) == ("docs/a.pdf#iv", {"doc_type": "guide"}, ("fleet",))
+        assert (found.shown, found.tags, found.entities) == (
+            "docs/a.pdf#iv",
+            {"doc_type": "guide"},
+            ("fleet",),
+        )
 
     def test_pages_from_zero(self) -> None:
         """LangChain's PDF loaders count from 0, we from 1; a page 0 that is not announced stops."""
         assert self.of({"source": "a.pdf", "page": 0}, first_page=0).shown == "a.pdf#1"
-        with pytest.raises(ValueError, match=r"page must be an integer from 1, got 0; pass first_page=0"):
+        with pytest.raises(
+            ValueError, match=r"page must be an integer from 1, got 0; pass first_page=0"
+        ):
             self.of({"source": "a.pdf", "page": 0})
 
     def test_without_metadata(self) -> None:
@@ -286,7 +350,9 @@ class TestScope:
 
     def test_hits_from_elsewhere(self) -> None:
         """Stop, since the trace would say that the search was scoped."""
-        with pytest.raises(ValueError, match=r"langchain, id z: hits must be of the .*, got 'docs/motor.md#1'"):
+        with pytest.raises(
+            ValueError, match=r"langchain, id z: hits must be of the .*, got 'docs/motor.md#1'"
+        ):
             hits_frame(Scored([0.9, 0.8, 0.7]), [self.NAMED], distance="cosine")
 
     def test_a_filter_for_each_case(self) -> None:
@@ -298,7 +364,10 @@ class TestScope:
 
         frame = hits_frame(source, [self.NAMED, CASES[0]], distance="cosine", k=9, search=filtered)
         assert frame["hit_id"].tolist() == ["home#1", "home#2", "home#1", "home#2", "motor#1"]
-        assert source.asked == [{"query": "excess", "k": 9, "filter": "home.md"}, {"query": "excess", "k": 9}]
+        assert source.asked == [
+            {"query": "excess", "k": 9, "filter": "home.md"},
+            {"query": "excess", "k": 9},
+        ]
 
 
 class TestDoor:
@@ -307,7 +376,9 @@ class TestDoor:
     def test_a_source_that_is_none(self) -> None:
         """Says what it must be."""
         source: Any = [DOCUMENTS]
-        with pytest.raises(ValueError, match="VectorStore or a BaseRetriever of langchain_core, got list"):
+        with pytest.raises(
+            ValueError, match="VectorStore or a BaseRetriever of langchain_core, got list"
+        ):
             hits_frame(source, CASES, distance="l2")
 
     def test_both_ways_to_a_distance(self, store: InMemoryVectorStore) -> None:
@@ -317,10 +388,14 @@ class TestDoor:
 
     def test_an_unknown_distance(self, store: InMemoryVectorStore) -> None:
         """Says which there are."""
-        with pytest.raises(ValueError, match="one of cosine, cosine_distance, l2, euclidean, got 'dot'"):
+        with pytest.raises(
+            ValueError, match="one of cosine, cosine_distance, l2, euclidean, got 'dot'"
+        ):
             hits_frame(store, CASES, distance="dot")  # type: ignore[arg-type]
 
-    def test_without_the_extra(self, store: InMemoryVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_the_extra(
+        self, store: InMemoryVectorStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Says what to install."""
         monkeypatch.setitem(sys.modules, "langchain_core.retrievers", None)
         with pytest.raises(ImportError, match=r'pip install "raglab-toolkit\[langgraph\]"'):
@@ -337,14 +412,23 @@ class TestScoresAlone:
     """Sources without a distance, whose scores become signals."""
 
     def test_of_the_metadata(self) -> None:
-        """A retriever's documents carry 0.75, 0.5 and nothing; the case has that of the first, and a gate reads it."""
-        with pytest.warns(UserWarning, match=r"langchain: .* the gates l2, .* are off; gate a signal instead") as seen:
-            trace = trace_from_langchain(Listed(documents=list(DOCUMENTS)), CASES, signals=RELEVANCE)
+        """A retriever's documents carry 0.75, 0.5 and nothing.
+
+        The case has that of the first, and a gate reads it.
+        """
+        with pytest.warns(
+            UserWarning, match=r"langchain: .* the gates l2, .* are off; gate a signal instead"
+        ) as seen:
+            trace = trace_from_langchain(
+                Listed(documents=list(DOCUMENTS)), CASES, signals=RELEVANCE
+            )
         assert seen[0].filename == __file__
         assert trace.signal("relevance").tolist() == [0.75] * 3
         assert trace.meta["gates_off"] == ["l2", "density", "gap", "similarity", "confidence"]
         for least, status in ((0.75, "ok"), (0.8, "refuse")):
-            said = decide(trace, PolicyData.from_mapping({"signals": {"relevance": {"min": least}}})).frame()
+            said = decide(
+                trace, PolicyData.from_mapping({"signals": {"relevance": {"min": least}}})
+            ).frame()
             assert set(said["status"]) == {status}
         other = trace_from_langchain(Listed(documents=[DOCUMENTS[2]]), CASES[:1], signals=RELEVANCE)
         assert np.isnan(other.signal("relevance")).all()
@@ -355,7 +439,11 @@ class TestScoresAlone:
         trace = trace_from_langchain(Scored([9.0, 5.0, 7.0]), CASES[:1], signals=signals)
         assert trace.signal("store").tolist() == [9.0]
         assert trace.hits.rank[0, 0, 0].tolist() == [0, 1, 2]
-        assert [trace.chunks[n].chunk_id for n in trace.hits.chunk[0, 0, 0]] == ["home#1", "home#2", "motor#1"]
+        assert [trace.chunks[n].chunk_id for n in trace.hits.chunk[0, 0, 0]] == [
+            "home#1",
+            "home#2",
+            "motor#1",
+        ]
 
     def test_beside_a_distance(self, store: InMemoryVectorStore) -> None:
         """A score of the metadata stands beside the cosines, and no gate is off."""
@@ -365,9 +453,13 @@ class TestScoresAlone:
 
     def test_without_labels(self, store: InMemoryVectorStore) -> None:
         """Questions that nobody labelled are decided."""
-        trace = trace_from_langchain(store, [Case("a", "excess"), Case("b", "tea")], distance="cosine")
+        trace = trace_from_langchain(
+            store, [Case("a", "excess"), Case("b", "tea")], distance="cosine"
+        )
         assert [case.expect_status for case in trace.cases] == [None, None]
-        policy = PolicyData.from_mapping({"confidence": {"enabled": False}, "gap": {"enabled": False}})
+        policy = PolicyData.from_mapping(
+            {"confidence": {"enabled": False}, "gap": {"enabled": False}}
+        )
         assert decide(trace, policy).frame()["status"].tolist() == ["ok", "refuse"]
 
     def test_what_is_no_score(self, store: InMemoryVectorStore) -> None:
@@ -375,13 +467,25 @@ class TestScoresAlone:
         listed = Listed(documents=[Document(id="x", page_content="x", metadata={"score": "high"})])
         with pytest.raises(ValueError, match="a store's score must be a number, got 'high'"):
             trace_from_langchain(listed, CASES[:1], signals=RELEVANCE)
-        endless = Listed(documents=[Document(id="x", page_content="x", metadata={"score": float("inf")})])
-        with pytest.raises(ValueError, match="row 0, column relevance: relevance must be a probability, from 0 to 1"):
+        endless = Listed(
+            documents=[Document(id="x", page_content="x", metadata={"score": float("inf")})]
+        )
+        with pytest.raises(
+            ValueError,
+            match="row 0, column relevance: relevance must be a probability, from 0 to 1",
+        ):
             trace_from_langchain(endless, CASES[:1], signals=RELEVANCE)
-        with pytest.raises(ValueError, match="a score must have a name that is none of the frame's own"):
+        with pytest.raises(
+            ValueError, match="a score must have a name that is none of the frame's own"
+        ):
             hits_frame(listed, CASES, scores={"page": "score"})
-        for source, how, came in ((listed, {}, "a retriever"), (store, {"distance": "cosine"}, "distance='cosine'")):
-            with pytest.raises(ValueError, match=f"store_score must be .* is not stated, got {came}"):
-                hits_frame(source, CASES, scores={"mine": STORE_SCORE}, **how)  # type: ignore[arg-type]
+        for source, how, came in (
+            (listed, {}, "a retriever"),
+            (store, {"distance": "cosine"}, "distance='cosine'"),
+        ):
+            with pytest.raises(
+                ValueError, match=f"store_score must be .* is not stated, got {came}"
+            ):
+                hits_frame(source, CASES, scores={"mine": STORE_SCORE}, **how)
         with pytest.raises(ValueError, match="must state higher and unit"):
-            trace_from_langchain(listed, CASES, signals={"relevance": "score"})  # type: ignore[dict-item]
+            trace_from_langchain(listed, CASES, signals={"relevance": "score"})

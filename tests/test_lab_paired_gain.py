@@ -1,4 +1,7 @@
-"""What one policy saves over another: interval and p-value are of one test, also where every case gains alike."""
+"""What one policy saves over another.
+
+Interval and p-value are of one test, also where every case gains alike.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,11 @@ from raglab.values import Status
 
 WRONG = Status.ok * 6 + Status.refuse * 2  # a case to refuse that was answered
 RIGHT = Status.refuse * 6 + Status.refuse * 2  # refused
-COSTS = (None, {"refuse": {"answered_wrong": 10}}, {"refuse": {"refused": 0.3}, "ok": {"refused": 2.5}})
+COSTS = (
+    None,
+    {"refuse": {"answered_wrong": 10}},
+    {"refuse": {"refused": 0.3}, "ok": {"refused": 2.5}},
+)
 
 
 def cells(wrong: int, right: int) -> NDArray[np.int64]:
@@ -23,16 +30,24 @@ def cells(wrong: int, right: int) -> NDArray[np.int64]:
 
 
 def test_a_saving_by_hand() -> None:
-    """Of 4 cases 2 gain 1: mean 0.5, spread 0.577, so Student's t with 3 degrees reaches 3.182 · 0.289 = 0.919."""
+    """Of 4 cases 2 gain 1.
+
+    Mean 0.5, spread 0.577, so Student's t with 3 degrees reaches 3.182 · 0.289 = 0.919.
+    """
     found = paired_advantage(cells(0, 4), cells(2, 2), None, "always-answer")
     assert found[:4] == pytest.approx((0.5, -0.4187, 1.4187, 0.1817), abs=1e-4)
     assert (found.verdict, found.over, found.cases) == ("open", "always-answer", 4)
     assert found.text == "+0.500 [-0.419, +1.419], p = 0.182"
 
 
-@pytest.mark.parametrize(("n", "verdict"), [(1, "open"), (5, "open"), (6, "better"), (30, "better")])
+@pytest.mark.parametrize(
+    ("n", "verdict"), [(1, "open"), (5, "open"), (6, "better"), (30, "better")]
+)
 def test_cases_that_all_gain_alike_are_a_sign_test(n: int, verdict: str) -> None:
-    """There is no spread: p = 2 / 2^n, and the interval that of n wins of n. One case shows nothing, six do."""
+    """There is no spread: p = 2 / 2^n, and the interval that of n wins of n.
+
+    One case shows nothing, six do.
+    """
     found = paired_advantage(cells(0, n), cells(n, 0), None, "always-answer")
     assert found.p == pytest.approx(min(1.0, 2.0 / 2.0**n))
     assert found.low == pytest.approx(2 * float(metrics.clopper_pearson(n, n).low) - 1)
@@ -47,7 +62,9 @@ def test_policies_that_decide_alike_differ_by_what_no_case_shows() -> None:
     assert found.verdict == "open"
 
 
-@given(st.integers(1, 40), st.integers(0, 10**6), st.sampled_from((1, 2, 18)), st.sampled_from(COSTS))
+@given(
+    st.integers(1, 40), st.integers(0, 10**6), st.sampled_from((1, 2, 18)), st.sampled_from(COSTS)
+)
 def test_p_is_below_005_exactly_where_the_interval_excludes_0(
     n: int, seed: int, kinds: int, costs: dict[str, dict[str, float]] | None
 ) -> None:
@@ -55,17 +72,26 @@ def test_p_is_below_005_exactly_where_the_interval_excludes_0(
     rng = np.random.default_rng(seed)
     other = rng.integers(0, kinds, n)  # of one kind, no case differs from another
     selected = rng.integers(0, 1 if kinds == 1 else 3, n) * 6 + other % 6
-    found, back = paired_advantage(selected, other, costs, "a"), paired_advantage(other, selected, costs, "b")
+    found, back = (
+        paired_advantage(selected, other, costs, "a"),
+        paired_advantage(other, selected, costs, "b"),
+    )
     assert (found.p < 0.05) == (found.low > 0.0 or found.high < 0.0) == (found.verdict != "open")
     assert found.low <= found.estimate <= found.high
     assert back[:4] == pytest.approx((-found.estimate, -found.high, -found.low, found.p))
 
 
 @pytest.mark.parametrize(("rare", "cases"), [(0.01, 60), (0.01, 100), (0.03, 100), (0.005, 100)])
-def test_a_policy_that_may_cost_dearly_is_seldom_called_better_by_luck(rare: float, cases: int) -> None:
-    """Two policies of equal cost: one saves 1 in ten times as many cases as it costs 10 in; at most 5 % are called."""
+def test_a_policy_that_may_cost_dearly_is_seldom_called_better_by_luck(
+    rare: float, cases: int
+) -> None:
+    """Two policies of equal cost: one saves 1 in ten times as many cases as it costs 10 in.
+
+    At most 5 % are called.
+    """
     rng = np.random.default_rng(7)
-    answer_wrong, refused, refused_ok = 2, 8, 6  # cells: label refuse answered, label refuse refused, label ok refused
+    # cells: label refuse answered, label refuse refused, label ok refused
+    answer_wrong, refused, refused_ok = 2, 8, 6
     right = 1
     draws = rng.random((1_000, cases))
     called = 0
@@ -73,7 +99,9 @@ def test_a_policy_that_may_cost_dearly_is_seldom_called_better_by_luck(rare: flo
         dear, saved = draw < rare, (draw >= rare) & (draw < 11 * rare)
         selected = np.where(dear, answer_wrong, np.where(saved, right, refused))
         other = np.where(saved, refused_ok, refused)
-        found = paired_advantage(selected, other, {"refuse": {"answered_wrong": 10.0}}, "always-refuse")
+        found = paired_advantage(
+            selected, other, {"refuse": {"answered_wrong": 10.0}}, "always-refuse"
+        )
         called += found.verdict != "open"
         assert (found.p < 0.05) == (found.verdict != "open")
     assert called <= 0.06 * len(draws)

@@ -1,4 +1,4 @@
-"""Ranking measures of graded and ungraded relevance, against values by hand and against `ir_measures`."""
+"""Ranking measures of graded and ungraded relevance, against hand values and `ir_measures`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class TestByHand:
     """Worked examples."""
 
     def test_a_better_document_second(self) -> None:
-        """Grades 1, 2 in this order against 2, 1: (1 + 2 / log2 3) / (2 + 1 / log2 3); binary it is perfect."""
+        """Grades 1, 2 in this order against 2, 1: (1 + 2 / log2 3) / (2 + 1 / log2 3).
+
+        Binary it is perfect.
+        """
         trace = trace_of((graded(a=1, b=2), found("a.md", "b.md")))
         row = ranking(trace).iloc[0]
         assert row["nDCG@10 (graded)"] == pytest.approx((1 + 2 * SECOND) / (2 + SECOND), abs=1e-15)
@@ -44,17 +47,36 @@ class TestByHand:
         assert ndcg_by_case(trace, "binary")[0, 0] == 1.0
 
     def test_the_name_says_which(self) -> None:
-        """Without grades there is one measure, whose two readings are the same; with grades no bare name is left."""
+        """Without grades there is one measure, whose two readings are the same.
+
+        With grades no bare name is left.
+        """
         plain = trace_of((ask(expect_sources=("a.md",)), found("b.md", "a.md")))
         assert ndcg_measures(plain) == ("nDCG@10",)
-        assert list(ranking(plain).columns) == ["arm", "order", "n", "hit@1", "hit@5", "hit@20", "nDCG@10"]
+        assert list(ranking(plain).columns) == [
+            "arm",
+            "order",
+            "n",
+            "hit@1",
+            "hit@5",
+            "hit@20",
+            "nDCG@10",
+        ]
         assert ndcg_by_case(plain).tolist() == ndcg_by_case(plain, "binary").tolist() == [[SECOND]]
         both = trace_of((graded(a=1, b=2), found("a.md")))
-        assert list(ranking(both).columns[3:]) == ["hit@1", "hit@5", "hit@20", "nDCG@10 (graded)", "nDCG@10 (binary)"]
+        assert list(ranking(both).columns[3:]) == [
+            "hit@1",
+            "hit@5",
+            "hit@20",
+            "nDCG@10 (graded)",
+            "nDCG@10 (binary)",
+        ]
 
     def test_cases_that_expect_nothing_are_counted(self) -> None:
         """Two of three expect no source: n is 1, and the two are reported."""
-        trace = trace_of(*((case, found("a.md")) for case in (ask(expect_sources=("a.md",)), ask(), ask())))
+        trace = trace_of(
+            *((case, found("a.md")) for case in (ask(expect_sources=("a.md",)), ask(), ask()))
+        )
         table = ranking(trace)
         assert (table["n"].tolist(), table.attrs["without_source"]) == ([1], 2)
         none = ranking(trace_of((ask(), found("a.md"))))
@@ -62,7 +84,11 @@ class TestByHand:
 
     def test_a_source_without_a_grade_counts_1(self) -> None:
         """Of a case that grades some of its sources."""
-        case = ask(expect_sources=("a.md",), expect_sources_any=("b.md",), extra={"source_grades": {"b.md": 3}})
+        case = ask(
+            expect_sources=("a.md",),
+            expect_sources_any=("b.md",),
+            extra={"source_grades": {"b.md": 3}},
+        )
         assert source_grades(case) == {"a.md": 1.0, "b.md": 3.0}
         assert source_grades(ask()) == {}
 
@@ -79,13 +105,23 @@ class TestByHand:
     def test_a_page_that_is_first_of_itself_and_its_document_gains_both(
         self, pages: tuple[int, ...], gained: float, number: float
     ) -> None:
-        """a.md has grade 1, its page 2 has 2: the best order has the page first, for 3 in all, or for two sources."""
+        """a.md has grade 1, its page 2 has 2.
+
+        The best order has the page first, for 3 in all, or for two sources.
+        """
         grades = {"a.md": 1, "a.md#2": 2}
         case = ask(expect_sources_any=tuple(grades), extra={"source_grades": grades})
-        trace = trace_of((case, [[Hit(0.25 + 0.25 * n, "a.md", page) for n, page in enumerate(pages)]]))
+        trace = trace_of(
+            (case, [[Hit(0.25 + 0.25 * n, "a.md", page) for n, page in enumerate(pages)]])
+        )
         assert ndcg_by_case(trace)[0, 0] == pytest.approx(gained / 3, abs=1e-15)
         assert ndcg_by_case(trace, "binary")[0, 0] == pytest.approx(number / 2, abs=1e-15)
-        plain = trace_of((ask(expect_sources_any=tuple(grades)), [[Hit(0.25, "a.md", page) for page in pages[:1]]]))
+        plain = trace_of(
+            (
+                ask(expect_sources_any=tuple(grades)),
+                [[Hit(0.25, "a.md", page) for page in pages[:1]]],
+            )
+        )
         assert ndcg_by_case(plain)[0, 0] == (1.0 if pages[0] == 2 else 0.5)
         assert ranking(plain)["hit@1"].tolist() == [1.0]
 
@@ -117,7 +153,9 @@ class TestByHand:
 
     def test_other_gains_and_impossible_hits_are_refused(self) -> None:
         """There are two kinds of gains, and a ranking holds no more than there is."""
-        with pytest.raises(ValueError, match="gains must be one of graded, binary, got 'exponential'"):
+        with pytest.raises(
+            ValueError, match="gains must be one of graded, binary, got 'exponential'"
+        ):
             ndcg_by_case(trace_of((ask(), found("a.md"))), "exponential")  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="count a document once"):
             graded_ndcg(np.array([[2.0, 2.0]]), np.array([[2.0]]))
@@ -129,7 +167,7 @@ GRADES = st.lists(st.integers(0, 3), min_size=1, max_size=14)
 @LAWFUL
 @given(grades=GRADES, k=st.integers(1, 12), data=st.data())
 def test_graded_ndcg_is_a_share(grades: list[int], k: int, data: st.DataObject) -> None:
-    """In [0, 1], 1 for the ideal order, the same for grades of twice the size, and of equal grades the binary one."""
+    """In [0, 1], 1 for ideal order, the same for doubled grades, binary for equal grades."""
     ideal = np.array([sorted(grades, reverse=True)], dtype=float)
     order = np.array([data.draw(st.permutations(grades))], dtype=float)
     value = graded_ndcg(order, ideal, k)[0]
@@ -150,9 +188,15 @@ NAMES = ["a.md", "a.md#1", "a.md#2", "b.md", "b.md#2", "c.md", "c.md#1"]
 @LAWFUL
 @given(grades=st.dictionaries(st.sampled_from(NAMES), st.integers(1, 3), min_size=1))
 def test_the_ideal_is_the_best_order_that_there_is(grades: dict[str, int]) -> None:
-    """Of all orders of pages, whatever documents and pages are expected, the best has 1 by grades and by number."""
+    """Of all page orders, whatever is expected, the best has 1 by grades and by number.
+
+    What is expected may be documents and pages.
+    """
     case = ask(expect_sources_any=tuple(grades), extra={"source_grades": grades})
-    orders = [[[Hit(0.25 + 0.25 * n, *place) for n, place in enumerate(order)]] for order in permutations(PLACES)]
+    orders = [
+        [[Hit(0.25 + 0.25 * n, *place) for n, place in enumerate(order)]]
+        for order in permutations(PLACES)
+    ]
     trace = trace_of(*((case, order) for order in orders))
     for gains in ("graded", "binary"):
         values = ndcg_by_case(trace, gains)[:, 0]
@@ -171,7 +215,9 @@ def test_grades_are_counted_as_ir_measures_counts(cases: list[tuple[list[int], A
         order = [*judged]
         rng.shuffle(order)
         relevant = {name: grade for name, grade in judged.items() if grade > 0}
-        case = ask(id=str(number), expect_sources_any=tuple(relevant), extra={"source_grades": relevant})
+        case = ask(
+            id=str(number), expect_sources_any=tuple(relevant), extra={"source_grades": relevant}
+        )
         rows.append((case, found(*order)))
         qrels += [ir.Qrel(str(number), name, grade) for name, grade in judged.items()]
         run += [ir.ScoredDoc(str(number), name, -float(place)) for place, name in enumerate(order)]

@@ -1,4 +1,7 @@
-"""Rates of groups: counted by hand, exact intervals, and what a promise for a group alone would need (S2.20, S6.9)."""
+"""Rates of groups.
+
+Counted by hand, exact intervals, and what a promise for a group alone would need (S2.20, S6.9).
+"""
 
 from __future__ import annotations
 
@@ -55,27 +58,40 @@ def test_each_group_is_a_trace_of_its_own(trace: Trace, policy: Policy) -> None:
 
 
 def test_what_a_promise_would_need(trace: Trace, policy: Policy) -> None:
-    """Twelve answered cases without an error for 20 %, at most 10 % error: 0.8 ** 11 = 0.086; as a sentence too."""
+    """Twelve answered cases without an error for 20 %, at most 10 % error: 0.8 ** 11 = 0.086.
+
+    As a sentence too.
+    """
     frame = group_rates(trace, policy, "tenant", targets={"hallucination_rate": 0.2})
     assert set(frame["needed"]) == {11} == {cases_needed(0.2)}
     acme = frame.set_index("group").loc["acme"]
-    assert acme["need"].startswith("hallucination_rate ≤ 20.0 % needs 11 answered cases without an error, 18 with one")
+    assert acme["need"].startswith(
+        "hallucination_rate ≤ 20.0 % needs 11 answered cases without an error, 18 with one"
+    )
     assert f"there are {acme['n']} with {acme['k']}: these certify " in acme["need"]
 
 
 def test_targets_are_those_of_the_certificate(trace: Trace, policy: Policy) -> None:
     """And the certificate is as it was: one promise for all."""
-    certified = certify_policy(trace, policy, targets={"hallucination_rate": 0.45, "expected_cost": 0.9})
+    certified = certify_policy(
+        trace, policy, targets={"hallucination_rate": 0.45, "expected_cost": 0.9}
+    )
     assert certified.policy is not None
     frame = group_rates(trace, certified.policy, "tenant")
     assert set(frame["rate"]) == {"hallucination_rate"}
     assert set(frame["target"]) == {0.45}
-    (promise,) = (promise for promise in certified.certificate.promises if promise.name == "hallucination_rate")
+    (promise,) = (
+        promise
+        for promise in certified.certificate.promises
+        if promise.name == "hallucination_rate"
+    )
     assert frame["k"].sum() == promise.k
 
 
 @pytest.mark.parametrize("targets", [None, {}, {"expected_cost": 0.5}, {"coverage": 0.5}])
-def test_without_targets_there_is_no_table(trace: Trace, policy: Policy, targets: dict[str, float] | None) -> None:
+def test_without_targets_there_is_no_table(
+    trace: Trace, policy: Policy, targets: dict[str, float] | None
+) -> None:
     """The message names the rates."""
     with pytest.raises(ValueError, match=r"highest values of .*hallucination_rate.*write targets="):
         group_rates(trace, policy, "tenant", targets=targets)
@@ -89,7 +105,10 @@ def test_cases_without_the_attribute_are_one_group(trace: Trace, policy: Policy)
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_report_shows_groups_beside_the_certificate(trace: Trace, tmp_path: Path) -> None:
-    """Of a policy with biases of groups, with the sentence that none is promised anything; of others nothing."""
+    """Of a policy with biases of groups, with the sentence that none is promised anything.
+
+    Of others nothing.
+    """
     fitted = fit_decision(trace, free_policy(), group="tenant")
     fresh = with_tenants(labelled(9, {"": 200}), {"acme": 120, "zeta": 70, "": 10}, ("zeta",), 0.4)
     pages = []
@@ -107,5 +126,7 @@ def test_the_order_of_cases_does_not_matter(trace: Trace, policy: Policy) -> Non
     """Same rows."""
     order = np.random.default_rng(0).permutation(len(trace))
     shuffled = replace(trace.subset(order))
-    first, second = (group_rates(view, policy, "tenant", targets=TARGETS) for view in (trace, shuffled))
+    first, second = (
+        group_rates(view, policy, "tenant", targets=TARGETS) for view in (trace, shuffled)
+    )
     assert first.equals(second)

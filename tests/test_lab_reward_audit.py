@@ -32,7 +32,9 @@ def world(value: Any, margin: Any, mask: Any = None) -> tuple[Table, pd.DataFram
     worth, seen = np.asarray(value, dtype=np.float64), np.asarray(margin, dtype=np.float64)
     n, n_arms = worth.shape
     open_ = np.ones(worth.shape, dtype=bool) if mask is None else np.asarray(mask)
-    measured = pd.DataFrame(dict.fromkeys(COMPONENTS, np.zeros(n * n_arms)) | {"margin": seen.ravel()})
+    measured = pd.DataFrame(
+        dict.fromkeys(COMPONENTS, np.zeros(n * n_arms)) | {"margin": seen.ravel()}
+    )
     arms = ("hybrid", "iterative", "graph", "table")[:n_arms]
     return Table(arms, worth, seen, open_, np.zeros((n, 0)), (), np.ones(worth.shape)), measured
 
@@ -53,32 +55,49 @@ def drawn(n: int = 80, n_arms: int = 3, seed: int = 0) -> tuple[Any, Any, Any]:
 
 
 def test_four_cases_by_head() -> None:
-    """Ranks 7, 4, 8, 6 are right, so Spearman is 7 / sqrt(84); Pearson 0.8 / sqrt(1.2); 1 of 2 pairs agrees."""
+    """Ranks 7, 4, 8, 6 are right, so Spearman is 7 / sqrt(84); Pearson 0.8 / sqrt(1.2).
+
+    1 of 2 pairs agrees.
+    """
     row = audited().correlations.set_index("signal").loc["reward"]
     assert row["pearson"] == pytest.approx(0.8 / np.sqrt(1.2))
     assert row["spearman"] == pytest.approx(7 / np.sqrt(84))
     assert (row["concordance"], row["pairs"], row["cases"], row["n"]) == (0.5, 2, 2, 8)
-    assert np.isnan([row["concordance_low"], row["concordance_high"]]).all()  # two cases say nothing
+    # two cases say nothing
+    assert np.isnan([row["concordance_low"], row["concordance_high"]]).all()
 
 
 def test_right_answers_by_head() -> None:
-    """The oracle has 3 right, either arm 2, the reward's choice 2: cases 0 and 2; a uniform choice 2."""
+    """The oracle has 3 right, either arm 2, the reward's choice 2: cases 0 and 2.
+
+    A uniform choice 2.
+    """
     rows = audited().policies.set_index("policy")
-    assert rows.loc["oracle", ["right", "share", "regret", "behind"]].tolist() == [3.0, 0.75, 0.0, -1.0]
+    assert rows.loc["oracle", ["right", "share", "regret", "behind"]].tolist() == [
+        3.0,
+        0.75,
+        0.0,
+        -1.0,
+    ]
     assert rows.loc["best fixed arm", ["right", "regret", "behind"]].tolist() == [2.0, 1.0, 0.0]
     assert rows.loc["greedy by reward", ["right", "regret", "behind"]].tolist() == [2.0, 1.0, 0.0]
     assert rows.loc["uniform", ["right", "regret"]].tolist() == [2.0, 1.0]
 
 
 def test_a_reward_that_is_the_label_has_no_regret() -> None:
-    """The margin equals the value and all pairs agree; arms are equal on average, so that no learner gains by it."""
+    """The margin equals the value and all pairs agree.
+
+    Arms are equal on average, so that no learner gains by it.
+    """
     value = np.array([[1.0, 0.0], [0.0, 1.0]] * 15)
     found = audited(value, value)
     row = found.correlations.set_index("signal").loc["reward"]
     assert (row["pearson"], row["concordance"]) == (pytest.approx(1.0), 1.0)
     assert row["concordance_low"] == pytest.approx(0.025 ** (1 / 30))  # exact: 30 of 30, and not 1
     assert found.policies.set_index("policy").loc["greedy by reward", "regret"] == 0.0
-    assert any("more than a coin, yet the learner does not gain by it" in note for note in found.notes)
+    assert any(
+        "more than a coin, yet the learner does not gain by it" in note for note in found.notes
+    )
     assert "not told apart from uniform" in found.notes[0]
 
 
@@ -101,7 +120,10 @@ def test_noise_is_no_better_than_a_coin() -> None:
 
 
 def test_a_constant_component_is_said_and_is_uniform() -> None:
-    """cache_hit is 0 everywhere: no correlation, concordance of ties one half, its policy the uniform one."""
+    """cache_hit is 0 everywhere.
+
+    No correlation, concordance of ties one half, its policy the uniform one.
+    """
     found = audited()
     row = found.correlations.set_index("signal").loc["cache_hit"]
     assert np.isnan([row["pearson"], row["spearman"], row["pearson_low"]]).all()
@@ -133,7 +155,11 @@ def test_ranks_of_resampled_rows_equal_scipy_s() -> None:
 def test_resampled_correlations_equal_scipy_s() -> None:
     """A weighted correlation is the correlation of the sample that repeats each row so often."""
     rng = np.random.default_rng(3)
-    x, y, weight = rng.random(15), rng.integers(0, 2, 15).astype(float), rng.integers(0, 3, (8, 15)).astype(float)
+    x, y, weight = (
+        rng.random(15),
+        rng.integers(0, 2, 15).astype(float),
+        rng.integers(0, 3, (8, 15)).astype(float),
+    )
     found = audit.weighted_correlation(x, y, weight)
     for one, times in zip(found, weight.astype(int), strict=True):
         assert one == pytest.approx(np.corrcoef(np.repeat(x, times), np.repeat(y, times))[0, 1])
@@ -171,14 +197,20 @@ def test_the_order_of_cases_changes_no_estimate() -> None:
     one, two = audited(value, margin, mask), audited(value[order], margin[order], mask[order])
     for name in ("pearson", "spearman", "concordance", "pairs"):
         np.testing.assert_allclose(one.correlations[name], two.correlations[name], equal_nan=True)
-    np.testing.assert_allclose(one.policies[["right", "regret", "behind"]], two.policies[["right", "regret", "behind"]])
+    np.testing.assert_allclose(
+        one.policies[["right", "regret", "behind"]], two.policies[["right", "regret", "behind"]]
+    )
 
 
 def test_arms_of_a_case_stay_together_in_the_bootstrap() -> None:
     """Every arm twice doubles the rows and adds no case: the intervals of the correlations stay."""
     value, margin, _ = drawn(60, 2, seed=7)
     one = audited(value, margin).correlations.set_index("signal").loc["margin"]
-    two = audited(np.tile(value, 2), np.tile(margin, 2)).correlations.set_index("signal").loc["margin"]
+    two = (
+        audited(np.tile(value, 2), np.tile(margin, 2))
+        .correlations.set_index("signal")
+        .loc["margin"]
+    )
     assert two["n"] == 2 * one["n"]
     assert two["pearson_low"] == pytest.approx(one["pearson_low"])
     assert two["pearson_high"] == pytest.approx(one["pearson_high"])
@@ -195,7 +227,10 @@ def test_the_same_seed_gives_the_same_audit() -> None:
 
 
 def test_policies_are_paired() -> None:
-    """Two arms that differ in one case of 100: the interval of the difference knows that, the shares do not."""
+    """Two arms that differ in one case of 100.
+
+    The interval of the difference knows that, the shares do not.
+    """
     value = np.tile(np.random.default_rng(9).integers(0, 2, (100, 1)), (1, 2)).astype(float)
     value[0] = [1.0, 0.0]
     margin = np.tile([0.0, 1.0], (100, 1))  # leads to the second arm
@@ -206,16 +241,24 @@ def test_policies_are_paired() -> None:
 
 
 def test_no_difference_seen_is_no_proof() -> None:
-    """Another arm that is right in the same 20 cases: up to 3.4 of them could differ, by the exact binomial."""
+    """Another arm that is right in the same 20 cases.
+
+    Up to 3.4 of them could differ, by the exact binomial.
+    """
     value = np.ones((20, 2))
     rows = audited(value, np.tile([0.0, 1.0], (20, 1))).policies.set_index("policy")
-    assert rows.loc["greedy by reward", "regret_high"] == pytest.approx(20 * (1 - 0.025 ** (1 / 20)))
+    assert rows.loc["greedy by reward", "regret_high"] == pytest.approx(
+        20 * (1 - 0.025 ** (1 / 20))
+    )
     assert rows.loc["oracle", "regret_high"] == 0.0
     assert rows.loc["best fixed arm", ["behind_low", "behind_high"]].tolist() == [0.0, 0.0]
 
 
 def test_missing_rewards_are_left_out_and_said() -> None:
-    """A case whose arms have no margin counts in no correlation and in no pair; its choice is uniform."""
+    """A case whose arms have no margin counts in no correlation and in no pair.
+
+    Its choice is uniform.
+    """
     margin = SEEN.copy()
     margin[0] = np.nan
     found = audited(VALUE, margin)
@@ -234,7 +277,7 @@ def test_without_an_arm_that_is_always_there_no_arm_is_fixed() -> None:
 
 
 def test_finer_values_than_right_and_wrong() -> None:
-    """With values such as nDCG the oracle is their maximum, and pairs are those that differ at all."""
+    """With values like nDCG the oracle is their maximum, and pairs are those that differ at all."""
     value = np.array([[0.5, 0.4], [0.2, 0.9], [1.0, 1.0], [0.0, 0.3]])
     found = audited(value, SEEN)
     assert found.policies.set_index("policy").loc["oracle", "right"] == pytest.approx(2.7)
@@ -270,10 +313,16 @@ def test_settings_out_of_range_are_refused(level: float, n_boot: int) -> None:
 
 
 def test_few_cases_prove_nothing() -> None:
-    """Of one or two cases resampling shows no spread: the interval is that of as many cases that show nothing."""
+    """Of one or two cases resampling shows no spread.
+
+    The interval is that of as many cases that show nothing.
+    """
     for n in (1, 2):
         found = audited(np.tile([1.0, 0.0], (n, 1)), np.tile([0.9, 0.1], (n, 1)), rounds=100)
-        learner, uniform = found.simulation.iloc[0], found.simulation.set_index("policy").loc["uniform"]
+        learner, uniform = (
+            found.simulation.iloc[0],
+            found.simulation.set_index("policy").loc["uniform"],
+        )
         assert uniform["verdict"] == "not told apart"
         assert uniform["difference_high"] - uniform["difference"] > 0.8
         assert learner["value_low"] < 0.5
@@ -286,20 +335,29 @@ def test_few_cases_prove_nothing() -> None:
 def test_a_value_of_another_shape_is_refused() -> None:
     """With the shape that it must have; a missing one of an available arm too."""
     table = world(VALUE, SEEN)[0]
-    for value, got in ((np.ones((2, 2)), r"got \(2, 2\)"), (np.full((4, 2), np.nan), "got NaN or infinity")):
-        with pytest.raises(ValueError, match=r"value must be finite numbers \[Q, A\], \(4, 2\), " + got):
+    for value, got in (
+        (np.ones((2, 2)), r"got \(2, 2\)"),
+        (np.full((4, 2), np.nan), "got NaN or infinity"),
+    ):
+        with pytest.raises(
+            ValueError, match=r"value must be finite numbers \[Q, A\], \(4, 2\), " + got
+        ):
             audit_rewards(table, value=value)
 
 
 @pytest.mark.full
 def test_intervals_hold_what_they_say() -> None:
-    """Of 150 worlds whose truth is known, the 95 % interval of the concordance holds it in 88 to 99 %."""
+    """Of 150 worlds of known truth, the concordance's 95 % interval holds it in 88 to 99 %."""
     held = []
     for seed in range(150):
         rng = np.random.default_rng(seed)
         value = (rng.random((120, 3)) < 0.5).astype(float)
         margin = rng.random((120, 3)) + 0.25 * value
-        row = audited(value, margin / 1.25, n_boot=300, seed=seed).correlations.set_index("signal").loc["margin"]
+        row = (
+            audited(value, margin / 1.25, n_boot=300, seed=seed)
+            .correlations.set_index("signal")
+            .loc["margin"]
+        )
         truth = 1.0 - 0.75**2 / 2.0  # of two uniforms, one of them 0.25 ahead
         held.append(row["concordance_low"] <= truth <= row["concordance_high"])
     assert 0.88 <= np.mean(held) <= 0.99
@@ -307,10 +365,15 @@ def test_intervals_hold_what_they_say() -> None:
 
 @pytest.mark.full
 def test_the_bundled_questions_end_to_end() -> None:
-    """Every arm of the questions of split report: the router is a baseline, the notes have the tables' numbers."""
+    """Every arm of the questions of split report.
+
+    The router is a baseline, the notes have the tables' numbers.
+    """
     policy = always_answer(Policy.load(BROKER / "policy.yaml"))
     cases = [case for case in load_cases(BROKER) if case.split == "report"]
-    trace = build_trace(load_corpus(BROKER), cases, policy=policy, arms=("hybrid", "iterative", "graph", "table"))
+    trace = build_trace(
+        load_corpus(BROKER), cases, policy=policy, arms=("hybrid", "iterative", "graph", "table")
+    )
     found = audit_rewards(trace, policy)
     rows = found.policies.set_index("policy")
     assert (rows["regret"] >= 0.0).all()

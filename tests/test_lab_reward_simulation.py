@@ -1,4 +1,7 @@
-"""What a learner comes to on a reward: crafted worlds, laws, and the audit of a table from end to end."""
+"""What a learner comes to on a reward.
+
+Crafted worlds, laws, and the audit of a table from end to end.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,16 @@ def table_of(value: Any, rewards: Any, mask: Any = None) -> Table:
     values, seen = np.asarray(value, dtype=np.float64), np.asarray(rewards, dtype=np.float64)
     arms = ("nor", "oner", "ircot", "graph")[: values.shape[1]]
     is_open = np.ones(values.shape, dtype=bool) if mask is None else np.asarray(mask)
-    return Table(arms, values, seen, is_open, np.zeros((len(values), 0)), (), np.full(values.shape, np.nan))
+    return Table(
+        arms, values, seen, is_open, np.zeros((len(values), 0)), (), np.full(values.shape, np.nan)
+    )
 
 
 def misleading(n: int = 500) -> Table:
-    """Success bits 1.00 / .98 / .98 where the first arm is the worst, and every pair of arms agrees with the labels.
+    """Success bits 1.00 / .98 / .98 where the first arm is worst; all arm pairs agree with labels.
 
-    The first arm earns .55 always; the others .9, but .3 in one question of 50, in which all arms are alike in value.
+    The first arm earns .55 always; the others .9, but .3 in one question of 50, in which all arms
+    are alike in value.
     """
     case = np.arange(n)
     low = np.stack([np.zeros(n, dtype=bool), case % 50 == 0, case % 50 == 25], axis=1)
@@ -43,11 +49,16 @@ def misleading(n: int = 500) -> Table:
 
 def rows_of(audit: RewardAudit, name: str = "simulation") -> dict[str, Any]:
     """Rows of a table of an audit by their first column."""
-    return {str(row[0]): dict(row._asdict()) for row in getattr(audit, name).itertuples(index=False)}
+    return {
+        str(row[0]): dict(row._asdict()) for row in getattr(audit, name).itertuples(index=False)
+    }
 
 
 def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes() -> None:
-    """Concordance 1, and the learner ends on the worst arm: the headline says so, and no note says it works."""
+    """Concordance 1, and the learner ends on the worst arm.
+
+    The headline says so, and no note says it works.
+    """
     audit = audit_rewards(misleading(), **SMALL)
     assert audit.correlations["concordance"].tolist() == [1.0]
     assert audit.arms["success_share"].round(2).tolist() == [1.0, 0.98, 0.98]
@@ -62,10 +73,16 @@ def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes() ->
 
 
 def test_rules_end_on_different_arms() -> None:
-    """By successes the first arm, by mean rewards either of the others; the learner follows its own."""
+    """By successes the first arm, by mean rewards either of the others.
+
+    The learner follows its own.
+    """
     rules = rows_of(audit_rewards(misleading(), **SMALL), "rules")
     assert (rules["success share"]["arm"], rules["success share"]["followed"]) == ("nor", True)
-    assert (rules["mean reward"]["arm"], rules["mean reward"]["followed"]) == ("oner or ircot", False)
+    assert (rules["mean reward"]["arm"], rules["mean reward"]["followed"]) == (
+        "oner or ircot",
+        False,
+    )
     assert rules["mean value"]["arm"] == "oner or ircot"
     assert rules["success share"]["leads"] == 1.0
     assert rules["success share"]["value"] == pytest.approx(0.3)
@@ -96,13 +113,18 @@ def test_typical_rewards_at_the_threshold_are_counted() -> None:
     rng = np.random.default_rng(0)
     value = (rng.random((200, 2)) < 0.5).astype(float)
     audit = audit_rewards(table_of(value, 0.48 + 0.032 * value), **SMALL)
-    assert any("400 of 400 rewards lie within 0.05 of the threshold 0.5" in note for note in audit.notes)
+    assert any(
+        "400 of 400 rewards lie within 0.05 of the threshold 0.5" in note for note in audit.notes
+    )
     apart = audit_rewards(table_of(value, 0.2 + 0.6 * value), **SMALL)
     assert not any(MEDIAN in note for note in apart.notes)
 
 
 def test_chance_is_not_told_apart_from_uniform() -> None:
-    """Rewards that know nothing of the value: neither helps nor harms, and the concordance is a detail."""
+    """Rewards that know nothing of the value.
+
+    Neither helps nor harms, and the concordance is a detail.
+    """
     rng = np.random.default_rng(3)
     world = table_of((rng.random((300, 3)) < 0.5).astype(float), rng.random((300, 3)))
     audit = audit_rewards(world, **SMALL)
@@ -115,14 +137,36 @@ def test_chance_is_not_told_apart_from_uniform() -> None:
 @pytest.mark.parametrize(
     ("difference", "low", "high", "sentence"),
     [
-        (-0.004, -0.007, -0.001, "below uniform 0.287 by 0.004 (0.001 to 0.007), less than the least difference that"),
-        (0.004, 0.001, 0.007, "above uniform 0.287 by 0.004 (0.001 to 0.007), less than the least difference that"),
-        (0.004, -0.001, 0.007, "not told apart from uniform 0.287 (+0.004, -0.001 to +0.007): no gain"),
+        (
+            -0.004,
+            -0.007,
+            -0.001,
+            "below uniform 0.287 by 0.004 (0.001 to 0.007), less than the least difference that",
+        ),
+        (
+            0.004,
+            0.001,
+            0.007,
+            "above uniform 0.287 by 0.004 (0.001 to 0.007), less than the least difference that",
+        ),
+        (
+            0.004,
+            -0.001,
+            0.007,
+            "not told apart from uniform 0.287 (+0.004, -0.001 to +0.007): no gain",
+        ),
         (0.04, 0.01, 0.07, "above uniform 0.287 by 0.040 (0.010 to 0.070): the reward helps it."),
-        (-0.04, -0.07, -0.01, "below uniform 0.287 by 0.040 (0.010 to 0.070): the reward misleads it."),
+        (
+            -0.04,
+            -0.07,
+            -0.01,
+            "below uniform 0.287 by 0.040 (0.010 to 0.070): the reward misleads it.",
+        ),
     ],
 )
-def test_the_headline_follows_the_interval(difference: float, low: float, high: float, sentence: str) -> None:
+def test_the_headline_follows_the_interval(
+    difference: float, low: float, high: float, sentence: str
+) -> None:
     """A difference whose interval excludes 0 is above or below, be it ever so small."""
     ends = {"difference": difference, "difference_low": low, "difference_high": high}
     uniform = {"value": 0.287, "verdict": verdict(difference, low, high, 0.005)} | ends
@@ -132,14 +176,19 @@ def test_the_headline_follows_the_interval(difference: float, low: float, high: 
 
 
 def test_the_interval_of_the_best_fixed_arm_allows_for_its_choice() -> None:
-    """Best of three arms, two comparisons: 2.2414 / 1.9600 times as wide as that of the same arm under another name."""
+    """Best of three arms, two comparisons.
+
+    2.2414 / 1.9600 times as wide as that of the same arm under another name.
+    """
     world = misleading(100)
     plan = np.broadcast_to(np.array([0.0, 1.0, 0.0]), world.value.shape)
     rows = simulate_learner(world, Bandit(), {BEST: plan, "oner": plan}, SimulationSizes(50, 5, 40))
     best, plain = rows.iloc[1], rows.iloc[2]
     assert best["difference"] == plain["difference"]
     for end in ("difference_low", "difference_high"):
-        assert best[end] - best["difference"] == pytest.approx(1.14357 * (plain[end] - plain["difference"]), rel=1e-4)
+        assert best[end] - best["difference"] == pytest.approx(
+            1.14357 * (plain[end] - plain["difference"]), rel=1e-4
+        )
 
 
 def test_verdicts_by_head() -> None:
@@ -159,7 +208,10 @@ def grid(n: int) -> st.SearchStrategy[list[list[float]]]:
 @settings(max_examples=15, deadline=None)
 @given(value=grid(8), rewards=grid(8), closed=st.lists(st.booleans(), min_size=8, max_size=8))
 def test_turned_values_turn_the_difference(value: Any, rewards: Any, closed: Any) -> None:
-    """The learner never sees the values: 1 - value gives the same path and the opposite difference, and twice twice."""
+    """The learner never sees the values.
+
+    1 - value gives the same path and the opposite difference, and twice twice.
+    """
     mask = np.ones((8, 3), dtype=bool)
     mask[:, 2] = ~np.array(closed)
     plans = {UNIFORM: mask / mask.sum(axis=1, keepdims=True)}
@@ -172,7 +224,10 @@ def test_turned_values_turn_the_difference(value: Any, rewards: Any, closed: Any
     )
     assert second["difference"] == pytest.approx(-first["difference"], abs=1e-12)
     assert third["difference"] == pytest.approx(2.0 * first["difference"], abs=1e-12)
-    spread = (first["difference_high"] - first["difference_low"], second["difference_high"] - second["difference_low"])
+    spread = (
+        first["difference_high"] - first["difference_low"],
+        second["difference_high"] - second["difference_low"],
+    )
     assert spread[0] == pytest.approx(spread[1], abs=1e-9)
     assert first["difference_low"] <= first["difference"] <= first["difference_high"]
 
@@ -181,7 +236,10 @@ def test_one_arm_earns_its_mean() -> None:
     """Nothing to choose: value and difference are exact whatever cases are drawn."""
     value = np.arange(10.0)[:, None]
     result = simulate_learner(
-        table_of(value, np.full((10, 1), 0.5)), Bandit(), {UNIFORM: np.ones((10, 1))}, SimulationSizes(7, 3, 5)
+        table_of(value, np.full((10, 1), 0.5)),
+        Bandit(),
+        {UNIFORM: np.ones((10, 1))},
+        SimulationSizes(7, 3, 5),
     )
     assert result["value"].tolist() == pytest.approx([4.5, 4.5])
     assert result["difference"].iloc[1] == pytest.approx(0.0)
@@ -192,20 +250,27 @@ def test_the_same_seed_gives_the_same_comparison() -> None:
     """Bit for bit; another seed moves the interval."""
     plans = {UNIFORM: np.full((500, 3), 1 / 3)}
     one, two, third = (
-        simulate_learner(misleading(), Bandit(), plans, SimulationSizes(50, 5, 20, seed=seed)) for seed in (1, 1, 2)
+        simulate_learner(misleading(), Bandit(), plans, SimulationSizes(50, 5, 20, seed=seed))
+        for seed in (1, 1, 2)
     )
     assert one.equals(two)
     assert one["value_low"].iloc[1] != third["value_low"].iloc[1]
 
 
 def test_a_learner_starts_again_on_every_resampled_table() -> None:
-    """Arms that 60 questions hardly tell apart: the interval holds both arms, not the one of these questions alone."""
+    """Arms that 60 questions hardly tell apart.
+
+    The interval holds both arms, not the one of these questions alone.
+    """
     rng = np.random.default_rng(5)
     rewards = (rng.random((60, 2)) < 0.5).astype(float)
-    rewards[:, 1] = np.where(np.arange(60) < 2, 1.0, rewards[:, 0])  # a little ahead on these questions
+    # a little ahead on these questions
+    rewards[:, 1] = np.where(np.arange(60) < 2, 1.0, rewards[:, 0])
     value = np.tile([0.0, 1.0], (60, 1))
     plans = {UNIFORM: np.full((60, 2), 0.5)}
-    row = simulate_learner(table_of(value, rewards), Bandit(), plans, SimulationSizes(500, 50, 100)).iloc[0]
+    row = simulate_learner(
+        table_of(value, rewards), Bandit(), plans, SimulationSizes(500, 50, 100)
+    ).iloc[0]
     assert row["value_high"] - row["value_low"] > 0.2
 
 
@@ -219,7 +284,10 @@ def test_other_learners_are_audited(bandit: str) -> None:
 
 
 def test_missing_rewards_and_masks_are_audited() -> None:
-    """A reward that never arrives counts in no mean; an arm that is open now and then is no arm to end on."""
+    """A reward that never arrives counts in no mean.
+
+    An arm that is open now and then is no arm to end on.
+    """
     world = misleading(100)
     rewards = world.reward.copy()
     rewards[:10, 1] = np.nan

@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 
 from labelled import free_policy, labelled
 from raglab.decision.learned_cases import IN_SAMPLE
-from raglab.lab.candidates import ANSWER, COST, DEFAULTS, FIXED, FREE, REFUSE, THRESHOLD, Candidate, Cases
+from raglab.lab.candidates import (
+    ANSWER,
+    COST,
+    DEFAULTS,
+    FIXED,
+    FREE,
+    REFUSE,
+    THRESHOLD,
+    Candidate,
+    Cases,
+)
 from raglab.lab.search_space import Goal
 from raglab.lab.selection import (
     Selection,
@@ -39,9 +49,16 @@ DEAR = {"refuse": {"answered_wrong": 10.0}}
 
 
 def _cells(label: NDArray[np.int8], passes: NDArray[np.bool_]) -> NDArray[np.int8]:
-    """Cells of cases that pass or fail: an answer that is right or a refusal that is; a wrong answer or refusal."""
-    right = np.where(label == Status.ok, Status.ok * 6 + Status.ok * 2 + 1, Status.refuse * 6 + label * 2)
-    wrong = np.where(label == Status.ok, Status.refuse * 6 + Status.ok * 2, Status.ok * 6 + label * 2)
+    """Cells of cases that pass or fail: an answer that is right or a refusal that is.
+
+    A wrong answer or refusal.
+    """
+    right = np.where(
+        label == Status.ok, Status.ok * 6 + Status.ok * 2 + 1, Status.refuse * 6 + label * 2
+    )
+    wrong = np.where(
+        label == Status.ok, Status.refuse * 6 + Status.ok * 2, Status.ok * 6 + label * 2
+    )
     return np.where(passes, right, wrong).astype(np.int8)
 
 
@@ -89,7 +106,9 @@ def test_the_rule_by_hand() -> None:
 def test_the_pseudo_case_is_the_largest_cost_of_the_actions() -> None:
     """Answering may cost 10 where refusing costs 1 at most; refusing 3 where answering costs 1."""
     dear, refusal = Goal(costs=DEAR), Goal(costs={"ok": {"refused": 3.0}})
-    answer, refuse, ask_back = (frozenset({status}) for status in (Status.ok, Status.refuse, Status.ambiguous))
+    answer, refuse, ask_back = (
+        frozenset({status}) for status in (Status.ok, Status.refuse, Status.ambiguous)
+    )
     assert [largest_cost(one, dear) for one in (answer, refuse, ask_back)] == [10.0, 1.0, 1.0]
     assert [largest_cost(one, refusal) for one in (answer, refuse, ask_back)] == [1.0, 3.0, 1.0]
     assert largest_cost(answer | refuse, dear) == 10.0
@@ -120,7 +139,10 @@ def test_a_candidate_must_save_more_than_half_its_standard_error() -> None:
 
 
 def test_a_dear_failure_that_no_case_showed_keeps_the_incumbent() -> None:
-    """Refusing costs 1 at most, an answer may cost 10: four saved refusals are not enough, fourteen are."""
+    """Refusing costs 1 at most, an answer may cost 10.
+
+    Four saved refusals are not enough, fourteen are.
+    """
     cases = measured_cases(labelled(1, {"tune": 100}, refusable=0.5), Goal(costs=DEAR))
     free = _free(cases)
     refusable, ok = free[REFUSE], np.flatnonzero(free[ANSWER])
@@ -137,7 +159,10 @@ def test_a_dear_failure_that_no_case_showed_keeps_the_incumbent() -> None:
 
 
 def test_targets_come_before_cost() -> None:
-    """What keeps them is selected though it costs more; where nothing does, the nearest, and it says by how much."""
+    """What keeps them is selected though it costs more.
+
+    Where nothing does, the nearest, and it says by how much.
+    """
     trace = labelled(2, {"tune": 200}, wrong=0.4, refusable=1.0)
     cases = measured_cases(trace, Goal(targets={"hallucination_rate": 0.1}))
     free = _free(cases)
@@ -146,8 +171,12 @@ def test_targets_come_before_cost() -> None:
     bold[refusable[: len(refusable) // 2]] = True  # all ok answered, half of the others too
     careful[ok[: (2 * len(ok)) // 3]] = True  # two thirds of the ok answered, nothing else
     chosen = _selected(cases, free | {"bold": bold, "careful": careful})
-    assert chosen.costs.loc["bold", "cross_validated"] < chosen.costs.loc["careful", "cross_validated"]
-    assert chosen.costs["meets_targets"].to_dict() == {name: name == "careful" for name in chosen.costs.index}
+    assert (
+        chosen.costs.loc["bold", "cross_validated"] < chosen.costs.loc["careful", "cross_validated"]
+    )
+    assert chosen.costs["meets_targets"].to_dict() == {
+        name: name == "careful" for name in chosen.costs.index
+    }
     assert chosen.selected == "careful"
     assert chosen.misses == 0.0
     none = _selected(cases, free | {"bold": bold})
@@ -156,11 +185,14 @@ def test_targets_come_before_cost() -> None:
 
 @given(st.integers(0, 50), st.integers(2, 5))
 def test_laws_of_the_rule(seed: int, kinds: int) -> None:
-    """Order of candidates is irrelevant, a copy of the incumbent never replaces it, dominated ones are not selected."""
+    """Candidate order never matters, a copy never replaces the incumbent, dominated ones lose."""
     rng = np.random.default_rng(seed)
     cases = measured_cases(LAW_TRACE)
     free = _free(cases)
-    own = {f"candidate {number}": rng.random(40) < rng.choice([0.3, 0.5, 0.7]) for number in range(kinds)}
+    own = {
+        f"candidate {number}": rng.random(40) < rng.choice([0.3, 0.5, 0.7])
+        for number in range(kinds)
+    }
     whole, goal = free | own, cases.goal
     options = options_of(_candidates(cases, whole), goal)
     allowed = np.ones(len(whole), dtype=bool)
@@ -182,7 +214,10 @@ LAW_TRACE = labelled(5, {"tune": 40})
 
 
 def test_the_nested_estimate_takes_off_what_the_best_of_many_gains_by_luck() -> None:
-    """Thirty coins that are right in half the cases: the best looks like .37, the nested estimate says about .5."""
+    """Thirty coins that are right in half the cases.
+
+    The best looks like .37, the nested estimate says about .5.
+    """
     cases = measured_cases(labelled(3, {"tune": 60}, wrong=0.5, refusable=1.0))
     rng = np.random.default_rng(0)
     coins = {f"coin {number}": rng.random(60) < 0.5 for number in range(30)}
@@ -194,7 +229,10 @@ def test_the_nested_estimate_takes_off_what_the_best_of_many_gains_by_luck() -> 
 
 
 def test_the_nested_estimate_of_one_option_is_its_cost() -> None:
-    """With nothing to choose among nothing flatters: the mean over resamples is near the cost of all cases."""
+    """With nothing to choose among nothing flatters.
+
+    The mean over resamples is near the cost of all cases.
+    """
     cases = measured_cases(labelled(4, {"tune": 80}))
     free = _free(cases)
     options = options_of(_candidates(cases, free), cases.goal)
@@ -206,7 +244,10 @@ def test_the_nested_estimate_of_one_option_is_its_cost() -> None:
 
 @pytest.mark.slow
 def test_the_expected_cost_decision_is_selected_where_classes_are_separable() -> None:
-    """By two signals together, cross-fitted: it is far ahead of the best single threshold, and of answering all."""
+    """By two signals together, cross-fitted.
+
+    It is far ahead of the best single threshold, and of answering all.
+    """
     result = tune(separable(160, seed=3), policy=free_policy(), trials=16, batch_size=8)
     assert result.selected == COST
     costs = result.costs["cross_validated"]
@@ -225,17 +266,28 @@ def test_the_expected_cost_decision_is_selected_where_classes_are_separable() ->
 
 @pytest.mark.parametrize(("n", "room"), [(40, "7.2 %"), (100, "3.0 %")])
 def test_no_failure_leaves_room_for_some(n: int, room: str) -> None:
-    """By Clopper and Pearson 1 - 0.05 ** (1 / n), about 3 / n; one failure has a cost that says so itself."""
+    """By Clopper and Pearson 1 - 0.05 ** (1 / n), about 3 / n.
+
+    One failure has a cost that says so itself.
+    """
     costs = [pd.DataFrame({"cross_validated": [cost]}, index=["x"]) for cost in (0.0, 1.0 / n)]
-    notes = [_room_note(SimpleNamespace(selected="x", gains={"x": np.zeros(n)}, costs=table)) for table in costs]  # type: ignore[arg-type]
-    assert 1.0 - 0.05 ** (1.0 / n) == pytest.approx(float(room.split(maxsplit=1)[0]) / 100.0, abs=5e-4)
+    notes = [
+        _room_note(SimpleNamespace(selected="x", gains={"x": np.zeros(n)}, costs=table))
+        for table in costs
+    ]
+    assert 1.0 - 0.05 ** (1.0 / n) == pytest.approx(
+        float(room.split(maxsplit=1)[0]) / 100.0, abs=5e-4
+    )
     assert f" 0 failures in {n} cases leave room for {room} of failures" in notes[0]
     assert notes[1] == ""
 
 
 @pytest.mark.full
 def test_on_noise_a_free_policy_is_kept() -> None:
-    """Signals that know nothing: the incumbent stays, and the first note says what so few cases cannot tell."""
+    """Signals that know nothing.
+
+    The incumbent stays, and the first note says what so few cases cannot tell.
+    """
     for seed in range(3):
         trace = labelled(seed, {"tune": 100, "report": 60}, wrong=0.35)
         result = tune(trace, policy=free_policy(), trials=16, batch_size=8)
@@ -248,7 +300,9 @@ def test_on_noise_a_free_policy_is_kept() -> None:
 
 @pytest.mark.slow
 def test_where_asking_everybody_is_cheapest_it_is_selected() -> None:
-    """Where a bound on asking ends: 90 ambiguous of 200, the rest split evenly, nothing tells them apart.
+    """Where a bound on asking ends.
+
+    90 ambiguous of 200, the rest split evenly, nothing tells them apart.
 
     Asking everybody fails in 110 cases, answering or refusing everybody in 145.
     """
@@ -261,7 +315,9 @@ def test_where_asking_everybody_is_cheapest_it_is_selected() -> None:
             Hit(0.3, "a.md", 1, {"domain": "home"}, cosine=v, s_rerank=u, s_raw=u, rank=0),
             Hit(0.5, "b.md", 1, {"domain": "fleet"}, s_rerank=u / 2, s_raw=u / 2, rank=1),
         ]
-        rows.append((ask(expect_status=status, expect_sources=("a.md",) if status == "ok" else ()), [hits]))
+        rows.append(
+            (ask(expect_status=status, expect_sources=("a.md",) if status == "ok" else ()), [hits])
+        )
     result = tune(made_trace(rows), policy=free_policy(), trials=8, batch_size=8)
     assert result.selected == COST
     assert result.judged.set_index("policy").loc["tuned", "over_ask_rate"] > 0.9
@@ -269,7 +325,10 @@ def test_where_asking_everybody_is_cheapest_it_is_selected() -> None:
 
 @pytest.mark.slow
 def test_where_no_case_is_ambiguous_no_candidate_asks() -> None:
-    """The resolver stays out, no threshold asks, the model knows no such class: over-ask is 0 but of the defaults."""
+    """The resolver stays out, no threshold asks, the model knows no such class.
+
+    over-ask is 0 but of the defaults.
+    """
     trace = separable(120)
     rows = [row for row, case in enumerate(trace.cases) if case.expect_status != "ambiguous"]
     result = tune(trace.subset(rows), trials=16, batch_size=8)
@@ -279,10 +338,16 @@ def test_where_no_case_is_ambiguous_no_candidate_asks() -> None:
 
 @pytest.mark.slow
 def test_a_study_by_the_chain_and_by_candidates_of_the_user() -> None:
-    """`rule="chain"` lets the chain compete; a named policy competes by its own name; all costs stand beside."""
+    """`rule="chain"` lets the chain compete; a named policy competes by its own name.
+
+    All costs stand beside.
+    """
     trace = separable(120, seed=4)
     cut = len(trace) // 2
-    split = tuple(case._replace(split="tune" if row < cut else "report") for row, case in enumerate(trace.cases))
+    split = tuple(
+        case._replace(split="tune" if row < cut else "report")
+        for row, case in enumerate(trace.cases)
+    )
     parted = type(trace)(split, trace.chunks, trace.arms, trace.hits, None, trace.meta)
     own = Policy.load().replace("similarity.min_similarity", 0.5, "refine.max_depth", 0)
     by_chain = tune(parted, rule="chain", trials=16, batch_size=8)

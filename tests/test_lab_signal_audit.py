@@ -10,7 +10,13 @@ import pandas as pd
 import pytest
 
 import raglab
-from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals, labelled_signals, rank_correlations
+from raglab.lab.signal_audit import (
+    CONSTANT,
+    EVERYWHERE,
+    audit_signals,
+    labelled_signals,
+    rank_correlations,
+)
 from raglab.signals import NAMES
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -24,7 +30,10 @@ NOISE = RNG.permutation(np.linspace(0.0, 0.9, N)).tolist()
 
 
 def world(*, split: str | None = None, **scores: list[float]) -> Trace:
-    """Every second case is right if answered, the others are to be refused; hits differ in nothing but the scores."""
+    """Every second case is right if answered, the others are to be refused.
+
+    Hits differ in nothing but the scores.
+    """
     rows: list[tuple[Case, list[list[Hit]]]] = []
     for row in range(N):
         label = "ok" if row % 2 else "refuse"
@@ -38,11 +47,16 @@ def world(*, split: str | None = None, **scores: list[float]) -> Trace:
 def audited(trace: Trace, **more: Any) -> pd.DataFrame:
     """Frame of an audit by signal."""
     chosen = Policy.from_mapping(policy().model_dump())
-    return audit_signals(trace, chosen, **{"repeats": 1, "folds": 3} | more).table.set_index("signal")
+    return audit_signals(trace, chosen, **{"repeats": 1, "folds": 3} | more).table.set_index(
+        "signal"
+    )
 
 
 def test_a_perfect_signal_has_auroc_1_and_is_worth_all() -> None:
-    """Confidence that says it all: every right case above every wrong one, nothing left to lose, half lost without."""
+    """Confidence that says it all.
+
+    Every right case above every wrong one, nothing left to lose, half lost without.
+    """
     row = audited(world(s_rerank=TELLS, anchor_sim=NOISE)).loc["confidence"]
     assert row["auroc_right"] == 1.0
     assert row["auroc_right_low"] > 0.85
@@ -63,22 +77,35 @@ def test_a_constant_signal_tells_nothing_and_is_worth_nothing() -> None:
 
 @pytest.mark.parametrize("more", [{"repeats": 0}, {"repeats": 1, "folds": 3}])
 def test_constant_signals_come_last(more: dict[str, Any]) -> None:
-    """Behind every signal that varies, whatever it is worth; behind them only those that no case has."""
+    """Behind every signal that varies, whatever it is worth.
+
+    Behind them only those that no case has.
+    """
     rng = np.random.default_rng(3)
-    weak = [min(0.95, max(0.02, 0.25 + 0.25 * tells + 0.35 * rng.standard_normal())) for tells in TELLS]
-    scores = {"s_rerank": weak, "anchor_sim": rng.random(N).tolist(), "sig_sim": rng.random(N).tolist()}
+    weak = [
+        min(0.95, max(0.02, 0.25 + 0.25 * tells + 0.35 * rng.standard_normal())) for tells in TELLS
+    ]
+    scores = {
+        "s_rerank": weak,
+        "anchor_sim": rng.random(N).tolist(),
+        "sig_sim": rng.random(N).tolist(),
+    }
     frame = audited(world(**scores), **more)
     notes = frame["note"].tolist()
     varying, constant = notes.count(""), notes.count(CONSTANT)
     assert varying >= 3
     assert constant >= 6
-    assert notes == [""] * varying + [CONSTANT] * constant + [EVERYWHERE] * (len(notes) - varying - constant)
+    assert notes == [""] * varying + [CONSTANT] * constant + [EVERYWHERE] * (
+        len(notes) - varying - constant
+    )
     if more["repeats"]:
-        assert (frame["worth"].iloc[:varying] < 0.0).any(), "one that costs stands before those that are worth 0"
+        assert (frame["worth"].iloc[:varying] < 0.0).any(), (
+            "one that costs stands before those that are worth 0"
+        )
 
 
 def test_last_digits_are_no_difference() -> None:
-    """What no model reads, since its values differ by rounding alone, is noted as constant and comes last."""
+    """What no model reads, as values differ by rounding alone, is noted as constant and last."""
     rounding = (0.5 + 1e-16 * np.arange(N)).tolist()
     frame = audited(world(s_rerank=TELLS, anchor_sim=rounding))
     assert frame.loc["anchor_similarity", ["note", "worth"]].tolist() == [CONSTANT, 0.0]
@@ -87,18 +114,24 @@ def test_last_digits_are_no_difference() -> None:
 def test_a_copy_is_worth_nothing_beside_the_other() -> None:
     """Two equal signals: each good alone, each named as what the other repeats, neither missed."""
     frame = audited(world(anchor_sim=TELLS, sig_sim=TELLS))
-    for name, other in (("anchor_similarity", "signature_similarity"), ("signature_similarity", "anchor_similarity")):
+    for name, other in (
+        ("anchor_similarity", "signature_similarity"),
+        ("signature_similarity", "anchor_similarity"),
+    ):
         row = frame.loc[name]
         assert row["nearest"] == other
         assert row["rank_correlation"] == pytest.approx(1.0)
         assert row["worth"] == 0.0
-        assert row["worth_doubles"] == row["worth_alone"] > 0.3  # gone with its double, nothing is left
+        # gone with its double, nothing is left
+        assert row["worth_doubles"] == row["worth_alone"] > 0.3
         assert row["worth_alone_low"] > 0.0
 
 
 def test_what_is_missing_everywhere_is_said_and_no_error() -> None:
     """One hit a case has no gap: numbers are missing, the row is last, the notes name it."""
-    audit = audit_signals(world(s_rerank=TELLS), Policy.from_mapping(policy().model_dump()), repeats=1, folds=3)
+    audit = audit_signals(
+        world(s_rerank=TELLS), Policy.from_mapping(policy().model_dump()), repeats=1, folds=3
+    )
     row = audit.table.set_index("signal").loc["gap"]
     assert (row["note"], row["missing"], row["n"]) == (EVERYWHERE, 1.0, 0)
     assert row[["auroc_right", "worth", "cost_without", "rank_correlation"]].isna().all()
@@ -118,7 +151,10 @@ def test_every_signal_has_a_row_with_its_declaration() -> None:
 
 
 def test_tune_alone_is_read_where_there_is_one() -> None:
-    """Cases of other splits change no number; without a split named tune all are read, and the audit says which."""
+    """Cases of other splits change no number.
+
+    Without a split named tune all are read, and the audit says which.
+    """
     tuned, other = world(s_rerank=TELLS, split="tune"), world(s_rerank=NOISE, split="report")
     hits = type(tuned.hits)(*map(np.concatenate, zip(tuned.hits, other.hits, strict=True)))
     hits = hits._replace(chunk=hits.chunk % N)
@@ -139,19 +175,28 @@ def test_the_order_of_the_cases_is_nothing() -> None:
 
 
 def test_costs_are_those_stated() -> None:
-    """Where a wrong answer costs two, knowing nothing means refusing all, and the answerable are what it costs."""
+    """If wrong answers cost two, knowing nothing means refusing all, which costs the answerable."""
     chosen = Policy.from_mapping(policy().model_dump())
-    found = audit_signals(world(s_rerank=TELLS), chosen, costs={"refuse": {"answered_wrong": 2}}, repeats=1, folds=3)
+    found = audit_signals(
+        world(s_rerank=TELLS), chosen, costs={"refuse": {"answered_wrong": 2}}, repeats=1, folds=3
+    )
     assert found.cost_without_signals == 0.5
     assert found.cost == 0.0
 
 
 def test_asking_needs_two_options_and_pays_where_they_hold_the_sources() -> None:
-    """Ambiguous cases of two groups: what tells them from the answerable is worth its asking; AUROC reads backwards."""
+    """Ambiguous cases of two groups: what tells them from the answerable is worth its asking.
+
+    AUROC reads backwards.
+    """
     rows = []
     for row in range(N):
         label = "ok" if row % 2 else "ambiguous"
-        case = ask(expect_status=label, id=f"q{row:02d}-", expect_sources=("a.md", "b.md") if row % 2 == 0 else ())
+        case = ask(
+            expect_status=label,
+            id=f"q{row:02d}-",
+            expect_sources=("a.md", "b.md") if row % 2 == 0 else (),
+        )
         tells = 0.9 if row % 2 else 0.1
         hits = [
             Hit(0.25, "a.md", tags={"product": "fleet"}, s_rerank=tells),
@@ -175,7 +220,8 @@ def test_milliseconds_are_those_of_the_stages() -> None:
     ms = np.tile(np.array([1.0, 5.0]), (N, 1, 1, 1))
     ms[0] = 1000.0
     timed = Trace(
-        **{one.name: getattr(trace, one.name) for one in fields(trace)} | {"latency": Latency(("embed", "rerank"), ms)}
+        **{one.name: getattr(trace, one.name) for one in fields(trace)}
+        | {"latency": Latency(("embed", "rerank"), ms)}
     )
     assert audited(timed, repeats=0).loc["confidence", "ms"] == 5.0
     assert audited(timed, repeats=0)["ms"].notna().sum() == 2
@@ -195,7 +241,11 @@ def test_rank_correlation_is_scipys() -> None:
 
 @pytest.mark.parametrize(
     ("more", "says"),
-    [({"folds": 40}, "folds must be from 2"), ({"repeats": -1}, "repeats must be"), ({"level": 2.0}, "level must be")],
+    [
+        ({"folds": 40}, "folds must be from 2"),
+        ({"repeats": -1}, "repeats must be"),
+        ({"level": 2.0}, "level must be"),
+    ],
 )
 def test_what_means_nothing_is_refused(more: dict[str, Any], says: str) -> None:
     """With the rule, the value and the remedy."""
@@ -206,7 +256,15 @@ def test_what_means_nothing_is_refused(more: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize(
     ("right", "others", "says"),
     [
-        (11, 10, "each of 10 folds, so on at least 12 .* and 12 others, got 11 and 10; label more, or set repeats=0"),
+        (
+            11,
+            10,
+            (
+                "each of 10 folds, so on at least 12 .* and 12 others, got 11 and 10; label more, "
+                "or "
+                "set repeats=0"
+            ),
+        ),
         (2, 1, "got 2 and 1; label more, or set repeats=0"),
         (9, 20, "got 9 and 20; label more"),
         (5, 5, "at least 12 .* got 5 and 5; label more"),
@@ -215,7 +273,9 @@ def test_what_means_nothing_is_refused(more: dict[str, Any], says: str) -> None:
 def test_too_few_cases_are_counted_as_the_user_has_them(right: int, others: int, says: str) -> None:
     """Not as a fold leaves them, and never a number of folds that nobody stated (issue 31)."""
     trace = world(s_rerank=TELLS)
-    rows = [row for row in range(N) if row % 2][:right] + [row for row in range(N) if not row % 2][:others]
+    rows = [row for row in range(N) if row % 2][:right] + [row for row in range(N) if not row % 2][
+        :others
+    ]
     with pytest.raises(ValueError, match=says) as caught:
         audit_signals(trace.subset(np.array(rows)), Policy.from_mapping(policy().model_dump()))
     assert "folds must be" not in str(caught.value)
@@ -232,7 +292,9 @@ def test_as_many_as_it_needs_are_enough(folds: int, count: int) -> None:
         with pytest.raises(ValueError, match=f"at least {count} cases"):
             audit_signals(trace.subset(np.array(few)), chosen, folds=folds, repeats=1)
     if folds in {3, 10}:
-        assert f"{folds} folds {'need ' if folds == 10 else ''}{count} of each" in (audit_signals.__doc__ or "")
+        assert f"{folds} folds {'need ' if folds == 10 else ''}{count} of each" in (
+            audit_signals.__doc__ or ""
+        )
 
 
 def test_it_is_public() -> None:

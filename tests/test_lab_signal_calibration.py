@@ -16,14 +16,26 @@ from raglab.store.traces import Trace
 def trace_of_labels(labels: list[str], values: list[float]) -> Trace:
     """A case a label, one hit each, with a signal `yes_no`."""
     rows = [
-        {"case_id": f"q{n}", "query": f"What is {n}?", "hit_id": f"p{n}", "score": 0.9, "text": "Text.", "label": label}
+        {
+            "case_id": f"q{n}",
+            "query": f"What is {n}?",
+            "hit_id": f"p{n}",
+            "score": 0.9,
+            "text": "Text.",
+            "label": label,
+        }
         for n, label in enumerate(labels)
     ]
-    return trace_from_frame(pd.DataFrame(rows)).with_signal("yes_no", values, higher="surer", unit="probability")
+    return trace_from_frame(pd.DataFrame(rows)).with_signal(
+        "yes_no", values, higher="surer", unit="probability"
+    )
 
 
 def low_scores(n: int = 1000, seed: int = 0) -> Trace:
-    """A signal that never passes .42, as a small model's P(yes): right in half of the cases at .3, in few at .1."""
+    """A signal that never passes .42, as a small model's P(yes).
+
+    Right in half of the cases at .3, in few at .1.
+    """
     rng = np.random.default_rng(seed)
     values = rng.choice([0.05, 0.1, 0.2, 0.3, 0.4], size=n)
     labels = np.where(rng.random(n) < 2.0 * values, "ok", "refuse")
@@ -44,7 +56,10 @@ def test_a_probability_is_near_the_share_of_right_cases() -> None:
 
 
 def test_the_trace_holds_the_held_out_probability() -> None:
-    """Under a name of its own, so that a threshold may be tuned on the same cases; another name is taken."""
+    """Under a name of its own, so that a threshold may be tuned on the same cases.
+
+    Another name is taken.
+    """
     trace = low_scores()
     made = raglab.lab.calibrate_signal(trace, "yes_no")
     column = made.trace.signal("yes_no_probability")
@@ -69,7 +84,9 @@ def test_what_has_no_label_or_value_is_left_out_of_the_fit() -> None:
 def test_the_same_seed_gives_the_same_bytes() -> None:
     """Another seed deals other folds."""
     trace = low_scores()
-    first, again, other = (calibrate_signal(trace, "yes_no", seed=seed).calibrated.p for seed in (0, 0, 1))
+    first, again, other = (
+        calibrate_signal(trace, "yes_no", seed=seed).calibrated.p for seed in (0, 0, 1)
+    )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -120,7 +137,10 @@ def test_a_study_searches_its_threshold() -> None:
 
 
 def test_groups_must_be_known() -> None:
-    """A case without one is in no group with the others that have none; labels of several types are compared."""
+    """A case without one is in no group with the others that have none.
+
+    Labels of several types are compared.
+    """
     trace = low_scores(100)
     for missing in (None, float("nan")):
         groups = [*(f"d{n}" for n in range(99)), missing]
@@ -151,19 +171,28 @@ def test_a_signal_of_answers_stays_one() -> None:
     """Its probability is there no earlier than it, and as missing as it."""
     trace = low_scores()
     values = trace.signal("yes_no").to_numpy()
-    trace = trace.with_signal("grade", values, higher="surer", unit="probability", stage="answer", missing="passes")
+    trace = trace.with_signal(
+        "grade", values, higher="surer", unit="probability", stage="answer", missing="passes"
+    )
     stated = calibrate_signal(trace, "grade").trace.meta["signals"]["grade_probability"]
     assert (stated["stage"], stated["missing"]) == ("answer", "passes")
 
 
 def test_the_stored_column_has_an_auroc_of_its_own() -> None:
-    """Cross-fitted maps change ranks between folds: a signal that tells nothing ranks worse as stored."""
+    """Cross-fitted maps change ranks between folds.
+
+    A signal that tells nothing ranks worse as stored.
+    """
     rng = np.random.default_rng(3)
     labels = np.where(rng.random(80) < 0.5, "ok", "refuse").tolist()
     made = calibrate_signal(trace_of_labels(labels, rng.random(80).tolist()), "yes_no")
     y = np.array(labels) == "ok"
-    assert made.auroc == pytest.approx(raglab.metrics.auroc(y, made.trace.signal("yes_no").to_numpy()))
-    assert made.auroc_stored == pytest.approx(raglab.metrics.auroc(y, made.trace.signal(made.name).to_numpy()))
+    assert made.auroc == pytest.approx(
+        raglab.metrics.auroc(y, made.trace.signal("yes_no").to_numpy())
+    )
+    assert made.auroc_stored == pytest.approx(
+        raglab.metrics.auroc(y, made.trace.signal(made.name).to_numpy())
+    )
     assert made.auroc_stored < made.auroc
     shown = repr(made)
     assert f"AUROC {made.auroc:.3f} " in shown
@@ -224,7 +253,9 @@ class TestLive:
         function = self.measured()
         made = calibrate_signal(raglab.add_signals(low_scores(), function), "yes_no", name="sure")
         with pytest.raises(ValueError, match="must not be made of the labels"):
-            calibrate_signal(raglab.add_signals(low_scores(), made.signal_function(function)), "sure")
+            calibrate_signal(
+                raglab.add_signals(low_scores(), made.signal_function(function)), "sure"
+            )
 
     def test_another_function_is_refused(self) -> None:
         """Of another signal or version, and what is none."""

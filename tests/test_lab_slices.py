@@ -25,11 +25,17 @@ NEAR, FAR = Hit(0.25, "a.md", tags={"domain": "home"}), Hit(9.0, "a.md", tags={"
 
 
 def _said(french_right: int = 0, english_right: int = 10, size: int = 10) -> Decisions:
-    """Answerable cases of two languages; those not right are refused, since their hit is too far."""
+    """Answerable cases of two languages.
+
+    Those not right are refused, since their hit is too far.
+    """
     rows = []
     for lang, right in (("fr", french_right), ("en", english_right)):
         rows += [
-            (ask(expect_sources=("a.md",), extra={"lang": lang}), [[NEAR if number < right else FAR]])
+            (
+                ask(expect_sources=("a.md",), extra={"lang": lang}),
+                [[NEAR if number < right else FAR]],
+            )
             for number in range(size)
         ]
     return decide(trace_of(*rows), policy())
@@ -48,10 +54,21 @@ def test_a_slice_by_hand() -> None:
 
 
 def test_a_slice_costs_what_its_cases_do() -> None:
-    """By default 1 minus the pass rate; where a refusal costs a quarter, the French pay one; names are checked."""
-    found = slices(_said(), rate="false_refusal_rate").set_index(["column", "value"])["expected_cost"]
-    assert (found["language", "fr"], found["language", "en"], found["line", "home"]) == (1.0, 0.0, 0.5)
-    cheap = slices(_said(), costs={"ok": {"refused": 0.25}}).set_index(["column", "value"])["expected_cost"]
+    """By default 1 minus the pass rate; where a refusal costs a quarter, the French pay one.
+
+    Names are checked.
+    """
+    found = slices(_said(), rate="false_refusal_rate").set_index(["column", "value"])[
+        "expected_cost"
+    ]
+    assert (found["language", "fr"], found["language", "en"], found["line", "home"]) == (
+        1.0,
+        0.0,
+        0.5,
+    )
+    cheap = slices(_said(), costs={"ok": {"refused": 0.25}}).set_index(["column", "value"])[
+        "expected_cost"
+    ]
     assert (cheap["language", "fr"], cheap["language", "en"]) == (0.25, 0.0)
     with pytest.raises(ValueError, match="a label of costs"):
         slices(_said(), costs={"fine": {}})
@@ -97,7 +114,13 @@ def test_own_columns_stand_beside_and_replace() -> None:
     """A value a case; a name of a column takes its place; nothing said is `(none)`."""
     team = [None, float("nan"), *["x"] * 18]
     found = slices(_said(), by={"team": np.array(team, dtype=object), "language": ["all"] * 20})
-    assert Counter(found["column"]) == {"team": 2, "language": 1, "line": 1, "named_documents": 1, "label": 1}
+    assert Counter(found["column"]) == {
+        "team": 2,
+        "language": 1,
+        "line": 1,
+        "named_documents": 1,
+        "label": 1,
+    }
     assert set(found["value"]) == {NONE, "x", "all", "home", "no", "ok"}
 
 
@@ -105,7 +128,10 @@ def test_own_columns_stand_beside_and_replace() -> None:
 @settings(deadline=None, derandomize=True, max_examples=10)
 @given(st.integers(0, 1000))
 def test_laws(seed: int) -> None:
-    """Every column holds every case once; rows of cases may be shuffled; p is the sum over tables no likelier."""
+    """Every column holds every case once; rows of cases may be shuffled.
+
+    P is the sum over tables no likelier.
+    """
     trace, one = random_trace(seed, 14), random_policies(seed, 1)[0]
     rng = np.random.default_rng(seed)
     drawn = rng.choice(["a", "b", "c"], size=14)
@@ -122,24 +148,33 @@ def test_laws(seed: int) -> None:
         again = slices(decide(shuffled, one), by={"drawn": drawn[rows]}, rate=rate, least=3)
         pd.testing.assert_frame_equal(found, again)
         assert tuple(found) == COLUMNS
-        assert found["rate"].to_numpy() == pytest.approx((found["k"] / found["n"]).to_numpy(), nan_ok=True)
+        assert found["rate"].to_numpy() == pytest.approx(
+            (found["k"] / found["n"]).to_numpy(), nan_ok=True
+        )
         summed = found.groupby("column")[["k", "n"]].sum()
         assert (summed["k"] == rated[f"{rate}_k"]).all()
         assert (summed["n"] == rated[f"{rate}_n"]).all()
         for row in found.dropna(subset="p").itertuples():
-            tables = hypergeom(rated[f"{rate}_n"], rated[f"{rate}_k"], row.n).pmf(np.arange(row.n + 1))
+            tables = hypergeom(rated[f"{rate}_n"], rated[f"{rate}_k"], row.n).pmf(
+                np.arange(row.n + 1)
+            )
             assert row.p == pytest.approx(tables[tables <= tables[row.k] * (1 + 1e-7)].sum())
 
 
 def test_holm_by_hand() -> None:
     """Smallest times 3, next times 2, and never below the one before."""
-    assert holm_adjusted(np.array([0.03, 0.01, np.nan, 0.02])) == pytest.approx([0.04, 0.03, np.nan, 0.04], nan_ok=True)
+    assert holm_adjusted(np.array([0.03, 0.01, np.nan, 0.02])) == pytest.approx(
+        [0.04, 0.03, np.nan, 0.04], nan_ok=True
+    )
     assert holm_adjusted(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
     assert holm_adjusted(np.array([])).tolist() == []
 
 
 def test_lines_come_from_the_case_then_from_its_documents() -> None:
-    """What the case says; else the tag of what it expects, else of what the user named; several are several."""
+    """What the case says; else the tag of what it expects, else of what the user named.
+
+    Several are several.
+    """
     chunks = [
         Chunk("1", "", "x/a.md", tags={"domain": " home "}),
         Chunk("2", "", "b.md", tags={"domain": "fleet"}),
@@ -162,9 +197,15 @@ def test_lines_of_the_bundled_set() -> None:
     """By its README: 92 cases of home, 80 of motor_fleet, 14 of several lines, 81 of none."""
     found = Counter(business_lines(load_cases(BROKER), load_corpus(BROKER).chunks))
     assert found == {
-        "home": 92, "motor_fleet": 80, "marine_cargo": 48, "professional_liability": 28, "cyber": 15, "brokerage": 12,
-        SEVERAL: 14, NONE: 81,
-    }  # fmt: skip
+        "home": 92,
+        "motor_fleet": 80,
+        "marine_cargo": 48,
+        "professional_liability": 28,
+        "cyber": 15,
+        "brokerage": 12,
+        SEVERAL: 14,
+        NONE: 81,
+    }
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -180,16 +221,25 @@ def test_what_cannot_be_is_refused() -> None:
 
 def _two_lists(right: str, n: int = 4) -> TraceData:
     """Keywords rank a.md before b.md, the embeddings b.md before a.md; one of them is expected."""
-    rows = [(ask(expect_sources=(right,)), [[Hit(0.25, "a.md"), Hit(0.5, "b.md")]]) for _ in range(n)]
+    rows = [
+        (ask(expect_sources=(right,)), [[Hit(0.25, "a.md"), Hit(0.5, "b.md")]]) for _ in range(n)
+    ]
     trace = trace_of(*rows)
     dense = trace.hits._replace(rank=trace.hits.rank[..., ::-1])
     both = (np.concatenate(pair, axis=1) for pair in zip(trace.hits, dense, strict=True))
     return replace(trace, arms=("bm25", "dense"), hits=Hits(*both))
 
 
-@pytest.mark.parametrize(("right", "weight", "hits"), [("b.md", 1.4, [0, 0, 1, 1]), ("a.md", 1.0, [1, 1, 0, 0])])
-def test_the_weight_nearest_to_one_that_ranks_right_wins(right: str, weight: float, hits: list[float]) -> None:
-    """Equal lists tie, and a.md comes first by its position; only a heavier dense list puts b.md before it."""
+@pytest.mark.parametrize(
+    ("right", "weight", "hits"), [("b.md", 1.4, [0, 0, 1, 1]), ("a.md", 1.0, [1, 1, 0, 0])]
+)
+def test_the_weight_nearest_to_one_that_ranks_right_wins(
+    right: str, weight: float, hits: list[float]
+) -> None:
+    """Equal lists tie, and a.md comes first by its position.
+
+    Only a heavier dense list puts b.md before it.
+    """
     found = fusion_weights(_two_lists(right), weights=(0.5, 1.0, 1.4, 2.0))
     assert found.dense_weight == weight
     assert found.table["hit@1"].tolist() == hits

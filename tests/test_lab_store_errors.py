@@ -54,8 +54,16 @@ def of_sqlite(code: int) -> Exception:
         (ConnectionRefusedError(), AWAY),
         (TimeoutError(), AWAY),
         (RuntimeError("(sqlite3.OperationalError) database is locked"), LOCKED),
-        (RuntimeError("The experiment 7 must be in the 'active' state. Current state is deleted."), DELETED),
-        (RuntimeError("Detected out-of-date database schema (found version a, but expected b)."), OLD),
+        (
+            RuntimeError(
+                "The experiment 7 must be in the 'active' state. Current state is deleted."
+            ),
+            DELETED,
+        ),
+        (
+            RuntimeError("Detected out-of-date database schema (found version a, but expected b)."),
+            OLD,
+        ),
         (RuntimeError("API request to http://h/api failed with exception"), AWAY),
         (RuntimeError("something else"), OTHER),
     ],
@@ -72,7 +80,12 @@ def test_each_is_told_apart(error: Exception, fault: Fault) -> None:
 def test_by_a_server_of_postgresql() -> None:
     """A lock, no room, no right, and all else of a connection."""
     psycopg = pytest.importorskip("psycopg")
-    states = {"LockNotAvailable": LOCKED, "DiskFull": FULL, "InsufficientPrivilege": CLOSED, "AdminShutdown": AWAY}
+    states = {
+        "LockNotAvailable": LOCKED,
+        "DiskFull": FULL,
+        "InsufficientPrivilege": CLOSED,
+        "AdminShutdown": AWAY,
+    }
     assert {name: fault_of(getattr(psycopg.errors, name)("words")) for name in states} == states
     assert fault_of(psycopg.OperationalError("connection failed")) is AWAY
 
@@ -80,7 +93,11 @@ def test_by_a_server_of_postgresql() -> None:
 @pytest.mark.parametrize("fault", [LOCKED, AWAY, FULL, CLOSED, DELETED, OLD])
 def test_nobody_is_told_to_take_a_whole_store_away(fault: Fault) -> None:
     """It would destroy what is whole."""
-    text = str(store_error("postgresql://ann:hunter2@db/x", RuntimeError("at postgresql://ann:hunter2@db/x")))
+    text = str(
+        store_error(
+            "postgresql://ann:hunter2@db/x", RuntimeError("at postgresql://ann:hunter2@db/x")
+        )
+    )
     assert "hunter2" not in text
     assert not {"delete", "remove", "away"} & set(fault.remedy.replace(",", " ").split())
 
@@ -116,7 +133,10 @@ class TestServer:
     @pytest.mark.parametrize("status", [500, 502, 503])
     def test_one_that_fails(self, status: int) -> None:
         """As a gateway whose server is down."""
-        with answering(status) as url, pytest.raises(InputError, match=f"must answer, got status {status}; check that"):
+        with (
+            answering(status) as url,
+            pytest.raises(InputError, match=f"must answer, got status {status}; check that"),
+        ):
             check_server(url)
 
     def test_one_that_is_not_there(self) -> None:

@@ -37,7 +37,10 @@ NAN = float("nan")
 
 
 def _world(size: int = 60, seed: int = 0) -> Trace:
-    """Cases whose confidence rises with being answerable, over the three splits; one source, two groups."""
+    """Cases whose confidence rises with being answerable, over the three splits.
+
+    One source, two groups.
+    """
     rng = np.random.default_rng(seed)
     rows = []
     for number in range(size):
@@ -47,9 +50,27 @@ def _world(size: int = 60, seed: int = 0) -> Trace:
         apart = 0.01 if status == "ambiguous" else round(float(rng.uniform(0.0, 0.3)), 2)
         right, other = {"domain": "home"}, {"domain": "fleet"}
         hits = [
-            Hit(near, "a.md", 1, right, s_rerank=score, s_raw=score, anchor_sim=0.4, sig_sim=0.4, rank=0),
             Hit(
-                near + apart, "b.md", 1, other, s_rerank=score / 2, s_raw=score / 2, anchor_sim=0.2, sig_sim=0.3, rank=1
+                near,
+                "a.md",
+                1,
+                right,
+                s_rerank=score,
+                s_raw=score,
+                anchor_sim=0.4,
+                sig_sim=0.4,
+                rank=0,
+            ),
+            Hit(
+                near + apart,
+                "b.md",
+                1,
+                other,
+                s_rerank=score / 2,
+                s_raw=score / 2,
+                anchor_sim=0.2,
+                sig_sim=0.3,
+                rank=1,
             ),
         ]
         case = ask(
@@ -60,7 +81,12 @@ def _world(size: int = 60, seed: int = 0) -> Trace:
         rows.append((case, [hits]))
     made = trace_of(*rows)
     return Trace(
-        made.cases, made.chunks, made.arms, made.hits, None, {"fingerprint": f"world-{seed}", "corpus": "world"}
+        made.cases,
+        made.chunks,
+        made.arms,
+        made.hits,
+        None,
+        {"fingerprint": f"world-{seed}", "corpus": "world"},
     )
 
 
@@ -73,7 +99,10 @@ def _same(one: Any, other: Any) -> None:
 
 
 def _cells(**counted: int) -> Any:
-    """Cases by cell, [18], of words `decision_label` and, of right answers and questions, `decision_label_right`."""
+    """Cases by cell, [18], of words `decision_label` and, if right, `decision_label_right`.
+
+    What is right is an answer or a question.
+    """
     cells = np.zeros((3, 3, 2), dtype=np.int64)
     for name, count in counted.items():
         decision, label, *right = name.split("_")
@@ -82,8 +111,18 @@ def _cells(**counted: int) -> Any:
 
 
 def test_the_score_is_the_cost_and_a_target_that_is_missed_outweighs_it() -> None:
-    """Of 20 cases 1 is falsely refused and 2 are answered wrong: 3 / 20, and 2 of 9 answers are above 1 %."""
-    cells = _cells(ok_ok_right=7, ok_ok=1, refuse_ok=2, ok_refuse=1, refuse_refuse=4, ambiguous_ambiguous_right=5)
+    """Of 20 cases 1 is falsely refused and 2 are answered wrong.
+
+    3 / 20, and 2 of 9 answers are above 1 %.
+    """
+    cells = _cells(
+        ok_ok_right=7,
+        ok_ok=1,
+        refuse_ok=2,
+        ok_refuse=1,
+        refuse_refuse=4,
+        ambiguous_ambiguous_right=5,
+    )
     free = Goal(targets={})
     assert free.cost(cells) == free.score(cells) == pytest.approx(4 / 20)
     assert Goal(targets={"hallucination_rate": 0.01}).score(cells) == INFEASIBLE + free.cost(cells)
@@ -96,7 +135,9 @@ def test_answering_nothing_meets_no_target() -> None:
     """Rule S6.2: 0 of 0 hallucinations miss their target, or refusing everything would win."""
     nothing = _cells(refuse_ok=10, refuse_refuse=5, refuse_ambiguous=5)
     goal = Goal(targets={"false_refusal_rate": 0.1, "hallucination_rate": 0.01})
-    assert goal.excess(nothing).tolist() == pytest.approx([0.9, 1.0, 0.25, -0.1]), "half of the answerable, 10 % asked"
+    assert goal.excess(nothing).tolist() == pytest.approx([0.9, 1.0, 0.25, -0.1]), (
+        "half of the answerable, 10 % asked"
+    )
     assert not goal.meets(nothing)
     assert Goal().cost(nothing) == pytest.approx(15 / 20)
 
@@ -127,11 +168,21 @@ def test_a_goal_that_is_none_is_refused(stated: dict[str, Any], words: str) -> N
 
 def test_a_space_takes_pairs_and_says_what_it_does_not_know() -> None:
     """`(low, high)` is a range; a switch has none, and an empty one is none."""
-    found = search_ranges({"l2.max_l2": (0.5, 1), "density.min_keep": (1, 3), "resolver.anchor": SearchRange(NAN, NAN)})
+    found = search_ranges(
+        {
+            "l2.max_l2": (0.5, 1),
+            "density.min_keep": (1, 3),
+            "resolver.anchor": SearchRange(NAN, NAN),
+        }
+    )
     assert found["l2.max_l2"] == SearchRange(0.5, 1, whole=False, log=SWEPT["l2.max_l2"].log)
     assert found["density.min_keep"].whole
     assert found["resolver.anchor"].is_switch
-    for path, extent in (("l2.max_l2", (1.0, 0.5)), ("resolver.anchor", (0.0, 1.0)), ("l2.max_l2", (0.1,))):
+    for path, extent in (
+        ("l2.max_l2", (1.0, 0.5)),
+        ("resolver.anchor", (0.0, 1.0)),
+        ("l2.max_l2", (0.1,)),
+    ):
         with pytest.raises(ValueError, match="low < high"):
             search_ranges({path: extent})  # type: ignore[dict-item]
     with pytest.raises(ValueError, match=r"got 'l2.maximum'.*full_space"):
@@ -149,7 +200,10 @@ def test_reference_policies() -> None:
 def test_one_step_by_hand_moves_every_threshold_of_the_source() -> None:
     """Rule S6.4: looser is a lower cosine and tau, and a larger distance."""
     looser = step_thresholds(Policy.load(), 1)
-    assert [looser.value(path) for path in ("similarity.min_similarity", "confidence.tau_default", "l2.max_l2")] == [
+    assert [
+        looser.value(path)
+        for path in ("similarity.min_similarity", "confidence.tau_default", "l2.max_l2")
+    ] == [
         0.65,
         35.0,
         0.85,
@@ -167,7 +221,7 @@ def test_the_manual_loop_loosens_while_too_much_is_refused() -> None:
 
 
 def test_the_manual_loop_takes_a_rate_of_no_cases_for_unmet() -> None:
-    """Rule S6.2: without a case labelled ok, 0 of 0 false refusals do not meet the source's 10 %."""
+    """Rule S6.2: with no case labelled ok, 0 of 0 false refusals do not meet the source's 10 %."""
     trace = _world()
     rows = [row for row, case in enumerate(trace.cases) if case.expect_status != "ok"]
     start = published_policy(Policy.load())
@@ -181,7 +235,9 @@ def test_the_space_holds_what_cases_can_meet() -> None:
     """Ranges are those observed; a start outside is moved to their edge."""
     trace = _world()
     space = full_space(trace, Policy.load())
-    assert space["similarity.min_similarity"].low == pytest.approx(trace.hits.cosine[:, 0, 0, 0].min())
+    assert space["similarity.min_similarity"].low == pytest.approx(
+        trace.hits.cosine[:, 0, 0, 0].min()
+    )
     own = own_trial(Policy.load().replace("similarity.min_similarity", -1.0), space)
     assert own["similarity.min_similarity"] == space["similarity.min_similarity"].low
 
@@ -204,7 +260,11 @@ def test_a_threshold_that_gains_nothing_stays_as_published() -> None:
     """Nothing differs without a gain: a gate that is off keeps its published number."""
     base = always_answer(Policy.load())
     best, _ = line_search(
-        _world(), [base.replace("similarity.min_similarity", 0.123)], ["similarity.min_similarity"], Goal().score, base
+        _world(),
+        [base.replace("similarity.min_similarity", 0.123)],
+        ["similarity.min_similarity"],
+        Goal().score,
+        base,
     )
     assert best.value("similarity.min_similarity") == 0.7
 
@@ -212,11 +272,16 @@ def test_a_threshold_that_gains_nothing_stays_as_published() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["nsga2", "tpe", "random"])
 def test_every_sampler_gives_the_same_twice(sampler: Any) -> None:
-    """Same trace, same seed, same result; every candidate is there, and the selected one is what is tuned."""
+    """Same trace, same seed, same result.
+
+    Every candidate is there, and the selected one is what is tuned.
+    """
     trace = _world()
     first, second = (tune(trace, trials=24, batch_size=8, sampler=sampler) for _ in range(2))
     _same(first, second)
-    assert {"always-answer", "always-refuse", "defaults", "chain", "one threshold"} <= set(first.costs.index)
+    assert {"always-answer", "always-refuse", "defaults", "chain", "one threshold"} <= set(
+        first.costs.index
+    )
     assert first.policies["tuned"] is first.policy
     assert first.costs.loc[first.selected, "policy_id"] == first.policy.policy_id
     assert first.costs.loc[first.incumbent, "gain"] == 0.0
@@ -244,7 +309,12 @@ def test_without_splits_the_nested_estimate_is_the_headline() -> None:
     """Rules S6.5, S6.11: nothing is judged on the cases it was made of, and no p-value is given."""
     trace = _world()
     bare = Trace(
-        tuple(c._replace(split=None) for c in trace.cases), trace.chunks, trace.arms, trace.hits, None, trace.meta
+        tuple(c._replace(split=None) for c in trace.cases),
+        trace.chunks,
+        trace.arms,
+        trace.hits,
+        None,
+        trace.meta,
     )
     result = tune(bare, trials=8, batch_size=8)
     assert any("S6.5" in note for note in result.notes)
@@ -265,26 +335,48 @@ def test_few_cases_of_a_label_are_warned_about() -> None:
 
 @pytest.mark.slow
 def test_candidates_that_keep_the_targets_are_preferred() -> None:
-    """Cross-fitted: whatever is selected keeps a target that any that competes keeps, and the notes say so."""
+    """Cross-fitted.
+
+    Whatever is selected keeps a target that any that competes keeps, and the notes say so.
+    """
     trace = _world(160)
     free = tune(trace, trials=16, batch_size=8)
     assert free.costs["meets_targets"].all()
     assert "met" not in free.comparison
-    strict = tune(trace, trials=16, batch_size=8, goal=Goal(targets={"hallucination_rate": 0.35}, max_over_ask=0.2))
+    strict = tune(
+        trace,
+        trials=16,
+        batch_size=8,
+        goal=Goal(targets={"hallucination_rate": 0.35}, max_over_ask=0.2),
+    )
     assert "met" in strict.comparison
     competing = strict.costs[strict.costs["competes"]]
     assert competing["meets_targets"].any()
     assert competing.loc[strict.selected, "meets_targets"]
-    none = tune(trace, trials=16, batch_size=8, goal=Goal(targets={"hallucination_rate": 0.0, "coverage": 1.0}))
+    none = tune(
+        trace,
+        trials=16,
+        batch_size=8,
+        goal=Goal(targets={"hallucination_rate": 0.0, "coverage": 1.0}),
+    )
     assert any("No candidate keeps the targets" in note for note in none.notes)
 
 
 @pytest.mark.slow
 def test_own_costs_change_what_is_minimised() -> None:
-    """A wrong answer that costs a hundred times as much is answered no more, and every page counts by that cost."""
+    """A wrong answer costing a hundred times as much is no longer given; every page counts by it.
+
+    The cost is what pages count by.
+    """
     trace = _world(160)
-    dear = Goal(costs={label: {"answered_wrong": 100} for label in ("ok", "refuse", "ambiguous")}, targets={})
-    result, plain = tune(trace, trials=16, batch_size=8, goal=dear), tune(trace, trials=16, batch_size=8)
+    dear = Goal(
+        costs={label: {"answered_wrong": 100} for label in ("ok", "refuse", "ambiguous")},
+        targets={},
+    )
+    result, plain = (
+        tune(trace, trials=16, batch_size=8, goal=dear),
+        tune(trace, trials=16, batch_size=8),
+    )
     assert result.comparison.set_index("policy").loc["always-answer", "expected_cost"] > 10
     assert result.comparison["coverage"][1] <= plain.comparison["coverage"][1]
     cost = result.costs["cross_validated"]
@@ -297,7 +389,11 @@ def test_own_costs_change_what_is_minimised() -> None:
 def test_the_front_is_not_beaten_by_any_trial() -> None:
     """No trial is as good in all objectives and better in one."""
     result = tune(_world(), trials=40, batch_size=20)
-    pool = result.trials[result.trials["feasible"]] if result.trials["feasible"].any() else result.trials
+    pool = (
+        result.trials[result.trials["feasible"]]
+        if result.trials["feasible"].any()
+        else result.trials
+    )
     sign = [1.0 if way == "minimize" else -1.0 for way in OBJECTIVES.values()]
     every = pool[list(OBJECTIVES)].to_numpy() * sign
     for row in result.pareto[list(OBJECTIVES)].to_numpy() * sign:
@@ -317,7 +413,10 @@ def _with_splits(trace: Trace, splits: list[str | None]) -> Trace:
 
 
 def test_cases_kept_for_certificates_are_never_tuned_on() -> None:
-    """Splits tune and certify alone: tuned on tune; only certify is refused; cases without a split are counted."""
+    """Splits tune and certify alone: tuned on tune; only certify is refused.
+
+    Cases without a split are counted.
+    """
     trace = _world()
     n = len(trace)
     halves = _with_splits(trace, ["tune" if row % 2 else "certify" for row in range(n)])
@@ -325,25 +424,39 @@ def test_cases_kept_for_certificates_are_never_tuned_on() -> None:
     assert {case.split for case in found.tuned_on.cases} == {"tune"}
     assert found.judged_on is found.tuned_on
     assert "report" in found.notes[0]
-    loose = study_splits(_with_splits(trace, [None if row % 2 else "certify" for row in range(n)]), 0)
+    loose = study_splits(
+        _with_splits(trace, [None if row % 2 else "certify" for row in range(n)]), 0
+    )
     assert {case.split for case in loose.tuned_on.cases} == {None}
     with pytest.raises(ValueError, match="split certify"):
         study_splits(_with_splits(trace, ["certify"] * n), 0)
     assert "a set of this size can certify a hallucination rate of" in found.size_note
-    some = study_splits(_with_splits(trace, [(None, "tune", "report")[row % 3] for row in range(n)]), 0)
-    assert "these cases have no split certify, and a certificate needs questions that tuning did not" in some.size_note
+    some = study_splits(
+        _with_splits(trace, [(None, "tune", "report")[row % 3] for row in range(n)]), 0
+    )
+    assert (
+        "these cases have no split certify, and a certificate needs questions that tuning did not"
+        in some.size_note
+    )
     assert any("without a split are not used" in note for note in some.notes)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_study")
 def test_a_model_fitted_on_judged_cases_does_not_compete() -> None:
-    """Fitted on all cases, then judged on a split of them: refused, whichever union of splits it was."""
+    """Fitted on all cases, then judged on a split of them.
+
+    Refused, whichever union of splits it was.
+    """
     trace = _world(120)
     whole = _with_splits(trace, [None] * len(trace))
     fitted = fit_decision(whole, Policy.load())
     with pytest.raises(ValueError, match="must not be fitted on cases of this trace"):
-        tune(_different(trace), candidates={"mine": fit_decision(_different(whole), Policy.load())}, trials=8)
+        tune(
+            _different(trace),
+            candidates={"mine": fit_decision(_different(whole), Policy.load())},
+            trials=8,
+        )
     assert fitted.decision.model is not None
 
 

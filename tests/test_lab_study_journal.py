@@ -77,7 +77,8 @@ class TestLines:
         with (tmp_path / STUDY_FILE).open("ab") as file:
             file.write(LINE[:20])
         study.add_trial(optuna.trial.create_trial(values=[1.0, 0.5]))
-        assert [trial.values for trial in stored(tmp_path).trials] == [[1.0, 0.5]]  # noqa: PD011 - of Optuna
+        # of Optuna
+        assert [trial.values for trial in stored(tmp_path).trials] == [[1.0, 0.5]]  # noqa: PD011
         assert half_line(tmp_path / STUDY_FILE) == 0
 
     def test_the_lock_goes_where_nothing_can_be_taken_away(
@@ -118,7 +119,10 @@ class TestFullDisk:
 
     @pytest.mark.parametrize("room", [1_000, 30_000, 50_001])
     def test_it_is_said_and_goes_on_with_room(self, tmp_path: Path, room: int) -> None:
-        """The error names the storage; the file ends with a whole line; the result is that of a search with room."""
+        """The error names the storage; the file ends with a whole line.
+
+        The result is that of a search with room.
+        """
         asked = problem()
 
         def run() -> None:
@@ -143,7 +147,10 @@ class TestFullDisk:
         asked = problem()
         with small_disk(tmp_path / "disk", "64k") as disk:
             for _ in range(2):
-                with pytest.raises(InputError, match=r"the disk of the store must have room.*make room, then run this"):
+                with pytest.raises(
+                    InputError,
+                    match=r"the disk of the store must have room.*make room, then run this",
+                ):
                     search(asked, disk / "s")
             remount(disk, "size=4m")
             again = search(asked, disk / "s")
@@ -178,15 +185,22 @@ class TestBeside:
         assert numbers == sorted(numbers)
         assert len(stored(tmp_path).trials) == 60
 
-    def test_a_file_of_sqlite_that_is_locked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """At the beginning and in the middle: the lock is named, nobody is told to take the file away."""
+    def test_a_file_of_sqlite_that_is_locked(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """At the beginning and in the middle.
+
+        The lock is named, nobody is told to take the file away.
+        """
         monkeypatch.setattr("sqlite3.dbapi2.connect", _impatient(sqlite3.connect))
         monkeypatch.setattr("sqlite3.connect", _impatient(sqlite3.connect))
         url, asked = f"sqlite:///{tmp_path / 'a.db'}", problem(20)
         search(problem(10), url)
         with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as link:
             link.execute("BEGIN EXCLUSIVE")
-            with pytest.raises(InputError, match=r"must be free to be written.*holds its lock") as caught:
+            with pytest.raises(
+                InputError, match=r"must be free to be written.*holds its lock"
+            ) as caught:
                 search(asked, url)
             link.execute("ROLLBACK")
             assert "take" not in str(caught.value)
@@ -201,7 +215,9 @@ class TestBeside:
             link.execute("ROLLBACK")
         pd.testing.assert_frame_equal(search(asked, url).trials, search(asked).trials)
 
-    @pytest.mark.parametrize("content", [LINE[:-3] + b"\n" + LINE, b'{"op_code":0}\n', b"[1]\n", b"\xff\xfe\n" * 3])
+    @pytest.mark.parametrize(
+        "content", [LINE[:-3] + b"\n" + LINE, b'{"op_code":0}\n', b"[1]\n", b"\xff\xfe\n" * 3]
+    )
     def test_a_journal_that_is_damaged(self, tmp_path: Path, content: bytes) -> None:
         """It is told from one that is locked or full, and is not changed."""
         (tmp_path / STUDY_FILE).write_bytes(content)

@@ -1,4 +1,7 @@
-"""Plots of Optuna take a study of ours as it is: objectives and paths are named, infeasible trials marked."""
+"""Plots of Optuna take a study of ours as it is.
+
+Objectives and paths are named, infeasible trials marked.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,23 @@ def result(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """Return a small study, in memory and in a storage."""
     storage = None if request.param == "memory" else Path(tmp_path_factory.mktemp("study"))
     goal = Goal(targets={"hallucination_rate": 0.2})
-    return tune(_world(), goal=goal, rule="chain", trials=16, batch_size=8, repeats=1, folds=3, storage=storage)
+    return tune(
+        _world(),
+        goal=goal,
+        rule="chain",
+        trials=16,
+        batch_size=8,
+        repeats=1,
+        folds=3,
+        storage=storage,
+    )
 
 
 def test_optimization_history(result: TuneResult) -> None:
-    """The axis has the objective's name; every trial is a point, those that miss the target apart."""
+    """The axis has the objective's name.
+
+    Every trial is a point, those that miss the target apart.
+    """
     from optuna.visualization import plot_optimization_history
 
     figure = plot_optimization_history(result.study, **COST)
@@ -50,10 +65,16 @@ def test_parameter_importances(result: TuneResult) -> None:
 
 
 def test_further_plots(result: TuneResult) -> None:
-    """Pareto front, slices and coordinates need nothing more; axes have the names of objectives and paths."""
+    """Pareto front, slices and coordinates need nothing more.
+
+    Axes have the names of objectives and paths.
+    """
     from optuna import visualization
 
     front = visualization.plot_pareto_front(result.study)
-    assert (front.layout.xaxis.title.text, front.layout.yaxis.title.text) == ("expected_cost", "coverage")
+    assert (front.layout.xaxis.title.text, front.layout.yaxis.title.text) == (
+        "expected_cost",
+        "coverage",
+    )
     assert visualization.plot_slice(result.study, **COST).data
     assert visualization.plot_parallel_coordinate(result.study, **COST).data

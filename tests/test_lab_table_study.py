@@ -1,4 +1,7 @@
-"""Studies of a learner on a table: splits by order, price and budget, what must be beaten, refusals, MLflow."""
+"""Studies of a learner on a table.
+
+Splits by order, price and budget, what must be beaten, refusals, MLflow.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,16 @@ import pandas as pd
 import pytest
 
 import raglab
-from raglab.bandit import Bandit, Budget, Table, baselines, best_fixed_arm, fit_priced_policy, frontier, run
+from raglab.bandit import (
+    Bandit,
+    Budget,
+    Table,
+    baselines,
+    best_fixed_arm,
+    fit_priced_policy,
+    frontier,
+    run,
+)
 from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM
 from raglab.bandit.plans import MIXTURE
 from raglab.lab.table_study import PRICED, UNTUNED, WITHIN, TableStudy, table_rows
@@ -37,10 +49,17 @@ def frame(n: int = 240) -> pd.DataFrame:
     )
 
 
-def priced(rows: slice = slice(None), *, price: float = 0.3, order: str = "shuffled", n: int = 240) -> Table:
+def priced(
+    rows: slice = slice(None), *, price: float = 0.3, order: str = "shuffled", n: int = 240
+) -> Table:
     """Table of some rows, on a scale of costs that all share."""
     return Table.from_frame(
-        frame(n)[rows], costs=COSTS, price=price, features=["hard"], order=order, cost_range=(0.0, 2.0)
+        frame(n)[rows],
+        costs=COSTS,
+        price=price,
+        features=["hard"],
+        order=order,
+        cost_range=(0.0, 2.0),
     )
 
 
@@ -48,7 +67,10 @@ def plain(order: str = "replacement") -> Table:
     """Table without costs: the second arm is right in 80 %, the first in 20 %."""
     rng = np.random.default_rng(1)
     return Table.from_frame(
-        pd.DataFrame({"bm25": (rng.random(200) < 0.2) * 1.0, "hybrid": (rng.random(200) < 0.8) * 1.0}), order=order
+        pd.DataFrame(
+            {"bm25": (rng.random(200) < 0.2) * 1.0, "hybrid": (rng.random(200) < 0.8) * 1.0}
+        ),
+        order=order,
     )
 
 
@@ -70,19 +92,29 @@ class TestSplit:
     def test_an_order_that_is_given_is_kept(self) -> None:
         """First half and second half, and no more rounds than each has."""
         result = study("ordered", bandit="thompson_nig")
-        assert result.notes[0] == "Tuned on the first 120 rows in their order, judged on the last 120."
+        assert (
+            result.notes[0] == "Tuned on the first 120 rows in their order, judged on the last 120."
+        )
         assert any("120 rounds, not 1000" in note for note in result.notes)
         assert result.settings["rounds"] == 120
 
     def test_other_rows_are_drawn_by_the_seed(self) -> None:
         """Halves at random: the note names the seed, and another seed gives other halves."""
         left, right = study("plain", rounds=200), study("plain", seed=1, rounds=200)
-        assert left.notes[0] == "Tuned on 100 rows drawn at random (seed 0), judged on the other 100."
+        assert (
+            left.notes[0] == "Tuned on 100 rows drawn at random (seed 0), judged on the other 100."
+        )
         assert "seed 1" in right.notes[0]
-        assert rows(left.comparison).loc[UNIFORM, "value"] != rows(right.comparison).loc[UNIFORM, "value"]
+        assert (
+            rows(left.comparison).loc[UNIFORM, "value"]
+            != rows(right.comparison).loc[UNIFORM, "value"]
+        )
 
     def test_another_table_judges(self) -> None:
-        """The rows of the comparison are those of the judge: its uniform value, exactly, where each is played once."""
+        """The rows of the comparison are those of the judge.
+
+        Its uniform value, exactly, where each is played once.
+        """
         past, later = priced(slice(0, 120)), priced(slice(120, None))
         result = raglab.tune_bandit(past, bandit="lin_ucb", judge=later, rounds=120, **SMALL)
         assert result.notes[0] == "Tuned on 120 rows of one table, judged on 120 rows of another."
@@ -91,7 +123,9 @@ class TestSplit:
 
     def test_rows_keep_all_their_parts(self) -> None:
         """Values, costs and delays of the same rows."""
-        table = Table.from_frame(frame(), costs=COSTS, features=["hard"], delay=np.arange(240), order="given")
+        table = Table.from_frame(
+            frame(), costs=COSTS, features=["hard"], delay=np.arange(240), order="given"
+        )
         part = table_rows(table, np.array([5, 7]))
         assert part.delay is not None
         assert (part.delay.tolist(), part.cost.tolist()) == ([5, 7], table.cost[[5, 7]].tolist())
@@ -107,22 +141,28 @@ class TestSearch:
         assert {"threshold_quantile", "exploration", "prior_strength"} <= set(result.trials.columns)
         assert "price" not in result.trials
         assert (result.price, result.budget) == (0.0, None)
-        assert not [name for name in result.comparison.columns if name.startswith(("spend", "reward", "ms"))]
+        assert not [
+            name for name in result.comparison.columns if name.startswith(("spend", "reward", "ms"))
+        ]
         assert rows(result.comparison).loc[ORACLE, "regret"] == 0.0
 
     def test_the_first_trial_has_the_settings_as_they_are(self) -> None:
         """Its value is that of a plain simulation of the first half at the table's own price."""
         result = study("ordered", bandit="lin_ucb")
-        played = run(Bandit("lin_ucb"), priced(slice(0, 120), order="given"), rounds=120, replications=4)
+        played = run(
+            Bandit("lin_ucb"), priced(slice(0, 120), order="given"), rounds=120, replications=4
+        )
         assert result.trials["value"].iloc[0] == pytest.approx(played.value[:, -1].mean() / 120)
-        assert result.trials["spend"].iloc[0] == pytest.approx(played.spend[:, -1].mean() / 120)  # type: ignore[index]
+        assert result.trials["spend"].iloc[0] == pytest.approx(played.spend[:, -1].mean() / 120)
         assert result.trials["price"].iloc[0] == pytest.approx(0.3)
 
     def test_reward_and_spend_are_apart(self) -> None:
-        """Value is reward less the table's price times spend, for every policy, whatever the learner was charged."""
+        """For every policy, value is reward less table price times spend, whatever was charged."""
         shown = study("priced", bandit="lin_ucb").comparison
         np.testing.assert_allclose(shown["value"], shown["reward"] - 0.3 * shown["spend"])
-        assert {"spend_low", "spend_high", "reward_low", "reward_high", "regret"} <= set(shown.columns)
+        assert {"spend_low", "spend_high", "reward_low", "reward_high", "regret"} <= set(
+            shown.columns
+        )
         assert list(shown["policy"]) == [TUNED, UNTUNED, FIXED, UNIFORM, ORACLE]
 
     def test_counted_costs_are_not_charged(self) -> None:
@@ -134,7 +174,9 @@ class TestSearch:
 
     def test_the_same_seed_gives_the_same_study(self) -> None:
         """Settings, trials, comparison and notes."""
-        left, right = (raglab.tune_bandit(priced(), bandit="thompson_nig", **SMALL) for _ in range(2))
+        left, right = (
+            raglab.tune_bandit(priced(), bandit="thompson_nig", **SMALL) for _ in range(2)
+        )
         assert (left.bandit, left.price, left.notes) == (right.bandit, right.price, right.notes)
         pd.testing.assert_frame_equal(left.trials, right.trials)
         pd.testing.assert_frame_equal(left.comparison, right.comparison)
@@ -151,16 +193,23 @@ class TestVerdict:
     """The notes name what the tuned learner does not beat."""
 
     def test_the_best_fixed_arm_is_chosen_on_the_rows_tuned_on(self) -> None:
-        """By name, and said plainly where it is not beaten: an arm right in 80 % needs no learner."""
+        """By name, and said plainly where it is not beaten.
+
+        An arm right in 80 % needs no learner.
+        """
         result = study("plain", rounds=200)
         (note,) = [note for note in result.notes if FIXED in note]
-        assert note.startswith(f"Tuned does not beat the {FIXED}, hybrid (chosen on the rows tuned on)")
+        assert note.startswith(
+            f"Tuned does not beat the {FIXED}, hybrid (chosen on the rows tuned on)"
+        )
 
     def test_a_learner_that_reads_the_feature_beats_it(self) -> None:
         """Two arms, each right where the other is wrong, as the feature tells."""
         x = np.random.default_rng(0).random(400) < 0.5
         world = Table.from_frame(
-            pd.DataFrame({"a": x * 1.0, "b": ~x * 1.0, "x": x * 1.0}), features=["x"], order="replacement"
+            pd.DataFrame({"a": x * 1.0, "b": ~x * 1.0, "x": x * 1.0}),
+            features=["x"],
+            order="replacement",
         )
         result = raglab.tune_bandit(world, bandit="lin_ucb", **(SMALL | {"rounds": 300}))
         assert rows(result.comparison).loc[TUNED, "value"] > 0.9
@@ -168,7 +217,9 @@ class TestVerdict:
 
     def test_where_no_arm_is_always_there_none_is_fixed(self) -> None:
         """The row is left out and a note says so."""
-        gaps = pd.DataFrame({"a": [1.0, None] * 40, "b": [None, 1.0] * 40, "c": [0.5, None, None, 0.5] * 20})
+        gaps = pd.DataFrame(
+            {"a": [1.0, None] * 40, "b": [None, 1.0] * 40, "c": [0.5, None, None, 0.5] * 20}
+        )
         result = raglab.tune_bandit(Table.from_frame(gaps, order="shuffled"), **SMALL)
         assert FIXED not in set(result.comparison["policy"])
         assert any(note.startswith("No arm is available in every row") for note in result.notes)
@@ -178,7 +229,10 @@ class TestBudget:
     """Reward is searched within the spend that a question may have."""
 
     def test_trials_are_feasible_within_the_budget(self) -> None:
-        """A trial keeps 1.02 of it or is marked; price and step of the pacer are those that were found."""
+        """A trial keeps 1.02 of it or is marked.
+
+        Price and step of the pacer are those that were found.
+        """
         result = study("priced", bandit="lin_ucb", budget=Budget(0.6, "cents"), trials=12)
         assert (result.trials["feasible"] == (result.trials["spend"] <= 1.02 * 0.6)).all()
         assert result.trials["feasible"].any()
@@ -188,9 +242,14 @@ class TestBudget:
         assert any("pacer" in note for note in result.notes)
 
     def test_the_comparison_plays_the_pacer(self) -> None:
-        """Reward and spend of the settings as they were are those of `run` under the budget, on the rows that judge."""
+        """Reward and spend of the unchanged settings are those of `run` on the judging rows.
+
+        Both are measured under the budget.
+        """
         past, later = priced(slice(0, 120), order="given"), priced(slice(120, None), order="given")
-        result = raglab.tune_bandit(past, bandit="thompson_nig", judge=later, budget=0.6, rounds=120, **SMALL)
+        result = raglab.tune_bandit(
+            past, bandit="thompson_nig", judge=later, budget=0.6, rounds=120, **SMALL
+        )
         sizes: dict[str, Any] = {"rounds": 120, "replications": 20, "seed": 1}
         played = run(Bandit("thompson_nig"), later.priced(0.0), budget=0.6, **sizes)
         row = rows(result.comparison).loc[UNTUNED]
@@ -201,13 +260,17 @@ class TestBudget:
 
     def test_learners_that_keep_no_budget_are_refused(self) -> None:
         """kl_ucb needs rewards in [0, 1]."""
-        with pytest.raises(ValueError, match="a learner under a budget must read rewards below 0, got kl_ucb"):
+        with pytest.raises(
+            ValueError, match="a learner under a budget must read rewards below 0, got kl_ucb"
+        ):
             raglab.tune_bandit(priced(), bandit="kl_ucb", budget=0.6, **SMALL)
 
     def test_mixture_and_ridge_are_chosen_on_the_rows_tuned_on(self) -> None:
         """Their rows are what these plans come to on the later rows."""
         past, later = priced(slice(0, 120)), priced(slice(120, None))
-        result = raglab.tune_bandit(past, bandit="thompson_nig", judge=later, budget=0.6, rounds=120, **SMALL)
+        result = raglab.tune_bandit(
+            past, bandit="thompson_nig", judge=later, budget=0.6, rounds=120, **SMALL
+        )
         shown = rows(result.comparison)
         gross, mixture = later.gross, frontier(past).mixture_at(0.6)
         assert shown.loc[MIXTURE, "reward"] == pytest.approx((gross @ mixture).mean())
@@ -239,11 +302,17 @@ class TestRefusals:
     def test_arguments_of_the_other_source(self) -> None:
         """A table takes no policy or latency budget, a trace no judge."""
         door: Any = raglab.tune_bandit
-        with pytest.raises(ValueError, match="latency_budget_ms of tune_bandit must be left out without a trace"):
+        with pytest.raises(
+            ValueError, match="latency_budget_ms of tune_bandit must be left out without a trace"
+        ):
             door(plain(), latency_budget_ms=10.0, **SMALL)
-        with pytest.raises(ValueError, match="judge of tune_bandit must be left out without a table"):
+        with pytest.raises(
+            ValueError, match="judge of tune_bandit must be left out without a table"
+        ):
             door(object(), raglab.Policy.load(), judge=plain())
-        with pytest.raises(TypeError, match=r"a trace or a table of rewards, got a DataFrame; .*Table\.from_frame"):
+        with pytest.raises(
+            TypeError, match=r"a trace or a table of rewards, got a DataFrame; .*Table\.from_frame"
+        ):
             door(frame())
 
     def test_tables_that_do_not_fit(self) -> None:

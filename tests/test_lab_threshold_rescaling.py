@@ -1,4 +1,7 @@
-"""Thresholds after an upgrade (`rescale_thresholds`): mapped, certified again, judged, and what is missing."""
+"""Thresholds after an upgrade (`rescale_thresholds`).
+
+Mapped, certified again, judged, and what is missing.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +39,26 @@ from raglab.store.traces import Trace
 from raglab.values import Hits, TraceData
 from worlds import Hit, ask, random_policies, random_trace, trace_of
 
-GATES = {"gap": {"enabled": False}, "confidence": {"enabled": False}, "similarity": {"min_similarity": 0.75}}
+GATES = {
+    "gap": {"enabled": False},
+    "confidence": {"enabled": False},
+    "similarity": {"min_similarity": 0.75},
+}
 
 
 def stretched(trace: TraceData) -> TraceData:
-    """The same questions, seen by an embedder whose distances are half as far: the order is the same."""
+    """The same questions, seen by an embedder whose distances are half as far.
+
+    The order is the same.
+    """
     hits = trace.hits
     return TraceData(
-        trace.cases, trace.chunks, trace.arms,
-        hits._replace(l2=hits.l2 / 2.0, cosine=1.0 - hits.l2 / 4.0), meta={"fingerprint": "other"},
-    )  # fmt: skip
+        trace.cases,
+        trace.chunks,
+        trace.arms,
+        hits._replace(l2=hits.l2 / 2.0, cosine=1.0 - hits.l2 / 4.0),
+        meta={"fingerprint": "other"},
+    )
 
 
 def four() -> TraceData:
@@ -64,15 +77,24 @@ def reranked(*scores: float) -> TraceData:
 
 
 def test_the_same_share_passes() -> None:
-    """Cosine 0.75 is the second of four, the other embedder's is 0.875; l2 0.8 passes three, its third is 0.375."""
+    """Cosine 0.75 is the second of four, the other embedder's is 0.875.
+
+    l2 0.8 passes three, its third is 0.375.
+    """
     source = four()
     policy = PolicyData.from_mapping(GATES)
     moved = rescale_thresholds(source, policy, to=stretched(source))
     rows = moved.table.set_index("path")
     assert moved.policy.similarity.min_similarity == 0.875
     assert moved.policy.l2.max_l2 == 0.375
-    assert rows.loc["similarity.min_similarity", ["passes_from", "passes_to"]].tolist() == [0.5, 0.5]
-    assert decide(stretched(source), moved.policy).status.tolist() == decide(source, policy).status.tolist()
+    assert rows.loc["similarity.min_similarity", ["passes_from", "passes_to"]].tolist() == [
+        0.5,
+        0.5,
+    ]
+    assert (
+        decide(stretched(source), moved.policy).status.tolist()
+        == decide(source, policy).status.tolist()
+    )
 
 
 def test_an_embedder_to_itself_changes_no_decision() -> None:
@@ -96,7 +118,10 @@ def test_an_embedder_to_itself_moves_no_threshold() -> None:
 
 
 def test_a_signal_that_is_missing_or_constant_keeps_its_threshold() -> None:
-    """Hits of one confidence, or of none, do not move the taus; the table says that they were not measured."""
+    """Hits of one confidence, or of none, do not move the taus.
+
+    The table says that they were not measured.
+    """
     policy = PolicyData.from_mapping(GATES | {"confidence": {"enabled": True}})
     for to in (reranked(np.nan, np.nan), reranked(0.4, 0.4)):
         for first, second in ((reranked(0.2, 0.9), to), (to, reranked(0.2, 0.9)), (to, to)):
@@ -116,7 +141,7 @@ def test_the_certificate_is_left_behind() -> None:
 
 
 def test_shares_are_kept_as_near_as_ties_allow() -> None:
-    """On coarse grids every threshold stays finite and within its range, and no share flips from none to all."""
+    """On coarse grids thresholds stay finite and in range, and no share flips from none to all."""
     for seed in range(6):
         source, target = random_trace(seed, n_cases=12), random_trace(seed + 100, n_cases=12)
         target = TraceData(source.cases, target.chunks, target.arms, target.hits, meta=target.meta)
@@ -131,7 +156,9 @@ def test_other_questions_and_fused_gates_are_refused() -> None:
     """Rule, value, remedy."""
     source = four()
     with pytest.raises(ValueError, match="must hold the same questions"):
-        rescale_thresholds(source, PolicyData.from_mapping(GATES), to=trace_of((ask(), [[Hit(0.5)]])))
+        rescale_thresholds(
+            source, PolicyData.from_mapping(GATES), to=trace_of((ask(), [[Hit(0.5)]]))
+        )
     parts = {"confidence": {"x": [0.0], "y": [0.0]}}
     fused = PolicyData.from_mapping(GATES | {"fused": {"enabled": True, "parts": parts}})
     with pytest.raises(ValueError, match="can not be moved"):
@@ -139,9 +166,14 @@ def test_other_questions_and_fused_gates_are_refused() -> None:
 
 
 def test_a_retest_upholds_breaks_or_leaves_open() -> None:
-    """Of forty answers four are wrong: at most 50 % is upheld, 2 % broken, 10 % open, by exact one-sided bounds."""
+    """Of forty answers four are wrong.
+
+    At most 50 % is upheld, 2 % broken, 10 % open, by exact one-sided bounds.
+    """
     rows = [(ask("q", "refuse" if n < 4 else "ok"), [[Hit(0.25)]]) for n in range(40)]
-    policy = PolicyData.from_mapping({"similarity": {"enabled": False}, "confidence": {"enabled": False}})
+    policy = PolicyData.from_mapping(
+        {"similarity": {"enabled": False}, "confidence": {"enabled": False}}
+    )
     said = {
         alpha: retest(policy, trace_of(*rows), {"hallucination_rate": alpha}, delta=0.1).verdict
         for alpha in (0.5, 0.02, 0.1)
@@ -156,10 +188,14 @@ COSINE = free_policy(confidence={"enabled": False}, similarity={"min_similarity"
 
 
 def desks(*scores: Sequence[float], **declared: Any) -> list[Trace]:
-    """Traces of the same questions, each labelled ok, with scores by hand as their cosine or as signal `own`."""
+    """Traces of the same questions, all labelled ok, with hand scores as cosine or signal `own`."""
     traces = []
     for column in scores:
-        rows = {"query": [f"question {n}" for n in range(len(column))], "label": "ok", "source": "home.md"}
+        rows = {
+            "query": [f"question {n}" for n in range(len(column))],
+            "label": "ok",
+            "source": "home.md",
+        }
         own = {"own": {"higher": "surer", "unit": "raw"} | declared}
         frame = pd.DataFrame(rows | {"hit_id": "a", "score" if not declared else "own": column})
         if declared:
@@ -177,24 +213,37 @@ def own_gate(**bounds: float) -> Policy:
 
 
 @pytest.mark.parametrize("method", ["quantile", "isotonic"])
-def test_a_gate_that_judges_nothing_judges_nothing_after(method: Literal["quantile", "isotonic"]) -> None:
-    """At or below all scores it stays; above them too; where the new scores reach it, its bound is taken."""
+def test_a_gate_that_judges_nothing_judges_nothing_after(
+    method: Literal["quantile", "isotonic"],
+) -> None:
+    """At or below all scores it stays; above them too.
+
+    Where the new scores reach it, its bound is taken.
+    """
     old, new = desks([0.3, 0.4, 0.6], [0.6, 0.7, 0.8])
     for before, after in ((-1.0, -1.0), (0.3, 0.3), (0.9, 0.9), (0.65, 1.0)):
-        moved = rescale_thresholds(old, COSINE.replace("similarity.min_similarity", before), to=new, method=method)
+        moved = rescale_thresholds(
+            old, COSINE.replace("similarity.min_similarity", before), to=new, method=method
+        )
         assert moved.policy.similarity.min_similarity == after
         assert (
-            moved.table.set_index("path").loc["similarity.min_similarity", "note"].startswith("outside the old scores")
+            moved.table.set_index("path")
+            .loc["similarity.min_similarity", "note"]
+            .startswith("outside the old scores")
         )
-    low = rescale_thresholds(new, COSINE.replace("similarity.min_similarity", 0.5), to=old, method=method)
+    low = rescale_thresholds(
+        new, COSINE.replace("similarity.min_similarity", 0.5), to=old, method=method
+    )
     assert low.policy.similarity.min_similarity == -1.0
 
 
 def test_gates_that_are_off_are_not_mapped() -> None:
-    """The table has the thresholds that act, and the calibrated cosine is named where confidence reads it."""
+    """The table has the acting thresholds, and names calibrated cosine where confidence reads it."""
     old, new = desks([0.1, 0.2, 0.3], [0.5, 0.6, 0.7])
     moved = rescale_thresholds(old, COSINE, to=new)
-    assert {path for path in moved.table["path"] if not path.startswith("resolver.")} == {"similarity.min_similarity"}
+    assert {path for path in moved.table["path"] if not path.startswith("resolver.")} == {
+        "similarity.min_similarity"
+    }
     assert moved.policy.l2 == COSINE.l2
     assert not any("calibrated cosine" in note for note in moved.notes)
     on = COSINE.replace("confidence.enabled", True)
@@ -217,8 +266,15 @@ def test_bounds_of_a_signal_do_not_cross() -> None:
     """A narrow band maps past itself by ties: the upper bound is raised to the lower one."""
     old, new = desks([0.1, 0.5, 0.51, 0.9], [1.0, 1.0, 9.0, 9.0], unit="raw")
     moved = rescale_thresholds(old, own_gate(min=0.5, max=0.52), to=new)
-    assert (moved.policy.value("signals.own.min"), moved.policy.value("signals.own.max")) == (9.0, 9.0)
-    assert moved.table.set_index("path").loc["signals.own.max", "note"].startswith("raised to the lower bound")
+    assert (moved.policy.value("signals.own.min"), moved.policy.value("signals.own.max")) == (
+        9.0,
+        9.0,
+    )
+    assert (
+        moved.table.set_index("path")
+        .loc["signals.own.max", "note"]
+        .startswith("raised to the lower bound")
+    )
     alone = rescale_thresholds(old, own_gate(max=0.52), to=new)
     assert alone.policy.value("signals.own.max") == 1.0
 
@@ -227,7 +283,10 @@ def test_scores_that_are_missing_or_constant_on_one_side_are_stated() -> None:
     """The shares of questions without a score differ; a constant old signal maps nothing."""
     some = [0.1, 0.2, 0.3, np.nan]
     old, new, flat = desks([0.1, 0.2, 0.3, 0.4], some, [0.3] * 4)
-    note = "similarity.min_similarity: 0% of the questions have no score in the old trace, 25% in the new one"
+    note = (
+        "similarity.min_similarity: 0% of the questions have no score in the old trace, 25% in "
+        "the new one"
+    )
     assert any(text.startswith(note) for text in rescale_thresholds(old, COSINE, to=new).notes)
     assert not any("no score" in text for text in rescale_thresholds(new, COSINE, to=new).notes)
     constant = rescale_thresholds(flat, COSINE, to=old)
@@ -263,8 +322,10 @@ def certified(old: Trace) -> Policy:
     return policy
 
 
-def test_a_certificate_on_the_same_cases_is_divided_and_counted(old: Trace, certified: Policy) -> None:
-    """Look 2 spends half of delta, tested at a share of it for each candidate that the old certificate chose among."""
+def test_a_certificate_on_the_same_cases_is_divided_and_counted(
+    old: Trace, certified: Policy
+) -> None:
+    """Look 2 spends half of delta, a share for each candidate the old certificate chose among."""
     m = certified.certificate["hypotheses"]  # type: ignore[index]
     assert m > 1
     result = rescale_thresholds(old, certified, to=upgraded(old))
@@ -278,15 +339,21 @@ def test_a_certificate_on_the_same_cases_is_divided_and_counted(old: Trace, cert
     (promise,) = result.certification.certificate.promises  # type: ignore[union-attr]
     assert promise.bound == pytest.approx(float(upper_bound(int(promise.k), promise.n, 0.05 / m)))
     assert f"tested at {0.05 / m:.3g}" in rows["reason"]
-    # A second upgrade begins from it: a third look, of m policies that either look before may lead to.
+    # A second upgrade begins from it: a third look, of m policies that either look before may lead
+    # to.
     third = rescale_thresholds(upgraded(old), result.policy, to=upgraded(old, 3.0))
     assert (third.look, third.hypotheses) == (3, 2 * m)
     assert third.delta == pytest.approx(0.1 / 6)
     assert third.certification.certificate.hypotheses == m  # type: ignore[union-attr]
 
 
-def test_a_file_counts_looks_that_failed_and_the_same_call_is_the_same_look(old: Trace, tmp_path: Path) -> None:
-    """Two upgrades from one policy are looks 2 and 3, whatever became of the first; a call again changes nothing."""
+def test_a_file_counts_looks_that_failed_and_the_same_call_is_the_same_look(
+    old: Trace, tmp_path: Path
+) -> None:
+    """Two upgrades from one policy are looks 2 and 3, whatever became of the first.
+
+    A call again changes nothing.
+    """
     looks = tmp_path / "looks.jsonl"
     policy = certify_best(old, free_policy(), targets=RISK, paths=PATHS, looks=looks).policy
     assert policy is not None
@@ -302,20 +369,27 @@ def test_a_file_counts_looks_that_failed_and_the_same_call_is_the_same_look(old:
 
 
 def test_the_file_knows_among_how_many_the_cases_chose(old: Trace, tmp_path: Path) -> None:
-    """The thresholds of a chosen policy, written by hand, are one of m as it is; a line without m allows no look."""
+    """The thresholds of a chosen policy, written by hand, are one of m as it is.
+
+    A line without m allows no look.
+    """
     looks = tmp_path / "looks.jsonl"
     chosen = certify_best(old, free_policy(), targets=RISK, paths=PATHS, looks=looks).policy
     assert chosen is not None
     m = chosen.certificate["hypotheses"]  # type: ignore[index]
-    bare = free_policy(similarity={"enabled": True, "min_similarity": chosen.value(PATHS[0])}).replace(
-        "confidence.enabled", chosen.confidence.enabled
-    )
+    bare = free_policy(
+        similarity={"enabled": True, "min_similarity": chosen.value(PATHS[0])}
+    ).replace("confidence.enabled", chosen.confidence.enabled)
     assert bare.learned_cases == {}
     result = rescale_thresholds(old, bare, to=upgraded(old), targets=RISK, looks=looks)
     assert (result.look, result.hypotheses) == (2, m)
-    assert [row.hypotheses for row in recorded_looks(looks, chosen.certificate["cases_hash"]).values()] == [m, m]  # type: ignore[index]
+    assert [
+        row.hypotheses for row in recorded_looks(looks, chosen.certificate["cases_hash"]).values()
+    ] == [m, m]
     lines = looks.read_text(encoding="utf-8").splitlines()
-    looks.write_text("".join(line.replace(f', "hypotheses": {m}', "") + "\n" for line in lines), encoding="utf-8")
+    looks.write_text(
+        "".join(line.replace(f', "hypotheses": {m}', "") + "\n" for line in lines), encoding="utf-8"
+    )
     older = rescale_thresholds(old, bare, to=upgraded(old), targets=RISK, looks=looks)
     assert older.look == 0
     assert "holds 2 looks of an older raglab" in older.missing[0]
@@ -324,7 +398,9 @@ def test_the_file_knows_among_how_many_the_cases_chose(old: Trace, tmp_path: Pat
     assert rescale_thresholds(old, chosen, to=upgraded(old), looks=looks).hypotheses == m
 
 
-def test_certifying_the_chosen_policy_again_leaves_it_one_of_as_many(old: Trace, certified: Policy) -> None:
+def test_certifying_the_chosen_policy_again_leaves_it_one_of_as_many(
+    old: Trace, certified: Policy
+) -> None:
     """Other targets on the same cases do not make it a policy that was fixed without them."""
     m = certified.certificate["hypotheses"]  # type: ignore[index]
     again = certify_policy(old, certified, targets={"hallucination_rate": 0.25}, again=True)
@@ -333,9 +409,14 @@ def test_certifying_the_chosen_policy_again_leaves_it_one_of_as_many(old: Trace,
     assert rescale_thresholds(old, again.policy, to=upgraded(old)).hypotheses == 2 * m
 
 
-@given(sizes=st.lists(st.tuples(st.integers(1, 9), st.sampled_from((0.05, 0.1))), max_size=5), m=st.integers(1, 9))
-def test_a_look_after_an_upgrade_is_never_at_a_looser_level(sizes: list[tuple[int, float]], m: int) -> None:
-    """Each earlier look lowers the level, the same one again has it again, and another level is another key."""
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 9), st.sampled_from((0.05, 0.1))), max_size=5),
+    m=st.integers(1, 9),
+)
+def test_a_look_after_an_upgrade_is_never_at_a_looser_level(
+    sizes: list[tuple[int, float]], m: int
+) -> None:
+    """Each earlier look lowers the level, the same one repeats it, another level is another key."""
 
     def key_at(delta: float, divisor: int) -> str:
         return f"{delta} {divisor}"
@@ -353,27 +434,45 @@ def test_a_look_after_an_upgrade_is_never_at_a_looser_level(sizes: list[tuple[in
 
 
 def test_other_sets_of_the_same_questions_are_further_looks(old: Trace, tmp_path: Path) -> None:
-    """A case dropped, or the splits dealt again: the file holds a code of each question, once a set."""
+    """A case dropped, or the splits dealt again.
+
+    The file holds a code of each question, once a set.
+    """
     looks = tmp_path / "looks.jsonl"
     rescale_thresholds(old, free_policy(), to=upgraded(old), targets=RISK, looks=looks)
     rescale_thresholds(old, free_policy(), to=upgraded(old, 3.0), targets=RISK, looks=looks)
-    assert [line.count("codes") for line in looks.read_text(encoding="utf-8").splitlines()] == [1, 0]
+    assert [line.count("codes") for line in looks.read_text(encoding="utf-8").splitlines()] == [
+        1,
+        0,
+    ]
     answered = decide(old, free_policy()).status == 0
-    dropped = next(row for row, case in enumerate(old.cases) if case.split == "certify" and answered[row])
+    dropped = next(
+        row for row, case in enumerate(old.cases) if case.split == "certify" and answered[row]
+    )
     part = [row for row in range(len(old)) if row != dropped]
     names = np.random.default_rng(0).permutation([case.split for case in old.cases])
-    dealt = replace(old, cases=tuple(case._replace(split=name) for case, name in zip(old.cases, names, strict=True)))
+    dealt = replace(
+        old,
+        cases=tuple(case._replace(split=name) for case, name in zip(old.cases, names, strict=True)),
+    )
     for number, trace in enumerate((old.subset(part), dealt), start=3):
-        result = rescale_thresholds(trace, free_policy(), to=upgraded(trace), targets=RISK, looks=looks)
+        result = rescale_thresholds(
+            trace, free_policy(), to=upgraded(trace), targets=RISK, looks=looks
+        )
         assert result.look == number
     other = labelled(2, SPLITS, steps=None)
-    assert rescale_thresholds(other, free_policy(), to=upgraded(other), targets=RISK, looks=looks).look == 1
+    assert (
+        rescale_thresholds(other, free_policy(), to=upgraded(other), targets=RISK, looks=looks).look
+        == 1
+    )
 
 
 def test_the_pilot_of_the_certificate_certifies_nothing(old: Trace, certified: Policy) -> None:
     """Its thresholds were chosen there, though no part of the policy says so."""
     renamed = {"tune": "certify", "certify": "report", "report": "tune"}
-    swapped = replace(old, cases=tuple(case._replace(split=renamed[str(case.split)]) for case in old.cases))
+    swapped = replace(
+        old, cases=tuple(case._replace(split=renamed[str(case.split)]) for case in old.cases)
+    )
     result = rescale_thresholds(swapped, certified, to=upgraded(swapped))
     assert (result.certified, result.look) == (False, 0)
     assert "the pilot of the old certificate" in result.missing[0]
@@ -381,7 +480,9 @@ def test_the_pilot_of_the_certificate_certifies_nothing(old: Trace, certified: P
 
 def two_arms(*names: str, base: Trace) -> Trace:
     """A trace whose arms other than `x` have another scale of the cosine."""
-    fields = {name: np.repeat(getattr(base.hits, name), len(names), axis=1) for name in base.hits._fields}
+    fields = {
+        name: np.repeat(getattr(base.hits, name), len(names), axis=1) for name in base.hits._fields
+    }
     scale = np.array([1.0 if name == "x" else 0.5 for name in names])[:, None, None]
     return replace(base, arms=names, hits=Hits(**fields | {"cosine": fields["cosine"] * scale}))
 
@@ -389,7 +490,9 @@ def two_arms(*names: str, base: Trace) -> Trace:
 def test_arms_are_those_of_the_certificate_and_of_one_name(old: Trace) -> None:
     """An order of the arms is no upgrade; one that would have to be guessed is refused."""
     policy = free_policy(similarity={"min_similarity": 0.4})
-    same = rescale_thresholds(two_arms("x", "y", base=old), policy, to=two_arms("y", "x", base=old), targets=RISK)
+    same = rescale_thresholds(
+        two_arms("x", "y", base=old), policy, to=two_arms("y", "x", base=old), targets=RISK
+    )
     assert same.policy.similarity.min_similarity == 0.4
     assert same.certification.policy.certificate["arm"] == "x"  # type: ignore[union-attr, index]
     on_y = certify_policy(two_arms("x", "y", base=old), policy, targets=RISK, arm="y").policy
@@ -397,12 +500,16 @@ def test_arms_are_those_of_the_certificate_and_of_one_name(old: Trace) -> None:
     halved = replace(old, hits=old.hits._replace(cosine=old.hits.cosine * 0.5))
     moved = rescale_thresholds(two_arms("x", "y", base=old), on_y, to=halved)
     assert moved.policy.similarity.min_similarity == 0.4
-    with pytest.raises(ValueError, match="to_arm must be given where the new trace has no arm 'hybrid'"):
+    with pytest.raises(
+        ValueError, match="to_arm must be given where the new trace has no arm 'hybrid'"
+    ):
         rescale_thresholds(old, policy, to=two_arms("x", "y", base=old), targets=RISK)
 
 
 @pytest.mark.parametrize("method", ["quantile", "refit"])
-def test_a_policy_that_was_tuned_elsewhere_keeps_both_sets(old: Trace, method: Literal["quantile", "refit"]) -> None:
+def test_a_policy_that_was_tuned_elsewhere_keeps_both_sets(
+    old: Trace, method: Literal["quantile", "refit"]
+) -> None:
     """The cases that it was mapped on, and those of last year, certify nothing of it."""
     last_year = labelled(7, {"certify": 80}, steps=None)
     tuned = with_tuned_cases(free_policy(), [case.query for case in last_year.cases])
@@ -411,11 +518,15 @@ def test_a_policy_that_was_tuned_elsewhere_keeps_both_sets(old: Trace, method: L
     renamed = {"tune": "certify", "certify": "report", "report": "tune"}
     cases = tuple(case._replace(split=renamed[str(case.split)]) for case in old.cases)
     for trace in (replace(upgraded(old), cases=cases), last_year):
-        with pytest.raises(ValueError, match=r"those that the policy was fitted on, got 1?[58]0 of"):
+        with pytest.raises(
+            ValueError, match=r"those that the policy was fitted on, got 1?[58]0 of"
+        ):
             certify_policy(trace, moved.policy.replace("certificate", None), targets=RISK)
     tune = old.split("tune"), upgraded(old).split("tune")
     with pytest.warns(UserWarning, match="in sample"):
-        assert "150 of these 150" in compare_traces(*tune, policy=tuned, after=moved.policy).in_sample
+        assert (
+            "150 of these 150" in compare_traces(*tune, policy=tuned, after=moved.policy).in_sample
+        )
 
 
 def test_a_look_that_another_process_takes_meanwhile_is_counted(
@@ -432,22 +543,36 @@ def test_a_look_that_another_process_takes_meanwhile_is_counted(
 
     monkeypatch.setattr(threshold_rescaling, "certify_alone", late)
     loose = {"hallucination_rate": 0.3}
-    result = rescale_thresholds(old, free_policy(), to=upgraded(old, 3.0), targets=loose, looks=looks)
+    result = rescale_thresholds(
+        old, free_policy(), to=upgraded(old, 3.0), targets=loose, looks=looks
+    )
     assert (result.look, result.delta, result.hypotheses) == (3, look_delta(0.1, 3), 2)
     assert result.certification.certificate.delta == result.delta  # type: ignore[union-attr]
 
 
 def test_fresh_cases_are_tested_at_delta(old: Trace) -> None:
-    """Nobody certified on them: one hypothesis at the whole delta, whatever the policy was chosen among elsewhere."""
+    """Nobody certified on them.
+
+    One hypothesis at the whole delta, whatever the policy was chosen among elsewhere.
+    """
     result = rescale_thresholds(old, free_policy(), to=upgraded(old), targets=RISK, delta=0.05)
     assert (result.look, result.delta, result.hypotheses) == (1, 0.05, 1)
-    assert any(note.startswith("Without looks= a look that failed is not known") for note in result.notes)
-    direct = certify_policy(upgraded(old), result.policy.replace("certificate", None), targets=RISK, delta=0.05)
-    assert direct.certificate.promises == result.certification.certificate.promises  # type: ignore[union-attr]
+    assert any(
+        note.startswith("Without looks= a look that failed is not known") for note in result.notes
+    )
+    direct = certify_policy(
+        upgraded(old), result.policy.replace("certificate", None), targets=RISK, delta=0.05
+    )
+    assert direct.certificate.promises == result.certification.certificate.promises
 
 
-def test_a_policy_that_lost_its_certificate_is_not_certified_on_those_cases(old: Trace, certified: Policy) -> None:
-    """It keeps codes of the cases, and not among how many candidates it was chosen; a part of the cases counts too."""
+def test_a_policy_that_lost_its_certificate_is_not_certified_on_those_cases(
+    old: Trace, certified: Policy
+) -> None:
+    """It keeps codes of the cases, and not among how many candidates it was chosen.
+
+    A part of the cases counts too.
+    """
     bare = certified.replace("certificate", None)
     rows = [row for row, case in enumerate(old.cases) if case.split != "certify" or row % 2]
     for trace in (old, old.subset(rows)):
@@ -462,14 +587,23 @@ def test_a_policy_that_lost_its_certificate_is_not_certified_on_those_cases(old:
 
 def test_an_older_certificate_counts_its_candidates(old: Trace, certified: Policy) -> None:
     """One that does not state its hypotheses."""
-    rows = {name: value for name, value in certified.certificate.items() if name != "hypotheses"}  # type: ignore[union-attr]
+    rows = {name: value for name, value in certified.certificate.items() if name != "hypotheses"}
     older = certified.model_copy(update={"certificate": rows | {"candidates": 7}})
     assert rescale_thresholds(old, older, to=upgraded(old)).hypotheses == 7
-    for name, value in (("hypotheses", 0), ("hypotheses", "many"), ("budget", 0.9), ("looks", 10**12)):
-        forged = certified.model_copy(update={"certificate": {**certified.certificate, name: value}})  # type: ignore[dict-item]
+    for name, value in (
+        ("hypotheses", 0),
+        ("hypotheses", "many"),
+        ("budget", 0.9),
+        ("looks", 10**12),
+    ):
+        forged = certified.model_copy(
+            update={"certificate": {**certified.certificate, name: value}}
+        )
         assert f"got {name} " in certificate_defect(forged)
     broken = certified.model_copy(update={"certificate": {"delta": 0.1}})
-    assert "is not read" in rescale_thresholds(old, broken, to=upgraded(old), targets=RISK).missing[0]
+    assert (
+        "is not read" in rescale_thresholds(old, broken, to=upgraded(old), targets=RISK).missing[0]
+    )
 
 
 def test_what_is_missing_is_stated(old: Trace, certified: Policy) -> None:
@@ -477,18 +611,25 @@ def test_what_is_missing_is_stated(old: Trace, certified: Policy) -> None:
     tune = old.split("tune")
     assert "split certify" in rescale_thresholds(tune, certified, to=upgraded(tune)).missing[0]
     assert "No targets" in rescale_thresholds(old, free_policy(), to=upgraded(old)).missing[0]
-    strict = rescale_thresholds(old, certified, to=upgraded(old), targets={"hallucination_rate": 0.01})
+    strict = rescale_thresholds(
+        old, certified, to=upgraded(old), targets={"hallucination_rate": 0.01}
+    )
     need = strict.missing[1]
     assert "these certify" in need
     assert f"needs {cases_needed(0.01, strict.delta / strict.hypotheses)} answered" in need
     assert strict.policy.certificate is None
     blind = replace(old, hits=old.hits._replace(cosine=np.full_like(old.hits.cosine, np.nan)))
     missing = rescale_thresholds(old, certified, to=blind).missing
-    assert any(sentence.startswith("similarity.min_similarity is not mapped") for sentence in missing)
+    assert any(
+        sentence.startswith("similarity.min_similarity is not mapped") for sentence in missing
+    )
 
 
 def test_the_report_split_judges_both(old: Trace, certified: Policy) -> None:
-    """A monotone change of the cosine: mapped thresholds decide as before, the old ones answer much less."""
+    """A monotone change of the cosine.
+
+    Mapped thresholds decide as before, the old ones answer much less.
+    """
     result = rescale_thresholds(old, certified, to=upgraded(old, 8.0, 0.1))
     assert result.judged is not None
     assert result.unmapped is not None
@@ -501,7 +642,9 @@ def test_the_report_split_judges_both(old: Trace, certified: Policy) -> None:
 
 def test_doubtful_labels_of_certify_cases_are_counted(old: Trace, certified: Policy) -> None:
     """A document that no question hits now."""
-    gone = replace(upgraded(old), chunks=tuple(chunk._replace(source="else.md") for chunk in old.chunks))
+    gone = replace(
+        upgraded(old), chunks=tuple(chunk._replace(source="else.md") for chunk in old.chunks)
+    )
     result = rescale_thresholds(old, certified, to=gone)
     n = sum(case.split == "certify" and case.expect_sources == ("guide.md",) for case in old.cases)
     assert any(f"{n} of 250 certify cases have a label" in note for note in result.notes)
@@ -509,22 +652,34 @@ def test_doubtful_labels_of_certify_cases_are_counted(old: Trace, certified: Pol
 
 
 def test_lost_labels_promise_nothing(old: Trace, certified: Policy) -> None:
-    """A chunk of the old name has another text: an answer from it would count as correct, so nothing is certified."""
+    """A chunk of the old name has another text.
+
+    An answer from it would count as correct, so nothing is certified.
+    """
 
     def told(trace: Trace, text: str) -> Trace:
-        chunks = tuple(chunk._replace(chunk_id=chunk.source, text=text) for chunk in trace.chunks[:1])
+        chunks = tuple(
+            chunk._replace(chunk_id=chunk.source, text=text) for chunk in trace.chunks[:1]
+        )
         hits = trace.hits._replace(chunk=np.minimum(trace.hits.chunk, 0))
         return replace(trace, chunks=chunks, hits=hits)
 
-    before, after = told(old, "Reset the router."), told(upgraded(old), "The cafeteria opens at nine.")
-    assert rescale_thresholds(before, certified, to=told(upgraded(old), "Reset the router.")).certified
+    before, after = (
+        told(old, "Reset the router."),
+        told(upgraded(old), "The cafeteria opens at nine."),
+    )
+    assert rescale_thresholds(
+        before, certified, to=told(upgraded(old), "Reset the router.")
+    ).certified
     result = rescale_thresholds(before, certified, to=after)
     answered = decide(after, result.policy).status == 0
     lost = [case.split == "certify" and case.expect_sources == ("guide.md",) for case in old.cases]
     n = int((answered & np.array(lost)).sum())
     assert n > 0
     assert (result.certified, result.look) == (False, 0)
-    assert result.missing[0].startswith(f"{n} certify cases that the policy answers must be labelled again")
+    assert result.missing[0].startswith(
+        f"{n} certify cases that the policy answers must be labelled again"
+    )
     # Of cases that nothing answers a label is not read.
     closed = free_policy(l2={"enabled": True, "max_l2": 0.0, "soft_max_l2": None})
     assert rescale_thresholds(before, closed, to=after, targets=RISK).look == 1
@@ -551,7 +706,7 @@ def test_what_was_fitted_on_old_scores_is_refitted_or_refused(old: Trace) -> Non
     for policy in (decision, fused):
         for method in ("quantile", "isotonic"):
             with pytest.raises(ValueError, match=r"can not be moved.*method='refit'"):
-                rescale_thresholds(old, policy, to=upgraded(old), method=method, targets=RISK)  # type: ignore[arg-type]
+                rescale_thresholds(old, policy, to=upgraded(old), method=method, targets=RISK)
         result = rescale_thresholds(old, policy, to=upgraded(old), method="refit", targets=RISK)
         assert "fitted again" in " ".join(result.notes)
         assert result.look == 1
@@ -568,15 +723,23 @@ def test_other_splits_and_labels_are_refused(old: Trace) -> None:
         rescale_thresholds(old, free_policy(), to=replace(old, cases=flipped))
     row = next(row for row, case in enumerate(old.cases) if case.expect_status == "ok")
     changes: tuple[dict[str, Any], ...] = (
-        {"expect_sources": ()}, {"expect_sources_any": ("else.md",)}, {"min_sources": 2}, {"expect_option": 1},
+        {"expect_sources": ()},
+        {"expect_sources_any": ("else.md",)},
+        {"min_sources": 2},
+        {"expect_option": 1},
         {"answer": "x"},
-    )  # fmt: skip
+    )
     for label in changes:
         other = (*old.cases[:row], old.cases[row]._replace(**label), *old.cases[row + 1 :])
-        with pytest.raises(ValueError, match=rf"same labels, got 1 of 460 cases.*{old.cases[row].query}.*correct it"):
+        with pytest.raises(
+            ValueError,
+            match=rf"same labels, got 1 of 460 cases.*{old.cases[row].query}.*correct it",
+        ):
             rescale_thresholds(old, free_policy(), to=replace(old, cases=other))
     named = tuple(case._replace(selected_sources=("guide.md",)) for case in old.cases)
-    with pytest.raises(ValueError, match="same questions and documents that the user named, got 460 of 460"):
+    with pytest.raises(
+        ValueError, match="same questions and documents that the user named, got 460 of 460"
+    ):
         rescale_thresholds(old, free_policy(), to=replace(old, cases=named))
     swapped = tuple(case._replace(split="tune") for case in old.cases)
     with pytest.raises(ValueError, match="same splits, got 310 of 460"):
@@ -590,14 +753,25 @@ def test_other_splits_and_labels_are_refused(old: Trace) -> None:
 # laws
 
 
-@given(seed=st.integers(0, 10**6), at=st.sampled_from((0.1, 0.25, 0.4, 0.75)), power=st.sampled_from((0.5, 2.0, 3.0)))
+@given(
+    seed=st.integers(0, 10**6),
+    at=st.sampled_from((0.1, 0.25, 0.4, 0.75)),
+    power=st.sampled_from((0.5, 2.0, 3.0)),
+)
 @settings(max_examples=25)
-def test_a_monotone_change_of_scores_changes_no_decision(seed: int, at: float, power: float) -> None:
+def test_a_monotone_change_of_scores_changes_no_decision(
+    seed: int, at: float, power: float
+) -> None:
     """All cases labelled ok, on a coarse grid, so that ties occur."""
     trace = labelled(seed, {"tune": 24}, wrong=0.0, steps=4)
-    policy = free_policy(similarity={"min_similarity": at}, confidence={"tau_default": 100 * at, "blend": 1.0})
+    policy = free_policy(
+        similarity={"min_similarity": at}, confidence={"tau_default": 100 * at, "blend": 1.0}
+    )
     hits = trace.hits
-    new = replace(trace, hits=hits._replace(cosine=0.1 + hits.cosine**power, s_rerank=hits.s_rerank**power / 2.0))
+    new = replace(
+        trace,
+        hits=hits._replace(cosine=0.1 + hits.cosine**power, s_rerank=hits.s_rerank**power / 2.0),
+    )
     moved = rescale_thresholds(trace, policy, to=new).policy
     assert decide(new, moved).status.tolist() == decide(trace, policy).status.tolist()
 
@@ -619,22 +793,35 @@ def test_isotonic_regression_is_monotone_and_knows_no_order_of_rows(
     assert [isotonic_map(level, source[order], target[order]) for level in levels] == mapped
     own = [isotonic_map(level, source, source)[0] for level in levels]
     assert own == pytest.approx(np.clip(levels, source.min(), source.max()).tolist())
-    assert [is_clipped for _, is_clipped in mapped] == [not source.min() <= at <= source.max() for at in levels]
+    assert [is_clipped for _, is_clipped in mapped] == [
+        not source.min() <= at <= source.max() for at in levels
+    ]
 
 
 def test_isotonic_scores_of_a_trace(old: Trace) -> None:
-    """The same trace moves nothing; a stretched one moves the threshold with the scores; outside it is clipped."""
+    """The same trace moves nothing; a stretched one moves the threshold with the scores.
+
+    Outside it is clipped.
+    """
     policy = free_policy(similarity={"min_similarity": 0.3})
-    assert rescale_thresholds(old, policy, to=old, method="isotonic").policy.policy_id == policy.policy_id
+    assert (
+        rescale_thresholds(old, policy, to=old, method="isotonic").policy.policy_id
+        == policy.policy_id
+    )
     moved = rescale_thresholds(old, policy, to=upgraded(old, 1.0, 0.5), method="isotonic").policy
     assert moved.similarity.min_similarity == pytest.approx(0.2 + 0.5 * 0.3)
     outside = rescale_thresholds(
-        old, free_policy(similarity={"min_similarity": 1.0}), to=upgraded(old, 1.0, 0.5).subset(range(460)),
+        old,
+        free_policy(similarity={"min_similarity": 1.0}),
+        to=upgraded(old, 1.0, 0.5).subset(range(460)),
         method="isotonic",
-    )  # fmt: skip
+    )
     assert outside.table.set_index("path").loc["similarity.min_similarity", "to"] <= 0.7
     first, second = desks([0.1, 0.2, np.nan, np.nan], [np.nan, np.nan, 0.3, 0.4])
-    with pytest.raises(ValueError, match=r"similarity.min_similarity can not be mapped from trace to to: .*got none"):
+    with pytest.raises(
+        ValueError,
+        match=r"similarity.min_similarity can not be mapped from trace to to: .*got none",
+    ):
         rescale_thresholds(first, COSINE, to=second, method="isotonic")
 
 
@@ -647,27 +834,35 @@ def test_later_looks_spend_delta_together() -> None:
 
 @pytest.mark.full
 def test_false_certificates_after_an_upgrade_stay_within_delta() -> None:
-    """2,000 draws of two upgrades, ten candidates whose new risk is exactly the target, chosen by related old losses.
+    """2,000 draws of two upgrades, ten candidates whose new risk is exactly the target.
 
-    The old risk keeps the target, so that a certificate chooses among many. The second upgrade begins from the policy
-    of the first one where that was certified, else from the old policy. Tested at the whole delta as if the policy had
-    been fixed in advance, the promise breaks more often than delta; at the divided levels both looks together do not.
+    They are chosen by related old losses.
+
+    The old risk keeps the target, so that a certificate chooses among many. The second upgrade
+    begins from the policy of the first one where that was certified, else from the old policy.
+    Tested at the whole delta as if the policy had been fixed in advance, the promise breaks more
+    often than delta; at the divided levels both looks together do not.
     """
     rng = np.random.default_rng(36)
     alpha, delta, n, m, draws = 0.2, 0.1, 120, 10, 2000
     naive = divided = certified_before = 0
     for _ in range(draws):
         new = rng.random((m, n)) < alpha
-        before = new & (rng.random((m, n)) < 0.5)  # half of the risk, and only where the new one errs too
-        passed = np.flatnonzero(fixed_sequence(binomial_p(before.sum(axis=1), np.full(m, n), alpha), delta))
+        # half of the risk, and only where the new one errs too
+        before = new & (rng.random((m, n)) < 0.5)
+        passed = np.flatnonzero(
+            fixed_sequence(binomial_p(before.sum(axis=1), np.full(m, n), alpha), delta)
+        )
         if not len(passed):
             continue
         certified_before += 1
-        chosen = passed[np.argmin(before[passed].sum(axis=1))]  # any of those that passed may be taken
+        # any of those that passed may be taken
+        chosen = passed[np.argmin(before[passed].sum(axis=1))]
         p = float(binomial_p(int(new[chosen].sum()), n, alpha))
         naive += p <= delta
         is_certified = p <= look_delta(delta, 2) / m
-        newer = np.where(rng.random((2, m, n)) < 0.7, new, rng.random((2, m, n)) < alpha)  # by what it begins from
+        # by what it begins from
+        newer = np.where(rng.random((2, m, n)) < 0.7, new, rng.random((2, m, n)) < alpha)
         p = float(binomial_p(int(newer[int(is_certified), chosen].sum()), n, alpha))
         divided += is_certified or p <= look_delta(delta, 3) / (2 * m)
     assert certified_before > draws / 2

@@ -36,24 +36,34 @@ def traces() -> list[Trace]:
     cases += [case for case in about if case not in cases][: 40 - len(cases)]
     for max_tokens in (96, 256):
         corpus = load_corpus(BROKER, max_tokens=max_tokens)
-        few = corpus._replace(chunks=tuple(chunk for chunk in corpus if chunk.document in DOCUMENTS))
+        few = corpus._replace(
+            chunks=tuple(chunk for chunk in corpus if chunk.document in DOCUMENTS)
+        )
         built.append(build_trace(few, cases, policy=policy))
     return built
 
 
 @pytest.mark.slow
 def test_an_upgrade_of_the_chunks(traces: list[Trace]) -> None:
-    """Thresholds move with the scores, pages stay valid labels, counts of sources do not, few cases promise none."""
+    """Thresholds move with the scores, pages stay valid labels, source counts do not.
+
+    Few cases promise none.
+    """
     old, new = traces
     policy = Policy.load(BROKER / "policy.yaml")
-    assert {chunk.chunk_id for chunk in old.chunks} & {chunk.chunk_id for chunk in new.chunks}  # ids of another text
+    # ids of another text
+    assert {chunk.chunk_id for chunk in old.chunks} & {chunk.chunk_id for chunk in new.chunks}
     result = rescale_thresholds(old, policy, to=new, targets={"hallucination_rate": 0.05})
     measured = result.frame().query("note == ''")
     assert (measured["from"] != measured["to"]).sum() >= 5
-    assert measured["passes_from"].tolist() == pytest.approx(measured["passes_to"].tolist(), abs=0.1)
+    assert measured["passes_from"].tolist() == pytest.approx(
+        measured["passes_to"].tolist(), abs=0.1
+    )
     labels = result.labels.frame().set_index("kind")  # type: ignore[union-attr]
     assert labels.loc["page", "valid"] == labels.loc["page", "cases"] > 0
-    assert labels.loc["number of sources", "uncertain"] == labels.loc["number of sources", "cases"] > 0
+    assert (
+        labels.loc["number of sources", "uncertain"] == labels.loc["number of sources", "cases"] > 0
+    )
     assert not result.certified
     assert "these certify" in result.missing[1]
     assert result.look == 1

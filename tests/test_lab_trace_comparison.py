@@ -1,4 +1,7 @@
-"""Two traces of the same questions: by hand on tiny frames, then laws, then what reranking changes on a bundled set."""
+"""Two traces of the same questions.
+
+By hand on tiny frames, then laws, then what reranking changes on a bundled set.
+"""
 
 from __future__ import annotations
 
@@ -44,18 +47,29 @@ TABLES = ("table", "decisions", "changed", "hits", "signals", "scores")
 
 
 def hits(*rows: tuple[str, str, str | None, str, Sequence[float]]) -> Trace:
-    """Trace of questions: id, question, label, expected source, and the cosines of documents `a.md`, `b.md`."""
+    """Trace of questions.
+
+    Id, question, label, expected source, and the cosines of documents `a.md`, `b.md`.
+    """
     table = [
         {
-            "case_id": case_id, "query": query, "label": label or "refuse", "expect_sources": source,
-            "hit_id": document, "source": f"{document}.md", "text": document, "score": score,
+            "case_id": case_id,
+            "query": query,
+            "label": label or "refuse",
+            "expect_sources": source,
+            "hit_id": document,
+            "source": f"{document}.md",
+            "text": document,
+            "score": score,
         }
         for case_id, query, label, source, scores in rows
         for score, document in sorted(zip(scores, "ab", strict=True), reverse=True)
-    ]  # fmt: skip
+    ]
     trace = trace_from_frame(pd.DataFrame(table), score="cosine")
     unlabelled = {row[0] for row in rows if row[2] is None}
-    cases = (case._replace(expect_status=None) if case.id in unlabelled else case for case in trace.cases)
+    cases = (
+        case._replace(expect_status=None) if case.id in unlabelled else case for case in trace.cases
+    )
     return replace(trace, cases=tuple(cases))
 
 
@@ -65,7 +79,8 @@ FOUR = [
     ("3", "how much?", "ok", "b.md", (0.3, 0.4)),
     ("4", "weather?", "refuse", "", (0.45, 0.2)),
 ]
-# Another encoder: 2 finds the other document, 3 passes the threshold now, as 4 does, which is to be refused.
+# Another encoder: 2 finds the other document, 3 passes the threshold now, as 4 does, which is to be
+# refused.
 NEXT = [
     ("1", "who pays?", "ok", "a.md", (0.95, 0.1)),
     ("2", "when?", "ok", "a.md", (0.3, 0.7)),
@@ -77,7 +92,9 @@ NEXT = [
 def whole(trace: TraceData) -> Trace:
     """A trace with the methods of one."""
     meta = {"fingerprint": "hand", **trace.meta}
-    return Trace(**{field.name: getattr(trace, field.name) for field in fields(trace)} | {"meta": meta})
+    return Trace(
+        **{field.name: getattr(trace, field.name) for field in fields(trace)} | {"meta": meta}
+    )
 
 
 def tables(result: TraceComparison) -> dict[str, pd.DataFrame]:
@@ -90,34 +107,59 @@ def check_equal(left: TraceComparison, right: TraceComparison) -> None:
     for name, table in tables(left).items():
         pd.testing.assert_frame_equal(table, getattr(right, name))
     assert (left.cases, left.judged, left.left_out, left.in_sample) == (
-        right.cases, right.judged, right.left_out, right.in_sample,
-    )  # fmt: skip
+        right.cases,
+        right.judged,
+        right.left_out,
+        right.in_sample,
+    )
 
 
 def test_four_questions_by_hand() -> None:
-    """Of 4, one loses its document, one is answered now as it should, one is answered though it must not be."""
+    """Of 4, one loses its document, one is now answered rightly, one is answered but must not be."""
     result = compare_traces(hits(*FOUR), hits(*NEXT), policy=COSINE)
     rows = result.table.set_index("measure")
     assert rows.loc["expected_cost", ["old", "new", "difference"]].tolist() == [0.25, 0.5, 0.25]
-    assert rows.loc["pass_rate", ["old_k", "new_k", "only_old", "only_new"]].tolist() == [3, 2, 2, 1]
+    assert rows.loc["pass_rate", ["old_k", "new_k", "only_old", "only_new"]].tolist() == [
+        3,
+        2,
+        2,
+        1,
+    ]
     assert rows.loc["coverage", ["old_k", "old_n", "new_k", "new_n"]].tolist() == [2, 4, 4, 4]
-    assert rows.loc["hallucination_rate", ["old_k", "old_n", "new_k", "new_n"]].tolist() == [0, 2, 2, 4]
+    assert rows.loc["hallucination_rate", ["old_k", "old_n", "new_k", "new_n"]].tolist() == [
+        0,
+        2,
+        2,
+        4,
+    ]
     flow = result.decisions.set_index(["before", "after"])
     assert flow.loc[("ok", "ok")].tolist() == [2, 2, 0, 1]
     assert flow.loc[("refuse", "ok")].tolist() == [2, 2, 1, 1]
     assert flow["n"].sum() == 4
     changed = result.changed.set_index("case_id")
     assert changed.index.tolist() == ["2", "3", "4"]
-    assert changed.loc["2", ["status_before", "status_after", "source_before", "source_after"]].tolist() == [
-        "ok", "ok", "a.md#n/a", "b.md#n/a",
-    ]  # fmt: skip
-    assert changed.loc["4", ["decided_by_before", "decided_by_after", "correct_before", "correct_after"]].tolist() == [
-        "similarity", "answered", True, False,
-    ]  # fmt: skip
+    assert changed.loc[
+        "2", ["status_before", "status_after", "source_before", "source_after"]
+    ].tolist() == [
+        "ok",
+        "ok",
+        "a.md#n/a",
+        "b.md#n/a",
+    ]
+    assert changed.loc[
+        "4", ["decided_by_before", "decided_by_after", "correct_before", "correct_after"]
+    ].tolist() == [
+        "similarity",
+        "answered",
+        True,
+        False,
+    ]
     found = result.hits.set_index("measure")
     assert found.loc["same_first_document", ["value", "n"]].tolist() == [0.75, 4]
     assert found.loc["overlap_of_first_5", "value"] == 1.0
-    assert found.loc["hit@1", ["old", "new", "value", "n"]].tolist() == pytest.approx([1.0, 2 / 3, -1 / 3, 3])
+    assert found.loc["hit@1", ["old", "new", "value", "n"]].tolist() == pytest.approx(
+        [1.0, 2 / 3, -1 / 3, 3]
+    )
     assert found.loc["hit@5", ["old", "new", "value"]].tolist() == [1.0, 1.0, 0.0]
     signal = result.signals.set_index("path").loc["similarity.min_similarity"]
     names = ["threshold_old", "passes_old", "passes_new", "q50_old", "q50_new", "missing_old"]
@@ -132,14 +174,18 @@ def test_four_questions_by_hand() -> None:
 
 
 def test_without_a_policy_all_is_answered() -> None:
-    """Only retrieval changes then, and a note says so; the signals are those of the default policy."""
+    """Only retrieval changes then, and a note says so.
+
+    The signals are those of the default policy.
+    """
     result = compare_traces(hits(*FOUR), hits(*NEXT))
     assert result.table.set_index("measure").loc["coverage", ["old_k", "new_k"]].tolist() == [4, 4]
     assert "what retrieval alone changes" in result.notes[0]
     assert {"l2.max_l2", "similarity.min_similarity"} <= set(result.signals["path"])
     same = compare_traces(hits(*FOUR), hits(*NEXT), policy=always_answer(Policy.load()))
     pd.testing.assert_frame_equal(result.table, same.table)
-    assert not {"l2.max_l2", "similarity.min_similarity"} & set(same.signals["path"])  # its gates are off
+    # its gates are off
+    assert not {"l2.max_l2", "similarity.min_similarity"} & set(same.signals["path"])
 
 
 def test_gates_that_a_trace_declares_off_are_named() -> None:
@@ -147,7 +193,10 @@ def test_gates_that_a_trace_declares_off_are_named() -> None:
     off = replace(hits(*NEXT), meta={**hits(*NEXT).meta, "gates_off": ["similarity"]})
     notes = compare_traces(hits(*FOUR), off, policy=COSINE).notes
     assert f"Gates of {COSINE.policy_id} judge nothing in the new trace: similarity." in notes
-    assert not any("judge nothing" in note for note in compare_traces(hits(*FOUR), hits(*NEXT), policy=COSINE).notes)
+    assert not any(
+        "judge nothing" in note
+        for note in compare_traces(hits(*FOUR), hits(*NEXT), policy=COSINE).notes
+    )
 
 
 def test_another_policy_for_the_new_trace() -> None:
@@ -160,15 +209,33 @@ def test_another_policy_for_the_new_trace() -> None:
         result.signals.set_index("path").loc["similarity.min_similarity", "threshold_new"]
         == moved.similarity.min_similarity
     )
-    assert result.settings.set_index("setting").loc["policy"].tolist() == [COSINE.policy_id, moved.policy_id]
+    assert result.settings.set_index("setting").loc["policy"].tolist() == [
+        COSINE.policy_id,
+        moved.policy_id,
+    ]
     with pytest.raises(ValueError, match="after must stand beside a policy"):
         compare_traces(old, new, after=moved)
 
 
 def test_cases_pair_by_question_then_id() -> None:
-    """Repeats of a question pair by id first, the rest in their order; another question of the same id does not."""
-    old = [Case("a", "why?"), Case("b", "why?"), Case("c", "why?"), Case("d", "who?"), Case("e", "old")]
-    new = [Case("x", "why?"), Case("b", "why?"), Case("d", "where?"), Case("y", "why?"), Case("z", "why?")]
+    """Repeats of a question pair by id first, the rest in their order.
+
+    Another question of the same id does not.
+    """
+    old = [
+        Case("a", "why?"),
+        Case("b", "why?"),
+        Case("c", "why?"),
+        Case("d", "who?"),
+        Case("e", "old"),
+    ]
+    new = [
+        Case("x", "why?"),
+        Case("b", "why?"),
+        Case("d", "where?"),
+        Case("y", "why?"),
+        Case("z", "why?"),
+    ]
     pairs = pair_cases(old, new)
     assert (pairs.old, pairs.new) == ([0, 1, 2], [0, 1, 3])
     named = [Case("a", "why?", selected_sources=("guide.md",))]
@@ -176,13 +243,29 @@ def test_cases_pair_by_question_then_id() -> None:
 
 
 def test_what_is_left_out_is_counted() -> None:
-    """Cases of one trace alone, with another label and without one: the last two are decided, and in no rate."""
-    old = [*FOUR, ("5", "gone?", "ok", "a.md", (0.9, 0.1)), ("6", "no label?", None, "", (0.9, 0.1))]
-    new = [*NEXT[:3], ("4", "weather?", "ok", "a.md", (0.65, 0.4)), ("6", "no label?", None, "", (0.1, 0.2))]
-    result = compare_traces(hits(*old), hits(*new, ("7", "new?", "ok", "a.md", (0.9, 0.1))), policy=COSINE)
+    """Cases of one trace alone, with another label and without one.
+
+    The last two are decided, and in no rate.
+    """
+    old = [
+        *FOUR,
+        ("5", "gone?", "ok", "a.md", (0.9, 0.1)),
+        ("6", "no label?", None, "", (0.9, 0.1)),
+    ]
+    new = [
+        *NEXT[:3],
+        ("4", "weather?", "ok", "a.md", (0.65, 0.4)),
+        ("6", "no label?", None, "", (0.1, 0.2)),
+    ]
+    result = compare_traces(
+        hits(*old), hits(*new, ("7", "new?", "ok", "a.md", (0.9, 0.1))), policy=COSINE
+    )
     assert result.left_out == {
-        "of the old trace alone": 1, "of the new trace alone": 1, "with other labels": 1, "without a label": 1,
-    }  # fmt: skip
+        "of the old trace alone": 1,
+        "of the new trace alone": 1,
+        "with other labels": 1,
+        "without a label": 1,
+    }
     assert (result.cases, result.judged) == (5, 3)
     assert result.decisions[["n", "judged"]].sum().tolist() == [5, 3]
     rows = result.changed.set_index("case_id")
@@ -193,7 +276,10 @@ def test_what_is_left_out_is_counted() -> None:
 
 
 def test_no_label_and_no_question_in_common() -> None:
-    """Without labels there are decisions and scores, and no rate; without a common question nothing."""
+    """Without labels there are decisions and scores, and no rate.
+
+    Without a common question nothing.
+    """
     old, new = ([(*row[:2], None, "", row[4]) for row in rows] for rows in (FOUR, NEXT))
     result = compare_traces(hits(*old), hits(*new), policy=COSINE)
     assert (len(result.table), result.judged, result.basis) == (0, 0, "none")
@@ -219,7 +305,11 @@ def test_a_signal_without_a_value_is_counted() -> None:
     rows = [Hit(0.25, s_rerank=score, s_raw=score) for score in (0.2, 0.4, 0.9)]
     old = trace_of(*((ask(query=f"q{n}"), [[hit]]) for n, hit in enumerate(rows)))
     new = trace_of(*((ask(query=f"q{n}"), [[hit] if n else []]) for n, hit in enumerate(rows)))
-    signal = compare_traces(whole(old), whole(new), policy=Policy.load()).signals.set_index("path").loc["l2.max_l2"]
+    signal = (
+        compare_traces(whole(old), whole(new), policy=Policy.load())
+        .signals.set_index("path")
+        .loc["l2.max_l2"]
+    )
     assert signal[["missing_old", "missing_new", "passes_new"]].tolist() == [0, 1, 1.0]
     assert np.isnan(signal["rank_correlation"])  # all are as near as the others
 
@@ -227,12 +317,18 @@ def test_a_signal_without_a_value_is_counted() -> None:
 def test_settings_that_differ_are_listed() -> None:
     """By their own names, with the arm; what all traces differ in is none."""
     old, new = hits(*FOUR), hits(*NEXT)
-    old = replace(old, meta={**old.meta, "parameters": {"encoder": "a", "fetch_k": 50}, "command": "x"})
-    new = replace(new, meta={**new.meta, "parameters": {"encoder": "b", "fetch_k": 50, "precision": "int8"}})
+    old = replace(
+        old, meta={**old.meta, "parameters": {"encoder": "a", "fetch_k": 50}, "command": "x"}
+    )
+    new = replace(
+        new, meta={**new.meta, "parameters": {"encoder": "b", "fetch_k": 50, "precision": "int8"}}
+    )
     rows = compare_traces(old, new, policy=COSINE).settings.set_index("setting")
     assert rows.loc["encoder"].tolist() == ["a", "b"]
     assert rows.loc["precision"].tolist() == [None, "int8"]
-    assert not {"fetch_k", "command", "fingerprint", "cases_hash", "policy", "arm"} & set(rows.index)
+    assert not {"fetch_k", "command", "fingerprint", "cases_hash", "policy", "arm"} & set(
+        rows.index
+    )
 
 
 def test_an_arm_is_not_guessed() -> None:
@@ -241,7 +337,9 @@ def test_an_arm_is_not_guessed() -> None:
     single, several = replace(trace, arms=("next",)), whole(random_trace(0, arms=2))
     assert " next " in compare_traces(trace, single).new
     several = replace(several, arms=("x", "y"))
-    with pytest.raises(ValueError, match=f"new_arm must be given where the new trace has no arm '{trace.arms[0]}'"):
+    with pytest.raises(
+        ValueError, match=f"new_arm must be given where the new trace has no arm '{trace.arms[0]}'"
+    ):
         compare_traces(trace, several)
     assert " y " in compare_traces(trace, several, new_arm="y").new
     with pytest.raises(ValueError, match="arm must be one of x, y, got 'z'"):
@@ -255,13 +353,18 @@ def pair(seed: int) -> tuple[Trace, Trace, Policy, Policy]:
     known = {chunk.document for trace in (old, new) for chunk in trace.chunks}
     cases = [case._replace(query=f"{case.query} {row}") for row, case in enumerate(old.cases)]
     assert known
-    return whole(replace(old, cases=tuple(cases))), whole(replace(new, cases=tuple(cases))), policies[0], policies[1]
+    return (
+        whole(replace(old, cases=tuple(cases))),
+        whole(replace(new, cases=tuple(cases))),
+        policies[0],
+        policies[1],
+    )
 
 
 @settings(max_examples=25)
 @given(st.integers(0, 500))
 def test_a_trace_beside_itself_changes_nothing(seed: int) -> None:
-    """No case changes, no difference is other than 0, and every interval of a difference holds 0."""
+    """No case changes, every difference is 0, and every interval of a difference holds 0."""
     trace, _, policy, _ = pair(seed)
     result = compare_traces(trace, trace, policy=policy)
     assert len(result.changed) == 0
@@ -289,10 +392,15 @@ def test_the_other_way_round_all_is_mirrored(seed: int) -> None:
         np.testing.assert_allclose(left[value], -right[value], atol=1e-12)
         np.testing.assert_allclose(left["low"], -right["high"], atol=1e-12)
     np.testing.assert_array_equal(there.hits["value"][:2], back.hits["value"][:2])
-    left, right = (table.set_index(["before", "after"]) for table in (there.decisions, back.decisions))
+    left, right = (
+        table.set_index(["before", "after"]) for table in (there.decisions, back.decisions)
+    )
     for first, second in left.index:
         assert left.loc[(first, second), "n"] == right.loc[(second, first), "n"]
-        assert left.loc[(first, second), "becomes_correct"] == right.loc[(second, first), "becomes_incorrect"]
+        assert (
+            left.loc[(first, second), "becomes_correct"]
+            == right.loc[(second, first), "becomes_incorrect"]
+        )
     assert there.changed["case_id"].tolist() == back.changed["case_id"].tolist()
     np.testing.assert_array_equal(there.scores["old"], back.scores["new"])
 
@@ -302,7 +410,10 @@ def test_the_other_way_round_all_is_mirrored(seed: int) -> None:
 def test_the_order_of_the_new_cases_is_of_no_account(seed: int, order: list[int]) -> None:
     """Cases are known by their question and id."""
     old, new, policy, _ = pair(seed)
-    check_equal(compare_traces(old, new, policy=policy), compare_traces(old, new.subset(order), policy=policy))
+    check_equal(
+        compare_traces(old, new, policy=policy),
+        compare_traces(old, new.subset(order), policy=policy),
+    )
 
 
 @settings(max_examples=25)
@@ -316,10 +427,14 @@ def test_two_policies_on_one_trace_are_as_compared(seed: int) -> None:
         compare(trace, before, after, costs=costs),
     )
     renamed = plain.table.rename(columns=lambda name: {"a": "old", "b": "new"}.get(name, name))
-    renamed.columns = pd.Index([
-        name.replace("a_", "old_").replace("b_", "new_") if name in {"a_k", "a_n", "b_k", "b_n"} else name
-        for name in renamed.columns
-    ]).map(lambda name: {"only_a": "only_old", "only_b": "only_new"}.get(name, name))  # fmt: skip
+    renamed.columns = pd.Index(
+        [
+            name.replace("a_", "old_").replace("b_", "new_")
+            if name in {"a_k", "a_n", "b_k", "b_n"}
+            else name
+            for name in renamed.columns
+        ]
+    ).map(lambda name: {"only_a": "only_old", "only_b": "only_new"}.get(name, name))
     pd.testing.assert_frame_equal(result.table, renamed)
     first, second = decide(trace, before), decide(trace, after)
     for row in result.decisions.itertuples():
@@ -328,11 +443,14 @@ def test_two_policies_on_one_trace_are_as_compared(seed: int) -> None:
 
 
 def test_answers_of_one_trace_alone_are_not_read() -> None:
-    """Judged by text on both where both record answers, else by sources on both, which a note says."""
+    """Judged by text on both where both record answers, else by sources on both, with a note."""
     bare = questions(8, refuse=2)
     right, wrong = recorded(bare, range(8)), recorded(bare, range(4))
     both = compare_traces(right, wrong, policy=PLAIN)
-    assert (both.basis, both.table["new_k"].iloc[-1] < both.table["old_k"].iloc[-1]) == ("text", True)
+    assert (both.basis, both.table["new_k"].iloc[-1] < both.table["old_k"].iloc[-1]) == (
+        "text",
+        True,
+    )
     for old, new in ((right, bare), (bare, wrong)):
         result = compare_traces(old, new, policy=PLAIN)
         assert result.basis == "sources"
@@ -351,14 +469,24 @@ def test_reranking_and_arms_on_bundled_documents(tmp_path: Path) -> None:
         case
         for case in load_cases(BROKER)[::2]
         if not case.selected_sources
-        and names.issuperset(source.partition("#")[0] for source in (*case.expect_sources, *case.expect_sources_any))
+        and names.issuperset(
+            source.partition("#")[0] for source in (*case.expect_sources, *case.expect_sources_any)
+        )
     ]
     policy = Policy.load(BROKER / "policy.yaml")
-    settings_of: dict[str, Any] = {"policy": policy, "cache": EmbeddingCache(tmp_path / "embeddings.sqlite")}
+    settings_of: dict[str, Any] = {
+        "policy": policy,
+        "cache": EmbeddingCache(tmp_path / "embeddings.sqlite"),
+    }
     old = build_trace(corpus, cases, arms=("hybrid", "bm25"), **settings_of)
     new = build_trace(corpus, cases, arms=("hybrid",), rerank_k=0, **settings_of)
     free = policy.replace(
-        "similarity.min_similarity", 0.4, "confidence.tau_default", 60.0, "confidence.tau_explicit", 60.0
+        "similarity.min_similarity",
+        0.4,
+        "confidence.tau_default",
+        60.0,
+        "confidence.tau_explicit",
+        60.0,
     )
     assert len(cases) > 40
     bare, arms = (
@@ -373,9 +501,14 @@ def test_reranking_and_arms_on_bundled_documents(tmp_path: Path) -> None:
                 assert rows.loc[name, side] == pytest.approx(swept[name])
             ranked = ranking(trace).query("arm == @of and order == 'final'").iloc[0]
             for name in ("hit@1", "hit@5"):
-                assert result.hits.set_index("measure").loc[name, side] == pytest.approx(ranked[name])
+                assert result.hits.set_index("measure").loc[name, side] == pytest.approx(
+                    ranked[name]
+                )
     assert bare.settings["setting"].tolist() == ["arms", "rerank_k"]
     assert arms.settings["setting"].tolist() == ["arm"]
     signals = bare.signals.set_index("path")
-    assert signals.loc["confidence.tau_default", "passes_new"] > signals.loc["confidence.tau_default", "passes_old"]
+    assert (
+        signals.loc["confidence.tau_default", "passes_new"]
+        > signals.loc["confidence.tau_default", "passes_old"]
+    )
     assert signals.loc["similarity.min_similarity", "rank_correlation"] == pytest.approx(1.0)

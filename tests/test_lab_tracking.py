@@ -1,4 +1,7 @@
-"""What a study leaves with the tracker: one run, its data, its curve, its policies; a folder that stays itself."""
+"""What a study leaves with the tracker: one run, its data, its curve, its policies.
+
+A folder that stays itself.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,32 @@ import pytest
 
 from raglab.lab.paired_gain import Advantage
 from raglab.lab.study import TuneResult, tune
-from raglab.lab.tracking import HEADLINE, TrackedRun, _policy_metrics, _study_metrics, track, track_run
+from raglab.lab.tracking import (
+    HEADLINE,
+    TrackedRun,
+    _policy_metrics,
+    _study_metrics,
+    track,
+    track_run,
+)
 from raglab.metrics import RATES
 from raglab.replay import sweep
 from test_lab_study import _world
 
 
 def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
-    """One that keeps the targets is better than one that does not, whatever it costs; at most some 500 steps."""
+    """One that keeps the targets is better than one that does not, whatever it costs.
+
+    At most some 500 steps.
+    """
     parts = {
         "costs": pd.DataFrame({"in_sample": [0.2], "cross_validated": [0.3]}, index=["chain"]),
         "selected": "chain",
         "held_out_estimate": 0.31,
         "advantage": Advantage(0.5, -0.419, 1.419, 0.182, "always-answer", 4),
-        "trials": pd.DataFrame({"feasible": [False, True, True, True], "expected_cost": [0.1, 0.4, 0.3, 0.35]}),
+        "trials": pd.DataFrame(
+            {"feasible": [False, True, True, True], "expected_cost": [0.1, 0.4, 0.3, 0.35]}
+        ),
     }
     series = _study_metrics(SimpleNamespace(**parts))  # type: ignore[arg-type]
     assert [(value, step) for name, value, step in series if name == "search/best_cost"] == [
@@ -42,7 +57,7 @@ def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
         ("study/advantage_p", 0.182, 0),
         ("study/held_out_estimate", 0.31, 0),
     } <= set(series)
-    unjudged = _study_metrics(SimpleNamespace(**parts | {"advantage": None}))  # type: ignore[arg-type]
+    unjudged = _study_metrics(SimpleNamespace(**parts | {"advantage": None}))
     assert not [name for name, _, _ in unjudged if name.startswith("study/advantage")]
     long = pd.DataFrame({"feasible": True, "expected_cost": range(2000, 0, -1)})
     steps = [
@@ -55,34 +70,50 @@ def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
 
 def test_what_is_not_finite_is_left_out() -> None:
     """A rate of no cases is no metric."""
-    row = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
-    names = [name for name, _, _ in _policy_metrics(row | {"coverage": float("nan")}, in_sample=False)]
+    row = {
+        f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")
+    }
+    names = [
+        name for name, _, _ in _policy_metrics(row | {"coverage": float("nan")}, in_sample=False)
+    ]
     assert names[:2] == ["expected_cost", "hallucination_rate"]
     assert "judged/coverage_low" in names
     assert not {"coverage", "judged/coverage"} & set(names)
 
 
 def test_three_figures_come_before_all_others() -> None:
-    """MLflow sorts metrics by name, in its lists and, those without a group first, in its charts."""
-    row = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
+    """MLflow sorts metrics by name, in its lists and, those with no group first, in its charts."""
+    row = {
+        f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")
+    }
     names = [name for name, _, _ in _policy_metrics(row, in_sample=False)]
     assert tuple(sorted(names)[:3]) == HEADLINE == tuple(name for name in names if "/" not in name)
     assert all(
-        name > HEADLINE[-1] for name in ("search/best_cost", "selected/in_sample_cost", "study/held_out_estimate")
+        name > HEADLINE[-1]
+        for name in ("search/best_cost", "selected/in_sample_cost", "study/held_out_estimate")
     )
 
 
 def test_what_is_in_sample_shares_no_name_with_what_is_judged() -> None:
-    """MLflow charts runs by the names of their metrics: in-sample figures would stand beside judged ones."""
-    row = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
-    fitted, judged = ({name for name, _, _ in _policy_metrics(row, in_sample=one)} for one in (True, False))
+    """MLflow charts runs by the names of their metrics.
+
+    in-sample figures would stand beside judged ones.
+    """
+    row = {
+        f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")
+    }
+    fitted, judged = (
+        {name for name, _, _ in _policy_metrics(row, in_sample=one)} for one in (True, False)
+    )
     assert not fitted & judged
     assert {name.partition("/")[0] for name in fitted} == {"in_sample"}
 
 
 def test_a_run_says_how_it_is_opened() -> None:
     """By a program that is there, on this machine only; a server is open already."""
-    *settings, program, verb, host, here = shlex.split(TrackedRun("r", "7", "sqlite:///a b/mlflow.db").command)[:6]
+    *settings, program, verb, host, here = shlex.split(
+        TrackedRun("r", "7", "sqlite:///a b/mlflow.db").command
+    )[:6]
     assert dict(one.split("=") for one in settings)["MLFLOW_DISABLE_TELEMETRY"] == "true"
     assert shutil.which(program)
     assert (verb, host, here) == ("ui", "--host", "127.0.0.1")
@@ -114,8 +145,13 @@ def test_a_report_without_a_cockpit_says_so(
 
 
 @pytest.mark.slow
-def test_a_study_is_one_run_over_one_trace(result: TuneResult, mlruns: Path, tmp_path: Path) -> None:
-    """The same id of the trace stands in tag, parameter, dataset and report; each policy is a nested run."""
+def test_a_study_is_one_run_over_one_trace(
+    result: TuneResult, mlruns: Path, tmp_path: Path
+) -> None:
+    """The same id of the trace stands in tag, parameter, dataset and report.
+
+    Each policy is a nested run.
+    """
     (tmp_path / "more.txt").write_text("more", encoding="utf-8")
     page = result.report(tmp_path / "report.html")
     run = track(result, mlruns, report=page, files=[tmp_path / "more.txt"])
@@ -123,10 +159,18 @@ def test_a_study_is_one_run_over_one_trace(result: TuneResult, mlruns: Path, tmp
     parent = client.get_run(run.run_id)
     (data,) = parent.inputs.dataset_inputs
     whole = "world-0"
-    assert parent.data.tags["trace_fingerprint"] == parent.data.params["trace"] == data.dataset.digest == whole
+    assert (
+        parent.data.tags["trace_fingerprint"]
+        == parent.data.params["trace"]
+        == data.dataset.digest
+        == whole
+    )
     assert whole in page.read_text(encoding="utf-8")
     assert result.judged_on.fingerprint not in page.read_text(encoding="utf-8")
-    assert data.dataset.profile == f'{{"cases":60,"report":{len(result.judged_on)},"tune":{len(result.tuned_on)}}}'
+    assert (
+        data.dataset.profile
+        == f'{{"cases":60,"report":{len(result.judged_on)},"tune":{len(result.tuned_on)}}}'
+    )
     data_name, policy_name, day = parent.info.run_name.split(" · ")
     assert (data_name, policy_name) == ("world", f"{result.policy.policy_id} {result.selected}")
     assert day == datetime.fromtimestamp(parent.info.start_time / 1000, UTC).date().isoformat()
@@ -135,7 +179,9 @@ def test_a_study_is_one_run_over_one_trace(result: TuneResult, mlruns: Path, tmp
     assert parent.data.metrics["study/held_out_estimate"] == result.held_out_estimate
     judged = sweep(result.judged_on, list(result.policies.values()))
     assert parent.data.metrics["judged/expected_cost_high"] == judged["expected_cost_high"][1]
-    assert [one.step for one in client.get_metric_history(run.run_id, "search/best_cost")] == list(range(8))
+    assert [one.step for one in client.get_metric_history(run.run_id, "search/best_cost")] == list(
+        range(8)
+    )
     nested = client.search_runs([run.experiment_id], f"tags.mlflow.parentRunId = '{run.run_id}'")
     assert {one.info.run_name for one in nested} == set(result.policies)
     seen = {one.info.run_name: one.data.metrics["expected_cost"] for one in nested}
@@ -156,13 +202,19 @@ def test_a_study_is_one_run_over_one_trace(result: TuneResult, mlruns: Path, tmp
 
 @pytest.mark.slow
 def test_a_folder_that_was_copied_or_moved_is_its_own(mlruns: Path, tmp_path: Path) -> None:
-    """A copy writes to itself and never into the original; of one that was moved the artifacts are found."""
+    """A copy writes to itself and never into the original.
+
+    Of one that was moved the artifacts are found.
+    """
     first = track_run("a", "an experiment", {}, [], {}, mlruns, texts={"a.txt": "a"})
     before = sorted(mlruns.rglob("*.txt"))
     copy = Path(shutil.copytree(mlruns, tmp_path / "another place" / "runs"))
     second = track_run("b", "an experiment", {}, [], {}, copy, texts={"b.txt": "b"})
     assert sorted(mlruns.rglob("*.txt")) == before
-    assert [path.name for path in sorted(copy.rglob("*.txt"))] in (["a.txt", "b.txt"], ["b.txt", "a.txt"])
+    assert [path.name for path in sorted(copy.rglob("*.txt"))] in (
+        ["a.txt", "b.txt"],
+        ["b.txt", "a.txt"],
+    )
     shutil.rmtree(mlruns)
     client = client_of(second)
     for run, name in ((first, "a.txt"), (second, "b.txt")):
@@ -172,7 +224,9 @@ def test_a_folder_that_was_copied_or_moved_is_its_own(mlruns: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_store_by_the_variable_of_mlflow(mlruns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_by_the_variable_of_mlflow(
+    mlruns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """MLFLOW_TRACKING_URI says where runs go unless a folder is given."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

@@ -1,4 +1,7 @@
-"""What a policy does to logged requests: counts by hand, exact curves against replay, rates from labels."""
+"""What a policy does to logged requests.
+
+Counts by hand, exact curves against replay, rates from labels.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ AT = ("2026-03-02T09:00:00+00:00", "2026-03-02T23:30:00-02:00", "2026-03-03T12:0
 def unlabelled(trace: Any, **extra: Any) -> Any:
     """The same, as traffic is: without labels; values of `extra` go round the cases."""
     cases = tuple(
-        case._replace(expect_status=None, extra={name: values[row % len(values)] for name, values in extra.items()})
+        case._replace(
+            expect_status=None,
+            extra={name: values[row % len(values)] for name, values in extra.items()},
+        )
         for row, case in enumerate(trace.cases)
     )
     return replace(trace, cases=cases)
@@ -44,7 +50,10 @@ def unlabelled(trace: Any, **extra: Any) -> Any:
 def with_extra(trace: Any, rows: list[dict[str, Any]]) -> Any:
     """The same with keys of `extra` a case."""
     return replace(
-        trace, cases=tuple(case._replace(extra=extra) for case, extra in zip(trace.cases, rows, strict=True))
+        trace,
+        cases=tuple(
+            case._replace(extra=extra) for case, extra in zip(trace.cases, rows, strict=True)
+        ),
     )
 
 
@@ -61,20 +70,31 @@ class TestByHand:
         """Requests of two tenants over two days."""
         hits = [[[Hit(0.2)]], [[Hit(0.4)]], [[Hit(0.6)]], [[]]]
         cases = [
-            Case(f"q{row}", "what is the excess", extra={"at": AT[row], "groups": {"tenant": "ab"[row % 2]}})
+            Case(
+                f"q{row}",
+                "what is the excess",
+                extra={"at": AT[row], "groups": {"tenant": "ab"[row % 2]}},
+            )
             for row in range(4)
         ]
         return trace_of(*zip(cases, hits, strict=True))  # type: ignore[arg-type]
 
     def test_counts_without_a_label(self) -> None:
         """Two are answered at 0.5; what decided the others is named; no label is needed."""
-        made = review(self.traffic(), policy(l2={"max_l2": 0.5, "soft_max_l2": None}), by=("tenant",))
+        made = review(
+            self.traffic(), policy(l2={"max_l2": 0.5, "soft_max_l2": None}), by=("tenant",)
+        )
         rows = made.frame().set_index("rate")
         assert rows.loc[STATUSES, "k"].tolist() == [2, 2, 0]
-        assert rows.loc[["decided_by.no_hits", "decided_by.l2", "decided_by.answered"], "k"].tolist() == [1, 1, 2]
+        assert rows.loc[
+            ["decided_by.no_hits", "decided_by.l2", "decided_by.answered"], "k"
+        ].tolist() == [1, 1, 2]
         assert set(rows["basis"]) == {"traffic"}
-        assert made.days.to_numpy().tolist() == [["", 1, 0, 1, 0, 0], ["2026-03-02", 1, 1, 0, 0, 0],
-                                                 ["2026-03-03", 2, 1, 1, 0, 0]]  # fmt: skip
+        assert made.days.to_numpy().tolist() == [
+            ["", 1, 0, 1, 0, 0],
+            ["2026-03-02", 1, 1, 0, 0, 0],
+            ["2026-03-03", 2, 1, 1, 0, 0],
+        ]
         assert made.groups[["by", "group", "n", "ok"]].to_numpy().tolist() == [
             ["tenant", "a", 2, 1],
             ["tenant", "b", 2, 1],
@@ -84,7 +104,10 @@ class TestByHand:
         assert "2 ok (50.0%)" in repr(made)
 
     def test_curve_of_a_threshold(self) -> None:
-        """Each distance is a step; the policy's own is marked, and the nearest change on either side."""
+        """Each distance is a step.
+
+        The policy's own is marked, and the nearest change on either side.
+        """
         made = review(self.traffic(), policy(l2={"max_l2": 0.5, "soft_max_l2": None}))
         curve = made.gates.query("path == 'l2.max_l2'")
         assert curve["low"].tolist()[1:] == pytest.approx([0.2, 0.4, 0.6])
@@ -101,14 +124,24 @@ class TestByHand:
         before = policy(l2={"max_l2": 0.5, "soft_max_l2": None})
         made = review(self.traffic(), before, after=before.replace("l2.max_l2", 0.7))
         pairs = made.changes.set_index(["before", "after"])["n"]
-        assert (pairs["refuse", "ok"], pairs["ok", "ok"], pairs["refuse", "refuse"], pairs.sum()) == (1, 2, 1, 4)
+        assert (
+            pairs["refuse", "ok"],
+            pairs["ok", "ok"],
+            pairs["refuse", "refuse"],
+            pairs.sum(),
+        ) == (1, 2, 1, 4)
         assert made.days["changed"].tolist() == [0, 0, 1]
 
     def test_gates_that_judge_nothing(self) -> None:
-        """Off in the policy, or since nobody measured what they compare; a missing signal is counted."""
+        """Off in the policy, or since nobody measured what they compare.
+
+        A missing signal is counted.
+        """
         traffic = self.traffic()
         meta = {**traffic.meta, "gates_off": ["similarity"]}
-        made = review(replace(traffic, meta=meta), policy(l2={"enabled": False}, similarity={"enabled": True}))
+        made = review(
+            replace(traffic, meta=meta), policy(l2={"enabled": False}, similarity={"enabled": True})
+        )
         assert made.off["l2"] == "off in the policy"
         assert made.off["similarity"] == "the trace measured nothing for it"
 
@@ -122,7 +155,9 @@ class TestByHand:
 
     def test_a_notebook_shows_it(self) -> None:
         """Decisions, thresholds, days and notes, nothing of it as markup."""
-        page = review(unlabelled(self.traffic(), at=["2026-03-02"], team=["<b>"]), policy(), by="team")._repr_html_()
+        page = review(
+            unlabelled(self.traffic(), at=["2026-03-02"], team=["<b>"]), policy(), by="team"
+        )._repr_html_()
         assert "Review of 4 requests" in page
         assert "next change of each threshold" in page
         assert "&lt;b&gt;" in page
@@ -131,7 +166,13 @@ class TestByHand:
 
 @pytest.mark.parametrize(
     ("stated", "day"),
-    [("2026-03-02", "2026-03-02"), ("2026-03-02T23:30:00-02:00", "2026-03-03"), ("yesterday", ""), (None, ""), (7, "")],
+    [
+        ("2026-03-02", "2026-03-02"),
+        ("2026-03-02T23:30:00-02:00", "2026-03-03"),
+        ("yesterday", ""),
+        (None, ""),
+        (7, ""),
+    ],
 )
 def test_day_of_a_request(stated: object, day: str) -> None:
     """ISO times, in UTC where they have an offset; anything else is of no day."""
@@ -161,12 +202,19 @@ def step_values(made: Review, path: str) -> list[tuple[int, float]]:
 @pytest.mark.slow
 @LAW
 @given(st.integers(0, 2**32), st.integers(1, 7), st.integers(1, 2), st.booleans())
-def test_each_step_is_replay(seed: int, n_cases: int, depths: int, is_answered: bool) -> None:  # noqa: FBT001
-    """At every step of every curve as many are answered, refused and asked, and change, as `decide` says there."""
+def test_each_step_is_replay(
+    seed: int,
+    n_cases: int,
+    depths: int,
+    is_answered: bool,
+) -> None:
+    """At each step of each curve the answered, refused, asked and changed counts match `decide`."""
     traffic = unlabelled(stored(random_trace(seed, n_cases=n_cases, depths=depths)))
     for drawn in drawn_policies(seed):
         if is_answered:
-            traffic = record_answers(traffic, Policy.from_mapping(drawn.model_dump()), Drawn(), Weighed())
+            traffic = record_answers(
+                traffic, Policy.from_mapping(drawn.model_dump()), Drawn(), Weighed()
+            )
         made = review(traffic, drawn)
         (now,) = decide_policies(traffic, [drawn])
         for path, curve in made.curves.items():
@@ -176,22 +224,36 @@ def test_each_step_is_replay(seed: int, n_cases: int, depths: int, is_answered: 
                 moved = drawn.replace(path, int(value) if curve.threshold.whole else value)
                 (there,) = decide_policies(traffic, [moved])
                 assert curve.counts[place].tolist() == counts_of(traffic, moved), (path, value)
-                assert curve.changed[place] == int((now.status != there.status).sum()), (path, value)
+                assert curve.changed[place] == int((now.status != there.status).sum()), (
+                    path,
+                    value,
+                )
 
 
 @pytest.mark.slow
 @LAW
 @given(st.integers(0, 2**32), st.integers(1, 4))
 def test_shards_say_the_same(seed: int, size: int) -> None:
-    """Every frame of a trace in parts is that of the whole, to the bit; a label changes no curve."""
+    """Every frame of a trace in parts is that of the whole, to the bit.
+
+    A label changes no curve.
+    """
     trace = stored(random_trace(seed, n_cases=7))
-    extra = [{"at": AT[row % 4], "tenant": "ab"[row % 2], "stratum": "xy"[row % 2]} for row in range(7)]
+    extra = [
+        {"at": AT[row % 4], "tenant": "ab"[row % 2], "stratum": "xy"[row % 2]} for row in range(7)
+    ]
     for row in (0, 1, 4):
         extra[row] |= {"inclusion_probability": 0.5 if row % 2 == 0 else 0.25}
     mixed = with_extra(trace, extra)
     for drawn in drawn_policies(seed):
-        arguments: dict[str, Any] = {"after": drawn.replace("similarity.min_similarity", 0.5), "by": ("tenant",)}
-        whole, parts = review(mixed, drawn, **arguments), review(in_parts(mixed, size), drawn, **arguments)
+        arguments: dict[str, Any] = {
+            "after": drawn.replace("similarity.min_similarity", 0.5),
+            "by": ("tenant",),
+        }
+        whole, parts = (
+            review(mixed, drawn, **arguments),
+            review(in_parts(mixed, size), drawn, **arguments),
+        )
         for name in ("rates", "gates", "thresholds", "changes", "days", "groups"):
             same(getattr(whole, name), getattr(parts, name))
         assert whole.notes == parts.notes
@@ -208,9 +270,15 @@ class TestLabels:
         rows = made.frame().query("basis == 'labelled requests'").set_index("rate")
         rates = sweep(trace, [free_policy()]).iloc[0]
         for name in set(RATES) & set(rows.index):
-            assert (rows.loc[name, "k"], rows.loc[name, "n"]) == (rates[f"{name}_k"], rates[f"{name}_n"]), name
+            assert (rows.loc[name, "k"], rows.loc[name, "n"]) == (
+                rates[f"{name}_k"],
+                rates[f"{name}_n"],
+            ), name
         assert rows["low"].isna().all()
-        assert any(re.match(r"60 labelled requests were not drawn .*not a sample", note) for note in made.notes)
+        assert any(
+            re.match(r"60 labelled requests were not drawn .*not a sample", note)
+            for note in made.notes
+        )
 
     def test_a_census_tells_the_truth(self) -> None:
         """Where all requests are drawn, each rate is that of `sweep`, and its interval a point."""
@@ -224,47 +292,68 @@ class TestLabels:
             assert rows.loc[name, "high"] == pytest.approx(rates[name], nan_ok=True)
 
     def test_the_estimate_is_unbiased(self) -> None:
-        """Over all 18 samples of 2 of 3 and 2 of 4, each as likely, the mean of each rate by decision is the truth."""
+        """Over 18 equally likely samples of 2 of 3 and 2 of 4, mean rates by decision are true."""
         trace = labelled(3, {"": 40}, missing=0.0)
         (decisions,) = decide_policies(trace, [free_policy()])
-        answered, refused = (np.flatnonzero(decisions.status == status) for status in (Status.ok, Status.refuse))
+        answered, refused = (
+            np.flatnonzero(decisions.status == status) for status in (Status.ok, Status.refuse)
+        )
         tiny = trace.subset([*answered[:3], *refused[:4]])
         truth = sweep(tiny, [free_policy()]).iloc[0]
         estimates = []
         for pair, others_drawn in product(combinations(range(3), 2), combinations(range(3, 7), 2)):
-            rows: list[dict[str, Any]] = [{"stratum": "ok" if row < 3 else "refuse"} for row in range(7)]
+            rows: list[dict[str, Any]] = [
+                {"stratum": "ok" if row < 3 else "refuse"} for row in range(7)
+            ]
             for row in (*pair, *others_drawn):
                 rows[row]["inclusion_probability"] = 2 / 3 if row < 3 else 2 / 4
             drawn = with_extra(tiny, rows)
             estimates.append(
-                review(drawn, free_policy()).frame().query("basis == 'sample'").set_index("rate")["estimate"]
+                review(drawn, free_policy())
+                .frame()
+                .query("basis == 'sample'")
+                .set_index("rate")["estimate"]
             )
         assert len(estimates) == 18
         for name in ("pass_rate", "hallucination_rate"):
             assert np.mean([row[name] for row in estimates]) == pytest.approx(truth[name])
-        assert len({row["pass_rate"] for row in estimates}) > 1  # they do differ from sample to sample
+        # they do differ from sample to sample
+        assert len({row["pass_rate"] for row in estimates}) > 1
 
     def test_several_probabilities_in_a_stratum(self) -> None:
         """No estimate by stratum knows them: an error."""
         trace = labelled(2, {"": 4})
         rows = [{"stratum": "all", "inclusion_probability": p} for p in (0.5, 0.5, 0.25, 0.5)]
-        with pytest.raises(ValueError, match=r"the same within a stratum, got 0\.25 to 0\.5 in 'all'"):
+        with pytest.raises(
+            ValueError, match=r"the same within a stratum, got 0\.25 to 0\.5 in 'all'"
+        ):
             review(with_extra(trace, rows), free_policy())
 
     def test_an_empty_label_is_unknown(self) -> None:
-        """A drawn request that nobody labelled widens the interval, and no feedback takes the place of its label."""
+        """An unlabelled drawn request widens the interval, and no feedback replaces its label."""
         trace = labelled(2, {"": 20})
-        known = [{"stratum": "all", "inclusion_probability": 1.0, "sample_label": "ok"} for _ in range(20)]
+        known = [
+            {"stratum": "all", "inclusion_probability": 1.0, "sample_label": "ok"}
+            for _ in range(20)
+        ]
         unknown = [*known[:-1], {**known[-1], "sample_label": ""}]
         sure, unsure = (
-            review(with_extra(trace, rows), free_policy()).frame().query("basis == 'sample'").set_index("rate")
+            review(with_extra(trace, rows), free_policy())
+            .frame()
+            .query("basis == 'sample'")
+            .set_index("rate")
             for rows in (known, unknown)
         )
         assert (sure.loc["pass_rate", "n"], unsure.loc["pass_rate", "n"]) == (20, 19)
-        assert unsure.loc["pass_rate", "high"] - unsure.loc["pass_rate", "low"] == pytest.approx(1 / 20)
+        assert unsure.loc["pass_rate", "high"] - unsure.loc["pass_rate", "low"] == pytest.approx(
+            1 / 20
+        )
 
     def test_requests_without_a_stratum(self) -> None:
-        """No drawn request stands for them, which is said; the interval counts them from none to all."""
+        """No drawn request stands for them, which is said.
+
+        The interval counts them from none to all.
+        """
         trace = labelled(2, {"": 10})
         rows: list[dict[str, Any]] = [{"stratum": "a", "inclusion_probability": 1.0}] * 5 + [{}] * 5
         made = review(with_extra(trace, rows), free_policy())
@@ -274,7 +363,10 @@ class TestLabels:
 
     def test_every_rate_is_of_known_names(self) -> None:
         """Those that `metrics` has too bear its names."""
-        assert {rate.name for rate in REVIEW_RATES} - set(RATES) == {"right_refusal_rate", "right_question_rate"}
+        assert {rate.name for rate in REVIEW_RATES} - set(RATES) == {
+            "right_refusal_rate",
+            "right_question_rate",
+        }
 
 
 def test_misuse() -> None:

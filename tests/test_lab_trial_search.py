@@ -1,4 +1,7 @@
-"""The search of a study: the same with and without a storage, which Optuna and its users share with it."""
+"""The search of a study.
+
+The same with and without a storage, which Optuna and its users share with it.
+"""
 
 # ruff: noqa: PD011 - the values of a trial of Optuna
 
@@ -31,7 +34,14 @@ SAMPLERS = ("nsga2", "tpe", "random")
 def problem(trials: int = 30, goal: Goal | None = None, **settings: Any) -> Problem:
     """A search over 60 cases, ten trials a batch, that starts with two policies."""
     first = [own_trial(one, SPACE) for one in (START, always_answer(START))]
-    given = {"arm": None, "trials": trials, "batch_size": 10, "seed": 0, "sampler": "nsga2", "trace": "t"}
+    given = {
+        "arm": None,
+        "trials": trials,
+        "batch_size": 10,
+        "seed": 0,
+        "sampler": "nsga2",
+        "trace": "t",
+    }
     return Problem(WORLD, START, SPACE, goal or Goal(), first, given | settings)
 
 
@@ -55,8 +65,13 @@ def _kill(_: pd.DataFrame) -> bool:
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_a_search_killed_in_the_middle_goes_on_as_if_nothing_had_happened(tmp_path: Path, sampler: str) -> None:
-    """Kept trials are not proposed again; what was cut off in the middle of a batch or of a line is made anew."""
+def test_a_search_killed_in_the_middle_goes_on_as_if_nothing_had_happened(
+    tmp_path: Path, sampler: str
+) -> None:
+    """Kept trials are not proposed again.
+
+    What was cut off in the middle of a batch or of a line is made anew.
+    """
     asked = problem(sampler=sampler)
     whole = search(asked)
     with pytest.raises(_Killed):
@@ -67,14 +82,19 @@ def test_a_search_killed_in_the_middle_goes_on_as_if_nothing_had_happened(tmp_pa
     journal.write_bytes(b"".join(lines[:-3]) + lines[-3][:100])  # a kill, or a full disk
     again = search(asked, tmp_path)
     pd.testing.assert_frame_equal(again.trials, whole.trials)
-    assert [one.values for one in stored(tmp_path).trials] == [one.values for one in whole.study.trials]
+    assert [one.values for one in stored(tmp_path).trials] == [
+        one.values for one in whole.study.trials
+    ]
     more = search(problem(40, sampler=sampler), tmp_path)
     pd.testing.assert_frame_equal(more.trials.head(30), whole.trials)
     assert len(stored(tmp_path).trials) == 40
 
 
 def test_trials_are_told_by_path_and_name(tmp_path: Path) -> None:
-    """Parameters are paths of the policy, objectives and constraints have names, attributes say policy and counts."""
+    """Parameters are policy paths, objectives and constraints have names.
+
+    Attributes say policy and counts.
+    """
     goal = Goal(targets={"hallucination_rate": 0.1})
     found = search(problem(12, goal=goal), tmp_path)
     study, row = stored(tmp_path), found.trials.iloc[7]
@@ -86,13 +106,20 @@ def test_trials_are_told_by_path_and_name(tmp_path: Path) -> None:
     assert trial.user_attrs["counts"]["coverage"] == [seen["coverage_k"], seen["coverage_n"]]
     assert trial.values == [seen["expected_cost"], seen["coverage"]]
     assert list(trial.constraints) == ["hallucination_rate", "min_coverage", "max_over_ask"]
-    assert row["violation"] == pytest.approx(sum(max(over, 0.0) for over in trial.constraints.values()))
-    feasible = {one.number for one in study.trials if all(over <= 0.0 for over in one.constraints.values())}
+    assert row["violation"] == pytest.approx(
+        sum(max(over, 0.0) for over in trial.constraints.values())
+    )
+    feasible = {
+        one.number for one in study.trials if all(over <= 0.0 for over in one.constraints.values())
+    }
     assert feasible == set(found.trials.loc[found.trials["feasible"], "number"])
 
 
 def test_the_best_trial_is_there_where_none_meets_the_targets() -> None:
-    """Optuna's `best_trials` are none then; the nearest to the targets is the best, of equals the cheapest."""
+    """Optuna's `best_trials` are none then.
+
+    The nearest to the targets is the best, of equals the cheapest.
+    """
     out_of_reach = search(problem(goal=Goal(targets={"hallucination_rate": 0.0, "coverage": 1.0})))
     assert out_of_reach.study.best_trials == []
     table = out_of_reach.trials
@@ -103,7 +130,10 @@ def test_the_best_trial_is_there_where_none_meets_the_targets() -> None:
 
 
 def test_trials_of_the_user_are_kept_and_counted(tmp_path: Path) -> None:
-    """What was run with Optuna beside the search, or queued, is judged by replay; the search itself draws the same."""
+    """What was run with Optuna beside the search, or queued, is judged by replay.
+
+    The search itself draws the same.
+    """
     plain = search(problem(20))
     search(problem(10), tmp_path)
     study = stored(tmp_path)
@@ -113,12 +143,17 @@ def test_trials_of_the_user_are_kept_and_counted(tmp_path: Path) -> None:
     study.enqueue_trial({"similarity.min_similarity": 0.6})
     study.enqueue_trial({"similarity.min_similarity": 0.99})
     with pytest.warns(
-        UserWarning, match=r"outside the search: 3; .*trial 11: 'mine' is not searched; trial 12: l2.max_l2"
+        UserWarning,
+        match=r"outside the search: 3; .*trial 11: 'mine' is not searched; trial 12: l2.max_l2",
     ):
         found = search(problem(20), tmp_path)
     assert found.proposed == 20
-    assert len(found.trials) == 22, "those of another parameter and outside the space are not counted"
-    pd.testing.assert_frame_equal(found.trials.head(20).drop(columns="number"), plain.trials.drop(columns="number"))
+    assert len(found.trials) == 22, (
+        "those of another parameter and outside the space are not counted"
+    )
+    pd.testing.assert_frame_equal(
+        found.trials.head(20).drop(columns="number"), plain.trials.drop(columns="number")
+    )
     run, queued = (found.study.trials[int(number)] for number in found.trials["number"].tail(2))
     assert list(run.params) == ["l2.max_l2"]
     assert queued.state.name == "COMPLETE"
@@ -143,7 +178,9 @@ def test_trials_of_the_user_are_kept_and_counted(tmp_path: Path) -> None:
         ({"coverage.enabled": 1}, r"coverage.enabled must be true or false, got 1"),
     ],
 )
-def test_what_is_queued_outside_the_space_is_named(tmp_path: Path, values: dict[str, Any], words: str) -> None:
+def test_what_is_queued_outside_the_space_is_named(
+    tmp_path: Path, values: dict[str, Any], words: str
+) -> None:
     """By number, path, range and value; it fails there, and what else was queued is run."""
     space = {path: SPACE[path] for path in ("l2.max_l2", "coverage.enabled")}
     asked = problem(10)._replace(space=space, first=[own_trial(START, space)])
@@ -152,9 +189,16 @@ def test_what_is_queued_outside_the_space_is_named(tmp_path: Path, values: dict[
     study.enqueue_trial({"l2.max_l2": 0.7})
     study.enqueue_trial(values)
     study.enqueue_trial({"coverage.enabled": False})
-    with pytest.warns(UserWarning, match=rf"outside the search: 1; .*\(trial 11: {words}\); queue values of the space"):
+    with pytest.warns(
+        UserWarning,
+        match=rf"outside the search: 1; .*\(trial 11: {words}\); queue values of the space",
+    ):
         found = search(asked, tmp_path)
-    assert [trial.state.name for trial in stored(tmp_path).trials[10:]] == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert [trial.state.name for trial in stored(tmp_path).trials[10:]] == [
+        "COMPLETE",
+        "FAIL",
+        "COMPLETE",
+    ]
     assert found.trials["l2.max_l2"].iloc[-2] == 0.7
     assert not found.trials["coverage.enabled"].iloc[-1]
     with warnings.catch_warnings():
@@ -163,7 +207,7 @@ def test_what_is_queued_outside_the_space_is_named(tmp_path: Path, values: dict[
 
 
 def test_a_storage_is_believed_in_what_was_tried_alone(tmp_path: Path) -> None:
-    """Values that were altered are judged anew, and a trial whose parameters were altered is made again."""
+    """Altered values are judged anew, and a trial whose parameters were altered is made again."""
     whole = search(problem())
     search(problem(), tmp_path)
     journal = tmp_path / STUDY_FILE
@@ -173,7 +217,9 @@ def test_a_storage_is_believed_in_what_was_tried_alone(tmp_path: Path) -> None:
     lines[-1]["params"]["l2.max_l2"] = 0.45
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     found = search(problem(), tmp_path)
-    pd.testing.assert_frame_equal(found.trials.drop(columns="number"), whole.trials.drop(columns="number"))
+    pd.testing.assert_frame_equal(
+        found.trials.drop(columns="number"), whole.trials.drop(columns="number")
+    )
 
 
 def test_a_study_of_another_search_is_refused_by_its_name(tmp_path: Path) -> None:
@@ -184,24 +230,36 @@ def test_a_study_of_another_search_is_refused_by_its_name(tmp_path: Path) -> Non
     assert len(optuna.get_all_study_names(optuna.storages.JournalStorage(backend))) == 2
     search(problem(10), tmp_path, study_name="mine")
     words = (
-        r"study 'mine' must be of this search \(trace .*u.*\), got trace .*t.*; choose another study_name, or none\."
+        r"study 'mine' must be of this search \(trace .*u.*\), got trace .*t.*; choose another "
+        r"study_name, or none\."
     )
     with pytest.raises(InputError, match=words):
         search(problem(10, trace="u"), tmp_path, study_name="mine")
     storage = optuna.storages.JournalStorage(backend)
     optuna.create_study(study_name="other", storage=storage, direction="maximize")
-    with pytest.raises(InputError, match="must have the objectives minimize expected_cost, maximize coverage, got max"):
+    with pytest.raises(
+        InputError,
+        match="must have the objectives minimize expected_cost, maximize coverage, got max",
+    ):
         search(problem(10), tmp_path, study_name="other")
 
 
 def test_a_storage_by_url(tmp_path: Path) -> None:
-    """A database takes the trials as a folder does; what is none is refused without its password."""
+    """A database takes the trials as a folder does.
+
+    What is none is refused without its password.
+    """
     url = f"sqlite:///{tmp_path / 'study.db'}"
     asked = problem(4, batch_size=4)
     found = search(asked, url, study_name="mine")
     pd.testing.assert_frame_equal(found.trials, search(asked).trials)
-    assert optuna.load_study(study_name="mine", storage=url).trials[3].params == found.study.trials[3].params
-    with pytest.raises(InputError, match="a storage must be a folder, or the URL of a database") as refused:
+    assert (
+        optuna.load_study(study_name="mine", storage=url).trials[3].params
+        == found.study.trials[3].params
+    )
+    with pytest.raises(
+        InputError, match="a storage must be a folder, or the URL of a database"
+    ) as refused:
         search(asked, "nothing://ann:secret@host/db")
     assert "secret" not in str(refused.value)
 
@@ -230,7 +288,10 @@ def test_plots_of_optuna_open_the_study() -> None:
         assert [drawn.get_xlabel(), drawn.get_ylabel()] == list(OBJECTIVES)
         quick = optuna.importance.PedAnovaImportanceEvaluator()
         names = {
-            text.get_text() for text in plots.plot_param_importances(study, evaluator=quick, **cost).get_yticklabels()
+            text.get_text()
+            for text in plots.plot_param_importances(
+                study, evaluator=quick, **cost
+            ).get_yticklabels()
         }
         assert names
         assert names <= set(SPACE)

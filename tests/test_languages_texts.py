@@ -1,4 +1,7 @@
-"""Sentences to users in a second language: every one has its words, none is left over, and rules are not told twice."""
+"""Sentences to users in a second language.
+
+Every one has its words, none is left over, and rules are not told twice.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,16 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(raglab.__file__).parent
 SAYING = {"sentence", "say"}
-COUNTED = ("word", "deny pattern", "allow pattern", "hit", "relevant hit", "group", "option", "refinement")
+COUNTED = (
+    "word",
+    "deny pattern",
+    "allow pattern",
+    "hit",
+    "relevant hit",
+    "group",
+    "option",
+    "refinement",
+)
 
 
 def names(template: str) -> set[str]:
@@ -33,12 +45,19 @@ def names(template: str) -> set[str]:
 def said() -> dict[str, str]:
     """Templates that the code gives to `sentence` and `say` as they stand, by the file."""
     found = {}
-    for path in (one for one in ROOT.rglob("*.py") if one.parent.name != "cli"):  # where `say` prints
+    # where `say` prints
+    for path in (one for one in ROOT.rglob("*.py") if one.parent.name != "cli"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and node.args:
-                called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+                called = (
+                    node.func.id
+                    if isinstance(node.func, ast.Name)
+                    else getattr(node.func, "attr", "")
+                )
                 options = (
-                    [node.args[0].body, node.args[0].orelse] if isinstance(node.args[0], ast.IfExp) else node.args[:1]
+                    [node.args[0].body, node.args[0].orelse]
+                    if isinstance(node.args[0], ast.IfExp)
+                    else node.args[:1]
                 )
                 for one in options if called in SAYING else ():
                     if isinstance(one, ast.Constant) and isinstance(one.value, str):
@@ -47,7 +66,10 @@ def said() -> dict[str, str]:
 
 
 def test_every_sentence_is_there_in_french() -> None:
-    """With the same parts put in; those that the code makes of a noun and of a gate's label, too."""
+    """With the same parts put in.
+
+    Those that the code makes of a noun and of a gate's label, too.
+    """
     french = TEXTS["fr"]
     counted = {f"{{number}} {noun}{end}" for noun in COUNTED for end in ("", "s")}
     labels = {gate.label for gate in gates.GATES if gate.label}
@@ -63,14 +85,20 @@ def test_no_sentence_is_left_over() -> None:
     for path in ROOT.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         texts |= {
-            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
         }
     made = {f"{{number}} {noun}{end}" for noun in COUNTED for end in ("", "s")} | {
         f"best {what} {{best}}, lead {{lead}}" for what in ("signature", "anchor")
     }
-    told = {"the answer says that it has none: {sentence}", "nothing is left of the answer without: {named}"}
+    told = {
+        "the answer says that it has none: {sentence}",
+        "nothing is left of the answer without: {named}",
+    }
     told |= {"the answer nests marks deeper than {levels} levels"}
-    told |= {"signal {name} could not be measured ({cause}): it counts as missing"}  # made where no language is known
+    # made where no language is known
+    told |= {"signal {name} could not be measured ({cause}): it counts as missing"}
     assert {text for text in TEXTS["fr"] if text not in texts | made | told} == set()
 
 
@@ -83,7 +111,10 @@ def test_another_language_is_english() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_decision_is_the_same_in_french(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers, verdicts and statuses are those of the English one; no sentence of a decision is left in English."""
+    """Numbers, verdicts and statuses are those of the English one.
+
+    No sentence of a decision is left in English.
+    """
     asked: dict[str, int] = defaultdict(int)
 
     class Asked(dict[str, str]):
@@ -98,7 +129,9 @@ def test_a_decision_is_the_same_in_french(seed: int, monkeypatch: pytest.MonkeyP
         french = replace(english, language="fr")
         for row, case in enumerate(trace.cases):
             pairs = list(zip(english.explain(case.id), french.explain(case.id), strict=True))
-            assert all(repr(one._replace(text="")) == repr(other._replace(text="")) for one, other in pairs)
+            assert all(
+                repr(one._replace(text="")) == repr(other._replace(text="")) for one, other in pairs
+            )
             assert len(french.warnings(row)) == len(english.warnings(row))
             assert french.reason(row)
         assert (

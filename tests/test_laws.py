@@ -27,7 +27,8 @@ LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
 CHAIN = settings(deadline=None, derandomize=True, max_examples=12)
 SEEDS = st.integers(0, 100_000)
 
-# Every margin function of a measurement x, a threshold t and a switch, each with another measurement drawn beside it.
+# Every margin function of a measurement x, a threshold t and a switch, each with another
+# measurement drawn beside it.
 GATES: dict[str, Callable[[Any, Any, Any], tuple[Any, ...]]] = {
     "domain": lambda x, t, on: gates.domain_margins(x, t, x, True, on),
     "l2": lambda x, t, on: gates.l2_margins(x, gates.L2Thresholds(t, NAN, on)),
@@ -36,10 +37,16 @@ GATES: dict[str, Callable[[Any, Any, Any], tuple[Any, ...]]] = {
     "gap": lambda x, t, on: gates.gap_margins(x, 2, False, gates.GapThresholds(t, on)),
     "coverage": lambda x, t, on: gates.coverage_margins(np.add(x, t), on),
     "similarity": lambda x, t, on: gates.similarity_margins(x, gates.SimilarityThresholds(t, on)),
-    "sufficiency": lambda x, t, on: gates.sufficiency_margins(x, gates.SufficiencyThresholds(t, on)),
+    "sufficiency": lambda x, t, on: gates.sufficiency_margins(
+        x, gates.SufficiencyThresholds(t, on)
+    ),
     "fused": lambda x, t, on: gates.fused_margins(x, gates.FusedThresholds(t, on)),
-    "tau_default": lambda x, t, on: gates.confidence_margins(x, False, gates.ConfidenceThresholds(t, NAN, on)),
-    "tau_explicit": lambda x, t, on: gates.confidence_margins(x, True, gates.ConfidenceThresholds(NAN, t, on)),
+    "tau_default": lambda x, t, on: gates.confidence_margins(
+        x, False, gates.ConfidenceThresholds(t, NAN, on)
+    ),
+    "tau_explicit": lambda x, t, on: gates.confidence_margins(
+        x, True, gates.ConfidenceThresholds(NAN, t, on)
+    ),
 }
 UPPER = {"domain", "l2", "l2_soft", "coverage"}  # tightened downwards; the others upwards
 VALUES = st.sampled_from([0.0, 0.25, 0.35, 0.5, 0.7, 1.0, 2.0, NAN])
@@ -49,17 +56,23 @@ BOUNDS = st.sampled_from([0.0, 0.25, 0.35, 0.5, 0.7, 1.0, 2.0])
 @pytest.mark.parametrize("name", GATES)
 @LAWFUL
 @given(
-    xs=st.lists(VALUES, min_size=1, max_size=4), rows=st.lists(st.tuples(BOUNDS, st.booleans()), min_size=1, max_size=4)
+    xs=st.lists(VALUES, min_size=1, max_size=4),
+    rows=st.lists(st.tuples(BOUNDS, st.booleans()), min_size=1, max_size=4),
 )
 def test_one_is_a_cell_of_many(name: str, xs: list[float], rows: list[tuple[float, bool]]) -> None:
-    """Thresholds [P, 1] against cases [Q] give in cell (p, q) the bits that policy p alone gives for case q."""
+    """Thresholds [P, 1] on cases [Q] give in cell (p, q) the bits policy p alone gives for q."""
     bound, on = (np.array(column)[:, None] for column in zip(*rows, strict=True))
-    many = [np.broadcast_to(margin, (len(rows), len(xs))) for margin in GATES[name](np.array(xs), bound, on)]
+    many = [
+        np.broadcast_to(margin, (len(rows), len(xs)))
+        for margin in GATES[name](np.array(xs), bound, on)
+    ]
     fired = np.broadcast_to(gates.fires(tuple(many)), (len(rows), len(xs)))
     for p, (t, switch) in enumerate(rows):
         for q, x in enumerate(xs):
             one = GATES[name](x, t, switch)
-            np.testing.assert_array_equal([float(margin) for margin in one], [margin[p, q] for margin in many])
+            np.testing.assert_array_equal(
+                [float(margin) for margin in one], [margin[p, q] for margin in many]
+            )
             assert gates.explain(type(one)(*one)).fired == fired[p, q]  # type: ignore[arg-type]
 
 
@@ -69,7 +82,9 @@ def test_one_is_a_cell_of_many(name: str, xs: list[float], rows: list[tuple[floa
 def test_a_tighter_threshold_never_passes_more(name: str, x: float, one: float, two: float) -> None:
     """Where the tighter of two thresholds passes, the looser does."""
     loose, tight = (
-        (max(one, two), min(one, two)) if name in UPPER - {"domain", "coverage"} else (min(one, two), max(one, two))
+        (max(one, two), min(one, two))
+        if name in UPPER - {"domain", "coverage"}
+        else (min(one, two), max(one, two))
     )
     assert gates.fires(GATES[name](x, tight, True)) or not gates.fires(GATES[name](x, loose, True))
 
@@ -98,21 +113,28 @@ RULES = st.tuples(*[st.sampled_from([-np.inf, 0.0, 0.25, 0.5, NAN])] * 5)
 
 @LAWFUL
 @given(cases=st.lists(SEEN, min_size=1, max_size=3), rules=st.lists(RULES, min_size=1, max_size=3))
-def test_a_rule_of_many_is_the_rule_of_each(cases: list[tuple[float, ...]], rules: list[tuple[float, ...]]) -> None:
-    """The resolver's margins, cell by cell, and no rule decides on a measurement that is missing."""
+def test_a_rule_of_many_is_the_rule_of_each(
+    cases: list[tuple[float, ...]], rules: list[tuple[float, ...]]
+) -> None:
+    """The resolver's margins, cell by cell, and no rule decides on a missing measurement."""
 
     def contest(rows: Any) -> resolver.Contest:
-        gap, sig, sig_gap, anchor, anchor_gap = np.moveaxis(np.asarray(rows, dtype=np.float64), -1, 0)
+        gap, sig, sig_gap, anchor, anchor_gap = np.moveaxis(
+            np.asarray(rows, dtype=np.float64), -1, 0
+        )
         zero = np.zeros_like(gap, dtype=np.int64)
         return resolver.Contest(zero, gap, zero, sig, sig_gap, zero, anchor, anchor_gap)
 
     with np.errstate(invalid="ignore"):
-        many = resolver.rule_margins(contest(cases), resolver.RuleThresholds(*np.array(rules).T[:, :, None]))
+        many = resolver.rule_margins(
+            contest(cases), resolver.RuleThresholds(*np.array(rules).T[:, :, None])
+        )
         for p, row in enumerate(rules):
             for q, case in enumerate(cases):
                 one = resolver.rule_margins(contest(case), resolver.RuleThresholds(*row))
                 np.testing.assert_array_equal(
-                    [float(m) for m in one], [np.broadcast_to(m, (len(rules), len(cases)))[p, q] for m in many]
+                    [float(m) for m in one],
+                    [np.broadcast_to(m, (len(rules), len(cases)))[p, q] for m in many],
                 )
                 decided = [bool(resolver.decides(margin)) for margin in one]
                 missing = [np.isnan(case[0]), np.isnan(case[1:3]).any(), np.isnan(case[3:]).any()]
@@ -124,13 +146,18 @@ def test_a_rule_of_many_is_the_rule_of_each(cases: list[tuple[float, ...]], rule
 
 def _answered(trace: TraceData, chosen: PolicyData) -> set[str]:
     return {
-        case.id for case, status in zip(trace.cases, decide(trace, chosen).status, strict=True) if status == Status.ok
+        case.id
+        for case, status in zip(trace.cases, decide(trace, chosen).status, strict=True)
+        if status == Status.ok
     }
 
 
 def _rows(trace: TraceData, rows: Any) -> TraceData:
     return TraceData(
-        tuple(trace.cases[row] for row in rows), trace.chunks, trace.arms, Hits(*(field[rows] for field in trace.hits))
+        tuple(trace.cases[row] for row in rows),
+        trace.chunks,
+        trace.arms,
+        Hits(*(field[rows] for field in trace.hits)),
     )
 
 
@@ -138,10 +165,20 @@ def _rows(trace: TraceData, rows: Any) -> TraceData:
 @CHAIN
 @given(seed=SEEDS)
 def test_a_policy_decides_alone_as_among_many(seed: int) -> None:
-    """Stage, chosen set and depth of policy p for case q: in a block of policies, alone, and with the case alone."""
+    """Stage, chosen set and depth of policy p for case q.
+
+    In a block of policies, alone, and with the case alone.
+    """
     trace = random_trace(seed, n_cases=5, depths=1 + seed % 3)
-    fixed = {"chosen__final_k": 2, "chosen__order": "rank", "resolver__strict": False, "resolver__max_options": 2}
-    policies = random_policies(seed, 6, **fixed, resolver__entity_extractor=True, patterns__allow=())
+    fixed = {
+        "chosen__final_k": 2,
+        "chosen__order": "rank",
+        "resolver__strict": False,
+        "resolver__max_options": 2,
+    }
+    policies = random_policies(
+        seed, 6, **fixed, resolver__entity_extractor=True, patterns__allow=()
+    )
     policies = [one.replace("patterns.allow", ()) for one in policies]
     found = measured_tables(trace, policies[0]).evidence
     many = decide_cases(found, policy_thresholds(policies), (6, 5))
@@ -157,18 +194,26 @@ def test_a_policy_decides_alone_as_among_many(seed: int) -> None:
 @CHAIN
 @given(seed=SEEDS)
 def test_a_tally_counts_what_decide_says(seed: int) -> None:
-    """Every policy of a mixed set, structures and depths included: stages and counts are those of its own decisions."""
+    """Every policy of a mixed set, structures and depths included.
+
+    Stages and counts are those of its own decisions.
+    """
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 2)
     policies = random_policies(seed, 5)
     seen = tally(trace, policies, engine="numpy")
     label = np.array([Status[case.expect_status] for case in trace.cases])
     for place, chosen in enumerate(policies):
         said = decide(trace, chosen)
-        assert seen.stages[place].tolist() == np.bincount(said.outcome.stage, minlength=len(STAGES)).tolist()
+        assert (
+            seen.stages[place].tolist()
+            == np.bincount(said.outcome.stage, minlength=len(STAGES)).tolist()
+        )
         assert dict(zip(COUNTS, seen.counts[place].tolist(), strict=True)) == {
             "refused_ok": ((said.status == Status.refuse) & (label == Status.ok)).sum(),
             "wrong": ((said.status == Status.ok) & ~said.right).sum(),
-            "missed_ambiguity": ((said.status != Status.ambiguous) & (label == Status.ambiguous)).sum(),
+            "missed_ambiguity": (
+                (said.status != Status.ambiguous) & (label == Status.ambiguous)
+            ).sum(),
             "over_ask": ((said.status == Status.ambiguous) & (label != Status.ambiguous)).sum(),
             "answered": (said.status == Status.ok).sum(),
             "passed": said.right.sum(),
@@ -192,7 +237,10 @@ def test_tallies_sum_to_the_cases_and_their_order_is_irrelevant(seed: int) -> No
 @CHAIN
 @given(seed=SEEDS)
 def test_nothing_is_written_into_a_trace_or_its_tables(seed: int) -> None:
-    """Read-only arrays all the way: measuring, deciding, explaining and sweeping; a second time gives the same."""
+    """Read-only arrays all the way: measuring, deciding, explaining and sweeping.
+
+    A second time gives the same.
+    """
     trace = random_trace(seed, n_cases=4, depths=2)
     for field in trace.hits:
         field.setflags(write=False)
@@ -212,12 +260,20 @@ def test_nothing_is_written_into_a_trace_or_its_tables(seed: int) -> None:
 
 HARD_ONLY = {"gap__enabled": False, "l2__soft_max_l2": None}
 ANCHORS = {
-    "coverage__enabled": False, "gap__enabled": True, "gap__min_gap": 0.5, "density__enabled": False,
-    "resolver__overview": False, "resolver__entities": False, "resolver__min_group_gap": None,
-    "resolver__signature": False, "resolver__anchor": True, "resolver__min_anchor_sim": None,
-}  # fmt: skip
+    "coverage__enabled": False,
+    "gap__enabled": True,
+    "gap__min_gap": 0.5,
+    "density__enabled": False,
+    "resolver__overview": False,
+    "resolver__entities": False,
+    "resolver__min_group_gap": None,
+    "resolver__signature": False,
+    "resolver__anchor": True,
+    "resolver__min_anchor_sim": None,
+}
 
-# Tightening a threshold never answers more: from loose to tight, under the conditions stated, over the depths stated.
+# Tightening a threshold never answers more: from loose to tight, under the conditions stated, over
+# the depths stated.
 HOLDS: tuple[tuple[str, tuple[Any, ...], dict[str, Any], int], ...] = (
     ("confidence.enabled", (False, True), {}, 3),
     ("confidence.tau_default", (25.0, 50.0, 75.0, 100.0), {}, 3),
@@ -230,19 +286,34 @@ HOLDS: tuple[tuple[str, tuple[Any, ...], dict[str, Any], int], ...] = (
     ("density.min_keep", (1, 2, 3, 4), {"gap__enabled": False}, 3),
     ("l2.max_l2", (1.0, 0.75, 0.5, 0.25, 0.0), HARD_ONLY | {"chosen__order": "l2"}, 3),
     ("l2.max_l2", (1.0, 0.75, 0.5, 0.25, 0.0), HARD_ONLY | {"coverage__enabled": False}, 3),
-    ("l2.soft_max_l2", (1.25, 1.0, 0.75, 0.5, None), {"gap__enabled": False, "chosen__order": "l2"}, 3),
-    ("l2.soft_max_l2", (1.25, 1.0, 0.75, 0.5, None), {"gap__enabled": False, "coverage__enabled": False}, 3),
+    (
+        "l2.soft_max_l2",
+        (1.25, 1.0, 0.75, 0.5, None),
+        {"gap__enabled": False, "chosen__order": "l2"},
+        3,
+    ),
+    (
+        "l2.soft_max_l2",
+        (1.25, 1.0, 0.75, 0.5, None),
+        {"gap__enabled": False, "coverage__enabled": False},
+        3,
+    ),
     ("gap.min_gap", (None, 0.0, 0.25, 0.5), {"coverage__enabled": False}, 3),
     ("resolver.min_group_gap", (0.0, 0.25, 0.5, None), {"coverage__enabled": False}, 3),
     ("resolver.min_sig_sim", (None, 0.5, 0.75), {"coverage__enabled": False}, 3),
     ("resolver.min_anchor_sim_gap", (None, 0.25, 0.5), ANCHORS, 3),
-)  # fmt: skip
+)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "values", "fixed", "depths"), HOLDS)
-def test_tightening_never_answers_more(path: str, values: tuple[Any, ...], fixed: dict[str, Any], depths: int) -> None:
-    """Tau, min_similarity, min_fused always; min_keep without refinement or without the gap; the rest as stated."""
+def test_tightening_never_answers_more(
+    path: str, values: tuple[Any, ...], fixed: dict[str, Any], depths: int
+) -> None:
+    """Tau, min_similarity, min_fused always; min_keep without refinement or without the gap.
+
+    The rest as stated.
+    """
     moved = 0
     for seed in range(9):
         trace = random_trace(seed, n_cases=16, depths=1 + seed % depths)
@@ -254,7 +325,9 @@ def test_tightening_never_answers_more(path: str, values: tuple[Any, ...], fixed
     assert moved > 0
 
 
-def _moves(hits: list[Any], query: str, path: str, loose: Any, tight: Any, **sections: Any) -> list[str]:
+def _moves(
+    hits: list[Any], query: str, path: str, loose: Any, tight: Any, **sections: Any
+) -> list[str]:
     depths = hits if isinstance(hits[0], list) else [hits]
     trace, chosen = trace_of((ask(query), depths)), policy(patterns=PATTERNS, **sections)
     return [decide(trace, chosen.replace(path, value)).stage(0) for value in (loose, tight)]
@@ -264,26 +337,48 @@ APART = {"resolver": {"signature": False, "anchor": False, "min_group_gap": None
 
 
 def test_a_tighter_l2_may_answer_more_through_the_gap() -> None:
-    """At 0.75 two hits too close to call ask the user; at 0.5 one of them is left, and a lone hit is confident."""
+    """At 0.75 two hits too close to call ask the user.
+
+    At 0.5 one of them is left, and a lone hit is confident.
+    """
     hits = [Hit(0.5, "a.md"), Hit(0.625, "b.md")]
-    assert _moves(hits, "excess", "l2.max_l2", 0.75, 0.5, gap={"min_gap": 0.25}, **APART) == ["options", "gap"]
+    assert _moves(hits, "excess", "l2.max_l2", 0.75, 0.5, gap={"min_gap": 0.25}, **APART) == [
+        "options",
+        "gap",
+    ]
 
 
 def test_a_tighter_l2_may_answer_more_through_the_soft_bound() -> None:
-    """Best 0.5: max_l2 0.6 finds one hit of the two it needs; at 0.4 the soft bound 1.05 takes over and finds both."""
+    """Best 0.5: max_l2 0.6 finds one hit of the two it needs.
+
+    At 0.4 the soft bound 1.05 takes over and finds both.
+    """
     sections = {"density": {"min_keep": 2}, "gap": {"enabled": False}, "l2": {"soft_max_l2": 1.05}}
-    assert _moves([Hit(0.5), Hit(0.9)], "excess", "l2.max_l2", 0.6, 0.4, **sections) == ["density", "gap"]
+    assert _moves([Hit(0.5), Hit(0.9)], "excess", "l2.max_l2", 0.6, 0.4, **sections) == [
+        "density",
+        "gap",
+    ]
 
 
 def test_a_tighter_l2_may_answer_more_by_another_chosen_set() -> None:
-    """In rank order: the first hit does not carry the entity; tightened away, it leaves its place to one that does."""
+    """In rank order: the first hit does not carry the entity.
+
+    Tightened away, it leaves its place to one that does.
+    """
     hits = [Hit(0.25, entities=("hull",), rank=1), Hit(0.5, page=2, rank=0)]
-    sections = {"gap": {"enabled": False}, "chosen": {"final_k": 1, "order": "rank"}, "l2": {"soft_max_l2": None}}
+    sections = {
+        "gap": {"enabled": False},
+        "chosen": {"final_k": 1, "order": "rank"},
+        "l2": {"soft_max_l2": None},
+    }
     assert _moves(hits, "explain hull", "l2.max_l2", 0.75, 0.25, **sections) == ["coverage", "gap"]
 
 
 def test_a_tighter_gap_may_answer_more_through_entity_fill() -> None:
-    """Confident, the two near hits lack the entity; handed over, the resolver fills it in from a far hit."""
+    """Confident, the two near hits lack the entity.
+
+    Handed over, the resolver fills it in from a far hit.
+    """
     hits = [Hit(0.25, page=1), Hit(0.5, page=9), Hit(2.0, page=20, entities=("hull",))]
     assert _moves(hits, "explain hull", "gap.min_gap", 0.25, 0.5) == ["coverage", "single_group"]
 
@@ -292,7 +387,10 @@ def test_a_larger_min_keep_may_answer_more_through_refinement() -> None:
     """Ambiguity ends the loop, a refusal does not: the next depth answers."""
     first = [Hit(0.5, "a.md"), Hit(0.5, "b.md")]
     second = [Hit(0.25, page=page) for page in (1, 2, 3)]
-    assert _moves([first, second], "excess", "density.min_keep", 1, 3, **APART) == ["options", "gap"]
+    assert _moves([first, second], "excess", "density.min_keep", 1, 3, **APART) == [
+        "options",
+        "gap",
+    ]
 
 
 @pytest.mark.slow
@@ -302,13 +400,21 @@ def test_a_larger_min_keep_may_answer_more_through_refinement() -> None:
         (("l2",), {"l2__enabled": True}),
         (("cosine",), {"similarity__enabled": True}),
         (("s_hybrid", "s_rerank"), {"confidence__enabled": True, "confidence__fallback": "hybrid"}),
-        (("cosine", "s_hybrid", "s_rerank"), {"confidence__enabled": True, "confidence__fallback": "cosine"}),
+        (
+            ("cosine", "s_hybrid", "s_rerank"),
+            {"confidence__enabled": True, "confidence__fallback": "cosine"},
+        ),
         (("sig_sim", "sig_sim_strict"), {"coverage__enabled": False}),
         (("anchor_sim",), {"coverage__enabled": False}),
     ],
 )
-def test_a_measurement_that_is_missing_answers_nothing(fields: tuple[str, ...], fixed: dict[str, Any]) -> None:
-    """With a field all NaN: nothing is answered by a gate that reads it, nothing more by a rule that does."""
+def test_a_measurement_that_is_missing_answers_nothing(
+    fields: tuple[str, ...], fixed: dict[str, Any]
+) -> None:
+    """With a field all NaN.
+
+    Nothing is answered by a gate that reads it, nothing more by a rule that does.
+    """
     for seed in range(8):
         trace = random_trace(seed, n_cases=12)
         blank = {name: np.full_like(getattr(trace.hits, name), NAN) for name in fields}
@@ -320,19 +426,22 @@ def test_a_measurement_that_is_missing_answers_nothing(fields: tuple[str, ...], 
 
 
 def test_disk_width_makes_no_second_case() -> None:
-    """A float32 0.35 from disk decides alike for one policy and for many, beside the float64 threshold 0.35."""
+    """A float32 0.35 from disk decides alike for one or many policies at float64 threshold 0.35."""
     trace = trace_of((ask(), [[Hit(float(np.float32(0.35)), cosine=float(np.float32(0.35)))]]))
     for path, section in (
         ("l2.max_l2", {"l2": {"soft_max_l2": None}}),
         ("similarity.min_similarity", {"similarity": {"enabled": True}}),
     ):
-        policies = [policy(**section).replace(path, value) for value in (0.34, 0.35, float(np.float32(0.35)), 0.36)]
+        policies = [
+            policy(**section).replace(path, value)
+            for value in (0.34, 0.35, float(np.float32(0.35)), 0.36)
+        ]
         together = tally(trace, policies).counts[:, COUNTS.index("answered")].tolist()
         assert together == [len(_answered(trace, one)) for one in policies]
 
 
 def test_a_hostile_policy_and_query_do_not_hang() -> None:
-    """Loading and deciding with an exponential pattern and a query of 100,000 characters takes under a second."""
+    """An exponential pattern and a query of 100,000 characters load and decide under a second."""
     hostile = PolicyData.from_mapping(
         {"patterns": {"deny": ["(a+)+$", ["(a|a)*b", "(.*)*c"]], "entities": {"x": ["(a*)*d"]}}}
     )
@@ -344,6 +453,6 @@ def test_a_hostile_policy_and_query_do_not_hang() -> None:
 
 @pytest.mark.parametrize("pattern", ["(?=a)", ["hull", "(?!fleet)"]])
 def test_look_ahead_is_refused_when_the_policy_is_loaded(pattern: Any) -> None:
-    """Alone or as a part of a list, the error says that the engine has no look-ahead and what to write."""
+    """Alone or in a list, the error says that the engine has no look-ahead and what to write."""
     with pytest.raises(ValueError, match="look-around is not linear-time: write a list"):
         PolicyData.from_mapping({"patterns": {"deny": [pattern]}})

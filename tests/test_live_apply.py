@@ -22,8 +22,13 @@ from raglab.store.policies import Policy
 ROOT = Path(raglab.__file__).parents[1]
 NODE: dict[str, Any] = {"node_score": {"higher": "surer", "unit": "probability"}}
 HALF = Policy.from_mapping({"signals": {"node_score": {"min": 0.5}}})
-OFF = HALF.replace(*(item for name in ("l2", "density", "gap", "similarity", "confidence")
-                     for item in (f"{name}.enabled", False)))  # fmt: skip
+OFF = HALF.replace(
+    *(
+        item
+        for name in ("l2", "density", "gap", "similarity", "confidence")
+        for item in (f"{name}.enabled", False)
+    )
+)
 
 
 def scores(*rows: tuple[Any, ...]) -> pd.DataFrame:
@@ -37,7 +42,9 @@ def batch(n: int, hits: int) -> pd.DataFrame:
         {
             "query": [f"what is the excess of item {row // hits}?" for row in range(n * hits)],
             "hit_id": [str(row) for row in range(n * hits)],
-            "text": [f"The excess of item {row} is stated in the schedule." for row in range(n * hits)],
+            "text": [
+                f"The excess of item {row} is stated in the schedule." for row in range(n * hits)
+            ],
             "score": [0.6 + row * 37 % 400 / 1_000 for row in range(n * hits)],
         }
     )
@@ -54,7 +61,10 @@ class TestByHand:
         assert said["case_id"].tolist() == ["q1", "q2", "q3"]
         assert said["status"].tolist() == ["ok", "refuse", "refuse"]
         assert said["decided_by"].tolist() == ["answered", "signals.node_score", "no_hits"]
-        assert said["reason"].tolist()[1:] == ["signal node_score 0.25 is below min 0.5", "no hits were retrieved"]
+        assert said["reason"].tolist()[1:] == [
+            "signal node_score 0.25 is below min 0.5",
+            "no hits were retrieved",
+        ]
         assert said["hits"].tolist() == [["x", "y"], [], []]
         assert [row.get("signals.node_score") for row in said["margins"]] == [0.25, -0.25, None]
         assert said["margins"][2] == {"domain": 0.0, "l2": -1.0}
@@ -64,8 +74,13 @@ class TestByHand:
         """It is None, as JSON writes it; gates that are off are left out."""
         said = decide_frame(scores(("a?", "x", float("nan"))), OFF, score=None, signals=NODE)
         assert said["margins"][0]["signals.node_score"] is None
-        assert json.loads(json.dumps(said.to_dict("records"), allow_nan=False))[0]["status"] == "refuse"
-        assert not {"l2", "density", "gap", "similarity", "confidence"} & set(said["margins"][0]) - {"l2"}
+        assert (
+            json.loads(json.dumps(said.to_dict("records"), allow_nan=False))[0]["status"]
+            == "refuse"
+        )
+        assert not {"l2", "density", "gap", "similarity", "confidence"} & set(
+            said["margins"][0]
+        ) - {"l2"}
 
     def test_options(self) -> None:
         """An ambiguous question comes with the hits of each option."""
@@ -77,28 +92,38 @@ class TestByHand:
         assert said["options"].tolist() == [[["x"], ["y"]]]
 
     def test_gates_that_a_policy_has_on_are_told(self) -> None:
-        """A warning names those gates of the policy alone that the frame cannot judge; none, none."""
+        """A warning names those gates of the policy alone that the frame cannot judge.
+
+        None, none.
+        """
         frame = scores(("a?", "x", 0.75))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             decide_frame(frame, OFF, score=None, signals=NODE)
-        with pytest.warns(UserWarning, match="the gates l2, confidence are off; gate a signal") as seen:
+        with pytest.warns(
+            UserWarning, match="the gates l2, confidence are off; gate a signal"
+        ) as seen:
             said = decide_frame(
-                frame, OFF.replace("l2.enabled", True, "confidence.enabled", True), score=None, signals=NODE
+                frame,
+                OFF.replace("l2.enabled", True, "confidence.enabled", True),
+                score=None,
+                signals=NODE,
             )
         assert seen[0].filename == __file__
         assert said["warnings"][0][-1].endswith("measured nothing for them: l2, confidence")
 
     def test_a_signal_that_the_frame_lacks(self) -> None:
         """A policy that gates another score is refused, never applied without it."""
-        with pytest.raises(ValueError, match="signal node_score needs a trace that holds it, got one without"):
+        with pytest.raises(
+            ValueError, match="signal node_score needs a trace that holds it, got one without"
+        ):
             decide_frame(scores(("a?", "x", 0.75)).drop(columns="node_score"), OFF, score=None)
         with pytest.raises(InputError, match="the column score is required"):
             decide_frame(scores(("a?", "x", 0.75)), OFF, signals=NODE)
 
 
 @pytest.mark.parametrize("labels", [True, False])
-def test_it_decides_as_a_trace_does(labels: bool) -> None:  # noqa: FBT001 - a case
+def test_it_decides_as_a_trace_does(labels: bool) -> None:
     """Status, gate, reason and warnings are those of `decide`, with labels and without."""
     frame = batch(40, 3).assign(s_rerank=lambda rows: rows["score"] - 0.3)
     frame = frame.assign(label="ok") if labels else frame
@@ -119,7 +144,10 @@ def test_a_fresh_process_is_light() -> None:
         "rows = [(f'what is item {n // 2}?', n % 97, 0.5 + n % 400 / 1000) for n in range(2000)]\n"
         "frame = pd.DataFrame(rows, columns=['query', 'hit_id', 'score'])\n"
         "print(len(raglab.decide_frame(frame, policy)))\n"
-        "print(*sorted({'torch', 'mlflow', 'matplotlib', 'sklearn', 'scipy', 'faiss'} & set(sys.modules)))"
+        "print(*sorted({'torch', 'mlflow', 'matplotlib', 'sklearn', 'scipy', 'faiss'} & "
+        "set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     assert done.stdout == "1000\n\n"

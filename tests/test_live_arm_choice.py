@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from raglab.lab.slice_rates import ndcg_by_case, ranking
-from raglab.live.arm_choice import FEATURES, available, case_features, components, context, router, table
+from raglab.live.arm_choice import (
+    FEATURES,
+    available,
+    case_features,
+    components,
+    context,
+    router,
+    table,
+)
 from raglab.policy import PolicyData
 from raglab.reward import RewardWeights, reward
 from raglab.values import Latency, TraceData
@@ -31,7 +39,9 @@ def hits(*scores: tuple[float, float]) -> list[Hit]:
 def measured(*rows: list[Hit], vectors: Any = (EAST, NORTH), ms: float = 100.0) -> TraceData:
     """Trace of one arm with embeddings, and 100 ms in each of two stages."""
     bare = trace_of(*((ask(), [row]) for row in rows))
-    units = np.array([vectors[number % len(vectors)] for number in range(len(bare.chunks))], dtype=np.float32)
+    units = np.array(
+        [vectors[number % len(vectors)] for number in range(len(bare.chunks))], dtype=np.float32
+    )
     latency = Latency(("dense", "rerank"), np.full((len(bare), 1, 1, 2), ms))
     return replace(bare, vectors=units.reshape(len(bare.chunks), -1), latency=latency)
 
@@ -40,7 +50,7 @@ class TestComponents:
     """What an unsupervised reward sees."""
 
     def test_by_head(self) -> None:
-        """Scores 0.9 and 0.4, at right angles, in reversed order of the fused ones, 200 ms of 8 s."""
+        """Scores 0.9 and 0.4, at right angles, in reverse order to the fused, 200 ms of 8 s."""
         row = components(measured(hits((0.2, 0.9), (0.6, 0.4))), policy()).iloc[0]
         assert row["margin"] == pytest.approx(0.5)
         assert row["diversity"] == 1.0
@@ -49,8 +59,12 @@ class TestComponents:
         assert (row["cache_hit"], row["ms"], row["arm"]) == (0.0, 200.0, "hybrid")
 
     def test_the_first_final_k_of_the_arms_order_count(self) -> None:
-        """The third hit by rank is not among two chosen, though it is the nearest and the only other direction."""
-        row = [Hit(0.25, rank=2, s_rerank=0.1), Hit(0.5, rank=0, s_rerank=0.5), Hit(0.75, rank=1, s_rerank=0.5)]
+        """The third by rank is not among two chosen, though nearest and only other direction."""
+        row = [
+            Hit(0.25, rank=2, s_rerank=0.1),
+            Hit(0.5, rank=0, s_rerank=0.5),
+            Hit(0.75, rank=1, s_rerank=0.5),
+        ]
         seen = components(measured(row, vectors=(NORTH, EAST, EAST)), policy()).iloc[0]
         assert (seen["margin"], seen["diversity"]) == (0.0, 0.0)
 
@@ -68,7 +82,10 @@ class TestComponents:
         assert np.isnan(np.asarray(reward(seen))).all()
 
     def test_a_latency_that_was_not_measured_is_missing(self) -> None:
-        """NaN, not 0: an arm without a clock would be the fastest; a stage that did not run costs nothing."""
+        """NaN, not 0: an arm without a clock would be the fastest.
+
+        A stage that did not run costs nothing.
+        """
         trace = measured(hits((0.5, 0.5)), hits((0.5, 0.5)))
         ms = np.array([[np.nan, np.nan], [100.0, np.nan]]).reshape(2, 1, 1, 2)
         seen = components(replace(trace, latency=Latency(("dense", "rerank"), ms)), policy())
@@ -88,17 +105,24 @@ class TestComponents:
     def test_the_gates_change_what_is_right_not_what_is_measured(self) -> None:
         """A policy that refuses has the components of one that answers."""
         trace = measured(hits((0.2, 0.9), (0.6, 0.4)))
-        open_, shut = (components(trace, policy(l2={"max_l2": cut, "soft_max_l2": None})) for cut in (1.0, 0.1))
+        open_, shut = (
+            components(trace, policy(l2={"max_l2": cut, "soft_max_l2": None})) for cut in (1.0, 0.1)
+        )
         assert open_["status"].tolist() == ["ok"]
         assert shut["status"].tolist() == ["refuse"]
-        assert open_.drop(columns=["status", "right"]).equals(shut.drop(columns=["status", "right"]))
+        assert open_.drop(columns=["status", "right"]).equals(
+            shut.drop(columns=["status", "right"])
+        )
 
 
 class TestTable:
     """Every arm of every case."""
 
     def test_by_head(self) -> None:
-        """One case, one arm: what was right, what the reward says, and the context that was known before."""
+        """One case, one arm.
+
+        What was right, what the reward says, and the context that was known before.
+        """
         trace = measured(hits((0.2, 0.9), (0.6, 0.4)))
         made = table(trace, policy())
         assert made.arms == ("hybrid",)
@@ -110,10 +134,14 @@ class TestTable:
 
     def test_other_weights_score_the_same_measurements(self) -> None:
         """Components measured once and scored again equal components measured anew."""
-        trace, weights = measured(hits((0.2, 0.9), (0.6, 0.4)), hits((0.5, 0.5))), RewardWeights(margin=1.0)
+        trace, weights = (
+            measured(hits((0.2, 0.9), (0.6, 0.4)), hits((0.5, 0.5))),
+            RewardWeights(margin=1.0),
+        )
         seen = components(trace, policy())
         assert np.array_equal(
-            table(trace, policy(), weights, measured=seen).reward, table(trace, policy(), weights).reward
+            table(trace, policy(), weights, measured=seen).reward,
+            table(trace, policy(), weights).reward,
         )
 
     def test_measurements_of_another_trace_are_refused(self) -> None:
@@ -124,15 +152,25 @@ class TestTable:
             table(trace, policy(), measured=other)
 
     def test_arms_of_an_intent_need_it(self) -> None:
-        """Hybrid and iterative are always there; graph and table where the question asks for what they have."""
+        """Hybrid and iterative are always there.
+
+        Graph and table where the question asks for what they have.
+        """
         arms = ("hybrid", "iterative", "graph", "table")
         assert available("Good morning", ANY, arms).tolist() == [True, True, False, False]
-        assert available("How much is the premium?", ANY, arms).tolist() == [True, True, False, True]
+        assert available("How much is the premium?", ANY, arms).tolist() == [
+            True,
+            True,
+            False,
+            True,
+        ]
         assert available("Who is the loss payee?", ANY, arms).tolist() == [True, True, True, False]
 
     def test_context_by_head(self) -> None:
         """One content word, one entity, one document named, no file in the text."""
-        seen = dict(zip(FEATURES, context("What is the excess?", 1, ["guide.md"], ANY), strict=True))
+        seen = dict(
+            zip(FEATURES, context("What is the excess?", 1, ["guide.md"], ANY), strict=True)
+        )
         assert (seen["intercept"], seen["words"], seen["entities"]) == (1.0, 0.05, 0.25)
         assert (seen["documents"], seen["path"]) == (1.0, 0.0)
         assert context("See guide.md", 0, [], ANY)[FEATURES.index("path")] == 1.0
@@ -145,9 +183,12 @@ class TestTable:
 
 
 def test_ndcg_by_case_averages_to_the_ranking() -> None:
-    """One case that finds its source first has 1, one that finds it second 0.63, one that expects none is missing."""
+    """A case whose source comes first has 1, second 0.63, and one expecting none is missing."""
     first = (ask(expect_sources=("guide.md",)), [hits((0.5, 0.9), (0.5, 0.4))])
-    second = (ask(expect_sources=("other.md",)), [[Hit(0.25, rank=0), Hit(0.5, source="other.md", rank=1)]])
+    second = (
+        ask(expect_sources=("other.md",)),
+        [[Hit(0.25, rank=0), Hit(0.5, source="other.md", rank=1)]],
+    )
     trace = trace_of(first, second, (ask(), [hits((0.5, 0.5))]))
     values = ndcg_by_case(trace)[:, 0]
     assert values[:2].tolist() == pytest.approx([1.0, 0.6309297535714575])

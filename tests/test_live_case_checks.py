@@ -1,4 +1,7 @@
-"""Expected sources that the corpus lacks: the warning proposes the nearest name, or the pages that there are."""
+"""Expected sources that the corpus lacks.
+
+The warning proposes the nearest name, or the pages that there are.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def warned(*cases: Case) -> list[str]:
     ],
 )
 def test_a_source_that_the_corpus_lacks_is_told_with_what_is_near(source: str, remedy: str) -> None:
-    """Of names the nearest document, of a page how many there are; also where one of several is enough."""
+    """Of names the nearest document, of a page how many there are.
+
+    Also where one of several is enough.
+    """
     (all_needed,) = warned(Case("w", "q", "ok", expect_sources=(source,)))
     (enough,) = warned(Case("w", "q", "ok", expect_sources_any=("home.md", source)))
     assert remedy in all_needed

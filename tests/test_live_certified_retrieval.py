@@ -1,4 +1,7 @@
-"""Hits of another arm or retrieval than those that a certificate speaks of: said where a system opens and decides."""
+"""Hits of another arm or retrieval than those that a certificate speaks of.
+
+Said where a system opens and decides.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,17 @@ from raglab.values import Case, Chunk, Corpus
 GATES = ("l2", "density", "gap", "similarity", "confidence")
 POLICY = Policy.from_mapping({gate: {"enabled": False} for gate in GATES})
 CORPUS = Corpus(
-    "desk", tuple(Chunk(f"{n}.md#1", f"The excess of item {n} is {n} pounds.", f"{n}.md", 1) for n in range(4))
+    "desk",
+    tuple(
+        Chunk(f"{n}.md#1", f"The excess of item {n} is {n} pounds.", f"{n}.md", 1) for n in range(4)
+    ),
 )
 CASES = tuple(
     Case(
-        f"q{n}", f"What is the excess of item {n % 4}, case {n}?", expect_status="ok", expect_sources=(f"{n % 4}.md#1",)
+        f"q{n}",
+        f"What is the excess of item {n % 4}, case {n}?",
+        expect_status="ok",
+        expect_sources=(f"{n % 4}.md#1",),
     )
     for n in range(40)
 )
@@ -34,7 +43,9 @@ def certified(arm: str | None = None, *, frame: bool = False) -> Policy:
     """Policy with a certificate on hits of our own retrieval, or of a frame."""
     if frame:
         rows = [(case.query, case.expect_sources[0], 0.9, "ok") for case in CASES]
-        trace = trace_from_frame(pd.DataFrame(rows, columns=["query", "hit_id", "score", "label"]), score="cosine")
+        trace = trace_from_frame(
+            pd.DataFrame(rows, columns=["query", "hit_id", "score", "label"]), score="cosine"
+        )
     else:
         trace = build_trace(CORPUS, CASES, policy=POLICY, arms=("hybrid", "bm25"))
     policy = certify_policy(trace, POLICY, targets={"false_refusal_rate": 0.5}, arm=arm).policy
@@ -88,6 +99,7 @@ def test_a_frame_of_another_score_is_said() -> None:
 def test_an_arm_that_the_index_lacks_is_refused_at_the_door(index: Path) -> None:
     """Before the first question, with the call that makes it."""
     with pytest.raises(
-        ValueError, match=r"got bm25; make the index with it, by build_index\(…, arms=\('hybrid', 'bm25'\)"
+        ValueError,
+        match=r"got bm25; make the index with it, by build_index\(…, arms=\('hybrid', 'bm25'\)",
     ):
         System.open(index, policy=POLICY.replace("strategy.arm", "bm25"), cache=False, audit=False)

@@ -1,4 +1,7 @@
-"""Groups of requests: what is asked live for a group is decided, explained and logged as the replay says (S2.20)."""
+"""Groups of requests.
+
+What is asked live for a group is decided, explained and logged as the replay says (S2.20).
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,10 @@ from raglab.replay import decide
 from raglab.store.frames import trace_from_frame
 from raglab.store.policies import Policy
 from raglab.values import Status
-from test_live_ask import OPEN, opened  # noqa: F401 - a fixture
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+from test_live_ask import OPEN, opened  # noqa: F401
+
+# a fixture
+from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 GROUPS: tuple[dict[str, str] | None, ...] = (
     None,
@@ -36,18 +41,26 @@ TABLE = {"strict": (0.0, 0.0, 3.0, 0.0), "asks": (0.0, 0.0, 0.0, 4.0)}
 def grouped_policy() -> Policy:
     """Answers what is near, by a coarse model; one tenant is refused more, one asked back."""
     part = {"center": 0.5, "scale": 0.5, "missing": 0.0, "weights": (1.0, 0.0, -1.0, 0.0)}
-    policy = by_cost(Policy.from_mapping(OPEN), (1.0, 0.0, 0.0, 0.0), {"top1_cosine": part}, asked_right=1.0)
+    policy = by_cost(
+        Policy.from_mapping(OPEN), (1.0, 0.0, 0.0, 0.0), {"top1_cosine": part}, asked_right=1.0
+    )
     return policy.replace("decision.model.groups", {"attribute": "tenant", "bias": TABLE})
 
 
 @pytest.fixture
-def system(opened: Callable[..., System]) -> System:  # noqa: F811 - the fixture
+def system(opened: Callable[..., System]) -> System:
     """System of that policy, with its log."""
     return opened().replace(grouped_policy())
 
 
-def test_every_case_of_every_group_live_as_replayed(system: System, encoder: WordEncoder) -> None:  # noqa: F811
-    """Status, reason and checks; a group that is unknown, or of another attribute, is decided as none."""
+def test_every_case_of_every_group_live_as_replayed(
+    system: System,
+    encoder: WordEncoder,
+) -> None:
+    """Status, reason and checks.
+
+    A group that is unknown, or of another attribute, is decided as none.
+    """
     del encoder
     trace = build_trace(CORPUS, CASES, cache=None, arms=("hybrid",), **SMALL)
     statuses: dict[str, list[str]] = {}
@@ -55,20 +68,40 @@ def test_every_case_of_every_group_live_as_replayed(system: System, encoder: Wor
         cases = tuple(case._replace(extra={"groups": groups or {}}) for case in trace.cases)
         decisions = decide(replace(trace, cases=cases), system.policy)
         for row, case in enumerate(cases):
-            response = ask(case.query, system=system, documents=list(case.selected_sources), groups=groups)
+            response = ask(
+                case.query, system=system, documents=list(case.selected_sources), groups=groups
+            )
             status = Status(int(decisions.status[row])).name
             assert response["status"] == status
-            assert response["refusal_reason"] == (decisions.reason(row) if status == "refuse" else None)
-            texts = [check.text for check in decisions.explain(case.id) if check.rule.startswith("S2.17")]
-            assert [check.text for check in response.record.checks if check.rule.startswith("S2.17")] == texts
+            assert response["refusal_reason"] == (
+                decisions.reason(row) if status == "refuse" else None
+            )
+            texts = [
+                check.text for check in decisions.explain(case.id) if check.rule.startswith("S2.17")
+            ]
+            assert [
+                check.text for check in response.record.checks if check.rule.startswith("S2.17")
+            ] == texts
             statuses.setdefault(str(groups), []).append(status)
-    assert statuses["None"] == statuses[str({"tenant": "new"})] == statuses[str({"language": "strict"})]
+    assert (
+        statuses["None"]
+        == statuses[str({"tenant": "new"})]
+        == statuses[str({"language": "strict"})]
+    )
     assert len({tuple(row) for row in statuses.values()}) == 3
 
 
 def test_the_log_keeps_the_group_and_explains_it(system: System) -> None:
-    """From the log alone: the group, its share of the logits, and a decision that its checks lead to."""
-    ask("What is the motor excess?", system=system, request_id="r1", groups={"tenant": "strict", "language": "en"})
+    """From the log alone.
+
+    The group, its share of the logits, and a decision that its checks lead to.
+    """
+    ask(
+        "What is the motor excess?",
+        system=system,
+        request_id="r1",
+        groups={"tenant": "strict", "language": "en"},
+    )
     ask("What is the motor excess?", system=system, request_id="r2", groups={"tenant": "new"})
     ask("What is the motor excess?", system=system, request_id="r3")
     texts = [str(explain_request(name, system.audit)) for name in ("r1", "r2", "r3")]
@@ -83,12 +116,20 @@ def test_the_log_keeps_the_group_and_explains_it(system: System) -> None:
         assert explanation.differences == ()
 
 
-def test_no_group_has_the_cached_answer_of_another(opened: Callable[..., System]) -> None:  # noqa: F811
+def test_no_group_has_the_cached_answer_of_another(
+    opened: Callable[..., System],
+) -> None:
     """The answer hangs on the group by which the policy decides, and on no other attribute."""
     system = opened(cache=True).replace(grouped_policy())
     question = "What is the motor excess?"
     first = [ask(question, system=system, groups=groups) for groups in GROUPS]
-    assert [response.record.answer_cache_hit for response in first] == [False, False, False, False, True]
+    assert [response.record.answer_cache_hit for response in first] == [
+        False,
+        False,
+        False,
+        False,
+        True,
+    ]
     again = [ask(question, system=system, groups=groups) for groups in GROUPS]
     assert all(response.record.answer_cache_hit for response in again)
     assert [response["status"] for response in again] == [response["status"] for response in first]
@@ -122,7 +163,9 @@ def test_a_graph_decides_as_ask(system: System) -> None:
 
     graph = build_graph(system)
     for groups, case in product(GROUPS, CASES[:3]):
-        response = graph.invoke({"question": case.query, **({"groups": groups} if groups else {})})["response"]
+        response = graph.invoke({"question": case.query, **({"groups": groups} if groups else {})})[
+            "response"
+        ]
         live = ask(case.query, system=system, groups=groups)
         assert {name: response[name] for name in response if name != "request_id"} == {
             name: live[name] for name in live if name != "request_id"
@@ -132,7 +175,12 @@ def test_a_graph_decides_as_ask(system: System) -> None:
 def _frame(n: int = 12) -> pd.DataFrame:
     """Two hits a question, and a tenant a question on the way."""
     rows = [
-        (f"question {case}", f"h{case}{hit}", 0.9 - 0.05 * case - 0.1 * hit, ("strict", "asks", "new", None)[case % 4])
+        (
+            f"question {case}",
+            f"h{case}{hit}",
+            0.9 - 0.05 * case - 0.1 * hit,
+            ("strict", "asks", "new", None)[case % 4],
+        )
         for case in range(n)
         for hit in range(2)
     ]
@@ -142,13 +190,19 @@ def _frame(n: int = 12) -> pd.DataFrame:
 def test_a_frame_is_decided_by_its_column() -> None:
     """As a trace with these groups; what follows the common policy is counted, once."""
     frame, policy = _frame(), grouped_policy().replace("decision.model.structure", _structure())
-    with pytest.warns(UserWarning, match="6 of 12 cases state no tenant, or one without a bias of its own"):
+    with pytest.warns(
+        UserWarning, match="6 of 12 cases state no tenant, or one without a bias of its own"
+    ):
         decided = decide_frame(frame, policy)
     trace = trace_from_frame(frame, groups=["tenant"])
-    assert decided["status"].tolist() == [Status(int(code)).name for code in decide(trace, policy).status]
+    assert decided["status"].tolist() == [
+        Status(int(code)).name for code in decide(trace, policy).status
+    ]
     with pytest.warns(UserWarning, match="12 of 12 cases state no tenant"):
         common = decide_frame(frame.drop(columns="tenant"), policy)
-    plain = decide_frame(frame.drop(columns="tenant"), policy.replace("decision.model.groups", None))
+    plain = decide_frame(
+        frame.drop(columns="tenant"), policy.replace("decision.model.groups", None)
+    )
     assert common["status"].tolist() == plain["status"].tolist()
     assert common["status"].tolist() != decided["status"].tolist()
 
@@ -170,7 +224,9 @@ def test_groups_of_a_frame_are_one_a_case() -> None:
         trace_from_frame(frame, groups=["tenant"])
 
 
-def test_a_fixed_answer_is_generated_only_where_it_is_answered(opened: Callable[..., System]) -> None:  # noqa: F811
+def test_a_fixed_answer_is_generated_only_where_it_is_answered(
+    opened: Callable[..., System],
+) -> None:
     """A strict tenant is refused before the model is called."""
     calls: list[str] = []
 

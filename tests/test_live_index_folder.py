@@ -1,4 +1,7 @@
-"""The folder of an index: what was altered is refused, whatever stops a new one leaves the old one or the new."""
+"""The folder of an index.
+
+What was altered is refused, whatever stops a new one leaves the old one or the new.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +27,20 @@ from raglab.store.files import InputError
 from raglab.store.loaders import save_corpus
 from raglab.store.policies import Policy
 from raglab.values import Corpus
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 pytestmark = pytest.mark.slow
 
 OTHER = Corpus("other", CORPUS.chunks[:5])
-QUESTIONS = ("What is the motor excess?", "Is a courtesy car provided?", "How soon must lost baggage be reported?")
+QUESTIONS = (
+    "What is the motor excess?",
+    "Is a courtesy car provided?",
+    "How soon must lost baggage be reported?",
+)
 
 
 @pytest.fixture
-def place(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fixture
+def place(tmp_path: Path, encoder: WordEncoder) -> Path:
     """Return the folder of an index of the small corpus."""
     del encoder
     build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
@@ -67,20 +74,35 @@ class TestAltered:
     """What somebody changed, or a disk."""
 
     def test_each_field(self, place: Path) -> None:
-        """Taken away, changed, of another type, or one more: refused, with the command that makes it again."""
+        """Taken away, changed, of another type, or one more.
+
+        Refused, with the command that makes it again.
+        """
         path = place / "index.json"
         head = json.loads(path.read_text(encoding="utf-8"))
-        changes: list[dict[str, Any]] = [head | {"more": 1}, head | {"settings": head["settings"] | {"more": 1}}]
+        changes: list[dict[str, Any]] = [
+            head | {"more": 1},
+            head | {"settings": head["settings"] | {"more": 1}},
+        ]
         for name, value in head.items():
             changes += [{one: head[one] for one in head if one != name}]
-            changes += [head | {name: other} for other in (None, 7, "x", [], {}, True, 1e308) if other != value]
+            changes += [
+                head | {name: other}
+                for other in (None, 7, "x", [], {}, True, 1e308)
+                if other != value
+            ]
         for name, value in head["settings"].items():
             rest = {one: head["settings"][one] for one in head["settings"] if one != name}
-            others = [rest] + [rest | {name: other} for other in (None, 7, -1, "x", ["x"], {}, True) if other != value]
+            others = [rest] + [
+                rest | {name: other}
+                for other in (None, 7, -1, "x", ["x"], {}, True)
+                if other != value
+            ]
             changes += [head | {"settings": other} for other in others]
         assert len(changes) > 90
         for changed in changes:
-            # As it stands, and by somebody who knows how the digest is made; any budget of `auto` is one, or none.
+            # As it stands, and by somebody who knows how the digest is made; any budget of `auto`
+            # is one, or none.
             budget = changed | {"auto_mb": None} == head | {"auto_mb": None}
             valid = budget and type(changed.get("auto_mb")) in {int, float, type(None)}
             for text in (json.dumps(changed), *([] if valid else [signed(changed)])):
@@ -88,7 +110,9 @@ class TestAltered:
                     path.write_text(text, encoding="utf-8")
                     assert read(place) is None, changed
 
-    @pytest.mark.parametrize("text", ["", "[]", "null", "7", '"x"', "{", "{}", "[" * 10_000, '{"schema_version": NaN}'])
+    @pytest.mark.parametrize(
+        "text", ["", "[]", "null", "7", '"x"', "{", "{}", "[" * 10_000, '{"schema_version": NaN}']
+    )
     def test_no_index(self, place: Path, text: str) -> None:
         """What is no object of ours is refused."""
         (place / "index.json").write_text(text, encoding="utf-8")
@@ -115,15 +139,21 @@ class TestAltered:
         """Says what is wrong with it, and the command."""
         save_corpus(OTHER, corpus_file(place))
         with pytest.raises(
-            InputError, match=r"must be that of the corpus beside it.* `raglab index CORPUS --out .*/i`"
+            InputError,
+            match=r"must be that of the corpus beside it.* `raglab index CORPUS --out .*/i`",
         ):
             read_index(place)
         corpus_file(place).unlink()
-        with pytest.raises(InputError, match=r"the index is damaged: make it again with `raglab index CORPUS --out"):
+        with pytest.raises(
+            InputError, match=r"the index is damaged: make it again with `raglab index CORPUS --out"
+        ):
             read_index(place)
 
     def test_other_models(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """An index made with another encoder of the same name is refused: the fingerprint is that of today's."""
+        """An index made with another encoder of the same name is refused.
+
+        The fingerprint is that of today's.
+        """
         from raglab.live import trace_building
 
         monkeypatch.setattr(trace_building, "identifier_of", lambda _: "words==2")
@@ -136,12 +166,19 @@ class TestAltered:
         head = json.loads(path.read_text(encoding="utf-8"))
         del head["digest"]
         path.write_text(json.dumps(head), encoding="utf-8")
-        with pytest.raises(InputError, match=r"with a digest, got version .* without one; make it again with"):
+        with pytest.raises(
+            InputError, match=r"with a digest, got version .* without one; make it again with"
+        ):
             read_index(place)
 
     def test_damaged_embeddings_and_caches_change_no_answer(self, place: Path) -> None:
-        """Bytes flipped at seeded places of the three files, or files that changed places: the same answers."""
-        policy = Policy.from_mapping({"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}})
+        """Bytes flipped at seeded places of the three files, or files that changed places.
+
+        The same answers.
+        """
+        policy = Policy.from_mapping(
+            {"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}}
+        )
 
         def answers() -> list[dict[str, Any]]:
             system = System.open(place, policy=policy, generator=Fixed(), audit=False)
@@ -151,7 +188,11 @@ class TestAltered:
             return said
 
         sound = answers()
-        files = [place / "embeddings.sqlite", place / "cache" / "answers.sqlite", place / "cache" / "strategies.sqlite"]
+        files = [
+            place / "embeddings.sqlite",
+            place / "cache" / "answers.sqlite",
+            place / "cache" / "strategies.sqlite",
+        ]
         contents, rng = [path.read_bytes() for path in files], np.random.default_rng(5)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -180,7 +221,10 @@ class TestSwap:
 
     @pytest.mark.full
     def test_a_kill_at_any_step_leaves_one_of_both(self, place: Path) -> None:
-        """The process is killed at its first, second, … touch of a file: the old index is whole or the new one is."""
+        """The process is killed at its first, second, … touch of a file.
+
+        The old index is whole or the new one is.
+        """
         old, seen = read_index(place), []
         for step in range(1, 200):
             ended = _in_a_fork(lambda: build_index(OTHER, place, cache=None, **SMALL), step)
@@ -198,7 +242,9 @@ class TestSwap:
         assert read_index(place) == old
         assert len(list(place.glob("corpus-*.jsonl"))) == 1
 
-    def test_an_error_at_any_step_leaves_one_of_both(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_error_at_any_step_leaves_one_of_both(
+        self, place: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The same of a disk that is full at one of the writes."""
         old = read_index(place)
 
@@ -213,7 +259,9 @@ class TestSwap:
                     build_index(OTHER, place, cache=None, **SMALL)
             assert read_index(place) == old
 
-    def test_a_reader_between_two_indexes(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_reader_between_two_indexes(
+        self, place: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Whoever read index.json before the swap, and the corpus after it, gets the new index."""
         load = index_folder.load_corpus
 
@@ -227,14 +275,24 @@ class TestSwap:
 
 
 def _in_a_fork(work: Callable[[], object], step: int) -> bool:
-    """Do some work in a fork that is killed when it touches a file for the n-th time; whether it came to its end."""
+    """Do some work in a fork that is killed when it touches a file for the n-th time.
+
+    Whether it came to its end.
+    """
     process = os.fork()
     if process == 0:  # pragma: no cover - of another process
         left = step
 
         def hook(event: str, _: Any) -> None:
             nonlocal left
-            if event in {"open", "os.rename", "os.remove", "os.link", "sqlite3.connect", "os.mkdir"}:
+            if event in {
+                "open",
+                "os.rename",
+                "os.remove",
+                "os.link",
+                "sqlite3.connect",
+                "os.mkdir",
+            }:
                 left -= 1
                 if left == 0:
                     os.kill(os.getpid(), signal.SIGKILL)

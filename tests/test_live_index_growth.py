@@ -1,4 +1,7 @@
-"""Documents added to an index and removed: the index is that of the whole, and whoever has it open keeps their own."""
+"""Documents added to an index and removed.
+
+The index is that of the whole, and whoever has it open keeps their own.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,18 @@ from raglab.store.loaders import hash_corpus, load_corpus
 from raglab.store.policies import Policy
 from raglab.values import Corpus
 from test_live_index_folder import _in_a_fork
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 pytestmark = pytest.mark.slow
 
-FREE: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
-QUESTIONS = ("What is the motor excess?", "Is a courtesy car provided?", "How soon must lost baggage be reported?")
+FREE: dict[str, Any] = {
+    name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")
+}
+QUESTIONS = (
+    "What is the motor excess?",
+    "Is a courtesy car provided?",
+    "How soon must lost baggage be reported?",
+)
 HOME, MOTOR, TRAVEL, FAQ = ("docs/home.md", "docs/motor.md", "docs/travel.md", "docs/faq.txt")
 
 
@@ -48,11 +57,14 @@ def document(name: str, text: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fixture
-    """Return the folder of an index of two documents, with the embeddings that they have in the whole corpus."""
+def place(tmp_path: Path, encoder: WordEncoder) -> Path:
+    """Return the folder of a two-document index, with their embeddings from the whole corpus."""
     build_index(CORPUS, tmp_path / "whole", cache=None, **SMALL)
     build_index(
-        part(MOTOR, TRAVEL), tmp_path / "i", cache=EmbeddingCache(tmp_path / "whole/embeddings.sqlite"), **SMALL
+        part(MOTOR, TRAVEL),
+        tmp_path / "i",
+        cache=EmbeddingCache(tmp_path / "whole/embeddings.sqlite"),
+        **SMALL,
     )
     encoder.seen.clear()
     return tmp_path / "i"
@@ -60,7 +72,9 @@ def place(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fix
 
 def opened(place: Path, **more: Any) -> System:
     """System over an index, without its log."""
-    return System.open(place, policy=Policy.from_mapping(FREE), **{"generator": Fixed(), "audit": False, **more})
+    return System.open(
+        place, policy=Policy.from_mapping(FREE), **{"generator": Fixed(), "audit": False, **more}
+    )
 
 
 def answers(system: System) -> list[dict[str, Any]]:
@@ -73,10 +87,18 @@ class TestLaw:
 
     @pytest.mark.full
     @pytest.mark.parametrize("seed", range(2))
-    def test_grown_is_built(self, tmp_path: Path, encoder: WordEncoder, seed: int) -> None:  # noqa: F811
-        """Six bundled documents in any order and steps, others come and go: the same folder's index to the bit.
+    def test_grown_is_built(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,
+        seed: int,
+    ) -> None:
+        """Six bundled documents in any order and steps, others come and go.
 
-        Embeddings are shared, since a text's last bits hang on what is encoded beside it; all else is made anew.
+        The same folder's index to the bit.
+
+        Embeddings are shared, since a text's last bits hang on what is encoded beside it; all else
+        is made anew.
         """
         del encoder
         rng = np.random.default_rng(seed)
@@ -84,7 +106,10 @@ class TestLaw:
         for name in names[:6]:
             (tmp_path / "some").mkdir(exist_ok=True)
             shutil.copy(BROKER / "documents" / name, tmp_path / "some")
-        whole, others = load_corpus(tmp_path / "some"), [BROKER / "documents" / name for name in names[6:]]
+        whole, others = (
+            load_corpus(tmp_path / "some"),
+            [BROKER / "documents" / name for name in names[6:]],
+        )
         build_index(whole, tmp_path / "built", cache=None, **SMALL)
         shared = EmbeddingCache(tmp_path / "built" / "embeddings.sqlite")
         order = [tmp_path / "some" / names[int(at)] for at in rng.permutation(6)]
@@ -99,12 +124,18 @@ class TestLaw:
         system.remove([one.name for one in others])
         built = System.open(tmp_path / "built", policy=Policy.from_mapping(OPEN))
         assert system.fingerprint == built.fingerprint
-        assert read_index(tmp_path / "grown").corpus == read_index(tmp_path / "built").corpus == whole
+        assert (
+            read_index(tmp_path / "grown").corpus == read_index(tmp_path / "built").corpus == whole
+        )
         same_system(system, built)
         same_system(System.open(tmp_path / "grown", policy=Policy.from_mapping(OPEN)), built)
 
-    def test_only_what_is_new_is_encoded(self, place: Path, encoder: WordEncoder) -> None:  # noqa: F811
-        """Neither an addition nor the opening after it encodes a text of the documents that were there."""
+    def test_only_what_is_new_is_encoded(
+        self,
+        place: Path,
+        encoder: WordEncoder,
+    ) -> None:
+        """Neither an addition nor the next opening encodes a text of documents already there."""
         added = add_documents(place, part(HOME), cache=None)
         assert (added.added, added.n_chunks) == ((HOME,), 9)
         opened(place)
@@ -115,8 +146,15 @@ class TestLaw:
         assert add_documents(place, part(HOME, MOTOR), cache=None)[2:] == ((), (), ())
         assert encoder.seen == []
 
-    def test_what_no_document_has_any_more_is_forgotten(self, place: Path, encoder: WordEncoder) -> None:  # noqa: F811
-        """Embeddings of a removed document go, those that another shares stay; its return is encoded anew."""
+    def test_what_no_document_has_any_more_is_forgotten(
+        self,
+        place: Path,
+        encoder: WordEncoder,
+    ) -> None:
+        """Embeddings of a removed document go, those that another shares stay.
+
+        Its return is encoded anew.
+        """
         shared = document("docs/copy.md", "A courtesy car is provided for fourteen days.")
         add_documents(place, [part(HOME), shared], cache=None)
         remove_documents(place, [MOTOR, HOME])
@@ -125,7 +163,11 @@ class TestLaw:
         assert "The motor excess is 250 pounds for each claim." in encoder.seen
         assert "A courtesy car is provided for fourteen days." not in encoder.seen
 
-    def test_documents_that_stand_in_no_order_get_theirs_behind(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
+    def test_documents_that_stand_in_no_order_get_theirs_behind(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,
+    ) -> None:
         """Positions of what is there do not move: ties fall as before."""
         del encoder
         build_index(part(MOTOR, HOME), tmp_path / "i", cache=None, **SMALL)  # motor, then home
@@ -143,7 +185,9 @@ class TestLaw:
         made = add_documents(place, given, cache=None)
         assert made.added == ("a.md", "sub/b.txt", FAQ, "r.md")
         assert add_documents(place, str(folder / "a.md"), cache=None).added == ()
-        with pytest.raises(InputError, match="documents must be paths, corpora or records, got Chunk"):
+        with pytest.raises(
+            InputError, match="documents must be paths, corpora or records, got Chunk"
+        ):
             add_documents(place, list(CORPUS.chunks), cache=None)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="at least one chunk"):
             add_documents(place, [], cache=None)
@@ -166,8 +210,15 @@ def same_system(one: System, two: System) -> None:
     for index, grown in zip(first.arm_indexes.values(), second.arm_indexes.values(), strict=True):
         assert index.rows == grown.rows
     assert one.entities == two.entities
-    for question in ("What is the excess for storm?", "Qui est l'assureur ?", "liability limit", "total premium"):
-        np.testing.assert_array_equal(first.bm25.search([question], 9), second.bm25.search([question], 9))
+    for question in (
+        "What is the excess for storm?",
+        "Qui est l'assureur ?",
+        "liability limit",
+        "total premium",
+    ):
+        np.testing.assert_array_equal(
+            first.bm25.search([question], 9), second.bm25.search([question], 9)
+        )
         for arm, strategy in one.retriever.strategies.items():
             asked = one.retriever.question(question)
             pair = (next(walk(strategy, asked)), next(walk(two.retriever.strategies[arm], asked)))
@@ -179,7 +230,10 @@ class TestReaders:
     """Who has the index open while it changes."""
 
     def test_the_old_version_answers_until_a_refresh(self, place: Path) -> None:
-        """Another system over the folder says what it said; then what one that is opened anew says."""
+        """Another system over the folder says what it said.
+
+        Then what one that is opened anew says.
+        """
         reader, writer = opened(place), opened(place)
         before, old = answers(reader), reader.fingerprint
         assert writer.add(part(HOME, FAQ)) is writer
@@ -194,11 +248,16 @@ class TestReaders:
     def test_a_system_that_changes_holds_up_no_other(self, place: Path) -> None:
         """Requests take hold of another system meanwhile, and of this one under another policy."""
         changing = opened(place)
-        others = (opened(place), changing.replace(Policy.from_mapping(FREE | {"resolver": {"strict": True}})))
+        others = (
+            opened(place),
+            changing.replace(Policy.from_mapping(FREE | {"resolver": {"strict": True}})),
+        )
         taken: list[str] = []
         with changing._change:
             threads = [
-                threading.Thread(target=lambda system=system: taken.append(system.snapshot().fingerprint))
+                threading.Thread(
+                    target=lambda system=system: taken.append(system.snapshot().fingerprint)
+                )
                 for system in others
             ]
             for thread in threads:
@@ -243,7 +302,10 @@ class TestReaders:
         assert all(one in known for one in seen)
 
     def test_two_writers_lose_nothing(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Who was overtaken takes up what the other wrote: both documents are there, whoever came first."""
+        """Who was overtaken takes up what the other wrote.
+
+        Both documents are there, whoever came first.
+        """
         write = index_growth.write_index
         overtaken = []
 
@@ -262,9 +324,15 @@ class TestReaders:
 
     @pytest.mark.full
     def test_a_kill_at_any_step_leaves_one_of_both(self, place: Path) -> None:
-        """The process is killed at its first, second, … touch of a file: the old index, or the new one; never less."""
+        """The process is killed at its first, second, … touch of a file.
+
+        The old index, or the new one; never less.
+        """
         old, seen = read_index(place), []
-        expected = Corpus("small", tuple(sorted((*old.corpus.chunks, *part(HOME).chunks), key=lambda one: one.source)))
+        expected = Corpus(
+            "small",
+            tuple(sorted((*old.corpus.chunks, *part(HOME).chunks), key=lambda one: one.source)),
+        )
         for step in range(1, 300):
             ended = _in_a_fork(lambda: add_documents(place, part(HOME), cache=None), step)
             now = read_index(place)
@@ -281,7 +349,11 @@ class TestReaders:
         assert len(list(place.glob("corpus-*.jsonl"))) == 1
         assert answers(opened(place)) == answers(opened(place).refresh())
 
-    def test_a_folder_for_reading_alone(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
+    def test_a_folder_for_reading_alone(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,
+    ) -> None:
         """Is answered from, and refused in one line that says what to do; nothing of it changes."""
         del encoder
         with small_disk(tmp_path / "disk", "4m") as disk:
@@ -290,7 +362,8 @@ class TestReaders:
             system = opened(disk / "i", cache=False)
             for change in (lambda: system.add(part(HOME)), lambda: system.remove(MOTOR)):
                 with pytest.raises(
-                    InputError, match=r"an index must be writable for its documents to change, got a fo"
+                    InputError,
+                    match=r"an index must be writable for its documents to change, got a fo",
                 ):
                     change()
             assert ask(QUESTIONS[0], system=system)["status"] == "ok"
@@ -304,27 +377,39 @@ class TestRefusals:
         """Is replaced where that is asked for, and else refused; nothing changes before."""
         before = read_index(place)
         new = document(MOTOR, "# Motor\nThe motor excess is 300 pounds.")
-        with pytest.raises(ValueError, match=r"got others of the same source: 'docs/motor.md'; replace them"):
+        with pytest.raises(
+            ValueError, match=r"got others of the same source: 'docs/motor.md'; replace them"
+        ):
             add_documents(place, [new], cache=None)
         assert read_index(place) == before
         made = add_documents(place, [new], replace=True, cache=None)
         assert (made.added, made.replaced) == ((), (MOTOR,))
-        assert [one.full_text for one in read_index(place).corpus.chunks if one.source == MOTOR] == [
-            "Motor\nThe motor excess is 300 pounds."
-        ]
+        assert [
+            one.full_text for one in read_index(place).corpus.chunks if one.source == MOTOR
+        ] == ["Motor\nThe motor excess is 300 pounds."]
 
     def test_names(self, place: Path) -> None:
         """Of no document, of several, of all."""
-        with pytest.raises(ValueError, match=r"got 'moto.md'; did you mean motor.md or docs/motor.md"):
+        with pytest.raises(
+            ValueError, match=r"got 'moto.md'; did you mean motor.md or docs/motor.md"
+        ):
             remove_documents(place, "moto.md")
-        with pytest.raises(ValueError, match=r"names must be of documents of the index, got 7; there is docs/motor.md"):
+        with pytest.raises(
+            ValueError,
+            match=r"names must be of documents of the index, got 7; there is docs/motor.md",
+        ):
             remove_documents(place, [7])  # type: ignore[list-item]
         add_documents(place, [document("old/motor.md", "Nothing.")], cache=None)
-        with pytest.raises(ValueError, match=r"got 'motor.md', which 2 have; give one of docs/motor.md, old/motor.md"):
+        with pytest.raises(
+            ValueError,
+            match=r"got 'motor.md', which 2 have; give one of docs/motor.md, old/motor.md",
+        ):
             remove_documents(place, "motor.md")
         with pytest.raises(ValueError, match="an index must keep a document"):
             remove_documents(place, ["travel.md", "old/motor.md", MOTOR])
-        assert remove_documents(place, ["old/motor.md", "old/motor.md"]).removed == ("old/motor.md",)
+        assert remove_documents(place, ["old/motor.md", "old/motor.md"]).removed == (
+            "old/motor.md",
+        )
 
     def test_other_settings(self, place: Path) -> None:
         """An index that was made anew with others is opened again; the open system goes on."""
@@ -338,7 +423,10 @@ class TestRefusals:
     def test_what_an_index_remembers(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The last changes, as many as fit; of a version that is forgotten nothing is told."""
         monkeypatch.setattr(index_folder, "_MOST_CHANGES", 2)
-        made = [add_documents(place, [document(f"{name}.md", "x y")], cache=None).fingerprint for name in "abc"]
+        made = [
+            add_documents(place, [document(f"{name}.md", "x y")], cache=None).fingerprint
+            for name in "abc"
+        ]
         assert list(read_index(place).earlier) == made[1::-1]
         long = [DocumentsChange(corpus_hash="0" * 64, documents=["x" * 30_000])] * 3
         assert len(index_folder._remembered(long)) == 1

@@ -19,7 +19,9 @@ from raglab.live.response import KEYS
 from raglab.live.system import System, build_index
 from raglab.store.policies import Policy
 from raglab.values import Chunk, Corpus, Generation
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
+
+# a fixture
+from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401
 
 pytestmark = pytest.mark.slow
 
@@ -34,11 +36,20 @@ OPEN: dict[str, Any] = {
     "support": {"enabled": False},
 }
 POLICIES: dict[str, dict[str, Any]] = {
-    "published": {"l2": {"enabled": True}, "similarity": {"enabled": True}, "gap": {"enabled": True}},
+    "published": {
+        "l2": {"enabled": True},
+        "similarity": {"enabled": True},
+        "gap": {"enabled": True},
+    },
     "answers": {},
     "denies": {"domain": {"enabled": True}, "patterns": {"deny": ["baggage"]}},
-    "refuses at once": {"similarity": {"enabled": True, "min_similarity": 1.0}, "refine": {"max_depth": 0}},
-    "refines and refuses": {"confidence": {"enabled": True, "tau_default": 100.0, "tau_explicit": 100.0}},
+    "refuses at once": {
+        "similarity": {"enabled": True, "min_similarity": 1.0},
+        "refine": {"max_depth": 0},
+    },
+    "refines and refuses": {
+        "confidence": {"enabled": True, "tau_default": 100.0, "tau_explicit": 100.0}
+    },
     "refines to the end": {
         "confidence": {"enabled": True, "tau_default": 100.0, "tau_explicit": 100.0},
         "refine": {"epsilon": 0.0, "max_depth": 4},
@@ -55,13 +66,18 @@ POLICIES: dict[str, dict[str, Any]] = {
     "an order and a gate of the user": {
         "similarity": {"enabled": True, "min_similarity": 0.6},
         "gates": {"brief": {"most": 7.0}},
-        "decision": {"order": ["domain", "similarity", "gates.brief", "l2", "density", "gap", "confidence"]},
+        "decision": {
+            "order": ["domain", "similarity", "gates.brief", "l2", "density", "gap", "confidence"]
+        },
     },
     "asks back": {
         "gap": {"enabled": True, "min_gap": 4.0},
         "resolver": {"min_group_gap": None, "signature": False, "anchor": False, "entities": False},
     },
-    "wants support": {"support": {"enabled": True, "min_support": 0.6}, "generation": {"enabled": False}},
+    "wants support": {
+        "support": {"enabled": True, "min_support": 0.6},
+        "generation": {"enabled": False},
+    },
     "wants more than is generated": {"generation": {"min_generation_confidence": 0.95}},
     "refuses by a signal": {"signals": {"top1_cosine": {"min": 0.9}}},
     "asks by a signal": {"signals": {"top1_cosine": {"min": 1.0, "on_fire": "ask"}}},
@@ -77,7 +93,9 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gate of the user on the words of a question."""
     monkeypatch.setattr(own_gates, "REGISTERED", {})
     most = {"most": {"side": "ceiling", "default": 9.0, "unit": "count"}}
-    own_gates.register_gate("brief", thresholds=most, reads=["words"])(lambda read, limits: limits.most - read("words"))
+    own_gates.register_gate("brief", thresholds=most, reads=["words"])(
+        lambda read, limits: limits.most - read("words")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +105,17 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture
-def opened(kept: dict[str, Any], encoder: WordEncoder) -> Callable[..., System]:  # noqa: F811 - the fixture
-    """Return what gives a system over the small corpus, under a policy, with other parts where stated."""
+# the fixture
+def opened(kept: dict[str, Any], encoder: WordEncoder) -> Callable[..., System]:
+    """Return what gives a system over the small corpus, under a policy, other parts if stated."""
     del encoder
     if "lab" not in kept:
-        table = chunk(13, "t.md", 1, "Excesses\n\n| Cause | Excess |\n|---|---|\n| Storm | £400 |\n| Theft | £250 |")
+        table = chunk(
+            13,
+            "t.md",
+            1,
+            "Excesses\n\n| Cause | Excess |\n|---|---|\n| Storm | £400 |\n| Theft | £250 |",
+        )
         build_index(Corpus("small", (*CORPUS.chunks, table)), kept["folder"], cache=None, **SMALL)
         parts = {"cache": False, "generator": Drawn(), "scorer": Weighed(), "rewriter": Turning()}
         kept["lab"] = System.open(kept["folder"], **parts)
@@ -99,7 +123,9 @@ def opened(kept: dict[str, Any], encoder: WordEncoder) -> Callable[..., System]:
     def make(policy: dict[str, Any] | None = None, *, generator: Any = None, **more: Any) -> System:
         system: System = kept["lab"].replace(Policy.from_mapping(_merged(OPEN, policy or {})))
         writer: Any = system.generator
-        return replace(system, generator=replace(writer, otherwise=generator or writer.otherwise), **more)
+        return replace(
+            system, generator=replace(writer, otherwise=generator or writer.otherwise), **more
+        )
 
     return make
 
@@ -125,8 +151,15 @@ def both(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What `ask` and what the graph say."""
     chosen = more.pop("selected_option", None)
-    plain = ask(question, system=system, documents=list(documents), selected_option=chosen, request_id="r")
-    asked = {"question": question, "documents": list(documents), "selected_option": chosen, "request_id": "r"}
+    plain = ask(
+        question, system=system, documents=list(documents), selected_option=chosen, request_id="r"
+    )
+    asked = {
+        "question": question,
+        "documents": list(documents),
+        "selected_option": chosen,
+        "request_id": "r",
+    }
     return dict(plain), build_graph(system, **more).invoke(asked)["response"]
 
 
@@ -135,10 +168,12 @@ class TestEquality:
 
     @pytest.mark.parametrize("stated", POLICIES.values(), ids=POLICIES)
     def test_every_policy(self, opened: Callable[..., System], stated: dict[str, Any]) -> None:
-        """Whatever the policy does, all fields are equal, at any budget, where the generator does not read texts."""
+        """Whatever the policy does, all fields are equal, at any budget, if no texts are read."""
         system = opened(stated)
         for number, case in enumerate(QUESTIONS):
-            plain, said = both(system, case.query, case.selected_sources, budget=(1, 512)[number % 2])
+            plain, said = both(
+                system, case.query, case.selected_sources, budget=(1, 512)[number % 2]
+            )
             assert said == plain
             assert tuple(said) == KEYS
 
@@ -150,9 +185,15 @@ class TestEquality:
             system = opened(POLICIES[name], arm=arm, generator=Fixed())
             graph = build_graph(system)
             for case in (CASES[1], CASES[4], QUESTIONS[-1]):
-                asked = {"question": case.query, "documents": list(case.selected_sources), "request_id": "r"}
+                asked = {
+                    "question": case.query,
+                    "documents": list(case.selected_sources),
+                    "request_id": "r",
+                }
                 state = graph.invoke(asked)
-                plain = ask(case.query, system=system, documents=case.selected_sources, request_id="r")
+                plain = ask(
+                    case.query, system=system, documents=case.selected_sources, request_id="r"
+                )
                 assert state["response"] == plain
                 assert tuple(state["queries"]) == plain.record.queries
                 assert state["depth"] == len(state["queries"]) - 1
@@ -167,7 +208,10 @@ class TestEquality:
         assert said == plain
         assert (said["status"], said["sources"][0]) == ("ok", "docs/travel.md#3")
         state = build_graph(system).invoke({"question": WINTER})
-        assert (state["depth"], state["queries"][2]) == (2, "Winter sports need the extra premium to be paid.")
+        assert (state["depth"], state["queries"][2]) == (
+            2,
+            "Winter sports need the extra premium to be paid.",
+        )
 
     @pytest.mark.slow
     def test_the_outcomes_occur(self, opened: Callable[..., System]) -> None:
@@ -176,7 +220,9 @@ class TestEquality:
         for stated in POLICIES.values():
             for case in QUESTIONS:
                 said = ask(case.query, system=opened(stated), documents=case.selected_sources)
-                seen.add((said["status"], (said["refusal_reason"] or "").split(" ", 1)[0], said["route"]))
+                seen.add(
+                    (said["status"], (said["refusal_reason"] or "").split(" ", 1)[0], said["route"])
+                )
         reasons = {reason for _, reason, _ in seen}
         assert {"ok", "refuse", "ambiguous"} == {status for status, _, _ in seen}
         assert {"empty", "out", "similarity", "confidence", "generation", "support"} <= reasons
@@ -185,11 +231,16 @@ class TestEquality:
     @pytest.mark.parametrize("chosen", [1, 2, 7])
     def test_a_selection(self, opened: Callable[..., System], chosen: int) -> None:
         """The user's choice is answered alike, and an id that there is none of refused alike."""
-        plain, said = both(opened(POLICIES["asks back"]), "What is covered?", selected_option=chosen, budget=1)
+        plain, said = both(
+            opened(POLICIES["asks back"]), "What is covered?", selected_option=chosen, budget=1
+        )
         assert said == plain
 
     def test_the_extractive_generator(self, opened: Callable[..., System]) -> None:
-        """What retrieval decides is equal at any budget; all is equal where the passages are left as they are."""
+        """What retrieval decides is equal at any budget.
+
+        All is equal where the passages are left as they are.
+        """
         system = opened({}, generator=Extractive())
         changed = []
         for case in QUESTIONS:
@@ -204,7 +255,9 @@ class TestEquality:
 
     def test_a_router(self, opened: Callable[..., System]) -> None:
         """The arm is chosen by the question, as in `ask`."""
-        plain, said = both(opened({"strategy": {"arm": "router"}}), "Compare the motor excess with the home excess")
+        plain, said = both(
+            opened({"strategy": {"arm": "router"}}), "Compare the motor excess with the home excess"
+        )
         assert said == plain
 
 
@@ -241,7 +294,9 @@ class Heard:
 class TestCompressor:
     """It feeds the generator, and nothing else."""
 
-    def test_the_generator_reads_what_is_left_and_the_scorer_the_whole(self, opened: Callable[..., System]) -> None:
+    def test_the_generator_reads_what_is_left_and_the_scorer_the_whole(
+        self, opened: Callable[..., System]
+    ) -> None:
         """No chosen hit is lost, each is cut; citations keep their place."""
         generator, scorer = Told("The excess is £250."), Heard()
         system = opened({}, generator=generator, scorer=scorer)
@@ -260,7 +315,9 @@ class TestCompressor:
         state = graph.invoke({"question": "What is the motor excess?"})
         assert [set(row) for row in state["passages"]] == [set(Chunk._fields)] * 4
         assert state["tokens"] >= 4
-        refused = build_graph(opened(POLICIES["refuses at once"])).invoke({"question": "What is the motor excess?"})
+        refused = build_graph(opened(POLICIES["refuses at once"])).invoke(
+            {"question": "What is the motor excess?"}
+        )
         assert (refused["passages"], refused["tokens"]) == ([], 0)
 
     def test_a_table_is_still_answered_from(self, opened: Callable[..., System]) -> None:
@@ -282,7 +339,9 @@ class TestCompressor:
             asked.append(question)
             return [0.0] * len(texts)
 
-        state = build_graph(opened(), budget=40, count=len, meaning=meaning).invoke({"question": " What  is it? "})
+        state = build_graph(opened(), budget=40, count=len, meaning=meaning).invoke(
+            {"question": " What  is it? "}
+        )
         assert set(asked) == {"What is it?"}
         assert state["tokens"] == sum(len(row["text"]) for row in state["passages"])
 
@@ -306,33 +365,50 @@ class TestGraph:
 
     def test_streamed_step_by_step(self, opened: Callable[..., System]) -> None:
         """A question that is refined twice goes round twice."""
-        stated = {"confidence": {"enabled": True, "tau_default": 100.0}, "refine": {"epsilon": 0.0, "max_depth": 2}}
-        steps = build_graph(opened(stated)).stream({"question": "What is the motor excess?"}, stream_mode="updates")
+        stated = {
+            "confidence": {"enabled": True, "tau_default": 100.0},
+            "refine": {"epsilon": 0.0, "max_depth": 2},
+        }
+        steps = build_graph(opened(stated)).stream(
+            {"question": "What is the motor excess?"}, stream_mode="updates"
+        )
         again = ["refine_retrieve", "compressor", "critic"]
         assert [next(iter(step)) for step in steps] == [*NODES[:3], *again, *again, "synthesizer"]
 
     def test_stopped_and_resumed_from_a_checkpoint(self, opened: Callable[..., System]) -> None:
-        """A checkpoint holds plain values only; what it does not hold is made again, to the same response."""
+        """A checkpoint holds plain values only.
+
+        What it does not hold is made again, to the same response.
+        """
         from langgraph.checkpoint.memory import InMemorySaver
 
         system = opened(POLICIES["refines and answers"])
         for case in (*CASES[:2], *CASES[4:5], QUESTIONS[-1]):
             graph = build_graph(system)
             graph.checkpointer = InMemorySaver()
-            asked = {"question": case.query, "documents": list(case.selected_sources), "request_id": "r"}
+            asked = {
+                "question": case.query,
+                "documents": list(case.selected_sources),
+                "request_id": "r",
+            }
             config = {"configurable": {"thread_id": case.id}}
             state = graph.invoke(asked, config, interrupt_after="*")
             while graph.get_state(config).next:
-                assert not {"further", "depth_hits", "decision"} & set(graph.get_state(config).values)
+                assert not {"further", "depth_hits", "decision"} & set(
+                    graph.get_state(config).values
+                )
                 state = graph.invoke(None, config, interrupt_after="*")
-            assert state["response"] == ask(case.query, system=system, documents=case.selected_sources, request_id="r")
+            assert state["response"] == ask(
+                case.query, system=system, documents=case.selected_sources, request_id="r"
+            )
 
     def test_two_questions_do_not_mix(self, opened: Callable[..., System]) -> None:
         """One graph answers many, in any order."""
         system = opened()
         graph = build_graph(system)
         asked = [
-            {"question": case.query, "documents": list(case.selected_sources), "request_id": "r"} for case in CASES
+            {"question": case.query, "documents": list(case.selected_sources), "request_id": "r"}
+            for case in CASES
         ]
         one = [graph.invoke(one)["response"] for one in asked]
         assert one == [said["response"] for said in graph.batch(asked)]
@@ -342,15 +418,17 @@ class TestGraph:
         """The same, asynchronously."""
         system = opened()
         asked = {"question": WINTER, "request_id": "r"}
-        assert asyncio.run(build_graph(system).ainvoke(asked))["response"] == ask(WINTER, system=system, request_id="r")
+        assert asyncio.run(build_graph(system).ainvoke(asked))["response"] == ask(
+            WINTER, system=system, request_id="r"
+        )
 
     def test_what_comes_out(self, opened: Callable[..., System]) -> None:
         """Everything but the walk: hits and decision among it; the schemas can be read."""
         graph = build_graph(opened())
         state = graph.invoke({"question": WINTER})
-        assert set(state) == {"question", "depth_hits", "decision"} | set(GraphState.__annotations__) - set(
-            GraphInput.__annotations__
-        )
+        assert set(state) == {"question", "depth_hits", "decision"} | set(
+            GraphState.__annotations__
+        ) - set(GraphInput.__annotations__)
         assert len(state["depth_hits"]) == state["depth"] + 1
         assert state["decision"].confidence()[0] == state["response"]["confidence"]
         assert set(graph.get_input_jsonschema()["properties"]) == set(GraphInput.__annotations__)
@@ -394,7 +472,9 @@ class TestDoor:
         with pytest.raises(ValueError, match="budget must be at least 1"):
             build_graph(opened(), budget=0)
 
-    def test_without_the_extra(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_the_extra(
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Says what to install."""
         system = opened({}, generator=Fixed())
         monkeypatch.setitem(sys.modules, "langgraph.graph", None)

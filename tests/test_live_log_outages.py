@@ -1,4 +1,7 @@
-"""Logs that are away, full, locked or closed while a system answers: said once, counted, logged again afterwards."""
+"""Logs that are away, full, locked or closed while a system answers.
+
+Said once, counted, logged again afterwards.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,11 @@ from raglab.store.database import UnwritableLogError, is_unwritable
 from raglab.store.files import InputError
 from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS
 from raglab.store.policies import Policy
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
-FREE: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
+FREE: dict[str, Any] = {
+    name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")
+}
 QUESTION = "What is the motor excess?"
 AWAY = "audit log cannot be written"
 # Statements by which another process holds a file of SQLite.
@@ -42,7 +47,7 @@ LOCKS = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fixture
+def folder(tmp_path: Path, encoder: WordEncoder) -> Path:
     """Return the folder of an index."""
     del encoder
     build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
@@ -69,7 +74,8 @@ def warned() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield texts
-    texts += [str(warning.message) for warning in caught if warning.category is UserWarning]  # none of files left open
+    # none of files left open
+    texts += [str(warning.message) for warning in caught if warning.category is UserWarning]
 
 
 @contextmanager
@@ -93,7 +99,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[System, bool], None]
 
     monkeypatch.setattr(database, "prepare_connection", prepare)
 
-    def switch(system: System, full: bool) -> None:  # noqa: FBT001 - of a test
+    def switch(system: System, full: bool) -> None:
         state["full"] = full
         assert system.audit is not None
         system.audit.log.close()
@@ -105,8 +111,13 @@ class TestServer:
     """A log on PostgreSQL."""
 
     @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
-    def test_away_and_back(self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch, arm: str) -> None:
-        """Questions are answered, one warning a log says so, one how many are missing; both logs go on."""
+    def test_away_and_back(
+        self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch, arm: str
+    ) -> None:
+        """Questions are answered, one warning a log says so, one how many are missing.
+
+        Both logs go on.
+        """
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
         monkeypatch.setenv("RAGLAB_BANDIT_LOG", postgresql.schema())
         system = opened(folder, arm)
@@ -114,16 +125,22 @@ class TestServer:
         postgresql.stop("immediate")
         try:
             with warned() as said:
-                away = [ask(QUESTION, system=system, request_id=f"away{number}") for number in range(3)]
+                away = [
+                    ask(QUESTION, system=system, request_id=f"away{number}") for number in range(3)
+                ]
         finally:
             postgresql.start()
         logs = 1 + (arm == "bandit")
         assert len(said) == logs
         assert sum(AWAY in text for text in said) == 1
         assert first.record.logged
-        shown = [(response["status"], response["answer"], response.record.logged) for response in away]
+        shown = [
+            (response["status"], response["answer"], response.record.logged) for response in away
+        ]
         assert shown == [("ok", first["answer"], False)] * 3
-        assert {one.log: one.questions for one in system.log_outages.now} == dict.fromkeys((AUDIT, BANDIT)[:logs], 3)
+        assert {one.log: one.questions for one in system.log_outages.now} == dict.fromkeys(
+            (AUDIT, BANDIT)[:logs], 3
+        )
         with warned() as said:
             back = ask(QUESTION, system=system, request_id="back")
         assert back.record.logged
@@ -137,8 +154,13 @@ class TestServer:
         assert system.audit is not None
         assert not system.audit.verify().findings
 
-    def test_required_it_is_refused(self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Each question by an error that names server and remedy; nothing is counted; `check` says it before."""
+    def test_required_it_is_refused(
+        self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each question by an error that names server and remedy; nothing is counted.
+
+        `check` says it before.
+        """
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
         system, loose = opened(folder, audit="required"), opened(folder)
         postgresql.stop("immediate")
@@ -160,7 +182,10 @@ class TestServer:
     def test_it_is_opened_while_the_server_is_away(
         self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Texts that were to be forgotten are not yet, which is said; required, nothing is opened."""
+        """Texts that were to be forgotten are not yet, which is said.
+
+        Required, nothing is opened.
+        """
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
         monkeypatch.setenv("RAGLAB_AUDIT_KEEP_DAYS", "30")
         postgresql.stop("immediate")
@@ -199,7 +224,10 @@ class TestServer:
     @pytest.mark.parametrize(
         ("close", "open_again"),
         [
-            ("ALTER ROLE {user} SET default_transaction_read_only = on", "ALTER ROLE {user} RESET ALL"),
+            (
+                "ALTER ROLE {user} SET default_transaction_read_only = on",
+                "ALTER ROLE {user} RESET ALL",
+            ),
             ("ALTER ROLE {user} NOLOGIN", "ALTER ROLE {user} LOGIN"),
             ("ALTER ROLE {user} CONNECTION LIMIT 0", "ALTER ROLE {user} CONNECTION LIMIT -1"),
             (
@@ -210,7 +238,12 @@ class TestServer:
         ids=["read-only", "no login", "no connection left", "no right"],
     )
     def test_it_is_closed_to_a_role(
-        self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch, close: str, open_again: str
+        self,
+        folder: Path,
+        postgresql: Server,
+        monkeypatch: pytest.MonkeyPatch,
+        close: str,
+        open_again: str,
     ) -> None:
         """As if it were away."""
         user, schema = "writer", "of_writer"
@@ -222,7 +255,10 @@ class TestServer:
             f"GRANT ALL ON SCHEMA {schema} TO {user}",
         ):
             postgresql.execute(postgresql.url(), statement)
-        place = f"postgresql://{user}:word@127.0.0.1:{postgresql.port}/postgres?options=-csearch_path%3D{schema}"
+        place = (
+            f"postgresql://{user}:word@127.0.0.1:{postgresql.port}/"
+            f"postgres?options=-csearch_path%3D{schema}"
+        )
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", place)
         system = opened(folder)
         ask(QUESTION, system=system, request_id="before")
@@ -250,7 +286,9 @@ class TestFile:
         ask(QUESTION, system=system, request_id="before")
         switch(system, True)
         with warned() as said:
-            full = [ask(QUESTION, system=system, request_id=f"f{number}" * 40) for number in range(40)]
+            full = [
+                ask(QUESTION, system=system, request_id=f"f{number}" * 40) for number in range(40)
+            ]
         assert {one["status"] for one in full} == {"ok"}
         lost = sum(not one.record.logged for one in full)
         assert lost
@@ -261,7 +299,9 @@ class TestFile:
         assert [f"{lost} question" in text for text in said] == [True]
         assert len(logged(system)) == 42 - lost
 
-    def test_a_folder_that_goes(self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_folder_that_goes(
+        self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """As a share of the network that is not mounted any more."""
         share = tmp_path / "share"
         share.mkdir()
@@ -279,8 +319,13 @@ class TestFile:
         assert logged(system) == ["a", "c"]
 
     @pytest.mark.parametrize("lock", LOCKS)
-    def test_a_lock_costs_one_short_wait(self, folder: Path, monkeypatch: pytest.MonkeyPatch, lock: str) -> None:
-        """Whoever waited in vain leaves the log alone for a while; the questions meanwhile are counted."""
+    def test_a_lock_costs_one_short_wait(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, lock: str
+    ) -> None:
+        """Whoever waited in vain leaves the log alone for a while.
+
+        The questions meanwhile are counted.
+        """
         patience = 1.5
         monkeypatch.setattr("raglab.live.system.PATIENCE_S", patience)
         system = opened(folder)
@@ -298,7 +343,9 @@ class TestFile:
         assert len(said) == 1
         assert [one.questions for one in system.log_outages.now] == [6]
 
-    def test_a_bandits_lock_costs_one_short_wait(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_bandits_lock_costs_one_short_wait(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The router chooses, and the question is in the audit log."""
         monkeypatch.setattr("raglab.live.system.PATIENCE_S", 0.7)
         system = opened(folder, "bandit")
@@ -312,7 +359,9 @@ class TestFile:
         assert len(said) == 1
         assert {one.log: one.questions for one in system.log_outages.now} == {BANDIT: 3}
 
-    def test_a_required_log_is_waited_for(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_required_log_is_waited_for(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """As long as by a batch of writers: the question is refused without it."""
         monkeypatch.setattr("raglab.live.system.PATIENCE_S", 0.1)
         monkeypatch.setattr(database, "BUSY_S", 0.9)
@@ -330,11 +379,17 @@ class TestFile:
         assert system.audit is not None
         assert system.online is not None
         assert system.audit.log.patience_s == system.online.log.patience_s == PATIENCE_S <= 5.0
-        for log in (opened(folder, audit="required").audit, AuditLog(folder / "audit.sqlite"), open_audit(folder)):
+        for log in (
+            opened(folder, audit="required").audit,
+            AuditLog(folder / "audit.sqlite"),
+            open_audit(folder),
+        ):
             assert log is not None
             assert log.log.patience_s == BUSY_S >= 60.0
 
-    def test_old_texts_are_forgotten_with_patience(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_old_texts_are_forgotten_with_patience(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A start waits for readers that a question would not wait for."""
         ask(QUESTION, system=opened(folder))
         monkeypatch.setenv("RAGLAB_AUDIT_KEEP_DAYS", "1")
@@ -346,8 +401,13 @@ class TestFile:
         assert system.audit.log.patience_s == PATIENCE_S
 
     @pytest.mark.parametrize("name", ["answers", "strategies"])
-    def test_a_cache_that_is_locked(self, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        """It costs one short wait; what it would have kept is found again, and who empties it is told."""
+    def test_a_cache_that_is_locked(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        """It costs one short wait.
+
+        What it would have kept is found again, and who empties it is told.
+        """
         monkeypatch.setattr("raglab.live.system.CACHE_PATIENCE_S", 0.7)
         system = opened(folder, cache=True)
         answer = ask(QUESTION, system=system)["answer"]
@@ -426,7 +486,7 @@ class TestCounts:
             (sqlite3.SQLITE_CONSTRAINT, False),
         ],
     )
-    def test_what_sqlite_says(self, error: int, wanted: bool) -> None:  # noqa: FBT001 - of a test
+    def test_what_sqlite_says(self, error: int, wanted: bool) -> None:
         """A place that takes nothing, not a log that is damaged."""
         cause = sqlite3.OperationalError("words")
         cause.sqlite_errorcode = error
@@ -439,9 +499,13 @@ class TestCounts:
         def of(kind: type[DBAPIError], name: str) -> bool:
             return is_unwritable(kind("x", None, getattr(psycopg.errors, name)("words")))
 
-        assert is_unwritable(OperationalError("x", None, psycopg.OperationalError("connection failed")))
+        assert is_unwritable(
+            OperationalError("x", None, psycopg.OperationalError("connection failed"))
+        )
         assert is_unwritable(PoolTimeoutError("words"))
-        assert all(of(OperationalError, name) for name in ("DiskFull", "AdminShutdown", "LockNotAvailable"))
+        assert all(
+            of(OperationalError, name) for name in ("DiskFull", "AdminShutdown", "LockNotAvailable")
+        )
         assert of(ProgrammingError, "InsufficientPrivilege")
         assert not of(ProgrammingError, "UndefinedTable")
         assert not of(DBAPIError, "DataCorrupted")

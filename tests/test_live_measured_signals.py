@@ -1,4 +1,7 @@
-"""Signal functions over a trace and over a question: the same rows, each once, and nothing that is half there."""
+"""Signal functions over a trace and over a question.
+
+The same rows, each once, and nothing that is half there.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.testing import sample_trace
 from raglab.values import Case, Latency, Status
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+
+# a fixture
+from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +53,8 @@ ROOT = Path(raglab.__file__).parents[1]
 NAN = float("nan")
 STRUCTURE = PolicyData.from_mapping().structure
 OPEN: dict[str, Any] = {
-    name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence", "generation")
+    name: {"enabled": False}
+    for name in ("l2", "similarity", "gap", "support", "confidence", "generation")
 }
 
 
@@ -60,7 +66,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 class Counted:
-    """A function that says how much of its first passages a query shares, and counts the rows that it was asked."""
+    """A function of how much of its first passages a query shares, which counts its asked rows."""
 
     def __init__(self, stop_after: int = 1_000_000) -> None:
         self.rows: list[str] = []
@@ -90,13 +96,26 @@ class TestRows:
     """What a function is shown."""
 
     def test_by_hand(self) -> None:
-        """The first hits in the arm's final order, with what the trace holds of them; the answer to all hits."""
+        """The first hits in the arm's final order, with what the trace holds of them.
+
+        The answer to all hits.
+        """
         trace = sample_trace()
         seen = signal_rows(
-            trace, SignalFunction("judge", len, COLUMNS, stage="answer", n_hits=2), [0], STRUCTURE, trace.answers
+            trace,
+            SignalFunction("judge", len, COLUMNS, stage="answer", n_hits=2),
+            [0],
+            STRUCTURE,
+            trace.answers,
         )
         rows = [dict(zip(COLUMNS, cells, strict=True)) for cells in seen.cells.values()]
-        assert [*seen.places.values()] == [[(0, 0, 0)], [(1, 0, 0)], [(2, 0, 0)], [(3, 0, 0)], [(5, 0, 0)]]
+        assert [*seen.places.values()] == [
+            [(0, 0, 0)],
+            [(1, 0, 0)],
+            [(2, 0, 0)],
+            [(3, 0, 0)],
+            [(5, 0, 0)],
+        ]
         assert rows[2] == {
             "query": "books",
             "documents": ("hours.md",),
@@ -114,9 +133,16 @@ class TestRows:
     def test_the_final_order_is_the_arms(self) -> None:
         """Not that of l2, in which the trace holds its hits."""
         trace = sample_trace()
-        turned = replace(trace, hits=trace.hits._replace(rank=np.where(trace.hits.rank >= 0, 9 - trace.hits.rank, -1)))
-        cells = signal_rows(turned, SignalFunction("judge", len, ("hits.text",)), [0], STRUCTURE, None).cells
-        assert next(iter(cells.values())) == (tuple(chunk.full_text for chunk in trace.chunks[:0:-1]),)
+        turned = replace(
+            trace,
+            hits=trace.hits._replace(rank=np.where(trace.hits.rank >= 0, 9 - trace.hits.rank, -1)),
+        )
+        cells = signal_rows(
+            turned, SignalFunction("judge", len, ("hits.text",)), [0], STRUCTURE, None
+        ).cells
+        assert next(iter(cells.values())) == (
+            tuple(chunk.full_text for chunk in trace.chunks[:0:-1]),
+        )
 
     def test_what_the_query_alone_tells_needs_no_hit(self) -> None:
         """Six questions; of the hits there are five."""
@@ -130,19 +156,28 @@ class TestRows:
     def test_a_question_reads_as_it_is_asked_live(self) -> None:
         """Without runs of blanks, its characters composed."""
         trace = sample_trace()
-        odd = replace(trace, cases=(trace.cases[0]._replace(query="  e\u0301t\u00e9 \n ?"), *trace.cases[1:]))
-        cells = signal_rows(odd, SignalFunction("judge", len, ("query",)), [0], STRUCTURE, None).cells
+        odd = replace(
+            trace, cases=(trace.cases[0]._replace(query="  e\u0301t\u00e9 \n ?"), *trace.cases[1:])
+        )
+        cells = signal_rows(
+            odd, SignalFunction("judge", len, ("query",)), [0], STRUCTURE, None
+        ).cells
         assert next(iter(cells.values())) == ("\u00e9t\u00e9 ?",)
 
     def test_no_label_reaches_a_function(self) -> None:
         """Other labels, the same rows."""
         trace = sample_trace()
         cases = tuple(
-            case._replace(expect_status="refuse", expect_sources=("x",), answer="42", split="tune", notes="n")
+            case._replace(
+                expect_status="refuse", expect_sources=("x",), answer="42", split="tune", notes="n"
+            )
             for case in trace.cases
         )
         function = SignalFunction("judge", len, COLUMNS, stage="answer")
-        one, other = (signal_rows(t, function, [0], STRUCTURE, t.answers) for t in (trace, replace(trace, cases=cases)))
+        one, other = (
+            signal_rows(t, function, [0], STRUCTURE, t.answers)
+            for t in (trace, replace(trace, cases=cases))
+        )
         assert repr(one) == repr(other)
 
     def test_a_set_of_hits_without_an_answer_has_no_row(self) -> None:
@@ -150,8 +185,9 @@ class TestRows:
         trace = sample_trace()
         function = SignalFunction("judge", len, ("answer.text",), stage="answer")
         few = PolicyData.from_mapping({"chosen": {"final_k": 1}}).structure
-        assert len(signal_rows(trace, function, [0], few, trace.answers).cells) == 1  # one question has one hit
-        blank = replace(trace, answers=trace.answers._replace(text=(" ",) * 5))  # type: ignore[union-attr]
+        # one question has one hit
+        assert len(signal_rows(trace, function, [0], few, trace.answers).cells) == 1
+        blank = replace(trace, answers=trace.answers._replace(text=(" ",) * 5))
         assert not signal_rows(blank, function, [0], STRUCTURE, blank.answers).cells
 
 
@@ -170,10 +206,19 @@ class TestValues:
             ((0.5 for _ in range(2)), "got generator"),
             ({"a": 0.5, "b": 0.5}, "got dict"),
             ([0.5, "0.5"], "got '0.5' for case 'b'"),
-            ([0.5, np.inf], "return finite numbers, or NaN where nothing is measured, got inf for case 'b'"),
+            (
+                [0.5, np.inf],
+                "return finite numbers, or NaN where nothing is measured, got inf for case 'b'",
+            ),
             ([-np.inf, 0.5], "got -inf for case 'a'"),
             ([10**400, 0.5], "for case 'a'"),
-            ([0.5, 1.5], "be in \\[0, 1\\] as a probability, got 1.5 for case 'b'; scale it, or name another"),
+            (
+                [0.5, 1.5],
+                (
+                    "be in \\[0, 1\\] as a probability, got 1.5 for case 'b'; scale it, or name "
+                    "another"
+                ),
+            ),
             ([0.5, 1j], "got .* for case"),
             (pd.Series([0.5, 0.5], index=[1, 0]), "in the order and with the index of its rows"),
         ],
@@ -185,7 +230,13 @@ class TestValues:
 
     @pytest.mark.parametrize(
         "returned",
-        [[0.5, None], (0.5, NAN), np.array([0.5, np.nan], np.float32), pd.Series([0.5, pd.NA]), pd.Series([0.5, None])],
+        [
+            [0.5, None],
+            (0.5, NAN),
+            np.array([0.5, np.nan], np.float32),
+            pd.Series([0.5, pd.NA]),
+            pd.Series([0.5, None]),
+        ],
     )
     def test_what_is_missing(self, returned: Any) -> None:
         """However it is written, it is NaN."""
@@ -195,7 +246,10 @@ class TestValues:
 
     def test_a_verdict_is_a_number(self) -> None:
         """True is 1; another unit has another range."""
-        assert check_values(SignalFunction("judge", len), [True, False], ["a", "b"]).tolist() == [1.0, 0.0]
+        assert check_values(SignalFunction("judge", len), [True, False], ["a", "b"]).tolist() == [
+            1.0,
+            0.0,
+        ]
         clicks = SignalFunction("clicks", len, unit="clicks a day")
         assert check_values(clicks, np.array([7, -3]), ["a", "b"]).tolist() == [7.0, -3.0]
 
@@ -216,7 +270,10 @@ class TestAdded:
         assert len(seen.rows) == 5
         assert made.latency is not None
         assert made.latency.stages == ("signal_share_of_words",)
-        assert (np.isnan(made.latency.ms[:, 0, 0, 0]) == np.isnan(made.columns["share_of_words"][:, 0, 0])).all()
+        assert (
+            np.isnan(made.latency.ms[:, 0, 0, 0])
+            == np.isnan(made.columns["share_of_words"][:, 0, 0])
+        ).all()
         slower = replace(made, latency=Latency(made.latency.stages, made.latency.ms + 1.0))
         assert content_hash(slower) == content_hash(made)
         once = add_signals(trace, [function])
@@ -229,7 +286,9 @@ class TestAdded:
 
     def test_the_time_of_a_signal_is_none_of_retrieval(self) -> None:
         """The reward's latency is what it was."""
-        trace = replace(sample_trace(), latency=Latency(("embed", "search"), np.full((6, 1, 1, 2), 2.0)))
+        trace = replace(
+            sample_trace(), latency=Latency(("embed", "search"), np.full((6, 1, 1, 2), 2.0))
+        )
         made = add_signals(trace, counted()[0])
         row = audit_signals(made, repeats=0).table.set_index("signal").loc["share_of_words"]
         assert row["ms"] > 0.0
@@ -248,7 +307,10 @@ class TestAdded:
         assert seen.sizes == [2, 2, 1]
 
     def test_a_run_that_stops_goes_on(self) -> None:
-        """What is finished is not asked again: not after an error, not by another trace of the same rows."""
+        """What is finished is not asked again.
+
+        Not after an error, not by another trace of the same rows.
+        """
         trace = sample_trace()
         broken, first = counted(Counted(stop_after=2), batch=2)
         with pytest.raises(
@@ -266,7 +328,8 @@ class TestAdded:
         part = add_signals(trace.subset([2, 0]), third)
         assert none.sizes == []
         assert (
-            part.columns["share_of_words"][:, 0, 0].tolist() == whole.columns["share_of_words"][[2, 0], 0, 0].tolist()
+            part.columns["share_of_words"][:, 0, 0].tolist()
+            == whole.columns["share_of_words"][[2, 0], 0, 0].tolist()
         )
         assert part.latency is not None
         assert not np.isnan(part.latency.ms).any()  # what the batch took that measured it
@@ -315,22 +378,31 @@ class TestAdded:
             with pytest.raises(ValueError, match=rule):
                 add_signals(trace, given)
         answered = SignalFunction("grounded", len, ("answer.text",), stage="answer")
-        with pytest.raises(ValueError, match=r"grounded needs a trace with recorded answers.*raglab\.record_answers"):
+        with pytest.raises(
+            ValueError,
+            match=r"grounded needs a trace with recorded answers.*raglab\.record_answers",
+        ):
             add_signals(replace(trace, answers=None), [function, answered])
         assert seen.sizes == []
         few = Policy.from_mapping({"chosen": {"final_k": 2}})
         part = trace.subset([0, 1])
-        with pytest.raises(ValueError, match=r"got a trace that has none of them under this policy; state policy="):
+        with pytest.raises(
+            ValueError, match=r"got a trace that has none of them under this policy; state policy="
+        ):
             add_signals(part, answered, policy=few)
 
     def test_a_value_that_is_none_leaves_the_trace(self) -> None:
         """It is in no cache either: mended, the function is asked again."""
         trace = sample_trace()
         wrong = SignalFunction("judge", lambda rows: [2.0] * len(rows))
-        with pytest.raises(ValueError, match=r"judge must be in \[0, 1\] .* got 2.0 for case 'sample-0'"):
+        with pytest.raises(
+            ValueError, match=r"judge must be in \[0, 1\] .* got 2.0 for case 'sample-0'"
+        ):
             add_signals(trace, wrong)
         assert trace.columns == {}
-        assert add_signals(trace, SignalFunction("judge", lambda rows: [0.5] * len(rows))).signals == ("judge",)
+        assert add_signals(
+            trace, SignalFunction("judge", lambda rows: [0.5] * len(rows))
+        ).signals == ("judge",)
 
 
 KILLED = """
@@ -355,8 +427,14 @@ print(made.fingerprint)
 
 @pytest.mark.full
 def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
-    """No row that was finished is asked twice: of six, the killed run finishes three and is at the fourth."""
-    log, place = tmp_path / "log", {**os.environ, "PYTHONPATH": str(ROOT), "RAGLAB_CACHE": str(tmp_path)}
+    """No row that was finished is asked twice.
+
+    Of six, the killed run finishes three and is at the fourth.
+    """
+    log, place = (
+        tmp_path / "log",
+        {**os.environ, "PYTHONPATH": str(ROOT), "RAGLAB_CACHE": str(tmp_path)},
+    )
     (tmp_path / "run.py").write_text(KILLED)
     command = [sys.executable, str(tmp_path / "run.py"), str(log)]
     with subprocess.Popen([*command, "4"], stdout=subprocess.PIPE, env=place, text=True) as run:
@@ -381,14 +459,17 @@ GATED = {"signals": {"share_of_words": {"min": 0.4}}}
 
 
 @pytest.fixture
-def opened(tmp_path: Path, encoder: WordEncoder) -> Callable[..., System]:  # noqa: F811 - the fixture
+# the fixture
+def opened(tmp_path: Path, encoder: WordEncoder) -> Callable[..., System]:
     """Return what opens a system over the small corpus, with an index of its own."""
     del encoder
     build_index(CORPUS, tmp_path / "index", cache=None, **SMALL, max_depth=1)
 
     def make(policy: dict[str, Any] | None = None, **more: Any) -> System:
         stated = Policy.from_mapping(OPEN | (policy or {}))
-        return System.open(tmp_path / "index", **{"policy": stated, "cache": False, "generator": Drawn(), **more})
+        return System.open(
+            tmp_path / "index", **{"policy": stated, "cache": False, "generator": Drawn(), **more}
+        )
 
     return make
 
@@ -397,9 +478,13 @@ def assert_replayed(system: System, stored: Trace, cases: tuple[Case, ...], name
     """What is asked live has the values and the outcome of the stored trace."""
     decided = decide(stored, system.policy)
     for row, case in enumerate(cases):
-        walked = walk(system.retriever.strategies["hybrid"], system.retriever.question(case.query), None)
+        walked = walk(
+            system.retriever.strategies["hybrid"], system.retriever.question(case.query), None
+        )
         live = case_trace(case, "hybrid", [*islice(walked, stored.hits.chunk.shape[2])], system)
-        assert np.array_equal(live.columns[name][0], stored.columns[name][row], equal_nan=True), case.id
+        assert np.array_equal(live.columns[name][0], stored.columns[name][row], equal_nan=True), (
+            case.id
+        )
         said = ask(case.query, system=system)
         assert said["status"] == Status(int(decided.status[row])).name, case.id
 
@@ -407,8 +492,15 @@ def assert_replayed(system: System, stored: Trace, cases: tuple[Case, ...], name
 class TestLive:
     """The same function answers."""
 
-    def test_live_is_replay(self, opened: Callable[..., System], encoder: WordEncoder) -> None:  # noqa: F811
-        """To the last bit, at every depth, and so is what is decided; refused and answered cases are among them."""
+    def test_live_is_replay(
+        self,
+        opened: Callable[..., System],
+        encoder: WordEncoder,
+    ) -> None:
+        """To the last bit, at every depth, and so is what is decided.
+
+        Refused and answered cases are among them.
+        """
         del encoder
         function, seen = counted()
         system = opened(GATED, signals=[function])
@@ -419,11 +511,18 @@ class TestLive:
         assert_replayed(replace(system, scorer=Weighed()), stored, cases, "share_of_words")
         assert len(seen.rows) > len(cases)
 
-    def test_the_answer_is_read_before_the_gates(self, opened: Callable[..., System], encoder: WordEncoder) -> None:  # noqa: F811
+    def test_the_answer_is_read_before_the_gates(
+        self,
+        opened: Callable[..., System],
+        encoder: WordEncoder,
+    ) -> None:
         """As the trace has it recorded; it is written once."""
         del encoder
         function = SignalFunction(
-            "said", lambda rows: [len(text) / 64 for text in rows["answer.text"]], ("answer.text",), stage="answer"
+            "said",
+            lambda rows: [len(text) / 64 for text in rows["answer.text"]],
+            ("answer.text",),
+            stage="answer",
         )
         system = opened({"signals": {"said": {"min": 0.29}}}, signals=[function], scorer=Weighed())
         cases = tuple(case for case in CASES if case.query and not case.selected_sources)
@@ -433,11 +532,19 @@ class TestLive:
         assert_replayed(system, stored, cases, "said")
 
     def test_a_depth_is_measured_once(self, opened: Callable[..., System]) -> None:
-        """A further depth does not ask for those before it; a row that is the same is not asked at all."""
-        never = {"signals": {"share_of_words": {"min": 1.0}, "marks": {"min": 1.0}}, "refine": {"epsilon": 0.0}}
+        """A further depth does not ask for those before it.
+
+        A row that is the same is not asked at all.
+        """
+        never = {
+            "signals": {"share_of_words": {"min": 1.0}, "marks": {"min": 1.0}},
+            "refine": {"epsilon": 0.0},
+        }
         function, seen = counted()
         marks: list[int] = []
-        query = SignalFunction("marks", lambda rows: [marks.append(1) or 0.5] * len(rows), ("query",), stage="query")
+        query = SignalFunction(
+            "marks", lambda rows: [marks.append(1) or 0.5] * len(rows), ("query",), stage="query"
+        )
         said = ask("What is the motor excess?", system=opened(never, signals=[function, query]))
         assert said["status"] == "refuse"
         assert len(said.record.queries) > 1
@@ -446,9 +553,15 @@ class TestLive:
         assert len(marks) == 1
 
     def test_what_the_machine_does_not_have(self, opened: Callable[..., System]) -> None:
-        """The system is not opened; registered, it is; another policy is asked for its signals as well."""
+        """The system is not opened; registered, it is.
+
+        Another policy is asked for its signals as well.
+        """
         gate = {"signals": {"judge": {"min": 0.5}}}
-        rule = r"uses the signal judge needs its function .*raglab\.decide_frame.*raglab\.register_signal"
+        rule = (
+            r"uses the signal judge needs its function "
+            r".*raglab\.decide_frame.*raglab\.register_signal"
+        )
         with pytest.raises(ValueError, match=rule):
             opened(gate)
         system = opened()
@@ -462,11 +575,25 @@ class TestLive:
         off = {"signals": {"other": {"min": 0.5, "enabled": False}}}
         assert opened(off).signals.functions == ()
 
-    def test_what_is_no_signal_function_is_refused_at_the_door(self, opened: Callable[..., System]) -> None:
-        """Before any question; one alone is taken as one, and a name as that of a registered function."""
+    def test_what_is_no_signal_function_is_refused_at_the_door(
+        self, opened: Callable[..., System]
+    ) -> None:
+        """Before any question.
+
+        One alone is taken as one, and a name as that of a registered function.
+        """
         function = SignalFunction("judge", lambda rows: [0.75] * len(rows))
-        for wrong in ([function, 3], [len], [SignalFunction], sample_trace(), [Policy.load()], None):
-            with pytest.raises(TypeError, match="a signal must be a name or a signal function, got"):
+        for wrong in (
+            [function, 3],
+            [len],
+            [SignalFunction],
+            sample_trace(),
+            [Policy.load()],
+            None,
+        ):
+            with pytest.raises(
+                TypeError, match="a signal must be a name or a signal function, got"
+            ):
                 opened(signals=wrong)
         with pytest.raises(ValueError, match="got judge twice"):
             opened(signals=[function, function])
@@ -476,7 +603,10 @@ class TestLive:
         assert opened(gate, signals=["judge"]).signals.overrides == (function,)
 
     def test_a_calibrated_signal_answers_live(self, opened: Callable[..., System]) -> None:
-        """By the function that wraps the measured one; the object that holds it is refused with the way to it."""
+        """By the function that wraps the measured one.
+
+        The object that holds it is refused with the way to it.
+        """
         labels = ["ok", "refuse"] * 20
         rows = [
             {
@@ -491,19 +621,30 @@ class TestLive:
         ]
 
         def numbers(rows: pd.DataFrame) -> list[float]:
-            return [0.25 if int("".join(filter(str.isdigit, text)) or 0) % 2 == 0 else 0.2 for text in rows["query"]]
+            return [
+                0.25 if int("".join(filter(str.isdigit, text)) or 0) % 2 == 0 else 0.2
+                for text in rows["query"]
+            ]
 
         judge = SignalFunction("judge", numbers, ("query",), stage="query")
         made = calibrate_signal(add_signals(trace_from_frame(pd.DataFrame(rows)), judge), "judge")
         gate = {"signals": {"judge_probability": {"min": 0.5}}}
-        with pytest.raises(TypeError, match=r"got an object SignalCalibration; .*\.signal_function\(function\)"):
+        with pytest.raises(
+            TypeError, match=r"got an object SignalCalibration; .*\.signal_function\(function\)"
+        ):
             opened(gate, signals=[judge, made])
-        with pytest.raises(ValueError, match=r"judge_probability needs its function .*\.signal_function\(function\)"):
+        with pytest.raises(
+            ValueError,
+            match=r"judge_probability needs its function .*\.signal_function\(function\)",
+        ):
             opened(gate, signals=[judge])
         system = opened(gate, signals=[made.signal_function(judge)])
         assert ask("Is a courtesy car provided?", system=system)["status"] == "ok"
         refused = ask("Is a courtesy car provided for 1 day?", system=system)
-        assert (refused["status"], "judge_probability" in refused["refusal_reason"]) == ("refuse", True)
+        assert (refused["status"], "judge_probability" in refused["refusal_reason"]) == (
+            "refuse",
+            True,
+        )
 
     @pytest.mark.parametrize(
         ("returned", "cause", "missing"),
@@ -517,7 +658,7 @@ class TestLive:
     def test_a_function_that_fails(
         self, opened: Callable[..., System], returned: Any, cause: str, missing: Any
     ) -> None:
-        """Its signal is missing, a response says so without the words of the error, and the cache keeps no such one."""
+        """Its signal is missing, a response says so without error words, and no cache keeps it."""
         failing = [True]
 
         def judge(rows: Any) -> Any:
@@ -527,12 +668,19 @@ class TestLive:
 
         function = SignalFunction("judge", judge, missing=missing)
         system = opened(
-            {"signals": {"judge": {"min": 0.5}}, "refine": {"max_depth": 0}}, signals=[function], cache=True
+            {"signals": {"judge": {"min": 0.5}}, "refine": {"max_depth": 0}},
+            signals=[function],
+            cache=True,
         )
-        with pytest.warns(UserWarning, match="the signal judge must "):  # what the operator sees has the words
+        # what the operator sees has the words
+        with pytest.warns(UserWarning, match="the signal judge must "):
             said = ask("Is a courtesy car provided?", system=system)
         assert said["status"] == ("refuse" if missing == "fires" else "ok")
-        warned = [text for text in said["warnings"] if text.startswith(f"signal judge could not be measured ({cause}")]
+        warned = [
+            text
+            for text in said["warnings"]
+            if text.startswith(f"signal judge could not be measured ({cause}")
+        ]
         assert len(warned) == 1
         assert warned[0].endswith("): it counts as missing")
         assert "sk-123" not in said.json()
@@ -544,7 +692,10 @@ class TestLive:
     def test_a_function_that_takes_too_long(
         self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The question is decided without it; the call is left behind, and not one more of them than is allowed."""
+        """The question is decided without it.
+
+        The call is left behind, and not one more of them than is allowed.
+        """
         monkeypatch.setattr(measured_signals, "MOST_OVERDUE", 1)
         done, started = threading.Event(), []
 
@@ -559,7 +710,9 @@ class TestLive:
             with pytest.warns(UserWarning, match=rule):
                 said = ask("Is a courtesy car provided?", system=system)
             assert said["status"] == "refuse"
-            assert said["warnings"] == ["signal judge could not be measured (TimeoutError): it counts as missing"]
+            assert said["warnings"] == [
+                "signal judge could not be measured (TimeoutError): it counts as missing"
+            ]
         assert len(started) == 1
         done.set()
 
@@ -568,15 +721,23 @@ class TestLive:
         policy = {"signals": {"judge": {"min": 0.5}}, "refine": {"max_depth": 0}}
         told = []
         for value, version in ((0.75, "1"), (0.25, "2")):
-            function = SignalFunction("judge", lambda rows, value=value: [value] * len(rows), version=version)  # type: ignore[misc]
+            function = SignalFunction(
+                "judge", lambda rows, value=value: [value] * len(rows), version=version
+            )
             told.append(
-                ask("Is a courtesy car provided?", system=opened(policy, signals=[function], cache=True))["status"]
+                ask(
+                    "Is a courtesy car provided?",
+                    system=opened(policy, signals=[function], cache=True),
+                )["status"]
             )
         assert told == ["ok", "refuse"]
 
     @pytest.mark.slow
     def test_the_graph_follows(self, opened: Callable[..., System]) -> None:
-        """Status, sources and warnings are those of `ask`; a depth is measured once there as well."""
+        """Status, sources and warnings are those of `ask`.
+
+        A depth is measured once there as well.
+        """
         pytest.importorskip("langgraph")
         from raglab.live.langgraph_chain import build_graph
 
@@ -590,22 +751,29 @@ class TestLive:
                 n_live = len(seen.rows)
                 seen.rows.clear()
                 chain = graph.invoke({"question": case.query})["response"]
-                assert {key: chain[key] for key in ("status", "sources", "warnings", "refusal_reason")} == {
-                    key: said[key] for key in ("status", "sources", "warnings", "refusal_reason")
-                }
+                assert {
+                    key: chain[key] for key in ("status", "sources", "warnings", "refusal_reason")
+                } == {key: said[key] for key in ("status", "sources", "warnings", "refusal_reason")}
                 assert len(seen.rows) == n_live
 
 
 @pytest.mark.slow
 def test_live_is_replay_on_bundled_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the bundled encoder over four documents: each question is decided live as the stored trace decides it."""
+    """With the bundled encoder over four documents.
+
+    Each question is decided live as the stored trace decides it.
+    """
     monkeypatch.delenv("RAGLAB_CACHE")  # where the embeddings are
     corpus, cases = broker()
     function, _ = counted()
     stored = add_signals(build_trace(corpus, cases), function, cache=tmp_path / "signals.sqlite")
     build_index(corpus, tmp_path / "index", arms=("hybrid",))
-    policy = Policy.from_mapping(OPEN).replace("signals.share_of_words.min", 0.5, "refine.max_depth", 0)
-    system = System.open(tmp_path / "index", policy=policy, signals=[function], cache=False, audit=False)
+    policy = Policy.from_mapping(OPEN).replace(
+        "signals.share_of_words.min", 0.5, "refine.max_depth", 0
+    )
+    system = System.open(
+        tmp_path / "index", policy=policy, signals=[function], cache=False, audit=False
+    )
     recorded = record_answers(stored, policy, system.generator, system.scorer, decided_only=True)
     assert len({*decide(recorded, policy).status.tolist()}) > 1
     assert_replayed(system, recorded, cases, "share_of_words")

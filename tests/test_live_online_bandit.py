@@ -35,14 +35,23 @@ from raglab.replay import decide
 from raglab.reward import RewardWeights, reward
 from raglab.store.log_tables import CHOICES, REWARDS, SETUPS, SNAPSHOTS, THUMBS, events
 from raglab.store.policies import Policy
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+
+# a fixture
+from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(online_bandit.__file__).parents[2]
 ARMS = ("hybrid", "iterative", "graph", "table")
 KNOWN = dict.fromkeys(FEATURES, 0.5)
-MEASURED = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}  # reward 0.6
+# reward 0.6
+MEASURED = {
+    "margin": 0.5,
+    "diversity": 0.2,
+    "latency_ratio": 0.25,
+    "cache_hit": 0.0,
+    "consistency": 1.0,
+}
 THUMBED = RewardWeights(thumbs=0.2)
 
 
@@ -59,11 +68,23 @@ def mask_of(number: int) -> list[bool]:
 
 @pytest.fixture
 def opened(places: Places) -> Iterator[Callable[..., Online]]:
-    """Return what opens a bandit over a log of its own, on either database; it is closed at the end of the test."""
+    """Return what opens a bandit over a log of its own, on either database.
+
+    It is closed at the end of the test.
+    """
     logs: list[Online] = []
 
-    def make(bandit: Bandit = Bandit(), weights: RewardWeights = RewardWeights(), **more: Any) -> Online:  # noqa: B008
-        given: dict[str, Any] = {"budget_ms": 8000.0, "log": places("log.sqlite"), "arms": ARMS, **more}
+    def make(
+        bandit: Bandit = Bandit(),  # noqa: B008
+        weights: RewardWeights = RewardWeights(),  # noqa: B008
+        **more: Any,
+    ) -> Online:
+        given: dict[str, Any] = {
+            "budget_ms": 8000.0,
+            "log": places("log.sqlite"),
+            "arms": ARMS,
+            **more,
+        }
         logs.append(Online(bandit, weights, **given))
         return logs[-1]
 
@@ -97,13 +118,22 @@ class TestChoice:
     """Rule S4.6."""
 
     def test_by_head(self, opened: Callable[..., Online]) -> None:
-        """With nothing known every arm on offer is as probable, and the log says what it was chosen from."""
+        """With nothing known all arms on offer are equally probable; the log names them."""
         at = opened(seed=3)
-        said = at.choose("r1", [True, True, False, True], {"words": 0.2, "x": None}, {"hybrid": "a", "table": "b"})
+        said = at.choose(
+            "r1",
+            [True, True, False, True],
+            {"words": 0.2, "x": None},
+            {"hybrid": "a", "table": "b"},
+        )
         (row,) = rows(at, CHOICES)
         assert row["propensities"] == pytest.approx([1 / 3, 1 / 3, 0.0, 1 / 3], abs=1e-9)
         assert row["propensities"][2] == 0.0
-        assert (row["request_id"], row["round"], row["mask"]) == ("r1", 1, [True, True, False, True])
+        assert (row["request_id"], row["round"], row["mask"]) == (
+            "r1",
+            1,
+            [True, True, False, True],
+        )
         assert (row["arms"], row["arm"], row["seed"]) == (list(ARMS), said.arm, 3)
         assert row["features"] == {"words": 0.2, "x": None} | {f"p95_{arm}": None for arm in ARMS}
         assert row["propensity"] == said.propensity == row["propensities"][ARMS.index(said.arm)]
@@ -117,12 +147,15 @@ class TestChoice:
             at.choose(f"r{number}", [False, True, False, False], KNOWN)
             at.update(f"r{number}", MEASURED)
         said = at.choose("r3", [False, True, False, False], KNOWN, {"iterative": "high complexity"})
-        assert said.reason == "selected iterative: high complexity, reward 0.6, margin 0.5 over 3 pulls"
+        assert (
+            said.reason
+            == "selected iterative: high complexity, reward 0.6, margin 0.5 over 3 pulls"
+        )
 
     @pytest.mark.slow
     @pytest.mark.parametrize("policy", POLICIES)
     def test_no_mass_on_a_masked_arm(self, opened: Callable[..., Online], policy: str) -> None:
-        """Probabilities sum to 1 over the arms on offer, and the log rebuilds the state, under every policy."""
+        """Probabilities of offered arms sum to 1, and the log rebuilds state under each policy."""
         at = opened(Bandit(policy, floor=0.02))
         for number in range(25):
             at.choose(f"r{number}", mask_of(number), KNOWN | {"words": number / 25})
@@ -137,7 +170,9 @@ class TestChoice:
         assert json.loads(document(at))["state"]["t"]["values"] == [25]
 
     @pytest.mark.slow
-    def test_the_same_log_and_seed_give_the_same_arms(self, places: Places, opened: Callable[..., Online]) -> None:
+    def test_the_same_log_and_seed_give_the_same_arms(
+        self, places: Places, opened: Callable[..., Online]
+    ) -> None:
         """Another seed gives others."""
 
         def arms(name: str, seed: int) -> list[str]:
@@ -152,7 +187,7 @@ class TestChoice:
         assert arms("three", 8) != first
 
     def test_slow_arms_are_left_out(self, opened: Callable[..., Online]) -> None:
-        """An arm whose recent P95 is over the budget is not on offer, unless none would be left (rule S4.5)."""
+        """An arm of recent P95 over the budget is not offered, unless none is left (rule S4.5)."""
         at = opened()
         at.choose("slow", [False, True, False, False], KNOWN)
         at.update("slow", MEASURED, ms=9000.0)
@@ -160,7 +195,10 @@ class TestChoice:
             assert at.choose(f"a{number}", [True, True, False, False], KNOWN).arm == "hybrid"
         assert at.choose("b", [False, True, False, False], KNOWN).arm == "iterative"
         last = rows(at, CHOICES)[-1]
-        assert (last["mask"], last["features"]["p95_iterative"]) == ([False, True, False, False], 9000.0 / 8000.0)
+        assert (last["mask"], last["features"]["p95_iterative"]) == (
+            [False, True, False, False],
+            9000.0 / 8000.0,
+        )
 
     @pytest.mark.slow
     def test_only_recent_pulls_count_for_latency(self, opened: Callable[..., Online]) -> None:
@@ -172,8 +210,13 @@ class TestChoice:
         at.choose("last", [True, True, False, False], KNOWN)
         assert rows(at, CHOICES)[-1]["features"]["p95_hybrid"] == 1.0 / 8000.0
 
-    def test_an_arm_left_out_comes_back(self, opened: Callable[..., Online], monkeypatch: pytest.MonkeyPatch) -> None:
-        """When its slow answers are older than the horizon, an arm is on offer again: it may have become faster."""
+    def test_an_arm_left_out_comes_back(
+        self, opened: Callable[..., Online], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """When its slow answers are older than the horizon, an arm is on offer again.
+
+        It may have become faster.
+        """
         monkeypatch.setattr(online_bandit, "HORIZON", 4)
         at = opened()
         at.choose("slow", [False, True, False, False], KNOWN)
@@ -184,23 +227,39 @@ class TestChoice:
         assert masks == [False, False, False, False, True, True]
 
     def test_the_context_of_a_linear_policy(self, opened: Callable[..., Online]) -> None:
-        """Intercept, features in order, P95 of each arm over the budget; an arm never seen enters as 0."""
+        """Intercept, features in order, P95 of each arm over the budget.
+
+        An arm never seen enters as 0.
+        """
         setup = opened(Bandit("lin_ucb")).setup
-        known = {name: float(place) for place, name in enumerate(FEATURES)} | {"p95_graph": 0.25, "p95_hybrid": None}
-        assert linear_context(known, setup).tolist() == [1.0, *range(len(FEATURES)), 0.0, 0.0, 0.25, 0.0]  # type: ignore[union-attr]
+        known = {name: float(place) for place, name in enumerate(FEATURES)} | {
+            "p95_graph": 0.25,
+            "p95_hybrid": None,
+        }
+        assert linear_context(known, setup).tolist() == [
+            1.0,
+            *range(len(FEATURES)),
+            0.0,
+            0.0,
+            0.25,
+            0.0,
+        ]
         assert linear_context({}, opened().setup) is None
         assert FEATURES[: len(arm_choice.FEATURES) - 1] == arm_choice.FEATURES[1:]
 
     def test_a_log_of_before_keeps_its_setup(self, opened: Callable[..., Online]) -> None:
-        """Its context has fewer features, its digest is as recorded; its rows enter a context of today as 0."""
+        """Its context has fewer features, its digest is as recorded.
+
+        Its rows enter a context of today as 0.
+        """
         setup = opened(Bandit("lin_ucb")).setup
         before = setup._replace(features=FEATURES[:-2])
         again = setup_of(json.loads(json.dumps(before.body)))
         assert (again.digest, again.features) == (before.digest, before.features)
         assert before.digest != setup.digest
         row = dict.fromkeys(FEATURES[:-2], 0.5)
-        assert linear_context(row, before).tolist() == [1.0, *[0.5] * 9, *[0.0] * 4]  # type: ignore[union-attr]
-        assert linear_context(row, setup).tolist() == [1.0, *[0.5] * 9, *[0.0] * 6]  # type: ignore[union-attr]
+        assert linear_context(row, before).tolist() == [1.0, *[0.5] * 9, *[0.0] * 4]
+        assert linear_context(row, setup).tolist() == [1.0, *[0.5] * 9, *[0.0] * 6]
 
     @pytest.mark.parametrize(
         ("given", "rule"),
@@ -211,13 +270,21 @@ class TestChoice:
             (("new", [False] * 4, KNOWN), "mask must be 4 booleans, one of them true"),
             (("new", [True] * 3, KNOWN), "mask must be 4 booleans"),
             (("new", [1, 1, 1, 1], KNOWN), "mask must be 4 booleans"),
-            (("new", [True] * 4, KNOWN | {"words": float("inf")}), "words must be a finite number, got inf"),
-            (("new", [True] * 4, KNOWN | {"words": "many"}), "words must be a finite number, got 'many'"),
+            (
+                ("new", [True] * 4, KNOWN | {"words": float("inf")}),
+                "words must be a finite number, got inf",
+            ),
+            (
+                ("new", [True] * 4, KNOWN | {"words": "many"}),
+                "words must be a finite number, got 'many'",
+            ),
             (("new", [True] * 4, {}), "features of a linear policy must name"),
             (("old", [True] * 4, KNOWN), "request_id must be new, got 'old'"),
         ],
     )
-    def test_what_is_refused_changes_nothing(self, opened: Callable[..., Online], given: Any, rule: str) -> None:
+    def test_what_is_refused_changes_nothing(
+        self, opened: Callable[..., Online], given: Any, rule: str
+    ) -> None:
         """No row, and the same state."""
         at = opened(Bandit("lin_thompson"))
         at.choose("old", [True] * 4, KNOWN)
@@ -239,7 +306,9 @@ class TestChoice:
             ({"weights": RewardWeights(margin=-1.0)}, "weight margin must be at least 0"),
         ],
     )
-    def test_settings_out_of_range(self, opened: Callable[..., Online], given: Any, rule: str) -> None:
+    def test_settings_out_of_range(
+        self, opened: Callable[..., Online], given: Any, rule: str
+    ) -> None:
         """Stop where the bandit is made, before a log is."""
         with pytest.raises(ValueError, match=rule):
             opened(**given)
@@ -260,7 +329,10 @@ class TestReward:
         assert (int(state.t), int(state.pulls[place]), float(state.total[place])) == (1, 1, 1.0)
 
     def test_a_choice_without_a_reward_is_given_again(self, opened: Callable[..., Online]) -> None:
-        """To the same question under its id, as of a killed process: no row is added, the state stays."""
+        """To the same question under its id, as of a killed process.
+
+        No row is added, the state stays.
+        """
         at = opened()
         first = at.choose("r1", [True] * 4, KNOWN, question="q", policy_id="p")
         before = document(at), len(rows(at, CHOICES))
@@ -273,11 +345,17 @@ class TestReward:
         at.update("r1", MEASURED)
         with pytest.raises(ValueError, match="request_id must be new, got 'r1'"):
             at.choose("r1", [True] * 4, KNOWN, question="q", policy_id="p")
-        # Who knows that the question was never decided is given the choice all the same, and counts no second reward.
-        assert at.choose("r1", [True] * 4, KNOWN, question="q", policy_id="p", resumed=True).rewarded
+        # Who knows that the question was never decided is given the choice all the same, and counts
+        # no second reward.
+        assert at.choose(
+            "r1", [True] * 4, KNOWN, question="q", policy_id="p", resumed=True
+        ).rewarded
 
     def test_a_snapshot_stands_at_every_event(self, opened: Callable[..., Online]) -> None:
-        """It is kept with the event that changed the state: whoever opens the log next folds nothing."""
+        """It is kept with the event that changed the state.
+
+        Whoever opens the log next folds nothing.
+        """
         at = opened(weights=THUMBED)
         done: tuple[Callable[[], Any], ...] = (
             lambda: at.choose("r1", [True] * 4, KNOWN),
@@ -290,13 +368,19 @@ class TestReward:
             assert snapshot(at) == (place + 2, document(at))  # event 1 notes the setup
 
     def test_late_and_out_of_order(self, opened: Callable[..., Online]) -> None:
-        """Age is choices since; a reward that never comes changes nothing; discounts follow the age."""
+        """Age is choices since; a reward that never comes changes nothing.
+
+        Discounts follow the age.
+        """
         at = opened(Bandit("thompson_nig", discount=0.9))
         for number in range(4):
             at.choose(f"r{number}", [True, False, False, False], KNOWN)
         for number in (2, 0):
             at.update(f"r{number}", MEASURED)
-        assert [(row["request_id"], row["age"]) for row in rows(at, REWARDS)] == [("r2", 1), ("r0", 3)]
+        assert [(row["request_id"], row["age"]) for row in rows(at, REWARDS)] == [
+            ("r2", 1),
+            ("r0", 3),
+        ]
         assert float(at.state().n[0]) == pytest.approx(0.9 + 0.9**3)
         at.choose("r4", [True, False, False, False], KNOWN)
         assert float(at.state().n[0]) == pytest.approx(0.9**2 + 0.9**4)
@@ -310,7 +394,11 @@ class TestReward:
             ("open", MEASURED | {"margin": float("nan")}, "margin must be a number, got NaN"),
             ("open", MEASURED | {"margin": 1.2}, r"margin must be in \[0, 1\], got 1.2"),
             ("open", MEASURED | {"cache_hit": -0.1}, r"cache_hit must be in \[0, 1\], got -0.1"),
-            ("open", MEASURED | {"latency_ratio": float("inf")}, "latency_ratio must be a finite number, got inf"),
+            (
+                "open",
+                MEASURED | {"latency_ratio": float("inf")},
+                "latency_ratio must be a finite number, got inf",
+            ),
             ("open", {"margin": 0.5}, "components must hold margin, diversity"),
             ("open", MEASURED | {"thumbs": 1.0}, "a thumb comes by `thumbs`"),
         ],
@@ -339,7 +427,7 @@ class TestReward:
         assert rows(at, REWARDS) == []
 
     def test_other_weights_score_the_same_log(self, opened: Callable[..., Online]) -> None:
-        """A bandit of other weights, policy and order of arms folds it anew, and both go on with it."""
+        """A bandit of other weights, policy and arm order folds it anew, and both go on with it."""
         at = opened()
         for number in range(12):
             at.choose(f"r{number}", mask_of(number), KNOWN)
@@ -347,7 +435,7 @@ class TestReward:
         weights = RewardWeights(margin=1.0, latency=0.0)
         other = opened(Bandit("ucb1"), weights, arms=ARMS[::-1])
         told = other.frame()
-        assert told["reward"].tolist() == reward(dict(_columns(told)), weights).tolist()  # type: ignore[union-attr]
+        assert told["reward"].tolist() == reward(dict(_columns(told)), weights).tolist()
         assert other.state().pulls.tolist() == at.state().pulls.tolist()[::-1]
         other.choose("more", [True] * 4, KNOWN)
         assert int(at.state().t) == int(other.state().t) == 13
@@ -423,17 +511,29 @@ class TestFrames:
         assert said["value"].tolist() == pytest.approx([came["reward"].mean()] * 2)
 
     def test_metrics_by_head(self, opened: Callable[..., Online]) -> None:
-        """Two answers at 0.6 and one at 0 of an arm: two wins of three; an arm never chosen has no rate."""
+        """Two answers at 0.6 and one at 0 of an arm: two wins of three.
+
+        An arm never chosen has no rate.
+        """
         at = opened()
-        for number, came in enumerate((MEASURED, MEASURED, dict.fromkeys(MEASURED, 0.0) | {"latency_ratio": 2.0})):
+        for number, came in enumerate(
+            (MEASURED, MEASURED, dict.fromkeys(MEASURED, 0.0) | {"latency_ratio": 2.0})
+        ):
             at.choose(f"r{number}", [True, False, False, False], KNOWN)
             at.update(f"r{number}", came, ms=100.0 * (number + 1))
         at.choose("open", [True, False, False, False], KNOWN)
         first, second = at.arms_frame().to_dict("records")[:2]
         assert (first["pulls"], first["rewards"], first["wins"]) == (4, 3, 2)
-        assert (first["win_rate"], first["mean_reward"]) == (pytest.approx(2 / 3), pytest.approx(0.4))
+        assert (first["win_rate"], first["mean_reward"]) == (
+            pytest.approx(2 / 3),
+            pytest.approx(0.4),
+        )
         assert (first["mean_ms"], first["p95_ms"]) == (200.0, pytest.approx(290.0))
-        assert (second["pulls"], np.isnan(second["win_rate"]), np.isnan(second["p95_ms"])) == (0, True, True)
+        assert (second["pulls"], np.isnan(second["win_rate"]), np.isnan(second["p95_ms"])) == (
+            0,
+            True,
+            True,
+        )
 
     def test_an_empty_log(self, opened: Callable[..., Online]) -> None:
         """Has its columns and no rows."""
@@ -443,7 +543,10 @@ class TestFrames:
 
 
 OPEN: dict[str, Any] = {
-    **{gate: {"enabled": False} for gate in ("l2", "similarity", "gap", "support", "confidence", "generation")},
+    **{
+        gate: {"enabled": False}
+        for gate in ("l2", "similarity", "gap", "support", "confidence", "generation")
+    },
     "strategy": {"arm": "bandit"},
 }
 ASKED = [
@@ -455,12 +558,23 @@ ASKED = [
         "Which document says what",
         "If it rains, and it is late, what is",
     )
-    for end in ("the motor excess", "a courtesy car", "covered", "the extra premium", "the sum insured", "lost baggage")
+    for end in (
+        "the motor excess",
+        "a courtesy car",
+        "covered",
+        "the extra premium",
+        "the sum insured",
+        "lost baggage",
+    )
 ]
 
 
 @pytest.fixture
-def open_system(tmp_path: Path, encoder: WordEncoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., System]:  # noqa: F811
+def open_system(
+    tmp_path: Path,
+    encoder: WordEncoder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., System]:
     """Return what opens a system whose arm a bandit chooses, in a folder without a `.env`."""
     del encoder
     monkeypatch.chdir(tmp_path)
@@ -468,7 +582,9 @@ def open_system(tmp_path: Path, encoder: WordEncoder, monkeypatch: pytest.Monkey
 
     def make(policy: dict[str, Any] | None = None, **more: Any) -> System:
         stated = Policy.from_mapping(OPEN | (policy or {}))
-        return System.open(tmp_path / "index", **{"policy": stated, "cache": False, "generator": Fixed(), **more})
+        return System.open(
+            tmp_path / "index", **{"policy": stated, "cache": False, "generator": Fixed(), **more}
+        )
 
     return make
 
@@ -484,9 +600,15 @@ class TestAsk:
 
     @pytest.mark.slow
     def test_thirty_questions(self, open_system: Callable[..., System]) -> None:
-        """Thirty choices, thirty rewards; graph and table only on intent; the response says arm and reason."""
+        """Thirty choices, thirty rewards; graph and table only on intent.
+
+        The response says arm and reason.
+        """
         system = open_system()
-        told = [ask(question, system=system, request_id=f"r{number}") for number, question in enumerate(ASKED)]
+        told = [
+            ask(question, system=system, request_id=f"r{number}")
+            for number, question in enumerate(ASKED)
+        ]
         at = at_work(system)
         assert at.log.shown == str(Path("index").absolute() / "bandit.sqlite")
         choices, rewards = rows(at, CHOICES), rows(at, REWARDS)
@@ -504,9 +626,17 @@ class TestAsk:
             assert came["components"]["latency_ratio"] == said.record.ms["total"] / 8000.0
             assert came["measured"]["n_hits"] == 6.0
             assert {"brevity", "logprob"} <= came["components"].keys() or said["status"] != "ok"
-            assert all(0.0 <= choice["features"][name] <= 1.0 for name in ("bm25_hits", "list_overlap"))
-            assert (choice["policy_id"], choice["fingerprint"]) == (system.policy.policy_id, system.fingerprint)
-        assert {tuple(choice["mask"]) for choice in choices} >= {(True, True, False, False), (True, True, True, False)}
+            assert all(
+                0.0 <= choice["features"][name] <= 1.0 for name in ("bm25_hits", "list_overlap")
+            )
+            assert (choice["policy_id"], choice["fingerprint"]) == (
+                system.policy.policy_id,
+                system.fingerprint,
+            )
+        assert {tuple(choice["mask"]) for choice in choices} >= {
+            (True, True, False, False),
+            (True, True, True, False),
+        }
         assert any("over" in said["arm_reason"] for said in told)
         document(at)
 
@@ -514,7 +644,10 @@ class TestAsk:
     def test_the_same_log_and_seed_give_the_same_arms(
         self, tmp_path: Path, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A fresh log, the same questions: the same arms, where every question takes the same time."""
+        """A fresh log, the same questions.
+
+        The same arms, where every question takes the same time.
+        """
         monkeypatch.setattr("raglab.live.pipeline.perf_counter", lambda: 1.0)
         arms = []
         for name in "ab":
@@ -539,12 +672,16 @@ class TestAsk:
         with pytest.raises(ValueError, match=r"RAGLAB_BANDIT_ENABLED .*arm=.bandit"):
             feedback("r", up=True, system=system)
 
-    def test_switched_on(self, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_switched_on(
+        self, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Whatever the policy's arm; but an arm that the caller states answers."""
         monkeypatch.setenv("RAGLAB_BANDIT_ENABLED", "1")
         system = open_system({"strategy": {"arm": "graph"}})
         assert ask("garden fences", system=system)["arm_reason"].startswith("selected ")
-        assert ask("garden fences", system=open_system(arm="graph"))["arm_reason"] == "chosen: graph"
+        assert (
+            ask("garden fences", system=open_system(arm="graph"))["arm_reason"] == "chosen: graph"
+        )
         assert len(rows(at_work(system), CHOICES)) == 1
 
     def test_without_a_bandit_nothing_is_logged(self, open_system: Callable[..., System]) -> None:
@@ -571,7 +708,8 @@ class TestAsk:
         assert [row["request_id"] for row in rows(at, REWARDS)] == ["r2"]
         with pytest.raises(ValueError, match="request_id must be new, got 'r1'"):
             ask("Is a courtesy car provided?", system=open_system(), request_id="r1")
-        # The question itself may be asked again under its id: the choice stands, and is learned from once.
+        # The question itself may be asked again under its id: the choice stands, and is learned
+        # from once.
         again = ask("What is the motor excess?", system=open_system(), request_id="r1")
         assert (again["arm"], again.record.propensity) == (
             rows(at, CHOICES)[0]["arm"],
@@ -581,9 +719,15 @@ class TestAsk:
         assert [row["request_id"] for row in rows(at, REWARDS)] == ["r2", "r1"]
 
     def test_an_answer_from_the_cache(self, open_system: Callable[..., System]) -> None:
-        """Counts as the hit it is, with the measures of when it was made; the reason is that of now."""
+        """Counts as the hit it is, with the measures of when it was made.
+
+        The reason is that of now.
+        """
         system = open_system(cache=True, generator=Fixed("The excess is 250 pounds."))
-        first = [ask("What is the motor excess?", system=system, request_id=f"r{number}") for number in range(8)]
+        first = [
+            ask("What is the motor excess?", system=system, request_id=f"r{number}")
+            for number in range(8)
+        ]
         by_arm: dict[str, Any] = {}
         for said, came in zip(first, rows(at_work(system), REWARDS), strict=True):
             hit = said["arm"] in by_arm
@@ -593,33 +737,51 @@ class TestAsk:
                 assert said.record.measures == by_arm[said["arm"]].record.measures != {}
                 assert said["answer"] == by_arm[said["arm"]]["answer"]
             by_arm.setdefault(said["arm"], said)
-        assert [row["features"]["answer_cached"] for row in rows(at_work(system), CHOICES)] == [0.0] + [1.0] * 7
+        assert [row["features"]["answer_cached"] for row in rows(at_work(system), CHOICES)] == [
+            0.0
+        ] + [1.0] * 7
         assert len({said["arm_reason"] for said in first}) > 2
 
-    def test_without_a_reranker_there_is_no_reward(self, tmp_path: Path, open_system: Callable[..., System]) -> None:
+    def test_without_a_reranker_there_is_no_reward(
+        self, tmp_path: Path, open_system: Callable[..., System]
+    ) -> None:
         """A margin that cannot be measured is not zero: the choice stays without a reward."""
         build_index(CORPUS, tmp_path / "plain", cache=None, fetch_k=6, rerank_k=0)
-        system = System.open(tmp_path / "plain", policy=open_system().policy, cache=False, generator=Fixed())
+        system = System.open(
+            tmp_path / "plain", policy=open_system().policy, cache=False, generator=Fixed()
+        )
         said = ask("What is the motor excess?", system=system)
         assert said.record.measures["margin"] is None
         assert (len(rows(at_work(system), CHOICES)), rows(at_work(system), REWARDS)) == (1, [])
 
-    def test_the_arm_that_offered_options_completes_the_choice(self, open_system: Callable[..., System]) -> None:
-        """The user's choice among options is answered by the same arm, and is no choice of the bandit's."""
+    def test_the_arm_that_offered_options_completes_the_choice(
+        self, open_system: Callable[..., System]
+    ) -> None:
+        """The user's choice among options is answered by the same arm, not chosen by the bandit."""
         asking = {
             "gap": {"enabled": True, "min_gap": 4.0},
-            "resolver": {"min_group_gap": None, "signature": False, "anchor": False, "entities": False},
+            "resolver": {
+                "min_group_gap": None,
+                "signature": False,
+                "anchor": False,
+                "entities": False,
+            },
         }
         system = open_system(asking)
         asked = ask("What is covered?", system=system)
         assert asked["status"] == "ambiguous"
         for _ in range(5):
             said = ask("What is covered?", system=system, selected_option=2)
-            assert (said["arm"], set(said["sources"])) == (asked["arm"], set(asked["options"][1]["sources"]))
+            assert (said["arm"], set(said["sources"])) == (
+                asked["arm"],
+                set(asked["options"][1]["sources"]),
+            )
             assert said["arm_reason"] == f"selected {asked['arm']}: it offered the options"
         assert len(rows(at_work(system), CHOICES)) == 1
 
-    def test_feedback(self, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_feedback(
+        self, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A thumb later changes the reward where the weights count it."""
         monkeypatch.setenv("RAGLAB_BANDIT_W_THUMBS", "0.4")
         system = open_system()
@@ -642,7 +804,9 @@ class TestAsk:
             assert f" · selected {row['arm']}: simple question, " in ended.stdout
             assert ended.stdout.endswith(f"request: {row['request_id']}\n")
 
-    def test_a_system_under_another_policy_keeps_its_bandit(self, open_system: Callable[..., System]) -> None:
+    def test_a_system_under_another_policy_keeps_its_bandit(
+        self, open_system: Callable[..., System]
+    ) -> None:
         """`replace` goes on with the same log."""
         system = open_system()
         ask("What is covered?", system=system)
@@ -650,13 +814,18 @@ class TestAsk:
         ask("What is covered?", system=other)
         assert len({row["policy_id"] for row in rows(at_work(system), CHOICES)}) == 2
 
-    def test_a_stored_trace_is_replayed_under_such_a_policy(self, open_system: Callable[..., System]) -> None:
+    def test_a_stored_trace_is_replayed_under_such_a_policy(
+        self, open_system: Callable[..., System]
+    ) -> None:
         """Its first arm decides, as ever where none is named."""
         policy = open_system().policy
         trace = build_trace(CORPUS, CASES, cache=None, arms=("graph", "hybrid"), **SMALL)
         said = decide(trace, policy)
         assert said.tables.arm == "graph"
-        told, again = (one.frame(reasons=True)["reason"].tolist() for one in (said, decide(trace, policy, arm="graph")))
+        told, again = (
+            one.frame(reasons=True)["reason"].tolist()
+            for one in (said, decide(trace, policy, arm="graph"))
+        )
         assert told == again
 
 
@@ -664,7 +833,10 @@ class TestOffer:
     """What a bandit is told before retrieval."""
 
     def test_the_two_lists(self, open_system: Callable[..., System]) -> None:
-        """A word of one chunk is one hit of BM25; both lists are cut to the scope, and no question is encoded twice."""
+        """A word of one chunk is one hit of BM25.
+
+        Both lists are cut to the scope, and no question is encoded twice.
+        """
         ready = open_system().retriever
         word = max(ready.indexes.texts[0].split(), key=len)
         question = ready.question(word, keep=True)
@@ -678,15 +850,27 @@ class TestOffer:
         """Rule S4.1: graph and table on intent; caches count where the arm is on offer."""
         policy = Policy.load()
         said = offer(
-            "Which insurer pays whom, and who is the loss payee in fleet.pdf?", policy, ARMS, answered=["table"]
+            "Which insurer pays whom, and who is the loss payee in fleet.pdf?",
+            policy,
+            ARMS,
+            answered=["table"],
         )
         assert said.mask.tolist() == [True, True, True, False]
         assert set(said.features) == set(FEATURES)
         assert (said.features["path"], said.features["answer_cached"]) == (1.0, 0.0)
         assert said.why["graph"].startswith("graph intent ")
-        there = offer("garden fences", policy, ARMS, documents=["a.md"], answered=["hybrid"], retrieved=["hybrid"])
+        there = offer(
+            "garden fences",
+            policy,
+            ARMS,
+            documents=["a.md"],
+            answered=["hybrid"],
+            retrieved=["hybrid"],
+        )
         assert there.mask.tolist() == [True, True, False, False]
-        assert [there.features[name] for name in ("documents", "answer_cached", "strategy_cached")] == [1.0] * 3
+        assert [
+            there.features[name] for name in ("documents", "answer_cached", "strategy_cached")
+        ] == [1.0] * 3
         assert there.why["hybrid"] == "simple question"
 
 
@@ -694,7 +878,10 @@ class TestOffer:
 def test_a_log_is_verified_with_one_look_at_the_weights(
     opened: Callable[..., Online], monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
-    """All rewards are made at once, not one an event; and cut into any batches, the state has the same bits."""
+    """All rewards are made at once, not one an event.
+
+    And cut into any batches, the state has the same bits.
+    """
     at = opened(Bandit(policy, discount=0.9), THUMBED)
     for number in range(5):
         at.choose(f"r{number}", mask_of(number), KNOWN | {"words": number / 7})
@@ -751,7 +938,8 @@ for child in range(int(sys.argv[4])):
             work(f"child{{child}}", 10_000)
         finally:
             os._exit(1)
-    until = time.monotonic() + (0.0 if child % 5 == 4 else 30.0)  # every fifth while it opens the log
+    until = time.monotonic() + (0.0 if child % 5 == 4 else 30.0)  # every fifth while it opens the \
+log
     while os.fstat(told).st_size == size and time.monotonic() < until:
         time.sleep(0.001)
     time.sleep(drawn.uniform(0.0, 0.05))
@@ -771,7 +959,10 @@ def worked(places: Places, script: str, *more: str) -> subprocess.Popen[str]:
 
 
 def gapless(at: Online) -> list[tuple[str, str]]:
-    """Events in order, chained and without a gap, each request's choice before its reward and both at most once."""
+    """Events in order, chained without gaps; each choice before its reward, both at most once.
+
+    The choice is each request's.
+    """
     assert at.verify().findings == ()
     with at.log.reading() as log:
         said = [(one.seq, one.kind, one.request_id) for one in events(log)]
@@ -781,16 +972,21 @@ def gapless(at: Online) -> list[tuple[str, str]]:
     assert len(set(order)) == len(order)
     chosen = [request for kind, request in order if kind == "choice"]
     for kind, request in order:
-        assert kind == "choice" or order.index(("choice", request)) < order.index(("reward", request))
+        assert kind == "choice" or order.index(("choice", request)) < order.index(
+            ("reward", request)
+        )
     assert [row["round"] for row in rows(at, CHOICES)] == list(range(1, len(chosen) + 1))
     return order
 
 
 @pytest.mark.full
 def test_killed_in_the_middle(places: Places, opened: Callable[..., Online]) -> None:
-    """SIGKILL at fifty moments, a dozen on a server: what was told done is in the log once, the log rebuilds the state.
+    """SIGKILL at fifty moments, a dozen on a server.
 
-    A child tells after each call; between a call's end and its telling at most one event of it can stand untold.
+    What was told done is in the log once, the log rebuilds the state.
+
+    A child tells after each call; between a call's end and its telling at most one event of it can
+    stand untold.
     """
     at = opened(Bandit(floor=0.05))
     kills = 50 if places.server is None else 12
@@ -804,11 +1000,15 @@ def test_killed_in_the_middle(places: Places, opened: Callable[..., Online]) -> 
     assert len({request.split("-")[0] for _, request in untold}) == len(untold) <= kills
     rewards = {request for kind, request in order if kind == "reward"}
     waiting = [request for kind, request in order if kind == "choice" and request not in rewards]
-    assert len(waiting) > kills // 10, "too few were killed between choice and reward to say anything"
+    assert len(waiting) > kills // 10, (
+        "too few were killed between choice and reward to say anything"
+    )
     document(at)
     state, came = at.state(), at.frame()
     assert int(state.t) == len(came)
-    assert state.n.tolist() == [float((came["reward"].notna() & (came["arm"] == arm)).sum()) for arm in ARMS]
+    assert state.n.tolist() == [
+        float((came["reward"].notna() & (came["arm"] == arm)).sum()) for arm in ARMS
+    ]
     for request in waiting:
         at.update(request, MEASURED)  # the reward comes late, and once
     assert at.frame()["reward"].notna().all()
@@ -817,14 +1017,19 @@ def test_killed_in_the_middle(places: Places, opened: Callable[..., Online]) -> 
 
 @pytest.mark.full
 def test_eight_processes_at_once(places: Places, opened: Callable[..., Online]) -> None:
-    """Eight writers of 25 questions each, of 8 on a server: as many choices and rewards, none lost, and one state."""
+    """Eight writers of 25 questions each, of 8 on a server.
+
+    As many choices and rewards, none lost, and one state.
+    """
     each = 25 if places.server is None else 8
     ended = [worked(places, AT_ONCE, f"p{number}", str(each)) for number in range(8)]
     for one in ended:
         assert one.wait(120) == 0, one.communicate()[1]
     at = opened(Bandit(floor=0.05))
     order = gapless(at)
-    assert set(order) == {(kind, f"p{p}-{n}") for kind in ("choice", "reward") for p in range(8) for n in range(each)}
+    assert set(order) == {
+        (kind, f"p{p}-{n}") for kind in ("choice", "reward") for p in range(8) for n in range(each)
+    }
     document(at)
     assert int(at.state().t) == 8 * each
 
@@ -833,14 +1038,23 @@ def test_it_imports_lightly() -> None:
     """A writer of the log loads neither torch nor pandas nor scipy."""
     code = "import sys, raglab.live.online_bandit; print(*sys.modules)"
     loaded = set(
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
     )
     assert "sqlalchemy" in loaded
     assert not loaded & {"torch", "pandas", "scipy", "sklearn", "faiss", "pydantic"}
 
 
 ARMS_PROMETHEUS = ("hybrid", "table")
-GOOD = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}  # reward 0.6
+# reward 0.6
+GOOD = {
+    "margin": 0.5,
+    "diversity": 0.2,
+    "latency_ratio": 0.25,
+    "cache_hit": 0.0,
+    "consistency": 1.0,
+}
 
 
 @pytest.fixture
@@ -865,13 +1079,30 @@ def samples(text: str) -> dict[tuple[str, str], float]:
 
 
 def test_by_head(at: Online) -> None:
-    """Three pulls, rewards 0.6 and 0, a win of two; seconds; an arm without a reward has no mean."""
+    """Three pulls, rewards 0.6 and 0, a win of two; seconds.
+
+    An arm without a reward has no mean.
+    """
     said = samples(metrics_text(at.arms_frame()))
-    expected = {"pulls_total": 3, "rewards_total": 2, "wins": 1, "win_ratio": 0.5, "reward_mean": 0.3}
+    expected = {
+        "pulls_total": 3,
+        "rewards_total": 2,
+        "wins": 1,
+        "win_ratio": 0.5,
+        "reward_mean": 0.3,
+    }
     expected |= {"latency_mean_seconds": 2.0, "latency_p95_seconds": 2.9}
-    first = {name.removeprefix("raglab_bandit_"): value for (name, arm), value in said.items() if arm == "hybrid"}
+    first = {
+        name.removeprefix("raglab_bandit_"): value
+        for (name, arm), value in said.items()
+        if arm == "hybrid"
+    }
     assert first == pytest.approx(expected)
-    rest = {name.removeprefix("raglab_bandit_"): value for (name, arm), value in said.items() if arm == "table"}
+    rest = {
+        name.removeprefix("raglab_bandit_"): value
+        for (name, arm), value in said.items()
+        if arm == "table"
+    }
     assert rest == {"pulls_total": 0.0, "rewards_total": 0.0, "wins": 0.0}
     assert not any(math.isnan(value) for value in said.values())
 
@@ -879,24 +1110,38 @@ def test_by_head(at: Online) -> None:
 def test_a_text_file(at: Online, tmp_path: Path) -> None:
     """Is written whole or not at all."""
     write_metrics(at.arms_frame(), tmp_path / "raglab.prom")
-    assert samples((tmp_path / "raglab.prom").read_text())["raglab_bandit_pulls_total", "hybrid"] == 3.0
+    assert (
+        samples((tmp_path / "raglab.prom").read_text())["raglab_bandit_pulls_total", "hybrid"]
+        == 3.0
+    )
     assert not list(tmp_path.glob("*.tmp"))
     with pytest.raises(ValueError, match="the file must be writable"):
         write_metrics(at.arms_frame(), tmp_path / "no" / "raglab.prom")
 
 
 def test_an_endpoint(at: Online) -> None:
-    """It answers on 127.0.0.1 with what holds now, on no other address, and is gone when it is closed."""
+    """It answers on 127.0.0.1 with current values, nowhere else, and is gone once it is closed."""
     served = serve(at.arms_frame)
     try:
         address = f"http://127.0.0.1:{served.port}/metrics"
-        assert samples(urllib.request.urlopen(address).read().decode())["raglab_bandit_pulls_total", "hybrid"] == 3.0
+        assert (
+            samples(urllib.request.urlopen(address).read().decode())[
+                "raglab_bandit_pulls_total", "hybrid"
+            ]
+            == 3.0
+        )
         at.choose("r3", [True, False], {})
-        assert samples(urllib.request.urlopen(address).read().decode())["raglab_bandit_pulls_total", "hybrid"] == 4.0
+        assert (
+            samples(urllib.request.urlopen(address).read().decode())[
+                "raglab_bandit_pulls_total", "hybrid"
+            ]
+            == 4.0
+        )
         with socket.socket() as other, pytest.raises(OSError, match="refused"):
             other.connect(("127.0.0.2", served.port))
         with pytest.raises(
-            OSError, match=rf"port must be free on 127.0.0.1, got {served.port}, .*in use; choose another"
+            OSError,
+            match=rf"port must be free on 127.0.0.1, got {served.port}, .*in use; choose another",
         ):
             serve(at.arms_frame, served.port)
     finally:
@@ -912,11 +1157,15 @@ class TestCommands:
     def test_metrics(self, at: Online, tmp_path: Path) -> None:
         """A table for people, JSON for programs, a file for Prometheus; by folder or file."""
         assert at.arms == ARMS_PROMETHEUS
-        said = CliRunner().invoke(app, ["metrics", str(tmp_path), "--out", str(tmp_path / "x.prom")])
+        said = CliRunner().invoke(
+            app, ["metrics", str(tmp_path), "--out", str(tmp_path / "x.prom")]
+        )
         assert said.exit_code == 0, said.output
         assert "hybrid      3        2     1" in said.stdout
         assert samples((tmp_path / "x.prom").read_text())["raglab_bandit_wins", "hybrid"] == 1.0
-        told = json.loads(CliRunner().invoke(app, ["metrics", str(tmp_path / "bandit.sqlite"), "--json"]).stdout)
+        told = json.loads(
+            CliRunner().invoke(app, ["metrics", str(tmp_path / "bandit.sqlite"), "--json"]).stdout
+        )
         assert told[0] == at.arms_frame().to_dict("records")[0]
         assert told[1]["win_rate"] is None
 
@@ -943,8 +1192,12 @@ class TestCommands:
             assert at.frame()["thumb"][0] == value
         assert CliRunner().invoke(app, ["feedback", str(tmp_path), "r0"]).exit_code == 2
 
-    @pytest.mark.parametrize("arguments", [("metrics", "."), ("feedback", ".", "r0", "--up"), ("metrics", "x.sqlite")])
-    def test_no_log(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
+    @pytest.mark.parametrize(
+        "arguments", [("metrics", "."), ("feedback", ".", "r0", "--up"), ("metrics", "x.sqlite")]
+    )
+    def test_no_log(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+    ) -> None:
         """Is said in one line, and none is made."""
         monkeypatch.chdir(tmp_path)
         ended = CliRunner().invoke(app, list(arguments))

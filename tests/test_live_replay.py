@@ -1,4 +1,7 @@
-"""Live equals replay: what is asked live is decided as the trace with recorded answers says (S2.12, S2.13)."""
+"""Live equals replay.
+
+What is asked live is decided as the trace with recorded answers says (S2.12, S2.13).
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,16 @@ POLICIES: dict[str, dict[str, Any]] = {
     "published": {},
     "answers": {name: {"enabled": False} for name in HITS},
     "hygiene": {name: {"enabled": False} for name in (*HITS, "generation", "support")},
-    "strict": {name: {"enabled": False} for name in HITS} | {"generation": {"min_generation_confidence": 0.9}},
+    "strict": {name: {"enabled": False} for name in HITS}
+    | {"generation": {"min_generation_confidence": 0.9}},
 }
 CASES = tuple(
-    Case(f"q{number}", question, "ok" if source else "refuse", expect_sources=(source,) if source else ())
+    Case(
+        f"q{number}",
+        question,
+        "ok" if source else "refuse",
+        expect_sources=(source,) if source else (),
+    )
     for number, (question, source) in enumerate(QUESTIONS)
 )
 
@@ -60,13 +69,19 @@ def open_system(docs: Docs, stated: dict[str, Any], **more: Any) -> raglab.Syste
 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("heading", [False, True], ids=["extractive", "a heading alone"])
-def test_every_question_is_decided_live_as_in_the_replay(docs: Docs, name: str, heading: bool) -> None:  # noqa: FBT001
-    """Status, reason (which names the gate and its numbers) and text, also where hygiene leaves nothing."""
+def test_every_question_is_decided_live_as_in_the_replay(
+    docs: Docs,
+    name: str,
+    heading: bool,
+) -> None:
+    """Status, reason (naming gate and numbers) and text, also where hygiene leaves nothing."""
     more = {"generator": Fixed("# Heading", confidence=0.95)} if heading else {}
     system = open_system(docs, POLICIES[name], **more)
     recorded = raglab.record_answers(docs.trace, system.policy, system.generator, system.scorer)
     replayed = decide(recorded, system.policy, arm="hybrid")
-    texts = {(row, tuple(n for n in chunks if n >= 0)): text for row, chunks, text in _answers(recorded)}
+    texts = {
+        (row, tuple(n for n in chunks if n >= 0)): text for row, chunks, text in _answers(recorded)
+    }
     gates = set()
     for row, case in enumerate(CASES):
         live = raglab.ask(case.query, system=system, request_id=case.id)
@@ -88,7 +103,7 @@ def _answers(trace: raglab.Trace) -> list[tuple[int, list[int], str]]:
 
 
 def test_hygiene_refuses_no_answerable_question(docs: Docs) -> None:
-    """With every other gate off each is answered, many with code, which stays as the documents have it."""
+    """With every other gate off each is answered, many with code, kept as the documents have it."""
     system = open_system(docs, POLICIES["hygiene"])
     with_code = 0
     for case in CASES:
@@ -105,34 +120,77 @@ def test_hygiene_refuses_no_answerable_question(docs: Docs) -> None:
 
 
 def test_what_was_not_measured_is_named_once(docs: Docs, tmp_path: Path) -> None:
-    """In the notes of study, certificate and report; with recorded answers, or of other systems' hits, it is not."""
+    """In the notes of study, certificate and report.
+
+    With recorded answers, or of other systems' hits, it is not.
+    """
     system = open_system(docs, {})
     trace = docs.trace
     (note,) = unmeasured_note(trace, system.policy)
-    assert note.startswith("Generation, support and hygiene were not measured: no answers are recorded")
+    assert note.startswith(
+        "Generation, support and hygiene were not measured: no answers are recorded"
+    )
     assert "raglab.record_answers" in note
     (other,) = unmeasured_note(trace, raglab.Policy.from_mapping(POLICIES["hygiene"]))
     assert other.startswith("Hygiene was not measured")
     assert (
-        unmeasured_note(raglab.record_answers(trace, system.policy, system.generator, system.scorer), system.policy)
+        unmeasured_note(
+            raglab.record_answers(trace, system.policy, system.generator, system.scorer),
+            system.policy,
+        )
         == ()
     )
     found = raglab.tune(trace, trials=10, seed=0)
     assert sum("not measured: no answers are recorded" in text for text in found.notes) == 1
     certified = raglab.certify_policy(trace, system.policy, targets={"hallucination_rate": 0.1})
     assert note in certified.notes
-    page = raglab.write_report(trace, {"defaults": system.policy}, out=tmp_path / "report.html").read_text(
-        encoding="utf-8"
-    )
+    page = raglab.write_report(
+        trace, {"defaults": system.policy}, out=tmp_path / "report.html"
+    ).read_text(encoding="utf-8")
     assert "were not measured: no answers are recorded" in page
 
 
 FRAGMENTS = st.lists(
     st.sampled_from(
         [
-            *("Install it", "Installation", "nest", "egg", ":", ".", "?", " ", "\n", "\n\n", "x  = 1", "`nest`"),
-            *("```\n", "```python\n", "~~~\n", "# ", "## Title\n", "===\n", "---\n", "- ", "1. ", "> ", "**egg**"),
-            *("| a | b |\n", "|---|---|\n", "<!-- x -->", "<!--", "<b>", "</b>", "`<b>`", "None", "Answer:"),
+            *(
+                "Install it",
+                "Installation",
+                "nest",
+                "egg",
+                ":",
+                ".",
+                "?",
+                " ",
+                "\n",
+                "\n\n",
+                "x  = 1",
+                "`nest`",
+            ),
+            *(
+                "```\n",
+                "```python\n",
+                "~~~\n",
+                "# ",
+                "## Title\n",
+                "===\n",
+                "---\n",
+                "- ",
+                "1. ",
+                "> ",
+                "**egg**",
+            ),
+            *(
+                "| a | b |\n",
+                "|---|---|\n",
+                "<!-- x -->",
+                "<!--",
+                "<b>",
+                "</b>",
+                "`<b>`",
+                "None",
+                "Answer:",
+            ),
             *("Sources:", "a.md", "I cannot answer."),
         ]
     ),
@@ -144,7 +202,10 @@ FRAGMENTS = st.lists(
 @given(FRAGMENTS, FRAGMENTS)
 @example("", "nest\n\n===\n```\nInstall it")
 def test_what_is_confident_is_what_is_shown(first: str, second: str) -> None:
-    """Hygiene leaves an extractive answer as it is: confidence, citation and support are of the text that is shown."""
+    """Hygiene leaves an extractive answer as it is.
+
+    Confidence, citation and support are of the text that is shown.
+    """
     passages = [Chunk("a#1", f"{first}", "a.md", 1), Chunk("b#1", f"{second}", "b.md", 1)]
     answer = Extractive().answer("How do I install an egg into the nest?", passages)
     if answer.text:

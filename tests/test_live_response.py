@@ -35,10 +35,13 @@ def one(**sections: Any) -> PolicyData:
     return policy(**sections)
 
 
-def recorded(confidence: float = 0.9, text: str = "The excess is £250.", chosen: PolicyData | None = None) -> Trace:
+def recorded(
+    confidence: float = 0.9, text: str = "The excess is £250.", chosen: PolicyData | None = None
+) -> Trace:
     """One answered question with one answer."""
     trace = trace_of((ask(), [[Hit(0.25)]]))
-    open_gate = (chosen or one()).replace("generation.enabled", False)  # with it, a missing confidence is refused
+    # with it, a missing confidence is refused
+    open_gate = (chosen or one()).replace("generation.enabled", False)
     return record_answers(trace, open_gate, Fixed(text, confidence), Full())
 
 
@@ -61,7 +64,9 @@ def expected(trace: Trace, chosen: PolicyData, row: int) -> Said:
     made = check_answer(trace.cases[row].query, passages, Drawn(), Weighed())
     confidence = made.confidence
     if chosen.generation.calibration is not None and not isnan(confidence):
-        confidence = float(np.interp(confidence, chosen.generation.calibration.x, chosen.generation.calibration.y))
+        confidence = float(
+            np.interp(confidence, chosen.generation.calibration.x, chosen.generation.calibration.y)
+        )
     if chosen.generation.enabled and not confidence >= chosen.generation.min_generation_confidence:
         return said._replace(status="refuse", stage="generation")
     if chosen.support.enabled and not made.support >= chosen.support.min_support:
@@ -80,9 +85,27 @@ class TestByHead:
     @pytest.mark.parametrize(
         ("sections", "confidence", "text", "stage", "reason"),
         [
-            ({}, 0.59, "Yes.", "generation", "generation confidence 0.59 is below min_generation_confidence 0.6"),
-            ({}, float("nan"), "Yes.", "generation", "generation confidence is missing, min_generation_confidence 0.6"),
-            ({"support": {"min_support": 0.51}}, 0.9, "Yes.", "support", "support of the weakest claim 0.5 is below"),
+            (
+                {},
+                0.59,
+                "Yes.",
+                "generation",
+                "generation confidence 0.59 is below min_generation_confidence 0.6",
+            ),
+            (
+                {},
+                float("nan"),
+                "Yes.",
+                "generation",
+                "generation confidence is missing, min_generation_confidence 0.6",
+            ),
+            (
+                {"support": {"min_support": 0.51}},
+                0.9,
+                "Yes.",
+                "support",
+                "support of the weakest claim 0.5 is below",
+            ),
             ({}, 0.9, "None", "support", "support of the weakest claim is missing"),
             ({"support": {"enabled": False}}, 0.9, "None", "hygiene", "nothing"),
         ],
@@ -106,13 +129,21 @@ class TestByHead:
         """0.9 stands for 0.45 on a line from (0, 0) to (1, 0.5)."""
         knots = {"x": [0.0, 1.0], "y": [0.0, 0.5]}
         said = decide(recorded(0.9), one(generation={"calibration": knots}))
-        assert said.frame(reasons=True).loc[0, "reason"].startswith("generation confidence 0.45 is below")
+        assert (
+            said.frame(reasons=True)
+            .loc[0, "reason"]
+            .startswith("generation confidence 0.45 is below")
+        )
 
     def test_without_answers_the_chain_ends_at_confidence(self) -> None:
         """Without answers the chain ends at confidence."""
         said = decide(trace_of((ask(), [[Hit(0.25)]])), one())
         assert said.frame().loc[0, "status"] == "ok"
-        assert not [check for check in said.explain("q") if check.gate in {"generation", "support", "hygiene"}]
+        assert not [
+            check
+            for check in said.explain("q")
+            if check.gate in {"generation", "support", "hygiene"}
+        ]
 
     def test_a_set_of_hits_without_an_answer_never_passes(self) -> None:
         """A set of hits without an answer never passes."""
@@ -132,7 +163,9 @@ class TestByHead:
     def test_the_thresholds_are_part_of_the_space(self) -> None:
         """The thresholds are part of the space."""
         trace = record_answers(random_trace(3, n_cases=20), one(), Drawn(), Weighed())
-        assert {"generation.min_generation_confidence", "support.min_support"} <= full_space(trace, one()).keys()
+        assert {"generation.min_generation_confidence", "support.min_support"} <= full_space(
+            trace, one()
+        ).keys()
 
     def test_numba_says_that_it_has_no_twin_for_answers(self) -> None:
         """Numba says that it has no twin for answers."""
@@ -149,7 +182,11 @@ def test_the_chain_says_what_the_rules_say(seed: int) -> None:
     trace = random_trace(seed, depths=1 + seed % 3)
     rng = np.random.default_rng(seed)
     for chosen in random_policies(seed, 2):
-        drawn = [part for path, values in GATES.items() for part in (path, values[rng.integers(len(values))])]
+        drawn = [
+            part
+            for path, values in GATES.items()
+            for part in (path, values[rng.integers(len(values))])
+        ]
         knots = {"x": (0.0, 1.0), "y": (0.25, 0.75)} if seed % 4 == 0 else None
         under = chosen.replace(*drawn, "generation.calibration", knots)
         said = decide(record_answers(trace, under, Drawn(), Weighed()), under)
@@ -208,7 +245,9 @@ def test_hits_without_text_are_counted() -> None:
     """Nothing can be written from them."""
     trace = random_trace(3, n_cases=6)
     blank = replace(trace, chunks=tuple(chunk._replace(text="") for chunk in trace.chunks))
-    with pytest.warns(UserWarning, match=r"from the text of hits, and (\d+) of \1 have none; give the text"):
+    with pytest.warns(
+        UserWarning, match=r"from the text of hits, and (\d+) of \1 have none; give the text"
+    ):
         record_answers(blank, one(), Fixed(), Full())
 
 
@@ -231,11 +270,17 @@ class TestNoConfidence:
         assert np.isnan(by_none.answers.confidence).all()
         assert by_none.answers.text == by_nan.answers.text
         open_gate = one().replace("generation.enabled", False)
-        assert decide(by_none, open_gate).status.tolist() == decide(by_nan, open_gate).status.tolist()
+        assert (
+            decide(by_none, open_gate).status.tolist() == decide(by_nan, open_gate).status.tolist()
+        )
 
     def test_a_gate_of_confidence_needs_one(self) -> None:
         """As of NaN, the policy that gates on it is refused by name."""
         trace = trace_of((ask(), [[Hit(0.25)]]))
         nothing: Any = None
-        with pytest.raises(ValueError, match="needs a generator that gives a confidence, got fixed"):
-            record_answers(trace, one().replace("generation.enabled", True), Fixed(confidence=nothing), Full())
+        with pytest.raises(
+            ValueError, match="needs a generator that gives a confidence, got fixed"
+        ):
+            record_answers(
+                trace, one().replace("generation.enabled", True), Fixed(confidence=nothing), Full()
+            )

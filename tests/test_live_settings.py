@@ -16,7 +16,14 @@ from raglab.bandit import Bandit, Stats
 from raglab.default_learner import DefaultLearner, gate
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, EVERY
 from raglab.live import settings
-from raglab.live.settings import AuditSettings, BanditSettings, ClarifySettings, load_prior, open_audit, open_online
+from raglab.live.settings import (
+    AuditSettings,
+    BanditSettings,
+    ClarifySettings,
+    load_prior,
+    open_audit,
+    open_online,
+)
 from raglab.reward import RewardWeights
 
 HISTORY = Stats(np.array([4.0, 2.0]), np.array([3.0, 0.5]), np.array([2.5, 0.25]))
@@ -41,7 +48,14 @@ def test_nothing_said() -> None:
 
 def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every variable reaches what it sets."""
-    stated = {"ENABLED": "true", "POLICY": "ucb1", "SEED": "7", "BUDGET_MS": "2000", "LAMBDA": "3", "W_THUMBS": "0.3"}
+    stated = {
+        "ENABLED": "true",
+        "POLICY": "ucb1",
+        "SEED": "7",
+        "BUDGET_MS": "2000",
+        "LAMBDA": "3",
+        "W_THUMBS": "0.3",
+    }
     stated |= {f"W{place}": f"0.{place}" for place in range(1, 6)}
     stated |= {"THRESHOLD": "0.7", "EXPLORATION": "0.5", "FLOOR": "0.01", "LOG": "x.sqlite"}
     for name, value in stated.items():
@@ -54,9 +68,16 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.online("folder", ARMS).log.shown == "x.sqlite"
 
 
-def test_a_file_and_before_it_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`.env` of the working folder is read; a variable goes before it; what is another's is let be; blank says none."""
-    (tmp_path / ".env").write_text("OPENAI_API_KEY=x\nRAGLAB_BANDIT_SEED=3\nRAGLAB_BANDIT_W1=0.9\nRAGLAB_BANDIT_LOG=\n")
+def test_a_file_and_before_it_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`.env` of the working folder is read; a variable goes before it; what is another's is let be.
+
+    Blank says none.
+    """
+    (tmp_path / ".env").write_text(
+        "OPENAI_API_KEY=x\nRAGLAB_BANDIT_SEED=3\nRAGLAB_BANDIT_W1=0.9\nRAGLAB_BANDIT_LOG=\n"
+    )
     monkeypatch.setenv("RAGLAB_BANDIT_W1", "0.8")
     said = BanditSettings.read()
     assert (said.seed, said.w1, said.log) == (3, 0.8, None)
@@ -65,7 +86,9 @@ def test_a_file_and_before_it_the_environment(tmp_path: Path, monkeypatch: pytes
 
 def test_the_template_says_what_holds(tmp_path: Path) -> None:
     """The `.env` of the module's docstring names every variable and changes nothing."""
-    template = "\n".join(re.findall(r"^ {4}(RAGLAB_BANDIT_.*)$", settings.__doc__ or "", flags=re.MULTILINE))
+    template = "\n".join(
+        re.findall(r"^ {4}(RAGLAB_BANDIT_.*)$", settings.__doc__ or "", flags=re.MULTILINE)
+    )
     assert set(re.findall(r"^(RAGLAB_BANDIT_\w+)=", template, flags=re.MULTILINE)) == {
         f"RAGLAB_BANDIT_{name.rstrip('_').upper()}" for name in BanditSettings.model_fields
     }
@@ -90,14 +113,23 @@ def test_the_template_says_what_holds(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("in_file", [False, True])
 def test_a_wrong_value(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, rule: str, *, in_file: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    rule: str,
+    *,
+    in_file: bool,
 ) -> None:
     """The error names the variable, the value and the rule, wherever it was said."""
     if in_file:
         (tmp_path / ".env").write_text(f"RAGLAB_BANDIT_{name}={value}\n")
     else:
         monkeypatch.setenv(f"RAGLAB_BANDIT_{name}", value)
-    with pytest.raises(ValueError, match=rf"^RAGLAB_BANDIT_{name}: .*{rule}.*, got '{value}'; correct or unset it\.$"):
+    with pytest.raises(
+        ValueError,
+        match=rf"^RAGLAB_BANDIT_{name}: .*{rule}.*, got '{value}'; correct or unset it\.$",
+    ):
         BanditSettings.read()
 
 
@@ -105,7 +137,8 @@ def test_a_name_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slip of the pen does not pass in silence."""
     monkeypatch.setenv("RAGLAB_BANDIT_WEIGHT1", "0.1")
     with pytest.raises(
-        ValueError, match="must be one of raglab's, got RAGLAB_BANDIT_WEIGHT1; did you mean RAGLAB_BANDIT_W"
+        ValueError,
+        match="must be one of raglab's, got RAGLAB_BANDIT_WEIGHT1; did you mean RAGLAB_BANDIT_W",
     ):
         BanditSettings.read()
 
@@ -113,19 +146,24 @@ def test_a_name_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_only_the_arms_can_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unknown policy; a floor that four arms cannot all have."""
     monkeypatch.setenv("RAGLAB_BANDIT_POLICY", "best")
-    with pytest.raises(ValueError, match=r"RAGLAB_BANDIT_POLICY: it must be one of epsilon_greedy.*got 'best'"):
+    with pytest.raises(
+        ValueError, match=r"RAGLAB_BANDIT_POLICY: it must be one of epsilon_greedy.*got 'best'"
+    ):
         BanditSettings.read().bandit(ARMS)
     monkeypatch.setenv("RAGLAB_BANDIT_POLICY", "ucb1")
     monkeypatch.setenv("RAGLAB_BANDIT_FLOOR", "0.3")
     with pytest.raises(
-        ValueError, match=r"RAGLAB_BANDIT_FLOOR: it must be at most 1 over the number of arms, 4, got 0\.3"
+        ValueError,
+        match=r"RAGLAB_BANDIT_FLOOR: it must be at most 1 over the number of arms, 4, got 0\.3",
     ):
         BanditSettings.read().bandit(ARMS)
 
 
 def test_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by the settings nor by the log nor in an error."""
-    monkeypatch.setenv("RAGLAB_BANDIT_LOG", "postgresql+nodriver://ann:hunter2@db.example/rag?sslpassword=hunter2")
+    monkeypatch.setenv(
+        "RAGLAB_BANDIT_LOG", "postgresql+nodriver://ann:hunter2@db.example/rag?sslpassword=hunter2"
+    )
     said = BanditSettings.read()
     at = said.online("folder", ARMS)
     with pytest.raises(ValueError, match="driver must be installed") as caught:
@@ -148,7 +186,11 @@ class TestPrior:
         monkeypatch.setenv("RAGLAB_BANDIT_PRIOR", str(tmp_path / "p.json"))
         history = BanditSettings.read().bandit(("table", "graph", "hybrid")).history
         assert history is not None
-        assert [row.tolist() for row in history] == [[2.0, 0.0, 4.0], [0.5, 0.0, 3.0], [0.25, 0.0, 2.5]]
+        assert [row.tolist() for row in history] == [
+            [2.0, 0.0, 4.0],
+            [0.5, 0.0, 3.0],
+            [0.25, 0.0, 2.5],
+        ]
 
     @pytest.mark.parametrize(
         "text",
@@ -165,13 +207,17 @@ class TestPrior:
     def test_another_form(self, tmp_path: Path, text: str) -> None:
         """Is refused with the file's name."""
         (tmp_path / "p.json").write_text(text)
-        with pytest.raises(ValueError, match=r"p\.json.*(a prior must name for each arm|must be valid JSON)"):
+        with pytest.raises(
+            ValueError, match=r"p\.json.*(a prior must name for each arm|must be valid JSON)"
+        ):
             load_prior(tmp_path / "p.json", ARMS)
 
     def test_an_arm_that_there_is_not(self, tmp_path: Path) -> None:
         """A misspelt arm is refused; one that this index lacks is passed over."""
         (tmp_path / "p.json").write_text('{"hybird": {"n": 4, "total": 2, "square": 1}}')
-        with pytest.raises(ValueError, match=r"p\.json: a prior must name arms of hybrid.*got 'hybird'"):
+        with pytest.raises(
+            ValueError, match=r"p\.json: a prior must name arms of hybrid.*got 'hybird'"
+        ):
             load_prior(tmp_path / "p.json", ARMS)
         (tmp_path / "p.json").write_text('{"table": {"n": 4, "total": 2, "square": 1}}')
         assert load_prior(tmp_path / "p.json", ("hybrid",)).n.tolist() == [0.0]
@@ -189,7 +235,11 @@ class TestOpened:
         """Those it last chose from, by folder or by file."""
         at = BanditSettings.read().online(tmp_path, ("hybrid", "table"))
         at.choose("r", [True, True], {})
-        for place in (tmp_path, tmp_path / "bandit.sqlite", f"sqlite:///{tmp_path / 'bandit.sqlite'}"):
+        for place in (
+            tmp_path,
+            tmp_path / "bandit.sqlite",
+            f"sqlite:///{tmp_path / 'bandit.sqlite'}",
+        ):
             assert open_online(place).arms == ("hybrid", "table")
             assert open_online(place).state().t == 1
 
@@ -209,7 +259,9 @@ class TestOpened:
 def _elsewhere_clarify_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read no `.env` and no variable but those of the test."""
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(("RAGLAB_CLARIFY_", "RAGLAB_AUDIT_"))]:
+    for name in [
+        name for name in os.environ if name.startswith(("RAGLAB_CLARIFY_", "RAGLAB_AUDIT_"))
+    ]:
         monkeypatch.delenv(name)
 
 
@@ -220,28 +272,64 @@ def stated(monkeypatch: pytest.MonkeyPatch, prefix: str, **values: str) -> None:
 
 
 def test_nothing_said_clarify_settings() -> None:
-    """The published learner holds, nothing is asked unless the caller says so, and the log keeps text for ever."""
+    """The published learner holds, nothing is asked unless told, the log keeps text for ever."""
     said, logged = ClarifySettings.read(), AuditSettings.read()
     assert (said.enabled, said.learner) == (None, DefaultLearner())
-    assert (said.question_cost, said.error_cost, said.options, said.min_field_confidence) == (1.0, 10.0, False, 0.6)
+    assert (said.question_cost, said.error_cost, said.options, said.min_field_confidence) == (
+        1.0,
+        10.0,
+        False,
+        0.6,
+    )
     assert (logged.enabled, logged.log, logged.query, logged.keep_days) == (True, None, "text", 0.0)
 
 
 def test_the_environment_clarify_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every variable reaches what it sets."""
-    stated(monkeypatch, "CLARIFY", ENABLED="true", RULE="posterior", ASK_BELOW="0.5", APPLY_ABOVE="0.7", EVERY="9")
-    stated(monkeypatch, "CLARIFY", LEVEL="0.9", HALF_LIFE_DAYS="30", STRATIFY="false", QUESTION_COST="2")
+    stated(
+        monkeypatch,
+        "CLARIFY",
+        ENABLED="true",
+        RULE="posterior",
+        ASK_BELOW="0.5",
+        APPLY_ABOVE="0.7",
+        EVERY="9",
+    )
+    stated(
+        monkeypatch,
+        "CLARIFY",
+        LEVEL="0.9",
+        HALF_LIFE_DAYS="30",
+        STRATIFY="false",
+        QUESTION_COST="2",
+    )
     stated(monkeypatch, "CLARIFY", ERROR_COST="5", OPTIONS="true", MIN_FIELD_CONFIDENCE="0.4")
     stated(monkeypatch, "AUDIT", ENABLED="false", LOG="x.sqlite", QUERY="hash", KEEP_DAYS="90")
     said, logged = ClarifySettings.read(), AuditSettings.read()
     assert said.enabled is True
     assert said.learner == DefaultLearner(
-        "posterior", ask_below=0.5, apply_above=0.7, every=9, level=0.9, half_life_days=30.0, stratify=False
+        "posterior",
+        ask_below=0.5,
+        apply_above=0.7,
+        every=9,
+        level=0.9,
+        half_life_days=30.0,
+        stratify=False,
     )
-    assert (said.question_cost, said.error_cost, said.options, said.min_field_confidence) == (2.0, 5.0, True, 0.4)
+    assert (said.question_cost, said.error_cost, said.options, said.min_field_confidence) == (
+        2.0,
+        5.0,
+        True,
+        0.4,
+    )
     assert logged.enabled is False
     log = logged.audit_log("folder")
-    assert (log.log.shown, log.query, log.keep_days, log.learner) == ("x.sqlite", "hash", 90.0, said.learner)
+    assert (log.log.shown, log.query, log.keep_days, log.learner) == (
+        "x.sqlite",
+        "hash",
+        90.0,
+        said.learner,
+    )
 
 
 def test_the_log_of_an_index(tmp_path: Path) -> None:
@@ -252,11 +340,26 @@ def test_the_log_of_an_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prefix", "name", "value", "told"),
     [
-        ("CLARIFY", "RULE", "majority", "RAGLAB_CLARIFY_RULE: it must be 'vote_share' or 'posterior', got 'majority'"),
-        ("CLARIFY", "EVERY", "0", "RAGLAB_CLARIFY_EVERY: it must be greater than or equal to 1, got '0'"),
+        (
+            "CLARIFY",
+            "RULE",
+            "majority",
+            "RAGLAB_CLARIFY_RULE: it must be 'vote_share' or 'posterior', got 'majority'",
+        ),
+        (
+            "CLARIFY",
+            "EVERY",
+            "0",
+            "RAGLAB_CLARIFY_EVERY: it must be greater than or equal to 1, got '0'",
+        ),
         ("CLARIFY", "LEVEL", "1", "RAGLAB_CLARIFY_LEVEL: it must be less than 1"),
         ("CLARIFY", "ASK_BELOW", "nan", "RAGLAB_CLARIFY_ASK_BELOW"),
-        ("CLARIFY", "ASK_BELOW", "0.9", "RAGLAB_CLARIFY_*: ASK_BELOW 0.9 must be at most APPLY_ABOVE 0.85"),
+        (
+            "CLARIFY",
+            "ASK_BELOW",
+            "0.9",
+            "RAGLAB_CLARIFY_*: ASK_BELOW 0.9 must be at most APPLY_ABOVE 0.85",
+        ),
         (
             "CLARIFY",
             "TRESHOLD",
@@ -264,10 +367,17 @@ def test_the_log_of_an_index(tmp_path: Path) -> None:
             "must be one of raglab's, got RAGLAB_CLARIFY_TRESHOLD; did you mean RAGLAB_CLARIFY_",
         ),
         ("AUDIT", "QUERY", "all", "RAGLAB_AUDIT_QUERY: it must be 'text', 'hash' or 'none'"),
-        ("AUDIT", "KEEP_DAYS", "-1", "RAGLAB_AUDIT_KEEP_DAYS: it must be greater than or equal to 0"),
+        (
+            "AUDIT",
+            "KEEP_DAYS",
+            "-1",
+            "RAGLAB_AUDIT_KEEP_DAYS: it must be greater than or equal to 0",
+        ),
     ],
 )
-def test_what_is_wrong(monkeypatch: pytest.MonkeyPatch, prefix: str, name: str, value: str, told: str) -> None:
+def test_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, prefix: str, name: str, value: str, told: str
+) -> None:
     """Variable, rule and value stand in the message."""
     stated(monkeypatch, prefix, **{name: value})
     with pytest.raises(ValueError, match="RAGLAB_") as error:
@@ -277,7 +387,9 @@ def test_what_is_wrong(monkeypatch: pytest.MonkeyPatch, prefix: str, name: str, 
 
 def test_a_password_is_never_shown_clarify_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """The log's URL is shown without it."""
-    stated(monkeypatch, "AUDIT", LOG="postgresql+psycopg://ann:hunter2@db/rag?sslpassword=swordfish")
+    stated(
+        monkeypatch, "AUDIT", LOG="postgresql+psycopg://ann:hunter2@db/rag?sslpassword=swordfish"
+    )
     said = AuditSettings.read()
     for text in (repr(said), str(said)):
         assert "ann:***@db/rag?***" in text
@@ -285,7 +397,7 @@ def test_a_password_is_never_shown_clarify_settings(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_template_says_what_holds_clarify_settings(tmp_path: Path) -> None:
-    """Every variable of the template is read, none is missing from it, and its values are those that hold."""
+    """Every variable of the template is read, none is missing there, and its values hold."""
     rows = [line.split("#")[0].strip() for line in (settings.__doc__ or "").splitlines()]
     lines = [line for line in rows if line.startswith(("RAGLAB_CLARIFY_", "RAGLAB_AUDIT_"))]
     (tmp_path / ".env").write_text("\n".join(lines))
@@ -297,11 +409,16 @@ def test_the_template_says_what_holds_clarify_settings(tmp_path: Path) -> None:
 
 
 def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder's log, a log's file, or what the environment names; and a refusal where nothing is."""
+    """A folder's log, a log's file, or what the environment names.
+
+    And a refusal where nothing is.
+    """
     with AuditLog(tmp_path / "audit.sqlite").log.writing():
         pass
     assert open_audit(tmp_path).pack() is open_audit(tmp_path / "audit.sqlite").pack() is None
-    with pytest.raises(ValueError, match="RAGLAB_AUDIT_LOG: it must name the audit log where none is given"):
+    with pytest.raises(
+        ValueError, match="RAGLAB_AUDIT_LOG: it must name the audit log where none is given"
+    ):
         open_audit()
     stated(monkeypatch, "AUDIT", LOG=str(tmp_path / "audit.sqlite"))
     assert open_audit().pack() is None
@@ -312,7 +429,10 @@ def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_published_gate_is_written_once() -> None:
     """What the environment, the gate and the learner start from are the same three numbers (rule S5.5)."""
     assert ClarifySettings.read(None).learner == DefaultLearner()
-    assert gate.__kwdefaults__ == {"ask_below": DefaultLearner().ask_below, "apply_above": DefaultLearner().apply_above}
+    assert gate.__kwdefaults__ == {
+        "ask_below": DefaultLearner().ask_below,
+        "apply_above": DefaultLearner().apply_above,
+    }
     assert (ASK_BELOW, APPLY_ABOVE, EVERY) == (0.60, 0.85, 5)
 
 
@@ -322,14 +442,27 @@ class TestFailClosed:
     @pytest.mark.parametrize(
         ("text", "line", "told"),
         [
-            ("RAGLAB_AUDIT_QUERY='none\n", 1, "quotes closed"),  # today this keeps the text of every question
+            # today this keeps the text of every question
+            ("RAGLAB_AUDIT_QUERY='none\n", 1, "quotes closed"),
             ('A=1\n\nRAGLAB_AUDIT_QUERY="none\n', 3, "quotes closed"),
             ("A=1\nRAGLAB_AUDIT_QUERY none\n", 2, "a line must be NAME=value"),
             ("A=1\nRAGLAB_AUDIT_QUERY\n", 2, "a line must be NAME=value"),
             ("A=1\nnothing at all\n", 2, "a line must be NAME=value"),
-            ("A='x\nRAGLAB_AUDIT_QUERY=none\nB='\n", 1, "a quote must end before the next variable of raglab"),
-            ("RAGLAB_AUDIT_QUERY=none\nraglab_audit_query=text\n", 2, "RAGLAB_AUDIT_QUERY must be stated once"),
-            ("RAGLAB_AUDIT_QUERY=${NOBODY_SET_THIS}\n", 1, "RAGLAB_AUDIT_QUERY must stand for something"),
+            (
+                "A='x\nRAGLAB_AUDIT_QUERY=none\nB='\n",
+                1,
+                "a quote must end before the next variable of raglab",
+            ),
+            (
+                "RAGLAB_AUDIT_QUERY=none\nraglab_audit_query=text\n",
+                2,
+                "RAGLAB_AUDIT_QUERY must be stated once",
+            ),
+            (
+                "RAGLAB_AUDIT_QUERY=${NOBODY_SET_THIS}\n",
+                1,
+                "RAGLAB_AUDIT_QUERY must stand for something",
+            ),
             ("# ours\nRAGLAB_AUDITQUERY=none\n", 2, "did you mean RAGLAB_AUDIT_QUERY"),
             ("raglab_foo=none\n", 1, "must be one of raglab's, got raglab_foo"),
             ("RAG_LAB_AUDIT_QUERY=none\n", 1, "did you mean RAGLAB_AUDIT_QUERY"),
@@ -346,7 +479,10 @@ class TestFailClosed:
             assert told in str(error.value)
 
     def test_a_file_in_another_encoding(self, tmp_path: Path) -> None:
-        """Is named with its line; a byte-order mark is no part of the first name; blank says nothing."""
+        """Is named with its line; a byte-order mark is no part of the first name.
+
+        Blank says nothing.
+        """
         (tmp_path / ".env").write_bytes(b"A=1\nRAGLAB_AUDIT_QUERY=none\nB=\xff\n")
         with pytest.raises(ValueError, match=r"^\.env, line 3: text must be UTF-8"):
             AuditSettings.read()
@@ -359,13 +495,19 @@ class TestFailClosed:
         with pytest.raises(ValueError, match=r"^\.env: the path must be a file, got a folder"):
             AuditSettings.read()
 
-    @pytest.mark.parametrize("name", ["RAGLAB_AUDITQUERY", "RAGLAB_FOO", "raglab_audit_queri", "RAGLABAUDIT_QUERY"])
-    def test_a_variable_of_the_environment(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    @pytest.mark.parametrize(
+        "name", ["RAGLAB_AUDITQUERY", "RAGLAB_FOO", "raglab_audit_queri", "RAGLABAUDIT_QUERY"]
+    )
+    def test_a_variable_of_the_environment(
+        self, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
         """One that begins as ours do is ours, whatever its case; one of another tool is let be."""
         monkeypatch.setenv("RAGLABELLER_HOME", "x")
         assert AuditSettings.read().query == "text"
         monkeypatch.setenv(name, "none")
-        with pytest.raises(ValueError, match=f"^the environment: .* must be one of raglab's, got {name}; "):
+        with pytest.raises(
+            ValueError, match=f"^the environment: .* must be one of raglab's, got {name}; "
+        ):
             AuditSettings.read()
 
     def test_small_letters_are_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

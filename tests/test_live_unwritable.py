@@ -20,16 +20,18 @@ from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
 from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS, REWARDS
 from raglab.store.policies import Policy
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 pytestmark = pytest.mark.slow
 
-FREE: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
+FREE: dict[str, Any] = {
+    name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")
+}
 QUESTION = "What is the motor excess?"
 
 
 @pytest.fixture
-def disk(tmp_path: Path, encoder: WordEncoder) -> Iterator[Path]:  # noqa: F811 - the fixture
+def disk(tmp_path: Path, encoder: WordEncoder) -> Iterator[Path]:
     """Return a disk of 2 MB with an index in the folder `i`."""
     del encoder
     with small_disk(tmp_path / "disk", "2m") as place:
@@ -52,7 +54,12 @@ def close(system: System) -> None:
 
 def fields(said: Any, arm: str) -> dict[str, Any]:
     """A response without what is of its request, nor, where a bandit chose, of the arm."""
-    own = {"request_id", "arm", "arm_reason", *(("confidence", "policy_id", "sources") if arm == "bandit" else ())}
+    own = {
+        "request_id",
+        "arm",
+        "arm_reason",
+        *(("confidence", "policy_id", "sources") if arm == "bandit" else ()),
+    }
     return {name: value for name, value in said.items() if name not in own}
 
 
@@ -66,8 +73,16 @@ class TestReadOnly:
 
     @pytest.mark.parametrize("used", [True, False], ids=["with caches and logs", "fresh"])
     @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
-    def test_it_answers_and_says_once_what_is_not_logged(self, disk: Path, arm: str, used: bool) -> None:  # noqa: FBT001
-        """The same answer, from the cache where it is there; one warning a log; not a byte is written."""
+    def test_it_answers_and_says_once_what_is_not_logged(
+        self,
+        disk: Path,
+        arm: str,
+        used: bool,
+    ) -> None:
+        """The same answer, from the cache where it is there; one warning a log.
+
+        Not a byte is written.
+        """
         system = opened(disk, cache=used, audit=used, stated=arm if used else "hybrid")
         wanted = fields(ask(QUESTION, system=system), arm)
         close(system)
@@ -91,10 +106,14 @@ class TestReadOnly:
         assert contents(disk) == before
         close(system)
 
-    def test_what_needs_the_log_is_refused(self, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_needs_the_log_is_refused(
+        self, disk: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A log that is required, by the caller or the environment; before any model is loaded."""
         remount(disk, "ro")
-        with pytest.raises(InputError, match=r"audit.sqlite: the audit log must be writable where it is required"):
+        with pytest.raises(
+            InputError, match=r"audit.sqlite: the audit log must be writable where it is required"
+        ):
             opened(disk, audit="required")
         with pytest.warns(UserWarning, match="cannot be written"):
             system = opened(disk)
@@ -107,7 +126,9 @@ class TestReadOnly:
         with pytest.raises(ValueError, match="an audit log that is required must be on"):
             opened(disk)
 
-    def test_a_log_elsewhere_is_written(self, disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_log_elsewhere_is_written(
+        self, disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """An index for reading alone and a log of one's own satisfy who requires it."""
         remount(disk, "ro")
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", str(tmp_path / "own.sqlite"))
@@ -126,8 +147,14 @@ class TestFullDisk:
 
     @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
     def test_it_answers_and_says_so_once(self, disk: Path, arm: str) -> None:
-        """Questions go on without their rows; required, they are refused; with room again, rows are written again."""
-        system, strict = opened(disk, cache=False, stated=arm), opened(disk, cache=False, audit="required")
+        """Questions go on without their rows; required, they are refused.
+
+        With room again, rows are written again.
+        """
+        system, strict = (
+            opened(disk, cache=False, stated=arm),
+            opened(disk, cache=False, audit="required"),
+        )
         wanted = fields(ask(QUESTION, system=system), arm)
         ask(QUESTION, system=strict)
         rest = disk / "rest"
@@ -140,7 +167,9 @@ class TestFullDisk:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             for number in range(8):
-                assert fields(ask(QUESTION, system=system, request_id=f"full{number}"), arm) == wanted
+                assert (
+                    fields(ask(QUESTION, system=system, request_id=f"full{number}"), arm) == wanted
+                )
         told = [str(one.message) for one in said]
         assert sum("the audit log cannot be written" in one for one in told) == 1
         assert len(told) <= 1 + (arm == "bandit")
@@ -165,7 +194,7 @@ class Killing(Fixed):
 
 
 @pytest.fixture
-def index(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fixture
+def index(tmp_path: Path, encoder: WordEncoder) -> Path:
     """Return a folder whose `i` is an index."""
     del encoder
     build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
@@ -188,9 +217,16 @@ class TestKilled:
 
     @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
     def test_it_is_asked_again_under_its_id(self, index: Path, arm: str) -> None:
-        """Its request and its choice keep their one row, the reward counts once; then the id is taken."""
+        """Its request and its choice keep their one row, the reward counts once.
+
+        Then the id is taken.
+        """
         _killed(
-            lambda: ask(QUESTION, system=opened(index, stated=arm, cache=False, generator=Killing()), request_id="r")
+            lambda: ask(
+                QUESTION,
+                system=opened(index, stated=arm, cache=False, generator=Killing()),
+                request_id="r",
+            )
         )
         system = opened(index, stated=arm, cache=False)
         said = ask(QUESTION, system=system, request_id="r", session="")
@@ -209,7 +245,9 @@ class TestKilled:
                 ask(QUESTION, system=system, request_id="r")
         close(system)
 
-    def test_killed_between_reward_and_decision(self, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_killed_between_reward_and_decision(
+        self, index: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The choice is taken again and not rewarded twice."""
         from raglab.audit.log import AuditLog
 
@@ -231,12 +269,20 @@ class TestKilled:
 
     def test_another_question_may_not_take_the_id(self, index: Path) -> None:
         """Another text, document, session or policy is another request: its log refuses the id."""
-        _killed(lambda: ask(QUESTION, system=opened(index, cache=False, generator=Killing()), request_id="r"))
+        _killed(
+            lambda: ask(
+                QUESTION, system=opened(index, cache=False, generator=Killing()), request_id="r"
+            )
+        )
         system = opened(index, cache=False)
         assert system.audit is not None
         with system.audit.log.reading() as log:
             models = log.row(REQUESTS)["models"]  # type: ignore[index]
-        about: dict[str, Any] = {"policy": system.policy, "fingerprint": system.fingerprint, "models": models}
+        about: dict[str, Any] = {
+            "policy": system.policy,
+            "fingerprint": system.fingerprint,
+            "models": models,
+        }
         for changed in (
             {"documents": ["motor.md"]},
             {"session": "s"},

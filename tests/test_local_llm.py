@@ -1,4 +1,6 @@
-"""A real language model, in process and served: what `make local-llm` fetched; skipped with a line where it is not.
+"""A real language model, in process and served: what `make local-llm` fetched.
+
+Skipped with a line where it is not.
 
 At most twenty replies, with prompts of at most 300 tokens.
 """
@@ -40,13 +42,21 @@ PASSAGES = [
     Chunk("a", "The storm excess is £400. Claims are paid within 30 days.", "home.md"),
     Chunk("b", "Glass is covered without an excess.", "home.md"),
 ]
-ASK = [{"role": "user", "content": "Passage: The storm excess is £400. How much is the storm excess? One sentence."}]
+ASK = [
+    {
+        "role": "user",
+        "content": "Passage: The storm excess is £400. How much is the storm excess? One sentence.",
+    }
+]
 BRIEF = "Answer in one short sentence from the passages."
 
 
 @pytest.fixture(scope="module", autouse=True)
 def lengths() -> Iterator[list[int]]:
-    """Tokens that the model read in each call: at the end of all tests at most twenty calls, each of 300 tokens."""
+    """Tokens that the model read in each call.
+
+    At the end of all tests at most twenty calls, each of 300 tokens.
+    """
     read: list[int] = []
     steps, scores = CausalModel.log_probabilities, CausalModel.reply_log_probabilities
 
@@ -80,7 +90,9 @@ def model() -> LocalModel:
 @pytest.fixture(scope="module")
 def local_llm() -> ModuleType:
     """The script that serves it."""
-    spec = importlib.util.spec_from_file_location("local_llm", ROOT / "experiments" / "local_llm.py")
+    spec = importlib.util.spec_from_file_location(
+        "local_llm", ROOT / "experiments" / "local_llm.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
@@ -93,7 +105,9 @@ def local_llm() -> ModuleType:
 def served(model: LocalModel, local_llm: ModuleType) -> Iterator[str]:
     """Address of a server over it on this machine, which ends with the tests."""
     with local_llm.ModelServer(model) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
         thread.start()
         yield server.base_url
         server.shutdown()
@@ -119,39 +133,62 @@ def test_scores_of_its_own_reply_are_those_it_wrote(model: LocalModel, reply: Co
     """To three digits: one pass over all tokens sums in another order."""
     scores = model.scores(ASK, reply.text)
     assert [one.token for one in scores] == [one.token for one in reply.tokens]
-    assert [one.logprob for one in scores] == pytest.approx([one.logprob for one in reply.tokens], abs=1e-3)
+    assert [one.logprob for one in scores] == pytest.approx(
+        [one.logprob for one in reply.tokens], abs=1e-3
+    )
 
 
 def test_its_server_can_do_what_the_probe_finds(
-    served: str, model: LocalModel, reply: Completion, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    served: str,
+    model: LocalModel,
+    reply: Completion,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    """Log-probabilities, an exact echo, its context and its seed, and no schema; the reply is that of the process."""
+    """Log-probabilities, an exact echo, its context and its seed, and no schema.
+
+    The reply is that of the process.
+    """
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path))
     client = OpenAIClient("local", served, timeout=120.0)
     found = client.probe()
-    assert (found.logprobs, found.schema, found.echo, found.context) == (True, "text", "exact", model.load().context)
+    assert (found.logprobs, found.schema, found.echo, found.context) == (
+        True,
+        "text",
+        "exact",
+        model.load().context,
+    )
     assert (found.top, found.seed) == (20, True)
     again = client.complete(ASK, max_tokens=24, top=5)
     assert again.text == reply.text
-    assert [one.logprob for one in again.tokens] == pytest.approx([one.logprob for one in reply.tokens], abs=1e-6)
+    assert [one.logprob for one in again.tokens] == pytest.approx(
+        [one.logprob for one in reply.tokens], abs=1e-6
+    )
 
 
 def test_it_says_yes_and_no_with_a_probability(model: LocalModel) -> None:
     """Of one token, within a budget that counts it."""
     judging = pytest.importorskip("raglab.extensions.learned_signals.judging")
     made = judging.yes_no_scorer(model, RequestBudget(calls=1), judging.SUFFICES)
-    assert 0.0 < made.score("How much is the storm excess?", [chunk.text for chunk in PASSAGES]) < 1.0
+    assert (
+        0.0 < made.score("How much is the storm excess?", [chunk.text for chunk in PASSAGES]) < 1.0
+    )
     assert made.client.counts.completion_tokens == 1
     right = judging.likelihood_scorer(model, RequestBudget())
     texts = [chunk.text for chunk in PASSAGES]
-    scores = [right.score("How much is the storm excess?", texts, answer) for answer in ("It is £400.", "It is £970.")]
+    scores = [
+        right.score("How much is the storm excess?", texts, answer)
+        for answer in ("It is £400.", "It is £970.")
+    ]
     assert scores[0] > scores[1]
 
 
 def test_it_answers_as_a_generator(model: LocalModel) -> None:
     """With a confidence, or the failure that it was cut off: never a refusal in its place."""
     metered = MeteredClient(model)
-    generator = ModelGenerator(metered, ModelGenerator(model).prompt._replace(text=BRIEF), max_tokens=32)
+    generator = ModelGenerator(
+        metered, ModelGenerator(model).prompt._replace(text=BRIEF), max_tokens=32
+    )
     try:
         generation = generator.answer("How much is the storm excess?", PASSAGES)
     except ModelUnavailableError as error:
@@ -187,7 +224,7 @@ class Written:
 
 
 def long_texts() -> dict[str, list[str]]:
-    """Passages of the bundled documents, of tables of numbers, and of scripts that the model hardly knows."""
+    """Passages of bundled documents, of number tables, and of scripts the model hardly knows."""
     texts = {
         path.name: path.read_text(encoding="utf-8")
         for path in sorted((ROOT / "datasets").glob("*/documents/*.md"))
@@ -203,12 +240,16 @@ def long_texts() -> dict[str, list[str]]:
         "code": "for (int i=0;i<n;i++){ a[i]+=b[i]*2; }\n" * 100,
     }
     return {
-        name: [text[start : start + 1500] for start in range(0, len(text), 1500)][:8] for name, text in texts.items()
+        name: [text[start : start + 1500] for start in range(0, len(text), 1500)][:8]
+        for name, text in texts.items()
     }
 
 
 def test_every_default_prompt_has_fewer_than_1500_tokens(model: LocalModel) -> None:
-    """As the model's own tokenizer counts them in its template, whatever the passages; none is far below its room."""
+    """As the model's own tokenizer counts them in its template, whatever the passages.
+
+    None is far below its room.
+    """
     written, longest = Written(), Counter[str]()
     adapters = [*core_adapters(written), *judges(written), *readers(written)]
     for texts in long_texts().values():
@@ -219,14 +260,18 @@ def test_every_default_prompt_has_fewer_than_1500_tokens(model: LocalModel) -> N
             task = sent[0]["content"][:60]
             longest[task] = max(longest[task], len(model.load().prompt_ids(sent)))
         written.sent.clear()
-    assert len(longest) == 8, longest  # the likelihood of an answer is scored under the prompt of answers
+    # the likelihood of an answer is scored under the prompt of answers
+    assert len(longest) == 8, longest
     assert max(longest.values()) < 1500, longest
     with_passages = {task: count for task, count in longest.items() if "typed fields" not in task}
     assert len(with_passages) == 7, longest  # a parser is sent the titles of documents
     assert min(with_passages.values()) > 900, longest
 
 
-HOW_MUCH, ANSWER = "How much is the storm excess of the policy of 2025?", "The storm excess is £400. " * 5
+HOW_MUCH, ANSWER = (
+    "How much is the storm excess of the policy of 2025?",
+    "The storm excess is £400. " * 5,
+)
 Adapter = Callable[[list[Chunk]], Any]
 
 
@@ -243,7 +288,10 @@ def judges(client: ModelClient) -> list[Adapter]:
     judging = pytest.importorskip("raglab.extensions.learned_signals.judging")
     budget = RequestBudget()
     made = [
-        *(judging.judge_scorer(client, budget, rubric, with_answer=True) for rubric in judging.RUBRICS.values()),
+        *(
+            judging.judge_scorer(client, budget, rubric, with_answer=True)
+            for rubric in judging.RUBRICS.values()
+        ),
         judging.yes_no_scorer(client, budget, judging.SUFFICES),
         judging.yes_no_scorer(client, budget, judging.IS_RIGHT, with_answer=True),
         judging.likelihood_scorer(client, budget),
@@ -257,7 +305,10 @@ def judges(client: ModelClient) -> list[Adapter]:
 
 
 def readers(client: ModelClient) -> list[Adapter]:
-    """The four protocols of clarification: questions, gaps, replies and fields, each of which refuses the reply."""
+    """The four protocols of clarification.
+
+    Questions, gaps, replies and fields, each of which refuses the reply.
+    """
     calls = pytest.importorskip("raglab.extensions.clarification.model_calls").ModelCalls(client)
     parsed = ParsedQuestion(question=HOW_MUCH)
     readings = tuple(GapReading(f"Excess of the {n} kind", f"The {n} kind: £{n}") for n in range(6))

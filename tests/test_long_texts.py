@@ -1,8 +1,9 @@
 """Every expression and every reader of text takes time that grows with a text, not with its square.
 
-A watch cannot tell fast from slow on a busy machine, and no counter looks into `re`. So processor time is measured, and
-the bound is far from both: an expression that is linear takes milliseconds for 20,000 characters, those found took
-seconds to minutes. Above 0.5 s an expression has a fault, above 2 s a reader of many; an alarm ends it: no test hangs.
+A watch cannot tell fast from slow on a busy machine, and no counter looks into `re`. So processor
+time is measured, and the bound is far from both: an expression that is linear takes milliseconds
+for 20,000 characters, those found took seconds to minutes. Above 0.5 s an expression has a fault,
+above 2 s a reader of many; an alarm ends it: no test hangs.
 """
 
 from __future__ import annotations
@@ -42,14 +43,19 @@ pytestmark = pytest.mark.slow
 PACK = load_pack(Path(__file__).parent.parent / "datasets/broker/pack")
 POLICY = PolicyData.from_mapping()
 EXCESS = "The storm excess is £250. "
-# Expressions that are asked of one place only (`match`, `fullmatch`) or of a text that was cut: none is searched for.
+# Expressions that are asked of one place only (`match`, `fullmatch`) or of a text that was cut:
+# none is searched for.
 AT_ONE_PLACE = {
-    *(f"raglab.answering.hygiene.{name}" for name in ("_IS_SILENT", "_HEADING", "_BULLET", "_REFERENCE")),
+    *(
+        f"raglab.answering.hygiene.{name}"
+        for name in ("_IS_SILENT", "_HEADING", "_BULLET", "_REFERENCE")
+    ),
     "raglab.answering.hygiene._OPEN_HTML",
     "raglab.code_blocks._CLOSING",  # of a whole line
     "raglab.text._UNDERLINE",  # of a whole line
     "raglab.decision.answer_text._PRINTED",  # at the beginning of a text
-    "raglab.extensions.clarification.contents_layouts._LED",  # at one place of a line of at most 400 characters
+    # at one place of a line of at most 400 characters
+    "raglab.extensions.clarification.contents_layouts._LED",
     "raglab.extensions.graph_table.quantities._JOINT",
     "raglab.extensions.league.adarague._FOLDER",  # of the whole name of a folder
     "raglab.extensions.graph_table.table_records._OPERATIONS",  # of 1,000 characters of a question
@@ -87,11 +93,15 @@ READERS: dict[str, Callable[[str], object]] = {
     "marks of a prompt": prompts.without_marks,
     "reason": lambda one: server_secrets.one_line_reason(one, ["sk-secret-key"]),
     "compression": lambda one: compression.compress("storm excess", [chunk(one)], budget=50),
-    "question of compression": lambda one: compression.compress(one, [chunk(EXCESS * 50)], budget=50),
+    "question of compression": lambda one: compression.compress(
+        one, [chunk(EXCESS * 50)], budget=50
+    ),
     "expected kind": lambda one: extractive.expected_kind(one, PACK),
     "phrases": phrases_of_kinds,
     "short answer": lambda one: extractive.short_answer("How much is the excess?", one),
-    "extractive answer": lambda one: extractive.Extractive().answer("What is the storm excess?", [chunk(one)]),
+    "extractive answer": lambda one: extractive.Extractive().answer(
+        "What is the storm excess?", [chunk(one)]
+    ),
     "extractive question": lambda one: extractive.Extractive().answer(one, [chunk(EXCESS)]),
     "reflection": lambda one: rewriting.reflect(one, [one]),
     "names": lambda one: entity_names.names_in([one]),
@@ -131,7 +141,10 @@ def compiled(where: str, value: Any, depth: int = 0) -> Iterator[tuple[str, re.P
 
 
 def expressions_of_modules() -> dict[str, list[re.Pattern[Any]]]:
-    """Return every compiled expression of the package by name; the stores have limits of their own."""
+    """Return every compiled expression of the package by name.
+
+    The stores have limits of their own.
+    """
     found: dict[str, list[re.Pattern[Any]]] = {}
     for module in pkgutil.walk_packages(raglab.__path__, "raglab."):
         if not module.name.startswith(("raglab.store", "raglab.cli")):
@@ -175,7 +188,10 @@ def test_no_expression_of_ours_takes_long() -> None:
     late = {}
     for (pattern, flags), name in rows.items():
         with alarm():
-            late |= {f"{name} {key}": spent for key, spent in slow(searched(re.compile(pattern, flags))).items()}
+            late |= {
+                f"{name} {key}": spent
+                for key, spent in slow(searched(re.compile(pattern, flags))).items()
+            }
     assert late == {}
 
 
@@ -191,5 +207,8 @@ def test_no_expression_of_a_bundled_pack_takes_long(pack: Any) -> None:
         except re.error:  # a text with a brace
             continue
         with alarm():
-            late |= {f"{one[:80]} {key}": spent for key, spent in slow(pattern.search, LIMIT, BRIEF).items()}
+            late |= {
+                f"{one[:80]} {key}": spent
+                for key, spent in slow(pattern.search, LIMIT, BRIEF).items()
+            }
     assert late == {}

@@ -20,7 +20,14 @@ from raglab.metrics import (
     auroc_interval,
     mean_auroc_difference,
 )
-from raglab.metrics.clustered import answered_cases, auroc_lean, disjoint_pairs, flat_reach, lean_spread, paired_rows
+from raglab.metrics.clustered import (
+    answered_cases,
+    auroc_lean,
+    disjoint_pairs,
+    flat_reach,
+    lean_spread,
+    paired_rows,
+)
 
 NAN = np.nan
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
@@ -31,12 +38,17 @@ Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 def world(rng: np.random.Generator, n: int, size: int, *, rule: bool = False) -> Columns:
-    """Right or wrong, two coarse signals and the cluster: cases of a cluster share how hard and how sure they are."""
+    """Right or wrong, two coarse signals and the cluster.
+
+    Cases of a cluster share how hard and how sure they are.
+    """
     cluster = np.repeat(np.arange(n // size), size)
     hard, sure = (rng.normal(size=n // size)[cluster] for _ in range(2))
     right = rng.random(len(cluster)) < 1.0 / (1.0 + np.exp(-1.0 - hard))
     common = 0.6 * sure + 0.5 * rng.normal(size=len(cluster))
-    first, second = (own * right + common + 0.8 * rng.normal(size=len(cluster)) for own in (1.0, 0.6))
+    first, second = (
+        own * right + common + 0.8 * rng.normal(size=len(cluster)) for own in (1.0, 0.6)
+    )
     first, second = (np.clip(np.round(2.0 * values), -4, 4) for values in (first, second))
     return right, first, second > 0 if rule else second, cluster
 
@@ -55,25 +67,38 @@ def numbers(value: PairedDifference) -> bytes:
 
 
 def test_single_clusters_are_delong() -> None:
-    """The paired variance from all pairs of a right and a wrong case, one by one (DeLong 1988, equation 3)."""
+    """Paired variance of all pairs of a right and wrong case, singly (DeLong 1988, equation 3)."""
     rng = np.random.default_rng(0)
     right, *signals, _ = world(rng, 80, 1)
-    pairs = [(s[right][:, None] > s[~right]) + 0.5 * (s[right][:, None] == s[~right]) for s in signals]
+    pairs = [
+        (s[right][:, None] > s[~right]) + 0.5 * (s[right][:, None] == s[~right]) for s in signals
+    ]
     apart = pairs[0] - pairs[1]
-    variance = apart.mean(axis=1).var(ddof=1) / right.sum() + apart.mean(axis=0).var(ddof=1) / (~right).sum()
+    variance = (
+        apart.mean(axis=1).var(ddof=1) / right.sum()
+        + apart.mean(axis=0).var(ddof=1) / (~right).sum()
+    )
     rows = paired_rows(right, tuple(signals), None)
     every = np.ones(80, dtype=bool)
     (one, first), (two, second) = (auroc_lean(rows, rank, every) for rank in rows.rank)
-    parts = ((first.right - second.right, int(right.sum())), (first.wrong - second.wrong, int((~right).sum())))
+    parts = (
+        (first.right - second.right, int(right.sum())),
+        (first.wrong - second.wrong, int((~right).sum())),
+    )
     error, df = lean_spread(rows, parts, 80)
     assert error**2 == pytest.approx(variance, rel=1e-12)
     assert min(right.sum(), (~right).sum()) - 1 <= df <= 79
     assert one - two == pytest.approx(apart.mean(), abs=1e-15)
-    assert auroc_difference(right, *signals).value == pytest.approx(auroc(right, signals[0]) - auroc(right, signals[1]))
+    assert auroc_difference(right, *signals).value == pytest.approx(
+        auroc(right, signals[0]) - auroc(right, signals[1])
+    )
 
 
 def test_clusters_are_obuchowski() -> None:
-    """Sums of components by cluster as her equations 5 to 7 have them; the covariance is 1 % larger here."""
+    """Sums of components by cluster as her equations 5 to 7 have them.
+
+    The covariance is 1 % larger here.
+    """
     right, first, _, cluster = world(np.random.default_rng(1), 300, 5)
     pairs = (first[right][:, None] > first[~right]) + 0.5 * (first[right][:, None] == first[~right])
     area, (m, n) = pairs.mean(), pairs.shape
@@ -86,11 +111,16 @@ def test_clusters_are_obuchowski() -> None:
     variance = s10 / m + s01 / n + 2 * s11 / (m * n)
     rows = paired_rows(right, (first,), cluster)
     _, lean = auroc_lean(rows, rows.rank[0], np.ones(300, dtype=bool))
-    assert lean_spread(rows, ((lean.right, of_x), (lean.wrong, of_y)), 60)[0] ** 2 == pytest.approx(variance, rel=0.01)
+    assert lean_spread(rows, ((lean.right, of_x), (lean.wrong, of_y)), 60)[0] ** 2 == pytest.approx(
+        variance, rel=0.01
+    )
 
 
 def test_copies_of_a_case_are_no_evidence() -> None:
-    """Each case three times, as clusters of three: the interval of the cases alone; unmarked it is far too short."""
+    """Each case three times, as clusters of three: the interval of the cases alone.
+
+    Unmarked it is far too short.
+    """
     right, first, second, cluster = world(np.random.default_rng(2), 120, 1)
     thrice = [np.repeat(column, 3) for column in (right, first, second, cluster)]
     alone = auroc_difference(right, first, second)
@@ -98,16 +128,22 @@ def test_copies_of_a_case_are_no_evidence() -> None:
     assert np.array(marked[:4]) == pytest.approx(np.array(alone[:4]), abs=1e-12)
     unmarked = auroc_difference(*thrice[:3])
     assert unmarked.high - unmarked.low < 0.65 * (alone.high - alone.low)
-    answers = [accuracy_difference(*c[:3], 0.5, clusters=c[3]) for c in ([right, first, second, cluster], thrice)]
+    answers = [
+        accuracy_difference(*c[:3], 0.5, clusters=c[3])
+        for c in ([right, first, second, cluster], thrice)
+    ]
     assert answers[0].value == pytest.approx(answers[1].value, abs=1e-12)
     assert answers[0].high == pytest.approx(answers[1].high, abs=0.01)
-    ends = [auroc_interval(r, f, clusters=c) for r, f, c in ((right, first, cluster), (*thrice[:2], thrice[3]))]
+    ends = [
+        auroc_interval(r, f, clusters=c)
+        for r, f, c in ((right, first, cluster), (*thrice[:2], thrice[3]))
+    ]
     assert np.array(ends[0]) == pytest.approx(np.array(ends[1]), abs=1e-12)
 
 
 @pytest.mark.slow
 def test_it_agrees_with_a_cluster_bootstrap() -> None:
-    """Standard errors of AUROC and accuracy differences against 600 resamples of clusters of five."""
+    """Standard errors of AUROC and accuracy differences against 600 resamples of clusters of 5."""
     rng = np.random.default_rng(3)
     right, first, second, cluster = world(rng, 500, 5)
     cells = np.arange(500) % 5
@@ -117,7 +153,13 @@ def test_it_agrees_with_a_cluster_bootstrap() -> None:
         r, a, b, c = right[rows], first[rows], second[rows], cells[rows]
         by_cell = [auroc(r[c == k], a[c == k]) - auroc(r[c == k], b[c == k]) for k in range(5)]
         by_rank = auroc(r, a) - auroc(r, b)
-        draws.append((by_rank, np.mean(by_cell), accuracy_at_coverage(r, a, 0.6) - accuracy_at_coverage(r, b, 0.6)))
+        draws.append(
+            (
+                by_rank,
+                np.mean(by_cell),
+                accuracy_at_coverage(r, a, 0.6) - accuracy_at_coverage(r, b, 0.6),
+            )
+        )
     spread = np.std(draws, axis=0)
     found = [
         auroc_difference(right, first, second, clusters=cluster),
@@ -132,7 +174,7 @@ def test_it_agrees_with_a_cluster_bootstrap() -> None:
 @pytest.mark.parametrize("size", [1, 3, 10])
 @pytest.mark.parametrize("kind", ["auroc", "auroc difference", "accuracy", "rule"])
 def test_coverage(kind: str, size: int) -> None:
-    """In 400 samples of 300 cases at least 93 % of the intervals hold the difference of 300,000 cases."""
+    """In 400 samples of 300 cases, 93 % or more of intervals hold the difference of 300,000 cases."""
     calls = {
         "auroc": lambda r, a, _, c: tuple(map(float, auroc_interval(r, a, clusters=c))),
         "auroc difference": lambda r, a, b, c: auroc_difference(r, a, b, clusters=c)[1:3],
@@ -143,27 +185,43 @@ def test_coverage(kind: str, size: int) -> None:
     truth = {
         "auroc": lambda: auroc(right, first),
         "auroc difference": lambda: auroc(right, first) - auroc(right, second),
-        "accuracy": lambda: accuracy_at_coverage(right, first, 0.5) - accuracy_at_coverage(right, second, 0.5),
+        "accuracy": lambda: (
+            accuracy_at_coverage(right, first, 0.5) - accuracy_at_coverage(right, second, 0.5)
+        ),
         "rule": lambda: accuracy_at_coverage(right, first, second.mean()) - right[second].mean(),
     }[kind]()
-    samples = (world(np.random.default_rng([7, draw]), 300, size, rule=kind == "rule") for draw in range(400))
+    samples = (
+        world(np.random.default_rng([7, draw]), 300, size, rule=kind == "rule")
+        for draw in range(400)
+    )
     held = [low <= truth <= high for low, high in (calls[kind](*sample) for sample in samples)]
     assert np.mean(held) >= 0.93 - 3 * np.sqrt(0.05 * 0.95 / 400)
 
 
 def test_a_mean_over_cells_by_hand() -> None:
-    """Two cells weigh the same; a third with right cases alone is left out, and a fourth with one wrong cluster."""
+    """Two cells weigh the same.
+
+    A third with right cases alone is left out, and a fourth with one wrong cluster.
+    """
     rng = np.random.default_rng(4)
     right, first, second, cluster = world(rng, 200, 2)
     cells = np.repeat(["a", "b", "c", "d"], [60, 60, 40, 40])
     right[120:160] = True
     right[160:] = np.arange(40) > 1
     gain = mean_auroc_difference(right, first, second, cells=cells, clusters=cluster)
-    each = [auroc(right[p], first[p]) - auroc(right[p], second[p]) for p in (slice(0, 60), slice(60, 120))]
+    each = [
+        auroc(right[p], first[p]) - auroc(right[p], second[p])
+        for p in (slice(0, 60), slice(60, 120))
+    ]
     assert gain.value == pytest.approx(np.mean(each), abs=1e-15)
     assert (gain.cells, gain.cells_left_out, gain.clusters) == (2, 2, 60)
-    assert gain.note == "2 of 4 cells have right or wrong cases in fewer than two clusters and are left out."
-    plain = mean_auroc_difference(right[:120], first[:120], second[:120], cells=cells[:120], clusters=cluster[:120])
+    assert (
+        gain.note
+        == "2 of 4 cells have right or wrong cases in fewer than two clusters and are left out."
+    )
+    plain = mean_auroc_difference(
+        right[:120], first[:120], second[:120], cells=cells[:120], clusters=cluster[:120]
+    )
     assert np.array(plain[:4]) == pytest.approx(np.array(gain[:4]), abs=1e-15)
 
 
@@ -175,12 +233,17 @@ def test_one_cell_is_no_cell() -> None:
 
 
 def test_questions_that_models_share_are_clusters() -> None:
-    """The same answers of four models: a mean over models knows no more than one model where clusters span them."""
+    """The same answers of four models.
+
+    A mean over models knows no more than one model where clusters span them.
+    """
     right, first, second, cluster = world(np.random.default_rng(6), 150, 1)
     tiled = [np.tile(column, 4) for column in (right, first, second, cluster)]
     cells = np.repeat(np.arange(4), 150)
     spanning = mean_auroc_difference(*tiled[:3], cells=cells, clusters=tiled[3])
-    assert np.array(spanning[:3]) == pytest.approx(np.array(auroc_difference(right, first, second)[:3]), abs=1e-12)
+    assert np.array(spanning[:3]) == pytest.approx(
+        np.array(auroc_difference(right, first, second)[:3]), abs=1e-12
+    )
     apart = mean_auroc_difference(*tiled[:3], cells=cells)
     assert apart.high - apart.low < 0.6 * (spanning.high - spanning.low)
 
@@ -202,14 +265,19 @@ def test_accuracy_at_a_coverage_by_hand() -> None:
 @settings(LAWFUL, max_examples=50)
 @given(rows=st.lists(ROW, min_size=1, max_size=6), place=st.integers(1, 6))
 def test_ties_are_worth_the_mean_of_their_orders(rows: list[tuple[Any, ...]], place: int) -> None:
-    """Of a whole number of cases: the accuracy of the first ones, averaged over every order of the rows."""
+    """Of a whole number of cases.
+
+    The accuracy of the first ones, averaged over every order of the rows.
+    """
     right, score = columns(rows)[:2]
     score = np.nan_to_num(score, nan=-1.0)
     answered = min(place, len(rows))
     orders = [np.array(order) for order in permutations(range(len(rows)))]
     firsts = [order[np.argsort(-score[order], kind="stable")][:answered] for order in orders]
     expected = np.mean([right[first].mean() for first in firsts])
-    assert accuracy_at_coverage(right, score, answered / len(rows)) == pytest.approx(expected, abs=1e-12)
+    assert accuracy_at_coverage(right, score, answered / len(rows)) == pytest.approx(
+        expected, abs=1e-12
+    )
 
 
 @LAWFUL
@@ -223,8 +291,12 @@ def test_a_rule_is_compared_at_its_own_coverage(rows: list[tuple[Any, ...]]) -> 
         assert np.isnan(gain.value)
         assert gain.note == "The rule answers no case."
         return
-    assert gain.value == pytest.approx(accuracy_at_coverage(right, score, rule.mean()) - right[rule].mean(), abs=1e-12)
-    share = answered_cases(paired_rows(right, (rule,), None, rule=rule.astype(float)), 0, float(rule.mean())).share
+    assert gain.value == pytest.approx(
+        accuracy_at_coverage(right, score, rule.mean()) - right[rule].mean(), abs=1e-12
+    )
+    share = answered_cases(
+        paired_rows(right, (rule,), None, rule=rule.astype(float)), 0, float(rule.mean())
+    ).share
     assert sorted(share.tolist()) == sorted(rule.astype(float).tolist())
 
 
@@ -234,7 +306,10 @@ def test_a_rule_is_compared_at_its_own_coverage(rows: list[tuple[Any, ...]]) -> 
 @LAWFUL
 @given(rows=ROWS, seed=st.integers(0, 5))
 def test_order_names_and_turns(rows: list[tuple[Any, ...]], seed: int) -> None:
-    """The order of rows and a rising change of a signal change no bit; turned round the ends change places."""
+    """The order of rows and a rising change of a signal change no bit.
+
+    Turned round the ends change places.
+    """
     right, first, second, cluster, cell = columns(rows)
     order = np.random.default_rng(seed).permutation(len(rows))
 
@@ -248,14 +323,17 @@ def test_order_names_and_turns(rows: list[tuple[Any, ...]], seed: int) -> None:
         ]
 
     plain = found(np.arange(len(rows)), first, second)
-    assert [numbers(one) for one in plain] == [numbers(one) for one in found(order, first**3, second)]
+    assert [numbers(one) for one in plain] == [
+        numbers(one) for one in found(order, first**3, second)
+    ]
     for one, turned in zip(plain, found(order, second, first), strict=True):
         expected = [-one.value, -one.high, -one.low]
         assert list(turned[:3]) == pytest.approx(expected, abs=1e-12, nan_ok=True)
         assert not one.low > one.value
         assert not one.high < one.value
     ends = [
-        np.array(auroc_interval(right[at], first[at], clusters=cluster[at])) for at in (order, np.arange(len(rows)))
+        np.array(auroc_interval(right[at], first[at], clusters=cluster[at]))
+        for at in (order, np.arange(len(rows)))
     ]
     assert ends[0].tobytes() == ends[1].tobytes()
 
@@ -275,7 +353,10 @@ def test_few_clusters_give_no_interval() -> None:
 
 
 def test_where_nothing_varies() -> None:
-    """One signal twice: 0 with the reach of 60 pairs without a change; perfect against none: Hoeffding's."""
+    """One signal twice: 0 with the reach of 60 pairs without a change.
+
+    Perfect against none: Hoeffding's.
+    """
     right = np.arange(120) < 60
     same = auroc_difference(right, np.arange(120), np.arange(120.0))
     assert (same.value, same.high) == (0.0, pytest.approx(1 - 0.05 ** (1 / 60)))
@@ -307,7 +388,10 @@ def test_one_kind_alone() -> None:
     ("change", "rule"),
     [
         ({"clusters": np.zeros(5)}, r"clusters must be one value a case, got shape \(5,\) for 60"),
-        ({"clusters": ["a", None] * 30}, r"clusters must not be missing, got 30 of 60, the first at position 1"),
+        (
+            {"clusters": ["a", None] * 30},
+            r"clusters must not be missing, got 30 of 60, the first at position 1",
+        ),
         ({"level": 1.0}, r"level must be in \(0, 1\)"),
         ({"coverage": 1.2}, r"coverage must be in \(0, 1\], got 1.2"),
         ({"coverage": 0.0}, r"coverage must be in \(0, 1\], got 0.0"),

@@ -49,7 +49,7 @@ def _cells(*rows: tuple[str, str, bool, int]) -> Any:
 
 
 def test_the_default_matrix() -> None:
-    """A right answer to ok, a refusal of what is to be refused and a right question cost nothing, all else 1."""
+    """A right answer to ok, a right refusal and a right question cost nothing, all else 1."""
     assert OUTCOMES == ("answered_right", "answered_wrong", "refused", "asked_right", "asked_wrong")
     assert cost_matrix().tolist() == [[0, 1, 1, 1, 1], [1, 1, 0, 1, 1], [1, 1, 1, 0, 1]]
     assert (cost_matrix({}) == DEFAULT_COSTS).all()
@@ -58,7 +58,10 @@ def test_the_default_matrix() -> None:
 
 
 def test_asked_sets_both_and_one_of_them_wins() -> None:
-    """`asked` is short for both outcomes of asking; the one that is named beside it holds, whatever the order."""
+    """`asked` is short for both outcomes of asking.
+
+    The one that is named beside it holds, whatever the order.
+    """
     assert cost_matrix({"ambiguous": {"asked": 0.25}})[2].tolist() == [1, 1, 1, 0.25, 0.25]
     for of_ok in ({"asked": 0.1, "asked_wrong": 0.2}, {"asked_wrong": 0.2, "asked": 0.1}):
         assert cost_matrix({"ok": of_ok})[0].tolist() == [0, 1, 1, 0.1, 0.2]
@@ -82,7 +85,7 @@ def test_costs_by_hand() -> None:
 
 
 def test_every_cell_has_the_cost_of_its_outcome() -> None:
-    """An answer to ok from other sources is wrong, one to any other label is wrong whatever its sources."""
+    """An answer to ok from other sources is wrong, one to any other label is always wrong."""
     numbered = np.arange(15.0).reshape(3, 5)
     cost = cell_costs(numbered).reshape(3, 3, 2)
     for status, label, found in product(Status, Status, (0, 1)):
@@ -113,13 +116,25 @@ def test_what_is_stated_comes_back() -> None:
 @pytest.mark.parametrize(
     ("costs", "message"),
     [
-        ({"OK": {"refused": 1}}, r"a label of costs must be one of ok, refuse, ambiguous, got 'OK'"),
-        ({"ok": {"answered": 1}}, r"an outcome of costs must be one of answered_right.* or asked, got 'answered'"),
-        ({"refused": {"ok": 1}}, r"costs must map label -> outcome -> cost, got .* at costs\['refused'\]"),
+        (
+            {"OK": {"refused": 1}},
+            r"a label of costs must be one of ok, refuse, ambiguous, got 'OK'",
+        ),
+        (
+            {"ok": {"answered": 1}},
+            r"an outcome of costs must be one of answered_right.* or asked, got 'answered'",
+        ),
+        (
+            {"refused": {"ok": 1}},
+            r"costs must map label -> outcome -> cost, got .* at costs\['refused'\]",
+        ),
         ({"ok": 1.0}, r"costs must map label -> outcome -> cost, got 1.0 at costs\['ok'\]"),
         ({"asked": 1.0}, r"costs must map label -> outcome -> cost"),
         ([[1.0]], "costs must map label -> outcome -> cost"),
-        ({"ok": {"refused": -0.1}}, "a cost must be a finite number of at least 0, got ok.refused=-0.1"),
+        (
+            {"ok": {"refused": -0.1}},
+            "a cost must be a finite number of at least 0, got ok.refused=-0.1",
+        ),
         ({"ok": {"refused": float("inf")}}, "finite number"),
         ({"ok": {"refused": float("nan")}}, "finite number"),
         ({"ok": {"refused": True}}, "finite number"),
@@ -127,7 +142,10 @@ def test_what_is_stated_comes_back() -> None:
     ],
 )
 def test_costs_that_mean_nothing_are_refused(costs: Any, message: str) -> None:
-    """Unknown names, weights in the wrong place and numbers out of range: the rule and what came."""
+    """Unknown names, weights in the wrong place and numbers out of range.
+
+    The rule and what came.
+    """
     with pytest.raises(ValueError, match=message):
         cost_matrix(costs)
 
@@ -150,7 +168,10 @@ def test_the_default_cost_is_one_minus_the_pass_rate(counts: list[int]) -> None:
 
 
 def test_the_interval_of_failed_contracts_is_exact() -> None:
-    """By default, and at one price for every failure, it is that of k in n; of no cases it is NaN."""
+    """By default, and at one price for every failure, it is that of k in n.
+
+    Of no cases it is NaN.
+    """
     cells = np.stack([_cells(("ok", "ok", True, 9), ("refuse", "ok", False, n)) for n in (0, 1, 7)])
     for price in (1.0, 4.0):
         matrix = price * DEFAULT_COSTS
@@ -162,7 +183,10 @@ def test_the_interval_of_failed_contracts_is_exact() -> None:
 
 
 def test_the_interval_of_graded_costs() -> None:
-    """Student's t of the mean over the cases, within the costs there are; where all cost alike it still has width."""
+    """Student's t of the mean over the cases, within the costs there are.
+
+    Where all cost alike it still has width.
+    """
     cells = _cells(("ok", "ok", True, 6), ("refuse", "ok", False, 3), ("ok", "refuse", False, 1))
     paid = np.array([0.0] * 6 + [0.5] * 3 + [10.0])
     low, high = cost_interval(cells, OWN)
@@ -170,13 +194,16 @@ def test_the_interval_of_graded_costs() -> None:
     assert (float(low), float(high)) == (0.0, pytest.approx(paid.mean() + reach))
     low, high = cost_interval(_cells(("refuse", "ok", False, 20)), OWN)
     rare = 1.0 - 0.025 ** (1 / 20)
-    assert (float(low), float(high)) == (pytest.approx(0.5 - 0.5 * rare), pytest.approx(0.5 + 9.5 * rare))
+    assert (float(low), float(high)) == (
+        pytest.approx(0.5 - 0.5 * rare),
+        pytest.approx(0.5 + 9.5 * rare),
+    )
     with pytest.raises(ValueError, match="level must be in"):
         cost_interval(cells, OWN, 1.0)
 
 
 def test_the_interval_of_graded_costs_holds_its_level() -> None:
-    """Of 4,000 sets of 200 cases 95 % hold the true cost, up to what a large-sample interval misses."""
+    """Of 4,000 sets of 200 cases 95 % hold the true cost, less a large-sample interval's miss."""
     share = np.zeros(N_CELLS)
     share[[1, 0, 6, 2, 8, 17]] = [0.4, 0.1, 0.15, 0.1, 0.2, 0.05]
     low, high = cost_interval(np.random.default_rng(0).multinomial(200, share, size=4_000), OWN)
@@ -185,12 +212,14 @@ def test_the_interval_of_graded_costs_holds_its_level() -> None:
 
 
 def test_sweep_and_steps_cost_the_same() -> None:
-    """Every step of a threshold costs what the sweep of a policy on that step does, by any matrix."""
+    """Every step of a threshold costs what a policy's sweep on that step does, by any matrix."""
     trace = random_trace(3, 25)
     for costs in (None, OWN):
         found = steps(trace, policy(), path="confidence.tau_default", costs=costs)
         tried = [policy().replace("confidence.tau_default", float(high)) for high in found["high"]]
-        np.testing.assert_array_equal(sweep(trace, tried, costs=costs)["expected_cost"], found["expected_cost"])
+        np.testing.assert_array_equal(
+            sweep(trace, tried, costs=costs)["expected_cost"], found["expected_cost"]
+        )
 
 
 def test_the_sweep_costs_what_its_cases_do() -> None:
@@ -206,7 +235,7 @@ def test_the_sweep_costs_what_its_cases_do() -> None:
 
 @pytest.mark.full
 def test_every_bundled_case_under_100_policies(bundled_trace: Trace) -> None:
-    """Expected cost is 1 - pass rate to the bit, each case costs 1 exactly where its contract fails, steps agree."""
+    """Expected cost is 1 - pass rate to the bit, 1 for each failed contract only, steps agree."""
     start = Policy.load(BROKER / "policy.yaml")
     trace, rng = bundled_trace, np.random.default_rng(0)
     space = full_space(trace, start)
@@ -222,7 +251,9 @@ def test_every_bundled_case_under_100_policies(bundled_trace: Trace) -> None:
     policies = [set_values(start, values) for values in drawn]
     table, own = sweep(trace, policies), sweep(trace, policies, costs=OWN)
     assert (table["expected_cost"] == 1.0 - table["pass_rate"]).all()
-    np.testing.assert_array_equal(expected_cost(tally(trace, policies).cells, OWN), own["expected_cost"])
+    np.testing.assert_array_equal(
+        expected_cost(tally(trace, policies).cells, OWN), own["expected_cost"]
+    )
     for number, one in enumerate(policies):
         said = decide(trace, one)
         assert table["expected_cost"][number] == 1.0 - said.right.sum() / len(trace)

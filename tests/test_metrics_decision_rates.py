@@ -52,19 +52,28 @@ def _adds(said: Status, label: Status, *, right: bool) -> set[str]:
         (Status.ambiguous, Status.ambiguous, False, set()),
     ],
 )
-def test_what_a_decision_adds_to_the_counts(*, said: Status, label: Status, right: bool, adds: set[str]) -> None:
+def test_what_a_decision_adds_to_the_counts(
+    *, said: Status, label: Status, right: bool, adds: set[str]
+) -> None:
     """Rules S6.2 and S6.3, outcome by label by whether the expected sources were found."""
     assert _adds(said, label, right=right) == adds
 
 
 def test_rates_of_ten_cases() -> None:
-    """Of 5 ok, 3 refuse, 2 ambiguous: 1 of 5 refused, 2 of 4 wrong, 1 of 2 missed, 2 of 8 over-asked, 4 and 5 of 10."""
+    """Of 5 ok, 3 refuse, 2 ambiguous.
+
+    1 of 5 refused, 2 of 4 wrong, 1 of 2 missed, 2 of 8 over-asked, 4 and 5 of 10.
+    """
     counts, labels = np.array([1, 2, 1, 2, 4, 5]), np.array([5, 3, 2])
     found = dict(zip(RATES, rates(counts, labels).tolist(), strict=True))
     assert found == {
-        "false_refusal_rate": 0.2, "hallucination_rate": 0.5, "missed_ambiguity_rate": 0.5, "over_ask_rate": 0.25,
-        "coverage": 0.4, "pass_rate": 0.5,
-    }  # fmt: skip
+        "false_refusal_rate": 0.2,
+        "hallucination_rate": 0.5,
+        "missed_ambiguity_rate": 0.5,
+        "over_ask_rate": 0.25,
+        "coverage": 0.4,
+        "pass_rate": 0.5,
+    }
     assert denominators(counts, labels).tolist() == [5, 4, 2, 8, 10, 10]
 
 
@@ -114,7 +123,9 @@ def test_a_part_is_not_more_than_the_whole(k: int, n: int) -> None:
 
 @LAWFUL
 @given(n=st.integers(1, 25), data=st.data(), level=st.sampled_from([0.8, 0.9, 0.95]))
-def test_the_ends_are_where_the_tails_are_half_of_the_rest(n: int, data: st.DataObject, level: float) -> None:
+def test_the_ends_are_where_the_tails_are_half_of_the_rest(
+    n: int, data: st.DataObject, level: float
+) -> None:
     """By the binomial sum itself: P(X >= k | low) and P(X <= k | high) are (1 - level) / 2."""
     k = data.draw(st.integers(0, n))
     low, high = (float(end) for end in clopper_pearson(k, n, level))
@@ -157,9 +168,14 @@ def test_ndcg_leaves_out_queries_without_a_relevant_document() -> None:
 @LAWFUL
 @given(rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=20))
 def test_counts_are_sums_and_rates_are_shares(rows: list[tuple[int, int, bool]]) -> None:
-    """Tallies of any decisions: no count exceeds its denominator, so every rate is in [0, 1] or missing."""
+    """Tallies of any decisions.
+
+    No count exceeds its denominator, so every rate is in [0, 1] or missing.
+    """
     table = contributions(STATUSES)
-    counts = sum((table[s, label, int(right)] for s, label, right in rows), np.zeros(6, dtype=np.int64))
+    counts = sum(
+        (table[s, label, int(right)] for s, label, right in rows), np.zeros(6, dtype=np.int64)
+    )
     labels = np.bincount(np.array([label for _, label, _ in rows], dtype=int), minlength=3)
     assert (counts <= denominators(counts, labels)).all()
     value = rates(counts, labels)
@@ -170,13 +186,18 @@ def test_counts_are_sums_and_rates_are_shares(rows: list[tuple[int, int, bool]])
 def test_a_rate_travels_with_counts_and_interval() -> None:
     """Five columns a rate, and the interval holds the rate."""
     columns = rate_columns(np.array([[1, 2, 1, 2, 4, 5]]), np.array([5, 3, 2]))
-    assert list(columns) == [f"{rate}{end}" for rate in RATES for end in ("", "_k", "_n", "_low", "_high")]
-    assert all(columns[f"{rate}_low"][0] <= columns[rate][0] <= columns[f"{rate}_high"][0] for rate in RATES)
+    assert list(columns) == [
+        f"{rate}{end}" for rate in RATES for end in ("", "_k", "_n", "_low", "_high")
+    ]
+    assert all(
+        columns[f"{rate}_low"][0] <= columns[rate][0] <= columns[f"{rate}_high"][0]
+        for rate in RATES
+    )
     assert columns["coverage_k"].tolist() == [4]
 
 
 def test_paired_intervals_hold_what_is_true_as_often_as_they_say() -> None:
-    """Of 400 samples of 120 cases, at least 93 % of the intervals hold the difference of the whole population."""
+    """Of 400 samples of 120 cases, 93 % or more of intervals hold the population's difference."""
     rng = np.random.default_rng(1)
     # Cells of both policies on one case share its label; the second mostly decides as the first.
     first = rng.integers(0, 18, 60_000)
@@ -194,7 +215,10 @@ def test_paired_intervals_hold_what_is_true_as_often_as_they_say() -> None:
 
 
 def test_paired_rates_count_as_each_policy_alone() -> None:
-    """K and n are those of either; the cases that count under one alone are those that a paired test would see."""
+    """K and n are those of either.
+
+    The cases that count under one alone are those that a paired test would see.
+    """
     rng = np.random.default_rng(2)
     first = rng.integers(0, 18, 50)
     second = first % 6 + 6 * rng.integers(0, 3, 50)

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from raglab.metrics import binomial_p, upper_bound
-from raglab.metrics.intervals import PAIRS, check_level, clopper_pearson, mean_interval, percentile_interval
+from raglab.metrics.intervals import (
+    PAIRS,
+    check_level,
+    clopper_pearson,
+    mean_interval,
+    percentile_interval,
+)
 from raglab.parallel import parallel_workers
 
 N = np.array([1, 2, 10, 22, 59, 230, 1000])[:, None]
@@ -21,7 +27,9 @@ def test_a_p_value_is_the_lower_tail(alpha: float) -> None:
     """`binom.cdf`, and `binomtest` with the alternative that the rate is less, to 1e-9."""
     found = np.asarray(binomial_p(K, N, alpha))
     np.testing.assert_allclose(found, stats.binom.cdf(K, N, alpha), rtol=1e-9, atol=1e-300)
-    one_by_one = [stats.binomtest(int(k), int(n), alpha, alternative="less").pvalue for k, n in _pairs()]
+    one_by_one = [
+        stats.binomtest(int(k), int(n), alpha, alternative="less").pvalue for k, n in _pairs()
+    ]
     np.testing.assert_allclose(found.ravel(), one_by_one, rtol=1e-9, atol=1e-300)
 
 
@@ -32,7 +40,10 @@ def test_an_upper_bound_is_a_quantile_of_a_beta(delta: float) -> None:
     with np.errstate(invalid="ignore"):
         by_beta = np.where(K < N, stats.beta.ppf(1.0 - delta, K + 1, N - K), 1.0)
     np.testing.assert_allclose(found, by_beta, rtol=1e-9)
-    ends = [stats.binomtest(k, n, alternative="less").proportion_ci(1.0 - delta).high for k, n in _pairs()]
+    ends = [
+        stats.binomtest(k, n, alternative="less").proportion_ci(1.0 - delta).high
+        for k, n in _pairs()
+    ]
     np.testing.assert_allclose(found.ravel(), ends, rtol=1e-9)
 
 
@@ -79,16 +90,26 @@ def test_an_interval_of_a_mean_is_that_of_scipy(level: float) -> None:
     for count in (2, 3, 20, 400):
         values = np.random.default_rng(count).normal(3.0, 2.0, (count, 5))
         low, high = mean_interval(values, level)
-        want = stats.t.interval(level, count - 1, loc=values.mean(axis=0), scale=stats.sem(values, axis=0))
+        want = stats.t.interval(
+            level, count - 1, loc=values.mean(axis=0), scale=stats.sem(values, axis=0)
+        )
         np.testing.assert_allclose([low, high], want, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
 def test_a_percentile_interval_is_that_of_scipy(level: float) -> None:
-    """`scipy.stats.bootstrap` with method percentile on the same resamples; one without a number is left out."""
+    """`scipy.stats.bootstrap` with method percentile on the same resamples.
+
+    One without a number is left out.
+    """
     values = np.random.default_rng(5).exponential(size=40)
     made = stats.bootstrap(
-        (values,), np.mean, confidence_level=level, method="percentile", rng=np.random.default_rng(6), n_resamples=999
+        (values,),
+        np.mean,
+        confidence_level=level,
+        method="percentile",
+        rng=np.random.default_rng(6),
+        n_resamples=999,
     )
     draws = made.bootstrap_distribution
     low, high = percentile_interval(draws, level)
@@ -100,11 +121,14 @@ def test_a_percentile_interval_is_that_of_scipy(level: float) -> None:
 
 
 def test_threads_make_the_same_intervals() -> None:
-    """Of more counts than one thread makes at a time, each is that of a few at a time, with threads and without."""
+    """Of more counts than one thread makes at once, each matches small lots, threads or not."""
     rng = np.random.default_rng(0)
     n = rng.integers(0, 3_000, PAIRS + 5_000)
     k = rng.integers(0, n + 1)
-    few = [clopper_pearson(k[start : start + 999], n[start : start + 999]) for start in range(0, len(n), 999)]
+    few = [
+        clopper_pearson(k[start : start + 999], n[start : start + 999])
+        for start in range(0, len(n), 999)
+    ]
     with parallel_workers("threads", 2):
         by_threads = clopper_pearson(k, n)
     assert len(np.unique(k * 3_000 + n)) > PAIRS
@@ -126,7 +150,11 @@ def test_a_level_is_checked_once() -> None:
     counts=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=40),
     of_one_size=st.booleans(),
 )
-def test_intervals_of_many_are_those_of_each(counts: list[tuple[int, int]], of_one_size: bool) -> None:  # noqa: FBT001 - drawn
+# drawn
+def test_intervals_of_many_are_those_of_each(
+    counts: list[tuple[int, int]],
+    of_one_size: bool,
+) -> None:
     """To the bit, whether counts repeat or not, and in any shape: 0 of 0 among them."""
     k = np.array([min(pair) for pair in counts])
     n = np.full(len(k), 6) if of_one_size else np.array([max(pair) for pair in counts])

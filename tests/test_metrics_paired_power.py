@@ -1,4 +1,7 @@
-"""Paired power: the smallest difference that cases tell, the cases that a difference takes, and their sentence."""
+"""Paired power.
+
+The smallest difference that cases tell, the cases that a difference takes, and their sentence.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ def gains(up: int, down: int, same: int, size: float = 1.0) -> NDArray[np.float6
     return np.repeat([size, -size, 0.0], [up, down, same])
 
 
-def simulated_power(cases: int, share: float, sizes: list[float], difference: float, seed: int) -> float:
+def simulated_power(
+    cases: int, share: float, sizes: list[float], difference: float, seed: int
+) -> float:
     """Share of 4,000 simulated comparisons whose paired 95 % t interval excludes 0."""
     rng, shape = np.random.default_rng(seed), (4_000, cases)
     up = 0.5 + difference / (2.0 * share * float(np.mean(sizes)))
@@ -39,13 +44,17 @@ def simulated_power(cases: int, share: float, sizes: list[float], difference: fl
 
 
 def test_a_worked_example() -> None:
-    """Of 92 cases 14 differ: δ = z √(p / (n + z²)), N = z² (p - δ²) / δ² at both ends of the exact interval."""
+    """Of 92 cases 14 differ.
+
+    δ = z √(p / (n + z²)), N = z² (p - δ²) / δ² at both ends of the exact interval.
+    """
     power = paired_sizes(gains(10, 4, 78))
     assert (power.cases, power.discordant, power.mean_square) == (92, 14, 1.0)
     assert power.share == pytest.approx((0.0858, 14 / 92, 0.2421), abs=1e-4)
     assert power.smallest.estimate == pytest.approx(Z * np.sqrt((14 / 92) / (92 + Z**2)), abs=1e-6)
     for difference, needed in power.needed.items():
-        # At the lower end the share of .086 cannot carry .10: a share of .10 is the least that does.
+        # At the lower end the share of .086 cannot carry .10: a share of .10 is the least that
+        # does.
         shares = np.maximum(power.share, difference)
         assert needed == tuple(np.ceil(Z**2 * (shares - difference**2) / difference**2))
 
@@ -60,11 +69,18 @@ def test_a_worked_example() -> None:
         (0.2, [0.5, 1.0, 3.0], 0.1),
     ],
 )
-def test_the_cases_needed_have_the_power(share: float, sizes: list[float], difference: float) -> None:
-    """Simulated at the number of cases given, the t interval excludes 0 in 80 ± 4 %, and in 67 ± 6 % at 0.7 of it."""
+def test_the_cases_needed_have_the_power(
+    share: float, sizes: list[float], difference: float
+) -> None:
+    """Simulated at the given number of cases, the t interval excludes 0 in 80 ± 4 %.
+
+    At 0.7 of that number it does so in 67 ± 6 %.
+    """
     needed = int(cases_needed(difference, share, float(np.mean(np.square(sizes)))))
     assert simulated_power(needed, share, sizes, difference, 0) == pytest.approx(0.8, abs=0.04)
-    assert simulated_power(int(0.7 * needed), share, sizes, difference, 1) == pytest.approx(0.67, abs=0.06)
+    assert simulated_power(int(0.7 * needed), share, sizes, difference, 1) == pytest.approx(
+        0.67, abs=0.06
+    )
 
 
 def test_at_the_edge_the_power_is_not_below() -> None:
@@ -75,19 +91,31 @@ def test_at_the_edge_the_power_is_not_below() -> None:
 
 
 def test_no_discordant_case() -> None:
-    """The share is 0 up to 1 - .025^(1/n); at its lower end the least share that carries the difference is taken."""
+    """The share is 0 up to 1 - .025^(1/n).
+
+    At its lower end the least share that carries the difference is taken.
+    """
     power = paired_sizes(np.zeros(30))
     most = 1.0 - 0.025 ** (1.0 / 30)
     assert power.share == pytest.approx((0.0, 0.0, most))
-    assert power.needed[0.05] == (np.ceil(Z**2 * 19), np.ceil(Z**2 * 19), np.ceil(Z**2 * (most / 0.05**2 - 1.0)))
+    assert power.needed[0.05] == (
+        np.ceil(Z**2 * 19),
+        np.ceil(Z**2 * 19),
+        np.ceil(Z**2 * (most / 0.05**2 - 1.0)),
+    )
     assert power.smallest.low == pytest.approx(Z**2 / (30 + Z**2), abs=1e-6)
     assert paired_sizes(np.full(30, 1e-12)) == power
-    assert paired_sizes(np.zeros(30), price=10.0).smallest.low == pytest.approx(10 * power.smallest.low)
+    assert paired_sizes(np.zeros(30), price=10.0).smallest.low == pytest.approx(
+        10 * power.smallest.low
+    )
 
 
 @given(COUNTS, COUNTS, COUNTS, SIZES)
 def test_laws(up: int, down: int, same: int, size: float) -> None:
-    """Ranges ascend; signs and order do not matter; a unit of cost scales; the two formulas are inverse."""
+    """Ranges ascend; signs and order do not matter; a unit of cost scales.
+
+    The two formulas are inverse.
+    """
     if up + down + same == 0:
         return
     values = gains(up, down, same, size)
@@ -100,13 +128,22 @@ def test_laws(up: int, down: int, same: int, size: float) -> None:
     assert scaled.smallest == pytest.approx(tuple(3.0 * end for end in power.smallest))
     if up + down:
         smallest = smallest_difference(power.cases, power.share.estimate, power.mean_square)
-        assert cases_needed(smallest * (1.0 + 1e-9), power.share.estimate, power.mean_square) <= power.cases
-        assert cases_needed(smallest * (1.0 - 1e-6), power.share.estimate, power.mean_square) >= power.cases
+        assert (
+            cases_needed(smallest * (1.0 + 1e-9), power.share.estimate, power.mean_square)
+            <= power.cases
+        )
+        assert (
+            cases_needed(smallest * (1.0 - 1e-6), power.share.estimate, power.mean_square)
+            >= power.cases
+        )
 
 
 @given(COUNTS, COUNTS, st.integers(1, 60), st.integers(2, 5))
 def test_more_cases_tell_smaller_differences(up: int, down: int, same: int, times: int) -> None:
-    """The same shares on more cases: a smaller difference, narrower ranges, about the same numbers needed."""
+    """The same shares on more cases.
+
+    A smaller difference, narrower ranges, about the same numbers needed.
+    """
     few, many = (paired_sizes(np.tile(gains(up, down, same), repeats)) for repeats in (1, times))
     assert many.smallest.estimate < few.smallest.estimate
     for size in few.needed:
@@ -116,15 +153,20 @@ def test_more_cases_tell_smaller_differences(up: int, down: int, same: int, time
 
 
 def test_the_sentence() -> None:
-    """It names the cases, the difference, both ranges and their conditions, and never says that nothing is to tune."""
+    """It names cases, difference, both ranges and conditions, and never that nothing is to tune."""
     note = paired_size_note(gains(10, 4, 78))
     assert note == (
-        "These 92 cases cannot tell differences of expected cost under about 0.11; N = 262 to 753 cases for .05, "
+        "These 92 cases cannot tell differences of expected cost under about 0.11; N = 262 to 753 "
+        "cases for .05, "
         "71 to 183 for .10 (paired, 80 % power, at the observed share of discordant cases)."
     )
-    assert paired_size_note(np.zeros(40), "the judged").startswith("The judged 40 cases cannot tell")
+    assert paired_size_note(np.zeros(40), "the judged").startswith(
+        "The judged 40 cases cannot tell"
+    )
     assert "no case is discordant" in paired_size_note(np.zeros(40))
-    assert "under about 0.0013; N = 150 cases for .05, 71 for .10" in paired_size_note(np.zeros(6_078))
+    assert "under about 0.0013; N = 150 cases for .05, 71 for .10" in paired_size_note(
+        np.zeros(6_078)
+    )
     dear = paired_size_note(gains(10, 4, 78, 10.0))
     assert "under about 1.1;" in dear
     assert "nothing to tune" not in note + dear
@@ -152,7 +194,10 @@ def test_settings_that_mean_nothing() -> None:
 
 @pytest.mark.parametrize("guard", [2.0, 3.0])
 def test_a_guard_against_dear_failures_takes_more_cases(guard: float) -> None:
-    """The smallest difference grows, N grows, and at N the guarded interval excludes 0 in about 80 % of draws."""
+    """The least difference and N grow, and at N the guarded interval excludes 0 in about 80 %.
+
+    The share is that of draws.
+    """
     gains = np.repeat([1.0, -1.0, 0.0], [30, 6, 64])
     plain, guarded = paired_sizes(gains, price=guard), paired_sizes(gains, price=guard, guard=guard)
     assert guarded.smallest.estimate > plain.smallest.estimate

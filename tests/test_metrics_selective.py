@@ -57,7 +57,10 @@ def _bits(value: object) -> bytes:
 
 
 def test_risk_at_every_reachable_coverage() -> None:
-    """Scores 3, 2, 2, NaN: one of four answered without error, then three with one wrong; NaN never answers."""
+    """Scores 3, 2, 2, NaN: one of four answered without error, then three with one wrong.
+
+    NaN never answers.
+    """
     curve = risk_coverage(np.array([False, True, True, True]), np.array([2.0, 3.0, 2.0, NAN]))
     assert isinstance(curve, Curve)
     assert curve.at.tolist() == [3.0, 2.0]
@@ -71,13 +74,16 @@ def test_no_scores_give_no_steps() -> None:
     assert [len(field) for field in risk_coverage([True], [NAN])] == [0] * 5
     assert np.isnan(risk_at_coverage([True], [NAN], 0.1))
     assert coverage_at_risk([True], [NAN], 1.0) == 0.0
-    assert [len(end) for end in risk_band(risk_coverage([True], [NAN]), simultaneous=True)] == [0, 0]
+    assert [len(end) for end in risk_band(risk_coverage([True], [NAN]), simultaneous=True)] == [
+        0,
+        0,
+    ]
 
 
 @LAWFUL
 @given(rows=ROWS)
 def test_each_step_is_the_count_at_its_threshold(rows: list[tuple[bool, float]]) -> None:
-    """Answered and wrong at a step are what `score >= threshold` counts, and each distinct score is one step."""
+    """Answered and wrong at a step are as `score >= threshold` counts, one step a distinct score."""
     right, score = _columns(rows)
     curve = risk_coverage(right, score)
     assert len(curve.at) == len(set(score[~np.isnan(score)].tolist()))
@@ -92,15 +98,23 @@ def test_each_step_is_the_count_at_its_threshold(rows: list[tuple[bool, float]])
 
 
 def test_aurc_by_hand() -> None:
-    """Right, wrong, right, wrong from the top: (0 + 1/2 + 1/3 + 2/4) / 4; perfect is (0 + 0 + 1/3 + 1/2) / 4."""
+    """Right, wrong, right, wrong from the top: (0 + 1/2 + 1/3 + 2/4) / 4.
+
+    Perfect is (0 + 0 + 1/3 + 1/2) / 4.
+    """
     correct, confidence = [1, 0, 1, 0], [0.9, 0.8, 0.7, 0.6]
     assert aurc(correct, confidence) == pytest.approx((1 / 2 + 1 / 3 + 1 / 2) / 4, abs=1e-15)
     assert eaurc(correct, confidence) == pytest.approx((1 / 2) / 4, abs=1e-15)
 
 
 def test_a_tie_is_worth_the_mean_of_its_orders() -> None:
-    """One right, then a tie of right and wrong: orders (0, 0, 1/3) and (0, 1/2, 1/3), so (0 + 1/4 + 1/3) / 3."""
-    assert aurc([True, True, False], [0.9, 0.5, 0.5]) == pytest.approx((1 / 4 + 1 / 3) / 3, abs=1e-15)
+    """One right, then a tie of right and wrong.
+
+    Orders (0, 0, 1/3) and (0, 1/2, 1/3), so (0 + 1/4 + 1/3) / 3.
+    """
+    assert aurc([True, True, False], [0.9, 0.5, 0.5]) == pytest.approx(
+        (1 / 4 + 1 / 3) / 3, abs=1e-15
+    )
 
 
 @pytest.mark.slow
@@ -115,7 +129,10 @@ def test_aurc_is_the_mean_over_all_orders_of_the_rows(rows: list[tuple[bool, flo
 
 
 def test_a_plain_sort_depends_on_the_order_of_tied_rows() -> None:
-    """Ten right and ten wrong of one confidence: 0.17 or 0.83 by which stand first; in truth one half."""
+    """Ten right and ten wrong of one confidence: 0.17 or 0.83 by which stand first.
+
+    In truth one half.
+    """
     right, score = np.arange(20) < 10, np.full(20, 0.7)
     assert _naive_aurc(right, score) == pytest.approx(0.166, abs=1e-3)
     assert _naive_aurc(right[::-1], score) == pytest.approx(0.834, abs=1e-3)
@@ -143,7 +160,10 @@ def test_many_resamples_are_one_by_one() -> None:
 
 
 def test_eaurc_of_the_perfect_and_of_the_worst_order() -> None:
-    """0, and what the reverse costs; for many cases the perfect AURC nears r + (1 - r) log(1 - r)."""
+    """0, and what the reverse costs.
+
+    For many cases the perfect AURC nears r + (1 - r) log(1 - r).
+    """
     right = np.arange(1_000) < 800
     perfect = np.arange(1_000.0)[::-1]
     assert eaurc(right, perfect) == 0.0
@@ -153,7 +173,10 @@ def test_eaurc_of_the_perfect_and_of_the_worst_order() -> None:
 
 
 def test_augrc_by_hand() -> None:
-    """Wrong, then right: shares 0, 1/2, 1/2 at coverages 0, 1/2, 1, so 1/8 + 1/4; a tie is the line from 0 to 1/2."""
+    """Wrong, then right: shares 0, 1/2, 1/2 at coverages 0, 1/2, 1, so 1/8 + 1/4.
+
+    A tie is the line from 0 to 1/2.
+    """
     assert augrc([False, True], [0.9, 0.1]) == 0.375
     assert augrc([True, False], [0.9, 0.1]) == 0.125
     assert augrc([True, False], [0.5, 0.5]) == 0.25
@@ -162,7 +185,7 @@ def test_augrc_by_hand() -> None:
 @LAWFUL
 @given(rows=ROWS)
 def test_augrc_is_what_accuracy_and_auroc_say(rows: list[tuple[bool, float]]) -> None:
-    """(1 - AUROC) a (1 - a) + (1 - a)² / 2, and the area under the drawn curve where no score is missing."""
+    """(1 - AUROC) a (1 - a) + (1 - a)² / 2, and the drawn curve's area if no score is missing."""
     right, score = _columns(rows)
     accuracy, area = right.mean(), auroc(right, score)
     rank = 0.0 if np.isnan(area) else (1 - area) * accuracy * (1 - accuracy)
@@ -201,25 +224,37 @@ def test_delong_by_pairs() -> None:
     score = np.clip(score + 0.25 * right, 0, 1)
     pairs = (score[right][:, None] > score[~right]) + 0.5 * (score[right][:, None] == score[~right])
     area = pairs.mean()
-    spread = pairs.mean(axis=1).var(ddof=1) / right.sum() + pairs.mean(axis=0).var(ddof=1) / (~right).sum()
+    spread = (
+        pairs.mean(axis=1).var(ddof=1) / right.sum()
+        + pairs.mean(axis=0).var(ddof=1) / (~right).sum()
+    )
     reach = 1.959963984540054 * np.sqrt(spread) / (area * (1 - area))
     ends = 1 / (1 + np.exp(-(log(area / (1 - area)) + reach * np.array([-1.0, 1.0]))))
     np.testing.assert_allclose(auroc_interval(right, score), ends, rtol=1e-12)
 
 
 def test_auroc_intervals_where_delong_has_no_width() -> None:
-    """Perfect: 0.025 ** (1 / m) for m pairs, mirrored at 0; all equal, or one of a kind: Hoeffding's, clipped."""
+    """Perfect: 0.025 ** (1 / m) for m pairs, mirrored at 0.
+
+    All equal, or one of a kind: Hoeffding's, clipped.
+    """
     right = np.arange(30) < 10
     low, high = auroc_interval(right, right)
     assert (float(low), float(high)) == (pytest.approx(0.025 ** (1 / 10)), 1.0)
     assert auroc_interval(right, ~right) == (0.0, pytest.approx(1 - 0.025 ** (1 / 10)))
     half = float(np.sqrt(log(40) / 20))
-    assert auroc_interval(right, np.zeros(30)) == (pytest.approx(0.5 - half), pytest.approx(0.5 + half))
+    assert auroc_interval(right, np.zeros(30)) == (
+        pytest.approx(0.5 - half),
+        pytest.approx(0.5 + half),
+    )
     assert auroc_interval([1, 0, 0], [0.5, 0.2, 0.7]) == (0.0, 1.0)
 
 
 def test_auroc_intervals_hold() -> None:
-    """Two normals a distance of 1 apart, 60 and 40 cases: the true 0.760 is inside in 95 % of 400 samples."""
+    """Two normals a distance of 1 apart, 60 and 40 cases.
+
+    The true 0.760 is inside in 95 % of 400 samples.
+    """
     rng = np.random.default_rng(4)
     right = np.arange(100) < 60
     ends = [auroc_interval(right, rng.normal(size=100) + right) for _ in range(400)]
@@ -234,14 +269,30 @@ def test_risk_at_coverage_takes_the_next_that_is_reachable() -> None:
     """Reachable are 1/4, 3/4 and 1 with risks 0, 1/3 and 1/2; the edge itself counts."""
     correct, confidence = [1, 1, 0, 0], [0.9, 0.7, 0.7, 0.1]
     asked = (0.01, 0.25, 0.2500001, 0.75, 0.76, 1.0)
-    assert [risk_at_coverage(correct, confidence, c) for c in asked] == [0.0, 0.0, 1 / 3, 1 / 3, 0.5, 0.5]
+    assert [risk_at_coverage(correct, confidence, c) for c in asked] == [
+        0.0,
+        0.0,
+        1 / 3,
+        1 / 3,
+        0.5,
+        0.5,
+    ]
     assert np.isnan(risk_at_coverage(correct, [0.9, 0.7, NAN, NAN], 0.51))
 
 
 def test_coverage_at_risk_takes_the_largest() -> None:
-    """Risks 1, 1/2, 1/3, 1/2 in turn: 0.4 is kept at 3/4 though not on the way there; below 1/3 never."""
+    """Risks 1, 1/2, 1/3, 1/2 in turn: 0.4 is kept at 3/4 though not on the way there.
+
+    Below 1/3 never.
+    """
     correct, confidence = [0, 1, 1, 0], [0.9, 0.7, 0.5, 0.1]
-    assert [coverage_at_risk(correct, confidence, r) for r in (0.0, 0.33, 1 / 3, 0.4, 0.5)] == [0, 0, 0.75, 0.75, 1]
+    assert [coverage_at_risk(correct, confidence, r) for r in (0.0, 0.33, 1 / 3, 0.4, 0.5)] == [
+        0,
+        0,
+        0.75,
+        0.75,
+        1,
+    ]
 
 
 # --- bands
@@ -257,11 +308,16 @@ def test_a_pointwise_band_is_the_interval_of_each_step() -> None:
 def test_a_short_simultaneous_band_is_bonferroni() -> None:
     """Three steps at 95 % are three intervals at 1 - 0.05 / 3."""
     curve = risk_coverage([1] * 25 + [0] * 5, [3] * 10 + [2] * 10 + [1] * 10)
-    np.testing.assert_array_equal(risk_band(curve, simultaneous=True), clopper_pearson(curve.k, curve.n, 1 - 0.05 / 3))
+    np.testing.assert_array_equal(
+        risk_band(curve, simultaneous=True), clopper_pearson(curve.k, curve.n, 1 - 0.05 / 3)
+    )
 
 
 def test_a_long_band_is_bonferroni_at_its_places_and_what_these_imply_between() -> None:
-    """Places are read from the counts answered alone, at most 64; each bound is the best of all pairs, one by one."""
+    """Places are read from the counts answered alone, at most 64.
+
+    Each bound is the best of all pairs, one by one.
+    """
     rng = np.random.default_rng(5)
     score = rng.random(300)
     curve = risk_coverage(score > rng.random(300), score)
@@ -281,7 +337,7 @@ def test_a_long_band_is_bonferroni_at_its_places_and_what_these_imply_between() 
 
 
 def _bounds(places: NDArray[np.int64], ends: Any, step: int, *, lower: bool) -> list[float]:
-    """What each place says of the expected errors among the first step + 1 cases, one case a step."""
+    """What each place says of expected errors among the first step + 1 cases, one case per step."""
     out = []
     for place, end in zip(places.tolist(), ends, strict=True):
         errors, apart = (place + 1) * float(end), step - place
@@ -295,7 +351,10 @@ def _bounds(places: NDArray[np.int64], ends: Any, step: int, *, lower: bool) -> 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["grid", "continuous", "flat"])
 def test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not(kind: str) -> None:
-    """In 300 samples: the risk of the answered at all steps together, 95 % promised; on the grid also of new cases."""
+    """In 300 samples: the risk of the answered at all steps together, 95 % promised.
+
+    On the grid also of new cases.
+    """
     rng = np.random.default_rng(7)
 
     def chance(score: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -312,7 +371,10 @@ def test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not(
         score = drawn(200)
         curve = risk_coverage(rng.random(200) >= chance(score), score)
         true = np.array([chance(score[score >= at]).mean() for at in curve.at])
-        bands = {name: risk_band(curve, simultaneous=name == "simultaneous") for name in ("pointwise", "simultaneous")}
+        bands = {
+            name: risk_band(curve, simultaneous=name == "simultaneous")
+            for name in ("pointwise", "simultaneous")
+        }
         for name, (low, high) in bands.items():
             held[name] += bool(((low <= true) & (true <= high)).all())
         if kind == "grid":
@@ -329,11 +391,19 @@ def test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not(
 def test_a_difference_of_equal_signals_is_nothing() -> None:
     """No width, and neither is better; a strictly increasing change is no change."""
     right, score = np.arange(40) % 3 > 0, np.arange(40.0)
-    assert aurc_difference(right, score, score**3, resamples=50, rng=np.random.default_rng(0)) == (0, 0, 0, 0.5)
+    assert aurc_difference(right, score, score**3, resamples=50, rng=np.random.default_rng(0)) == (
+        0,
+        0,
+        0,
+        0.5,
+    )
 
 
 def test_a_difference_is_that_of_the_areas() -> None:
-    """Of the cases as they are; turned round it has the other sign; answers of each side may differ."""
+    """Of the cases as they are; turned round it has the other sign.
+
+    Answers of each side may differ.
+    """
     rng = np.random.default_rng(8)
     right, first, second = rng.random(200) < 0.7, rng.random(200), rng.random(200)
     first += right
@@ -343,7 +413,9 @@ def test_a_difference_is_that_of_the_areas() -> None:
     assert found.p_better == 1.0
     turned = aurc_difference(right, second, first, rng=np.random.default_rng(9))
     assert (turned.value, turned.p_better) == (pytest.approx(-found.value, abs=1e-14), 0.0)
-    each = aurc_difference([right, ~right], first, second, resamples=10, rng=np.random.default_rng(9))
+    each = aurc_difference(
+        [right, ~right], first, second, resamples=10, rng=np.random.default_rng(9)
+    )
     assert each.value == pytest.approx(aurc(right, first) - aurc(~right, second), abs=1e-14)
 
 
@@ -351,11 +423,16 @@ def test_a_paired_interval_holds_as_the_plain_bootstrap_does() -> None:
     """Its ends are near those of drawing rows one by one, 2,000 times."""
     rng = np.random.default_rng(10)
     right = rng.random(120) < 0.6
-    first, second = np.round(rng.normal(size=120) + right, 1), np.round(rng.normal(size=120) + 0.5 * right)
+    first, second = (
+        np.round(rng.normal(size=120) + right, 1),
+        np.round(rng.normal(size=120) + 0.5 * right),
+    )
     found = aurc_difference(right, first, second, resamples=2_000, rng=np.random.default_rng(11))
     picks = rng.integers(0, 120, (2_000, 120))
     plain = [aurc(right[rows], first[rows]) - aurc(right[rows], second[rows]) for rows in picks]
-    np.testing.assert_allclose((found.low, found.high), np.quantile(plain, [0.025, 0.975]), atol=0.01)
+    np.testing.assert_allclose(
+        (found.low, found.high), np.quantile(plain, [0.025, 0.975]), atol=0.01
+    )
     assert found.p_better == pytest.approx(np.mean(np.array(plain) < 0), abs=0.04)
 
 
@@ -373,9 +450,17 @@ def test_resamples_in_blocks_are_the_same_draws(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 @LAWFUL
-@given(rows=st.lists(st.tuples(*[st.one_of(column) for column in (st.booleans(), ROW, ROW)]), min_size=1, max_size=14),
-       seed=st.integers(0, 99))  # fmt: skip
-def test_the_order_of_rows_changes_no_bit(rows: list[tuple[bool, tuple[bool, float], Any]], seed: int) -> None:
+@given(
+    rows=st.lists(
+        st.tuples(*[st.one_of(column) for column in (st.booleans(), ROW, ROW)]),
+        min_size=1,
+        max_size=14,
+    ),
+    seed=st.integers(0, 99),
+)
+def test_the_order_of_rows_changes_no_bit(
+    rows: list[tuple[bool, tuple[bool, float], Any]], seed: int
+) -> None:
     """Every number of this module, with ties, zeros of both signs and missing scores."""
     right, first, second = _columns([(right, one[1], two[1]) for right, one, two in rows])
     order = np.random.default_rng(seed).permutation(len(rows))
@@ -394,7 +479,7 @@ def test_the_order_of_rows_changes_no_bit(rows: list[tuple[bool, tuple[bool, flo
 @LAWFUL
 @given(rows=ROWS)
 def test_areas_are_where_they_can_be(rows: list[tuple[bool, float]]) -> None:
-    """E-AURC in [0, AURC], AUGRC between its best and its worst order, AUROC within its interval."""
+    """E-AURC in [0, AURC], AUGRC between its best and worst order, AUROC within its interval."""
     right, score = _columns(rows)
     assert 0.0 <= eaurc(right, score) <= aurc(right, score) + 1e-15 <= 1.0 + 2e-15
     lost = 1 - right.mean()
@@ -406,7 +491,10 @@ def test_areas_are_where_they_can_be(rows: list[tuple[bool, float]]) -> None:
 
 @pytest.mark.parametrize("score", [[0.3] * 4, [0.1, 0.2, 0.3, 0.4], [NAN] * 4])
 def test_all_right_all_wrong_and_all_equal(score: list[float]) -> None:
-    """No errors: no risk. Nothing right: risk 1 everywhere. No spread: the error rate at every k."""
+    """No errors: no risk. Nothing right: risk 1 everywhere.
+
+    No spread: the error rate at every k.
+    """
     assert [aurc([1] * 4, score), eaurc([1] * 4, score), augrc([1] * 4, score)] == [0.0, 0.0, 0.0]
     assert aurc([0] * 4, score) == pytest.approx(1.0, abs=1e-15)
     assert (eaurc([0] * 4, score), augrc([0] * 4, score)) == (pytest.approx(0.0, abs=1e-15), 0.5)
@@ -418,10 +506,22 @@ def test_all_right_all_wrong_and_all_equal(score: list[float]) -> None:
 def test_one_case() -> None:
     """It is right or wrong, and has no rank."""
     for right in (True, False):
-        assert (aurc([right], [0.4]), eaurc([right], [0.4]), augrc([right], [0.4])) == (1 - right, 0, (1 - right) / 2)
+        assert (aurc([right], [0.4]), eaurc([right], [0.4]), augrc([right], [0.4])) == (
+            1 - right,
+            0,
+            (1 - right) / 2,
+        )
         assert np.isnan(auroc([right], [0.4]))
-        assert [float(field[0]) for field in risk_coverage([right], [0.4])] == [1, 1 - right, 1, 1 - right, 0.4]
-        assert aurc_difference([right], [0.4], [NAN], resamples=3, rng=np.random.default_rng(0)) == (0, 0, 0, 0.5)
+        assert [float(field[0]) for field in risk_coverage([right], [0.4])] == [
+            1,
+            1 - right,
+            1,
+            1 - right,
+            0.4,
+        ]
+        assert aurc_difference(
+            [right], [0.4], [NAN], resamples=3, rng=np.random.default_rng(0)
+        ) == (0, 0, 0, 0.5)
 
 
 def test_infinite_confidences_are_levels() -> None:
@@ -437,11 +537,17 @@ def test_infinite_confidences_are_levels() -> None:
         ([], [], "at least one case"),
         ([1, 0], [0.5], r"\[Q\] each, got shapes \(2,\) and \(1,\)"),
         ([[1, 0]], [[0.5, 0.2]], r"\[Q\] each"),
-        ([0.9, 1.0], [1, 0], r"boolean or 0 and 1, got 0.9 at position .*the order is \(correct, confidence\)"),
+        (
+            [0.9, 1.0],
+            [1, 0],
+            r"boolean or 0 and 1, got 0.9 at position .*the order is \(correct, confidence\)",
+        ),
         ([1.0, NAN], [0.5, 0.2], "boolean or 0 and 1, got nan"),
     ],
 )
-def test_what_cannot_be_counted_is_refused(measure: Any, correct: Any, confidence: Any, says: str) -> None:
+def test_what_cannot_be_counted_is_refused(
+    measure: Any, correct: Any, confidence: Any, says: str
+) -> None:
     """No cases, other shapes, arguments the wrong way round, a judgement that is missing."""
     with pytest.raises(ValueError, match=says):
         measure(correct, confidence)
@@ -506,7 +612,10 @@ def test_outcome_intervals_are_shares_of_the_row() -> None:
 
 
 def test_the_cost_curve_by_hand() -> None:
-    """Right, wrong, right from the top: to answer one costs ratio / 3, all 1 / 3, none 2 · ratio / 3."""
+    """Right, wrong, right from the top.
+
+    To answer one costs ratio / 3, all 1 / 3, none 2 · ratio / 3.
+    """
     found = cost_curve([1, 0, 1], [0.9, 0.5, 0.3], [0.4, 0.9])
     np.testing.assert_allclose(found.cost, np.array([0.4, 0.9]) / 3)
     assert (found.at.tolist(), found.coverage.tolist()) == ([0.9, 0.9], [1 / 3, 1 / 3])
@@ -515,7 +624,10 @@ def test_the_cost_curve_by_hand() -> None:
 
 
 def test_where_answers_are_mostly_wrong_all_are_refused() -> None:
-    """The threshold is infinite, nothing is answered; what is missing is refused even where all are answered."""
+    """The threshold is infinite, nothing is answered.
+
+    What is missing is refused even where all are answered.
+    """
     found = cost_curve([0, 0, 1, 1], [0.9, 0.8, 0.7, NAN], [0.5])
     assert (found.at[0], found.coverage[0], found.cost[0]) == (np.inf, 0.0, 0.25)
     assert found.answer_all[0] == (2 + 0.5) / 4
@@ -524,7 +636,10 @@ def test_where_answers_are_mostly_wrong_all_are_refused() -> None:
 @LAWFUL
 @given(rows=ROWS, ratio=st.sampled_from([0.1, 0.25, 0.5, 0.9]))
 def test_no_threshold_costs_less(rows: list[tuple[bool, float]], ratio: float) -> None:
-    """Every threshold by itself, refusing all among them; the one that is named costs what is said."""
+    """Every threshold by itself, refusing all among them.
+
+    The one that is named costs what is said.
+    """
     right, score = _columns(rows)
 
     def cost(at: float) -> float:

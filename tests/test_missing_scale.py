@@ -38,7 +38,9 @@ def _no_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda _: RetrievalSettings(index="hnsw-sq8").sized(CORPUS), "an index of kind hnsw-sq8"),
     ],
 )
-def test_what_is_missing_is_named(call: Callable[[Path], object], what: str, tmp_path: Path) -> None:
+def test_what_is_missing_is_named(
+    call: Callable[[Path], object], what: str, tmp_path: Path
+) -> None:
     """With its folder."""
     with pytest.raises(MissingExtensionError, match=f"{what}.* {MISSING}"):
         call(tmp_path)
@@ -56,12 +58,18 @@ def test_a_study_that_workers_share_is_not_finished_alone(monkeypatch: pytest.Mo
     """One that none was at is left as it is."""
     problem = SimpleNamespace(name="study", settings={})
     for shared in (False, True):
-        monkeypatch.setattr(study_storage, "stored_study", lambda *_, shared=shared: SimpleNamespace(is_shared=shared))
+        monkeypatch.setattr(
+            study_storage,
+            "stored_study",
+            lambda *_, shared=shared: SimpleNamespace(is_shared=shared),
+        )
         if shared:
-            with pytest.raises(MissingExtensionError, match=f"a study that workers share {MISSING}"):
-                study_storage.finish_shared_study(problem, "postgresql://host/name", None)  # type: ignore[arg-type]
+            with pytest.raises(
+                MissingExtensionError, match=f"a study that workers share {MISSING}"
+            ):
+                study_storage.finish_shared_study(problem, "postgresql://host/name", None)
         else:
-            study_storage.finish_shared_study(problem, "postgresql://host/name", None)  # type: ignore[arg-type]
+            study_storage.finish_shared_study(problem, "postgresql://host/name", None)
 
 
 def test_the_commands_end_with_the_message(tmp_path: Path) -> None:

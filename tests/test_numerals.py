@@ -1,4 +1,7 @@
-"""Numbers and dates as written: one rule for marks, number words as num2words writes them, dates of every reader."""
+"""Numbers and dates as written.
+
+One rule for marks, number words as num2words writes them, dates of every reader.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,13 @@ from num2words import num2words
 
 from raglab.answering.claim_words import claim_words
 from raglab.characters import unaccented
-from raglab.numerals import calendar_date, comma_thousands, dates_in, number_word_value, plain_number
+from raglab.numerals import (
+    calendar_date,
+    comma_thousands,
+    dates_in,
+    number_word_value,
+    plain_number,
+)
 from raglab.text import content_terms, fold_case
 
 MARKS = ("{:,}", "{:,}.5", "{:,}.25")
@@ -34,24 +43,37 @@ MARKS = ("{:,}", "{:,}.5", "{:,}.25")
         ("127.0.0.1", None, None, None),
     ],
 )
-def test_one_rule_for_marks(digits: str, plain: str | None, money: str | None, scaled: str | None) -> None:
-    """What a comma and a point mean, alone, beside a currency, and before a word such as `million`."""
+def test_one_rule_for_marks(
+    digits: str, plain: str | None, money: str | None, scaled: str | None
+) -> None:
+    """What a comma and a point mean alone, beside a currency and before a word like `million`."""
     assert plain_number(digits) == plain
     assert plain_number(digits, money=True) == money
     assert plain_number(digits, scaled=True) == scaled
 
 
-@given(st.integers(1, 10**9), st.sampled_from(MARKS), st.sampled_from([",.", " ,", "\u202f,", "'.", ".,"]))
-def test_a_number_has_one_value_however_its_thousands_are_parted(value: int, form: str, marks: str) -> None:
-    """English, French, Swiss and German marks; a point parts thousands where more than one mark says so, or money."""
+@given(
+    st.integers(1, 10**9),
+    st.sampled_from(MARKS),
+    st.sampled_from([",.", " ,", "\u202f,", "'.", ".,"]),
+)
+def test_a_number_has_one_value_however_its_thousands_are_parted(
+    value: int, form: str, marks: str
+) -> None:
+    """English, French, Swiss and German marks.
+
+    A point parts thousands where more than one mark says so, or money.
+    """
     written = form.format(value).translate(str.maketrans(",.", marks))
-    expected = form.replace(",", "").format(value).rstrip("0").rstrip(".") if "." in form else str(value)
+    expected = (
+        form.replace(",", "").format(value).rstrip("0").rstrip(".") if "." in form else str(value)
+    )
     assert plain_number(written, money=True) == expected
 
 
 @pytest.mark.parametrize("text", ["1.200 €", "€1.200", "EUR 1.200", "1.200 euros"])
 def test_every_reader_reads_a_sum_alike(text: str) -> None:
-    """Answers and claims took 1.200 € for 1.2 before there was one rule, which cells of tables follow too."""
+    """Answers and claims took 1.200 € for 1.2 before the one rule, which table cells follow too."""
     assert content_terms(text)[:1] in {("1200",), ("eur",)}
     assert "1200" in content_terms(text)
     assert "1200" in [word.key for word in claim_words(text)]
@@ -59,7 +81,9 @@ def test_every_reader_reads_a_sum_alike(text: str) -> None:
 
 def test_a_point_is_of_the_decimals_where_no_money_is() -> None:
     """And before a word that scales."""
-    assert comma_thousands("1.250 m, £2.500 million, 3.125 kg") == "1.250 m, £2.500 million, 3.125 kg"
+    assert (
+        comma_thousands("1.250 m, £2.500 million, 3.125 kg") == "1.250 m, £2.500 million, 3.125 kg"
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +129,15 @@ def test_numbers_in_words_are_those_of_num2words() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["2025-04-01", "1/4/2025", "01.04.2025", "1 April 2025", "1st of April 2025", "April 1, 2025", "1er avril 2025"],
+    [
+        "2025-04-01",
+        "1/4/2025",
+        "01.04.2025",
+        "1 April 2025",
+        "1st of April 2025",
+        "April 1, 2025",
+        "1er avril 2025",
+    ],
 )
 def test_a_day_is_one_day_however_it_is_written(text: str) -> None:
     """In digits the day comes first where either may."""
@@ -113,9 +145,18 @@ def test_a_day_is_one_day_however_it_is_written(text: str) -> None:
 
 
 def test_a_month_alone_and_what_is_no_date() -> None:
-    """Day 0 without a day; words that only begin as a month does are none (`marché 2024` was March 2024)."""
-    assert [date[:3] for date in dates_in("1 Aout 2024, fevr. 2025")] == [(2024, 8, 1), (2025, 2, 0)]  # no accents
-    assert [date[:3] for date in dates_in("Sept. 2024, févr. 2025, marché 2024, maison 2025, Dec 2023")] == [
+    """Day 0 without a day.
+
+    Words that only begin as a month does are none (`marché 2024` was March 2024).
+    """
+    # no accents
+    assert [date[:3] for date in dates_in("1 Aout 2024, fevr. 2025")] == [
+        (2024, 8, 1),
+        (2025, 2, 0),
+    ]
+    assert [
+        date[:3] for date in dates_in("Sept. 2024, févr. 2025, marché 2024, maison 2025, Dec 2023")
+    ] == [
         (2024, 9, 0),
         (2025, 2, 0),
         (2023, 12, 0),

@@ -1,4 +1,7 @@
-"""Intervals hold: delta method against bootstrap and jackknife, sessions, and the share of logs that they cover."""
+"""Intervals hold.
+
+Delta method against bootstrap and jackknife, sessions, and the share of logs that they cover.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raglab.off_policy import ESTIMATORS, Gain, OverlapWarning, Rules, difference, estimate, lower_bound, overlap
+from raglab.off_policy import (
+    ESTIMATORS,
+    Gain,
+    OverlapWarning,
+    Rules,
+    difference,
+    estimate,
+    lower_bound,
+    overlap,
+)
 from raglab.off_policy.estimators import EstimatorSettings, _poisson, fit_estimator, standard_error
 from raglab.off_policy.evaluation import weigh_targets
 
@@ -19,8 +31,13 @@ LOGGING = np.array([0.45, 0.30, 0.15, 0.10])
 TARGET = np.array([0.10, 0.20, 0.30, 0.40])
 
 
-def logged(rng: np.random.Generator, n: int, *, modelled: bool = False, smooth: bool = False) -> pd.DataFrame:
-    """Log with rewards near 0.8: Bernoulli, or Beta; with a model that is off by a tenth, or without."""
+def logged(
+    rng: np.random.Generator, n: int, *, modelled: bool = False, smooth: bool = False
+) -> pd.DataFrame:
+    """Log with rewards near 0.8: Bernoulli, or Beta.
+
+    With a model that is off by a tenth, or without.
+    """
     action = rng.choice(4, n, p=LOGGING)
     mean = MEANS[action]
     reward = rng.beta(8 * mean, 8 * (1 - mean)) if smooth else (rng.random(n) < mean).astype(float)
@@ -36,8 +53,8 @@ def widths(log: pd.DataFrame, target: Any, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("modelled", [False, True])
-def test_bootstrap_and_delta_method_agree(modelled: bool) -> None:  # noqa: FBT001 - parametrised
-    """Widths within 8 % of each other for every estimator, whether the model is fitted or from outside."""
+def test_bootstrap_and_delta_method_agree(modelled: bool) -> None:
+    """Widths within 8 % of each other for every estimator, with a fitted or an outside model."""
     log = logged(np.random.default_rng(1), 4000, modelled=modelled)
     delta, boot = widths(log, TARGET), widths(log, TARGET, interval="bootstrap", n_boot=2000)
     np.testing.assert_allclose(boot, delta, rtol=0.08)
@@ -54,11 +71,16 @@ def test_bootstrap_and_delta_method_agree_on_arms_never_logged() -> None:
 
 
 def test_bootstrap_and_delta_method_agree_by_session() -> None:
-    """And both see that rounds of a session are alike: near twice as wide where four are copies of one."""
+    """And both see that rounds of a session are alike.
+
+    Near twice as wide where four are copies of one.
+    """
     log = logged(np.random.default_rng(2), 1500)
     few = np.arange(1500) % 375
     delta = widths(log, TARGET, session=few)
-    np.testing.assert_allclose(widths(log, TARGET, session=few, interval="bootstrap", n_boot=2000), delta, rtol=0.08)
+    np.testing.assert_allclose(
+        widths(log, TARGET, session=few, interval="bootstrap", n_boot=2000), delta, rtol=0.08
+    )
     copies = log.loc[np.repeat(np.arange(1500), 4)].assign(user=np.repeat(np.arange(1500), 4))
     delta = widths(copies, TARGET, session="user")
     boot = widths(copies, TARGET, session="user", interval="bootstrap", n_boot=2000)
@@ -70,12 +92,15 @@ def test_bootstrap_and_delta_method_agree_by_session() -> None:
 def test_sessions_of_one_round_are_none() -> None:
     """The same interval as without, to the last digits."""
     log = logged(np.random.default_rng(3), 500)
-    np.testing.assert_allclose(widths(log, TARGET, session=np.arange(500)[::-1]), widths(log, TARGET), rtol=1e-12)
+    np.testing.assert_allclose(
+        widths(log, TARGET, session=np.arange(500)[::-1]), widths(log, TARGET), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("modelled", [False, True])
 @pytest.mark.parametrize("name", SMOOTH)
-def test_the_influence_is_what_a_round_changes(name: str, modelled: bool) -> None:  # noqa: FBT001 - parametrised
+# parametrised
+def test_the_influence_is_what_a_round_changes(name: str, modelled: bool) -> None:
     """Leaving a round out moves the value by −influence / (n − 1), but for terms of 1 / n²."""
     log = logged(np.random.default_rng(4), 400, modelled=modelled)
     limits = EstimatorSettings(3.0, 3.0)
@@ -90,12 +115,15 @@ def test_the_influence_is_what_a_round_changes(name: str, modelled: bool) -> Non
 
 @pytest.mark.parametrize("modelled", [False, True])
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_influences_have_mean_zero(name: str, modelled: bool) -> None:  # noqa: FBT001 - parametrised
+# parametrised
+def test_influences_have_mean_zero(name: str, modelled: bool) -> None:
     """Also with an arm never logged."""
     log = logged(np.random.default_rng(5), 300, modelled=modelled)
     log = log[log["action"] < 3].reset_index(drop=True)
     (rows,) = weigh_targets(log, (TARGET,), None, None, None)
-    found = fit_estimator(rows, name, EstimatorSettings(3.0, 3.0, np.random.default_rng(6).random(len(log))))
+    found = fit_estimator(
+        rows, name, EstimatorSettings(3.0, 3.0, np.random.default_rng(6).random(len(log)))
+    )
     assert found.influence.mean() == pytest.approx(0.0, abs=1e-13)
 
 
@@ -104,7 +132,9 @@ def test_the_standard_error_of_a_mean() -> None:
     log = logged(np.random.default_rng(7), 200)
     (rows,) = weigh_targets(log, (LOGGING,), None, None, None)
     for name in ("ips", "snips"):
-        error = standard_error(fit_estimator(rows, name, EstimatorSettings(9.0, 9.0)).influence, rows.log)
+        error = standard_error(
+            fit_estimator(rows, name, EstimatorSettings(9.0, 9.0)).influence, rows.log
+        )
         assert error == pytest.approx(log["reward"].std(ddof=1) / np.sqrt(200))
     with pytest.warns(OverlapWarning):
         one = estimate(log.iloc[:1], LOGGING, ("ips",)).iloc[0]
@@ -123,18 +153,23 @@ def test_a_level_widens() -> None:
     """99 % is wider than 90 %, in both ways."""
     log = logged(np.random.default_rng(8), 400)
     for kind in ("delta", "bootstrap"):
-        assert (widths(log, TARGET, level=0.99, interval=kind) > widths(log, TARGET, level=0.9, interval=kind)).all()
+        assert (
+            widths(log, TARGET, level=0.99, interval=kind)
+            > widths(log, TARGET, level=0.9, interval=kind)
+        ).all()
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(("modelled", "smooth"), [(False, False), (True, True)])
-def test_intervals_cover(modelled: bool, smooth: bool) -> None:  # noqa: FBT001 - parametrised
-    """Over 2,000 logs of 2,000 rounds with rewards near 0.8, nominal 95 % intervals hold in 93 to 97 %."""
+def test_intervals_cover(modelled: bool, smooth: bool) -> None:
+    """Over 2,000 logs of 2,000 rounds with rewards near 0.8, 95 % intervals hold in 93 to 97 %."""
     rng = np.random.default_rng(20)
     names = ("replay", "ips", "snips", "dr", "switch_dr") if modelled else ESTIMATORS
     truth, held = float(TARGET @ MEANS), []
     for number in range(2000):
-        table = estimate(logged(rng, 2000, modelled=modelled, smooth=smooth), TARGET, names, seed=number)
+        table = estimate(
+            logged(rng, 2000, modelled=modelled, smooth=smooth), TARGET, names, seed=number
+        )
         held.append(((table["low"] <= truth) & (truth <= table["high"])).to_numpy())
     share = dict(zip(names, np.mean(held, axis=0), strict=True))
     assert all(0.93 <= covered <= 0.97 for covered in share.values()), share
@@ -142,7 +177,10 @@ def test_intervals_cover(modelled: bool, smooth: bool) -> None:  # noqa: FBT001 
 
 @pytest.mark.full
 def test_bootstrap_intervals_cover() -> None:
-    """Of SNIPS and DR, in 1,000 logs; with sessions of four rounds that share a mood, by session only."""
+    """Of SNIPS and DR, in 1,000 logs.
+
+    With sessions of four rounds that share a mood, by session only.
+    """
     rng = np.random.default_rng(21)
     truth = float(TARGET @ MEANS)
     session, held = np.arange(2000) // 4, []
@@ -152,7 +190,15 @@ def test_bootstrap_intervals_cover() -> None:
         reward = (rng.random(2000) < MEANS[action] + mood).astype(float)
         log = pd.DataFrame({"action": action, "reward": reward, "propensity": LOGGING[action]})
         said = [
-            estimate(log, TARGET, ("snips", "dr"), number, interval="bootstrap", n_boot=200, session=session),
+            estimate(
+                log,
+                TARGET,
+                ("snips", "dr"),
+                number,
+                interval="bootstrap",
+                n_boot=200,
+                session=session,
+            ),
             estimate(log, TARGET, ("snips", "dr"), number, session=session),
             estimate(log, TARGET, ("snips", "dr"), number),
         ]
@@ -179,9 +225,16 @@ def test_the_difference_of_two_policies_is_covered() -> None:
 
 @pytest.mark.full
 def test_logs_of_a_learner_are_nearly_covered() -> None:
-    """In 1,000 logs of epsilon-greedy with a floor of 0.1: over 92 %; the mean by arm is too low, and DR mends it."""
+    """In 1,000 logs of epsilon-greedy with a floor of 0.1: over 92 %.
+
+    The mean by arm is too low, and DR mends it.
+    """
     logs, rounds, arms, floor = 1000, 2000, 4, 0.1
-    rng, means, every = np.random.default_rng(24), np.array([0.78, 0.80, 0.82, 0.80]), np.arange(1000)
+    rng, means, every = (
+        np.random.default_rng(24),
+        np.array([0.78, 0.80, 0.82, 0.80]),
+        np.arange(1000),
+    )
     pulls, total = np.ones((logs, arms)), np.full((logs, arms), 0.5)
     action, reward, propensity = np.empty((3, rounds, logs))
     for number in range(rounds):
@@ -194,7 +247,9 @@ def test_logs_of_a_learner_are_nearly_covered() -> None:
         action[number], propensity[number] = arm, share[every, arm]
     truth, held, off = means.mean(), [], []
     for one in range(logs):
-        log = pd.DataFrame({"action": action[:, one], "reward": reward[:, one], "propensity": propensity[:, one]})
+        log = pd.DataFrame(
+            {"action": action[:, one], "reward": reward[:, one], "propensity": propensity[:, one]}
+        )
         table = estimate(log, np.full(arms, 0.25), ("ips", "snips", "dr", "dm"))
         held.append(((table["low"] <= truth) & (truth <= table["high"])).to_numpy())
         off.append(table["value"] - truth)
@@ -205,7 +260,10 @@ def test_logs_of_a_learner_are_nearly_covered() -> None:
 
 @pytest.mark.full
 def test_the_bound_is_kept() -> None:
-    """In at least 1 − delta of 2,000 logs the value is above it, even with 300 rounds and the clip chosen."""
+    """In at least 1 − delta of 2,000 logs the value is above it.
+
+    This is so even with 300 rounds and the clip chosen.
+    """
     rng = np.random.default_rng(23)
     truth, bounds = float(TARGET @ MEANS), []
     with warnings.catch_warnings():
@@ -218,7 +276,9 @@ def test_the_bound_is_kept() -> None:
 def uniform(n: int, *, seed: int = 0) -> pd.DataFrame:
     """Log of two arms, chosen by a fair coin, with rewards by another."""
     rng = np.random.default_rng(seed)
-    return pd.DataFrame({"action": np.arange(n) % 2, "reward": rng.integers(0, 2, n), "propensity": 0.5})
+    return pd.DataFrame(
+        {"action": np.arange(n) % 2, "reward": rng.integers(0, 2, n), "propensity": 0.5}
+    )
 
 
 def statuses(log: pd.DataFrame, target: Any, *names: str, **more: Any) -> dict[str, str]:
@@ -237,7 +297,10 @@ def notes(log: pd.DataFrame, target: Any, name: str, **more: Any) -> str:
 
 
 def test_a_wide_log_is_ok() -> None:
-    """No notes, no warning, for every estimator; the direct method is weak even where dr says the same."""
+    """No notes, no warning, for every estimator.
+
+    The direct method is weak even where dr says the same.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         table = estimate(uniform(2000), [0.4, 0.6])
@@ -249,18 +312,24 @@ def test_a_wide_log_is_ok() -> None:
 
 @pytest.mark.parametrize(("n", "status"), [(400, "ok"), (150, "weak"), (16, "none")])
 def test_few_effective_rounds(n: int, status: str) -> None:
-    """One of two arms: the effective sample size is half the rounds; below 100 weak, below 10 none."""
+    """One of two arms: the effective sample size is half the rounds.
+
+    Below 100 weak, below 10 none.
+    """
     seen = overlap(uniform(n), [0.0, 1.0])
     assert (seen.n, seen.ess, seen.max_weight, seen.mean_weight) == (n, n / 2, 2.0, 1.0)
     assert seen.status == status
     assert ("effective sample size" in seen.note) == (status != "ok")
     assert set(statuses(uniform(n), [0.0, 1.0], "ips", "snips", "dr").values()) == {status}
-    assert statuses(uniform(n), [0.0, 1.0], "dm")["dm"] == ("weak" if status == "ok" else "none")  # dr cannot check it
+    # dr cannot check it
+    assert statuses(uniform(n), [0.0, 1.0], "dm")["dm"] == ("weak" if status == "ok" else "none")
 
 
 def test_one_round_with_most_of_the_weight() -> None:
     """A rare arm that the target loves."""
-    log = pd.DataFrame({"action": [1] + [0] * 999, "reward": [0, 1] * 500, "propensity": [0.001] + [0.999] * 999})
+    log = pd.DataFrame(
+        {"action": [1] + [0] * 999, "reward": [0, 1] * 500, "propensity": [0.001] + [0.999] * 999}
+    )
     for share, status in ((0.05, "ok"), (0.2, "weak"), (0.8, "none")):
         seen = overlap(log, [1 - share, share], rules=Rules(ess=(0.0, 0.0)))
         assert seen.status == status
@@ -289,7 +358,10 @@ def test_a_mean_weight_that_chance_explains_is_no_finding() -> None:
 
 @pytest.mark.parametrize(("mass", "status"), [(0.0, "ok"), (0.01, "weak"), (0.3, "none")])
 def test_mass_on_arms_never_logged(mass: float, status: str) -> None:
-    """Nothing of the log speaks for them; the direct method gives them the log's mean, and says so."""
+    """Nothing of the log speaks for them.
+
+    The direct method gives them the log's mean, and says so.
+    """
     target = np.array([0.5 - mass / 2, 0.5 - mass / 2, mass])
     log = uniform(4000)
     seen = overlap(log, target)
@@ -302,7 +374,10 @@ def test_mass_on_arms_never_logged(mass: float, status: str) -> None:
 
 
 def test_few_events_make_few_reasons() -> None:
-    """Three clicks in 10,000 rounds: the weights are fine, but one round makes a third of the variance."""
+    """Three clicks in 10,000 rounds.
+
+    The weights are fine, but one round makes a third of the variance.
+    """
     log = uniform(10_000).assign(reward=0.0)
     log.loc[[10, 500, 7000], "reward"] = 1.0
     assert overlap(log, [0.5, 0.5]).status == "ok"
@@ -313,7 +388,10 @@ def test_few_events_make_few_reasons() -> None:
 
 
 def test_few_sessions_make_few_reasons() -> None:
-    """Rounds of one session count together: with four sessions, one makes a quarter of the variance or more."""
+    """Rounds of one session count together.
+
+    With four sessions, one makes a quarter of the variance or more.
+    """
     log = uniform(4000)
     assert statuses(log, [0.4, 0.6], "snips") == {"snips": "ok"}
     session = np.arange(4000) // 1000
@@ -322,7 +400,10 @@ def test_few_sessions_make_few_reasons() -> None:
 
 
 def test_weight_that_was_cut_away() -> None:
-    """Clipping is bias, switching is the model's word: above 5 % of the weight weak, above a half none."""
+    """Clipping is bias, switching is the model's word.
+
+    Above 5 % of the weight weak, above a half none.
+    """
     log = uniform(4000)
     for limit, status in ((2.0, "ok"), (1.5, "weak"), (0.9, "none")):
         found = statuses(log, [0.0, 1.0], "clipped_ips", "ips", clip=limit)
@@ -332,7 +413,10 @@ def test_weight_that_was_cut_away() -> None:
 
 
 def test_a_model_that_the_log_contradicts() -> None:
-    """The direct method says nothing then, nor where its interval is narrower than what dr can check; dr stays ok."""
+    """The direct method says nothing then, nor if its interval is too narrow; dr stays ok.
+
+    Too narrow is narrower than what dr can check.
+    """
     log = uniform(4000)
     right = log.assign(q_0=0.5, q_1=0.5)
     assert statuses(right, [0.4, 0.6], "dm", "dr") == {"dm": "none", "dr": "ok"}
@@ -345,17 +429,28 @@ def test_a_model_that_the_log_contradicts() -> None:
 
 
 def test_means_by_arm_that_the_weights_may_confound() -> None:
-    """Where weights vary within an arm, the mean reward by arm is no answer: here 0.36 for 0.50, and dr is right."""
+    """Where weights vary within an arm, the mean reward by arm is no answer.
+
+    Here 0.36 for 0.50, and dr is right.
+    """
     rng = np.random.default_rng(3)
     x = rng.random(4000)
     chosen = np.where(x < 0.5, 0.8, 0.2)  # of arm 1, which pays where it is seldom chosen
     action = (rng.random(4000) < chosen).astype(int)
     reward = np.where(action == 1, x > 0.5, rng.random(4000) < 0.5).astype(float)
-    log = pd.DataFrame({"action": action, "reward": reward, "propensity": np.where(action == 1, chosen, 1.0 - chosen)})
+    log = pd.DataFrame(
+        {
+            "action": action,
+            "reward": reward,
+            "propensity": np.where(action == 1, chosen, 1.0 - chosen),
+        }
+    )
     assert statuses(log, [0.5, 0.5], "dm")["dm"] == "none"
     assert statuses(log, [0.5, 0.5], "dm", rules=Rules(model=(np.inf, np.inf)))["dm"] == "weak"
     assert "weights vary within an arm" in notes(log, [0.5, 0.5], "dm")
-    assert estimate(log, [0.5, 0.5], ("dm", "dr"))["value"].tolist() == pytest.approx([0.36, 0.52], abs=0.005)
+    assert estimate(log, [0.5, 0.5], ("dm", "dr"))["value"].tolist() == pytest.approx(
+        [0.36, 0.52], abs=0.005
+    )
     assert statuses(log, [0.5, 0.5], "dr") == {"dr": "ok"}
     assert statuses(uniform(2000), [0.4, 0.6], "dm") == {"dm": "weak"}
 
@@ -363,7 +458,11 @@ def test_means_by_arm_that_the_weights_may_confound() -> None:
 def test_rewards_that_are_all_the_same_are_no_certainty() -> None:
     """An interval without width is weak for the direct method too."""
     log = uniform(2000).assign(reward=1.0)
-    assert statuses(log, [0.4, 0.6], "snips", "dm", "dr") == {"snips": "weak", "dm": "weak", "dr": "weak"}
+    assert statuses(log, [0.4, 0.6], "snips", "dm", "dr") == {
+        "snips": "weak",
+        "dm": "weak",
+        "dr": "weak",
+    }
 
 
 def test_few_rounds_accepted() -> None:
@@ -371,11 +470,17 @@ def test_few_rounds_accepted() -> None:
     rng = np.random.default_rng(2)
     action = (rng.random(2000) < 0.02).astype(int)
     log = pd.DataFrame(
-        {"action": action, "reward": rng.integers(0, 2, 2000), "propensity": [0.98, 0.02] @ np.eye(2)[action].T}
+        {
+            "action": action,
+            "reward": rng.integers(0, 2, 2000),
+            "propensity": [0.98, 0.02] @ np.eye(2)[action].T,
+        }
     )
     found = statuses(log, [0.97, 0.03], "replay", "snips")
     assert found == {"replay": "ok", "snips": "ok"}
-    few = statuses(log.iloc[:120], [0.9, 0.1], "replay", rules=Rules(share=(1.0, 1.0), lead=(1.0, 1.0)))
+    few = statuses(
+        log.iloc[:120], [0.9, 0.1], "replay", rules=Rules(share=(1.0, 1.0), lead=(1.0, 1.0))
+    )
     assert few["replay"] != "ok"
     assert "rounds accepted" in notes(log.iloc[:120], [0.9, 0.1], "replay")
 
@@ -403,7 +508,9 @@ def test_the_mean_weight_has_an_interval() -> None:
     """Normal, of the level asked for; wider by sessions that are alike."""
     rng = np.random.default_rng(4)
     action = (rng.random(1000) < 0.3).astype(int)
-    log = pd.DataFrame({"action": action, "reward": 0.0, "propensity": np.where(action == 1, 0.3, 0.7)})
+    log = pd.DataFrame(
+        {"action": action, "reward": 0.0, "propensity": np.where(action == 1, 0.3, 0.7)}
+    )
     weight = np.where(action == 1, 0.5 / 0.3, 0.5 / 0.7)
     seen = overlap(log, [0.5, 0.5])
     reach = 1.959964 * weight.std(ddof=1) / np.sqrt(1000)

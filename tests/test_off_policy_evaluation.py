@@ -12,7 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.off_policy import COLUMNS, ESTIMATORS, OverlapWarning, difference, estimate, lower_bound, overlap
+from raglab.off_policy import (
+    COLUMNS,
+    ESTIMATORS,
+    OverlapWarning,
+    difference,
+    estimate,
+    lower_bound,
+    overlap,
+)
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=25)
 SEEDS = st.integers(0, 100_000)
@@ -34,7 +42,10 @@ def values(log: pd.DataFrame, target: Any, *names: str, **more: Any) -> list[flo
 
 
 def coarse(seed: int, *, n: int = 40, arms: int = 3) -> tuple[pd.DataFrame, Any, Any]:
-    """Log on a coarse grid with a model, the policy that made it and another, each changing from round to round."""
+    """Log on a coarse grid with a model, its policy and another, each changing by round.
+
+    The first of these policies made the log.
+    """
     rng = np.random.default_rng(seed)
 
     def policies() -> Any:
@@ -98,7 +109,9 @@ def test_the_table_has_the_promised_columns() -> None:
 
 def test_replay_of_a_uniform_log_takes_every_match() -> None:
     """A deterministic target on a uniform log: the mean reward of the matches, for any seed."""
-    log = pd.DataFrame({"action": [0, 1, 2] * 40, "reward": [0.0, 1.0, 0.5] * 40, "propensity": [1 / 3] * 120})
+    log = pd.DataFrame(
+        {"action": [0, 1, 2] * 40, "reward": [0.0, 1.0, 0.5] * 40, "propensity": [1 / 3] * 120}
+    )
     target = np.eye(3)[[0, 1, 2, 1, 1, 1] * 20]
     for seed in range(5):
         row = quiet(log, target, "replay", seed=seed).iloc[0]
@@ -112,7 +125,9 @@ def test_replay_of_another_log_is_distributed_as_the_target() -> None:
     logging, target = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.3, 0.5])
     action = rng.choice(3, 30_000, p=logging)
     for arm in range(3):
-        log = pd.DataFrame({"action": action, "reward": action == arm, "propensity": logging[action]})
+        log = pd.DataFrame(
+            {"action": action, "reward": action == arm, "propensity": logging[action]}
+        )
         row = estimate(log, target, ("replay",), seed=arm).iloc[0]
         assert row["low"] <= target[arm] <= row["high"]
         assert row["ess"] == pytest.approx(30_000 / 5, rel=0.05)  # the largest weight is 0.5 / 0.1
@@ -144,14 +159,24 @@ def test_a_constant_on_the_rewards_shifts_the_normalised(seed: int, constant: fl
 def test_rewards_that_are_all_the_same_leave_no_width(interval: Any, reward: float) -> None:
     """SNIPS is that reward to the bit, with zero width, and is not called ok."""
     log, _, target = coarse(7, n=400)
-    row = estimate(log.assign(reward=reward), target, ("snips",), interval=interval, n_boot=50).iloc[0]
-    assert (row["value"], row["low"], row["high"], row["status"]) == (reward, reward, reward, "weak")
+    row = estimate(
+        log.assign(reward=reward), target, ("snips",), interval=interval, n_boot=50
+    ).iloc[0]
+    assert (row["value"], row["low"], row["high"], row["status"]) == (
+        reward,
+        reward,
+        reward,
+        "weak",
+    )
 
 
 @LAWFUL
 @given(SEEDS)
 def test_estimators_meet_where_their_formulas_do(seed: int) -> None:
-    """DR with a model of zeros is IPS; clip and switch beyond the largest weight do nothing; switch at 0 is DM."""
+    """DR with a model of zeros is IPS; clip and switch beyond the largest weight do nothing.
+
+    Switch at 0 is DM.
+    """
     log, _, target = coarse(seed)
     nothing = log.assign(q_0=0.0, q_1=0.0, q_2=0.0)
     ips, clipped = values(log, target, "ips", "clipped_ips", clip=64.0)
@@ -165,13 +190,16 @@ def test_estimators_meet_where_their_formulas_do(seed: int) -> None:
 
 @LAWFUL
 @given(SEEDS, st.booleans())
-def test_the_order_of_the_rounds_is_irrelevant(seed: int, modelled: bool) -> None:  # noqa: FBT001 - drawn
+# drawn
+def test_the_order_of_the_rounds_is_irrelevant(seed: int, modelled: bool) -> None:
     """To every estimator that draws nothing."""
     log, _, target = coarse(seed)
     log = log if modelled else bare(log)
     order = np.random.default_rng(seed).permutation(len(log))
     names = tuple(name for name in EVERY if name != "replay")
-    assert values(log.iloc[order], target[order], *names) == pytest.approx(values(log, target, *names))
+    assert values(log.iloc[order], target[order], *names) == pytest.approx(
+        values(log, target, *names)
+    )
 
 
 @LAWFUL
@@ -189,14 +217,18 @@ def test_names_say_the_same_as_positions(seed: int) -> None:
     assert values(by_name, target, *EVERY, arms=arms) == expected
     assert values(log.assign(action=log["action"].astype(float)), target, *EVERY) == expected
     items = pd.DataFrame(target, columns=[30, 10, 20])
-    assert values(log.assign(action=np.array([30, 10, 20])[log["action"]]), items, *EVERY) == expected
+    assert (
+        values(log.assign(action=np.array([30, 10, 20])[log["action"]]), items, *EVERY) == expected
+    )
 
 
 def test_one_row_of_a_target_stands_for_all() -> None:
     """[A] is [T, A] with equal rows; a reordered index of the log changes nothing."""
     log, _, _ = coarse(1)
     row = np.array([0.5, 0.25, 0.25])
-    assert values(log, row, *EVERY) == values(log.set_index(log.index[::-1]), np.tile(row, (40, 1)), *EVERY)
+    assert values(log, row, *EVERY) == values(
+        log.set_index(log.index[::-1]), np.tile(row, (40, 1)), *EVERY
+    )
 
 
 def test_nothing_is_written_into_the_arguments() -> None:
@@ -209,7 +241,10 @@ def test_nothing_is_written_into_the_arguments() -> None:
 
 
 def test_a_model_may_be_silent_on_an_arm_without_mass() -> None:
-    """NaN where target is 0 and the arm was not logged is no matter; elsewhere it is refused with its row."""
+    """NaN where target is 0 and the arm was not logged is no matter.
+
+    Elsewhere it is refused with its row.
+    """
     log, _, _ = coarse(3)
     log["q_2"] = np.where(log["action"] == 2, 0.5, np.nan)
     target = np.array([0.5, 0.5, 0.0])
@@ -222,7 +257,8 @@ def test_the_same_seed_gives_the_same_bits() -> None:
     """And another seed other replays and resamples."""
     log, _, target = coarse(4, n=200)
     first, again, other = (
-        estimate(log, target, ("replay", "snips"), seed=seed, interval="bootstrap", n_boot=100) for seed in (5, 5, 6)
+        estimate(log, target, ("replay", "snips"), seed=seed, interval="bootstrap", n_boot=100)
+        for seed in (5, 5, 6)
     )
     pd.testing.assert_frame_equal(first, again)
     assert first["low"].tolist() != other["low"].tolist()
@@ -234,7 +270,9 @@ def test_no_mass_on_a_masked_arm() -> None:
     mask = np.ones((40, 3), dtype=bool)
     assert values(log, target, *EVERY, mask=mask) == values(log, target, *EVERY)
     mask[11, 2] = False
-    with pytest.raises(ValueError, match=r"no mass on an arm that was not available.*arm 2 in row 11"):
+    with pytest.raises(
+        ValueError, match=r"no mass on an arm that was not available.*arm 2 in row 11"
+    ):
         estimate(log, target, mask=mask)
     with pytest.raises(ValueError, match=r"not available"):
         overlap(log, target, mask=[True, True, False])
@@ -246,7 +284,9 @@ DETERMINISTIC = pd.DataFrame({"action": [0, 1] * 30, "reward": [0.5, 1.0] * 30, 
 @pytest.mark.parametrize("name", ["ips", "clipped_ips", "snips", "dr", "switch_dr"])
 def test_a_deterministic_log_is_refused(name: str) -> None:
     """It holds nothing of the arms it did not choose; the message says what to do instead."""
-    with pytest.raises(ValueError, match=r"deterministic policy.*row 0.*Log with a floor.*dm.*replay"):
+    with pytest.raises(
+        ValueError, match=r"deterministic policy.*row 0.*Log with a floor.*dm.*replay"
+    ):
         estimate(DETERMINISTIC, np.array([0.0, 1.0]), (name,))
     with pytest.raises(ValueError, match="deterministic policy"):
         difference(DETERMINISTIC, np.array([0.0, 1.0]), np.array([0.5, 0.5]), name)
@@ -259,7 +299,9 @@ def test_a_deterministic_log_values_its_own_policy() -> None:
     own = np.eye(2)[[0, 1] * 30]
     assert values(DETERMINISTIC, own, "ips", "snips", "dr") == pytest.approx([0.75] * 3)
     with pytest.warns(OverlapWarning, match="says nothing about the target"):
-        table = estimate(DETERMINISTIC.assign(q_0=0.1, q_1=0.9), np.array([0.0, 1.0]), ("dm", "replay"))
+        table = estimate(
+            DETERMINISTIC.assign(q_0=0.1, q_1=0.9), np.array([0.0, 1.0]), ("dm", "replay")
+        )
     assert table["value"].tolist() == pytest.approx([0.9, 1.0])
     assert table["status"].tolist() == ["none", "none"]
 
@@ -275,7 +317,10 @@ def test_a_policy_differs_from_itself_by_nothing(estimator: str, interval: Any) 
 
 @pytest.mark.parametrize("estimator", EVERY)
 def test_a_difference_is_that_of_the_estimates(estimator: str) -> None:
-    """With an interval that pairs the rounds: narrower than two side by side where both policies are near."""
+    """With an interval that pairs the rounds.
+
+    Narrower than two side by side where both policies are near.
+    """
     log, _, first = coarse(9, n=2000)
     second = 0.9 * first + 0.1 / 3
     found = difference(log, first, second, estimator)
@@ -300,14 +345,18 @@ def test_a_difference_takes_the_worse_status() -> None:
 
 
 def test_the_bound_by_head() -> None:
-    """Clip 1, weights 1: mean 0.5, variance 0.5 / 2 · 4 / 3; Maurer and Pontil's two terms off it."""
+    """Clip 1, weights 1: mean 0.5, variance 0.5 / 2 · 4 / 3.
+
+    Maurer and Pontil's two terms off it.
+    """
     log = pd.DataFrame({"action": 0, "reward": [0.0, 1.0] * 200, "propensity": [1.0] * 400})
     slack = np.log(2 / 0.05)
     expected = 0.5 - np.sqrt(2 * (100 / 399) * slack / 400) - 7 * slack / (3 * 399)
     assert lower_bound(log, [1.0], clip=1.0) == pytest.approx(expected)
     assert lower_bound(log, [1.0], clip=2.0) == pytest.approx(expected - 7 * slack / (3 * 399))
     assert lower_bound(log, [1.0], delta=0.5, clip=1.0) > expected
-    assert lower_bound(log, [1.0]) == lower_bound(log, [1.0], delta=0.05 / 5, clip=1.0)  # of 1, 2, 4, 8, 16
+    # of 1, 2, 4, 8, 16
+    assert lower_bound(log, [1.0]) == lower_bound(log, [1.0], delta=0.05 / 5, clip=1.0)
     assert lower_bound(log.iloc[:3], [1.0], clip=1.0) == 0.0
 
 
@@ -340,7 +389,10 @@ def test_arguments_out_of_range_are_refused(more: dict[str, Any], message: str) 
 
 
 def test_a_large_log_needs_little_memory() -> None:
-    """200,000 rounds, four arms: SNIPS and DR hold under 15 MB beside log and target, so a million under 75."""
+    """200,000 rounds, four arms.
+
+    SNIPS and DR hold under 15 MB beside log and target, so a million under 75.
+    """
     log, _, target = coarse(11, n=2000, arms=4)
     log, target = pd.concat([log] * 100, ignore_index=True), np.tile(target, (100, 1))
     estimate(log, target, ("snips", "dr"))

@@ -32,7 +32,10 @@ def changed(column: str, value: Any, row: int = 4) -> pd.DataFrame:
         (changed("reward", NAN), "reward must be finite, got nan in row 4"),
         (changed("reward", np.inf), "reward must be finite, got inf in row 4"),
         (changed("reward", "good"), "reward must be numbers"),
-        (changed("propensity", 0.0), r"propensity must be in \(0, 1\], got 0.0 in row 4 \(1 such rows\)"),
+        (
+            changed("propensity", 0.0),
+            r"propensity must be in \(0, 1\], got 0.0 in row 4 \(1 such rows\)",
+        ),
         (changed("propensity", -0.1), r"propensity must be in \(0, 1\], got -0.1 in row 4"),
         (changed("propensity", 1.01), r"propensity must be in \(0, 1\], got 1.01 in row 4"),
         (changed("propensity", NAN), r"propensity must be in \(0, 1\], got nan in row 4"),
@@ -59,8 +62,14 @@ def test_a_broken_log_is_refused(log: pd.DataFrame, message: str) -> None:
         (EVEN[:4], r"row for each of the 6 rounds.*got shape \(4, 2\)"),
         (np.full((N, 2), "a"), "target must be numbers, got <U1"),
         (EVEN[None], r"got shape \(1, 6, 2\)"),
-        (np.where(np.arange(N)[:, None] == 3, 0.4, EVEN), r"sum to 1, got \[0.4, 0.4\] with sum 0.8 in row 3"),
-        (np.where(np.arange(N)[:, None] == 2, [1.5, -0.5], EVEN), r"got \[1.5, -0.5\] with sum 1 in row 2"),
+        (
+            np.where(np.arange(N)[:, None] == 3, 0.4, EVEN),
+            r"sum to 1, got \[0.4, 0.4\] with sum 0.8 in row 3",
+        ),
+        (
+            np.where(np.arange(N)[:, None] == 2, [1.5, -0.5], EVEN),
+            r"got \[1.5, -0.5\] with sum 1 in row 2",
+        ),
         (np.where(np.arange(N)[:, None] == 5, NAN, EVEN), r"got \[nan, nan\].*in row 5"),
         (pd.DataFrame(EVEN, columns=["a", "a"]), "name each of the 2 columns"),
         (np.empty((N, 0)), r"got shape \(6, 0\)"),
@@ -137,30 +146,43 @@ def test_single_precision_is_precise_enough() -> None:
 
 
 @pytest.mark.parametrize("modelled", [False, True])
-def test_compiled_weights_are_those_of_numpy(modelled: bool) -> None:  # noqa: FBT001 - two kinds of log
-    """To 1e-12 over several chunks, with a prediction missing where the target has no mass; the same when repeated."""
+# two kinds of log
+def test_compiled_weights_are_those_of_numpy(modelled: bool) -> None:
+    """To 1e-12 over several chunks, with a prediction missing where the target has no mass.
+
+    The same when repeated.
+    """
     pytest.importorskip("numba", reason="numba is not installed")
     rng = np.random.default_rng(2)
     n = 2 * CHUNK + 100
     target = rng.dirichlet(np.ones(3), n)
     target[:5] = [0.5, 0.5, 0.0]
     model = {f"q_{arm}": rng.random(n) for arm in range(3)} if modelled else {}
-    log = pd.DataFrame({"action": rng.integers(0, 3, n), "reward": rng.random(n), "propensity": 1 / 3, **model})
+    log = pd.DataFrame(
+        {"action": rng.integers(0, 3, n), "reward": rng.random(n), "propensity": 1 / 3, **model}
+    )
     log.loc[:4, "action"] = 0
     if modelled:
         log.loc[:4, "q_2"] = NAN
     read = read_log(log, 3)
-    plain, compiled, again = (weigh(read, target, engine=engine) for engine in ("numpy", "numba", "numba"))
+    plain, compiled, again = (
+        weigh(read, target, engine=engine) for engine in ("numpy", "numba", "numba")
+    )
     for name in ("weight", "predicted", "expected", "mass"):
         assert np.isfinite(getattr(plain, name)).all()
-        np.testing.assert_allclose(getattr(compiled, name), getattr(plain, name), rtol=1e-12, atol=0)
+        np.testing.assert_allclose(
+            getattr(compiled, name), getattr(plain, name), rtol=1e-12, atol=0
+        )
         assert getattr(again, name).tobytes() == getattr(compiled, name).tobytes()
     assert (compiled.fitted, compiled.pulls.tolist()) == (plain.fitted, plain.pulls.tolist())
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_both_engines_draw_the_same_line(seed: int) -> None:
-    """Rows whose sum lies on the tolerance, where the order of summing decides: refused by both or by none."""
+    """Rows whose sum lies on the tolerance, where the order of summing decides.
+
+    Refused by both or by none.
+    """
     pytest.importorskip("numba", reason="numba is not installed")
     target = np.random.default_rng(seed).dirichlet(np.ones(7), N)
     target *= (1.0 + SUM_TOLERANCE) / target.sum(axis=1, keepdims=True)
@@ -185,7 +207,11 @@ def test_both_engines_refuse_what_is_no_distribution(engine: str, row: list[floa
     with pytest.raises(ValueError, match="must have no mass on an arm that was not available"):
         weigh(read, target, np.array([True, False]), engine=engine)
     with pytest.raises(ValueError, match=r"q_<arm> must be finite .* row 2"):
-        weigh(read._replace(model=(np.ones(N), np.where(np.arange(N) == 2, NAN, 1.0))), target, engine=engine)
+        weigh(
+            read._replace(model=(np.ones(N), np.where(np.arange(N) == 2, NAN, 1.0))),
+            target,
+            engine=engine,
+        )
     target[3] = row
     with pytest.raises(ValueError, match=r"a row of target must be probabilities .* in row 3"):
         weigh(read, target, engine=engine)

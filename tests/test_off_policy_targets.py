@@ -1,4 +1,7 @@
-"""Targets of off-policy evaluation: learners, functions, units of a log with costs; estimates are those of before."""
+"""Targets of off-policy evaluation: learners, functions, units of a log with costs.
+
+Estimates are those of before.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,15 @@ def logged(seed: int = 0, n: int = 600) -> tuple[pd.DataFrame, np.ndarray]:
     """Log of three arms with propensities and targets on a coarse grid, and a target, [T, A]."""
     rng = np.random.default_rng(seed)
     logging, target = (rng.integers(1, 5, size=(n, 3)) + 0.0 for _ in range(2))
-    logging, target = logging / logging.sum(axis=1, keepdims=True), target / target.sum(axis=1, keepdims=True)
+    logging, target = (
+        logging / logging.sum(axis=1, keepdims=True),
+        target / target.sum(axis=1, keepdims=True),
+    )
     action = (rng.random(n)[:, None] > logging.cumsum(axis=1)[:, :-1]).sum(axis=1)
     reward = (rng.random(n) < MEANS[action]).astype(float)
-    frame = pd.DataFrame({"action": action, "reward": reward, "propensity": logging[np.arange(n), action]})
+    frame = pd.DataFrame(
+        {"action": action, "reward": reward, "propensity": logging[np.arange(n), action]}
+    )
     return frame, target
 
 
@@ -53,17 +61,22 @@ def digest(frame: pd.DataFrame) -> str:
 
 
 @pytest.mark.parametrize(("interval", "modelled"), list(BEFORE))
-def test_estimates_of_arrays_are_those_of_before(interval: Any, modelled: bool) -> None:  # noqa: FBT001
-    """Values and intervals of all estimators, by both kinds of interval, with and without a reward model."""
+def test_estimates_of_arrays_are_those_of_before(
+    interval: Any,
+    modelled: bool,
+) -> None:
+    """Values and intervals of all estimators, both interval kinds, with or without reward model."""
     frame, target = logged()
     frame = frame.assign(q_0=0.25, q_1=0.5, q_2=0.75) if modelled else frame
     result = quiet(frame, target, ESTIMATORS, 3, interval=interval, n_boot=50)
     assert digest(result) == BEFORE[(interval, modelled)]
 
 
-@pytest.mark.parametrize("policy", ["thompson_beta", "thompson_nig", "ucb1", "kl_ucb", "epsilon_greedy"])
+@pytest.mark.parametrize(
+    "policy", ["thompson_beta", "thompson_nig", "ucb1", "kl_ucb", "epsilon_greedy"]
+)
 def test_a_learner_on_its_own_log_is_what_was_logged(policy: str) -> None:
-    """Its propensities in each round are those of the log, so that every weight is 1 and the value the mean reward."""
+    """Its propensities in each round are the log's: weights are 1 and the value the mean reward."""
     bandit = Bandit(policy, floor=0.05)
     frame = play(bandit, Bernoulli(MEANS), rounds=150, seed=1)
     result = quiet(frame, bandit, ("ips", "snips"))
@@ -72,16 +85,23 @@ def test_a_learner_on_its_own_log_is_what_was_logged(policy: str) -> None:
 
 
 def test_a_linear_learner_reads_its_features() -> None:
-    """The same with a context, whose columns are named; without them the message says what is missing."""
+    """The same with a context, whose columns are named.
+
+    Without them the message says what is missing.
+    """
     rng = np.random.default_rng(0)
     features = np.column_stack([np.ones(40), rng.random(40)])
     value = (rng.random((40, 2)) < 0.5).astype(float)
-    world = Table(("a", "b"), value, value, np.ones((40, 2), bool), features, ("one", "x"), value * np.nan)
+    world = Table(
+        ("a", "b"), value, value, np.ones((40, 2), bool), features, ("one", "x"), value * np.nan
+    )
     bandit = Bandit("lin_ucb", floor=0.1)
     frame = play(bandit, world, rounds=120, seed=2)
     frame[["f0", "f1"]] = features[frame["case"]]
     assert overlap(frame, bandit, features=("f0", "f1")).max_weight == pytest.approx(1.0, abs=1e-7)
-    with pytest.raises(ValueError, match="features must name the columns of lin_ucb's context, got none"):
+    with pytest.raises(
+        ValueError, match="features must name the columns of lin_ucb's context, got none"
+    ):
         overlap(frame, bandit)
     with pytest.raises(ValueError, match=r"\['f2'\] missing"):
         overlap(frame, bandit, features=("f0", "f2"))
@@ -99,27 +119,40 @@ def test_a_learner_knows_the_rounds_before_and_no_other(seed: int, forgets: dict
         state = update(record_pull(state, np.asarray(arm), bandit), arm, reward, bandit)
     weight = np.array(expected)[np.arange(25), frame["action"]] / frame["propensity"]
     diagnostics = overlap(frame, bandit, arms=range(3))
-    assert (diagnostics.mean_weight, diagnostics.max_weight) == pytest.approx((weight.mean(), weight.max()), abs=1e-9)
+    assert (diagnostics.mean_weight, diagnostics.max_weight) == pytest.approx(
+        (weight.mean(), weight.max()), abs=1e-9
+    )
 
 
 def test_a_learner_as_target_needs_arms() -> None:
-    """Arms that are named nowhere are not guessed from the actions: one may never have been logged."""
+    """Arms that are named nowhere are not guessed from the actions.
+
+    One may never have been logged.
+    """
     frame, target = logged()
     with pytest.raises(ValueError, match=r"a learner as target needs the arms.*arms="):
         estimate(frame, Bandit())
     result = difference(frame, Bandit("epsilon_greedy"), target, arms=[0, 1, 2])
-    assert result.first == pytest.approx(quiet(frame, Bandit("epsilon_greedy"), ("snips",), arms=[0, 1, 2])["value"][0])
+    assert result.first == pytest.approx(
+        quiet(frame, Bandit("epsilon_greedy"), ("snips",), arms=[0, 1, 2])["value"][0]
+    )
     with pytest.raises(ValueError, match=r"reward must be in \[0, 1\], got 2"):
         estimate(frame.assign(reward=2.0), Bandit(), arms=[0, 1, 2])
 
 
 def test_a_learner_is_valued_by_its_policy_of_each_round() -> None:
-    """In 60 logs of a uniform choice the mean error against the expected rewards of its own probabilities is chance."""
+    """In 60 uniform logs the mean error to the expected rewards of its probabilities is chance."""
     bandit, off = Bandit("epsilon_greedy", epsilon=0.2), []
     for seed in range(60):
         rng = np.random.default_rng(seed)
         action = rng.integers(3, size=400)
-        frame = pd.DataFrame({"action": action, "reward": (rng.random(400) < MEANS[action]) + 0.0, "propensity": 1 / 3})
+        frame = pd.DataFrame(
+            {
+                "action": action,
+                "reward": (rng.random(400) < MEANS[action]) + 0.0,
+                "propensity": 1 / 3,
+            }
+        )
         best = np.where(np.arange(3) == _greedy(frame), 0.8 + 0.2 / 3, 0.2 / 3)
         off.append(quiet(frame, bandit, ("dr",), arms=range(3))["value"][0] - (best @ MEANS).mean())
     assert abs(np.mean(off)) < 3.0 * np.std(off) / np.sqrt(60)
@@ -129,13 +162,19 @@ def test_a_learner_is_valued_by_its_policy_of_each_round() -> None:
 def _greedy(frame: pd.DataFrame) -> np.ndarray:
     """Best arm so far before each round, [T, 1]; an arm that was not tried comes first."""
     taken = (frame["action"].to_numpy()[:, None] == np.arange(3)) + 0.0
-    n, total = (np.cumsum(part, axis=0) - part for part in (taken, taken * frame["reward"].to_numpy()[:, None]))
+    n, total = (
+        np.cumsum(part, axis=0) - part
+        for part in (taken, taken * frame["reward"].to_numpy()[:, None])
+    )
     with np.errstate(invalid="ignore"):
         return np.where(n > 0, total / n, np.inf).argmax(axis=1)[:, None]
 
 
 def test_a_function_is_a_target() -> None:
-    """Called once with the log, it equals the array that it returns, in all four functions; a frame names the arms."""
+    """Called once with the log, it equals the array that it returns, in all four functions.
+
+    A frame names the arms.
+    """
     frame, target = logged()
     calls: list[int] = []
 
@@ -163,7 +202,10 @@ def test_a_function_that_reads_single_rows_is_told_apart() -> None:
 
 
 def with_costs() -> pd.DataFrame:
-    """Log whose learner saw (gross - cost + 0.5) / 1.5; the user's units stand in value and cost."""
+    """Log whose learner saw (gross - cost + 0.5) / 1.5.
+
+    The user's units stand in value and cost.
+    """
     frame, _ = logged(5)
     cost = np.array([0.0, 0.1, 0.5])[frame["action"]]
     value = frame["reward"] - cost
@@ -171,7 +213,10 @@ def with_costs() -> pd.DataFrame:
 
 
 def test_a_log_with_costs_is_estimated_in_the_users_unit() -> None:
-    """Without a stated column it is the net value, and that is said; what the learner saw is there on request."""
+    """Without a stated column it is the net value, and that is said.
+
+    What the learner saw is there on request.
+    """
     frame, (_, target) = with_costs(), logged(5)
     names = ("ips", "snips", "dr")
     with pytest.warns(UserWarning, match="this log has costs"):
@@ -187,7 +232,10 @@ def test_a_log_with_costs_is_estimated_in_the_users_unit() -> None:
             (net["value"][1] + 0.5) / 1.5
         )
         assert quiet(frame.assign(cost=0.0), target, ("snips",))["value"][0] != net["value"][1]
-    with pytest.warns(UserWarning, match="costs"), pytest.raises(ValueError, match=r"value must be in \[0, 1\]"):
+    with (
+        pytest.warns(UserWarning, match="costs"),
+        pytest.raises(ValueError, match=r"value must be in \[0, 1\]"),
+    ):
         lower_bound(frame, target)
 
 
@@ -204,7 +252,9 @@ def test_several_outcomes_at_once() -> None:
         table[table["outcome"] == "cost"].drop(columns="outcome").reset_index(drop=True), alone
     )
     assert set(table.attrs["notes"]) == {
-        f"{name}: {estimator}" for name in ("gross", "cost", "value") for estimator in alone["estimator"]
+        f"{name}: {estimator}"
+        for name in ("gross", "cost", "value")
+        for estimator in alone["estimator"]
     }
     with pytest.raises(ValueError, match="q_<arm> must be the model of one outcome"):
         estimate(frame.assign(q_0=0.1, q_1=0.1, q_2=0.1), target, reward=("value", "cost"))
@@ -216,7 +266,7 @@ def test_several_outcomes_at_once() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.booleans())
-def test_the_direct_method_is_never_ok(seed: int, modelled: bool) -> None:  # noqa: FBT001
+def test_the_direct_method_is_never_ok(seed: int, modelled: bool) -> None:
     """Whatever the log: weak where dr shows the same, none else; and dr keeps its own status."""
     frame, target = logged(seed, n=400)
     frame = frame.assign(q_0=0.25, q_1=0.5, q_2=0.75) if modelled else frame
@@ -227,7 +277,10 @@ def test_the_direct_method_is_never_ok(seed: int, modelled: bool) -> None:  # no
 
 
 def test_dm_alone_is_warned_of_and_beside_dr_it_is_marked() -> None:
-    """Where dr may be used the row says enough; where dm is all that was asked for, a warning does."""
+    """Where dr may be used the row says enough.
+
+    Where dm is all that was asked for, a warning does.
+    """
     frame, target = logged(4, n=2000)
     frame = frame.assign(q_0=0.9, q_1=0.9, q_2=0.9)
     with pytest.warns(OverlapWarning, match="dm alone says nothing"):
@@ -251,15 +304,28 @@ def test_a_function_that_writes_leaves_the_log_alone() -> None:
 
 
 def test_what_a_learner_cannot_learn_from_is_refused() -> None:
-    """A log without rewards or rounds, features that are no numbers or no list; and a class is no learner."""
+    """A log without rewards or rounds, features that are no numbers or no list.
+
+    And a class is no learner.
+    """
     frame, _ = logged(0, n=300)
     stated: dict[str, Any] = {"estimators": ("ips",), "arms": [0, 1, 2]}
     ridge = Bandit("lin_ucb", floor=0.1)
     cases: list[tuple[Any, Any, dict[str, Any], str]] = [
-        (frame.drop(columns="reward").assign(value=1.0), Bandit(), {"reward": "value"}, r"\['reward'\] missing"),
+        (
+            frame.drop(columns="reward").assign(value=1.0),
+            Bandit(),
+            {"reward": "value"},
+            r"\['reward'\] missing",
+        ),
         (frame[:0], Bandit(), {}, "got no rounds"),
         (frame.assign(x="a"), ridge, {"features": ["x"]}, "the feature x must be numbers"),
-        (frame.assign(x=1.0), ridge, {"features": "x"}, "features must name the columns of lin_ucb's context, got 'x'"),
+        (
+            frame.assign(x=1.0),
+            ridge,
+            {"features": "x"},
+            "features must name the columns of lin_ucb's context, got 'x'",
+        ),
         (frame, Bandit, {}, "got the class Bandit"),
     ]
     for log, target, more, rule in cases:

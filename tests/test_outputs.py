@@ -11,8 +11,10 @@ ROW = """\
    gate        value  threshold  passes
 0  similarity  0.6625  0.7000     False
 1  confidence 78.003037 40.000     True
-similarity of the nearest hit 0.6625 is below min_similarity 0.7; confidence 78.0030 is at or above tau_default 40
-refuse, 12 of 370 cases, -0.0375, p 0.00024, 1.2e-05, policy d0448e5b6726, 2024-05-01, £148,600.00"""
+similarity of the nearest hit 0.6625 is below min_similarity 0.7; confidence 78.0030 is at or \
+above tau_default 40
+refuse, 12 of 370 cases, -0.0375, p 0.00024, 1.2e-05, policy d0448e5b6726, 2024-05-01, \
+£148,600.00"""
 
 
 @pytest.mark.parametrize(
@@ -30,7 +32,7 @@ refuse, 12 of 370 cases, -0.0375, p 0.00024, 1.2e-05, policy d0448e5b6726, 2024-
     ],
 )
 def test_last_digits_are_the_same(was: str, now: str) -> None:
-    """A number that another processor shows otherwise, and the width of its column, are no difference."""
+    """A number another processor shows otherwise, and its column's width, make no difference."""
     assert was in ROW
     assert difference(ROW, ROW.replace(was, now)) == ""
 
@@ -56,18 +58,28 @@ def test_last_digits_are_the_same(was: str, now: str) -> None:
     ],
 )
 def test_a_change_is_a_change(was: str, now: str) -> None:
-    """A changed status, count, name, sign or threshold, a number off by one percent, or a line more."""
+    """A changed status, count, name, sign or threshold, a number off by 1 %, or one more line."""
     assert was in ROW
     assert difference(ROW, ROW.replace(was, now)) != ""
     assert difference(ROW.replace(was, now), ROW) != ""
 
 
 def test_one_percent_is_seen_wherever_it_can_be_shown() -> None:
-    """Numbers of any size: off by 1 % they differ where the text shows it, off by 1e-5 they never do."""
+    """Numbers of any size.
+
+    Off by 1 % they differ where the text shows it, off by 1e-5 they never do.
+    """
     rng = np.random.default_rng(0)
     for value in np.exp(rng.uniform(np.log(0.02), np.log(1e6), 2000)).tolist():
-        for other, same in ((value * (1.0 + 1e-5), True), (value * 1.01, False), (value * 0.99, False)):
-            assert (difference(f"risk {value:.4f}, say", f"risk {other:.4f}, say") == "") is same, (value, other)
+        for other, same in (
+            (value * (1.0 + 1e-5), True),
+            (value * 1.01, False),
+            (value * 0.99, False),
+        ):
+            assert (difference(f"risk {value:.4f}, say", f"risk {other:.4f}, say") == "") is same, (
+                value,
+                other,
+            )
 
 
 @pytest.mark.parametrize("places", [1, 2, 3])

@@ -1,4 +1,7 @@
-"""A user's own documents and questions: 36 documents, equal file names in folders, 60 questions in a CSV."""
+"""A user's own documents and questions.
+
+36 documents, equal file names in folders, 60 questions in a CSV.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +56,15 @@ class TestLabels:
             case.expect_sources for case in raglab.load_cases(QUESTIONS)
         ]
 
-    def test_a_name_that_several_documents_have_is_refused(self, tmp_path: Path, world: dict[str, Any]) -> None:
+    def test_a_name_that_several_documents_have_is_refused(
+        self, tmp_path: Path, world: dict[str, Any]
+    ) -> None:
         """With the candidates; a name that one document has stands for it."""
-        table = pd.read_csv(QUESTIONS, keep_default_na=False).head(1).assign(expect_sources="install.md")
+        table = (
+            pd.read_csv(QUESTIONS, keep_default_na=False)
+            .head(1)
+            .assign(expect_sources="install.md")
+        )
         cases = raglab.load_cases(table)
         with pytest.raises(ValueError, match=r"brook/install\.md.*tally/install\.md"):
             raglab.build_trace(world["corpus"], cases, out=tmp_path / "trace.parquet")
@@ -63,7 +72,11 @@ class TestLabels:
     def test_splits_are_dealt_by_label(self, world: dict[str, Any]) -> None:
         """Each split holds each label."""
         pairs = {(case.split, case.expect_status) for case in world["cases"]}
-        assert pairs == {(s, label) for s in ("tune", "certify", "report") for label in ("ok", "refuse", "ambiguous")}
+        assert pairs == {
+            (s, label)
+            for s in ("tune", "certify", "report")
+            for label in ("ok", "refuse", "ambiguous")
+        }
 
 
 class TestScoring:
@@ -77,11 +90,14 @@ class TestScoring:
             if case.expect_status != "ok":
                 continue
             shown = {source.rpartition("#")[0] for source in frame.loc[case.query, "sources"]}
-            held = all(any(name in {path, Path(path).name} for path in shown) for name in case.expect_sources)
+            held = all(
+                any(name in {path, Path(path).name} for path in shown)
+                for name in case.expect_sources
+            )
             assert bool(frame.loc[case.query, "correct"]) == held, case.query
 
     def test_recorded_answers_count(self, world: dict[str, Any]) -> None:
-        """The answered cases that are correct are those whose recorded answer is right, and the basis is stated."""
+        """Answered cases are correct if their recorded answer is right, and the basis is stated."""
         policy = raglab.lab.always_answer(raglab.Policy.load())
         decisions = raglab.decide(world["recorded"], policy)
         outcomes = raglab.lab.answer_outcomes(world["recorded"], policy)
@@ -91,9 +107,14 @@ class TestScoring:
         assert answered_right < by_sources, "some answers from the right sources say something else"
         assert "basis text" in repr(decisions)
 
-    def test_answers_of_one_policy_stay_when_another_is_recorded(self, world: dict[str, Any]) -> None:
+    def test_answers_of_one_policy_stay_when_another_is_recorded(
+        self, world: dict[str, Any]
+    ) -> None:
         """Two policies with other sets of hits are both judged on all their answers."""
-        two, three = (raglab.lab.always_answer(raglab.Policy.load()).replace("chosen.final_k", k) for k in (2, 3))
+        two, three = (
+            raglab.lab.always_answer(raglab.Policy.load()).replace("chosen.final_k", k)
+            for k in (2, 3)
+        )
         trace = raglab.record_answers(world["trace"], two, decided_only=True)
         trace = raglab.record_answers(trace, three, decided_only=True)
         assert [raglab.decide(trace, policy).missing_answers.k for policy in (two, three)] == [0, 0]
@@ -120,10 +141,14 @@ class TestStudy:
 
     def test_a_certificate_states_its_basis(self, result: Any, world: dict[str, Any]) -> None:
         """Of recorded answers it says `text`."""
-        certified = raglab.certify_policy(world["recorded"], result.policy, targets={"hallucination_rate": 0.8})
+        certified = raglab.certify_policy(
+            world["recorded"], result.policy, targets={"hallucination_rate": 0.8}
+        )
         assert "text" in certified.certificate.reason
 
-    def test_without_recorded_answers_the_study_says_what_is_missing(self, world: dict[str, Any]) -> None:
+    def test_without_recorded_answers_the_study_says_what_is_missing(
+        self, world: dict[str, Any]
+    ) -> None:
         """Hygiene is a gate that live answers meet."""
         notes = " ".join(raglab.tune(world["trace"], trials=20, seed=0).notes)
         assert "not measured" in notes
@@ -132,7 +157,10 @@ class TestStudy:
 
 @pytest.mark.slow
 def test_live_decides_as_the_replay(world: dict[str, Any]) -> None:
-    """Every question, code blocks included: the status of `ask` is that of the replay, and none falls to hygiene."""
+    """Every question, code blocks included.
+
+    The status of `ask` is that of the replay, and none falls to hygiene.
+    """
     policy = raglab.lab.always_answer(raglab.Policy.load())
     folder = world["out"] / "index"
     raglab.build_index(world["corpus"], folder, arms=world["recorded"].arms)

@@ -1,4 +1,7 @@
-"""Gates of the user and the order of the gates (raglab.own_gates, raglab.gate_order, rules S2.12 and S2.18)."""
+"""Gates of the user and the order of gates (rules S2.12 and S2.18).
+
+See `raglab.own_gates` and `raglab.gate_order`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,17 @@ from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, wi
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=12)
 SEEDS = st.integers(0, 100_000)
 CONFIDENT: dict[str, Any] = {"gap": {"enabled": False}, "sufficiency": {"enabled": False}}
-MIDDLE = ("l2", "density", "gap", "coverage", "similarity", "signals", "fused", "sufficiency", "confidence")
+MIDDLE = (
+    "l2",
+    "density",
+    "gap",
+    "coverage",
+    "similarity",
+    "signals",
+    "fused",
+    "sufficiency",
+    "confidence",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +82,12 @@ def test_a_gate_of_the_user_refuses_below_its_threshold() -> None:
     said = decide(trace, policy(**CONFIDENT, gates={"near": {"least": 0.8}}))
     assert said.decided_by[0] == "gates.near"
     assert said.reason(0) == "gate near: signals.top1_cosine 0.75, least 0.8; headroom -0.05"
-    assert decide(trace, policy(**CONFIDENT, gates={"near": {"least": 0.8, "enabled": False}})).status[0] == Status.ok
+    assert (
+        decide(trace, policy(**CONFIDENT, gates={"near": {"least": 0.8, "enabled": False}})).status[
+            0
+        ]
+        == Status.ok
+    )
 
 
 def test_one_that_asks_back_needs_two_options() -> None:
@@ -92,21 +110,31 @@ def test_steps_flips_and_space_know_its_threshold() -> None:
     flipped = flips(trace, chosen, "q1").set_index("path").loc["gates.near.least"]
     assert flipped["flips_at"] == np.nextafter(0.75, 1.0)
     assert flipped["becomes"] == "refuse"
-    assert "gates.near.least" in full_space(trace, Policy.from_mapping(chosen.model_dump(mode="json")))
+    assert "gates.near.least" in full_space(
+        trace, Policy.from_mapping(chosen.model_dump(mode="json"))
+    )
 
 
 def test_an_order_decides_which_gate_is_named_and_what_is_asked() -> None:
-    """Two products tie, so that it is asked; a similarity gate before the gap refuses what it would ask."""
+    """Two products tie, so that it is asked.
+
+    A similarity gate before the gap refuses what it would ask.
+    """
     two = [Hit(0.5, "a.md", tags={"product": "hull"}), Hit(0.5, "b.md", tags={"product": "cargo"})]
     trace = trace_of((ask(), [two]))
-    strict = policy(similarity={"enabled": True, "min_similarity": 0.9}, confidence={"enabled": False})
+    strict = policy(
+        similarity={"enabled": True, "min_similarity": 0.9}, confidence={"enabled": False}
+    )
     assert decide(trace, strict).status[0] == Status.ambiguous
     others = [name for name in MIDDLE if name != "similarity"]
     ahead = decide(trace, strict.replace("decision.order", ["similarity", *others]))
     assert (ahead.status[0], ahead.decided_by[0]) == (Status.refuse, "similarity")
     far = trace_of((ask(), [[Hit(3.0)]]))
     assert decide(far, strict).decided_by[0] == "l2"
-    assert decide(far, strict.replace("decision.order", ["similarity", *others])).decided_by[0] == "similarity"
+    assert (
+        decide(far, strict.replace("decision.order", ["similarity", *others])).decided_by[0]
+        == "similarity"
+    )
     later = strict.replace("decision.order", ["gap", "similarity", "l2"])
     assert decide(far, later).decided_by[0] == "similarity"
 
@@ -117,9 +145,14 @@ def test_a_gate_left_out_is_off() -> None:
     strict = policy(gates={"near": {"least": 0.9}}, signals={"words": {"min": 90.0}})
     said = decide(trace, strict.replace("decision.order", ["domain", "gap"]))
     assert [said.stage(row) for row in range(3)] == ["gap", "empty_query", "no_hits"]
-    assert decide(trace, strict.replace("decision.order", ["gates.near"])).decided_by[0] == "gates.near"
     assert (
-        decide(trace, strict.replace("decision.order", ["signals.words", "gates.near"])).decided_by[0]
+        decide(trace, strict.replace("decision.order", ["gates.near"])).decided_by[0]
+        == "gates.near"
+    )
+    assert (
+        decide(trace, strict.replace("decision.order", ["signals.words", "gates.near"])).decided_by[
+            0
+        ]
         == "signals.words"
     )
 
@@ -129,7 +162,9 @@ def test_an_unregistered_gate_is_refused_when_it_decides() -> None:
     chosen = policy(gates={"fresh": {"max_age": 30.0}})
     assert chosen.policy_id != policy().policy_id
     assert chosen.value("gates.fresh.max_age") == 30.0
-    with pytest.raises(ValueError, match=r"gates\.fresh needs it registered .*raglab\.register_gate"):
+    with pytest.raises(
+        ValueError, match=r"gates\.fresh needs it registered .*raglab\.register_gate"
+    ):
         decide(trace_of((ask(), [[Hit(0.5)]])), chosen)
 
 
@@ -167,7 +202,10 @@ def test_a_gate_on_chosen_hits_stands_behind_the_gap() -> None:
         ({"reads": ["confidence"]}, "must read signals"),
         ({"on_fire": "stop"}, "on_fire"),
         ({"thresholds": {"least": {"side": "up", "default": 1.0}}}, "side"),
-        ({"thresholds": {"least": {"side": "floor", "default": 2.0, "unit": "cosine"}}}, r"lie in \[-1, 1\]"),
+        (
+            {"thresholds": {"least": {"side": "floor", "default": 2.0, "unit": "cosine"}}},
+            r"lie in \[-1, 1\]",
+        ),
         ({"thresholds": {"enabled": {"side": "floor", "default": 0.0}}}, "must have a name"),
     ],
 )
@@ -179,7 +217,10 @@ def test_a_registration_that_is_none_is_refused(more: dict[str, Any], rule: str)
 
 
 def test_a_sweep_says_which_engine_counted() -> None:
-    """The compiled kernel knows no gate of the user: it is named, and refused where the kernel was asked for."""
+    """The compiled kernel knows no gate of the user.
+
+    It is named, and refused where the kernel was asked for.
+    """
     trace = random_trace(3, n_cases=6)
     own = policy(gates={"near": {}})
     told = sweep(trace, [own]).attrs["engine"]
@@ -201,9 +242,14 @@ def _with_user_gates(policies: list[PolicyData], seed: int) -> list[PolicyData]:
         order = ["domain", *(name for name in order if name not in behind)]
         order = order[: int(rng.integers(6, len(order) + 1))]
         behind = behind if "gap" in order else []
-        section = {"near": {"least": float(rng.integers(-4, 5)) / 4.0}, "short": {"most": float(rng.integers(0, 8))}}
+        section = {
+            "near": {"least": float(rng.integers(-4, 5)) / 4.0},
+            "short": {"most": float(rng.integers(0, 8))},
+        }
         changed = one.replace("gates", section)
-        found.append(changed.replace("decision.order", [*order, *behind]) if rng.random() < 0.7 else changed)
+        found.append(
+            changed.replace("decision.order", [*order, *behind]) if rng.random() < 0.7 else changed
+        )
     return found
 
 
@@ -216,7 +262,9 @@ def test_sweep_decides_as_decide_and_explain_do(seed: int) -> None:
     counted = tally(trace, policies)
     for row, chosen in enumerate(policies):
         said = decide(trace, chosen)
-        assert counted.stages[row].tolist() == np.bincount(said.outcome.stage, minlength=27).tolist()
+        assert (
+            counted.stages[row].tolist() == np.bincount(said.outcome.stage, minlength=27).tolist()
+        )
         _explained(trace, chosen)
 
 
@@ -257,12 +305,17 @@ def test_where_all_gates_are_off_no_order_matters(seed: int) -> None:
     trace = random_trace(seed, n_cases=6)
     free = always_answer(Policy.load())
     for order in (["confidence"], ["signals", "gap"], ["density", "fused", "similarity", "l2"]):
-        assert np.array_equal(decide(trace, free).status, decide(trace, free.replace("decision.order", order)).status)
+        assert np.array_equal(
+            decide(trace, free).status, decide(trace, free.replace("decision.order", order)).status
+        )
 
 
 def test_a_gate_that_is_named_stands_alone() -> None:
     """The others on signals and of the user stay together where the order names their group."""
     stated = ("signals.judge", "l2", "gap", "signals")
     order = policy_order(stated, ("signals.judge", "signals.words", "gates.near"))
-    assert [(step.gate.name, step.names) for step in order.before] == [("signals", ("signals.judge",)), ("l2", None)]
+    assert [(step.gate.name, step.names) for step in order.before] == [
+        ("signals", ("signals.judge",)),
+        ("l2", None),
+    ]
     assert order.after[0].names == ("signals.words", "gates.near")

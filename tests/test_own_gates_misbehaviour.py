@@ -1,4 +1,7 @@
-"""Gates of the user that misbehave: each error names the gate, no other policy decides otherwise (rule S2.18)."""
+"""Gates of the user that misbehave.
+
+Each error names the gate, no other policy decides otherwise (rule S2.18).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status, TraceData
 from test_live_ask import OPEN
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 from worlds import policy, random_trace
 
 N_CASES = 24
@@ -102,15 +105,24 @@ WRITES = {
 RAISES = {
     "raises": ("raise ValueError('no judge')", "ValueError: no judge"),
     "raises without a text": ("raise UnprintableError", "UnprintableError"),
-    "raises text that a terminal would run": ("raise ValueError('\\x1b[2J')", re.escape("\\x1b[2J")),
+    "raises text that a terminal would run": (
+        "raise ValueError('\\x1b[2J')",
+        re.escape("\\x1b[2J"),
+    ),
     "divides by zero": ("1 / 0", "ZeroDivisionError"),
     "asserts": ("assert x.sum() < 0.0, 'all below'", "AssertionError: all below"),
     "ends an iteration": ("next(iter(()))", "StopIteration"),
     "raises a warning": ("raise DeprecationWarning('old')", "DeprecationWarning: old"),
-    "raises on floating-point errors": ("np.seterr(all='raise')\n1.0 / np.zeros(2)", "FloatingPointError"),
+    "raises on floating-point errors": (
+        "np.seterr(all='raise')\n1.0 / np.zeros(2)",
+        "FloatingPointError",
+    ),
     "replaces a threshold": ("limits.least = 0.0", "AttributeError"),
     "knows another threshold": ("limits.most", "AttributeError.*most"),
-    "reads what it does not declare": ("read('top1')", "must read only what its `reads` lists, .*got 'top1'"),
+    "reads what it does not declare": (
+        "read('top1')",
+        "must read only what its `reads` lists, .*got 'top1'",
+    ),
     "reads all evidence": ("read.evidence.signals", "AttributeError"),
     "reads no name": ("read(0)", "must read only what its `reads` lists"),
     "indexes outside": ("x[10_000]", "IndexError"),
@@ -141,7 +153,10 @@ RETURNS: dict[str, tuple[Gate, str]] = {
     "times": (value(lambda x: np.zeros(len(x), "M8[s]")), "datetime64"),
     "spans of time": (value(lambda x: np.zeros(len(x), "m8[s]")), "timedelta64"),
     "records": (value(lambda x: np.zeros(len(x), [("margin", float)])), "margin"),
-    "unsigned numbers": (value(lambda x: np.zeros(len(x), np.uint8)), "never below 0; convert them to float"),
+    "unsigned numbers": (
+        value(lambda x: np.zeros(len(x), np.uint8)),
+        "never below 0; convert them to float",
+    ),
     "masked numbers": (value(lambda x: np.ma.masked_less(x, 0.0)), "MaskedArray"),
     "a matrix": (value(lambda x: x.view(np.matrix)), "matrix"),
     "a Series": (value(pd.Series), "Series"),
@@ -152,9 +167,10 @@ RETURNS: dict[str, tuple[Gate, str]] = {
     "pairs of cases": (value(lambda x: x[:, None] - x), r"shape \(24, 24\)"),
     "one axis more": (value(lambda x: np.stack([[x], [x]])), r"shape \(2, 1, 24\)"),
     "a column": (value(lambda x: x[:, None]), r"shape \(24, 1\)"),
-    "what must be awaited": (coroutine, "type coroutine"),  # type: ignore[dict-item] # which is what is wrong with it
+    # which is what is wrong with it
+    "what must be awaited": (coroutine, "type coroutine"),  # type: ignore[dict-item]
     "never": (recursion, "RecursionError"),
-    "of one argument": (lambda read: read(NEAR), "TypeError"),  # type: ignore[dict-item,misc] # as above
+    "of one argument": (lambda read: read(NEAR), "TypeError"),  # type: ignore[dict-item,misc]
 }
 
 
@@ -205,7 +221,10 @@ def register(function: Gate, on_fire: str = "refuse") -> PolicyData:
 def neighbours() -> list[PolicyData]:
     """Two policies that decide by what the gates of this file try to write."""
     by_signal = policy(signals={NEAR.removeprefix("signals."): {"min": 0.5}, "words": {"min": 4.0}})
-    return [by_signal, policy(similarity={"enabled": True, "min_similarity": 0.5}, l2={"max_l2": 0.5})]
+    return [
+        by_signal,
+        policy(similarity={"enabled": True, "min_similarity": 0.5}, l2={"max_l2": 0.5}),
+    ]
 
 
 def state(trace: TraceData) -> list[bytes]:
@@ -225,7 +244,7 @@ def test_thirty_kinds() -> None:
 
 
 class Direction(NamedTuple):
-    """A gate whose headroom moves against a side, the side, and the remedy that the message names."""
+    """A gate whose headroom moves against a side, the side, and the remedy the message names."""
 
     gate: Gate
     side: str
@@ -234,9 +253,15 @@ class Direction(NamedTuple):
 
 SWAP = "or swap the subtraction"
 DIRECTIONS = {
-    "a floor subtracts the measurement": Direction(lambda read, limits: limits.m - read(NEAR), "floor", SWAP),
-    "a ceiling subtracts the threshold": Direction(lambda read, limits: read(NEAR) - limits.m, "ceiling", SWAP),
-    "a floor as a divisor": Direction(lambda read, limits: 1.0 - read(NEAR) / (0.5 + limits.m), "floor", SWAP),
+    "a floor subtracts the measurement": Direction(
+        lambda read, limits: limits.m - read(NEAR), "floor", SWAP
+    ),
+    "a ceiling subtracts the threshold": Direction(
+        lambda read, limits: read(NEAR) - limits.m, "ceiling", SWAP
+    ),
+    "a floor as a divisor": Direction(
+        lambda read, limits: 1.0 - read(NEAR) / (0.5 + limits.m), "floor", SWAP
+    ),
     "of the chosen hits": Direction(lambda read, limits: limits.m - read("missing"), "floor", SWAP),
     "only where the question is short": Direction(
         lambda read, limits: np.where(read("words") < 6, limits.m, 0.5) - read(NEAR), "floor", SWAP
@@ -245,10 +270,14 @@ DIRECTIONS = {
         lambda read, limits: np.where(read(NEAR) < limits.m, 1.0, -1.0), "floor", SWAP
     ),
     "the distance from the threshold": Direction(
-        lambda read, limits: 0.2 - np.abs(read(NEAR) - limits.m), "floor", "can only fall as m rises"
+        lambda read, limits: 0.2 - np.abs(read(NEAR) - limits.m),
+        "floor",
+        "can only fall as m rises",
     ),
     "a parabola": Direction(
-        lambda read, limits: read(NEAR) - (limits.m - 0.5) ** 2, "ceiling", "can only rise as m rises"
+        lambda read, limits: read(NEAR) - (limits.m - 0.5) ** 2,
+        "ceiling",
+        "can only rise as m rises",
     ),
     "missing at one end": Direction(
         lambda read, limits: np.where(limits.m == 0.0, np.nan, limits.m) - read(NEAR), "floor", SWAP
@@ -259,17 +288,25 @@ RIGHT = {
     "a ceiling": (lambda read, limits: limits.m - read(NEAR), "ceiling"),
     "no threshold": (lambda read, _: read(NEAR), "floor"),
     "missing throughout": (lambda read, limits: read(NEAR) - limits.m * np.nan, "floor"),
-    "missing at one end": (lambda read, limits: read(NEAR) - np.where(limits.m == 1.0, np.nan, limits.m), "floor"),
+    "missing at one end": (
+        lambda read, limits: read(NEAR) - np.where(limits.m == 1.0, np.nan, limits.m),
+        "floor",
+    ),
     "a logarithm": (lambda read, limits: read(NEAR) - np.log(limits.m), "floor"),
     "infinite": (lambda read, limits: np.where(read(NEAR) < limits.m, -np.inf, np.inf), "floor"),
-    "rounding": (lambda read, limits: (read(NEAR) * (0.3 + limits.m)) / (0.3 + limits.m) - 0.1, "floor"),
+    "rounding": (
+        lambda read, limits: (read(NEAR) * (0.3 + limits.m)) / (0.3 + limits.m) - 0.1,
+        "floor",
+    ),
 }
 
 
 def register_share(function: Gate, side: str, on_fire: str = "refuse") -> list[PolicyData]:
     """Policies that gate by a share with that side, at 0.3, 0.6 and 0.9."""
     share = {"m": {"side": side, "default": 0.3, "unit": "share"}}
-    register_gate("odd", thresholds=share, reads=[NEAR, "words", "missing"], on_fire=on_fire)(function)
+    register_gate("odd", thresholds=share, reads=[NEAR, "words", "missing"], on_fire=on_fire)(
+        function
+    )
     return [policy(gates={"odd": {"m": value}}) for value in (0.3, 0.6, 0.9)]
 
 
@@ -280,7 +317,9 @@ def test_a_wrong_direction_is_an_error_everywhere(kind: str) -> None:
     before = state(trace)
     function, side, remedy = DIRECTIONS[kind]
     gated = register_share(function, side)
-    message = rf"gate odd must (fall|rise) as gates\.odd\.m rises, which is a {side}, got .*{remedy}"
+    message = (
+        rf"gate odd must (fall|rise) as gates\.odd\.m rises, which is a {side}, got .*{remedy}"
+    )
     doors: list[Callable[[], Any]] = [
         lambda: decide(trace, gated[0]),
         lambda: sweep(trace, gated),
@@ -308,7 +347,7 @@ def test_tune_names_a_wrong_direction() -> None:
 
 @pytest.mark.parametrize("kind", RIGHT)
 def test_a_right_direction_decides(kind: str) -> None:
-    """Equal headroom is allowed, missing headroom ignored, and NumPy warns of no end of the range."""
+    """Equal headroom is allowed, missing headroom ignored, and NumPy warns of no range end."""
     trace = random_trace(11, n_cases=N_CASES)
     function, side = RIGHT[kind]
     gated = register_share(function, side)
@@ -339,15 +378,22 @@ def test_the_direction_is_checked_once_a_call() -> None:
     assert calls_of(register_share(counted, "floor", "warn")) == 0
 
 
-@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning", "ignore:divide by zero:RuntimeWarning")
+@pytest.mark.filterwarnings(
+    "ignore:coroutine:RuntimeWarning", "ignore:divide by zero:RuntimeWarning"
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_error_names_the_gate(kind: str) -> None:
-    """By decide and by sweep; two other policies decide to the bit as before, and as on a trace that is new."""
+    """By decide and by sweep.
+
+    Two other policies decide to the bit as before, and as on a trace that is new.
+    """
     trace = random_trace(11, n_cases=N_CASES)
     before = state(trace)
     gated = register(KINDS[kind].gate)
     for call in (lambda: decide(trace, gated), lambda: sweep(trace, [*neighbours(), gated])):
-        with pytest.raises(ValueError, match=rf"(?s)gate odd must return headroom.*{KINDS[kind].says}"):
+        with pytest.raises(
+            ValueError, match=rf"(?s)gate odd must return headroom.*{KINDS[kind].says}"
+        ):
             call()
     assert state(trace) == before
     assert state(random_trace(11, n_cases=N_CASES)) == before
@@ -367,14 +413,19 @@ def test_what_is_no_error(kind: str) -> None:
         assert (decided.status != Status.ok).all()
 
 
-@pytest.mark.parametrize("kind", ["adds in place", "raises", "returns booleans", "returns too many numbers"])
+@pytest.mark.parametrize(
+    "kind", ["adds in place", "raises", "returns booleans", "returns too many numbers"]
+)
 def test_every_door_names_it(kind: str) -> None:
     """Steps, flips, explanations, and the frame of decisions with reasons."""
     trace = random_trace(11, n_cases=N_CASES)
     before = state(trace)
     gated = register(KINDS[kind].gate)
     message = rf"(?s)gate odd must return headroom.*{KINDS[kind].says}"
-    for call in (lambda: steps(trace, gated, path="gates.odd.least"), lambda: flips(trace, gated, "q1")):
+    for call in (
+        lambda: steps(trace, gated, path="gates.odd.least"),
+        lambda: flips(trace, gated, "q1"),
+    ):
         with pytest.raises(ValueError, match=message):
             call()
     assert state(trace) == before
@@ -428,7 +479,7 @@ class TestLive:
     """A question asked live goes through the same gates."""
 
     @pytest.fixture
-    def opened(self, tmp_path: Path, encoder: WordEncoder) -> System:  # noqa: F811 - the fixture
+    def opened(self, tmp_path: Path, encoder: WordEncoder) -> System:
         """Return a system over the small corpus."""
         del encoder
         build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
@@ -442,7 +493,9 @@ class TestLive:
         for kind in ("assigns", "sets the flag", "raises", "returns nothing", "returns booleans"):
             register(KINDS[kind].gate)
             gated = opened.replace(Policy.from_mapping(OPEN | {"gates": {"odd": {}}}))
-            with pytest.raises(ValueError, match=rf"(?s)gate odd must return headroom.*{KINDS[kind].says}"):
+            with pytest.raises(
+                ValueError, match=rf"(?s)gate odd must return headroom.*{KINDS[kind].says}"
+            ):
                 live_ask(question, system=gated, request_id="r")
             after = live_ask(question, system=opened, request_id="r")
             assert dict(after) == dict(before)

@@ -1,4 +1,7 @@
-"""Hits of one's own: where a study starts, the warning that a gate refuses nearly all, sources as one text (S2.19)."""
+"""Hits of one's own.
+
+Where a study starts, the warning that a gate refuses nearly all, sources as one text (S2.19).
+"""
 
 from __future__ import annotations
 
@@ -43,12 +46,17 @@ def _silent(function: Any, *args: Any, **how: Any) -> Any:
 
 
 class TestStart:
-    """A frame of scores whose scale is not stated starts from always-answer with a gate on the score."""
+    """A frame of scores of unstated scale starts from always-answer with a gate on the score."""
 
-    def test_the_published_thresholds_refuse_all_of_them_and_say_so(self, frame: pd.DataFrame) -> None:
-        """60 of 60 are refused, 56 of them by l2, with its threshold and the range of these cases."""
+    def test_the_published_thresholds_refuse_all_of_them_and_say_so(
+        self, frame: pd.DataFrame
+    ) -> None:
+        """60 of 60 are refused, 56 by l2, with its threshold and the range of these cases."""
         trace = raglab.trace_from_frame(frame)
-        told = r"gate l2 refuses 56 of 60 .* max_l2 is 0.8 and soft_max_l2 is 1.05, .* of these is 1.05\d* to 1.67\d*;"
+        told = (
+            r"gate l2 refuses 56 of 60 .* max_l2 is 0.8 and soft_max_l2 is 1.05, .* of these is "
+            r"1.05\d* to 1.67\d*;"
+        )
         with pytest.warns(UserWarning, match=told) as seen:
             decisions = raglab.decide(trace, PUBLISHED)
         assert seen[0].filename == __file__
@@ -58,13 +66,21 @@ class TestStart:
         """Nothing is refused; the bound of the gate is one that a study moves."""
         trace = raglab.trace_from_frame(frame)
         start = raglab.lab.starting_policy(trace)
-        assert start.policy_id == raglab.lab.always_answer(PUBLISHED).replace("signals.top1_cosine.min", -1.0).policy_id
+        assert (
+            start.policy_id
+            == raglab.lab.always_answer(PUBLISHED)
+            .replace("signals.top1_cosine.min", -1.0)
+            .policy_id
+        )
         decided = _silent(raglab.decide, trace, start).frame()
         assert (decided["decided_by"] == "answered").all()
         assert "signals.top1_cosine.min" in raglab.lab.full_space(trace, start)
 
     def test_a_study_starts_there(self, frame: pd.DataFrame) -> None:
-        """It warns of nothing, answers, and a note names the gate; of a stated cosine it starts as published."""
+        """It warns of nothing, answers, and a note names the gate.
+
+        Of a stated cosine it starts as published.
+        """
         result = _silent(raglab.tune, raglab.trace_from_frame(frame), trials=20, seed=0)
         row = result.comparison.set_index("policy").loc["tuned"]
         assert row["coverage"] > 0.9
@@ -73,16 +89,27 @@ class TestStart:
             stated = raglab.tune(raglab.trace_from_frame(frame, score="cosine"), trials=20, seed=0)
         assert any("gate l2 refuses 56 of 60" in note for note in stated.notes)
 
-    def test_a_study_searches_what_decides_on_hits_without_distances(self, frame: pd.DataFrame) -> None:
-        """What is left out moves no decision of any configuration, and a note counts it; a gate that asks keeps it."""
+    def test_a_study_searches_what_decides_on_hits_without_distances(
+        self, frame: pd.DataFrame
+    ) -> None:
+        """What is left out moves no decision of any configuration, and a note counts it.
+
+        A gate that asks keeps it.
+        """
         signals = {"mine": {"column": "p", "higher": "surer", "unit": "probability"}}
-        with pytest.warns(UserWarning, match="the gates l2, density, gap, similarity, confidence are off"):
-            trace = raglab.trace_from_frame(frame.rename(columns={"score": "p"}), score=None, signals=signals)
+        with pytest.warns(
+            UserWarning, match="the gates l2, density, gap, similarity, confidence are off"
+        ):
+            trace = raglab.trace_from_frame(
+                frame.rename(columns={"score": "p"}), score=None, signals=signals
+            )
         start = raglab.lab.starting_policy(trace)
         assert list(raglab.lab.full_space(trace, start)) == ["signals.mine.min"]
         result = _silent(raglab.tune, trace, trials=4)
         assert any(note.startswith("The search of the chain leaves out ") for note in result.notes)
-        assert {path for trial in result.study.trials for path in trial.params} == {"signals.mine.min"}
+        assert {path for trial in result.study.trials for path in trial.params} == {
+            "signals.mine.min"
+        }
         rng = np.random.default_rng(0)
         for low in (0.3, 0.6):
             base = start.replace("signals.mine.min", low)
@@ -96,14 +123,19 @@ class TestStart:
         assert not any("leaves out" in note for note in stated.notes)
 
     def test_scores_of_no_scale_are_gated_in_their_direction(self, frame: pd.DataFrame) -> None:
-        """Without any distance the user's signals are gated: `surer` from its least value, `ask` to its greatest."""
+        """Without any distance the user's signals are gated.
+
+        `surer` from its least value, `ask` to its greatest.
+        """
         bm25 = frame.assign(score=None).drop(columns="score").assign(bm25=40.0 * frame["score"])
         bm25["spread"] = bm25.groupby("query")["bm25"].transform(np.ptp)
         declared = {
             "bm25": {"higher": "surer", "unit": "number"},
             "spread": {"higher": "ask", "unit": "number", "stage": "query"},
         }
-        with pytest.warns(UserWarning, match="gates l2, density, gap, similarity, confidence are off"):
+        with pytest.warns(
+            UserWarning, match="gates l2, density, gap, similarity, confidence are off"
+        ):
             trace = raglab.trace_from_frame(bm25, score=None, signals=declared)
         start = raglab.lab.starting_policy(trace)
         assert start.signals["bm25"].min == trace.signal("bm25").min()
@@ -114,7 +146,9 @@ class TestStart:
     def test_where_a_scale_is_stated_it_is_the_published_policy(self, frame: pd.DataFrame) -> None:
         """Of cosines, and of a reranker's probabilities without distances."""
         by_cosine = raglab.lab.starting_policy(raglab.trace_from_frame(frame, score="cosine"))
-        assert by_cosine == PUBLISHED.replace("confidence.enabled", False), "nobody scored what confidence is made of"
+        assert by_cosine == PUBLISHED.replace("confidence.enabled", False), (
+            "nobody scored what confidence is made of"
+        )
         scored = raglab.trace_from_frame(frame.assign(s_hybrid=0.5), score="cosine")
         assert raglab.lab.starting_policy(scored) == PUBLISHED
         with pytest.warns(UserWarning, match="gates l2, density, gap, similarity are off"):
@@ -126,38 +160,60 @@ class TestStart:
         path = tmp_path / "own.parquet"
         raglab.trace_from_frame(frame).save(path)
         plain = CliRunner().invoke(app, ["decide", str(path)])
-        assert "scale of the scores is not stated: every case is answered but for a gate on signals.top1_cosine" in (
-            plain.stderr
+        assert (
+            "scale of the scores is not stated: every case is answered but for a gate on "
+            "signals.top1_cosine" in (plain.stderr)
         )
         PUBLISHED.save(tmp_path / "published.yaml")
-        refused = CliRunner().invoke(app, ["decide", str(path), "-p", str(tmp_path / "published.yaml")])
+        refused = CliRunner().invoke(
+            app, ["decide", str(path), "-p", str(tmp_path / "published.yaml")]
+        )
         assert "gate l2 refuses 56 of 60 cases labelled ok" in refused.stderr
 
 
 class TestWarning:
     """One gate that refuses more than nine in ten of the cases labelled ok."""
 
-    def test_everything_that_judges_a_policy_says_so(self, frame: pd.DataFrame, tmp_path: Path) -> None:
+    def test_everything_that_judges_a_policy_says_so(
+        self, frame: pd.DataFrame, tmp_path: Path
+    ) -> None:
         """Certificate and report, with the same numbers."""
         trace = raglab.trace_from_frame(frame, score="cosine")
         told = "gate l2 refuses 56 of 60 cases labelled ok"
         with pytest.warns(UserWarning, match=told):
             certified = raglab.certify_policy(trace, PUBLISHED, targets={"hallucination_rate": 0.1})
         assert told in certified.notes[-1]
-        page = _silent(raglab.write_report, trace, {"defaults": PUBLISHED}, out=tmp_path / "report.html")
+        page = _silent(
+            raglab.write_report, trace, {"defaults": PUBLISHED}, out=tmp_path / "report.html"
+        )
         assert told in page.read_text()
 
     @pytest.mark.parametrize(
         ("sections", "told"),
         [
-            ({"similarity": {"enabled": True, "min_similarity": 0.9}}, "gate similarity .* min_similarity is 0.9, "),
-            ({"confidence": {"enabled": True}}, "gate confidence .* tau_default is 40, .* is 30 to 30;"),
-            ({"signals": {"top1_cosine": {"min": 0.95}}}, r"gate signals.top1_cosine .* min is 0.95, .* 0.875;"),
-            ({"l2": {"max_l2": 0.1, "soft_max_l2": None}}, "gate l2 .*: max_l2 is 0.1, l2 of the nearest hit"),
-            ({"density": {"min_keep": 2}}, "gate density .* min_keep is 2, relevant hits of these is 1 to 1;"),
+            (
+                {"similarity": {"enabled": True, "min_similarity": 0.9}},
+                "gate similarity .* min_similarity is 0.9, ",
+            ),
+            (
+                {"confidence": {"enabled": True}},
+                "gate confidence .* tau_default is 40, .* is 30 to 30;",
+            ),
+            (
+                {"signals": {"top1_cosine": {"min": 0.95}}},
+                r"gate signals.top1_cosine .* min is 0.95, .* 0.875;",
+            ),
+            (
+                {"l2": {"max_l2": 0.1, "soft_max_l2": None}},
+                "gate l2 .*: max_l2 is 0.1, l2 of the nearest hit",
+            ),
+            (
+                {"density": {"min_keep": 2}},
+                "gate density .* min_keep is 2, relevant hits of these is 1 to 1;",
+            ),
             ({"patterns": {"deny": ["excess"]}}, "gate domain refuses 12 of 12 .*reason"),
         ],
-    )  # fmt: skip
+    )
     def test_it_names_gate_threshold_and_range(self, sections: dict[str, Any], told: str) -> None:
         """Of each kind of gate; one that has no threshold is named alone."""
         trace = trace_of(*[(ask(), [[Hit(0.25, s_hybrid=0.3)]])] * 12)
@@ -179,7 +235,9 @@ class TestWarning:
         _silent(raglab.decide, far, raglab.lab.always_refuse(Policy.load()))
         _silent(raglab.decide, far, by_cost(policy(), (0.0, 0.0, 9.0, 0.0)))
         _silent(raglab.decide, trace_of(*[(ask(), [[]])] * 12), policy())
-        _silent(raglab.decide, trace_of(*[(ask(expect_status="refuse"), [[Hit(1.5)]])] * 12), policy())
+        _silent(
+            raglab.decide, trace_of(*[(ask(expect_status="refuse"), [[Hit(1.5)]])] * 12), policy()
+        )
         sourced = trace_of(*[(ask(expect_sources=("a.md",)), [[Hit(1.5)]])] * 12)
         _silent(raglab.sweep, sourced, [policy()])
 
@@ -202,14 +260,18 @@ class TestSources:
 
 
 USER_HITS = pd.DataFrame(
-    [("the excess?", "a", 0.9, "ok"), ("the excess?", "b", 0.6, "ok"), ("Who won?", "b", 0.1, "refuse")],
+    [
+        ("the excess?", "a", 0.9, "ok"),
+        ("the excess?", "b", 0.6, "ok"),
+        ("Who won?", "b", 0.1, "refuse"),
+    ],
     columns=["frage", "chunk", "sim", "gold"],
 )
 MAP = {"query": "frage", "hit_id": "chunk", "score": "sim", "label": "gold"}
 
 
 def test_columns_maps_our_names_to_those_of_the_frame(tmp_path: Path) -> None:
-    """The trace is that of the renamed frame, says what was mapped, and joins traces of frames with our names."""
+    """The trace is the renamed frame's, says what was mapped, and joins traces with our names."""
     mapped = raglab.trace_from_frame(USER_HITS, columns=MAP, score="cosine")
     ours = raglab.trace_from_frame(
         USER_HITS.rename(columns={name: field for field, name in MAP.items()}), score="cosine"
@@ -223,7 +285,9 @@ def test_columns_maps_our_names_to_those_of_the_frame(tmp_path: Path) -> None:
     assert [case.id for case in first.merge(second).cases] == [case.id for case in ours.cases]
     policy = raglab.Policy.from_mapping({"confidence": {"enabled": False}})
     unlabelled = {field: name for field, name in MAP.items() if field != "label"}
-    decided = raglab.decide_frame(USER_HITS.drop(columns="gold"), policy, columns=unlabelled, score="cosine")
+    decided = raglab.decide_frame(
+        USER_HITS.drop(columns="gold"), policy, columns=unlabelled, score="cosine"
+    )
     assert decided["status"].tolist() == ["ok", "refuse"]
 
 
@@ -237,7 +301,9 @@ def test_columns_maps_our_names_to_those_of_the_frame(tmp_path: Path) -> None:
         ({"query": "frage", "score": "sim"}, ("hit_id", '"query": "frage"', '"hit_id": "chunk"')),
     ],
 )
-def test_a_map_that_does_not_fit_the_frame_is_answered(columns: Any, parts: tuple[str, ...]) -> None:
+def test_a_map_that_does_not_fit_the_frame_is_answered(
+    columns: Any, parts: tuple[str, ...]
+) -> None:
     """With the count of names that are there, and the map that would fit."""
     with pytest.raises(raglab.InputError) as error:
         raglab.trace_from_frame(USER_HITS, columns=columns, score="cosine")
@@ -251,13 +317,26 @@ def test_a_mapped_column_beside_one_of_our_name_is_refused() -> None:
 
 
 class TestSlipsOfSources:
-    """A source that differs from a document in case or extension alone is a slip, and counts as not retrieved."""
+    """A source that differs from a document only in case or extension counts as not retrieved.
+
+    It is a slip.
+    """
 
     HITS = pd.DataFrame(
         {
-            "query": ["How do I wash?", "Where is the bin?", "Who won the cup?", "May I keep a dog?"],
+            "query": [
+                "How do I wash?",
+                "Where is the bin?",
+                "Who won the cup?",
+                "May I keep a dog?",
+            ],
             "hit_id": ["a", "b", "c", "d"],
-            "source": ["house/Laundry_Room.html", "house/bins.html", "house/bins.html", "house/v1.3"],
+            "source": [
+                "house/Laundry_Room.html",
+                "house/bins.html",
+                "house/bins.html",
+                "house/v1.3",
+            ],
             "score": [0.9, 0.8, 0.1, 0.7],
             "label": ["ok", "ok", "refuse", "ok"],
         }
@@ -270,12 +349,20 @@ class TestSlipsOfSources:
             raglab.trace_from_frame(self.HITS.assign(expect_sources=list(sources)), score="cosine")
         return "\n".join(str(warning.message) for warning in caught)
 
-    @pytest.mark.parametrize("slip", ["house/Laundry_Room", "laundry_room.md", "HOUSE/LAUNDRY_ROOM.HTML#2"])
+    @pytest.mark.parametrize(
+        "slip", ["house/Laundry_Room", "laundry_room.md", "HOUSE/LAUNDRY_ROOM.HTML#2"]
+    )
     def test_a_slip_among_right_ones(self, slip: str) -> None:
         """One of three cases with sources."""
         text = self.warnings_of(slip, "house/bins.html", None, "house/v1.3")
-        assert "1 of 3 cases with sources name one that is no document among the hits, but is one up to case" in text
-        assert f"the first {slip!r} in case 'q1' beside 'house/Laundry_Room.html': it counts as not retrieved" in text
+        assert (
+            "1 of 3 cases with sources name one that is no document among the hits, but is one up "
+            "to case" in text
+        )
+        assert (
+            f"the first {slip!r} in case 'q1' beside 'house/Laundry_Room.html': it counts as not "
+            "retrieved" in text
+        )
 
     def test_all_are_slips(self) -> None:
         """The near name is said in place of any document."""
@@ -285,34 +372,57 @@ class TestSlipsOfSources:
 
     def test_a_source_that_is_never_retrieved(self) -> None:
         """It is normal of hits, and of another version of a page too: no warning."""
-        assert self.warnings_of("house/Laundry_Room.html", "house/keys.html", None, "house/v1.2") == ""
+        assert (
+            self.warnings_of("house/Laundry_Room.html", "house/keys.html", None, "house/v1.2") == ""
+        )
 
     def test_what_no_policy_can_answer_right(self, tmp_path: Path) -> None:
-        """Stored, the loss is still said: by tune, by a certificate and by the report; a retrieved source is not."""
-        rows = pd.DataFrame({"query": [f"Question {n}?" for n in range(60)], "hit_id": "a", "source": "home.md"})
-        rows["score"], rows["label"] = np.linspace(0.9, 0.1, 60), np.where(np.arange(60) < 40, "ok", "refuse")
+        """Stored, the loss is still said: by tune, by a certificate and by the report.
+
+        A retrieved source is not.
+        """
+        rows = pd.DataFrame(
+            {"query": [f"Question {n}?" for n in range(60)], "hit_id": "a", "source": "home.md"}
+        )
+        rows["score"], rows["label"] = (
+            np.linspace(0.9, 0.1, 60),
+            np.where(np.arange(60) < 40, "ok", "refuse"),
+        )
         sources = ["home.md"] * 30 + ["Home.html"] * 4 + ["keys.md"] * 6 + [None] * 20
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            raglab.trace_from_frame(rows.assign(expect_sources=sources), score="cosine").save(tmp_path / "t.parquet")
+            raglab.trace_from_frame(rows.assign(expect_sources=sources), score="cosine").save(
+                tmp_path / "t.parquet"
+            )
             trace = raglab.Trace.load(tmp_path / "t.parquet")
             note = unretrieved_note(trace)
             notes = raglab.tune(trace, trials=2).notes
-            page = raglab.write_report(trace, {"mine": PUBLISHED}, incumbent="mine", out=tmp_path / "r.html")
-            whole = raglab.trace_from_frame(rows.assign(expect_sources=["home.md"] * 40 + [None] * 20), score="cosine")
+            page = raglab.write_report(
+                trace, {"mine": PUBLISHED}, incumbent="mine", out=tmp_path / "r.html"
+            )
+            whole = raglab.trace_from_frame(
+                rows.assign(expect_sources=["home.md"] * 40 + [None] * 20), score="cosine"
+            )
         assert note == (
-            "10 of 40 cases labelled ok with sources expect what none of their hits has, at any depth, such as "
-            "'Home.html' in case 'q31': no policy can answer them right. 4 of them name a source that is a document of "
-            "the hits up to case or file extension, as 'Home.html' beside 'home.md': correct those first."
+            "10 of 40 cases labelled ok with sources expect what none of their hits has, at any "
+            "depth, such as "
+            "'Home.html' in case 'q31': no policy can answer them right. 4 of them name a source "
+            "that is a document of "
+            "the hits up to case or file extension, as 'Home.html' beside 'home.md': correct "
+            "those first."
         )
-        assert unretrieved_note(trace.subset(range(59, -1, -1))) == note  # whatever the order of the cases
+        # whatever the order of the cases
+        assert unretrieved_note(trace.subset(range(59, -1, -1))) == note
         assert f"Of the cases judged on, {note}" in notes
         assert "10 of 40 cases labelled ok with sources expect" in page.read_text(encoding="utf-8")
         assert unretrieved_note(whole) == ""
 
 
 class TestScoresOfNoStatedScale:
-    """A score that nobody states is read as a cosine; where it looks like a distance, a warning says so."""
+    """A score that nobody states is read as a cosine.
+
+    Where it looks like a distance, a warning says so.
+    """
 
     @staticmethod
     def ranked(*, down: bool, name: str = "score") -> pd.DataFrame:
@@ -323,15 +433,21 @@ class TestScoresOfNoStatedScale:
 
     def test_a_score_that_rises_with_the_rank(self) -> None:
         """In most cases the later hit has more of it."""
-        with pytest.warns(UserWarning, match="in 3 of 3 cases it rises while the hits get worse by rank") as caught:
+        with pytest.warns(
+            UserWarning, match="in 3 of 3 cases it rises while the hits get worse by rank"
+        ) as caught:
             raglab.trace_from_frame(self.ranked(down=False))
         text = "".join(str(warning.message) for warning in caught)
-        assert 'signals={"distance": {"column": "score", "higher": "ask", "unit": "distance"}}' in text
+        assert (
+            'signals={"distance": {"column": "score", "higher": "ask", "unit": "distance"}}' in text
+        )
 
     def test_a_name_of_a_distance(self) -> None:
         """The column that stands for the score."""
         frame = self.ranked(down=True, name="tfidf_distance")
-        with pytest.warns(UserWarning, match="column tfidf_distance is read as a cosine, .* its name says"):
+        with pytest.warns(
+            UserWarning, match="column tfidf_distance is read as a cosine, .* its name says"
+        ):
             raglab.trace_from_frame(frame, columns={"score": "tfidf_distance"})
 
     @pytest.mark.parametrize("score", ["cosine", "unstated"])
@@ -348,7 +464,10 @@ class TestScoresOfNoStatedScale:
 
 
 def test_a_signal_declared_the_wrong_way_round() -> None:
-    """A note where its AUROC lies below 0.5 with the whole interval; none the right way round, nor of noise."""
+    """A note where its AUROC lies below 0.5 with the whole interval.
+
+    None the right way round, nor of noise.
+    """
     right = np.arange(60) < 30
     values = np.where(right, 0.2, 0.8) + np.arange(60) % 7 / 10
 
@@ -361,7 +480,9 @@ def test_a_signal_declared_the_wrong_way_round() -> None:
         return direction_notes(cases, ["far"])
 
     (note,) = notes("surer")
-    assert note.startswith('The signal far is declared with "higher": "surer" and ranks the other way')
+    assert note.startswith(
+        'The signal far is declared with "higher": "surer" and ranks the other way'
+    )
     assert 'declare "higher": "ask".' in note
     assert notes("ask") == notes("surer", np.arange(60) % 2) == notes("surer", np.nan) == []
 
@@ -377,9 +498,12 @@ def test_two_labels_of_one_question_are_named() -> None:
 def test_costs_of_what_is_right() -> None:
     """A price of a right refusal is warned of; the default, and a price of an error, are not."""
     with pytest.warns(
-        UserWarning, match="price of what is right, refuse.refused=1, ambiguous.asked_right=0.5: a right"
+        UserWarning,
+        match="price of what is right, refuse.refused=1, ambiguous.asked_right=0.5: a right",
     ):
         raglab.Goal(costs={"refuse": {"refused": 1}, "ambiguous": {"asked": 0.5}})
-    _silent(raglab.Goal, costs={"ok": {"refused": 1, "answered_wrong": 5}, "refuse": {"refused": 0}})
+    _silent(
+        raglab.Goal, costs={"ok": {"refused": 1, "answered_wrong": 5}, "refuse": {"refused": 0}}
+    )
     with pytest.raises(ValueError, match="for label in"):
         raglab.Goal(costs={"answered_wrong": 5})  # type: ignore[dict-item]

@@ -1,4 +1,7 @@
-"""Signals of one's own: a column of a trace from its values to the decision (rules S2.15 to S2.17)."""
+"""Signals of one's own.
+
+A column of a trace from its values to the decision (rules S2.15 to S2.17).
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,10 @@ def three() -> Trace:
 
 
 def with_own(trace: TraceData, seed: int) -> Trace:
-    """The trace with three signals of its own on a coarse grid, a tenth missing: of every axis and both ways."""
+    """The trace with three signals of its own on a coarse grid, a tenth missing.
+
+    Of every axis and both ways.
+    """
     rng = np.random.default_rng([seed, 21])
     shape = trace.hits.n_reranked.shape
 
@@ -63,7 +69,9 @@ def with_own(trace: TraceData, seed: int) -> Trace:
         return np.where(rng.random(dims) < 0.1, np.nan, rng.choice(GRID, dims))
 
     made = stored(trace).with_signal("judge", drawn(*shape), **SURE)
-    made = made.with_signal("clicks", drawn(shape[0]), higher="ask", unit="clicks a day", missing="passes")
+    made = made.with_signal(
+        "clicks", drawn(shape[0]), higher="ask", unit="clicks a day", missing="passes"
+    )
     return made.with_signal("reader", drawn(*shape[:2]), **SURE, stage="query")
 
 
@@ -84,15 +92,24 @@ def test_values_of_every_shape_are_laid_out_by_case_arm_and_depth() -> None:
         assert (column == wanted).all()
     whole = np.arange(12.0).reshape(3, 2, 2) / 12.0
     assert (bare.with_signal("judge", whole, **SURE).columns["judge"] == whole).all()
-    assert bare.with_signal("judge", whole, **SURE).signal("judge", "iterative", 1).tolist() == whole[:, 1, 1].tolist()
-    assert bare.with_signal("judge", [0.5, None, 1], **SURE).signal("judge").isna().tolist() == [False, True, False]
+    assert (
+        bare.with_signal("judge", whole, **SURE).signal("judge", "iterative", 1).tolist()
+        == whole[:, 1, 1].tolist()
+    )
+    assert bare.with_signal("judge", [0.5, None, 1], **SURE).signal("judge").isna().tolist() == [
+        False,
+        True,
+        False,
+    ]
     assert bare.signals == ()
 
 
 def test_a_series_is_read_by_case_id_whatever_its_order() -> None:
     """A case that it lacks has no value, which fires its gate."""
     trace = three().with_signal("judge", pd.Series({"q2": 0.9, "q0": 0.2}), **SURE)
-    assert trace.signal("judge").to_dict() == pytest.approx({"q0": 0.2, "q1": np.nan, "q2": 0.9}, nan_ok=True)
+    assert trace.signal("judge").to_dict() == pytest.approx(
+        {"q0": 0.2, "q1": np.nan, "q2": 0.9}, nan_ok=True
+    )
     assert trace.signals == ("judge",)
     said = decide(trace, policy(**CONFIDENT, signals={"judge": {"min": 0.5}}))
     assert said.frame()["status"].tolist() == ["refuse", "refuse", "ok"]
@@ -114,18 +131,28 @@ def test_a_file_gives_what_its_series_gives(tmp_path: Path, name: str, column: s
 
 
 def test_missing_passes_only_where_it_is_declared() -> None:
-    """NaN fires by default; a value outside the bounds fires either way; a bound that is met passes."""
+    """NaN fires by default; a value outside the bounds fires either way.
+
+    A bound that is met passes.
+    """
     gated = policy(**CONFIDENT, signals={"judge": {"min": 0.5}})
     for missing, status in (("fires", "refuse"), ("passes", "ok")):
-        trace = three().with_signal("judge", [np.nan, 0.5, np.nextafter(0.5, 0.0)], **SURE, missing=missing)
+        trace = three().with_signal(
+            "judge", [np.nan, 0.5, np.nextafter(0.5, 0.0)], **SURE, missing=missing
+        )
         assert decide(trace, gated).frame()["status"].tolist() == [status, "ok", "refuse"]
-        assert tally(trace, [gated], engine="numpy").cells.tolist() == tally(trace, [gated]).cells.tolist()
+        assert (
+            tally(trace, [gated], engine="numpy").cells.tolist()
+            == tally(trace, [gated]).cells.tolist()
+        )
 
 
 def test_without_hits_only_what_the_query_tells_counts() -> None:
     """A number for hits that are not there says nothing; one of the query does."""
     trace = stored(trace_of((ask(), [[]]), (ask(), [[Hit(0.5)]])))
-    trace = trace.with_signal("judge", [0.9, 0.9], **SURE).with_signal("asker", [0.9, 0.9], **SURE, stage="query")
+    trace = trace.with_signal("judge", [0.9, 0.9], **SURE).with_signal(
+        "asker", [0.9, 0.9], **SURE, stage="query"
+    )
     rows, known = decide(trace, policy()).tables.evidence.signals[:, 0], trace_signals(trace)
     assert np.isnan(rows[known.place("judge")]).tolist() == [True, False]
     assert rows[known.place("asker")].tolist() == [0.9, 0.9]
@@ -143,11 +170,15 @@ def test_the_name_replaces_and_the_fingerprint_tells_name_value_and_declaration(
         *(
             bare.with_signal("judge", [0.1, 0.2, 0.3], **SURE | more)
             for more in (
-                {"higher": "ask"}, {"unit": "share"}, {"stage": "query"}, {"missing": "passes"},
-                {"source": "a model"}, {"version": "2"},
+                {"higher": "ask"},
+                {"unit": "share"},
+                {"stage": "query"},
+                {"missing": "passes"},
+                {"source": "a model"},
+                {"version": "2"},
             )
         ),
-    ]  # fmt: skip
+    ]
     assert len({trace.fingerprint for trace in (first, *others)}) == len(others) + 1
     assert first.fingerprint == bare.with_signal("judge", [0.1, 0.2, 0.3], **SURE).fingerprint
     assert first.with_signal("judge", [0.1, 0.2, 0.3], **SURE) is first
@@ -177,13 +208,21 @@ def test_parts_keep_their_rows() -> None:
     """A subset in any order, a split."""
     trace = three().with_signal("judge", [0.1, 0.2, 0.3], **SURE)
     assert trace.subset([2, 0]).signal("judge").to_dict() == {"q2": 0.3, "q0": 0.1}
-    cases = tuple(case._replace(split=name) for case, name in zip(trace.cases, ("tune", "report", "tune"), strict=True))
+    cases = tuple(
+        case._replace(split=name)
+        for case, name in zip(trace.cases, ("tune", "report", "tune"), strict=True)
+    )
     assert replace(trace, cases=cases).split("tune").signal("judge").tolist() == [0.1, 0.3]
 
 
 def test_decisions_show_the_signals_of_the_trace() -> None:
-    """A column a signal, at the arm that was decided by; none where the trace has none of its own."""
-    trace = stored(random_trace(2, n_cases=2, arms=2)).with_signal("judge", [[0.1, 0.2], [0.3, 0.4]], **SURE)
+    """A column a signal, at the arm that was decided by.
+
+    None where the trace has none of its own.
+    """
+    trace = stored(random_trace(2, n_cases=2, arms=2)).with_signal(
+        "judge", [[0.1, 0.2], [0.3, 0.4]], **SURE
+    )
     assert decide(trace, policy(), arm="iterative").frame()["signals.judge"].tolist() == [0.2, 0.4]
     assert not [name for name in decide(three(), policy()).frame() if name.startswith("signals.")]
 
@@ -191,7 +230,9 @@ def test_decisions_show_the_signals_of_the_trace() -> None:
 # refused
 
 
-@pytest.mark.parametrize("name", ["my.judge", "../judge", "Judge", "", "j" * 10_240, 7, "judge\n", "top1_cosine"])
+@pytest.mark.parametrize(
+    "name", ["my.judge", "../judge", "Judge", "", "j" * 10_240, 7, "judge\n", "top1_cosine"]
+)
 def test_what_is_no_name_is_refused(name: Any) -> None:
     """In one short line that says what a name is."""
     with pytest.raises(ValueError, match=r"rename it, as in") as told:
@@ -209,7 +250,10 @@ def test_what_is_no_name_is_refused(name: Any) -> None:
         (["a", "b", "c"], "values must be numbers"),
         ([0.1, 1.5, 0.2], r"'probability' must lie in \[0, 1\], got 1.5 at case 'q1'; scale it"),
         ([0.1, -0.5, 0.2], "got -0.5 at case 'q1'"),
-        (pd.Series({"q0": 0.1, "q9": 0.2}), "the trace's cases, got 1 others, such as 'q9'; index it by case id"),
+        (
+            pd.Series({"q0": 0.1, "q9": 0.2}),
+            "the trace's cases, got 1 others, such as 'q9'; index it by case id",
+        ),
         (pd.Series([0.1, 0.2, 0.3]), "got 3 others, such as '0'"),
         (pd.Series([0.1, 0.2], index=["q1", "q1"]), "each case once, got 'q1' 2 times"),
         (pd.DataFrame({"a": [0.1], "b": [0.2]}, index=["q0"]), "one column, got a DataFrame"),
@@ -242,7 +286,10 @@ def test_a_declaration_that_is_none_is_refused(more: dict[str, Any], rule: str) 
     ("content", "rule"),
     [
         (None, "the file must be readable"),
-        ("case_id,score\nq0,0.5\n", "must have columns case_id and judge, got columns case_id, score"),
+        (
+            "case_id,score\nq0,0.5\n",
+            "must have columns case_id and judge, got columns case_id, score",
+        ),
         ("case_id,value\nq0,high\n", "values must be numbers"),
         ("", "a file must not be empty"),
     ],
@@ -282,7 +329,9 @@ def test_a_forged_declaration_in_a_file_is_refused(tmp_path: Path, forged: Any) 
     trace = three().with_signal("judge", [0.1, 0.2, 0.3], **SURE)
     bad = replace(trace, meta={**trace.meta, "signals": forged})
     write(trace_table(bad, trace_head(bad, content_hash(bad))), tmp_path / "t.parquet")
-    with pytest.raises(TraceError, match=r"signals of a trace's meta must be|must be as they are declared"):
+    with pytest.raises(
+        TraceError, match=r"signals of a trace's meta must be|must be as they are declared"
+    ):
         Trace.load(tmp_path / "t.parquet")
 
 
@@ -290,9 +339,13 @@ def test_a_policy_with_a_signal_that_the_trace_lacks_is_refused() -> None:
     """By name, with what there is and how to get it; off, it asks for nothing."""
     trace = three().with_signal("judge", [0.1, 0.2, 0.3], **SURE)
     gated = policy(signals={"judges": {"min": 0.5}})
-    with pytest.raises(ValueError, match=r"signal judges .*holds judge\).*with_signal\('judges'.*mean judge\?"):
+    with pytest.raises(
+        ValueError, match=r"signal judges .*holds judge\).*with_signal\('judges'.*mean judge\?"
+    ):
         decide(trace, gated)
-    with pytest.raises(ValueError, match=r"signal judge .*holds none of your own\); add it by trace\.with_signal"):
+    with pytest.raises(
+        ValueError, match=r"signal judge .*holds none of your own\); add it by trace\.with_signal"
+    ):
         sweep(three(), [policy(signals={"judge": {"min": 0.5}})])
     off = gated.replace("signals.judges.enabled", False)
     _agree(trace, [off, policy(signals={"judges": {}}), off.replace("signals.judge.min", 0.25)])
@@ -308,7 +361,9 @@ def _agree(trace: TraceData, policies: list[PolicyData]) -> None:
     assert np.array_equal(counted.cells, plain.cells)
     for row, chosen in enumerate(policies):
         said = decide(trace, chosen)
-        assert counted.stages[row].tolist() == np.bincount(said.outcome.stage, minlength=27).tolist()
+        assert (
+            counted.stages[row].tolist() == np.bincount(said.outcome.stage, minlength=27).tolist()
+        )
         for place, case in enumerate(trace.cases):
             if chosen.decision.rule != "chain":
                 check_case(said, place)
@@ -340,7 +395,11 @@ def test_sweep_decides_as_decide_and_explain_do(seed: int) -> None:
 def test_an_own_copy_of_a_built_in_signal_is_that_signal(seed: int) -> None:
     """The same values under another name: the same decisions, steps and flips of every bound."""
     bare = stored(random_trace(seed, n_cases=5))
-    chosen = [one for one in with_signals(random_policies(seed, 4), seed, {"top1_cosine": GRID}) if one.signals]
+    chosen = [
+        one
+        for one in with_signals(random_policies(seed, 4), seed, {"top1_cosine": GRID})
+        if one.signals
+    ]
     evidence = decide(bare, policy()).tables.evidence
     values = evidence.signals[evidence.known.place("top1_cosine"), 0]
     trace = bare.with_signal("near", values, higher="surer", unit="cosine")
@@ -350,7 +409,8 @@ def test_an_own_copy_of_a_built_in_signal_is_that_signal(seed: int) -> None:
         assert np.array_equal(decide(trace, one).outcome.stage, decide(trace, own).outcome.stage)
         for end in ("min", "max"):
             first, second = (
-                steps(trace, p, path=f"signals.{n}.{end}") for p, n in ((one, "top1_cosine"), (own, "near"))
+                steps(trace, p, path=f"signals.{n}.{end}")
+                for p, n in ((one, "top1_cosine"), (own, "near"))
             )
             assert first.equals(second)
         first, second = (flips(trace, p, trace.cases[0].id) for p in (one, own))
@@ -415,7 +475,11 @@ def judged() -> Trace:
 def test_the_audit_has_a_row_for_it(judged: Trace) -> None:
     """With its declaration, before what tells less."""
     frame = audit_signals(judged, policy(), repeats=0).table.set_index("signal")
-    assert frame.loc["judge", ["unit", "direction", "stage"]].tolist() == ["probability", "surer", "hits"]
+    assert frame.loc["judge", ["unit", "direction", "stage"]].tolist() == [
+        "probability",
+        "surer",
+        "hits",
+    ]
     assert frame.loc["judge", "auroc_right"] == frame["auroc_right"].max() > 0.9
 
 
@@ -448,7 +512,7 @@ def test_a_fit_and_a_fusion_use_it(judged: Trace) -> None:
 
 @pytest.mark.usefixtures("quick_study")
 def test_a_study_selects_by_it(judged: Trace) -> None:
-    """Its threshold is a candidate, the decision by cost weighs it, and what is selected reads it."""
+    """Its threshold is a candidate, the cost decision weighs it, and what is selected reads it."""
     found = tune(judged, trials=5, space={"signals.confidence.min": (0.0, 100.0)})
     assert {"one threshold", "expected cost"} <= set(found.costs.index)
     assert used_signals(found.policies["one threshold"]) == ("judge",)
@@ -460,7 +524,9 @@ def test_a_report_shows_what_a_model_makes_of_it(judged: Trace, tmp_path: Path) 
     """With what it is, in the table of the model's weights."""
     part = judged.split("report")
     place = write_report(
-        part, {"defaults": Policy.load(), "tuned": fit_decision(judged, Policy.load())}, out=tmp_path / "report.html"
+        part,
+        {"defaults": Policy.load(), "tuned": fit_decision(judged, Policy.load())},
+        out=tmp_path / "report.html",
     )
     assert "your own" in place.read_text(encoding="utf-8")
 
@@ -478,5 +544,7 @@ def test_values_without_an_order_are_refused(values: Any, parts: tuple[str, ...]
     """With what to give instead, since no case could be told from another."""
     frame = pd.DataFrame([("q", "a", 0.5)], columns=["query", "hit_id", "score"])
     with pytest.raises(raglab.InputError, match="array or a Series") as error:
-        raglab.trace_from_frame(frame, score="cosine").with_signal("j", values, higher="surer", unit="share")
+        raglab.trace_from_frame(frame, score="cosine").with_signal(
+            "j", values, higher="surer", unit="share"
+        )
     assert all(part in str(error.value) for part in parts)

@@ -1,4 +1,7 @@
-"""Packs: what a trade calls things is data; another trade is another pack; no module of the package names one."""
+"""Packs: what a trade calls things is data; another trade is another pack.
+
+No module of the package names one.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ class TestLoading:
         assert INSURANCE.stored == INSURANCE.digest
 
     def test_what_is_left_out_is_generic(self, library: Pack) -> None:
-        """A key that is stated stands for the generic one whole; wording and parts are added to it."""
+        """A key that is stated stands for the generic one whole.
+
+        Wording and parts are added to it.
+        """
         assert library.contents_title == GENERIC.contents_title
         assert "phone" not in library.fields
         assert library.wording["en"].fields["phone"] == GENERIC.wording["en"].fields["phone"]
@@ -60,9 +66,18 @@ class TestLoading:
     def test_keys_of_an_earlier_version_are_named_and_do_nothing(self, library: Pack) -> None:
         """A pack that was written for them can still be read."""
         rows = yaml.safe_load((LIBRARY / "pack.yaml").read_text(encoding="utf-8"))
-        old = {**rows, "families": {"fine": {"heads": ["fines?"]}}, "field_model": {"margin": 0.4}, "about": "papers"}
-        old["fields"] = {name: {**field, "family": "fine"} for name, field in rows["fields"].items()}
-        with pytest.warns(UserWarning, match=f"{3 + len(rows['fields'])} keys of an earlier version"):
+        old = {
+            **rows,
+            "families": {"fine": {"heads": ["fines?"]}},
+            "field_model": {"margin": 0.4},
+            "about": "papers",
+        }
+        old["fields"] = {
+            name: {**field, "family": "fine"} for name, field in rows["fields"].items()
+        }
+        with pytest.warns(
+            UserWarning, match=f"{3 + len(rows['fields'])} keys of an earlier version"
+        ):
             assert pack_of(old).digest == library.digest
 
     @pytest.mark.parametrize(
@@ -73,7 +88,11 @@ class TestLoading:
                 "['deposits(']\n    own_words",
                 r"pack\.yaml.*fields\.deposit\.asked\.0.*regular",
             ),
-            ("'^guarantor'", "'(?:a+)+'", r"pack\.yaml.*guarantor_name\.reading\.role.*without bound"),
+            (
+                "'^guarantor'",
+                "'(?:a+)+'",
+                r"pack\.yaml.*guarantor_name\.reading\.role.*without bound",
+            ),
             ("(?P<value>{lender})", "{lender}", r"pack\.yaml.*prose\.1\.match.*\(\?P<value>"),
             ("{lender}) (", "{landlord}) (", r"pack\.yaml.*no part is called 'landlord'.*lender"),
             (
@@ -92,11 +111,16 @@ class TestLoading:
             load_pack(place / "pack.yaml")
 
     def test_files_of_a_folder_are_one_pack(self, tmp_path: Path) -> None:
-        """Each states keys of its own; what two state is refused, and so is a folder without any."""
+        """Each states keys of its own.
+
+        What two state is refused, and so is a folder without any.
+        """
         rows = yaml.safe_load((LIBRARY / "pack.yaml").read_text(encoding="utf-8"))
         fields = {"parts": rows.pop("parts"), "fields": rows.pop("fields")}
         for name, part in (("a", rows), ("b", fields)):
-            (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(part, sort_keys=False), encoding="utf-8")
+            (tmp_path / f"{name}.yaml").write_text(
+                yaml.safe_dump(part, sort_keys=False), encoding="utf-8"
+            )
         assert load_pack(tmp_path).digest == load_pack(LIBRARY / "pack.yaml").digest
         (tmp_path / "c.yaml").write_text("name: other\n", encoding="utf-8")
         with pytest.raises(ValueError, match=r"c\.yaml.*states name once, and .*a\.yaml has it"):
@@ -134,7 +158,10 @@ class TestPolicy:
     """A policy file names a pack."""
 
     def test_its_path_is_relative_to_the_file(self, tmp_path: Path) -> None:
-        """Loaded from anywhere, saved to anywhere; the id is that of thresholds and patterns alone."""
+        """Loaded from anywhere, saved to anywhere.
+
+        The id is that of thresholds and patterns alone.
+        """
         policy = Policy.load(LIBRARY / "policy.yaml")
         assert Path(policy.pack) == LIBRARY / "pack.yaml"
         assert policy.pack_hash == load_pack(LIBRARY / "pack.yaml").digest
@@ -148,13 +175,18 @@ class TestPolicy:
         Policy.load().save(tmp_path / "p.yaml")
         assert "pack" not in (tmp_path / "p.yaml").read_text(encoding="utf-8")
         assert not [path for path in Policy.load().manifest if path.startswith("pack")]
-        assert PolicyData.from_mapping({"pack": "/elsewhere"}).policy_id == PolicyData.from_mapping().policy_id
+        assert (
+            PolicyData.from_mapping({"pack": "/elsewhere"}).policy_id
+            == PolicyData.from_mapping().policy_id
+        )
 
     def test_a_pinned_hash_takes_no_other_content(self, tmp_path: Path) -> None:
         """With both hashes, and what to do."""
         place = copied(tmp_path)
         digest = load_pack(place / "pack.yaml").digest
-        (place / "policy.yaml").write_text(f"pack: pack.yaml\npack_hash: {digest}\n", encoding="utf-8")
+        (place / "policy.yaml").write_text(
+            f"pack: pack.yaml\npack_hash: {digest}\n", encoding="utf-8"
+        )
         assert Policy.load(place / "policy.yaml").pack_hash == digest
         (place / "pack.yaml").write_text("name: other\n", encoding="utf-8")
         with pytest.raises(ValueError, match=rf"{digest}, got [0-9a-f]{{12}}; put that pack back"):
@@ -174,7 +206,8 @@ class TestAnotherPack:
         for stored, given in ((None, "a"), ("a", None), ("a", "a"), ("", "a")):
             check_pack(stored, given, "a trace", "build it again")
         with pytest.raises(
-            ValueError, match="a trace must be used with the pack that it was made with, a, got b; build"
+            ValueError,
+            match="a trace must be used with the pack that it was made with, a, got b; build",
         ):
             check_pack("a", "b", "a trace", "build it again")
 
@@ -189,14 +222,20 @@ class TestAnotherPack:
         bare = build_trace(corpus, cases, cache=None, **SMALL)
         assert "pack" not in bare.meta
         assert len(decide(bare, one).status) == len(decide(bare, two).status) == 1
-        made = build_trace(corpus, cases, cache=None, policy=one, out=tmp_path / "t.parquet", **SMALL)
+        made = build_trace(
+            corpus, cases, cache=None, policy=one, out=tmp_path / "t.parquet", **SMALL
+        )
         assert made.meta["pack"] == one.pack_hash
         assert made.fingerprint == bare.fingerprint
         decide(made, one)
         decide(made, Policy.load())
-        with pytest.raises(ValueError, match=f"{one.pack_hash}, got {two.pack_hash}; put that pack back, or build"):
+        with pytest.raises(
+            ValueError, match=f"{one.pack_hash}, got {two.pack_hash}; put that pack back, or build"
+        ):
             decide(raglab.Trace.load(tmp_path / "t.parquet"), two)
-        again = build_trace(corpus, cases, cache=None, policy=two, out=tmp_path / "t.parquet", **SMALL)
+        again = build_trace(
+            corpus, cases, cache=None, policy=two, out=tmp_path / "t.parquet", **SMALL
+        )
         assert again.meta["pack"] == two.pack_hash
 
     def test_an_index(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,13 +254,17 @@ class TestAnotherPack:
         )
         system = System.open(tmp_path / "i", policy=one, cache=False)
         assert system.pack.digest == one.pack_hash
-        with pytest.raises(ValueError, match=rf"index .* {one.pack_hash}, got {INSURANCE.digest}; put that pack back"):
+        with pytest.raises(
+            ValueError,
+            match=rf"index .* {one.pack_hash}, got {INSURANCE.digest}; put that pack back",
+        ):
             System.open(tmp_path / "i", policy=BROKER / "policy.yaml")
         with pytest.raises(ValueError, match="open it again under that policy"):
             system.replace(Policy.load(BROKER / "policy.yaml"))
 
 
-# Words of the insurance pack that the package says of itself, of statistics or of anything; each with its reason.
+# Words of the insurance pack that the package says of itself, of statistics or of anything; each
+# with its reason.
 OWN: dict[str, str] = {
     "policy": "the YAML of thresholds",
     "aggregate": "of rows",
@@ -271,16 +314,24 @@ def found(words: set[str], text: str) -> set[str]:
 
 
 def test_wording_of_earlier_versions_is_named_and_does_nothing() -> None:
-    """A field's article alone is read; a pack with more still loads, with one line that names the keys."""
+    """A field's article alone is read.
+
+    A pack with more still loads, with one line that names the keys.
+    """
     wording = {"en": {"fields": {"fee": {"the": "the fee", "a": "a fee", "named": "stated"}}}}
     fields = {"fee": {"asked": ["fee"]}}
     told = (
-        r"2 keys .*: wording\.en\.fields\.fee\.a \(the field after .*, wording\.en\.fields\.fee\.named \(whether .*\);"
+        r"2 keys .*: wording\.en\.fields\.fee\.a \(the field after .*, "
+        r"wording\.en\.fields\.fee\.named \(whether .*\);"
     )
     with pytest.warns(UserWarning, match=told):
         pack = pack_of({"name": "gym", "fields": fields, "wording": wording})
     assert pack == pack_of(
-        {"name": "gym", "fields": fields, "wording": {"en": {"fields": {"fee": {"the": "the fee"}}}}}
+        {
+            "name": "gym",
+            "fields": fields,
+            "wording": {"en": {"fields": {"fee": {"the": "the fee"}}}},
+        }
     )
 
 
@@ -289,7 +340,11 @@ def test_wording_of_earlier_versions_is_named_and_does_nothing() -> None:
     [
         ({"feilds": {}}, r"feilds: unknown key; did you mean fields\?"),
         (
-            {"fields": {"toll": {"asked": ["tolls?"], "reading": {"kind": "date", "lables": ["x"]}}}},
+            {
+                "fields": {
+                    "toll": {"asked": ["tolls?"], "reading": {"kind": "date", "lables": ["x"]}}
+                }
+            },
             r"did you mean fields\.toll\.reading\.labels\?",
         ),
         (
@@ -299,7 +354,9 @@ def test_wording_of_earlier_versions_is_named_and_does_nothing() -> None:
         ({"xyz": {}}, r"xyz: unknown key; see datasets/README"),
     ],
 )
-def test_a_misspelt_key_is_named_with_the_one_that_is_meant(stated: dict[str, object], message: str) -> None:
+def test_a_misspelt_key_is_named_with_the_one_that_is_meant(
+    stated: dict[str, object], message: str
+) -> None:
     """At any depth of a pack."""
     with pytest.raises(ValueError, match=message):
         pack_of(stated)
@@ -308,25 +365,31 @@ def test_a_misspelt_key_is_named_with_the_one_that_is_meant(stated: dict[str, ob
 @pytest.mark.parametrize(
     ("stated", "message"),
     [
-        ({"wording": {"eng": {}}}, r"nothing reads wording\.eng \(did you mean wording\.en\?\); correct"),
+        (
+            {"wording": {"eng": {}}},
+            r"nothing reads wording\.eng \(did you mean wording\.en\?\); correct",
+        ),
         ({"amounts": {"de": ["euro"]}}, r"nothing reads amounts\.de; correct"),
         (
             {
                 "fields": {"toll": {"asked": ["tolls?"]}},
                 "wording": {"en": {"fields": {"tolls": {"the": "the toll"}}}},
             },
-            r"nothing reads wording\.en\.fields\.tolls \(did you mean wording\.en\.fields\.toll\?\)",
+            (
+                r"nothing reads wording\.en\.fields\.tolls \(did you mean "
+                r"wording\.en\.fields\.toll\?\)"
+            ),
         ),
     ],
 )
 def test_what_nothing_reads_is_said(stated: dict[str, object], message: str) -> None:
-    """A section of another language, or of a field that the pack lacks, would do nothing in silence."""
+    """A section of another language, or of a field the pack lacks, would do nothing silently."""
     with pytest.warns(UserWarning, match=message):
         pack_of(stated)
 
 
 def test_no_module_names_a_trade() -> None:
-    """Neither code nor docstring has a term of the insurance pack that is not the package's own word."""
+    """No code or docstring has an insurance-pack term that is not the package's own word."""
     root = Path(raglab.__file__).parent
     generic = set(_WORD.findall((root / "generic_pack.yaml").read_text(encoding="utf-8").lower()))
     trade = terms(INSURANCE) - generic - OWN.keys()
@@ -342,5 +405,8 @@ def test_no_module_names_a_trade() -> None:
 def test_the_generic_pack_names_no_trade() -> None:
     """Its words are those of any document."""
     text = (Path(raglab.__file__).parent / "generic_pack.yaml").read_text(encoding="utf-8")
-    trade = "insurer insured insurance premium deductible excess endorsement policyholder assureur franchise sinistre"
+    trade = (
+        "insurer insured insurance premium deductible excess endorsement policyholder assureur "
+        "franchise sinistre"
+    )
     assert found(set(trade.split()), text.partition("\n\n")[2]) == set()

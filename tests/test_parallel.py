@@ -1,4 +1,7 @@
-"""Workers of loops over shards: the same bytes for any kind and number, and for one that was killed."""
+"""Workers of loops over shards.
+
+The same bytes for any kind and number, and for one that was killed.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,10 @@ def test_an_error_of_an_item_is_the_error_of_the_loop() -> None:
 
 
 def test_the_workers_are_those_of_the_block() -> None:
-    """Nested, the inner ones; behind the block none again; one a processor where no number is given."""
+    """Nested, the inner ones; behind the block none again.
+
+    One a processor where no number is given.
+    """
     with parallel_workers() as outer:
         assert outer.n == processors()
         with raglab.lab.parallel_workers("joblib", n=3) as inner:
@@ -74,7 +80,11 @@ def test_the_workers_are_those_of_the_block() -> None:
 @pytest.mark.parametrize(
     ("kind", "n", "rule"),
     [
-        ("cluster", None, "workers must be threads, joblib or a dask.distributed.Client, got 'cluster'"),
+        (
+            "cluster",
+            None,
+            "workers must be threads, joblib or a dask.distributed.Client, got 'cluster'",
+        ),
         (None, None, "workers must be threads, joblib or a dask.distributed.Client, got 'None'"),
         ("threads", 0, "n must be a whole number of at least 1, got 0"),
         ("joblib", 1.5, "n must be a whole number of at least 1, got 1.5"),

@@ -1,4 +1,7 @@
-"""Simulations and bootstraps by the workers of a block: the bits of one process, a killed worker included."""
+"""Simulations and bootstraps by the workers of a block.
+
+The bits of one process, a killed worker included.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,17 @@ from raglab.off_policy.logs import read_log, weigh
 from raglab.parallel import run_each
 
 MEANS = (0.5, 0.6, 0.4)
-# Poisson(1), cumulated and to 16 bits: a uniform number of 16 bits counts as often as it has values below it.
-POISSON = np.round(np.array([*accumulate(exp(-1.0) / factorial(k) for k in range(9))]) * 2**16) / 2**16
+# Poisson(1), cumulated and to 16 bits: a uniform number of 16 bits counts as often as it has values
+# below it.
+POISSON = (
+    np.round(np.array([*accumulate(exp(-1.0) / factorial(k) for k in range(9))]) * 2**16) / 2**16
+)
 
 
 def played() -> bytes:
     """Three blocks of a learner, of a policy that stays, and of late rewards."""
-    world, engine = Bernoulli(np.array(MEANS)), "numba" if find_spec("numba") else "auto"  # no lock of Python's held
+    # no lock of Python's held
+    world, engine = Bernoulli(np.array(MEANS)), "numba" if find_spec("numba") else "auto"
     runs = [
         simulate("thompson_beta", MEANS, rounds=30, replications=500, seed=3),
         run(Bandit("ucb1"), world, rounds=20, replications=401, seed=4, engine=engine),
@@ -41,10 +48,15 @@ def played() -> bytes:
 
 
 def resampled() -> bytes:
-    """Intervals by bootstrap: several blocks of rounds, also of sessions, with blocks of an odd number of counts."""
+    """Intervals by bootstrap.
+
+    Several blocks of rounds, also of sessions, with blocks of an odd number of counts.
+    """
     rng = np.random.default_rng(5)
     n = 2_500
-    log = pd.DataFrame({"action": rng.integers(0, 3, n), "reward": rng.random(n), "propensity": 1 / 3})
+    log = pd.DataFrame(
+        {"action": rng.integers(0, 3, n), "reward": rng.random(n), "propensity": 1 / 3}
+    )
     log["session"] = rng.integers(0, 1_500, n)
     target = [0.2, 0.3, 0.5]
     frames = [
@@ -53,7 +65,10 @@ def resampled() -> bytes:
         estimate(log, target, interval="bootstrap", n_boot=4097, session="session"),
     ]
     gain = difference(log, target, [1.0, 0.0, 0.0], interval="bootstrap", n_boot=4097)
-    return b"".join(frame.to_csv(float_format="%.17g").encode() for frame in frames) + repr(gain).encode()
+    return (
+        b"".join(frame.to_csv(float_format="%.17g").encode() for frame in frames)
+        + repr(gain).encode()
+    )
 
 
 class Killing(float):
@@ -68,7 +83,10 @@ class Killing(float):
 
 
 def killing_once(folder: str, own: int, number: float) -> float:
-    """A number as it was; the first process that makes one, and is not the one it came from, is killed."""
+    """A number as it was.
+
+    The first process that makes one, and is not the one it came from, is killed.
+    """
     mark = Path(folder) / "killed"
     if os.getpid() != own and not mark.exists():
         mark.touch()
@@ -85,10 +103,15 @@ def first_number(item: int, shared: Any) -> int:
 
 @pytest.mark.parametrize("n_boot", [3000, 4097])
 def test_blocks_of_rounds_draw_from_one_stream(n_boot: int) -> None:
-    """Resampled values are those of one pass with one generator; an odd number of counts leaves half a draw unused."""
+    """Resampled values are those of one pass with one generator.
+
+    An odd number of counts leaves half a draw unused.
+    """
     rng = np.random.default_rng(6)
     n = 2_500
-    log = pd.DataFrame({"action": rng.integers(0, 3, n), "reward": rng.random(n), "propensity": 1 / 3})
+    log = pd.DataFrame(
+        {"action": rng.integers(0, 3, n), "reward": rng.random(n), "propensity": 1 / 3}
+    )
     rows = weigh(read_log(log, 3), np.tile([0.2, 0.3, 0.5], (n, 1)))
     seed = np.random.SeedSequence(8)
     settings = estimators.EstimatorSettings(clip=10.0, switch=10.0)
@@ -100,7 +123,9 @@ def test_blocks_of_rounds_draw_from_one_stream(n_boot: int) -> None:
         block = slice(start, start + size)
         drawn = stream.integers(0, 2**16, size=(n_boot, len(rows.weight[block])), dtype=np.uint16)
         counts = np.searchsorted(POISSON, drawn / 2**16, side="right")
-        total += counts @ np.column_stack([np.ones(len(rows.weight[block])), (rows.weight * rows.log.reward)[block]])
+        total += counts @ np.column_stack(
+            [np.ones(len(rows.weight[block])), (rows.weight * rows.log.reward)[block]]
+        )
     np.testing.assert_allclose(found[0], total[:, 1] / total[:, 0], rtol=1e-12)
 
 
@@ -131,7 +156,10 @@ def test_processes_play_and_resample_as_one() -> None:
 
 @pytest.mark.full
 def test_a_worker_that_is_killed_in_a_simulation(tmp_path: Path) -> None:
-    """A process of a Dask cluster, killed by SIGKILL with a block of a simulation in hand: the same bits."""
+    """A process of a Dask cluster, killed by SIGKILL with a block of a simulation in hand.
+
+    The same bits.
+    """
     distributed = pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")
     world = Bernoulli(np.array(MEANS))
     sizes: dict[str, Any] = {"rounds": 20, "replications": 801, "seed": 4}
@@ -145,8 +173,13 @@ def test_a_worker_that_is_killed_in_a_simulation(tmp_path: Path) -> None:
     ):
         found = run(Bandit("thompson_beta", epsilon=killing), world, **sizes)
         assert (tmp_path / "killed").exists()
-        assert [found.regret.tobytes(), found.arm.tobytes()] == [expected.regret.tobytes(), expected.arm.tobytes()]
+        assert [found.regret.tobytes(), found.arm.tobytes()] == [
+            expected.regret.tobytes(),
+            expected.arm.tobytes(),
+        ]
         assert resampled() == bootstrap
-        first, second = (run_each(first_number, range(4), np.full(50_000, n), what="read") for n in (1, 2))
+        first, second = (
+            run_each(first_number, range(4), np.full(50_000, n), what="read") for n in (1, 2)
+        )
         both = list(zip(first, second, strict=True))
         assert both == [(1, 2)] * 4, "each loop has what it shares itself, however large"

@@ -40,7 +40,9 @@ def encoded(image: Image.Image, form: str = "PNG", **more: Any) -> bytes:
     return file.getvalue()
 
 
-def square(colour: tuple[int, ...] = RED, size: tuple[int, int] = (6, 4), mode: str = "RGB") -> Image.Image:
+def square(
+    colour: tuple[int, ...] = RED, size: tuple[int, int] = (6, 4), mode: str = "RGB"
+) -> Image.Image:
     """Picture of one colour."""
     return Image.new(mode, size, colour)
 
@@ -49,10 +51,17 @@ def head_of_png(width: int, height: int) -> bytes:
     """A PNG of a stated size whose pixels, were they decoded, are zeros."""
 
     def part(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     head = part(b"IHDR", struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + part(b"IDAT", zlib.compress(bytes(2**16))) + part(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + head
+        + part(b"IDAT", zlib.compress(bytes(2**16)))
+        + part(b"IEND", b"")
+    )
 
 
 def folder_of(place: Path, files: Mapping[str, bytes | str]) -> Path:
@@ -73,20 +82,34 @@ def refusal(path: Path) -> str:
 
 
 def test_a_picture_is_one_chunk_that_says_what_it_was(tmp_path: Path) -> None:
-    """Words of its name and caption; kind, media type, pixels and SHA-256 as tags; saved and read again."""
+    """Words of its name and caption; kind, media type, pixels and SHA-256 as tags.
+
+    Saved and read again.
+    """
     raw = encoded(square())
-    files = {"img/the_red-door.png": raw, "img/the_red-door.png.txt": "Front door.\n", "notes.md": "# A\nB c."}
+    files = {
+        "img/the_red-door.png": raw,
+        "img/the_red-door.png.txt": "Front door.\n",
+        "notes.md": "# A\nB c.",
+    }
     corpus = load_corpus(folder_of(tmp_path / "docs", files))
     picture, text = corpus.chunks
     assert picture == Chunk(
         "img/the_red-door.png#picture",
         "the red door\nFront door.",
         "img/the_red-door.png",
-        tags={"kind": "image", "media_type": "image/png", "pixels": "6x4", "sha256": sha256(raw).hexdigest()},
+        tags={
+            "kind": "image",
+            "media_type": "image/png",
+            "pixels": "6x4",
+            "sha256": sha256(raw).hexdigest(),
+        },
     )
     assert picture.shown == "img/the_red-door.png#n/a"
     assert (picture_digest(picture), picture_digest(text)) == (sha256(raw).hexdigest(), None)
-    assert corpus.pictures == {picture.chunk_id: str(tmp_path / "docs" / "img" / "the_red-door.png")}
+    assert corpus.pictures == {
+        picture.chunk_id: str(tmp_path / "docs" / "img" / "the_red-door.png")
+    }
     save_corpus(corpus, tmp_path / "c.jsonl")
     again = load_corpus(tmp_path / "c.jsonl")
     assert (again.name, again.chunks, again.pictures) == (corpus.name, corpus.chunks, {})
@@ -94,9 +117,20 @@ def test_a_picture_is_one_chunk_that_says_what_it_was(tmp_path: Path) -> None:
 
 
 def test_captions_belong_to_their_pictures(tmp_path: Path) -> None:
-    """`a.png.txt` before `a.txt`; a caption is no document of its own, any other text is; a lone file has its own."""
-    files = {"a.png": encoded(square()), "a.png.txt": "First.", "a.txt": "Second.", "__.jpg": encoded(square(), "JPEG")}
-    folder_of(tmp_path, files | {"b.jpeg": encoded(square(), "JPEG"), "b.txt": "Third.", "c.txt": "Fourth."})
+    """`a.png.txt` before `a.txt`; a caption is no document of its own, any other text is.
+
+    A lone file has its own.
+    """
+    files = {
+        "a.png": encoded(square()),
+        "a.png.txt": "First.",
+        "a.txt": "Second.",
+        "__.jpg": encoded(square(), "JPEG"),
+    }
+    folder_of(
+        tmp_path,
+        files | {"b.jpeg": encoded(square(), "JPEG"), "b.txt": "Third.", "c.txt": "Fourth."},
+    )
     texts = {chunk.source: chunk.text for chunk in load_corpus(tmp_path).chunks}
     assert texts == {
         "__.jpg": "picture",
@@ -131,7 +165,8 @@ def test_a_picture_is_read_as_a_viewer_shows_it() -> None:
         assert (read.mode, read.size) == ("RGB", (6, 4))
         assert np.abs(np.asarray(read).astype(int) - colour).max() <= 2  # JPEG loses a little
     turned = square(size=(16, 8))
-    turned.paste((0, 0, 0), (0, 0, 8, 8))  # the left half, which stands above once it is turned to the right
+    # the left half, which stands above once it is turned to the right
+    turned.paste((0, 0, 0), (0, 0, 8, 8))
     exif = Image.Exif()
     exif[0x0112] = 6
     read = read_pixels(encoded(turned, "JPEG", exif=exif, quality=100), here)
@@ -155,7 +190,9 @@ def test_a_picture_is_read_as_a_viewer_shows_it() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) and "." in value else "",
 )
-def test_what_is_no_whole_picture_of_ordinary_size_is_refused(tmp_path: Path, name: str, raw: bytes, rule: str) -> None:
+def test_what_is_no_whole_picture_of_ordinary_size_is_refused(
+    tmp_path: Path, name: str, raw: bytes, rule: str
+) -> None:
     """The message names the file, the rule and a remedy; nothing is decoded beyond the limits."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -166,7 +203,10 @@ def test_what_is_no_whole_picture_of_ordinary_size_is_refused(tmp_path: Path, na
 
 
 def test_the_content_says_what_a_picture_is(tmp_path: Path) -> None:
-    """A PNG named .jpg is a PNG; one that another takes the place of is not read; a link is not followed."""
+    """A PNG named .jpg is a PNG; one that another takes the place of is not read.
+
+    A link is not followed.
+    """
     folder_of(tmp_path, {"a.jpg": encoded(square())})
     chunk = load_corpus(tmp_path).chunks[0]
     assert chunk.tags["media_type"] == "image/png"
@@ -177,13 +217,19 @@ def test_the_content_says_what_a_picture_is(tmp_path: Path) -> None:
 
 
 def test_texts_and_pictures_are_found_in_turn() -> None:
-    """The nearest text, the nearest picture, and so on, whatever lies between the two kinds; a scope limits both."""
-    angles = np.array([0.1, 0.2, 0.3, 0.4, 1.0, 1.1])  # of the question, so that every text is nearer than a picture
+    """The nearest text, the nearest picture, and so on, whatever lies between the two kinds.
+
+    A scope limits both.
+    """
+    # of the question, so that every text is nearer than a picture
+    angles = np.array([0.1, 0.2, 0.3, 0.4, 1.0, 1.1])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     one = np.array([[1.0, 0.0]], np.float32)
     signs = Signatures(np.zeros(6, np.int64), one)
     texts = tuple("abcdef")
-    made = Indexes(texts, vectors, {}, vectors, dense_index(vectors), Bm25Index(texts), signs, signs)
+    made = Indexes(
+        texts, vectors, {}, vectors, dense_index(vectors), Bm25Index(texts), signs, signs
+    )
     assert made.nearest(one, 3, None).tolist() == [[0, 1, 2]]
     kinds = tuple((at, dense_index(vectors[at])) for at in (np.arange(4), np.array([4, 5])))
     mixed = replace(made, pictures=kinds[1][0], kinds=kinds)
@@ -238,7 +284,10 @@ def test_words_and_pictures_share_a_space(encoder: Encoder) -> None:
 
 
 def test_no_text_is_taken_for_the_address_of_a_picture(encoder: Encoder, tmp_path: Path) -> None:
-    """A question that looks like an address or a path is a text: nothing is fetched, no file is read."""
+    """A question that looks like an address or a path is a text.
+
+    Nothing is fetched, no file is read.
+    """
     square().save(tmp_path / "a.png")
     texts = [str(tmp_path / "a.png"), "http://127.0.0.1:9/a.png", "data:image/png;base64,AA"]
     as_passages, as_questions = encoder.sentences(texts), encoder.sentences(texts, query=True)
@@ -247,14 +296,25 @@ def test_no_text_is_taken_for_the_address_of_a_picture(encoder: Encoder, tmp_pat
 
 
 def test_a_question_finds_a_picture(corpus: Corpus, clip: Path, tmp_path: Path) -> None:
-    """Nearest by its pixels, whatever its words; the trace stores what it was; a second run has the same bytes."""
+    """Nearest by its pixels, whatever its words; the trace stores what it was.
+
+    A second run has the same bytes.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         traces = [
-            raglab.build_trace(corpus, CASES, encoder=str(clip), arms=("dense", "hybrid"), cache=None, out=tmp_path / n)
+            raglab.build_trace(
+                corpus,
+                CASES,
+                encoder=str(clip),
+                arms=("dense", "hybrid"),
+                cache=None,
+                out=tmp_path / n,
+            )
             for n in ("a.parquet", "b.parquet")
         ]
-    assert traces[0].meta["parameters"]["rerank_k"] == 0  # no token embeddings, so that nothing is reranked
+    # no token embeddings, so that nothing is reranked
+    assert traces[0].meta["parameters"]["rerank_k"] == 0
     again = raglab.Trace.load(tmp_path / "a.parquet")
     for row, case in enumerate(CASES):
         for arm in range(2):
@@ -265,11 +325,17 @@ def test_a_question_finds_a_picture(corpus: Corpus, clip: Path, tmp_path: Path) 
     assert again.hits.cosine[:, :, 0, 0].min() > 0.999
     assert np.isnan(again.hits.s_rerank).all()
     assert again.meta["fingerprint"] == traces[1].meta["fingerprint"]
-    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(traces[0].hits, traces[1].hits, strict=True))
+    assert all(
+        np.array_equal(a, b, equal_nan=True)
+        for a, b in zip(traces[0].hits, traces[1].hits, strict=True)
+    )
 
 
 def test_an_index_answers_from_a_picture(corpus: Corpus, clip: Path, tmp_path: Path) -> None:
-    """The pictures are not needed once they are indexed; sources name them; without words the answer is refused."""
+    """The pictures are not needed once they are indexed; sources name them.
+
+    Without words the answer is refused.
+    """
     raglab.build_index(corpus, tmp_path / "index", arms=("hybrid",), encoder=str(clip), cache=None)
     system = raglab.System.open(tmp_path / "index", audit=False)
     answer = raglab.ask("red", system=system)
@@ -287,7 +353,9 @@ def test_an_encoder_of_texts_finds_pictures_by_their_words(corpus: Corpus, tmp_p
     """Their number is said; a picture is found by its caption."""
     folder = str(save_encoder(tmp_path / "texts"))
     with pytest.warns(UserWarning, match="3 of 4 chunks are pictures, which texts@"):
-        trace = raglab.build_trace(corpus, (Case("a", "door", "ok"),), encoder=folder, arms=("bm25",), cache=None)
+        trace = raglab.build_trace(
+            corpus, (Case("a", "door", "ok"),), encoder=folder, arms=("bm25",), cache=None
+        )
     assert trace.chunks[trace.hits.chunk[0, 0, 0, 0]].source == "0.png"
 
 
@@ -300,7 +368,10 @@ def test_a_cross_encoder_reads_the_words_of_pictures(clip: Path) -> None:
 
 
 def test_a_long_text_is_counted_and_a_long_caption_is_not(corpus: Corpus, clip: Path) -> None:
-    """The 24 letters of the tiny model, the 77 tokens of a real one, cut texts; pictures are not read as text."""
+    """The 24 letters of the tiny model, the 77 tokens of a real one, cut texts.
+
+    Pictures are not read as text.
+    """
     long = Corpus("long", (*corpus.chunks, Chunk("t", "deep sea " * 9, "t.md")), corpus.pictures)
     with pytest.warns(UserWarning, match=f"1 of 2 chunks are longer than the {CLIP_TOKENS} tokens"):
         raglab.build_trace(long, CASES[:1], encoder=str(clip), arms=("dense",), cache=None)

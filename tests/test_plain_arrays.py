@@ -1,4 +1,7 @@
-"""Plain arrays: missing values of every kind, and values beyond their range (kinds J and K of `outside.md`)."""
+"""Plain arrays.
+
+Missing values of every kind, and values beyond their range (kinds J and K of `outside.md`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
-from raglab import bandit, calibration, certify, expected_cost, fusion, gates, metrics, off_policy, resolver, reward
+from raglab import (
+    bandit,
+    calibration,
+    certify,
+    expected_cost,
+    fusion,
+    gates,
+    metrics,
+    off_policy,
+    resolver,
+    reward,
+)
 from raglab.plain_arrays import float_array, plain_array, shown_number, within_range
 from raglab.values import Status
 
@@ -33,14 +47,18 @@ def outcome_columns() -> dict[str, Any]:
     """Outcomes with one missing, as lists and as nullable columns."""
     values = [bool(value) for value in OUTCOMES]
     lists = {name: [*values[:AT], gap, *values[AT + 1 :]] for name, gap in MISSING.items()}
-    return lists | {name: pd.Series(lists["None"], dtype=DTYPES[name]) for name in ("boolean", "Int64")}
+    return lists | {
+        name: pd.Series(lists["None"], dtype=DTYPES[name]) for name in ("boolean", "Int64")
+    }
 
 
 def share_columns() -> dict[str, Any]:
     """Shares with one missing, as lists and as nullable columns."""
     values = SHARES.tolist()
     lists = {name: [*values[:AT], gap, *values[AT + 1 :]] for name, gap in MISSING.items()}
-    return lists | {name: pd.Series(lists["None"], dtype=DTYPES[name]) for name in ("Float64", "arrow")}
+    return lists | {
+        name: pd.Series(lists["None"], dtype=DTYPES[name]) for name in ("Float64", "arrow")
+    }
 
 
 # Functions of outcomes and probabilities: a missing one of either is refused.
@@ -55,7 +73,8 @@ OF_PROBABILITIES: dict[str, Callable[[Any, Any], Any]] = {
     "fit": lambda y, p: calibration.fit(y, p, method="isotonic"),
     "cross_fitted": lambda y, p: calibration.cross_fitted(y, p, method="platt", folds=2, rng=rng()),
 }
-# Functions of outcomes and confidences: a missing confidence ranks last (rule of `metrics.selective`).
+# Functions of outcomes and confidences: a missing confidence ranks last (rule of
+# `metrics.selective`).
 OF_CONFIDENCES: dict[str, Callable[[Any, Any], Any]] = {
     "auroc": metrics.auroc,
     "auroc_interval": metrics.auroc_interval,
@@ -68,7 +87,9 @@ OF_CONFIDENCES: dict[str, Callable[[Any, Any], Any]] = {
     "cost_curve": lambda y, p: metrics.cost_curve(y, p, [0.5]),
     "aurc_difference": lambda y, p: metrics.aurc_difference(y, p, SHARES, resamples=20, rng=rng()),
     "auroc_difference": lambda y, p: metrics.auroc_difference(y, p, SHARES),
-    "mean_auroc_difference": lambda y, p: metrics.mean_auroc_difference(y, p, SHARES, cells=np.arange(N) % 2),
+    "mean_auroc_difference": lambda y, p: metrics.mean_auroc_difference(
+        y, p, SHARES, cells=np.arange(N) % 2
+    ),
     "accuracy_at_coverage": lambda y, p: metrics.accuracy_at_coverage(y, p, 0.5),
     "accuracy_difference": lambda y, p: metrics.accuracy_difference(y, p, SHARES, 0.5),
     "certify": lambda y, p: certify.certify(p, y, alpha=0.5),
@@ -123,7 +144,9 @@ def test_words_in_a_column_are_refused_by_position() -> None:
     with pytest.raises(ValueError, match="reward must be numbers, got 'high' at position 11"):
         off_policy.estimate(log, [0.5, 0.5], ("ips",))
     table = LOG.assign(reward=[*SHARES.tolist()[:-1], pd.Series([1, 2])])
-    with pytest.raises(ValueError, match="reward must be numbers, got 0 1 1 2 dtype: int64 at position 11"):
+    with pytest.raises(
+        ValueError, match="reward must be numbers, got 0 1 1 2 dtype: int64 at position 11"
+    ):
         off_policy.estimate(table, [0.5, 0.5], ("ips",))
     with pytest.raises(ValueError, match="p must be numbers, got 'x' at position 1"):
         calibration.ece([0, 1], [0.5, "x"])
@@ -134,9 +157,11 @@ COUNTS: dict[str, Callable[[], Any]] = {
     "clopper_pearson": lambda: metrics.clopper_pearson([1, pd.NA], [3, 3]),
     "upper_bound": lambda: metrics.upper_bound([1, None], [3, 3]),
     "joint_p": lambda: certify.joint_p([1, None], [30, 30], [0.1, 0.1]),
-    "certification_chance": lambda: certify.certification_chance([1, None], [30, 30], [30, 30], 0.1),
+    "certification_chance": lambda: certify.certification_chance(
+        [1, None], [30, 30], [30, 30], 0.1
+    ),
     "hit_rate": lambda: metrics.hit_rate(np.array([[True, None]], dtype=object), 1),
-    "ndcg": lambda: metrics.ndcg(pd.DataFrame([[True, None]], dtype="boolean"), np.array([1])),  # type: ignore[arg-type]
+    "ndcg": lambda: metrics.ndcg(pd.DataFrame([[True, None]], dtype="boolean"), np.array([1])),
     "target": lambda: off_policy.estimate(LOG, [None, 0.5], ("ips",)),  # type: ignore[list-item]
 }
 
@@ -154,9 +179,16 @@ def test_gates_and_resolver_take_a_missing_measurement_for_none(gap: str) -> Non
     value = [0.5, MISSING[gap]]
     series = pd.Series([0.5, None], dtype="Float64")
     for values in (value, series):
-        assert gates.fires(gates.similarity_margins(values, gates.SimilarityThresholds(0.4))).tolist() == [False, True]
-        assert gates.fires(gates.l2_margins(values, gates.L2Thresholds(0.8, np.nan))).tolist() == [False, True]
-        assert gates.fires(gates.signal_margins(values, gates.SignalThresholds(min=0.4))).tolist() == [False, True]
+        assert gates.fires(
+            gates.similarity_margins(values, gates.SimilarityThresholds(0.4))
+        ).tolist() == [False, True]
+        assert gates.fires(gates.l2_margins(values, gates.L2Thresholds(0.8, np.nan))).tolist() == [
+            False,
+            True,
+        ]
+        assert gates.fires(
+            gates.signal_margins(values, gates.SignalThresholds(min=0.4))
+        ).tolist() == [False, True]
     thresholds = resolver.RuleThresholds(min_group_gap=0.05)
     plain = resolver.resolve([0.1, 0.2], thresholds, sig_sim=[0.5, np.nan])
     assert resolver.resolve([0.1, 0.2], thresholds, sig_sim=value) == plain
@@ -174,15 +206,19 @@ def test_rewards_and_bandits_take_no_missing_value_for_a_number() -> None:
 
 
 def test_fits_and_costs_take_missing_values_as_their_rules_say() -> None:
-    """A missing signal is NaN, a missing label is refused, a missing cost is the cheapest of nothing."""
+    """A missing signal is NaN, a missing label refused, a missing cost the cheapest of nothing."""
     names = ("confidence",)
     values = np.array([[*(n / 20 for n in range(19)), None]], dtype=object)
     right = np.arange(20) > 9
-    plain = fusion.fit_fusion(np.where(np.arange(20) == 19, np.nan, np.arange(20) / 20)[None], right, names)
+    plain = fusion.fit_fusion(
+        np.where(np.arange(20) == 19, np.nan, np.arange(20) / 20)[None], right, names
+    )
     assert fusion.fit_fusion(values, right, names) == plain
-    with pytest.raises(ValueError, match="right must not be missing, got 1 of 20, the first at position 19"):
+    with pytest.raises(
+        ValueError, match="right must not be missing, got 1 of 20, the first at position 19"
+    ):
         fusion.fit_fusion(values, [*right[:-1].tolist(), pd.NA], names)  # type: ignore[arg-type]
-    costs = expected_cost.least_cost([0.1, None], [0.2, 0.2], [0.3, pd.NA], [True, True])  # type: ignore[arg-type]
+    costs = expected_cost.least_cost([0.1, None], [0.2, 0.2], [0.3, pd.NA], [True, True])
     assert costs.tolist() == [Status.ok, Status.refuse]
 
 
@@ -215,7 +251,9 @@ def test_signals_and_frames_read_a_missing_value(gap: str) -> None:
 
 def test_an_audit_of_signals_reads_a_nullable_column() -> None:
     """The audit's figures are those of NaN."""
-    rows = [(f"q{n}", f"query {n}", "a", 0.1 + n / 100, "ok" if n % 3 else "refuse") for n in range(90)]
+    rows = [
+        (f"q{n}", f"query {n}", "a", 0.1 + n / 100, "ok" if n % 3 else "refuse") for n in range(90)
+    ]
     trace = raglab.trace_from_frame(pd.DataFrame(rows, columns=HITS.columns))
     values = [None if n == AT else n / 90 for n in range(90)]
     nullable = pd.Series(values, index=[row[0] for row in rows], dtype="Float64")
@@ -241,7 +279,9 @@ def test_rounding_counts_as_the_end_of_the_range() -> None:
     assert len(caught) == 1
     trace = raglab.trace_from_frame(HITS)
     with pytest.warns(UserWarning, match=r"1 of 2 values of signal judge lie beyond"):
-        judged = trace.with_signal("judge", [beyond, -1e-8 + 0.3], higher="surer", unit="probability")
+        judged = trace.with_signal(
+            "judge", [beyond, -1e-8 + 0.3], higher="surer", unit="probability"
+        )
     assert judged.columns["judge"].max() == 1.0
     with pytest.warns(UserWarning, match="1 of 2 score lie beyond"):
         assert raglab.trace_from_frame(HITS.assign(score=[beyond, 0.5])).hits.l2.min() == 0.0
@@ -260,7 +300,11 @@ def test_messages_show_the_digits_that_matter() -> None:
         trace.with_signal("judge", [1.00001, 0.2], higher="surer", unit="probability")
     with pytest.raises(ValueError, match=r"got 1\.0000100"):
         raglab.trace_from_frame(HITS.assign(score=[1.00001003, 0.5]))
-    assert [shown_number(value, 0.0, 1.0) for value in (1.0000023, -1e-5, 72.0)] == ["1.0000023", "-1e-05", "72"]
+    assert [shown_number(value, 0.0, 1.0) for value in (1.0000023, -1e-5, 72.0)] == [
+        "1.0000023",
+        "-1e-05",
+        "72",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -282,7 +326,9 @@ def test_messages_show_the_digits_that_matter() -> None:
         ("l2", (4.00002, 0.4), ("clip(0, 4)",)),
     ],
 )
-def test_the_hint_fits_the_values(scale: Any, score: tuple[float, float], words: tuple[str, ...]) -> None:
+def test_the_hint_fits_the_values(
+    scale: Any, score: tuple[float, float], words: tuple[str, ...]
+) -> None:
     """Of all values that break the range, not of the first alone."""
     with pytest.raises(ValueError, match="score must be") as caught:
         raglab.trace_from_frame(HITS.assign(score=score), score=scale)
@@ -293,7 +339,8 @@ def test_the_hint_fits_the_values(scale: Any, score: tuple[float, float], words:
 
 
 @pytest.mark.parametrize(
-    ("cell", "words"), [("92 %", "0.92 for 92 %"), ("0,92", 'decimal=","'), ("high", "without quotes")]
+    ("cell", "words"),
+    [("92 %", "0.92 for 92 %"), ("0,92", 'decimal=","'), ("high", "without quotes")],
 )
 def test_a_text_for_a_number_has_its_own_hint(cell: str, words: str) -> None:
     """A percentage, a decimal comma, a word."""
@@ -303,7 +350,11 @@ def test_a_text_for_a_number_has_its_own_hint(cell: str, words: str) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(values=st.lists(st.one_of(st.none(), st.floats(-2, 2), st.booleans(), st.integers(-5, 5)), max_size=6))
+@given(
+    values=st.lists(
+        st.one_of(st.none(), st.floats(-2, 2), st.booleans(), st.integers(-5, 5)), max_size=6
+    )
+)
 def test_arrays_of_any_cells(values: list[Any]) -> None:
     """The numbers stay, what is missing is NaN, and nothing within its range is moved."""
     array = float_array(pd.Series(values, dtype=object), "x")

@@ -23,17 +23,32 @@ LAWFUL = settings(deadline=None, derandomize=True, max_examples=50)
 def test_the_published_thresholds_are_those_of_the_rules() -> None:
     """Every number that RULES.md calls a default."""
     published = {
-        "chosen.final_k": 4, "l2.max_l2": 0.80, "l2.soft_max_l2": 1.05, "density.min_keep": 1, "gap.min_gap": 0.015,
-        "gap.near_pages": 2, "coverage.min_hits": 1,
-        "similarity.min_similarity": 0.70, "sufficiency.min_keyword_share": 0.50, "confidence.tau_default": 40.0,
-        "confidence.tau_explicit": 30.0, "confidence.blend": 1.0, "confidence.min_texts": 3,
-        "refine.max_depth": 3, "refine.epsilon": 1.0,
-        "refine.refine_on_refusal": True, "resolver.overview_entities_lift": True,
-        "resolver.require_full_entity_coverage": False, "resolver.min_group_gap": 0.05, "resolver.min_sig_sim": 0.30,
-        "resolver.min_sig_sim_gap": 0.015, "resolver.min_anchor_sim": 0.30, "resolver.min_anchor_sim_gap": 0.01,
+        "chosen.final_k": 4,
+        "l2.max_l2": 0.80,
+        "l2.soft_max_l2": 1.05,
+        "density.min_keep": 1,
+        "gap.min_gap": 0.015,
+        "gap.near_pages": 2,
+        "coverage.min_hits": 1,
+        "similarity.min_similarity": 0.70,
+        "sufficiency.min_keyword_share": 0.50,
+        "confidence.tau_default": 40.0,
+        "confidence.tau_explicit": 30.0,
+        "confidence.blend": 1.0,
+        "confidence.min_texts": 3,
+        "refine.max_depth": 3,
+        "refine.epsilon": 1.0,
+        "refine.refine_on_refusal": True,
+        "resolver.overview_entities_lift": True,
+        "resolver.require_full_entity_coverage": False,
+        "resolver.min_group_gap": 0.05,
+        "resolver.min_sig_sim": 0.30,
+        "resolver.min_sig_sim_gap": 0.015,
+        "resolver.min_anchor_sim": 0.30,
+        "resolver.min_anchor_sim_gap": 0.01,
         "resolver.max_options": 3,
         "refusal_message": "This information cannot be verified from the provided documents.",
-    }  # fmt: skip
+    }
     policy = PolicyData.from_mapping()
     assert {path: policy.value(path) for path in published} == published
 
@@ -41,7 +56,9 @@ def test_the_published_thresholds_are_those_of_the_rules() -> None:
 def test_a_policy_of_no_sections_says_what_makes_one() -> None:
     """Of none, and of some."""
     for stated in ({}, {"l2": {"enabled": False}}):
-        with pytest.raises(TypeError, match=r"got none of chosen, .* more; .*Policy\.load\(\), .*from_mapping"):
+        with pytest.raises(
+            TypeError, match=r"got none of chosen, .* more; .*Policy\.load\(\), .*from_mapping"
+        ):
             PolicyData(**stated)
 
 
@@ -54,7 +71,9 @@ def test_what_a_file_leaves_out_is_filled_in() -> None:
 
 def test_null_unsets_an_optional_threshold() -> None:
     """min_gap null: the gate asks nothing."""
-    policy = PolicyData.from_mapping(yaml.safe_load("gap: {min_gap: null}\nl2: {soft_max_l2: null}"))
+    policy = PolicyData.from_mapping(
+        yaml.safe_load("gap: {min_gap: null}\nl2: {soft_max_l2: null}")
+    )
     assert policy.gap.min_gap is None
     assert not policy_thresholds([policy]).gates["gap"].on[0, 0]
     assert np.isnan(policy_thresholds([policy]).gates["l2"].soft_max_l2[0, 0])
@@ -63,7 +82,10 @@ def test_null_unsets_an_optional_threshold() -> None:
 @pytest.mark.parametrize(
     ("stated", "words"),
     [
-        ({"similarity": {"min_similarity": 70}}, ["similarity.min_similarity", "70", "a cosine, not a percentage"]),
+        (
+            {"similarity": {"min_similarity": 70}},
+            ["similarity.min_similarity", "70", "a cosine, not a percentage"],
+        ),
         ({"l2": {"max_l2": -0.1}}, ["l2.max_l2", "-0.1", "squared L2"]),
         ({"l2": {"max_l2": float("nan")}}, ["l2.max_l2", "nan"]),
         ({"similarity": {"min_similarity": float("nan")}}, ["similarity.min_similarity", "nan"]),
@@ -89,7 +111,7 @@ def test_null_unsets_an_optional_threshold() -> None:
     ],
 )
 def test_an_error_names_key_value_and_rule(stated: dict[str, Any], words: list[str]) -> None:
-    """Rule S0.5: an unknown key, a wrong range and a bad expression stop the load, in words to act on."""
+    """Rule S0.5: unknown keys, wrong ranges, bad expressions stop the load, in words to act on."""
     with pytest.raises(ValueError, match=r"policy\.yaml") as error:
         PolicyData.from_mapping(stated, where="policy.yaml")
     assert [word for word in words if word not in str(error.value)] == []
@@ -104,8 +126,14 @@ def test_an_error_names_key_value_and_rule(stated: dict[str, Any], words: list[s
             {"entities": {str(one): ["x"] for one in range(5_001)}},
             "entities must be at most 5000 with all their aliases",
         ),
-        ({"entities": {"one": ["x"] * 5_001}}, "entities must be at most 5000 with all their aliases"),
-        ({"entities": {"x" * 201: ["x"]}}, "an entity's name must have at most 200 characters, 201 are more"),
+        (
+            {"entities": {"one": ["x"] * 5_001}},
+            "entities must be at most 5000 with all their aliases",
+        ),
+        (
+            {"entities": {"x" * 201: ["x"]}},
+            "an entity's name must have at most 200 characters, 201 are more",
+        ),
     ],
 )
 def test_patterns_are_bounded(patterns: dict[str, Any], message: str) -> None:
@@ -129,17 +157,32 @@ def test_a_policy_that_is_no_mapping_is_refused() -> None:
 
 
 def test_the_id_is_of_what_decides() -> None:
-    """12 hex digits; equal for 40 and 40.0, blind to certificate and notes, changed by any threshold or pattern."""
+    """12 hex digits.
+
+    Equal for 40 and 40.0, blind to certificate and notes, changed by any threshold or pattern.
+    """
     base = PolicyData.from_mapping()
     assert len(base.policy_id) == 12
     assert int(base.policy_id, 16) >= 0
-    same = [{"confidence": {"tau_default": 40}}, {"notes": "a note"}, {"certificate": {"delta": 0.1}}, {}]
-    other = [{"confidence": {"tau_default": 41}}, {"patterns": {"deny": ["x"]}}, {"refusal_message": "no"}]
+    same = [
+        {"confidence": {"tau_default": 40}},
+        {"notes": "a note"},
+        {"certificate": {"delta": 0.1}},
+        {},
+    ]
+    other = [
+        {"confidence": {"tau_default": 41}},
+        {"patterns": {"deny": ["x"]}},
+        {"refusal_message": "no"},
+    ]
     assert {PolicyData.from_mapping(stated).policy_id for stated in same} == {base.policy_id}
-    assert len({PolicyData.from_mapping(stated).policy_id for stated in other} | {base.policy_id}) == 4
+    assert (
+        len({PolicyData.from_mapping(stated).policy_id for stated in other} | {base.policy_id}) == 4
+    )
 
 
-# Ids of version 1. They hold for good: a key added later stands at its default here, and is left out (rule S0.8).
+# Ids of version 1. They hold for good: a key added later stands at its default here, and is left
+# out (rule S0.8).
 GOLDEN: tuple[tuple[dict[str, Any], str], ...] = (
     ({}, "8cebf1eedb13"),
     ({"chosen": {"final_k": 6, "order": "l2"}}, "0d0f19fd7429"),
@@ -174,7 +217,10 @@ GOLDEN: tuple[tuple[dict[str, Any], str], ...] = (
     ),
     (
         {
-            "generation": {"min_generation_confidence": 0.4, "calibration": {"x": [0.2, 0.8], "y": [0.1, 0.9]}},
+            "generation": {
+                "min_generation_confidence": 0.4,
+                "calibration": {"x": [0.2, 0.8], "y": [0.1, 0.9]},
+            },
             "support": {"min_support": 0.8},
         },
         "0d783d879bb2",
@@ -182,7 +228,10 @@ GOLDEN: tuple[tuple[dict[str, Any], str], ...] = (
     (
         {
             "resolver": {"strict": True, "min_sig_sim": None, "max_options": 5},
-            "patterns": {"deny": ["\\bweather\\b", ["a", "b"]], "entities": {"Acme": ["\\bacme\\b"]}},
+            "patterns": {
+                "deny": ["\\bweather\\b", ["a", "b"]],
+                "entities": {"Acme": ["\\bacme\\b"]},
+            },
             "refusal_message": "No.",
         },
         "588d379f4b68",
@@ -197,33 +246,50 @@ def test_ten_ids_hold_for_good(stated: dict[str, Any], policy_id: str) -> None:
 
 
 def test_an_added_key_changes_an_id_only_where_it_is_moved() -> None:
-    """Stated at its default it changes neither id nor manifest; moved it changes both (rule S0.8)."""
+    """Stated at its default it changes neither id nor manifest.
+
+    Moved it changes both (rule S0.8).
+    """
     base = PolicyData.from_mapping()
     moves: dict[str, Any] = {
         "decision.order": ("decision.order", ("similarity",)),
         "decision.costs": ("decision.costs.ok.refused", 2.0),
         "confidence.fallback": ("confidence.fallback", "hybrid"),
         "resolver.document_identity": ("resolver.document_identity", "file_name"),
-        **dict.fromkeys(("decision.rule", "decision.model", "confidence.calibration", "patterns.document_entities")),
+        **dict.fromkeys(
+            (
+                "decision.rule",
+                "decision.model",
+                "confidence.calibration",
+                "patterns.document_entities",
+            )
+        ),
     }
     for path in ADDED:
         value = base.value(path)
         assert base.replace(path, value).policy_id == base.policy_id
         assert path not in base.manifest
-        moved_path, other = moves.get(path, (path, value + 1 if isinstance(value, int | float) else None)) or (
+        moved_path, other = moves.get(
+            path, (path, value + 1 if isinstance(value, int | float) else None)
+        ) or (
             None,
             None,
         )
         if moved_path is not None:
             moved = base.replace(moved_path, other)
             assert moved.policy_id != base.policy_id
-            assert moved.manifest[moved_path] == (list(other) if isinstance(other, tuple) else other)
+            assert moved.manifest[moved_path] == (
+                list(other) if isinstance(other, tuple) else other
+            )
 
 
 def test_a_round_trip_keeps_the_id() -> None:
     """What a policy dumps loads as the same policy."""
     base = PolicyData.from_mapping(
-        {"l2": {"max_l2": 0.1 + 0.2}, "patterns": {"entities": {"é": ["\\bcafé"]}, "deny": [["a", "b"]]}}
+        {
+            "l2": {"max_l2": 0.1 + 0.2},
+            "patterns": {"entities": {"é": ["\\bcafé"]}, "deny": [["a", "b"]]},
+        }
     )
     again = PolicyData.from_mapping(yaml.safe_load(yaml.safe_dump(base.model_dump(mode="json"))))
     assert again == base
@@ -271,7 +337,10 @@ def test_a_policy_is_frozen() -> None:
 
 
 def test_entities_of_documents() -> None:
-    """Must be entities; the patterns' hash and the policy's id are as ever without them, and others with them."""
+    """Must be entities.
+
+    The patterns' hash and the policy's id are as ever without them, and others with them.
+    """
     plain = PolicyData.from_mapping({"patterns": {"entities": {"a": ["a"]}}})
     other = plain.replace("patterns.document_entities", {"a": ["b"]})
     assert (other.patterns.digest, other.policy_id) != (plain.patterns.digest, plain.policy_id)
@@ -292,13 +361,19 @@ def test_the_structure_holds_what_measuring_depends_on() -> None:
     """Thresholds leave it alone; chosen hits, signatures, options and patterns do not."""
     base = PolicyData.from_mapping()
     assert (
-        base.replace("l2.max_l2", 0.5, "confidence.tau_default", 1, "resolver.overview", False).structure
+        base.replace(
+            "l2.max_l2", 0.5, "confidence.tau_default", 1, "resolver.overview", False
+        ).structure
         == base.structure
     )
     for change in (
-        ("chosen.final_k", 2), ("chosen.order", "l2"), ("resolver.strict", True), ("resolver.entity_extractor", False),
-        ("resolver.max_options", 2), ("patterns.deny", ["x"]),
-    ):  # fmt: skip
+        ("chosen.final_k", 2),
+        ("chosen.order", "l2"),
+        ("resolver.strict", True),
+        ("resolver.entity_extractor", False),
+        ("resolver.max_options", 2),
+        ("patterns.deny", ["x"]),
+    ):
         assert base.replace(*change).structure != base.structure
 
 
@@ -307,12 +382,19 @@ def test_the_manifest_is_flat_and_without_patterns() -> None:
     manifest = PolicyData.from_mapping().manifest
     assert manifest["l2.max_l2"] == 0.8
     assert not any(path.startswith(("patterns", "certificate", "notes")) for path in manifest)
-    assert all(value is None or isinstance(value, (str, int, float, bool)) for value in manifest.values())
+    assert all(
+        value is None or isinstance(value, (str, int, float, bool)) for value in manifest.values()
+    )
 
 
 def test_rules_that_are_off_and_thresholds_that_are_null() -> None:
-    """Off is NaN, which decides nothing; null is -inf, which asks nothing; a null group gap is off."""
-    off = PolicyData.from_mapping({"resolver": {"signature": False, "min_anchor_sim": None, "min_group_gap": None}})
+    """Off is NaN, which decides nothing; null is -inf, which asks nothing.
+
+    A null group gap is off.
+    """
+    off = PolicyData.from_mapping(
+        {"resolver": {"signature": False, "min_anchor_sim": None, "min_group_gap": None}}
+    )
     rules = policy_thresholds([off]).rules
     assert np.isnan(rules.min_sig_sim[0, 0])
     assert np.isnan(rules.min_sig_sim_gap[0, 0])
@@ -352,7 +434,10 @@ def test_ids_tell_policies_apart(seed: int) -> None:
 
 
 def test_a_policy_can_be_sent_to_another_process() -> None:
-    """Pickled and read again it is the same, sections of added gates and shared ones included; a thousand are small."""
+    """Pickled and read again it is the same, sections of added gates and shared ones included.
+
+    A thousand are small.
+    """
     base = PolicyData.from_mapping()
     policies = [base, *(base.replace("l2.max_l2", n / 1e3) for n in range(999))]
     sent = pickle.dumps(policies)

@@ -1,4 +1,7 @@
-"""The primitives at the door: attributes of `raglab`, each usable alone on plain numbers, lists and arrays."""
+"""The primitives at the door.
+
+Attributes of `raglab`, each usable alone on plain numbers, lists and arrays.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,37 @@ from raglab.own_gates import REGISTERED, own_gate, register_gate
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 NAN = np.nan
-DOOR = ("gates", "resolver", "bandit", "default_learner", "signals", "values", "policy", "expected_cost")
-HEAVY = ("torch", "transformers", "faiss", "numba", "pyarrow", "pandas", "scipy", "sklearn", "matplotlib", "mlflow")
+DOOR = (
+    "gates",
+    "resolver",
+    "bandit",
+    "default_learner",
+    "signals",
+    "values",
+    "policy",
+    "expected_cost",
+)
+HEAVY = (
+    "torch",
+    "transformers",
+    "faiss",
+    "numba",
+    "pyarrow",
+    "pandas",
+    "scipy",
+    "sklearn",
+    "matplotlib",
+    "mlflow",
+)
 
 
 @pytest.mark.parametrize("name", DOOR)
 def test_a_primitive_is_an_attribute_of_the_package(name: str) -> None:
     """In a fresh process, after `import raglab` alone, and without a heavy library."""
     code = f"import sys, raglab; print(raglab.{name}.__name__, *sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert shown[0] == f"raglab.{name}"
     assert set(HEAVY) & set(shown) == set()
 
@@ -36,42 +61,57 @@ def test_a_primitive_is_an_attribute_of_the_package(name: str) -> None:
 # Of every gate: a call on measurements, and whether it fires for each of three cases.
 ALONE: dict[str, tuple[Callable[[Callable[[list[Any]], Any]], Any], list[bool]]] = {
     "domain": (
-        lambda of: gates.domain_margins(of([4, 0, 4]), of([1, 0, 0]), of([0, 0, 0]), needs_allowed=False),
+        lambda of: gates.domain_margins(
+            of([4, 0, 4]), of([1, 0, 0]), of([0, 0, 0]), needs_allowed=False
+        ),
         [True, True, False],
     ),
     "l2": (
-        lambda of: gates.l2_margins(of([0.5, 1, NAN]), gates.L2Thresholds(max_l2=0.8, soft_max_l2=NAN)),
+        lambda of: gates.l2_margins(
+            of([0.5, 1, NAN]), gates.L2Thresholds(max_l2=0.8, soft_max_l2=NAN)
+        ),
         [False, True, True],
     ),
     "density": (
         lambda of: gates.density_margins(
-            gates.n_relevant([0.5, 0.7, NAN], of([0.8, 0.6, 0.1])), gates.DensityThresholds(min_keep=1)
+            gates.n_relevant([0.5, 0.7, NAN], of([0.8, 0.6, 0.1])),
+            gates.DensityThresholds(min_keep=1),
         ),
         [False, False, True],
     ),
     "gap": (
         lambda of: gates.gap_margins(
-            of([0.01, 0.01, NAN]), of([2, 2, 1]), of([False, True, False]), gates.GapThresholds(min_gap=0.015)
+            of([0.01, 0.01, NAN]),
+            of([2, 2, 1]),
+            of([False, True, False]),
+            gates.GapThresholds(min_gap=0.015),
         ),
         [True, False, False],
     ),
     "coverage": (lambda of: gates.coverage_margins(of([0, 1, 2])), [False, True, True]),
     "similarity": (
-        lambda of: gates.similarity_margins(of([0.62, 0.7, 1]), gates.SimilarityThresholds(min_similarity=0.7)),
+        lambda of: gates.similarity_margins(
+            of([0.62, 0.7, 1]), gates.SimilarityThresholds(min_similarity=0.7)
+        ),
         [True, False, False],
     ),
     "signals": (
         lambda of: gates.signal_margins(of([0.3, 1, NAN]), gates.SignalThresholds(min=0.4)),
         [True, False, True],
     ),
-    "fused": (lambda of: gates.fused_margins(of([0.3, 1, NAN]), gates.FusedThresholds(0.5)), [True, False, True]),
+    "fused": (
+        lambda of: gates.fused_margins(of([0.3, 1, NAN]), gates.FusedThresholds(0.5)),
+        [True, False, True],
+    ),
     "sufficiency": (
         lambda of: gates.sufficiency_margins(of([0, 0.5, 1]), gates.SufficiencyThresholds(0.5)),
         [True, False, False],
     ),
     "confidence": (
         lambda of: gates.confidence_margins(
-            of([34, 34, 40]), of([True, False, False]), gates.ConfidenceThresholds(tau_default=40, tau_explicit=30)
+            of([34, 34, 40]),
+            of([True, False, False]),
+            gates.ConfidenceThresholds(tau_default=40, tau_explicit=30),
         ),
         [False, True, False],
     ),
@@ -79,7 +119,10 @@ ALONE: dict[str, tuple[Callable[[Callable[[list[Any]], Any]], Any], list[bool]]]
         lambda of: gates.generation_margins(of([0.3, 1, NAN]), gates.GenerationThresholds(0.6)),
         [True, False, True],
     ),
-    "support": (lambda of: gates.support_margins(of([0.5, 0, NAN]), gates.SupportThresholds(0.5)), [False, True, True]),
+    "support": (
+        lambda of: gates.support_margins(of([0.5, 0, NAN]), gates.SupportThresholds(0.5)),
+        [False, True, True],
+    ),
     "hygiene": (lambda of: gates.hygiene_margins(of([True, False, True])), [True, False, True]),
 }
 FORMS: dict[str, Callable[[list[Any]], Any]] = {"list": list, "tuple": tuple, "array": np.array}
@@ -109,40 +152,56 @@ def test_a_gate_takes_lists_and_arrays(name: str, form: str) -> None:
 
 def test_the_tightest_check_of_many_cases_is_that_of_each() -> None:
     """A missing margin comes before all others; equal ones go to the first."""
-    margins = gates.DomainMargins(np.array([3.0, 0.0, 1.0]), np.array([-1.0, 0.0, 2.0]), np.array([NAN, 0.0, 0.5]))
+    margins = gates.DomainMargins(
+        np.array([3.0, 0.0, 1.0]), np.array([-1.0, 0.0, 2.0]), np.array([NAN, 0.0, 0.5])
+    )
     assert gates.explain(margins).check.tolist() == ["allow", "query", "allow"]
 
 
 def test_the_margins_of_a_table_row_take_lists() -> None:
     """By the name of a gate, with measurements from a plain dictionary."""
     read = {"top1_cosine": [0.62, 0.75]}.get
-    margins = gates.margins_of(gates.gate_by_name("similarity"), read, gates.SimilarityThresholds(0.7))
+    margins = gates.margins_of(
+        gates.gate_by_name("similarity"), read, gates.SimilarityThresholds(0.7)
+    )
     assert gates.fires(margins).tolist() == [True, False]
 
 
 def test_a_gate_of_the_user_is_called_alone() -> None:
     """Its margin function is a function, before and after it is registered."""
 
-    @register_gate(thresholds={"max_age": {"side": "ceiling", "default": 365.0, "unit": "days"}}, reads=["signals.age"])
+    @register_gate(
+        thresholds={"max_age": {"side": "ceiling", "default": 365.0, "unit": "days"}},
+        reads=["signals.age"],
+    )
     def fresh(read: Any, limits: Any) -> Any:
         return np.subtract(limits.max_age, read("signals.age"))
 
     try:
-        margin = own_gate("fresh").margins({"signals.age": [10, 400]}.get, SimpleNamespace(max_age=365.0))
+        margin = own_gate("fresh").margins(
+            {"signals.age": [10, 400]}.get, SimpleNamespace(max_age=365.0)
+        )
         assert gates.fires((margin,)).tolist() == [False, True]
-        np.testing.assert_array_equal(margin, fresh({"signals.age": [10, 400]}.get, SimpleNamespace(max_age=365.0)))
+        np.testing.assert_array_equal(
+            margin, fresh({"signals.age": [10, 400]}.get, SimpleNamespace(max_age=365.0))
+        )
     finally:
         del REGISTERED["fresh"]
 
 
-@pytest.mark.parametrize(("hits", "cut", "count"), [([0.4, 0.5, 0.9], 0.5, 2), ([0.4, NAN], [0.3, 0.4], [0, 1])])
+@pytest.mark.parametrize(
+    ("hits", "cut", "count"), [([0.4, 0.5, 0.9], 0.5, 2), ([0.4, NAN], [0.3, 0.4], [0, 1])]
+)
 def test_relevant_hits_of_one_query_are_counted(hits: list[float], cut: Any, count: Any) -> None:
     """At the cut is within; a missing hit is not."""
     assert gates.n_relevant(hits, cut).tolist() == count
 
 
 def test_the_primitives_of_the_readme_run() -> None:
-    """In a fresh process: it shows each of the four primitives, and prints what stands behind each arrow."""
+    """In a fresh process.
+
+    It shows each of the four primitives, and prints what stands behind each arrow.
+    """
     section = README.read_text(encoding="utf-8").partition("## Four primitives\n")[2]
     block = section.partition("```python\n")[2].partition("\n```")[0]
     assert all(f"{name}." in block for name in DOOR[:4])
@@ -158,16 +217,28 @@ def test_the_primitives_of_the_readme_run() -> None:
 
 @pytest.mark.slow
 def test_the_readme_decides_your_own_hits(tmp_path: Path) -> None:
-    """In a fresh process, on the table that it names: the typed threshold loses, and the prose has the figures."""
+    """In a fresh process, on the table that it names.
+
+    The typed threshold loses, and the prose has the figures.
+    """
     text = README.read_text(encoding="utf-8")
     section = text.partition("## Your own hits and labels\n")[2]
     block = section.partition("```python\n")[2].partition("\n```")[0]
     (tmp_path / "datasets").symlink_to(ROOT / "datasets")
     environment = os.environ | {"RAGLAB_PROGRESS": "0"}
     shown = subprocess.run(
-        [sys.executable, "-c", block], capture_output=True, text=True, check=True, cwd=tmp_path, env=environment
+        [sys.executable, "-c", block],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env=environment,
     )
-    costs = dict(line.split()[-2:] for line in shown.stdout.splitlines() if line.startswith(("typed", "always-answer")))
+    costs = dict(
+        line.split()[-2:]
+        for line in shown.stdout.splitlines()
+        if line.startswith(("typed", "always-answer"))
+    )
     prose = section.partition("It prints that")[2]
     assert len(costs) == 2
     assert [cost for cost in costs.values() if cost.removeprefix("0") not in prose] == []

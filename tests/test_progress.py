@@ -1,4 +1,7 @@
-"""Progress of long loops: the same items, and a bar only where somebody looks at a loop that lasts."""
+"""Progress of long loops.
+
+The same items, and a bar only where somebody looks at a loop that lasts.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], s
 def test_a_long_loop_is_counted_to_its_end(shown: Callable[..., str]) -> None:
     """By items, or by what each of them counts."""
     assert "read: 100%" in shown(lambda: list(progress(range(3), "read", "case")))
-    by_size = shown(lambda: list(progress(["ab", "c"], "read", "letter", size=len, total=5, done=2)))
+    by_size = shown(
+        lambda: list(progress(["ab", "c"], "read", "letter", size=len, total=5, done=2))
+    )
     assert "5/5" in by_size
     assert "3/5" not in by_size, "two of them were done before, and two come with the first"
 
@@ -54,12 +59,14 @@ def test_a_short_loop_shows_nothing(shown: Callable[..., str]) -> None:
     assert shown(loop) != ""
 
 
-@pytest.mark.parametrize(("stated", "seen"), [("0", False), ("off", False), ("1", True), ("", True)])
+@pytest.mark.parametrize(
+    ("stated", "seen"), [("0", False), ("off", False), ("1", True), ("", True)]
+)
 def test_a_variable_turns_it_off(
     shown: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
     stated: str,
-    seen: bool,  # noqa: FBT001
+    seen: bool,
 ) -> None:
     """RAGLAB_PROGRESS=0 shows nothing anywhere."""
     monkeypatch.setenv("RAGLAB_PROGRESS", stated)
@@ -67,7 +74,10 @@ def test_a_variable_turns_it_off(
 
 
 def test_of_loops_in_each_other_the_outermost_is_counted(shown: Callable[..., str]) -> None:
-    """Unless it has one item only; after it, and after one that was left, others are counted again."""
+    """Unless it has one item only.
+
+    After it, and after one that was left, others are counted again.
+    """
 
     def nested(n: int) -> None:
         for _ in progress(range(n), "outer"):
@@ -112,7 +122,10 @@ def test_what_a_loop_raises_is_raised() -> None:
 
 
 def test_a_wait_is_shown_with_its_seconds(shown: Callable[..., str]) -> None:
-    """Where it is long and somebody looks; what it raises is raised, and nothing is shown inside a counted loop."""
+    """Where it is long and somebody looks.
+
+    What it raises is raised, and nothing is shown inside a counted loop.
+    """
 
     def wait() -> None:
         with waiting("load"):

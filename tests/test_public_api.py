@@ -36,7 +36,10 @@ def public(door: ModuleType) -> dict[str, Any]:
 
 
 def signature(value: Any) -> str:
-    """Names of arguments with their kinds: `(trace, policy, *, arm=, seed=)`; "" of what is not called."""
+    """Names of arguments with their kinds: `(trace, policy, *, arm=, seed=)`.
+
+    "" of what is not called.
+    """
     if isinstance(value, ModuleType):
         return " module"
     try:
@@ -48,16 +51,25 @@ def signature(value: Any) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in [part[:1] for part in parts]:
             parts.append("*")
         stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
-        parts.append(f"{stars}{parameter.name}{'' if parameter.default is parameter.empty else '='}")
+        parts.append(
+            f"{stars}{parameter.name}{'' if parameter.default is parameter.empty else '='}"
+        )
     return f"({', '.join(parts)})"
 
 
 def snapshot() -> str:
     """A line a public name."""
-    rooms = {name for door in DOORS for name, at in listed_names(stub(door)).items() if at.room is not None}
+    rooms = {
+        name
+        for door in DOORS
+        for name, at in listed_names(stub(door)).items()
+        if at.room is not None
+    }
     assert len(rooms) > 5
     return "".join(
-        f"{door.__name__}.{name}{signature(value)}\n" for door in DOORS for name, value in public(door).items()
+        f"{door.__name__}.{name}{signature(value)}\n"
+        for door in DOORS
+        for name, value in public(door).items()
     )
 
 
@@ -67,12 +79,21 @@ def stub(door: ModuleType) -> str:
 
 
 def test_names_and_arguments_are_those_of_the_snapshot() -> None:
-    """A change of a public name or argument is made on purpose: RAGLAB_SNAPSHOT=1 writes the file."""
+    """A change of a public name or argument is made on purpose.
+
+    RAGLAB_SNAPSHOT=1 writes the file.
+    """
     if os.environ.get("RAGLAB_SNAPSHOT"):
         SNAPSHOT.write_text(snapshot(), encoding="utf-8")
     lines = SNAPSHOT.read_text(encoding="utf-8").splitlines()
-    places = {f"{door.__name__}.{name}": at for door in DOORS for name, at in listed_names(stub(door)).items()}
-    expected = [line for line in lines if places[re.split(r"[ (]", line)[0]].room in {None, *installed()}]
+    places = {
+        f"{door.__name__}.{name}": at
+        for door in DOORS
+        for name, at in listed_names(stub(door)).items()
+    }
+    expected = [
+        line for line in lines if places[re.split(r"[ (]", line)[0]].room in {None, *installed()}
+    ]
     assert snapshot().splitlines() == expected
 
 
@@ -109,10 +130,17 @@ PLACES = {
 
 @pytest.mark.parametrize(("name", "function"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
 def test_trace_and_policy_come_first(name: str, function: Any) -> None:
-    """In this order; what is common to many functions is given by name alone, but where a saver writes."""
+    """In this order.
+
+    What is common to many functions is given by name alone, but where a saver writes.
+    """
     parameters = inspect.signature(function).parameters.values()
-    positional = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
-    order = [argument for argument in positional if argument in {"trace", "frame", "policy", "policies"}]
+    positional = [
+        parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY
+    ]
+    order = [
+        argument for argument in positional if argument in {"trace", "frame", "policy", "policies"}
+    ]
     assert positional[: len(order)] == order
     assert order in (
         [],
@@ -128,9 +156,15 @@ def test_trace_and_policy_come_first(name: str, function: Any) -> None:
 
 def shown() -> str:
     """README, guides and the cells of all notebooks."""
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))]
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    ]
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        texts += ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+        texts += [
+            "".join(cell["source"])
+            for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        ]
     return "\n".join(texts)
 
 
@@ -138,7 +172,10 @@ def test_each_is_shown() -> None:
     """In a notebook, a guide or the README."""
     text = shown()
     missing = [
-        f"{door.__name__}.{name}" for door in DOORS for name in public(door) if not re.search(rf"\b{name}\b", text)
+        f"{door.__name__}.{name}"
+        for door in DOORS
+        for name in public(door)
+        if not re.search(rf"\b{name}\b", text)
     ]
     assert missing == []
 
@@ -151,14 +188,23 @@ def test_the_blocks_of_the_guide_run(tmp_path: Path) -> None:
     for name, scale in (("frame", 1.0), ("other", 0.6)):
         good = rng.random(60) < 0.5
         score = scale * (0.4 + 0.3 * good + 0.2 * rng.random(60)).round(3)
-        rows = {"query": [f"question {number}?" for number in range(60)], "hit_id": "a", "source": "home.md"}
-        labels = {"label": np.where(good, "ok", "refuse"), "expect_sources": np.where(good, "home.md", "")}
+        rows = {
+            "query": [f"question {number}?" for number in range(60)],
+            "hit_id": "a",
+            "source": "home.md",
+        }
+        labels = {
+            "label": np.where(good, "ok", "refuse"),
+            "expect_sources": np.where(good, "home.md", ""),
+        }
         traces[name] = pd.DataFrame(rows | {"score": score} | labels)
         rng = np.random.default_rng(7)
     other = raglab.trace_from_frame(traces["other"], score="cosine", name="other")
     names = {"folder": tmp_path, "frame": traces["frame"], "other_trace": other}
     guide = ROOT / "docs" / "public_names.md"
-    for block in re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), flags=re.DOTALL):
+    for block in re.findall(
+        r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), flags=re.DOTALL
+    ):
         exec(compile(block, guide.name, "exec"), names)  # noqa: S102 - the project's own page
     measured = names["moved"].frame().query("note == ''")  # type: ignore[attr-defined]
     assert len(measured) >= 2

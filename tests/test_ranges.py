@@ -1,4 +1,7 @@
-"""Numbers of 16 bits and budgets of expressions: what does not fit is refused at the door, never counted wrong."""
+"""Numbers of 16 bits and budgets of expressions.
+
+What does not fit is refused at the door, never counted wrong.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,11 @@ from test_store_traces import world as stored_world
 def frame(n_hits: int, first: int = 0) -> pd.DataFrame:
     """One question with so many hits."""
     return pd.DataFrame(
-        {"query": "who?", "hit_id": [str(first + n) for n in range(n_hits)], "score": np.linspace(0.9, 0.5, n_hits)}
+        {
+            "query": "who?",
+            "hit_id": [str(first + n) for n in range(n_hits)],
+            "score": np.linspace(0.9, 0.5, n_hits),
+        }
     )
 
 
@@ -53,13 +60,17 @@ class TestHits:
         with pytest.raises(raglab.InputError, match=rule):
             raglab.trace_from_frame(frame(n_hits))
         with pytest.raises(raglab.InputError, match=rule):
-            raglab.decide_frame(frame(n_hits), raglab.Policy.load().replace("confidence.enabled", False))
+            raglab.decide_frame(
+                frame(n_hits), raglab.Policy.load().replace("confidence.enabled", False)
+            )
 
     def test_a_trace_made_by_hand_is_refused(self) -> None:
         """Where it is measured, where it is saved, and where it is asked for."""
         trace = stored_world()
         wide = TraceData(trace.cases, trace.chunks, trace.arms, _widened(trace.hits, MOST_HITS + 1))
-        with pytest.raises(ValueError, match="hits of a case, arm and depth must be at most 32,000, got 32,001"):
+        with pytest.raises(
+            ValueError, match="hits of a case, arm and depth must be at most 32,000, got 32,001"
+        ):
             decide(wide, PolicyData.from_mapping())
         with pytest.raises(ValueError, match="must be at most 32,000"):
             check_settings({"fetch_k": MOST_HITS + 1})
@@ -70,11 +81,17 @@ class TestHits:
         trace = stored_world()
         fields = (trace.cases, trace.chunks, trace.arms)
         wide = Trace(*fields, _widened(trace.hits, MOST_HITS + 1), None, trace.meta)
-        with pytest.raises(raglab.InputError, match="hits of a case, arm and depth must be at most 32,000"):
+        with pytest.raises(
+            raglab.InputError, match="hits of a case, arm and depth must be at most 32,000"
+        ):
             wide.save(tmp_path / "t.parquet")
         policy = PolicyData.from_mapping({"confidence": {"enabled": False}})
         padded = Trace(*fields, _widened(trace.hits, 300), None, trace.meta)
-        assert decide(padded, policy).frame().equals(decide(Trace(*fields, trace.hits), policy).frame())
+        assert (
+            decide(padded, policy)
+            .frame()
+            .equals(decide(Trace(*fields, trace.hits), policy).frame())
+        )
 
     def test_depths(self) -> None:
         """More refinements than a policy can ask for are refused."""
@@ -130,9 +147,14 @@ class TestPatterns:
 
     @pytest.mark.parametrize("name", BOMBS)
     def test_a_bomb_is_refused_within_a_second(self, name: str) -> None:
-        """Whatever the list it stands in, and over all lists together; processor time, since the machine is shared."""
+        """Whatever the list it stands in, and over all lists together.
+
+        Processor time, since the machine is shared.
+        """
         start = time.process_time()
-        with pytest.raises(ValueError, match=r"patterns.* must take at most|pattern too large") as caught:
+        with pytest.raises(
+            ValueError, match=r"patterns.* must take at most|pattern too large"
+        ) as caught:
             PolicyData.from_mapping({"patterns": BOMBS[name]})
         assert time.process_time() - start < 1.0
         assert "repeat less" in str(caught.value)
@@ -140,7 +162,10 @@ class TestPatterns:
     def test_an_honest_policy_of_five_thousand_names_loads(self) -> None:
         """A tenth of the budget and more."""
         names = {f"e{n}": [f"word{n} other{n}"] for n in range(5_000)}
-        assert len(PolicyData.from_mapping({"patterns": {"entities": names}}).patterns.entities) == 5_000
+        assert (
+            len(PolicyData.from_mapping({"patterns": {"entities": names}}).patterns.entities)
+            == 5_000
+        )
 
     def test_the_budget_is_exact(self) -> None:
         """Of instructions and of parts, whatever was spent before."""
@@ -163,8 +188,12 @@ class TestExpressions:
     def test_parts_that_hold_parts(self) -> None:
         """Each the one before twice: refused before it fills the memory."""
         names = [f"p{'abcdefghijklmnopqrstuvwxyz'[n]}" for n in range(26)]
-        parts = {names[0]: "x" * 50} | {name: f"{{{before}}}" * 2 for before, name in pairwise(names)}
-        with pytest.raises(ValueError, match="an expression must have at most 10,000 characters with its parts"):
+        parts = {names[0]: "x" * 50} | {
+            name: f"{{{before}}}" * 2 for before, name in pairwise(names)
+        }
+        with pytest.raises(
+            ValueError, match="an expression must have at most 10,000 characters with its parts"
+        ):
             pack_of({"parts": parts, "name": "x"})
 
     @pytest.mark.parametrize(
@@ -178,18 +207,31 @@ class TestExpressions:
     def test_expressions_of_a_pack(self, stated: Any) -> None:
         """One that is too long, and too many of them."""
         start = time.process_time()
-        with pytest.raises(ValueError, match=r"must have at most (10,000 characters|400,000 characters together)"):
+        with pytest.raises(
+            ValueError, match=r"must have at most (10,000 characters|400,000 characters together)"
+        ):
             pack_of({"name": "x", **stated})
         assert time.process_time() - start < 1.0
 
     def test_words_of_a_language_that_stand_for_themselves(self) -> None:
         """Before, they grew for ever."""
-        for words in ({"ONE": "ONE ONE"}, {"ONE": "TWO", "TWO": "x ONE"}, {"ONE": "TWO TWO", "TWO": "ONE"}):
-            with pytest.raises(ValueError, match=f"at most {LONGEST_EXPRESSION:,} characters, and not for themselves"):
+        for words in (
+            {"ONE": "ONE ONE"},
+            {"ONE": "TWO", "TWO": "x ONE"},
+            {"ONE": "TWO TWO", "TWO": "ONE"},
+        ):
+            with pytest.raises(
+                ValueError,
+                match=f"at most {LONGEST_EXPRESSION:,} characters, and not for themselves",
+            ):
                 expression(["ONE"], words)
 
     @pytest.mark.parametrize(
-        "text", [f"{{name: A, words: {{adverbs: [{'x' * (LONGEST_PATTERN + 1)}]}}}}", "name: A" + " " * 200_000]
+        "text",
+        [
+            f"{{name: A, words: {{adverbs: [{'x' * (LONGEST_PATTERN + 1)}]}}}}",
+            "name: A" + " " * 200_000,
+        ],
     )
     def test_a_language_that_is_too_long(self, text: str) -> None:
         """An expression, and a whole file."""

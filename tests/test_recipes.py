@@ -1,4 +1,7 @@
-"""The page of recipes: its blocks run in order on samples of each form, print what it says, and decide rightly."""
+"""The page of recipes.
+
+Its blocks run in order on samples of each form, print what it says, and decide rightly.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,11 @@ SAMPLES = Path(__file__).parent / "data" / "recipes"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
 MOST_LINES, MOST_BLOCK_LINES, MOST_BYTES = 220, 20, 6_000
 
-QUESTIONS = ["When does the tool library open?", "What is the deposit for a drill?", "Who won the cup final?"]
+QUESTIONS = [
+    "When does the tool library open?",
+    "What is the deposit for a drill?",
+    "Who won the cup final?",
+]
 QUESTIONS.append("Do you lend boats?")
 OPENING, DEPOSIT, LATE = (uuid.UUID(int=number) for number in (7, 8, 9))
 TEXTS = {
@@ -42,13 +49,21 @@ SIMILARITIES = {
 def nodes_of(question: str) -> list[SimpleNamespace]:
     """Hits with the attributes of LlamaIndex's `NodeWithScore`."""
     return [
-        SimpleNamespace(node_id=str(name), score=score, text=TEXTS[name], metadata={"file_path": f"{name.int}.md"})
+        SimpleNamespace(
+            node_id=str(name),
+            score=score,
+            text=TEXTS[name],
+            metadata={"file_path": f"{name.int}.md"},
+        )
         for name, score in SIMILARITIES[question].items()
     ]
 
 
 def database_rows() -> list[tuple[Any, ...]]:
-    """Rows as a driver of PostgreSQL gives them: UUIDs, floats, None where a left join found nothing."""
+    """Rows as a driver of PostgreSQL gives them.
+
+    UUIDs, floats, None where a left join found nothing.
+    """
     rows: list[tuple[Any, ...]] = []
     for number, (question, hits) in enumerate(SIMILARITIES.items(), start=1):
         rows += [(number, question, name, TEXTS[name], 1.0 - score) for name, score in hits.items()]
@@ -61,7 +76,9 @@ def chroma_result() -> dict[str, list[list[Any]]]:
     return {
         "ids": [[str(name) for name in hits] for hits in SIMILARITIES.values()],
         "documents": [[TEXTS[name] for name in hits] for hits in SIMILARITIES.values()],
-        "distances": [[2.0 - 2.0 * score for score in hits.values()] for hits in SIMILARITIES.values()],
+        "distances": [
+            [2.0 - 2.0 * score for score in hits.values()] for hits in SIMILARITIES.values()
+        ],
     }
 
 
@@ -89,12 +106,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> PageRun:
         warnings.simplefilter("always")
         for block in BLOCKS:
             with redirect_stdout(StringIO()) as stream:
-                exec(compile(block, PAGE.name, "exec"), names)  # noqa: S102 - the project's own page
+                # the project's own page
+                exec(compile(block, PAGE.name, "exec"), names)  # noqa: S102
             printed.append(stream.getvalue().splitlines())
     return PageRun(names, printed, [str(warning.message) for warning in caught])
 
 
-SOURCES = {  # name of the trace on the page -> signal that it has, and whether distances are measured
+# name of the trace on the page -> signal that it has, and whether distances are measured
+SOURCES = {
     "langfuse": "similarity",
     "llamaindex": "node_score",
     "haystack": None,
@@ -114,19 +133,31 @@ def test_the_page_prints_what_it_says(page: PageRun) -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_four_questions_and_the_best_hit_first(page: PageRun, source: str) -> None:
-    """Each source gives the same four cases; the hit that answers a question is the first, whichever way it counts."""
+    """Each source gives the same four cases.
+
+    The hit that answers a question is the first, whichever way it counts.
+    """
     trace = page.names[source]
     assert [case.query for case in trace.cases] == QUESTIONS
     chunk, rank = trace.hits.chunk[:, 0, 0], trace.hits.rank[:, 0, 0]
-    firsts = [[trace.chunks[number].text for number in chunk[row, rank[row] == 0]] for row in range(4)]
+    firsts = [
+        [trace.chunks[number].text for number in chunk[row, rank[row] == 0]] for row in range(4)
+    ]
     assert firsts[:2] == [[TEXTS[OPENING]], [TEXTS[DEPOSIT]]]
     assert firsts[3] == []
     assert (rank[3] == -1).all()
 
 
-@pytest.mark.parametrize(("source", "signal"), [(source, signal) for source, signal in SOURCES.items() if signal])
-def test_a_gate_on_a_signal_has_the_right_direction(page: PageRun, source: str, signal: str) -> None:
-    """A gate between the good and the bad first hit refuses the bad one alone; a stricter one refuses both."""
+@pytest.mark.parametrize(
+    ("source", "signal"), [(source, signal) for source, signal in SOURCES.items() if signal]
+)
+def test_a_gate_on_a_signal_has_the_right_direction(
+    page: PageRun, source: str, signal: str
+) -> None:
+    """A gate between the good and the bad first hit refuses the bad one alone.
+
+    A stricter one refuses both.
+    """
     trace = page.names[source]
     higher = "ask" if signal == "distance" else "surer"
     values = trace.signal(signal).to_numpy()
@@ -135,17 +166,29 @@ def test_a_gate_on_a_signal_has_the_right_direction(page: PageRun, source: str, 
     assert (good < bad).all() if higher == "ask" else (good > bad).all()
     bound = "max" if higher == "ask" else "min"
     between, beyond = (good.min() + bad) / 2, good.max() + (-1.0 if higher == "ask" else 1.0)
-    for threshold, statuses in ((between, ["ok", "ok", "refuse", "refuse"]), (beyond, ["refuse"] * 4)):
+    for threshold, statuses in (
+        (between, ["ok", "ok", "refuse", "refuse"]),
+        (beyond, ["refuse"] * 4),
+    ):
         policy = raglab.Policy.load().replace(f"signals.{signal}.{bound}", float(threshold))
         assert raglab.decide(trace, policy).frame()["status"].tolist() == statuses
 
 
 @pytest.mark.parametrize(
     ("source", "path", "strict"),
-    [("haystack", "confidence.tau_default", 99.0), ("pgvector", "l2.max_l2", 0.2), ("chroma", "l2.max_l2", 0.2)],
+    [
+        ("haystack", "confidence.tau_default", 99.0),
+        ("pgvector", "l2.max_l2", 0.2),
+        ("chroma", "l2.max_l2", 0.2),
+    ],
 )
-def test_a_built_in_gate_has_the_right_direction(page: PageRun, source: str, path: str, strict: float) -> None:
-    """The thresholds of the page refuse the question that the corpus cannot answer; strict ones refuse all."""
+def test_a_built_in_gate_has_the_right_direction(
+    page: PageRun, source: str, path: str, strict: float
+) -> None:
+    """The thresholds of the page refuse the question that the corpus cannot answer.
+
+    Strict ones refuse all.
+    """
     trace = page.names[source]
     policy = raglab.lab.starting_policy(trace).replace("confidence.enabled", source == "haystack")
     policy = policy.replace("l2.soft_max_l2", None, "confidence.tau_explicit", strict, path, strict)
@@ -153,7 +196,10 @@ def test_a_built_in_gate_has_the_right_direction(page: PageRun, source: str, pat
 
 
 def test_which_gates_are_off(page: PageRun) -> None:
-    """A trace of signals has the five gates off, one of probabilities four, one of distances none; warnings say so."""
+    """A trace of signals has the five gates off, one of probabilities four, one of distances none.
+
+    Warnings say so.
+    """
     off = {source: page.names[source].meta.get("gates_off", []) for source in SOURCES}
     five = ["l2", "density", "gap", "similarity", "confidence"]
     assert all(off[source] == five for source, signal in SOURCES.items() if signal)
@@ -164,7 +210,10 @@ def test_which_gates_are_off(page: PageRun) -> None:
 
 
 def test_feedback_of_langfuse(page: PageRun) -> None:
-    """The last thumb of a whole trace is the label; a judge's score is none; ids of digits keep their zeros."""
+    """The last thumb of a whole trace is the label; a judge's score is none.
+
+    Ids of digits keep their zeros.
+    """
     cases = page.names["langfuse"].cases
     assert [case.expect_status for case in cases] == ["ok", None, "refuse", None]
     assert cases[0].id == "0" * 31 + "1"
@@ -174,11 +223,15 @@ def test_feedback_of_langfuse(page: PageRun) -> None:
 @pytest.mark.parametrize(("operator", "score"), [("<->", "l2"), ("<#>", "cosine")])
 def test_the_operators_of_pgvector(page: PageRun, operator: str, score: str) -> None:
     """What the table says of the two operators beside `<=>` gives the trace of the cosines."""
-    frame = pd.DataFrame(database_rows(), columns=["case_id", "query", "hit_id", "text", "distance"])
+    frame = pd.DataFrame(
+        database_rows(), columns=["case_id", "query", "hit_id", "text", "distance"]
+    )
     cosine = 1.0 - frame["distance"]
     value = np.sqrt(2.0 - 2.0 * cosine) if operator == "<->" else -cosine
     column = value**2 if operator == "<->" else -value
-    trace = raglab.trace_from_frame(frame.drop(columns="distance").assign(score=column), score=score, name="pgvector")
+    trace = raglab.trace_from_frame(
+        frame.drop(columns="distance").assign(score=column), score=score, name="pgvector"
+    )
     np.testing.assert_allclose(trace.hits.cosine, page.names["pgvector"].hits.cosine, atol=1e-12)
     np.testing.assert_array_equal(trace.hits.rank, page.names["pgvector"].hits.rank)
 

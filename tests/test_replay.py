@@ -1,4 +1,4 @@
-"""Decisions of one policy and tallies of many over a trace (raglab.replay, raglab.decision.decisions)."""
+"""One policy's decisions and many's tallies over a trace (raglab.replay, raglab.decision.decisions)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,18 @@ from worlds import NAN, PATTERNS, Hit, ask, policy, random_policies, random_trac
 REPLAYED = settings(deadline=None, derandomize=True, max_examples=25)
 CONFIDENT: dict[str, Any] = {"confidence": {"enabled": True}}
 SIMILAR: dict[str, Any] = {"similarity": {"enabled": True}}
-TWO_GROUPS = [Hit(0.5, "x/a.md", 1, {"product": "hull"}), Hit(0.5, "x/b.md", 2, {"product": "cargo"})]
-UNDECIDED: dict[str, Any] = {"resolver": {"signature": False, "anchor": False, "min_group_gap": 0.25}}
+TWO_GROUPS = [
+    Hit(0.5, "x/a.md", 1, {"product": "hull"}),
+    Hit(0.5, "x/b.md", 2, {"product": "cargo"}),
+]
+UNDECIDED: dict[str, Any] = {
+    "resolver": {"signature": False, "anchor": False, "min_group_gap": 0.25}
+}
 
 
-def _decide(hits: list[Hit] | list[list[Hit]], case: Case | None = None, **sections: Any) -> Decisions:
+def _decide(
+    hits: list[Hit] | list[list[Hit]], case: Case | None = None, **sections: Any
+) -> Decisions:
     depths: Any = hits if hits and isinstance(hits[0], list) else [hits]
     return decide(trace_of((case or ask(), depths)), policy(**sections))
 
@@ -54,7 +61,12 @@ def _stage(said: Decisions) -> str:
 def test_a_near_hit_answers() -> None:
     """One hit at 0.25 with l2 at most 0.8: ok, its source, no reason to refuse."""
     row = _decide([Hit(0.25, "docs/a.md", 3)]).frame().iloc[0]
-    assert (row["status"], row["decided_by"], row["sources"], row["depth"]) == ("ok", "answered", ["docs/a.md#3"], 0)
+    assert (row["status"], row["decided_by"], row["sources"], row["depth"]) == (
+        "ok",
+        "answered",
+        ["docs/a.md#3"],
+        0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,16 +74,46 @@ def test_a_near_hit_answers() -> None:
     [
         ([Hit(0.25)], ask("  \t"), {}, "empty_query", "empty query"),
         ([Hit(0.25)], ask("weather"), {"patterns": {"deny": ["weather"]}}, "deny", "out of domain"),
-        ([Hit(0.25)], ask("weather"), {"patterns": {"allow": ["excess"]}}, "allow", "out of domain"),
+        (
+            [Hit(0.25)],
+            ask("weather"),
+            {"patterns": {"allow": ["excess"]}},
+            "allow",
+            "out of domain",
+        ),
         ([], ask(), {}, "no_hits", "no hits"),
         ([Hit(1.06)], ask(), {}, "l2", "1.06 is above max_l2 0.8"),
         ([Hit(0.25), Hit(0.81)], ask(), {"density": {"min_keep": 2}}, "density", "min_keep 2"),
-        ([Hit(0.25)], ask("explain hull"), {"patterns": PATTERNS}, "coverage", "missing document coverage for: hull"),
-        ([Hit(0.25, cosine=0.62)], ask(), SIMILAR, "similarity", "0.62 is below min_similarity 0.7"),
-        ([Hit(0.25, s_hybrid=0.27)], ask(), CONFIDENT, "confidence", "confidence 27 is below tau_default 40"),
-        ([Hit(0.25, s_hybrid=0.27)], ask(selected_sources=("a",)), CONFIDENT, "confidence", "below tau_explicit 30"),
+        (
+            [Hit(0.25)],
+            ask("explain hull"),
+            {"patterns": PATTERNS},
+            "coverage",
+            "missing document coverage for: hull",
+        ),
+        (
+            [Hit(0.25, cosine=0.62)],
+            ask(),
+            SIMILAR,
+            "similarity",
+            "0.62 is below min_similarity 0.7",
+        ),
+        (
+            [Hit(0.25, s_hybrid=0.27)],
+            ask(),
+            CONFIDENT,
+            "confidence",
+            "confidence 27 is below tau_default 40",
+        ),
+        (
+            [Hit(0.25, s_hybrid=0.27)],
+            ask(selected_sources=("a",)),
+            CONFIDENT,
+            "confidence",
+            "below tau_explicit 30",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_refusal_names_its_gate_and_numbers(
     hits: list[Hit], case: Case, sections: dict[str, Any], stage: str, reason: str
 ) -> None:
@@ -83,12 +125,17 @@ def test_a_refusal_names_its_gate_and_numbers(
 
 
 def test_the_first_gate_that_refuses_decides() -> None:
-    """Everything is wrong with this case; switching gates off one by one moves the decision down the chain."""
+    """Everything is wrong with this case.
+
+    Switching gates off one by one moves the decision down the chain.
+    """
     case, hits = ask("weather explain hull"), [Hit(1.5, cosine=0.1, s_hybrid=0.1)]
     sections: dict[str, Any] = {
-        "patterns": PATTERNS | {"deny": ["weather"], "allow": ["excess"]}, "density": {"min_keep": 2},
-        "similarity": {"enabled": True}, "confidence": {"enabled": True},
-    }  # fmt: skip
+        "patterns": PATTERNS | {"deny": ["weather"], "allow": ["excess"]},
+        "density": {"min_keep": 2},
+        "similarity": {"enabled": True},
+        "confidence": {"enabled": True},
+    }
     stages = [_stage(_decide(hits, case, **sections))]
     for gate in ("domain", "l2", "density", "coverage", "similarity", "confidence"):
         sections[gate] = sections.get(gate, {}) | {"enabled": False}
@@ -109,37 +156,65 @@ def test_the_first_gate_that_refuses_decides() -> None:
     ],
 )
 def test_two_near_hits_are_confident_where_they_agree(second: Hit, stage: str) -> None:
-    """Rule S2.4 beside a hit at 0.5 on page 1 of x/a.md: wide enough a gap, one source within 2 pages, or alone."""
-    assert _stage(_decide([Hit(0.5, "x/a.md", 1), second], gap={"min_gap": 0.015}, **UNDECIDED)) == stage
+    """Rule S2.4 beside a hit at 0.5 on page 1 of x/a.md.
+
+    Wide enough a gap, one source within 2 pages, or alone.
+    """
+    assert (
+        _stage(_decide([Hit(0.5, "x/a.md", 1), second], gap={"min_gap": 0.015}, **UNDECIDED))
+        == stage
+    )
 
 
 def test_how_far_pages_agree_is_the_policys() -> None:
-    """Pages 1 and 4 of one source agree once `near_pages` is 3; pages 1 and 2 no more once it is 0."""
+    """Pages 1 and 4 of one source agree once `near_pages` is 3.
+
+    Pages 1 and 2 no more once it is 0.
+    """
     far, near = Hit(0.5, "x/a.md", 4), Hit(0.5, "x/a.md", 2)
     first = Hit(0.5, "x/a.md", 1)
-    assert _stage(_decide([first, far], gap={"min_gap": 0.015, "near_pages": 3}, **UNDECIDED)) == "gap"
-    assert _stage(_decide([first, near], gap={"min_gap": 0.015, "near_pages": 0}, **UNDECIDED)) == "single_group"
+    assert (
+        _stage(_decide([first, far], gap={"min_gap": 0.015, "near_pages": 3}, **UNDECIDED)) == "gap"
+    )
+    assert (
+        _stage(_decide([first, near], gap={"min_gap": 0.015, "near_pages": 0}, **UNDECIDED))
+        == "single_group"
+    )
 
 
 @pytest.mark.parametrize(("min_hits", "stage"), [(1, "gap"), (2, "gap"), (3, "coverage")])
 def test_an_entity_may_have_to_stand_in_several_hits(min_hits: int, stage: str) -> None:
-    """Two of three chosen hits hold it: `min_hits` 2 is met, 3 is not, and the reason says in how many."""
-    hits = [Hit(0.25, "a.md", 1, entities=("hull",)), Hit(0.25, "a.md", 2, entities=("hull",)), Hit(0.25, "a.md", 3)]
+    """Two of three chosen hits hold it.
+
+    `min_hits` 2 is met, 3 is not, and the reason says in how many.
+    """
+    hits = [
+        Hit(0.25, "a.md", 1, entities=("hull",)),
+        Hit(0.25, "a.md", 2, entities=("hull",)),
+        Hit(0.25, "a.md", 3),
+    ]
     said = _decide(hits, ask("explain hull"), patterns=PATTERNS, coverage={"min_hits": min_hits})
     assert _stage(said) == stage
     if stage == "coverage":
-        assert said.frame(reasons=True)["reason"][0] == "missing document coverage in 3 hits for: hull"
+        assert (
+            said.frame(reasons=True)["reason"][0] == "missing document coverage in 3 hits for: hull"
+        )
         assert said.lacking(0) == ["hull"]
 
 
 def test_documents_may_name_an_entity_otherwise_than_questions() -> None:
     """By the aliases of `document_entities` alone where it has the name, by those of questions where it has not."""
     entities = {"hull": ["hull"], "fleet": ["fleet"]}
-    chunks = [Hit(0.25, text="The hull is insured."), Hit(0.25, text="The vessel's body is insured.")]
+    chunks = [
+        Hit(0.25, text="The hull is insured."),
+        Hit(0.25, text="The vessel's body is insured."),
+    ]
     trace = trace_of((ask("explain hull"), [chunks]))
 
     def named(**more: Any) -> tuple[tuple[str, ...], ...]:
-        return policy_pattern_hits(trace, policy(patterns=PATTERNS | {"entities": entities} | more)).chunk_entities
+        return policy_pattern_hits(
+            trace, policy(patterns=PATTERNS | {"entities": entities} | more)
+        ).chunk_entities
 
     assert named() == (("hull",), ())
     assert named(document_entities={"hull": ["vessel's body"]}) == ((), ("hull",))
@@ -155,11 +230,16 @@ def test_one_core_signature_agrees_but_not_one_file() -> None:
     assert _stage(_decide(same, **UNDECIDED)) == "gap"
     vendor = [Hit(0.5, "a.md", tags={"vendor": "acme"}), Hit(0.5, "b.md", tags={"vendor": "acme"})]
     assert _stage(_decide(vendor, **UNDECIDED)) == "options"
-    assert _stage(_decide(vendor, resolver=UNDECIDED["resolver"] | {"strict": True})) == "single_group"
+    assert (
+        _stage(_decide(vendor, resolver=UNDECIDED["resolver"] | {"strict": True})) == "single_group"
+    )
 
 
 def test_the_soft_bound_widens_what_is_relevant() -> None:
-    """Best 0.9: within the soft 1.05, so both hits are relevant; best 0.7: the cut is 0.8 and the second is not."""
+    """Best 0.9: within the soft 1.05, so both hits are relevant.
+
+    Best 0.7: the cut is 0.8 and the second is not.
+    """
     assert _decide([Hit(0.9), Hit(1.0, page=9)], density={"min_keep": 2}).status[0] == Status.ok
     assert _stage(_decide([Hit(0.7), Hit(1.0, page=9)], density={"min_keep": 2})) == "density"
 
@@ -174,7 +254,10 @@ def test_the_order_picks_among_the_relevant() -> None:
 def test_similarity_reads_the_hit_nearest_in_l2() -> None:
     """The arm ranks a hit with cosine 0.9 first; the nearest has 0.6."""
     hits = [Hit(0.25, cosine=0.6, rank=1), Hit(0.5, cosine=0.9, rank=0)]
-    assert _stage(_decide(hits, similarity={"enabled": True}, chosen={"order": "rank"})) == "similarity"
+    assert (
+        _stage(_decide(hits, similarity={"enabled": True}, chosen={"order": "rank"}))
+        == "similarity"
+    )
 
 
 def test_confidence_reads_the_first_hits_in_reranked_order() -> None:
@@ -194,10 +277,22 @@ def test_a_fallback_to_the_hybrid_score_warns() -> None:
     ("fallback", "points", "score"),
     [("cosine", 30.0, "calibrated cosine"), ("hybrid", 90.0, "hybrid score")],
 )
-def test_a_broken_reranker_falls_back_to_the_calibrated_cosine(fallback: str, points: float, score: str) -> None:
-    """Its first score is NaN; halfway between knots at 0.2 and 0.6 the best cosine, 0.4, is worth 0.3."""
-    confidence = {"enabled": True, "fallback": fallback, "calibration": {"x": [0.2, 0.6], "y": [0.1, 0.5]}}
-    hits = [Hit(0.25, text="what excess", cosine=0.4, s_hybrid=0.9), Hit(0.5, cosine=0.3, s_hybrid=0.5)]
+def test_a_broken_reranker_falls_back_to_the_calibrated_cosine(
+    fallback: str, points: float, score: str
+) -> None:
+    """Its first score is NaN.
+
+    Halfway between knots at 0.2 and 0.6 the best cosine, 0.4, is worth 0.3.
+    """
+    confidence = {
+        "enabled": True,
+        "fallback": fallback,
+        "calibration": {"x": [0.2, 0.6], "y": [0.1, 0.5]},
+    }
+    hits = [
+        Hit(0.25, text="what excess", cosine=0.4, s_hybrid=0.9),
+        Hit(0.5, cosine=0.3, s_hybrid=0.5),
+    ]
     said = decide(trace_of((ask(), [hits]), n_reranked=2), policy(confidence=confidence))
     assert said.confidence().tolist() == [pytest.approx(points)]
     assert f"reranker gave no usable scores: confidence is the {score}" in said.warnings(0)
@@ -219,7 +314,10 @@ def test_few_keywords_warn_and_never_refuse() -> None:
 
 def test_the_l2_gate_off_makes_every_hit_relevant() -> None:
     """Density counts both far hits."""
-    assert _decide([Hit(3.0), Hit(3.5)], l2={"enabled": False}, density={"min_keep": 2}).status[0] == Status.ok
+    assert (
+        _decide([Hit(3.0), Hit(3.5)], l2={"enabled": False}, density={"min_keep": 2}).status[0]
+        == Status.ok
+    )
 
 
 # ambiguity
@@ -240,8 +338,14 @@ def test_options_show_sources_and_distance() -> None:
 
 def test_a_page_without_number_shows_its_label() -> None:
     """Number, else label, else n/a."""
-    hits = [Hit(0.5, "a.md", None, {"product": "x"}, page_label="iv"), Hit(0.5, "b.md", None, {"product": "y"})]
-    assert [o.sources for o in _decide(hits, **UNDECIDED).options("q")] == [(("a.md", "iv"),), (("b.md", "n/a"),)]
+    hits = [
+        Hit(0.5, "a.md", None, {"product": "x"}, page_label="iv"),
+        Hit(0.5, "b.md", None, {"product": "y"}),
+    ]
+    assert [o.sources for o in _decide(hits, **UNDECIDED).options("q")] == [
+        (("a.md", "iv"),),
+        (("b.md", "n/a"),),
+    ]
 
 
 def test_an_answered_case_has_no_options_to_select() -> None:
@@ -257,9 +361,15 @@ def test_an_answered_case_has_no_options_to_select() -> None:
     [(True, True, "entities"), (False, True, "overview"), (True, False, "overview")],
 )
 def test_an_entity_lifts_an_overview(*, lift: bool, extractor: bool, stage: str) -> None:
-    """One group has the entity of "overall hull": no overview, unless the switch says so or nobody looks."""
+    """One group has the entity of "overall hull".
+
+    No overview, unless the switch says so or nobody looks.
+    """
     rules = UNDECIDED["resolver"] | {"overview_entities_lift": lift, "entity_extractor": extractor}
-    hits = [Hit(0.5, "a.md", tags={"product": "x"}, entities=("hull",)), Hit(0.5, "b.md", tags={"product": "y"})]
+    hits = [
+        Hit(0.5, "a.md", tags={"product": "x"}, entities=("hull",)),
+        Hit(0.5, "b.md", tags={"product": "y"}),
+    ]
     assert _stage(_decide(hits, ask("overall hull"), resolver=rules, patterns=PATTERNS)) == stage
 
 
@@ -269,7 +379,12 @@ def test_an_ambiguous_case_is_not_judged_further() -> None:
         "similarity": {"enabled": True, "min_similarity": 1.0},
         "confidence": {"enabled": True, "tau_default": 100},
     }
-    assert _stage(_decide(TWO_GROUPS, ask("explain cargo"), patterns=PATTERNS, **UNDECIDED, **sections)) == "options"
+    assert (
+        _stage(
+            _decide(TWO_GROUPS, ask("explain cargo"), patterns=PATTERNS, **UNDECIDED, **sections)
+        )
+        == "options"
+    )
 
 
 # refinement
@@ -294,7 +409,9 @@ def _refined(points: list[float], **sections: Any) -> tuple[str, int]:
         ([20], ("confidence", 0)),
     ],
 )
-def test_refinement_stops_where_it_is_confident_stable_or_deep(points: list[float], expected: tuple[str, int]) -> None:
+def test_refinement_stops_where_it_is_confident_stable_or_deep(
+    points: list[float], expected: tuple[str, int]
+) -> None:
     """At tau 40, epsilon 1, max_depth 3: 20 then 20.5 is stable, 20 then 21 is not."""
     assert _refined(points) == expected
 
@@ -326,7 +443,10 @@ def test_ambiguity_ends_the_loop() -> None:
 
 
 def test_a_denied_question_is_never_refined() -> None:
-    """Domain comes before retrieval (S2.12): the row says depth 0, whatever the hits would have said."""
+    """Domain comes before retrieval (S2.12).
+
+    The row says depth 0, whatever the hits would have said.
+    """
     depths = [[Hit(0.25, s_hybrid=0.1)], [Hit(0.25, s_hybrid=0.3)]]
     said = _decide(depths, patterns={"deny": ["excess"]}, **CONFIDENT)
     assert _stage(said) == "deny"
@@ -375,19 +495,26 @@ def test_the_contract_of_an_answer(*, more: dict[str, Any], right: bool) -> None
 )
 def test_the_contract_of_an_ambiguity(*, more: dict[str, Any], right: bool) -> None:
     """Expected sources among all options shown, or in the option that the case names."""
-    assert _decide(TWO_GROUPS, ask(expect_status="ambiguous", **more), **UNDECIDED).right.tolist() == [right]
+    assert _decide(
+        TWO_GROUPS, ask(expect_status="ambiguous", **more), **UNDECIDED
+    ).right.tolist() == [right]
 
 
 def test_a_right_refusal_needs_no_sources() -> None:
     """A case labelled refuse passes where it is refused."""
-    assert _decide([Hit(1.5)], ask(expect_status="refuse", expect_sources=("a.md",))).right.tolist() == [True]
+    assert _decide(
+        [Hit(1.5)], ask(expect_status="refuse", expect_sources=("a.md",))
+    ).right.tolist() == [True]
 
 
 # patterns, arms, tables
 
 
 def test_stored_pattern_hits_serve_only_their_own_patterns() -> None:
-    """Rule S0.6: the stored hits say that nothing is denied; a policy with another pattern measures again."""
+    """Rule S0.6: the stored hits say that nothing is denied.
+
+    A policy with another pattern measures again.
+    """
     bare = trace_of((ask(), [[Hit(0.25)]]))
     plain_policy = policy()
     seen = pattern_hits(bare.cases, bare.chunks, plain_policy.pattern_lists)
@@ -401,7 +528,10 @@ def test_stored_pattern_hits_are_used() -> None:
     bare, chosen = trace_of((ask(), [[Hit(0.25)]])), policy(patterns={"deny": ["excess"]})
     seen = pattern_hits(bare.cases, bare.chunks, chosen.pattern_lists)
     forged = seen._replace(counts=np.zeros_like(seen.counts))
-    assert _stage(decide(TraceData(bare.cases, bare.chunks, bare.arms, bare.hits, forged), chosen)) == "gap"
+    assert (
+        _stage(decide(TraceData(bare.cases, bare.chunks, bare.arms, bare.hits, forged), chosen))
+        == "gap"
+    )
 
 
 def test_arms_are_decided_apart() -> None:
@@ -413,7 +543,9 @@ def test_arms_are_decided_apart() -> None:
         assert [Status(int(s)).name for s in said.status] == [
             plain.say(trace, chosen, row, place).status for row in range(6)
         ]
-    assert decide(trace, chosen).status.tolist() == decide(trace, chosen, arm="hybrid").status.tolist()
+    assert (
+        decide(trace, chosen).status.tolist() == decide(trace, chosen, arm="hybrid").status.tolist()
+    )
     with pytest.raises(ValueError, match="hybrid, iterative, got 'graph'"):
         decide(trace, chosen, arm="graph")
 
@@ -464,7 +596,10 @@ def test_a_verb_that_measures_once_gets_the_plain_trace() -> None:
 @REPLAYED
 @given(seed=st.integers(0, 100_000))
 def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
-    """Status, stage, chosen hits in order, options, depth and confidence, over gates and rules and 1 to 3 depths."""
+    """Status, stage, hits as chosen, options, depth, confidence, over gates, rules, 1-3 depths.
+
+    The chosen hits are compared in order.
+    """
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 3)
     for chosen in random_policies(seed, 3):
         said = decide(trace, chosen)
@@ -473,7 +608,12 @@ def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
             expected = plain.say(trace, chosen, row)
             stage = chain.STAGES[int(said.outcome.stage[row])][0]
             shown = tuple(option.chunks for option in said.options(case.id))
-            assert (Status(int(said.status[row])).name, stage, tuple(said.chosen(row)), shown) == expected[:4]
+            assert (
+                Status(int(said.status[row])).name,
+                stage,
+                tuple(said.chosen(row)),
+                shown,
+            ) == expected[:4]
             if GATE_OF.get(stage) != "domain":
                 assert (int(said.outcome.depth[row]), float(confidence[row])) == expected[4:]
 
@@ -481,12 +621,19 @@ def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
 @REPLAYED
 @given(seed=st.integers(0, 100_000))
 def test_an_explanation_agrees_with_the_decision(seed: int) -> None:
-    """The first check that fails is the gate that refused; where none fails the case is answered or asked."""
+    """The first check that fails is the gate that refused.
+
+    Where none fails the case is answered or asked.
+    """
     trace = random_trace(seed, n_cases=4, depths=1 + seed % 2)
     for chosen in random_policies(seed, 2):
         said = decide(trace, chosen)
         for row, case in enumerate(trace.cases):
-            rows = [check for check in said.explain(case.id) if check.gate not in {"gap", "resolver", "sufficiency"}]
+            rows = [
+                check
+                for check in said.explain(case.id)
+                if check.gate not in {"gap", "resolver", "sufficiency"}
+            ]
             failed = [check.gate for check in rows if not check.passes]
             stage = chain.STAGES[int(said.outcome.stage[row])][0]
             refused = [GATE_OF.get(stage, stage)] if said.status[row] == Status.refuse else []
@@ -543,12 +690,17 @@ def test_the_engines_agree() -> None:
     ("make", "message"),
     [
         (Measured, "got a Measured; give it as it is"),
-        (lambda held: SimpleNamespace(parts=(held.trace,)), "got a SimpleNamespace; give it as it is"),
+        (
+            lambda held: SimpleNamespace(parts=(held.trace,)),
+            "got a SimpleNamespace; give it as it is",
+        ),
         (lambda _: "trace.parquet", r"got a str; load one by raglab\.Trace\.load\(path\)"),
         (lambda _: None, "got a NoneType; load one"),
     ],
 )
-def test_what_is_measured_is_a_trace_in_memory(make: Callable[[Measured], Any], message: str) -> None:
+def test_what_is_measured_is_a_trace_in_memory(
+    make: Callable[[Measured], Any], message: str
+) -> None:
     """Anything else is refused at once, and no error of an attribute comes later."""
     held = Measured(random_trace(1))
     with pytest.raises(TypeError, match=rf"^Measured must have a plain trace in memory, {message}"):
@@ -556,7 +708,10 @@ def test_what_is_measured_is_a_trace_in_memory(make: Callable[[Measured], Any], 
 
 
 def test_a_measured_trace_keeps_its_trace() -> None:
-    """Another trace would be decided with what was measured of the first; a pickle and a copy measure anew."""
+    """Another trace would be decided with what was measured of the first.
+
+    A pickle and a copy measure anew.
+    """
     held, rule = Measured(random_trace(1)), policy()
     tables = decide(held, rule).frame()
     with pytest.raises(AttributeError):
@@ -570,7 +725,9 @@ def test_threads_share_a_measured_trace() -> None:
     held, keys = Measured(random_trace(1)), range(2 * KEPT + 1)
 
     def ask_often(start: int) -> bool:
-        return all(held.once("number", (start + n) % len(keys), object) is not None for n in range(3_000))
+        return all(
+            held.once("number", (start + n) % len(keys), object) is not None for n in range(3_000)
+        )
 
     switching = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -590,7 +747,9 @@ def test_decisions_can_be_pickled() -> None:
 
 def _open_policies() -> list[Any]:
     """The published sections, each resolver rule alone, and no gate on the answer."""
-    alone = [{"resolver": {"signature": False, "anchor": False, "entities": on}} for on in (True, False)]
+    alone = [
+        {"resolver": {"signature": False, "anchor": False, "entities": on}} for on in (True, False)
+    ]
     return [policy(), policy(**CONFIDENT), *(policy(**sections) for sections in alone)]
 
 
@@ -614,7 +773,9 @@ def test_no_cases_have_no_entities(planes: int, *, flat: bool) -> None:
     shape = () if flat and planes == 1 else (planes,)
     none, key = np.zeros((0, 3), dtype=np.int64), np.zeros((*shape, 0, 3), dtype=np.uint64)
     groups = resolver.group_hits(none)
-    assert all(part.shape == (0, groups.anchor.shape[1]) for part in resolver.entity_counts(key, groups))
+    assert all(
+        part.shape == (0, groups.anchor.shape[1]) for part in resolver.entity_counts(key, groups)
+    )
     filled = resolver.fill_entities(none[:, :2], key, np.zeros((*shape, 0), dtype=np.uint64), none)
     assert filled.shape == (0, 2)
     assert first_k_by_count(none, none, 2).shape == (0, 4, 2)

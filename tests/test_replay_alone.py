@@ -1,4 +1,4 @@
-"""Replay, fits, certificates and reports import and run where no model, index, tracker or notebook can be loaded."""
+"""Replay, fits, certificates, reports import and run without model, index, tracker or notebook."""
 
 from __future__ import annotations
 
@@ -28,9 +28,18 @@ certified = raglab.Policy.load("certified.yaml")
 
 
 def run(script: str, out: Path | None = None) -> str:
-    """Output of a script in a fresh process that may load none of `BLOCKED`, in the folder of the samples."""
-    command = [sys.executable, "-W", "ignore", "-c", HOOK + script, *([] if out is None else [str(out)])]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=SAMPLES, timeout=300, check=False)
+    """Output of a script in a fresh process that loads none of `BLOCKED`, in the sample folder."""
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        HOOK + script,
+        *([] if out is None else [str(out)]),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=SAMPLES, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -39,7 +48,9 @@ def run(script: str, out: Path | None = None) -> str:
 def test_the_hook_blocks(name: str) -> None:
     """Else the other tests here could not fail."""
     script = f"{HOOK}\nimport {name}"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
     assert f"ModuleNotFoundError: blocked: {name}" in done.stderr
 
 
@@ -48,9 +59,11 @@ def test_replay() -> None:
     script = """
 import pandas as pd
 print(raglab.decide(trace, policy).frame()["status"].value_counts().to_dict())
-print(len(raglab.sweep(trace, [policy, certified])), len(raglab.steps(trace, policy, path="similarity.min_similarity")))
+print(len(raglab.sweep(trace, [policy, certified])), len(raglab.steps(trace, policy, \
+path="similarity.min_similarity")))
 print(len(raglab.flips(trace, policy, case_id="case-0")))
-rows = pd.DataFrame([("the excess?", "a", 0.9), ("Who won?", "b", 0.1)], columns=["query", "hit_id", "score"])
+rows = pd.DataFrame([("the excess?", "a", 0.9), ("Who won?", "b", 0.1)], columns=["query", \
+"hit_id", "score"])
 print(*raglab.decide_frame(rows, policy)["status"])
 """
     counts, tables, flips, statuses = run(OPEN + script).splitlines()
@@ -62,11 +75,15 @@ print(*raglab.decide_frame(rows, policy)["status"])
 
 @pytest.mark.slow
 def test_fits_certificates_and_studies(tmp_path: Path) -> None:
-    """A decision is fitted, a policy certified and checked, thresholds tuned and compared, a report written."""
+    """A decision is fitted, a policy certified and checked, thresholds tuned and compared.
+
+    A report is written too.
+    """
     script = """
 from raglab.lab.baseline import baseline_of
 fitted = raglab.fit_decision(trace, policy)
-print(raglab.certify_policy(trace, fitted, targets={"hallucination_rate": 0.5}).policy.certificate["certified"])
+print(raglab.certify_policy(trace, fitted, targets={"hallucination_rate": \
+0.5}).policy.certificate["certified"])
 print(raglab.check_policy(trace.split("report"), certified).frame()["n"].iloc[0])
 result = raglab.tune(trace, policy=policy, trials=8, batch_size=8, repeats=1)
 print(len(result.trials), result.selected)

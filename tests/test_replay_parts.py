@@ -1,4 +1,7 @@
-"""Replay over the parts of a trace: counts and steps are those of the trace in one piece, to the bit."""
+"""Replay over the parts of a trace.
+
+Counts and steps are those of the trace in one piece, to the bit.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,14 @@ from worlds import random_policies, random_trace, with_signals
 REPLAYED = settings(deadline=None, derandomize=True, max_examples=12)
 
 
-PATHS = ("l2.max_l2", "density.min_keep", "gap.min_gap", "resolver.min_group_gap", "signals.gap.max", "l2.soft_max_l2")
+PATHS = (
+    "l2.max_l2",
+    "density.min_keep",
+    "gap.min_gap",
+    "resolver.min_group_gap",
+    "signals.gap.max",
+    "l2.soft_max_l2",
+)
 
 
 def test_a_trace_in_three_parts_counts_as_whole() -> None:
@@ -48,11 +58,21 @@ def test_a_trace_in_three_parts_counts_as_whole() -> None:
     engine=st.sampled_from(["numpy", "auto"]),
 )
 def test_a_sweep_of_the_parts_is_that_of_the_whole(seed: int, cuts: list[int], engine: str) -> None:
-    """Policies of several structures, two depths, gates on signals; parts of one case among them."""
+    """Policies of several structures, two depths, gates on signals.
+
+    Parts of one case among them.
+    """
     trace = stored(random_trace(seed, n_cases=12, depths=1 + seed % 2, arms=2))
-    policies = [*random_policies(seed, 3), *random_policies(seed + 1, 3), *with_signals(random_policies(seed, 3), seed)]
+    policies = [
+        *random_policies(seed, 3),
+        *random_policies(seed + 1, 3),
+        *with_signals(random_policies(seed, 3), seed),
+    ]
     for arm in (None, "iterative"):
-        same(sweep(cut(trace, cuts), policies, arm=arm, engine=engine), sweep(trace, policies, arm=arm, engine=engine))
+        same(
+            sweep(cut(trace, cuts), policies, arm=arm, engine=engine),
+            sweep(trace, policies, arm=arm, engine=engine),
+        )
 
 
 @REPLAYED
@@ -70,11 +90,13 @@ def test_steps_of_the_parts_are_those_of_the_whole(seed: int, cuts: list[int]) -
 
 @pytest.mark.parametrize("seed", range(4))
 def test_steps_of_costs_are_those_of_the_whole(seed: int) -> None:
-    """A decision by expected cost, whose probabilities are measured shard by shard, and every cost as a threshold."""
+    """A decision by expected cost with probabilities measured by shard, each cost a threshold."""
     rng = np.random.default_rng(seed)
     chosen = random_costs(rng, random_model(rng, random_policies(seed, 1)[0]))
     trace = stored(random_trace(seed, n_cases=9))
-    trace = type(trace)(**{name: getattr(with_columns(trace, seed), name) for name in trace.__dataclass_fields__})
+    trace = type(trace)(
+        **{name: getattr(with_columns(trace, seed), name) for name in trace.__dataclass_fields__}
+    )
     parts = cut(trace, [1, 2, 6])
     same(sweep(parts, [chosen]), sweep(trace, [chosen]))
     same(steps(parts, chosen), steps(trace, chosen))
@@ -84,7 +106,9 @@ def test_steps_of_costs_are_those_of_the_whole(seed: int) -> None:
 def test_recorded_answers_and_own_signals_go_with_the_parts(seed: int) -> None:
     """Gates on answers and on a signal of the user count alike in parts of one case."""
     base = random_policies(seed, 1, support__enabled=True, generation__enabled=True)[0]
-    made = record_answers(stored(random_trace(seed, n_cases=6, depths=1 + seed % 2)), base, Drawn(), Weighed())
+    made = record_answers(
+        stored(random_trace(seed, n_cases=6, depths=1 + seed % 2)), base, Drawn(), Weighed()
+    )
     values = np.random.default_rng(seed).choice([0.0, 0.25, 0.5], 6)
     trace = made.with_signal("judge", values, higher="surer", unit="probability")
     parts = cut(trace, list(range(6)))
@@ -102,29 +126,45 @@ class TestResolution:
         """Rows' counts at a value of the threshold."""
         low, high = frame["low"], frame["high"]
         outermost = (at == low.min()) | (at == high.max())
-        inside = (low <= at) & ((at < high) | (high == high.max())) if side == "ceiling" else (
-            ((low < at) | (low == low.min())) & (at <= high))  # fmt: skip
+        inside = (
+            (low <= at) & ((at < high) | (high == high.max()))
+            if side == "ceiling"
+            else (((low < at) | (low == low.min())) & (at <= high))
+        )
         assert outermost or inside.sum() == 1
         return frame[inside].iloc[0]["pass_rate_k"]
 
     @pytest.mark.parametrize("path", ["l2.max_l2", "similarity.min_similarity", "density.min_keep"])
     @pytest.mark.parametrize("resolution", [2, 3, 5, 100])
     def test_the_closed_end_of_a_step_is_exact(self, path: str, resolution: int) -> None:
-        """At most as many rows; the counts at the closed end of each are those of the exact steps there."""
+        """At most as many rows.
+
+        The counts at the closed end of each are those of the exact steps there.
+        """
         rng = np.random.default_rng(1)
         trace = stored(random_trace(5, n_cases=40))
         hits = trace.hits._replace(
             cosine=rng.random(trace.hits.cosine.shape), l2=np.sort(rng.random(trace.hits.l2.shape))
         )
-        trace = type(trace)(trace.cases, trace.chunks, trace.arms, hits, trace.pattern_hits, trace.meta)
+        trace = type(trace)(
+            trace.cases, trace.chunks, trace.arms, hits, trace.pattern_hits, trace.meta
+        )
         gates = ("density", "gap", "coverage", "similarity", "confidence")
         alone = {gate: {"enabled": gate == path.partition(".")[0]} for gate in gates}
         policy = PolicyData.from_mapping({**alone, "l2": {"soft_max_l2": None}})
         side = SWEPT[path].side
-        exact, coarse = steps(trace, policy, path=path), steps(trace, policy, path=path, resolution=resolution)
-        assert path == "density.min_keep" or resolution == 100 or len(exact) > resolution, "else nothing is coarser"
+        exact, coarse = (
+            steps(trace, policy, path=path),
+            steps(trace, policy, path=path, resolution=resolution),
+        )
+        assert path == "density.min_keep" or resolution == 100 or len(exact) > resolution, (
+            "else nothing is coarser"
+        )
         assert len(coarse) <= resolution
-        assert (coarse["low"].iloc[0], coarse["high"].iloc[-1]) == (exact["low"].iloc[0], exact["high"].iloc[-1])
+        assert (coarse["low"].iloc[0], coarse["high"].iloc[-1]) == (
+            exact["low"].iloc[0],
+            exact["high"].iloc[-1],
+        )
         assert np.array_equal(coarse["low"][1:], coarse["high"][:-1])
         for row in coarse.itertuples():
             at = float(row.low if side == "ceiling" else row.high)
@@ -134,14 +174,18 @@ class TestResolution:
     @pytest.mark.parametrize("resolution", [1, 2.5])
     def test_a_resolution_is_a_whole_number_of_two_or_more(self, resolution: Any) -> None:
         """The outermost two are the least."""
-        with pytest.raises(ValueError, match=f"resolution must be a whole number of at least 2, got {resolution}"):
+        with pytest.raises(
+            ValueError, match=f"resolution must be a whole number of at least 2, got {resolution}"
+        ):
             steps(random_trace(0), random_policies(0, 1)[0], resolution=resolution)
 
 
 @pytest.mark.parametrize("door", [decide, lambda it, policy: sweep(it, [policy]), steps])
 def test_what_is_no_trace_is_refused(door: Any) -> None:
     """A path instead of the trace that stands there, with what to do."""
-    with pytest.raises(TypeError, match=r"trace must be a trace, got a path .*; .*raglab\.Trace\.open"):
+    with pytest.raises(
+        TypeError, match=r"trace must be a trace, got a path .*; .*raglab\.Trace\.open"
+    ):
         door("out/trace.parquet", random_policies(0, 1)[0])
 
 
@@ -152,7 +196,10 @@ def test_intervals_may_be_left_out(path: str | None) -> None:
     policy = random_policies(2, 1)[0]
     for whole, bare in (
         (steps(trace, policy, path=path), steps(trace, policy, path=path, level=None)),
-        (steps(trace, policy, path=path), steps(cut(trace, [7, 20]), policy, path=path, level=None)),
+        (
+            steps(trace, policy, path=path),
+            steps(cut(trace, [7, 20]), policy, path=path, level=None),
+        ),
         (sweep(trace, [policy]), sweep(trace, [policy], level=None)),
     ):
         ends = [f"{name}{end}" for name in (*RATES, "expected_cost") for end in ("_low", "_high")]
@@ -171,7 +218,7 @@ def test_a_zero_has_no_sign() -> None:
 
 
 def test_what_cannot_be_counted_by_shard_says_so() -> None:
-    """An unknown path or engine is refused as of a trace in memory, and so is a case that no shard holds."""
+    """An unknown path or engine is refused as in memory, and so is a case that no shard holds."""
     trace, policy = stored(random_trace(0)), random_policies(0, 1)[0]
     parts = cut(trace, [1])
     for call in (lambda: decide(parts, policy).explain("q9"), lambda: flips(parts, policy, "q9")):
@@ -187,7 +234,10 @@ def test_what_cannot_be_counted_by_shard_says_so() -> None:
 
 def unlabelled(trace: Trace) -> Trace:
     """The same, with every second case without a label."""
-    cases = (case._replace(expect_status=None) if row % 2 else case for row, case in enumerate(trace.cases))
+    cases = (
+        case._replace(expect_status=None) if row % 2 else case
+        for row, case in enumerate(trace.cases)
+    )
     return replace(trace, cases=tuple(cases))
 
 
@@ -198,10 +248,14 @@ class TestDecisions:
 
     @staticmethod
     def drawn(seed: int, size: int) -> tuple[Trace, Parts, list[PolicyData]]:
-        """A trace, some of it without labels, its shards, and two policies with gates on signals."""
+        """A trace, some of it unlabelled, its shards, and two policies with gates on signals."""
         trace = stored(random_trace(seed, n_cases=7, depths=1 + seed % 2))
         trace = unlabelled(trace) if seed % 2 else trace
-        return trace, cut(trace, list(range(0, 7, size))), with_signals(random_policies(seed, 2), seed)
+        return (
+            trace,
+            cut(trace, list(range(0, 7, size))),
+            with_signals(random_policies(seed, 2), seed),
+        )
 
     def test_columns_and_frames(self, seed: int, size: int) -> None:
         """Everything that is told of a case, and of all in words; workers change nothing."""

@@ -1,4 +1,7 @@
-"""The report: worked examples of its numbers first, then the page: whole, escaped, the same bytes twice."""
+"""The report: worked examples of its numbers first, then the page.
+
+Whole, escaped, the same bytes twice.
+"""
 
 from __future__ import annotations
 
@@ -71,15 +74,26 @@ pytestmark = pytest.mark.slow
 
 
 def some_trace(
-    rows: Sequence[tuple[str, str, float, float]], *, reranker: str = "late-interaction", split: str | None = "report"
+    rows: Sequence[tuple[str, str, float, float]],
+    *,
+    reranker: str = "late-interaction",
+    split: str | None = "report",
 ) -> TraceData:
-    """Trace of one arm and three hits a case: chunks a, b, c, the first at `l2` and `score`, 0.1 apart.
+    """Trace of one arm and three hits a case.
+
+    Chunks a, b, c, the first at `l2` and `score`, 0.1 apart.
 
     Args:
       rows: query, label, l2, score.
     """
     cases = tuple(
-        Case(f"q{number}", query, label, expect_sources=("a.md#1",) if label == "ok" else (), split=split)
+        Case(
+            f"q{number}",
+            query,
+            label,
+            expect_sources=("a.md#1",) if label == "ok" else (),
+            split=split,
+        )
         for number, (query, label, _, _) in enumerate(rows)
     )
     size = len(rows)
@@ -88,7 +102,17 @@ def some_trace(
     place = np.broadcast_to(np.arange(3), (size, 1, 1, 3)).astype(np.int32)
     zero = np.zeros_like(l2)
     hits = Hits(
-        place, place, l2, 1 - l2 / 2, score, score, score, zero, zero, zero, np.full((size, 1, 1), 3, dtype=np.int32)
+        place,
+        place,
+        l2,
+        1 - l2 / 2,
+        score,
+        score,
+        score,
+        zero,
+        zero,
+        zero,
+        np.full((size, 1, 1), 3, dtype=np.int32),
     )
     meta = {
         "fingerprint": "f00d",
@@ -144,7 +168,7 @@ class Tags(HTMLParser):
 
 
 def without_own_script(page: str) -> str:
-    """Page without the one script that it runs, which is the project's own and named by its hash."""
+    """Page without the one script that it runs, which is the project's own, named by its hash."""
     own = Path(rendering.__file__).with_name("tables.js").read_text(encoding="utf-8").strip()
     assert page.count(f"<script>{own}</script>") == 1
     policy = re.findall(r'Content-Security-Policy" content="([^"]+)"', page)[0]
@@ -152,15 +176,21 @@ def without_own_script(page: str) -> str:
     return page.replace(f"<script>{own}</script>", "")
 
 
-def written(folder: Path, trace: TraceData, these: dict[str, Policy] | None = None, **more: Any) -> str:
+def written(
+    folder: Path, trace: TraceData, these: dict[str, Policy] | None = None, **more: Any
+) -> str:
     """Text of a report."""
-    return write_report(trace, these or policies(), out=folder / "page.html", **more).read_text(encoding="utf-8")
+    return write_report(trace, these or policies(), out=folder / "page.html", **more).read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Report with everything in it, names and frames hostile."""
-    trials = pd.DataFrame({"false_refusal_rate": [0.0, 0.5, 1.0], "hallucination_rate": [0.5, 0.2, np.nan]})
+    trials = pd.DataFrame(
+        {"false_refusal_rate": [0.0, 0.5, 1.0], "hallucination_rate": [0.5, 0.2, np.nan]}
+    )
     flat_ranges = pd.DataFrame({"path": [EVIL], "value": [0.5], "low": [np.nan]})
     these = policies() | {f"$x_{EVIL}": policies()["tuned"]}
     return written(
@@ -176,32 +206,54 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def seen(score: Sequence[float], right: Sequence[bool], label: Sequence[Status]) -> AnswerSignals:
     """Answered cases with one signal."""
-    return AnswerSignals({"s": np.array(score)}, np.array(right), np.array(label, dtype=np.int8), explicit=False)
+    return AnswerSignals(
+        {"s": np.array(score)}, np.array(right), np.array(label, dtype=np.int8), explicit=False
+    )
 
 
 def test_nearest_reachable_by_head() -> None:
-    """Scores 4 … 1 of ok, ok, refuse, ok: refusing nothing costs 1 error in 4, making none costs 1 refusal in 3."""
+    """Scores 4 … 1 of ok, ok, refuse, ok.
+
+    Refusing nothing costs 1 error in 4, making none costs 1 refusal in 3.
+    """
     ok, refuse = Status.ok, Status.refuse
     first, second = nearest_thresholds(
         seen([4, 3, 2, 1], [True, True, False, True], [ok, ok, refuse, ok]), "s", TARGETS
     )
-    assert (first.refused, first.n_ok, first.wrong, first.answered, first.threshold) == (0, 3, 1, 4, 1.0)
-    assert (second.refused, second.n_ok, second.wrong, second.answered, second.threshold) == (1, 3, 0, 2, 3.0)
+    assert (first.refused, first.n_ok, first.wrong, first.answered, first.threshold) == (
+        0,
+        3,
+        1,
+        4,
+        1.0,
+    )
+    assert (second.refused, second.n_ok, second.wrong, second.answered, second.threshold) == (
+        1,
+        3,
+        0,
+        2,
+        3.0,
+    )
 
 
 def test_nearest_equals_trying_every_threshold() -> None:
-    """Both nearest rates are what trying every threshold gives, ties and missing scores included."""
+    """Both nearest rates are what trying every threshold gives, with ties and missing scores."""
     rng = np.random.default_rng(5)
     for _ in range(30):
         score = np.where(rng.random(25) < 0.1, np.nan, rng.integers(0, 8, 25).astype(float))
         label = rng.integers(0, 3, 25).astype(np.int8)
         right = (label == Status.ok) & (rng.random(25) < 0.8) & ~np.isnan(score)
-        first, second = nearest_thresholds(AnswerSignals({"s": score}, right, label, explicit=False), "s", TARGETS)
+        first, second = nearest_thresholds(
+            AnswerSignals({"s": score}, right, label, explicit=False), "s", TARGETS
+        )
         tried = []
         for at in np.unique(score[~np.isnan(score)]):
             said = score >= at
             tried.append(
-                (((label == Status.ok) & ~said).sum() / (label == Status.ok).sum(), (said & ~right).sum() / said.sum())
+                (
+                    ((label == Status.ok) & ~said).sum() / (label == Status.ok).sum(),
+                    (said & ~right).sum() / said.sum(),
+                )
             )
         lows = [wrong for refused, wrong in tried if refused <= 0.10]
         highs = [refused for refused, wrong in tried if wrong <= 0.01]
@@ -215,7 +267,9 @@ def test_a_rate_over_nothing_meets_nothing() -> None:
     found = verdicts(dict(row), TARGETS, can=True)
     assert [one.says for one in found] == ["not met", "not met", "not met", "met"]
     assert "A rate over 0 cases meets nothing." in blocks.verdict_sentence("x", found)
-    assert "answers 0.0 % of the cases and asks back in 0.0 %" in blocks.verdict_sentence("x", found)
+    assert "answers 0.0 % of the cases and asks back in 0.0 %" in blocks.verdict_sentence(
+        "x", found
+    )
     assert [one.says for one in verdicts(dict(row), TARGETS, can=False)][:2] == [UNREACHABLE] * 2
 
 
@@ -225,24 +279,40 @@ def _row(**rates: tuple[int, int]) -> dict[str, Any]:
     counts |= {"over_ask_rate": (0, 80)} | rates
     row: dict[str, Any] = {}
     for name, (k, n) in counts.items():
-        row |= {name: k / n if n else np.nan, f"{name}_k": k, f"{name}_n": n, f"{name}_low": 0.0, f"{name}_high": 1.0}
+        row |= {
+            name: k / n if n else np.nan,
+            f"{name}_k": k,
+            f"{name}_n": n,
+            f"{name}_low": 0.0,
+            f"{name}_high": 1.0,
+        }
     return row
 
 
 def test_a_target_that_asking_back_earns_is_not_met() -> None:
-    """40 of 100 are answerable: below 20 answered, or above 10 % asked back, nothing is met, and the page says why."""
+    """40 of 100 are answerable.
+
+    Below 20 answered, or above 10 % asked back, nothing is met, and the page says why.
+    """
     says = {
         "all": [one.says for one in verdicts(_row(), TARGETS, can=True)],
         "asks": [one.says for one in verdicts(_row(over_ask_rate=(9, 80)), TARGETS, can=True)],
         "refuses": [one.says for one in verdicts(_row(coverage=(19, 100)), TARGETS, can=True)],
-        "allowed": [one.says for one in verdicts(_row(over_ask_rate=(9, 80)), TARGETS, can=True, max_over_ask=0.2)],
+        "allowed": [
+            one.says
+            for one in verdicts(_row(over_ask_rate=(9, 80)), TARGETS, can=True, max_over_ask=0.2)
+        ],
         "wanted": [one.says for one in verdicts(_row(), TARGETS, can=True, min_coverage=0.6)],
     }
     assert says["all"] == says["allowed"] == ["met"] * 4
     assert says["asks"] == [BOUGHT, BOUGHT, "met", "not met"]
     assert says["refuses"] == says["wanted"] == [BOUGHT, BOUGHT, "not met", "met"]
-    text = blocks.verdict_sentence("tuned", verdicts(_row(over_ask_rate=(40, 80)), TARGETS, can=False))
-    assert text.startswith("tuned meets 0 of 2 targets; it answers 50.0 % of the cases and asks back in 50.0 %")
+    text = blocks.verdict_sentence(
+        "tuned", verdicts(_row(over_ask_rate=(40, 80)), TARGETS, can=False)
+    )
+    assert text.startswith(
+        "tuned meets 0 of 2 targets; it answers 50.0 % of the cases and asks back in 50.0 %"
+    )
     assert "only by asking back or refusing" in text
     for wrong in ({"min_coverage": 1.5}, {"max_over_ask": -0.1}):
         with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
@@ -250,22 +320,42 @@ def test_a_target_that_asking_back_earns_is_not_met() -> None:
 
 
 def test_what_can_be_met_together_answers() -> None:
-    """A policy that asks everybody keeps both targets and does not count; one that answers does, and is named."""
+    """A policy that asks everybody keeps both targets and does not count.
+
+    One that answers does, and is named.
+    """
     ok, refuse = Status.ok, Status.refuse
     here = seen([4, 3, 2, 1], [True, False, True, True], [ok, refuse, ok, ok])
-    asks = {"false_refusal_rate": 0.0, "hallucination_rate": 0.0, "coverage": 0.5, "over_ask_rate": 0.4}
+    asks = {
+        "false_refusal_rate": 0.0,
+        "hallucination_rate": 0.0,
+        "coverage": 0.5,
+        "over_ask_rate": 0.4,
+    }
     table = pd.DataFrame([asks], index=["asks"])
     bought = reachable(here, table, None, TARGETS)
-    assert (bought.together, bought.bought, bought.min_coverage) == (False, ("asks", 0.5, 0.4), 0.375)
+    assert (bought.together, bought.bought, bought.min_coverage) == (
+        False,
+        ("asks", 0.5, 0.4),
+        0.375,
+    )
     assert "asks does, at coverage 50.0 % and over-ask 40.0 %" in blocks.reach_sentence(bought)
     assert reachable(here, table, None, TARGETS, max_over_ask=0.5).best == ("asks", 0.5, 0.4)
-    trials = pd.DataFrame([asks | {"over_ask_rate": 0.1, "coverage": share} for share in (0.4, 0.6)])
+    trials = pd.DataFrame(
+        [asks | {"over_ask_rate": 0.1, "coverage": share} for share in (0.4, 0.6)]
+    )
     found = reachable(here, table, trials, TARGETS)
     assert found.best == ("a trial of the study", 0.6, 0.1)
-    assert "does so on its cases, at coverage 60.0 % and over-ask 10.0 %" in blocks.reach_sentence(found)
+    assert "does so on its cases, at coverage 60.0 % and over-ask 10.0 %" in blocks.reach_sentence(
+        found
+    )
     assert not reachable(here, table, trials, TARGETS, min_coverage=0.7).together
-    assert not reachable(here, table, trials[["false_refusal_rate", "hallucination_rate"]], TARGETS).together
-    alone = reachable(seen([4, 3, 2, 1], [True, True, True, False], [ok, ok, ok, refuse]), table, None, TARGETS)
+    assert not reachable(
+        here, table, trials[["false_refusal_rate", "hallucination_rate"]], TARGETS
+    ).together
+    alone = reachable(
+        seen([4, 3, 2, 1], [True, True, True, False], [ok, ok, ok, refuse]), table, None, TARGETS
+    )
     assert alone.best == ("s at or above 2", 0.75, 0.0)
 
 
@@ -273,7 +363,9 @@ def test_most_harmful_flip_first() -> None:
     """A new wrong answer stands before a new false refusal, and that before a mended case."""
     rows = [("one", "ok", 0.3, 0.2), ("two", "refuse", 0.9, 0.9), ("three", "ok", 0.5, 0.9)]
     trace = some_trace(rows)
-    before = Policy.load().replace("similarity.min_similarity", 0.76, "confidence.tau_default", 10.0)
+    before = Policy.load().replace(
+        "similarity.min_similarity", 0.76, "confidence.tau_default", 10.0
+    )
     after = before.replace("similarity.min_similarity", 0.1, "confidence.tau_default", 40.0)
     one, two = replay.decide(trace, before), replay.decide(trace, after)
     assert [Status(int(code)).name for code in one.status] == ["ok", "refuse", "refuse"]
@@ -282,13 +374,15 @@ def test_most_harmful_flip_first() -> None:
 
 
 def test_right_status_on_wrong_sources_is_said() -> None:
-    """A case that is answered from other sources than expected flips from right to wrong sources."""
+    """A case answered from other sources than expected flips from right to wrong sources."""
     trace = some_trace([("one", "ok", 0.3, 0.9)])
     cases = (trace.cases[0]._replace(expect_sources=("b.md#1",)),)
     trace = TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta)
     loose = always_answer(Policy.load())
     narrow = loose.replace("chosen.final_k", 1)
-    shown = blocks.flip_blocks("loose", "narrow", replay.decide(trace, loose), replay.decide(trace, narrow))
+    shown = blocks.flip_blocks(
+        "loose", "narrow", replay.decide(trace, loose), replay.decide(trace, narrow)
+    )
     assert isinstance(shown[1], tables.ReportTable)
     assert shown[1].rows[0][-1].text == "right → wrong sources"
 
@@ -307,7 +401,9 @@ def test_size_limits_what_can_be_certified() -> None:
     kept, best = promises.best_signal_sentences(here, "this page (split report)", 15)
     assert kept.startswith("Were the 15 answerable cases of split certify all answered rightly")
     assert "would certify 14.2 %" in kept
-    assert best.startswith("On this page (split report), one threshold on one signal has an upper bound of")
+    assert best.startswith(
+        "On this page (split report), one threshold on one signal has an upper bound of"
+    )
     assert "certify" not in best
     assert promises.best_signal_sentences(here, "this page", 0) == (
         "No case of split certify is labelled ok, so nothing can be certified.",
@@ -328,7 +424,9 @@ def test_a_case_without_a_label_is_of_no_label(table: Callable[[Any], object]) -
     """It is refused, rather than counted under the last one."""
     trace = some_trace(ROWS)
     cases = (*trace.cases[:-1], trace.cases[-1]._replace(expect_status=None))
-    with pytest.raises(ValueError, match="every case must have a label where decisions are counted, got 1 of 4"):
+    with pytest.raises(
+        ValueError, match="every case must have a label where decisions are counted, got 1 of 4"
+    ):
         table(replay.decide(replace(trace, cases=cases), policies()["tuned"]))
 
 
@@ -347,7 +445,7 @@ def test_front_keeps_what_no_other_beats() -> None:
 
 
 def test_a_threshold_that_is_off_is_swept_on_the_incumbent() -> None:
-    """Where the tuned policy has a gate off, the panel shows the incumbent's steps and marks its value alone."""
+    """Where the tuned policy has a gate off, the panel has incumbent steps and marks its value."""
     these = policies()
     these["tuned"] = these["tuned"].replace("similarity.enabled", False)
     shown, idle = threshold_curves(some_trace(ROWS), these, ("tuned", "defaults"))
@@ -357,16 +455,27 @@ def test_a_threshold_that_is_off_is_swept_on_the_incumbent() -> None:
     assert panels["confidence.tau_default"].base == "tuned"
     assert panels["confidence.tau_default"].marks == {"defaults": 40.0, "tuned": 10.0}
     assert not set(panels) & set(idle)
-    assert set(panels) | set(idle) == {path for path in replay.SWEPT if not path.startswith(("signals.", "decision."))}
+    assert set(panels) | set(idle) == {
+        path for path in replay.SWEPT if not path.startswith(("signals.", "decision."))
+    }
     these["defaults"] = these["defaults"].replace("signals.top1_cosine.min", 0.1)
     shown, idle = threshold_curves(some_trace(ROWS), these, ("tuned", "defaults"))
     assert "signals.top1_cosine.min" in {one.path for one in shown} | set(idle)
 
 
 def test_ranking_by_head() -> None:
-    """Expected source first for one case and second for another: hit@1 0.5, nDCG@10 the mean of 1 and 1/log2(3)."""
-    trace = some_trace([("one", "ok", 0.3, 0.9), ("two", "ok", 0.3, 0.9), ("three", "refuse", 0.3, 0.9)])
-    cases = (trace.cases[0], trace.cases[1]._replace(expect_sources=(), expect_sources_any=("b.md",)), trace.cases[2])
+    """Expected source first for one case and second for another.
+
+    hit@1 0.5, nDCG@10 the mean of 1 and 1/log2(3).
+    """
+    trace = some_trace(
+        [("one", "ok", 0.3, 0.9), ("two", "ok", 0.3, 0.9), ("three", "refuse", 0.3, 0.9)]
+    )
+    cases = (
+        trace.cases[0],
+        trace.cases[1]._replace(expect_sources=(), expect_sources_any=("b.md",)),
+        trace.cases[2],
+    )
     found = ranking(TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta))
     assert found["order"].tolist() == ["final", "fused (s_hybrid)"]
     assert found["n"].tolist() == [2, 2]
@@ -378,7 +487,12 @@ def test_ranking_reads_the_arm_s_order() -> None:
     """With the ranks turned round the last hit is first; the fused order is free of the rank."""
     trace = some_trace([("one", "ok", 0.3, 0.9)])
     turned = TraceData(
-        trace.cases, trace.chunks, trace.arms, trace.hits._replace(rank=trace.hits.rank[..., ::-1]), None, trace.meta
+        trace.cases,
+        trace.chunks,
+        trace.arms,
+        trace.hits._replace(rank=trace.hits.rank[..., ::-1]),
+        None,
+        trace.meta,
     )
     assert ranking(turned)["hit@1"].tolist() == [0.0, 1.0]
 
@@ -396,7 +510,9 @@ def test_every_threshold_has_a_unit(path: str) -> None:
     unit = blocks.threshold_unit(path)
     assert unit
     assert "None" not in unit
-    assert unit == {"similarity.min_similarity": "cosine", "density.min_keep": "count"}.get(path, unit)
+    assert unit == {"similarity.min_similarity": "cosine", "density.min_keep": "count"}.get(
+        path, unit
+    )
 
 
 def test_words_of_numbers() -> None:
@@ -424,7 +540,9 @@ def test_page_needs_nothing_else(page: str) -> None:
     tags = Tags(page).tags
     images = [attributes for tag, attributes in tags if tag == "img"]
     assert len(images) == 7
-    assert all(str(image["src"]).startswith("data:image/png;base64,") and image["alt"] for image in images)
+    assert all(
+        str(image["src"]).startswith("data:image/png;base64,") and image["alt"] for image in images
+    )
     places = {attributes.get("id") for _, attributes in tags}
     assert all(str(attributes["href"])[:1] == "#" for tag, attributes in tags if tag == "a")
     assert {str(attributes["href"])[1:] for tag, attributes in tags if tag == "a"} <= places
@@ -433,14 +551,21 @@ def test_page_needs_nothing_else(page: str) -> None:
 
 
 def test_a_hostile_corpus_stays_text(tmp_path: Path) -> None:
-    """Ids, queries, tags, sources, names, notes: no script, address, formula, control character or override of theirs.
+    """Ids, queries, tags, sources, names, notes.
 
-    Names of policies are drawn as they stand: what looks like a formula that has no end raises nothing.
+    No script, address, formula, control character or override of theirs.
+
+    Names of policies are drawn as they stand: what looks like a formula that has no end raises
+    nothing.
     """
     rows = [(f"{query} {MARKUP}", *rest) for query, *rest in ROWS]
     made = some_trace(rows)
-    cases = tuple(one._replace(id=f"{one.id} {MARKUP}", doctype=MARKUP, intent=MARKUP) for one in made.cases)
-    chunks = tuple(one._replace(tags=dict.fromkeys(("product", "vendor"), MARKUP)) for one in made.chunks)
+    cases = tuple(
+        one._replace(id=f"{one.id} {MARKUP}", doctype=MARKUP, intent=MARKUP) for one in made.cases
+    )
+    chunks = tuple(
+        one._replace(tags=dict.fromkeys(("product", "vendor"), MARKUP)) for one in made.chunks
+    )
     hostile = TraceData(cases, chunks, made.arms, made.hits, None, {**made.meta, "corpus": MARKUP})
     these = policies() | {f"{MARKUP} {one}": policies()["tuned"] for one in ("a", "b")}
     tuned = f"{MARKUP} a"
@@ -457,7 +582,10 @@ def test_a_hostile_corpus_stays_text(tmp_path: Path) -> None:
 
 
 def test_rules_lead_to_their_first_sentence(page: str) -> None:
-    """A rule that is cited is a link to its first sentence at the end; a number that is no rule stays text."""
+    """A rule that is cited is a link to its first sentence at the end.
+
+    A number that is no rule stays text.
+    """
     assert rule_sentences()["S0.1"] == "A decision is ok, refuse or ambiguous."
     assert rule_sentences()["S3.7"].startswith("Selection: With options pending, a known id is ok")
     rules = (Path(report_page.__file__).parents[2] / "RULES.md").read_text(encoding="utf-8")
@@ -473,7 +601,12 @@ def test_traffic_has_a_section_where_a_review_is_given(tmp_path: Path) -> None:
     trace = some_trace(ROWS)
     page = written(tmp_path, trace, review=review(trace, policies()["tuned"], by=("tenant",)))
     section = page.partition("This traffic")[2]
-    for text in ("requests, decided by policy", "were not drawn", "state no tenant", "decided_by.answered"):
+    for text in (
+        "requests, decided by policy",
+        "were not drawn",
+        "state no tenant",
+        "decided_by.answered",
+    ):
         assert text in section
     assert (tmp_path / "page_figures" / "traffic.png").is_file()
     assert "This traffic" not in written(tmp_path, trace)
@@ -481,14 +614,21 @@ def test_traffic_has_a_section_where_a_review_is_given(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
-    """Byte for byte in a sandboxed frame; its scripts, and no others, are named in the page's policy."""
-    frozen = '<p title="&amp;">\u202e"</p><script type="application/json">{}</script><script>go(1 < 2)</script>'
+    """Byte for byte in a sandboxed frame.
+
+    Its scripts, and no others, are named in the page's policy.
+    """
+    frozen = (
+        '<p title="&amp;">\u202e"</p><script type="application/json">{}</script><script>go(1 < '
+        "2)</script>"
+    )
     shown = written(tmp_path, some_trace(ROWS), cockpit=frozen)
     (frame,) = [attributes for tag, attributes in Tags(shown).tags if tag == "iframe"]
     assert frame["sandbox"] == "allow-scripts"
     assert frame["srcdoc"] == frozen
     assert rendering.script_hash("go(1 < 2)") in html.unescape(shown.partition("<body>")[0])
-    assert rendering.inline_scripts("<script>one\r\ntwo\r</script>") == ["one\ntwo\n"]  # as a browser reads it
+    # as a browser reads it
+    assert rendering.inline_scripts("<script>one\r\ntwo\r</script>") == ["one\ntwo\n"]
     assert "unsafe-inline'; script-src" in html.unescape(shown)
     assert "script-src 'unsafe-inline'" not in html.unescape(shown).partition("<body>")[0]
     assert "Move the thresholds yourself" in shown
@@ -499,9 +639,14 @@ def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
 
 
 def test_sections_stand_in_order(page: str) -> None:
-    """Six numbered parts; each section stands in one, the first of a part open; contents link to their anchors."""
+    """Six numbered parts; each section stands in one, the first of a part open.
+
+    Contents link to their anchors.
+    """
     heads = re.findall(r"<h2>(\d+)\. ([^<]+)</h2>", page)
-    assert heads == [(str(number), title) for number, title in enumerate(report_page.PARTS, start=1)]
+    assert heads == [
+        (str(number), title) for number, title in enumerate(report_page.PARTS, start=1)
+    ]
     listed = [title for titles in report_page.PARTS.values() for title in titles]
     titles = re.findall(r"<h3>([^<]+)</h3>", page)
     assert sorted(listed) == sorted(report_page.SECTIONS)
@@ -515,7 +660,7 @@ def test_sections_stand_in_order(page: str) -> None:
 
 
 def test_what_each_signal_tells_stands_in_the_page(page: str) -> None:
-    """A row a measured signal with its AUROC, those that nobody measured in the caption, no cost and no clock."""
+    """A row a measured signal with AUROC, unmeasured ones in the caption, no cost and no clock."""
     section = page.partition("What each signal is worth</h3>")[2].partition("</details>")[0]
     assert "<td>confidence" in section
     assert "Measured in no case: " in section
@@ -529,7 +674,9 @@ def test_what_each_signal_tells_stands_in_the_page(page: str) -> None:
 def test_a_constant_signal_comes_last_among_areas() -> None:
     """Behind one that ranks worse than a coin, which is then the best."""
     right = np.arange(12) % 2 == 0
-    seen = SimpleNamespace(right=right, score={"constant": np.ones(12), "backwards": np.where(right, 0.2, 0.4)})
+    seen = SimpleNamespace(
+        right=right, score={"constant": np.ones(12), "backwards": np.where(right, 0.2, 0.4)}
+    )
     judged: Any = SimpleNamespace(signals=seen)
     (table,) = parts.signals_section(judged)
     assert isinstance(table, tables.ReportTable)
@@ -551,7 +698,9 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
     one, two = (sorted((tmp_path / folder).rglob("*.*")) for folder in ("one", "two"))
     assert [path.name for path in one] == [path.name for path in two]
     assert len([path for path in one if path.suffix == ".png"]) == 6
-    assert all(first.read_bytes() == second.read_bytes() for first, second in zip(one, two, strict=True))
+    assert all(
+        first.read_bytes() == second.read_bytes() for first, second in zip(one, two, strict=True)
+    )
 
 
 def test_rates_over_nothing_are_dashes(page: str) -> None:
@@ -563,7 +712,7 @@ def test_rates_over_nothing_are_dashes(page: str) -> None:
 
 
 def test_late_interaction_is_rank_only() -> None:
-    """The caption warns of an uncalibrated confidence, where the reranker is late interaction and only there."""
+    """The caption warns of uncalibrated confidence exactly if the reranker is late interaction."""
     for reranker, warned in (("late-interaction", True), ("a-cross-encoder", False)):
         picture = parts.reliability_section(judged(some_trace(ROWS, reranker=reranker)))[0]
         assert isinstance(picture, blocks.Picture)
@@ -585,7 +734,9 @@ def test_incumbent_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("label", ["ok", "refuse", "ambiguous"])
 def test_empty_label_classes(tmp_path: Path, label: str) -> None:
     """A set with one label only still has a whole page."""
-    page = written(tmp_path, some_trace([(query, label, l2, score) for query, _, l2, score in ROWS]))
+    page = written(
+        tmp_path, some_trace([(query, label, l2, score) for query, _, l2, score in ROWS])
+    )
     assert "–" in page
     Tags(page)
 
@@ -594,10 +745,22 @@ def test_a_case_without_hits(tmp_path: Path) -> None:
     """A trace whose hits are all missing gives a page: no threshold reaches anything."""
     trace = some_trace(ROWS)
     missing: dict[str, Any] = {
-        name: np.full_like(field, np.nan) for name, field in trace.hits._asdict().items() if field.dtype == np.float64
+        name: np.full_like(field, np.nan)
+        for name, field in trace.hits._asdict().items()
+        if field.dtype == np.float64
     }
-    none: dict[str, Any] = {"chunk": np.full_like(trace.hits.chunk, -1), "rank": np.full_like(trace.hits.rank, -1)}
-    empty = TraceData(trace.cases, trace.chunks, trace.arms, trace.hits._replace(**missing, **none), None, trace.meta)
+    none: dict[str, Any] = {
+        "chunk": np.full_like(trace.hits.chunk, -1),
+        "rank": np.full_like(trace.hits.rank, -1),
+    }
+    empty = TraceData(
+        trace.cases,
+        trace.chunks,
+        trace.arms,
+        trace.hits._replace(**missing, **none),
+        None,
+        trace.meta,
+    )
     page = written(tmp_path, empty, targets=TARGETS)
     assert "no threshold" in page
     Tags(page)
@@ -624,11 +787,17 @@ FITTED = ("tuned", "expected cost")
 
 @pytest.fixture(scope="module")
 def decided_by_cost() -> tuple[TraceData, dict[str, Policy], StudyOutcome]:
-    """Cases of split report, policies of which tuned decides by expected cost, and what its study says."""
-    tuned = fit_decision(wide_trace(200, "tune", seed=6), Policy.load(), signals=["confidence", "top1_cosine"])
+    """Split report cases, policies whose tuned one decides by expected cost, and its study's words."""
+    tuned = fit_decision(
+        wide_trace(200, "tune", seed=6), Policy.load(), signals=["confidence", "top1_cosine"]
+    )
     free = {"always-answer": always_answer(tuned), "always-refuse": always_refuse(Policy.load())}
     these = {"defaults": Policy.load(), "tuned": tuned, **free, "expected cost": tuned}
-    return wide_trace(120, "report", seed=7), these, StudyOutcome("expected cost", "defaults", CANDIDATES, 0.37, True)
+    return (
+        wide_trace(120, "report", seed=7),
+        these,
+        StudyOutcome("expected cost", "defaults", CANDIDATES, 0.37, True),
+    )
 
 
 Decided = tuple[TraceData, dict[str, Policy], StudyOutcome]
@@ -645,7 +814,10 @@ def in_sample(study: StudyOutcome) -> StudyOutcome:
 
 
 def test_the_page_begins_with_what_was_selected(decided_by_cost: Decided, tmp_path: Path) -> None:
-    """What to use and what it saves first; then tuned against each other policy; why it was selected below."""
+    """What to use and what it saves first; then tuned against each other policy.
+
+    Why it was selected below.
+    """
     trace, these, study = decided_by_cost
     notes = ["Selected: expected cost.", "Another note."]
     shown = written(tmp_path, trace, beaten(these), notes=notes, study=study)
@@ -653,7 +825,11 @@ def test_the_page_begins_with_what_was_selected(decided_by_cost: Decided, tmp_pa
     assert f'{first.USE}</dt><dd class="good">Use tuned.' in opening
     assert f"{these['tuned'].policy_id}; expected cost is the same policy" in opening
     assert "Selected: expected cost." not in opening
-    assert rest.partition("Candidates</h3>")[2].lstrip().startswith("</summary>\n<p>Selected: expected cost.</p>")
+    assert (
+        rest.partition("Candidates</h3>")[2]
+        .lstrip()
+        .startswith("</summary>\n<p>Selected: expected cost.</p>")
+    )
     assert "Another note." in rest
     assert "<td>tuned = expected cost" in rest
     assert opening.count("tuned is better") == 3
@@ -663,12 +839,17 @@ def test_the_page_begins_with_what_was_selected(decided_by_cost: Decided, tmp_pa
     assert "in sample" not in opening
     assert opening.count('href="#decision-by-expected-cost"') == 1
     Tags(shown)
-    assert {path.stem for path in (tmp_path / "page_figures").iterdir()} >= {"candidates", "probability_by_label"}
+    assert {path.stem for path in (tmp_path / "page_figures").iterdir()} >= {
+        "candidates",
+        "probability_by_label",
+    }
 
 
 def report_data(trace: TraceData, these: dict[str, Policy], **more: Any) -> parts.ReportData:
     """What the parts of a report read of tuned and default policy."""
-    return report_page._report_data(trace, these, None, "tuned", "defaults", "report")._replace(**more)
+    return report_page._report_data(trace, these, None, "tuned", "defaults", "report")._replace(
+        **more
+    )
 
 
 def facts(here: parts.ReportData, study: StudyOutcome | None = None) -> dict[str, first.Fact]:
@@ -681,14 +862,20 @@ def screen(here: parts.ReportData, study: StudyOutcome | None = None) -> first.F
     return first.first_screen(here, study, None)
 
 
-def test_nothing_is_better_on_the_cases_it_was_chosen_on(decided_by_cost: Decided, tmp_path: Path) -> None:
-    """The old page said in green "Use tuned for its lower cost", p = 1.5e-05, of a model on the cases it was fitted on.
+def test_nothing_is_better_on_the_cases_it_was_chosen_on(
+    decided_by_cost: Decided, tmp_path: Path
+) -> None:
+    """The old page said in green "Use tuned for its lower cost", p = 1.5e-05.
 
-    The nested estimate stands for its cost; there is no contest, no p-value, no green, and every table and figure of
-    its rates says what they are.
+    It judged a model on the cases it was fitted on.
+
+    The nested estimate stands for its cost; there is no contest, no p-value, no green, and every
+    table and figure of its rates says what they are.
     """
     trace, these, study = decided_by_cost
-    shown = written(tmp_path, trace, these, notes=["Selected: expected cost."], study=in_sample(study))
+    shown = written(
+        tmp_path, trace, these, notes=["Selected: expected cost."], study=in_sample(study)
+    )
     opening, _, rest = shown.partition("<nav")
     assert "held-out estimate is 0.370 of cost a case" in opening
     assert "chosen, not shown to be better" in opening
@@ -697,8 +884,12 @@ def test_nothing_is_better_on_the_cases_it_was_chosen_on(decided_by_cost: Decide
     assert not re.search(r"\bp = |tuned saves|>p</th>|tuned is better", shown)
     for title in report_page.OF_POLICIES & set(re.findall(r"<h3>([^<]+)</h3>", shown)):
         section = rest.partition(f"{title}</h3>")[2].partition("</details>")[0]
-        captions = re.findall(r"<caption><span>(.*?)</span>|<figcaption>(.*?)</figcaption>", section, re.DOTALL)
-        assert all("".join(pair).startswith("In sample, not comparable.") for pair in captions), title
+        captions = re.findall(
+            r"<caption><span>(.*?)</span>|<figcaption>(.*?)</figcaption>", section, re.DOTALL
+        )
+        assert all("".join(pair).startswith("In sample, not comparable.") for pair in captions), (
+            title
+        )
     rates = rest.partition("Policies and their rates</h3>")[2].partition("</tbody>")[0]
     assert "What was fitted or chosen on these cases is in sample, not comparable." in rates
     marked = re.findall(r"<td>([^<]+)<small>([^<]+)", rates)
@@ -712,7 +903,7 @@ def test_nothing_is_better_on_the_cases_it_was_chosen_on(decided_by_cost: Decide
 
 
 def test_no_difference_is_no_reason_to_use_tuned(decided_by_cost: Decided) -> None:
-    """Where the interval holds 0 the policy is chosen, not shown to be better, and the size of the set is said."""
+    """Where the interval holds 0 the policy is chosen, not shown better; the set's size is said."""
     trace, these, study = decided_by_cost
     few = replace(trace, cases=trace.cases[:4], hits=Hits(*(column[:4] for column in trace.hits)))
     shown = screen(report_data(few, these), study)
@@ -725,11 +916,13 @@ def test_no_difference_is_no_reason_to_use_tuned(decided_by_cost: Decided) -> No
     assert told[first.NEXT].code == ""
     alone = screen(report_data(few, these))
     assert alone.advice == "open"
-    assert {one.head: one for one in alone.facts}[first.CASES].text.endswith("What was tuned on is not known here.")
+    assert {one.head: one for one in alone.facts}[first.CASES].text.endswith(
+        "What was tuned on is not known here."
+    )
 
 
 def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided) -> None:
-    """Where refusing all was selected and answering all is better, that one wins, and the advice says why."""
+    """If refusing all was selected and answering all is better, that wins, and advice says why."""
     trace, these, study = decided_by_cost
     here = report_data(trace, these | {"tuned": always_refuse(Policy.load())})
     shown = screen(here, study)
@@ -746,22 +939,37 @@ def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided
 
 
 def test_the_first_screen_says_what_is_not_known() -> None:
-    """A policy that needs no tuning is named as such; without a study nobody knows what was tuned on these cases."""
+    """A policy that needs no tuning is named as such.
+
+    Without a study nobody knows what was tuned on these cases.
+    """
     these = policies() | {"tuned": always_answer(Policy.load())}
     shown = screen(report_data(some_trace(ROWS, split="tune"), these, targets=TARGETS))
     told = {one.head: one for one in shown.facts}
     assert shown.advice == "same"
-    assert told[first.USE].text == "Use always-answer, which needs no tuning. tuned is the same policy."
+    assert (
+        told[first.USE].text
+        == "Use always-answer, which needs no tuning. tuned is the same policy."
+    )
     assert "; always-answer is the same policy" in told[first.USE].details[0]
     assert told[first.CASES].mark == "bad"
-    assert "not all of split report: 2 to answer, 1 to refuse, 1 to ask back." in told[first.CASES].text
+    assert (
+        "not all of split report: 2 to answer, 1 to refuse, 1 to ask back."
+        in told[first.CASES].text
+    )
     assert "is not known here" in told[first.CASES].text
     assert told[first.PROMISED].text.startswith("Nothing: tuned holds no certificate")
-    assert told[first.PROMISED].details[0].startswith("Here tuned meets 1 of 2 targets; it answers 100.0 %")
+    assert (
+        told[first.PROMISED]
+        .details[0]
+        .startswith("Here tuned meets 1 of 2 targets; it answers 100.0 %")
+    )
     assert "hallucination_rate: wrong answers among" in told[first.PROMISED].details[1]
 
 
-def test_better_on_cases_that_may_have_been_tuned_on_is_not_said_in_green(decided_by_cost: Decided) -> None:
+def test_better_on_cases_that_may_have_been_tuned_on_is_not_said_in_green(
+    decided_by_cost: Decided,
+) -> None:
     """Without a study and without split report the cases may be those tuned on."""
     trace, these, _ = decided_by_cost
     cases = tuple(one._replace(split=None) for one in trace.cases)
@@ -780,19 +988,23 @@ def test_nothing_wins_while_what_needs_no_tuning_is_not_compared(decided_by_cost
     trace, these, study = decided_by_cost
     here = report_data(trace, beaten(these))
     lacks = [5 if name == "always-answer" else 0 for name in here.table.index]
-    shown = screen(here._replace(table=here.table.assign(missing_answers_k=lacks, missing_answers_n=60)), study)
+    shown = screen(
+        here._replace(table=here.table.assign(missing_answers_k=lacks, missing_answers_n=60)), study
+    )
     assert shown.advice == "uncompared"
     assert "good" not in {one.mark for one in shown.facts}
     assert shown.facts[-1].text.startswith("Record the missing answers of always-answer")
 
 
 def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost: Decided) -> None:
-    """Cost, saved cost and counts on the first screen are those of `replay.sweep` and of the paired comparison."""
+    """First-screen cost, saved cost, counts are those of `replay.sweep` and paired comparison."""
     trace, these, study = decided_by_cost
     here = report_data(trace, these)
     shown = screen(here, study)
     row = here.table.loc["tuned"]
-    lead = f"tuned costs {row.expected_cost:.3f} a case (95 % interval {row.expected_cost_low:.3f} to"
+    lead = (
+        f"tuned costs {row.expected_cost:.3f} a case (95 % interval {row.expected_cost_low:.3f} to"
+    )
     assert shown.facts[1].details[0].startswith(lead)
     assert shown.against is not None
     for cells in shown.against.rows:
@@ -803,7 +1015,10 @@ def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost: Decided) -> N
 
 @pytest.mark.full
 def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path: Path) -> None:
-    """Nobody sets 10 % and 1 %, yet they made every result "not met": without targets no page names one."""
+    """Nobody sets 10 % and 1 %, yet they made every result "not met".
+
+    Without targets no page names one.
+    """
     trace, these, study = decided_by_cost
     trials = pd.DataFrame({"false_refusal_rate": [0.0, 0.5], "hallucination_rate": [0.5, 0.2]})
     plain = written(tmp_path, trace, these, study=study, trials=trials)
@@ -821,7 +1036,9 @@ def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path:
     ):
         assert word not in text, word
     assert "risk ≤ 5\u00a0%" in text  # the table of usual risks needs no target
-    wanted = written(tmp_path, trace, these, study=study, trials=trials, targets={"over_ask_rate": 0.2})
+    wanted = written(
+        tmp_path, trace, these, study=study, trials=trials, targets={"over_ask_rate": 0.2}
+    )
     assert wanted.partition("<h3>")[2].startswith("Targets<")
     assert "over_ask_rate ≤ 20\u00a0%" in wanted
     assert "hallucination_rate ≤ 1\u00a0%" not in wanted
@@ -832,7 +1049,10 @@ def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path:
 
 
 def test_a_target_that_is_wanted_high_is_met_above_it() -> None:
-    """Coverage of 1/2 keeps 0.4 and not 0.6; a target takes the place of the constraint of its name."""
+    """Coverage of 1/2 keeps 0.4 and not 0.6.
+
+    A target takes the place of the constraint of its name.
+    """
     row = _row(coverage=(50, 100))
     for limit, says in ((0.4, "met"), (0.6, "not met")):
         found = verdicts(row, {"coverage": limit}, can=True)
@@ -845,11 +1065,17 @@ def test_a_target_that_is_wanted_high_is_met_above_it() -> None:
 
 @pytest.mark.parametrize("name", metrics.RATES)
 def test_what_a_threshold_reaches_is_what_its_decisions_count(name: str) -> None:
-    """Of each rate: a target at the rate of a threshold is reachable, one beyond all of them is not."""
+    """Of each rate.
+
+    A target at the rate of a threshold is reachable, one beyond all of them is not.
+    """
     rng = np.random.default_rng(11)
     label = rng.integers(0, 3, 30).astype(np.int8)
     score, right = rng.random(30).round(1), (label == Status.ok) & (rng.random(30) < 0.7)
-    here, low = AnswerSignals({"s": score}, right, label, explicit=False), metrics.RATE_TABLE[name].better == "low"
+    here, low = (
+        AnswerSignals({"s": score}, right, label, explicit=False),
+        metrics.RATE_TABLE[name].better == "low",
+    )
     rates = []
     for at in np.unique(score):
         answered = score >= at
@@ -859,14 +1085,19 @@ def test_what_a_threshold_reaches_is_what_its_decisions_count(name: str) -> None
         rates.append(float(every[metrics.RATES.index(name)]))
     best = min(rates) if low else max(rates)
     table, free = pd.DataFrame(index=[]), {"min_coverage": 0.0}
-    assert reachable(here, table, None, {name: min(best + 1e-9, 1.0) if low else best - 1e-9}, **free).together
+    assert reachable(
+        here, table, None, {name: min(best + 1e-9, 1.0) if low else best - 1e-9}, **free
+    ).together
     beyond = best - 0.01 if low else best + 0.01
     if 0.0 <= beyond <= 1.0:
         assert not reachable(here, table, None, {name: beyond}, **free).together
 
 
 def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
-    """The cheapest cross-fitted first; what does not compete and what is not cross-fitted say so; gain with error."""
+    """The cheapest cross-fitted first; what does not compete and what is not cross-fitted say so.
+
+    Gain with error.
+    """
     trace, these, study = decided_by_cost
     picture, table = parts.candidates_section(report_data(trace, these), study)
     assert isinstance(picture, blocks.Picture)
@@ -890,7 +1121,7 @@ def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
 
 
 def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost: Decided) -> None:
-    """P(right) beside the signals and in the reliability diagram, its ratio swept, decisions in plain words."""
+    """P(right) beside signals and in the reliability diagram, ratio swept, decisions in plain words."""
     trace, these, _ = decided_by_cost
     here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
     expected = replay.decide(trace, these["tuned"]).tables.evidence.probability[0, 0]
@@ -898,23 +1129,33 @@ def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost
     shown, idle = threshold_curves(trace, these, ("tuned", "defaults"))
     assert [(one.path, one.marks) for one in shown] == [("decision.ratio", {"tuned": 1.0})]
     assert not idle
-    (reliability, errors, _), (boundary,) = parts.reliability_section(here), parts.boundary_section(here)
+    (reliability, errors, _), (boundary,) = (
+        parts.reliability_section(here),
+        parts.boundary_section(here),
+    )
     assert isinstance(reliability, blocks.Picture)
     assert isinstance(errors, tables.ReportTable)
     assert isinstance(boundary, blocks.Picture)
-    assert reliability.caption.startswith("P(right), the probability that tuned decides by, in bins")
+    assert reliability.caption.startswith(
+        "P(right), the probability that tuned decides by, in bins"
+    )
     assert errors.rows[0][0].text == "P(right), as it is"
     assert boundary.name == "probability_by_label"
     (stages,) = parts.stages_section(here)
     assert isinstance(stages, tables.ReportTable)
-    assert {("answered", "ok"), ("expected_cost", "refuse")} <= {(row[0].text, row[1].text) for row in stages.rows}
+    assert {("answered", "ok"), ("expected_cost", "refuse")} <= {
+        (row[0].text, row[1].text) for row in stages.rows
+    }
     (histogram,) = parts.histogram_section(here)
     assert isinstance(histogram, blocks.Picture)
     assert histogram.caption.endswith("No tau decides for tuned.")
 
 
 def test_the_model_is_a_table(decided_by_cost: Decided) -> None:
-    """A row a signal with weights, centre and scale; then the bias; then the costs. A chain has no such section."""
+    """A row a signal with weights, centre and scale; then the bias; then the costs.
+
+    A chain has no such section.
+    """
     trace, these, _ = decided_by_cost
     here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
     table, costs = parts.model_section(here)
@@ -936,7 +1177,9 @@ def test_what_changes_names_the_rule(decided_by_cost: Decided) -> None:
     _, these, _ = decided_by_cost
     table = blocks.changes_table("a", "b", these["defaults"], these["tuned"])
     assert isinstance(table, tables.ReportTable)
-    assert ["decision.rule", "chain", "expected_cost"] in [[cell.text for cell in row] for row in table.rows]
+    assert ["decision.rule", "chain", "expected_cost"] in [
+        [cell.text for cell in row] for row in table.rows
+    ]
 
 
 def judged(trace: TraceData) -> parts.ReportData:
@@ -951,24 +1194,37 @@ def test_unsplit_cases_are_flagged() -> None:
 
 
 def test_checks_that_the_hits_cannot_be_judged_by_are_named_beside_those_that_can() -> None:
-    """The table of changed settings lists all that are switched off; the first screen counts those that act."""
+    """The table of changed settings lists all that are switched off.
+
+    The first screen counts those that act.
+    """
     full, off = some_trace(ROWS), ("confidence", "gap", "similarity")
-    trace = TraceData(full.cases, full.chunks, full.arms, full.hits, None, {**full.meta, "gates_off": off})
+    trace = TraceData(
+        full.cases, full.chunks, full.arms, full.hits, None, {**full.meta, "gates_off": off}
+    )
     these = policies() | {"tuned": Policy.load().without_gates()}
-    shown = facts(report_page._report_data(trace, these, None, "tuned", "defaults", "report"))["Checks switched off"]
+    shown = facts(report_page._report_data(trace, these, None, "tuned", "defaults", "report"))[
+        "Checks switched off"
+    ]
     assert not set(off) & set(shown.text.replace(",", "").replace(".", "").split())
     assert (
-        "Also switched off, but these hits cannot be judged by them: gap, similarity and confidence." in shown.details
+        "Also switched off, but these hits cannot be judged by them: gap, similarity and "
+        "confidence." in shown.details
     )
 
 
 def test_what_no_case_of_split_certify_has_seen_is_certified_next(decided_by_cost: Decided) -> None:
-    """Chosen on the cases that judge: with a split certify the next step certifies, without one it deals splits."""
+    """Chosen on the cases that judge.
+
+    With a split certify the next step certifies, without one it deals splits.
+    """
     trace, these, study = decided_by_cost
     data = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
     steps = [facts(data._replace(n_certify=n), in_sample(study))[first.NEXT] for n in (None, 15)]
     assert "raglab.split(trace) deals its cases into tune, certify and report" in steps[0].text
-    assert steps[1].text.startswith("Certify tuned on split certify, on which nothing was fitted or chosen.")
+    assert steps[1].text.startswith(
+        "Certify tuned on split certify, on which nothing was fitted or chosen."
+    )
     assert steps[1].code.startswith("raglab.certify_policy(trace, policy, targets=")
     refusal = "not certified: hallucination_rate at most 0.01"
     certificate = Certificate(None, (), 0.0, (), None, 0.1, "single", 1, 1, 15, refusal)
@@ -979,14 +1235,23 @@ def test_what_no_case_of_split_certify_has_seen_is_certified_next(decided_by_cos
     assert tested[first.NEXT].code == ""
 
 
-def test_the_page_of_a_study_shows_its_certification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promised or refused, with its look; in neither case the first screen proposes the test that was made."""
+def test_the_page_of_a_study_shows_its_certification(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promised or refused, with its look.
+
+    In neither case the first screen proposes the test that was made.
+    """
     monkeypatch.setattr(TuneResult, "cockpit_page", lambda _: None)
     trace = labelled(3, {"tune": 80, "certify": 120})
     result = tune(trace, trials=4)
     opening, promised = {}, {}
     for alpha in (None, 0.8, 0.001):
-        tested = None if alpha is None else certify_policy(trace, result.policy, targets={RISK: alpha}, again=True)
+        tested = (
+            None
+            if alpha is None
+            else certify_policy(trace, result.policy, targets={RISK: alpha}, again=True)
+        )
         page = result.report(tmp_path / "page.html", certification=tested)
         shown = html.unescape(page.read_text(encoding="utf-8")).replace("\xa0", " ")
         opening[alpha] = shown.partition("<nav")[0]
@@ -994,22 +1259,30 @@ def test_the_page_of_a_study_shows_its_certification(tmp_path: Path, monkeypatch
     proposes = "Certify tuned on split certify"
     assert "Nothing: tuned holds no certificate." in opening[None]
     assert proposes in opening[None]
-    assert f"{RISK} ≤ 80 % with 90 % confidence, on questions like the 120 cases that certified it" in opening[0.8]
+    assert (
+        f"{RISK} ≤ 80 % with 90 % confidence, on questions like the 120 cases that certified it"
+        in opening[0.8]
+    )
     assert f"Nothing: tuned was tested and is not certified: {RISK} at most 0.001" in opening[0.001]
     assert not any(proposes in opening[alpha] for alpha in (0.8, 0.001))
     assert [alpha for alpha in opening if "No target is stated" in promised[alpha]] == []
     assert "Certified on 120 cases" in promised[0.8]
     assert f"is not certified: {RISK} at most 0.001" in promised[0.001]
-    of_another = certify_policy(trace, always_answer(result.policy), targets={RISK: 0.9}, again=True)
+    of_another = certify_policy(
+        trace, always_answer(result.policy), targets={RISK: 0.9}, again=True
+    )
     with pytest.raises(ValueError, match="certification must be of the selected policy"):
         result.report(tmp_path / "page.html", certification=of_another)
     rule = "certification must be what .* returned, got Certificate; give that result whole"
     with pytest.raises(TypeError, match=rule):
-        result.report(tmp_path / "page.html", certification=of_another.certificate)  # type: ignore[arg-type]
+        result.report(tmp_path / "page.html", certification=of_another.certificate)
 
 
 def test_signals_of_the_trace_are_judged_beside_the_built_in_ones() -> None:
-    """Of both directions, each so that more of it is surer; one that says nothing alone is no score."""
+    """Of both directions, each so that more of it is surer.
+
+    One that says nothing alone is no score.
+    """
     made = some_trace(ROWS)
     full = StoredTrace(made.cases, made.chunks, made.arms, made.hits, None, made.meta)
     values = np.arange(len(ROWS), dtype=np.float64)
@@ -1028,7 +1301,9 @@ def test_many_flips_are_counted_not_all_shown() -> None:
     )
     assert isinstance(text, blocks.Text)
     assert isinstance(table, tables.ReportTable)
-    assert text.text.startswith("75 of 75 cases are decided otherwise by tuned than by defaults: 75 become right")
+    assert text.text.startswith(
+        "75 of 75 cases are decided otherwise by tuned than by defaults: 75 become right"
+    )
     assert table.caption.startswith("60 of 75, most harmful first")
     assert [row[-1].text for row in table.rows] == ["wrong → right"] * 60
 
@@ -1038,23 +1313,29 @@ def test_doors_state_the_rule(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="policies must hold the incumbent, got tuned, mine"):
         written(tmp_path, some_trace(ROWS), {"tuned": Policy.load(), "mine": Policy.load()})
     both = {"defaults": Policy.load(), "mine": Policy.load()}
-    with pytest.raises(ValueError, match="the tuned one beside the incumbent, got mine and tuned='mien'"):
+    with pytest.raises(
+        ValueError, match="the tuned one beside the incumbent, got mine and tuned='mien'"
+    ):
         written(tmp_path, some_trace(ROWS), both, tuned="mien")
     with pytest.raises(ValueError, match="trials must have the columns"):
         written(tmp_path, some_trace(ROWS), trials=pd.DataFrame({"x": [1]}))
     with pytest.raises(ValueError, match="at least one case"):
         written(
             tmp_path,
-            some_trace([("one", "ok", 0.3, 0.9)]).__class__((), CHUNKS, ("hybrid",), some_trace(ROWS).hits, None, {}),
+            some_trace([("one", "ok", 0.3, 0.9)]).__class__(
+                (), CHUNKS, ("hybrid",), some_trace(ROWS).hits, None, {}
+            ),
         )
     assert not list(tmp_path.iterdir())
 
 
 def wide_trace(n: int, split: str, seed: int = 0) -> StoredTrace:
-    """Trace of n answerable and unanswerable cases that the confidence separates, with queries of their own."""
+    """Trace of n answerable and unanswerable cases, separated by confidence, with own queries."""
     rng = np.random.default_rng(seed)
     good = rng.random(n) < 0.7
-    score = np.clip(np.where(good, rng.normal(0.75, 0.1, n), rng.normal(0.3, 0.1, n)), 0.01, 0.99).round(2)
+    score = np.clip(
+        np.where(good, rng.normal(0.75, 0.1, n), rng.normal(0.3, 0.1, n)), 0.01, 0.99
+    ).round(2)
     rows = [
         (f"{split} question {place}", "ok" if ok else "refuse", 0.3, float(value))
         for place, (ok, value) in enumerate(zip(good, score, strict=True))
@@ -1065,12 +1346,17 @@ def wide_trace(n: int, split: str, seed: int = 0) -> StoredTrace:
 
 @pytest.fixture(scope="module")
 def certified() -> Policy:
-    """Policy that keeps two targets with 90 % confidence, certified on 300 cases, ordered on 300 others."""
+    """Policy keeping two targets at 90 % confidence, certified on 300 cases, ordered on others.
+
+    The others are 300 cases too.
+    """
     two = [wide_trace(300, split, seed) for seed, split in enumerate(("tune", "certify"), start=1)]
     hits = Hits(*(np.concatenate(pair) for pair in zip(two[0].hits, two[1].hits, strict=True)))
     both = StoredTrace(two[0].cases + two[1].cases, CHUNKS, ("hybrid",), hits, None, two[0].meta)
     start = Policy.load().replace("similarity.min_similarity", 0.1)
-    found = certify_best(both, start, targets={"hallucination_rate": 0.05, "false_refusal_rate": 0.1})
+    found = certify_best(
+        both, start, targets={"hallucination_rate": 0.05, "false_refusal_rate": 0.1}
+    )
     assert found.policy is not None
     return found.policy
 
@@ -1081,7 +1367,10 @@ def whole(trace: TraceData, subject: Policy) -> parts.ReportData:
 
 
 def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Path) -> None:
-    """Promises as certified and, on other cases, the table of the check; the page holds every new section."""
+    """Promises as certified and, on other cases, the table of the check.
+
+    The page holds every new section.
+    """
     trace = wide_trace(300, "report", seed=3)
     text, table, verdict = promises.certificate_blocks(whole(trace, certified))
     assert isinstance(text, blocks.Text)
@@ -1090,26 +1379,41 @@ def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Pa
     found = check_policy(trace, certified)
     assert text.text.startswith("Certified on 300 cases: ")
     line, mark = promises.promise_line(whole(trace, certified))
-    assert line.startswith("hallucination_rate ≤ 5 % and false_refusal_rate ≤ 10 %, all together, with 90 % confidence")
+    assert line.startswith(
+        "hallucination_rate ≤ 5 % and false_refusal_rate ≤ 10 %, all together, with 90 % confidence"
+    )
     assert "(test number 1 on these cases, as far as is known)" in line
     assert line.endswith(promises.RETESTS["upheld"])
     assert mark == "good"
-    assert [row[0].text for row in table.rows] == ["hallucination_rate ≤ 5 %", "false_refusal_rate ≤ 10 %"]
+    assert [row[0].text for row in table.rows] == [
+        "hallucination_rate ≤ 5 %",
+        "false_refusal_rate ≤ 10 %",
+    ]
     assert [row[3].small for row in table.rows] == [
         f"{k}/{n}" for k, n in zip(found.table.k, found.table.n, strict=True)
     ]
-    assert [row[5].text for row in table.rows] == found.table["verdict"].tolist() == ["upheld", "upheld"]
+    assert (
+        [row[5].text for row in table.rows]
+        == found.table["verdict"].tolist()
+        == ["upheld", "upheld"]
+    )
     assert verdict.text.startswith("Re-test upheld")
     shown = written(tmp_path, trace, {"mine": certified}, incumbent="mine")
     titles = re.findall(r"<h3>([^<]+)</h3>", shown)
-    assert titles[:3] == ["What is promised", "If the labels or the traffic were others", "Policies and their rates"]
+    assert titles[:3] == [
+        "What is promised",
+        "If the labels or the traffic were others",
+        "Policies and their rates",
+    ]
     assert "isotonic, cross-fitted in 5 folds" in shown
     Tags(shown)
 
 
 def test_cases_that_made_a_certificate_do_not_test_it(certified: Policy) -> None:
     """On the split that it was certified on the promises stand without a re-test."""
-    table, text = promises.certificate_blocks(whole(wide_trace(300, "certify", seed=2), certified))[1:]
+    table, text = promises.certificate_blocks(whole(wide_trace(300, "certify", seed=2), certified))[
+        1:
+    ]
     assert isinstance(table, tables.ReportTable)
     assert isinstance(text, blocks.Text)
     assert table.head[-1] == "upper bound, 90 %"
@@ -1117,10 +1421,15 @@ def test_cases_that_made_a_certificate_do_not_test_it(certified: Policy) -> None
 
 
 def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
-    """One of another policy, of an older raglab or without its parts is no promise; further looks are said."""
+    """One of another policy, of an older raglab or without its parts is no promise.
+
+    Further looks are said.
+    """
     trace = wide_trace(60, "report", seed=3)
     own = dict(certified.certificate or {})
-    older = {name: value for name, value in own.items() if name not in {"pilot_hash", "looks_recorded"}}
+    older = {
+        name: value for name, value in own.items() if name not in {"pilot_hash", "looks_recorded"}
+    }
     for wrong in ({"hello": 1}, own | {"policy_id": "000000000000"}, older):
         shown = screen(whole(trace, certified.replace("certificate", wrong)))
         told = {one.head: one for one in shown.facts}
@@ -1131,31 +1440,45 @@ def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
     second = promises.certificate_blocks(whole(trace, certified.replace("certificate", looks)))[1]
     assert isinstance(second, blocks.Text)
     assert "break with probability 15.0 %" in second.text
-    other = promises.certificate_blocks(whole(trace, certified.replace("certificate", own | {"arm": "graph"})))[-1]
+    other = promises.certificate_blocks(
+        whole(trace, certified.replace("certificate", own | {"arm": "graph"}))
+    )[-1]
     assert isinstance(other, blocks.Text)
     assert other.warning
     assert "arm must be one of hybrid" in other.text
 
 
 def test_a_certificate_that_is_bought_is_shown_as_such(certified: Policy) -> None:
-    """Coverage and over-ask stand in its first sentence; where it rests on asking a warning follows."""
+    """Coverage and over-ask stand in its first sentence.
+
+    Where it rests on asking a warning follows.
+    """
     own, trace = dict(certified.certificate or {}), wide_trace(300, "report", seed=3)
     (first, second, *_) = promises.certificate_blocks(whole(trace, certified))
     assert isinstance(first, blocks.Text)
-    assert f"It answers {tables.percent(own['coverage'])} of those cases and asks back 0.0 %" in first.text
+    assert (
+        f"It answers {tables.percent(own['coverage'])} of those cases and asks back 0.0 %"
+        in first.text
+    )
     assert not isinstance(second, blocks.Text)
     bought = own | {"rests_on_asking": True, "over_ask_rate": 0.4, "also_kept_by": ["always-ask"]}
     second = promises.certificate_blocks(whole(trace, certified.replace("certificate", bought)))[1]
     assert isinstance(second, blocks.Text)
     assert second.warning
-    assert "40.0 % of the unambiguous are asked back; always-ask would keep every target too" in second.text
+    assert (
+        "40.0 % of the unambiguous are asked back; always-ask would keep every target too"
+        in second.text
+    )
 
 
 def test_a_certified_cost_is_shown_in_its_own_units(certified: Policy) -> None:
     """A cost is no share: neither its limit nor its bound is a percentage."""
     trace = wide_trace(300, "report", seed=3)
     promise = {"name": "expected_cost", "alpha": 1.5, "k": 300.5, "n": 300, "bound": 1.25}
-    own = dict(certified.certificate or {}) | {"promises": [promise], "costs": {"refuse": {"answered_wrong": 4.0}}}
+    own = dict(certified.certificate or {}) | {
+        "promises": [promise],
+        "costs": {"refuse": {"answered_wrong": 4.0}},
+    }
     table = promises.certificate_blocks(whole(trace, certified.replace("certificate", own)))[1]
     assert isinstance(table, tables.ReportTable)
     assert [cell.text for cell in table.rows[0][:3]] == ["expected_cost ≤ 1.5", "1.0017", "1.25"]
@@ -1163,22 +1486,28 @@ def test_a_certified_cost_is_shown_in_its_own_units(certified: Policy) -> None:
 
 
 def test_without_a_certificate_the_data_it_needs_are_named() -> None:
-    """A line a target, the best there is, and what each signal could carry at a target within reach."""
+    """A line a target, the best there is, and what each signal could carry at a target in reach."""
     here = whole(wide_trace(300, "report", seed=3), Policy.load())
     shown = promises.certificate_blocks(here._replace(targets=TARGETS))
     texts = [block.text for block in shown if isinstance(block, blocks.Text)]
     table = shown[-1]
     assert isinstance(table, tables.ReportTable)
-    assert texts[0].startswith("The command raglab certify tests whether a policy keeps stated targets")
+    assert texts[0].startswith(
+        "The command raglab certify tests whether a policy keeps stated targets"
+    )
     here_is = "On this page (split report), "
-    assert texts[1].startswith(f"{here_is}false_refusal_rate ≤ 10.0 % needs 22 answerable cases without an error")
-    assert texts[2].startswith(f"{here_is}hallucination_rate ≤ 1.0 % needs 230 answered cases without an error, 388 ")
+    assert texts[1].startswith(
+        f"{here_is}false_refusal_rate ≤ 10.0 % needs 22 answerable cases without an error"
+    )
+    assert texts[2].startswith(
+        f"{here_is}hallucination_rate ≤ 1.0 % needs 230 answered cases without an error, 388 "
+    )
     assert {row[0].text for row in table.rows} == {"confidence", "top-1 cosine", "-best l2", "gap"}
     assert "for a risk of 5 % (1 % is beyond so few cases)" in table.caption
 
 
 def test_a_certification_that_failed_is_shown_with_what_it_lacks() -> None:
-    """Its own targets, counts and bounds in place of a usual target, and the labelled questions that are missing."""
+    """Its own targets, counts and bounds for a usual target, and the missing labelled questions."""
     policy = Policy.load().replace("similarity.min_similarity", 0.1)
     failed = certify_policy(wide_trace(60, "certify", seed=5), policy, targets={RISK: 0.01})
     here = whole(wide_trace(300, "report", seed=3), policy)._replace(failed=failed, n_certify=42)
@@ -1191,7 +1520,9 @@ def test_a_certification_that_failed_is_shown_with_what_it_lacks() -> None:
     assert [row[0].text, row[1].small] == [f"{RISK} ≤ 1 %", f"{promise.k:g}/{promise.n}"]
     assert row[2].text == tables.percent(promise.bound)
     texts = [block.text for block in (reason, need, size, best) if isinstance(block, blocks.Text)]
-    assert texts[0].startswith("mine was to be certified on the 60 cases to certify on (split certify, ")
+    assert texts[0].startswith(
+        "mine was to be certified on the 60 cases to certify on (split certify, "
+    )
     assert failed.certificate.reason in texts[0]
     assert re.search(r"about [\d,]+ more labelled questions, since \d+ of 60 count here", texts[1])
     assert texts[2].startswith("Were the 42 answerable cases of split certify")
@@ -1205,10 +1536,15 @@ def test_a_certification_that_failed_is_shown_with_what_it_lacks() -> None:
 
 def test_the_confidence_of_a_further_look_is_that_of_all_too(certified: Policy) -> None:
     """The first look states one confidence, a later one that of all looks beside it."""
-    later = certified.replace("certificate", dict(certified.certificate or {}) | {"looks": 3, "spent": 0.3})
+    later = certified.replace(
+        "certificate", dict(certified.certificate or {}) | {"looks": 3, "spent": 0.3}
+    )
     trace = wide_trace(300, "report", seed=3)
     line, _ = promises.promise_line(whole(trace, later))
-    assert "with 90 % confidence for this test alone, 70 % for all 3 together, on questions like" in line
+    assert (
+        "with 90 % confidence for this test alone, 70 % for all 3 together, on questions like"
+        in line
+    )
     assert "for this test alone" not in promises.promise_line(whole(trace, certified))[0]
 
 
@@ -1219,22 +1555,37 @@ def test_without_targets_the_lowest_usual_risk_within_reach_is_shown() -> None:
     assert isinstance(need, blocks.Text)
     assert isinstance(table, tables.ReportTable)
     assert need.text.startswith(
-        "No target is stated; of a usual one, as an example: on this page (split report), hallucination_rate ≤ 5.0 %"
+        "No target is stated; of a usual one, as an example: on this page (split report), "
+        "hallucination_rate ≤ 5.0 %"
     )
     assert "for a usual risk of 5 %. AUROC, 0 to 1" in table.caption
-    texts = [one.text for one in promises.certificate_blocks(here._replace(in_sample=("mine",))) if one.kind == "text"]
+    texts = [
+        one.text
+        for one in promises.certificate_blocks(here._replace(in_sample=("mine",)))
+        if one.kind == "text"
+    ]
     assert not any("needs" in text for text in texts)
 
 
 def test_worst_slice_first() -> None:
-    """Slices that pass less often than the rest, as `slices` orders them; equal ones everywhere give a sentence."""
+    """Slices that pass less often than the rest, as `slices` orders them.
+
+    Equal ones everywhere give a sentence.
+    """
     trace = wide_trace(200, "report", seed=4)
-    cases = tuple(case._replace(doctype="a" if place % 3 else "b") for place, case in enumerate(trace.cases))
-    here = whole(TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta), always_answer(Policy.load()))
+    cases = tuple(
+        case._replace(doctype="a" if place % 3 else "b") for place, case in enumerate(trace.cases)
+    )
+    here = whole(
+        TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta),
+        always_answer(Policy.load()),
+    )
     (table,) = report_page.weak_spots(here)
     assert isinstance(table, tables.ReportTable)
     frame = slices(here.decisions["mine"]).query("rate < rest")
-    assert [row[0].text for row in table.rows] == [f"{one.column} = {one.value}" for one in frame.itertuples()]
+    assert [row[0].text for row in table.rows] == [
+        f"{one.column} = {one.value}" for one in frame.itertuples()
+    ]
     assert "label = refuse" in {row[0].text for row in table.rows[:2]}
     assert (table.rows[0][1].text, table.rows[0][-1].text) == ("0.0 %", "worse")
     (text,) = report_page.weak_spots(whole(some_trace([("one", "ok", 0.3, 0.9)]), Policy.load()))
@@ -1243,7 +1594,10 @@ def test_worst_slice_first() -> None:
 
 
 def test_wrong_labels_and_other_traffic() -> None:
-    """Bounds are those of `robustness`; the set's own traffic gives the rate as it is; without answers, a sentence."""
+    """Bounds are those of `robustness`; the set's own traffic gives the rate as it is.
+
+    Without answers, a sentence.
+    """
     here = whole(wide_trace(200, "report", seed=4), always_answer(Policy.load()))
     (plain, _) = report_page.assumptions(here)
     assert isinstance(plain, tables.ReportTable)
@@ -1274,7 +1628,7 @@ def test_wrong_labels_that_a_promise_bears(certified: Policy) -> None:
 
 
 def test_the_decision_boundary_is_the_subject_s() -> None:
-    """Zones of its own taus, shares over the cases that lie there, and above them the words of the display."""
+    """Zones of its own taus, shares over the cases there, and above them the display's words."""
     rows = [
         ("one", "ok", 0.3, 0.9),
         ("two", "refuse", 0.9, 0.5),
@@ -1293,7 +1647,9 @@ def test_the_decision_boundary_is_the_subject_s() -> None:
         assert isinstance(table, tables.ReportTable)
         display = DecisionBoundaryDisplay.from_trace(here.trace, these[subject])
         assert picture.caption.endswith(display.says)
-        assert all(row[0].text.startswith(start) for row, start in zip(table.rows, taus, strict=True))
+        assert all(
+            row[0].text.startswith(start) for row, start in zip(table.rows, taus, strict=True)
+        )
         assert sum(int(row[1].small.split(";")[0].split("/")[1]) for row in table.rows) == len(rows)
         answers = sum(int(row[2].small.split("/")[0]) for row in table.rows)
         assert answers == int((here.decisions[subject].status == Status.ok).sum())
@@ -1307,7 +1663,10 @@ def test_without_a_confidence_gate_there_is_no_boundary() -> None:
 
 
 def test_in_sample_calibration_never_stands_alone() -> None:
-    """As it is, cross-fitted, in sample: three rows and two curves, or one of each where cases are too few."""
+    """As it is, cross-fitted, in sample.
+
+    Three rows and two curves, or one of each where cases are too few.
+    """
     picture, table, _ = parts.reliability_section(judged(wide_trace(200, "report", seed=5)))
     assert isinstance(picture, blocks.Picture)
     assert isinstance(table, tables.ReportTable)
@@ -1330,11 +1689,16 @@ def test_signals_are_ranked_with_intervals() -> None:
     here = judged(wide_trace(200, "report", seed=5))
     (table,) = parts.signals_section(here)
     assert isinstance(table, tables.ReportTable)
-    areas = {name: metrics.aurc(here.signals.right, score) for name, score in here.signals.score.items()}
+    areas = {
+        name: metrics.aurc(here.signals.right, score) for name, score in here.signals.score.items()
+    }
     assert [row[0].text for row in table.rows] == sorted(areas, key=lambda name: areas[name])
     first = table.rows[0]
     assert first[2].text == f"{min(areas.values()):.3f}"
-    assert first[1].text == f"{metrics.auroc(here.signals.right, here.signals.score[first[0].text]):.3f}"
+    assert (
+        first[1].text
+        == f"{metrics.auroc(here.signals.right, here.signals.score[first[0].text]):.3f}"
+    )
     assert first[3].text == tables.DASH
     low, high = map(float, first[2].small.split(" to "))
     assert low <= min(areas.values()) <= high
@@ -1356,12 +1720,17 @@ def test_the_fused_gate_has_its_line() -> None:
 
 @pytest.mark.slow
 def test_a_certification_of_other_cases_is_no_promise_of_the_page(tmp_path: Path) -> None:
-    """Of another arm, or of candidates that a sequence did not reach; of too few cases it was no test."""
+    """Of another arm, or of candidates that a sequence did not reach.
+
+    Of too few cases it was no test.
+    """
     trace = labelled(3, {"tune": 80, "certify": 120})
     result = tune(trace, trials=4)
     certified = certify_policy(trace, result.policy, targets={RISK: 0.8})
     of_arm = replace(result, settings={**result.settings, "arm": "dense"})
-    with pytest.raises(ValueError, match="certification must be of arm dense, which the page judges, got hybrid"):
+    with pytest.raises(
+        ValueError, match="certification must be of arm dense, which the page judges, got hybrid"
+    ):
         of_arm.report(tmp_path / "page.html", certification=certified)
     table = pd.DataFrame({"policy_id": ["first", result.policy.policy_id], "tested": [True, False]})
     stopped = certified._replace(policy=None, table=table)

@@ -1,4 +1,7 @@
-"""Files whose hashes were made right again: refused with rule, value and remedy, or the same decisions."""
+"""Files whose hashes were made right again.
+
+Refused with rule, value and remedy, or the same decisions.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,9 @@ def policies() -> list[PolicyData]:
     return [
         policy(l2={"enabled": True, "max_l2": 0.6}),
         PolicyData.from_mapping({"patterns": PATTERNS, "signals": {"groups": {"max": 3.0}}}),
-        PolicyData.from_mapping({"generation": {"enabled": True}, "support": {"enabled": True}, "refine": REFINE}),
+        PolicyData.from_mapping(
+            {"generation": {"enabled": True}, "support": {"enabled": True}, "refine": REFINE}
+        ),
     ]
 
 
@@ -41,7 +46,9 @@ REFINE = {"max_depth": 1}
 def decided(trace: Any) -> list[Any]:
     """Decisions of each policy by each arm."""
     return [
-        decide(trace, one, arm=arm).frame(reasons=True).to_dict("records") for one in policies() for arm in trace.arms
+        decide(trace, one, arm=arm).frame(reasons=True).to_dict("records")
+        for one in policies()
+        for arm in trace.arms
     ]
 
 
@@ -58,11 +65,17 @@ def outcome(read: Callable[[], Any], decide_all: Callable[[Any], Any], truth: An
     return "same" if repr(found) == repr(truth) else "another"
 
 
-def walk(changes: Iterator[Change], read: Callable[[Any], Any], decide_all: Callable[[Any], Any]) -> Counter[str]:
-    """What became of every change; fails with the first that is neither refused nor decides as before."""
+def walk(
+    changes: Iterator[Change], read: Callable[[Any], Any], decide_all: Callable[[Any], Any]
+) -> Counter[str]:
+    """What became of every change.
+
+    Fails with the first that is neither refused nor decides as before.
+    """
     truth, counts, wrong = decide_all(read(None)), Counter[str](), []
     for change in changes:
-        found = outcome(lambda: read(change.content), decide_all, truth)  # noqa: B023 - called at once
+        # called at once
+        found = outcome(lambda: read(change.content), decide_all, truth)  # noqa: B023
         kind = found if found in {"refused", "same", "another"} else "wrong"
         if kind == "wrong" or (kind == "another" and change.malformed):
             wrong.append(f"{change.what}: {found}")
@@ -76,7 +89,9 @@ def trace_walk(folder: Path, step: int = 1) -> Counter[str]:
     """Walk over a trace that holds all that one may hold."""
     whole, target = folder / "whole.parquet", folder / "t.parquet"
     dataclasses.replace(full_trace(), latency=None).save(whole)
-    return walk(resigned_traces(whole, target, step), lambda path: Trace.load(path or whole), decided)
+    return walk(
+        resigned_traces(whole, target, step), lambda path: Trace.load(path or whole), decided
+    )
 
 
 def test_a_trace(tmp_path: Path) -> None:
@@ -106,7 +121,10 @@ def test_a_saved_learner(policy_name: str) -> None:
     def choices(saved: Any) -> list[Any]:
         context = np.ones(width)
         drawn = np.random.default_rng(1)
-        return [choose(saved.state, saved.bandit, drawn, context=context)[1].arm.tolist() for _ in range(20)]
+        return [
+            choose(saved.state, saved.bandit, drawn, context=context)[1].arm.tolist()
+            for _ in range(20)
+        ]
 
     def read(changed: Any) -> Any:
         return loads(json.dumps(document if changed is None else changed))

@@ -1,4 +1,7 @@
-"""Logs with a value that no honest one holds and a chain that fits again: refused with rule, value and remedy."""
+"""Logs with a value that no honest one holds and a chain that fits again.
+
+Refused with rule, value and remedy.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,13 @@ from raglab.live.settings import open_online
 from raglab.policy import PolicyData
 from raglab.reward import RewardWeights
 
-COMPONENTS = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
+COMPONENTS = {
+    "margin": 0.5,
+    "diversity": 0.2,
+    "latency_ratio": 0.25,
+    "cache_hit": 0.0,
+    "consistency": 1.0,
+}
 ARMS = ("hybrid", "graph")
 
 
@@ -30,7 +39,9 @@ def place(tmp_path: Path) -> Path:
     """Return a database with both logs, of one question that was decided and rewarded."""
     path = tmp_path / "both.sqlite"
     log, online = AuditLog(path), bandit(path)
-    log.opened("r", "who?", policy=PolicyData.from_mapping(), fingerprint="f", models={"encoder": "words"})
+    log.opened(
+        "r", "who?", policy=PolicyData.from_mapping(), fingerprint="f", models={"encoder": "words"}
+    )
     online.choose("r", [True, True], {"words": 0.5})
     online.update("r", COMPONENTS, ms=20.0)
     log.decided("r", {"status": "ok", "answer": "x", "confidence": 0.5})
@@ -47,7 +58,7 @@ def bandit(path: Path) -> Online:
 def changed(path: Path, table: str, column: str, value: Any) -> None:
     """Change a value and make every link again."""
     with closing(sqlite3.connect(path)) as link:
-        link.execute(f"UPDATE {table} SET {column} = ?", (value,))  # noqa: S608 - of a test
+        link.execute(f"UPDATE {table} SET {column} = ?", (value,))
         sign(link)
         link.commit()
 
@@ -107,7 +118,12 @@ def test_a_value_that_no_log_holds(
 
 def test_large_numbers_of_json_stay(place: Path) -> None:
     """What a float holds is read to the last digit, however it is written."""
-    changed(place, "bandit_rewards", "measured", '{"a": 1.5e300, "b": 1e0100, "c": 12345678901234567890, "d": "1e999"}')
+    changed(
+        place,
+        "bandit_rewards",
+        "measured",
+        '{"a": 1.5e300, "b": 1e0100, "c": 12345678901234567890, "d": "1e999"}',
+    )
     with bandit(place).log.reading() as log:
         row = log.row("bandit_rewards")
     assert row is not None

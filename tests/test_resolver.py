@@ -36,9 +36,21 @@ def _groups(sign: list[int]) -> resolver.Groups:
 
 def test_a_signature_is_stripped_and_lower_cased() -> None:
     """Blank is missing; vendor and version count only in the strict one."""
-    tags = {"domain": " Motor ", "doc_type": "  ", "product": "FLEET", "vendor": "Acme", "version": "2"}
+    tags = {
+        "domain": " Motor ",
+        "doc_type": "  ",
+        "product": "FLEET",
+        "vendor": "Acme",
+        "version": "2",
+    }
     assert [value for _, value in signature(tags, "a.md", strict=False)] == ["motor", "", "fleet"]
-    assert [value for _, value in signature(tags, "a.md", strict=True)] == ["motor", "", "fleet", "acme", "2"]
+    assert [value for _, value in signature(tags, "a.md", strict=True)] == [
+        "motor",
+        "",
+        "fleet",
+        "acme",
+        "2",
+    ]
 
 
 def test_a_hit_without_tags_stands_for_its_file() -> None:
@@ -86,7 +98,11 @@ def test_the_group_with_most_entities_wins() -> None:
 def test_no_entity_anywhere_skips_the_rule() -> None:
     """Best hit count 0: nobody wins and all groups go on."""
     said = _entities([5, 6], [0, 0], [0.1, 0.2])
-    assert (said.winner.tolist(), said.best.tolist(), said.candidates.tolist()) == ([-1], [0], [[True, True]])
+    assert (said.winner.tolist(), said.best.tolist(), said.candidates.tolist()) == (
+        [-1],
+        [0],
+        [[True, True]],
+    )
 
 
 def test_a_tie_goes_to_the_anchor_with_more_entities() -> None:
@@ -105,7 +121,10 @@ def test_then_to_the_nearest() -> None:
 
 
 def test_a_group_without_a_distance_wins_by_its_entities() -> None:
-    """The one group with the entity wins whether or not its distance is known; in a tie it is the farthest."""
+    """The one group with the entity wins whether or not its distance is known.
+
+    In a tie it is the farthest.
+    """
     assert _entities([5, 6], [0, 1], [0.1, NAN]).winner.tolist() == [1]
     assert _entities([5, 6], [1, 1], [0.1, NAN]).winner.tolist() == [0]
 
@@ -117,7 +136,10 @@ def test_full_ties_go_on_without_the_others() -> None:
 
 
 def test_of_groups_tied_in_l2_the_better_standing_goes_first() -> None:
-    """Groups 1 and 2 tie for the win; group 0, as near but without the entity in its anchor, comes after them."""
+    """Groups 1 and 2 tie for the win.
+
+    Group 0, as near but without the entity in its anchor, comes after them.
+    """
     said = _entities([5, 6, 7, 5], [0, 1, 1, 1], [0.1, 0.1, 0.1, 0.2])
     assert said.winner.tolist() == [-1]
     assert said.candidates.all()
@@ -130,10 +152,17 @@ def _contest(l2: list[float], sig: list[float], anchor: list[float]) -> resolver
 
 
 def test_the_two_best_by_each_measure() -> None:
-    """Group 0 is nearest by 0.25; group 1 has the best signature by 0.25, group 2 the best anchor by 0.5."""
+    """Group 0 is nearest by 0.25.
+
+    Group 1 has the best signature by 0.25, group 2 the best anchor by 0.5.
+    """
     seen = _contest([0.25, 0.5, 0.75], [0.5, 0.75, 0.0], [0.0, 0.25, 0.75])
     assert [int(x[0]) for x in (seen.first, seen.by_signature, seen.by_anchor)] == [0, 1, 2]
-    assert [float(x[0]) for x in (seen.group_gap, seen.gap_signature, seen.gap_anchor)] == [0.25, 0.25, 0.5]
+    assert [float(x[0]) for x in (seen.group_gap, seen.gap_signature, seen.gap_anchor)] == [
+        0.25,
+        0.25,
+        0.5,
+    ]
     assert [float(x[0]) for x in (seen.best_signature, seen.best_anchor)] == [0.75, 0.75]
 
 
@@ -141,7 +170,11 @@ def test_ties_go_to_the_earlier_group_and_lead_by_nothing() -> None:
     """Equal cosines: the first group in l2 order, lead 0."""
     seen = _contest([0.5, 0.5], [0.5, 0.5], [0.5, 0.5])
     assert [int(x[0]) for x in (seen.first, seen.by_signature, seen.by_anchor)] == [0, 0, 0]
-    assert [float(x[0]) for x in (seen.group_gap, seen.gap_signature, seen.gap_anchor)] == [0.0, 0.0, 0.0]
+    assert [float(x[0]) for x in (seen.group_gap, seen.gap_signature, seen.gap_anchor)] == [
+        0.0,
+        0.0,
+        0.0,
+    ]
 
 
 def test_a_missing_similarity_wins_nothing_and_leaves_the_lead_unknown() -> None:
@@ -172,7 +205,10 @@ def test_rules_at_their_thresholds(thresholds: RuleThresholds, expected: list[bo
 
 
 def test_first_k_keeps_the_order_wanted() -> None:
-    """Of members 0, 2 and 3 in the order 3, 1, 0, 2 the first two are 3 and 0; a fourth does not exist."""
+    """Of members 0, 2 and 3 in the order 3, 1, 0, 2 the first two are 3 and 0.
+
+    A fourth does not exist.
+    """
     member, order = np.array([[True, False, True, True]]), np.array([[3, 1, 0, 2]])
     assert first_members(member, order, 2).tolist() == [[3, 0]]
     assert first_members(member, order, 4).tolist() == [[3, 0, 2, -1]]
@@ -205,7 +241,10 @@ def test_fill_always_keeps_one() -> None:
 
 
 def test_fill_counts_again_after_it_made_room() -> None:
-    """Hit 1 carried entity a and had to go: a is missing as well then, and hit 2 (a) stands before hit 3 (b)."""
+    """Hit 1 carried entity a and had to go.
+
+    A is missing as well then, and hit 2 (a) stands before hit 3 (b).
+    """
     assert _fill([0, 1], [0, 0b01, 0b01, 0b10], 0b11, [0, 1, 2, 3]) == [0, 1]
     assert _fill([0, 1], [0, 0b01, 0b01, 0b10], 0b11, [0, 0, 2, 3]) == [0, 2]
 
@@ -221,14 +260,22 @@ def test_fill_uses_free_places_first() -> None:
 
 
 def test_fill_may_lose_a_hit_for_nothing() -> None:
-    """The rule makes room before it looks: where nobody carries the entity the place stays empty."""
+    """The rule makes room before it looks.
+
+    Where nobody carries the entity the place stays empty.
+    """
     assert _fill([0, 1], [0, 0, 0], 1, [0, 1, 2]) == [0, -1]
 
 
 def test_fill_does_not_write_into_its_arguments() -> None:
     """The chosen places that came in are as they were."""
     chosen = np.array([[0, 1]])
-    fill_entities(chosen, np.array([[0, 0, 1]], dtype=np.uint64), np.array([1], dtype=np.uint64), np.array([[0, 1, 2]]))
+    fill_entities(
+        chosen,
+        np.array([[0, 0, 1]], dtype=np.uint64),
+        np.array([1], dtype=np.uint64),
+        np.array([[0, 1, 2]]),
+    )
     assert chosen.tolist() == [[0, 1]]
 
 
@@ -237,12 +284,17 @@ def _options(
 ) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
     keys = {key: number for number, key in enumerate(sorted(set(zip(files, pages, strict=True))))}
     page_key = [keys[key] for key in zip(files, pages, strict=True)]
-    found = options(members, [ord(f) for f in files], page_key, pages, [0.1 * n for n in range(len(files))], k)
+    found = options(
+        members, [ord(f) for f in files], page_key, pages, [0.1 * n for n in range(len(files))], k
+    )
     return [(option.option_id, option.places, option.sources) for option in found]
 
 
 def test_an_option_takes_new_pages_first() -> None:
-    """Anchor a1; hit 1 repeats a1 and is never taken; a2 is of the anchor's file and comes before b3."""
+    """Anchor a1; hit 1 repeats a1 and is never taken.
+
+    a2 is of the anchor's file and comes before b3.
+    """
     assert _options([[0, 1, 2, 3]], "aaba", [1, 1, 3, 2], 3)[0][1] == (0, 3, 2)
 
 
@@ -258,7 +310,10 @@ def test_an_option_stops_at_final_k() -> None:
 
 def test_options_with_the_same_sources_are_one() -> None:
     """Groups 0 and 1 both stand for page a1; ids run on without a hole."""
-    assert [(n, places) for n, places, _ in _options([[0], [1], [2]], "aab", [1, 1, 1], 2)] == [(1, (0,)), (2, (2,))]
+    assert [(n, places) for n, places, _ in _options([[0], [1], [2]], "aab", [1, 1, 1], 2)] == [
+        (1, (0,)),
+        (2, (2,)),
+    ]
 
 
 def test_sources_are_sorted_and_the_distance_is_the_anchors() -> None:
@@ -298,14 +353,16 @@ def test_groups_of_many_are_those_of_each(rows: list[list[int]]) -> None:
 
 
 HITS = st.lists(
-    st.tuples(st.integers(0, 3), st.integers(0, 7), st.sampled_from([0.25, 0.5, 0.5])), min_size=1, max_size=6
+    st.tuples(st.integers(0, 3), st.integers(0, 7), st.sampled_from([0.25, 0.5, 0.5])),
+    min_size=1,
+    max_size=6,
 )
 
 
 @LAWFUL
 @given(hits=HITS)
 def test_the_entity_rule_is_the_ranking_of_the_rules(hits: list[tuple[int, int, float]]) -> None:
-    """Against a plain sort by anchor entities, members with any and best l2, with ties in everything."""
+    """Against a plain sort by anchor entities, members with any and best l2, ties everywhere."""
     hits = sorted(hits, key=lambda hit: hit[2])
     said = _entities(*(list(column) for column in zip(*hits, strict=True)))
     groups: dict[int, list[tuple[int, int, float]]] = {}
@@ -317,7 +374,13 @@ def test_the_entity_rule_is_the_ranking_of_the_rules(hits: list[tuple[int, int, 
         for member in members:
             union |= member[1]
         rows.append(
-            (union.bit_count(), -members[0][1].bit_count(), -sum(m[1] > 0 for m in members), members[0][2], number)
+            (
+                union.bit_count(),
+                -members[0][1].bit_count(),
+                -sum(m[1] > 0 for m in members),
+                members[0][2],
+                number,
+            )
         )
     best = max(row[0] for row in rows)
     ranked = sorted(row[1:] for row in rows if row[0] == best)
@@ -329,7 +392,9 @@ def test_the_entity_rule_is_the_ranking_of_the_rules(hits: list[tuple[int, int, 
     else:
         assert int(said.winner[0]) == -1
         going = sorted(ranked, key=lambda row: row[2])
-        assert [n for n in said.order[0].tolist() if said.candidates[0, n]] == [row[3] for row in going]
+        assert [n for n in said.order[0].tolist() if said.candidates[0, n]] == [
+            row[3] for row in going
+        ]
 
 
 @LAWFUL
@@ -337,9 +402,14 @@ def test_the_entity_rule_is_the_ranking_of_the_rules(hits: list[tuple[int, int, 
 def test_fill_never_adds_what_is_not_missing(
     hits: list[tuple[int, int, float]], k: int, wanted: int, data: st.DataObject
 ) -> None:
-    """The filled hits are distinct and keep the first one; with a place free they cover no less of what is wanted."""
+    """The filled hits are distinct and keep the first one.
+
+    With a place free they cover no less of what is wanted.
+    """
     mask = np.array([[hit[1] for hit in hits]], dtype=np.uint64)
-    pages = np.array([data.draw(st.lists(st.integers(0, 3), min_size=len(hits), max_size=len(hits)))])
+    pages = np.array(
+        [data.draw(st.lists(st.integers(0, 3), min_size=len(hits), max_size=len(hits)))]
+    )
     n = data.draw(st.integers(1, min(k, len(hits))))
     chosen = np.array([[*range(n), *[-1] * (k - n)]])
     want = np.array([wanted], dtype=np.uint64)
@@ -355,7 +425,10 @@ def test_fill_never_adds_what_is_not_missing(
 
 
 @LAWFUL
-@given(hits=st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), min_size=1, max_size=6), k=st.integers(1, 4))
+@given(
+    hits=st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), min_size=1, max_size=6),
+    k=st.integers(1, 4),
+)
 def test_an_option_never_shows_a_page_twice(hits: list[tuple[str, int]], k: int) -> None:
     """Distinct (file, page) as many as there are, up to final_k, and the anchor first."""
     files, pages = "".join(file for file, _ in hits), [page for _, page in hits]

@@ -1,4 +1,7 @@
-"""One question's groups decided alone: worked examples by rule, many as each, and as the chain decides (S3.3, S3.5)."""
+"""One question's groups decided alone.
+
+Worked examples by rule, many as each, and as the chain decides (S3.3, S3.5).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ from worlds import random_policies, random_trace
 
 NAN, INF = np.nan, np.inf
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=150)
-STRICT = RuleThresholds(min_group_gap=0.25, min_sig_sim=0.5, min_sig_sim_gap=0.25, min_anchor_sim=0.5)
+STRICT = RuleThresholds(
+    min_group_gap=0.25, min_sig_sim=0.5, min_sig_sim_gap=0.25, min_anchor_sim=0.5
+)
 ASKS, OK = Status.ambiguous, Status.ok
 
 
@@ -34,20 +39,37 @@ ASKS, OK = Status.ambiguous, Status.ok
         ([0.25, 1.0], {"overview": True, "n_entities": 1}, (OK, "group_gap", 0, ())),
         (
             [0.25, 1.0],
-            {"overview": True, "n_entities": 1, "switches": RuleSwitches(overview_entities_lift=False)},
+            {
+                "overview": True,
+                "n_entities": 1,
+                "switches": RuleSwitches(overview_entities_lift=False),
+            },
             (ASKS, "overview", -1, (0, 1)),
         ),
-        ([0.25, 1.0], {"overview": True, "switches": RuleSwitches(overview=False)}, (OK, "group_gap", 0, ())),
-        # 3. The group with most of the query's entities; ties by the anchor, then by members, then by distance.
+        (
+            [0.25, 1.0],
+            {"overview": True, "switches": RuleSwitches(overview=False)},
+            (OK, "group_gap", 0, ()),
+        ),
+        # 3. The group with most of the query's entities; ties by the anchor, then by members, then
+        # by distance.
         ([0.25, 0.5], {"entity_hits": [0, 1], "n_entities": 1}, (OK, "entities", 1, ())),
-        ([0.25, 0.25], {"entity_hits": [1, 1], "anchor_hits": [0, 1], "n_entities": 2}, (OK, "entities", 1, ())),
+        (
+            [0.25, 0.25],
+            {"entity_hits": [1, 1], "anchor_hits": [0, 1], "n_entities": 2},
+            (OK, "entities", 1, ()),
+        ),
         (
             [0.25, 0.25],
             {"entity_hits": [1, 1], "anchor_hits": [1, 1], "member_hits": [1, 2], "n_entities": 1},
             (OK, "entities", 1, ()),
         ),
         ([0.5, 0.25], {"entity_hits": [1, 1], "n_entities": 1}, (OK, "entities", 1, ())),
-        ([0.25, 0.25, 0.25], {"entity_hits": [0, 1, 1], "n_entities": 1}, (ASKS, "options", -1, (1, 2))),
+        (
+            [0.25, 0.25, 0.25],
+            {"entity_hits": [0, 1, 1], "n_entities": 1},
+            (ASKS, "options", -1, (1, 2)),
+        ),
         ([0.25, 0.5], {"entity_hits": [0, 0], "n_entities": 1}, (OK, "group_gap", 0, ())),
         (
             [0.25, 0.5],
@@ -67,7 +89,8 @@ ASKS, OK = Status.ambiguous, Status.ok
         ([0.25, 0.5], {}, (OK, "group_gap", 0, ())),
         ([0.75, 0.5], {}, (OK, "group_gap", 1, ())),
         ([0.25, 0.375], {}, (ASKS, "options", -1, (0, 1))),
-        # 5. The signature, then the anchor: best and lead; a missing cosine leaves the lead unknown.
+        # 5. The signature, then the anchor: best and lead; a missing cosine leaves the lead
+        # unknown.
         ([0.25, 0.25], {"sig_sim": [0.25, 0.5]}, (OK, "signature_similarity", 1, ())),
         ([0.25, 0.25], {"sig_sim": [0.375, 0.5]}, (ASKS, "options", -1, (0, 1))),
         ([0.25, 0.25], {"sig_sim": [0.0, 0.25]}, (ASKS, "options", -1, (0, 1))),
@@ -78,12 +101,17 @@ ASKS, OK = Status.ambiguous, Status.ok
             (OK, "signature_similarity", 0, ()),
         ),
         ([0.25, 0.25], {"anchor_sim": [0.5, 0.75]}, (OK, "anchor_similarity", 1, ())),
-        # 6. Options in order of best l2; the first `max_options`; one that is left answers (S3.5); none refuses.
+        # 6. Options in order of best l2; the first `max_options`; one that is left answers (S3.5);
+        # none refuses.
         ([0.375, 0.25, 0.3125], {}, (ASKS, "options", -1, (1, 2, 0))),
         ([0.375, 0.25, 0.3125], {"max_options": 2}, (ASKS, "options", -1, (1, 2))),
         ([0.375, 0.25, 0.3125], {"max_options": 1}, (OK, "single_option", 1, ())),
         ([0.25, 0.25, 0.25], {"sources": [4, 4, 7]}, (ASKS, "options", -1, (0, 2))),
-        ([0.25, 0.25, 0.25], {"sources": [4, 4, 7], "max_options": 2}, (OK, "single_option", 0, ())),
+        (
+            [0.25, 0.25, 0.25],
+            {"sources": [4, 4, 7], "max_options": 2},
+            (OK, "single_option", 0, ()),
+        ),
         ([0.25, 0.25], {"sources": [4, 4], "overview": True}, (OK, "single_option", 0, ())),
         ([], {}, (Status.refuse, "options", -1, ())),
         ([NAN, NAN], {"overview": True}, (Status.refuse, "overview", -1, ())),
@@ -103,27 +131,61 @@ def test_the_rules_and_their_statuses_are_those_of_the_table() -> None:
     """Six rules and the options in their order, and the one option that is left."""
     assert {name for name, _ in OUTCOMES} == {*(rule.name for rule in RULES), "single_option"}
     assert [name for name, _ in OUTCOMES[: len(RULES)]] == [
-        "single_group", "overview", "entities", "group_gap", "signature_similarity", "anchor_similarity", "options",
-    ]  # fmt: skip
+        "single_group",
+        "overview",
+        "entities",
+        "group_gap",
+        "signature_similarity",
+        "anchor_similarity",
+        "options",
+    ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "more", "message"),
     [
-        (([0.25, 0.5], STRICT), {"sig_sim": [70.0, 20.0]}, r"sig_sim must be in \[-1, 1\], got 70; .* percentage"),
+        (
+            ([0.25, 0.5], STRICT),
+            {"sig_sim": [70.0, 20.0]},
+            r"sig_sim must be in \[-1, 1\], got 70; .* percentage",
+        ),
         (
             ([0.25, 0.5], STRICT),
             {"anchor_sim": [0.5]},
             r"anchor_sim must have the shape of best_l2, \(2,\), got \(1,\)",
         ),
         (([-0.25, 0.5], STRICT), {}, r"best_l2 must be in \[0, inf\], got -0.25"),
-        (([0.25, 0.5], STRICT), {"entity_hits": [0, 1]}, "entity_hits must be at most n_entities, got 1"),
-        (([0.25, 0.5], STRICT), {"entity_hits": [0.5, 1], "n_entities": 1}, "entity_hits must be whole"),
-        (([[0.25]] * 2, STRICT), {"overview": [True] * 3}, r"overview must be one value or one a query, \(2,\), got"),
+        (
+            ([0.25, 0.5], STRICT),
+            {"entity_hits": [0, 1]},
+            "entity_hits must be at most n_entities, got 1",
+        ),
+        (
+            ([0.25, 0.5], STRICT),
+            {"entity_hits": [0.5, 1], "n_entities": 1},
+            "entity_hits must be whole",
+        ),
+        (
+            ([[0.25]] * 2, STRICT),
+            {"overview": [True] * 3},
+            r"overview must be one value or one a query, \(2,\), got",
+        ),
         ((0.25, STRICT), {}, r"best_l2 must hold a number a group, got 0.25; write \[0.25\]"),
-        (([0.25, 0.5], STRICT), {"max_options": 0}, "max_options must be a whole number >= 1, got 0"),
-        (([0.25], RuleThresholds(min_sig_sim_gap=0.1)), {}, "min_sig_sim_gap must come with min_sig_sim"),
-        (([0.25], STRICT._replace(min_group_gap=None)), {}, "min_group_gap must be a number, got None"),
+        (
+            ([0.25, 0.5], STRICT),
+            {"max_options": 0},
+            "max_options must be a whole number >= 1, got 0",
+        ),
+        (
+            ([0.25], RuleThresholds(min_sig_sim_gap=0.1)),
+            {},
+            "min_sig_sim_gap must come with min_sig_sim",
+        ),
+        (
+            ([0.25], STRICT._replace(min_group_gap=None)),
+            {},
+            "min_group_gap must be a number, got None",
+        ),
     ],
 )
 def test_an_input_that_cannot_be_meant_is_refused(
@@ -142,9 +204,19 @@ NOT_WHOLE = r"must be whole and in \[0, 2147483647\], got"
     ("arguments", "more", "message"),
     [
         *(
-            (TWO, {name: [0, wrong], "n_entities": 2}, rf"^{name} {NOT_WHOLE} {shown}; it is a count\.$")
+            (
+                TWO,
+                {name: [0, wrong], "n_entities": 2},
+                rf"^{name} {NOT_WHOLE} {shown}; it is a count\.$",
+            )
             for name in ("entity_hits", "anchor_hits", "member_hits")
-            for wrong, shown in ((INF, "inf"), (-INF, "-inf"), (1e18, r"1e\+18"), (2**31, "2147483648"), (-1, "-1"))
+            for wrong, shown in (
+                (INF, "inf"),
+                (-INF, "-inf"),
+                (1e18, r"1e\+18"),
+                (2**31, "2147483648"),
+                (-1, "-1"),
+            )
         ),
         *(
             (TWO, {"n_entities": wrong}, rf"^n_entities {NOT_WHOLE} {shown}; ")
@@ -153,26 +225,55 @@ NOT_WHOLE = r"must be whole and in \[0, 2147483647\], got"
         (TWO, {"n_entities": NAN}, "^n_entities must be given of every query, got NaN; write 0"),
         (TWO, {"n_entities": "1"}, "^n_entities must hold real numbers, got .*'1'"),
         (TWO, {"n_entities": True}, "^n_entities must hold real numbers, got .*True"),
-        (TWO, {"sources": [0, INF]}, "^sources must be whole and in .*, got inf; it is a number of a set of sources"),
-        *((TWO, {"overview": wrong}, "^overview must be True or False, got ") for wrong in ("False", NAN, 1, None)),
-        (([[0.25]] * 2, STRICT), {"overview": [True, NAN]}, "^overview must be True or False, got "),
-        (TWO, {"overview": [[True], [True, False]]}, "^overview must be True or False, got .*different lengths"),
-        (TWO, {"switches": RuleSwitches(entities=NAN)}, r"^switches\.entities must be True or False, got "),
+        (
+            TWO,
+            {"sources": [0, INF]},
+            "^sources must be whole and in .*, got inf; it is a number of a set of sources",
+        ),
+        *(
+            (TWO, {"overview": wrong}, "^overview must be True or False, got ")
+            for wrong in ("False", NAN, 1, None)
+        ),
+        (
+            ([[0.25]] * 2, STRICT),
+            {"overview": [True, NAN]},
+            "^overview must be True or False, got ",
+        ),
+        (
+            TWO,
+            {"overview": [[True], [True, False]]},
+            "^overview must be True or False, got .*different lengths",
+        ),
+        (
+            TWO,
+            {"switches": RuleSwitches(entities=NAN)},
+            r"^switches\.entities must be True or False, got ",
+        ),
         *(
             (TWO, {"max_options": wrong}, "^max_options must be a whole number >= 1, got ")
             for wrong in (1.5, "2", True)
         ),
         (([0.25 + 1j, 0.5], STRICT), {}, r"^best_l2 must hold real numbers, got .*0.25\+1j"),
-        (([[0.25], [0.5, 0.75]], STRICT), {}, "^best_l2 must hold real numbers in a rectangle, got lists of different"),
+        (
+            ([[0.25], [0.5, 0.75]], STRICT),
+            {},
+            "^best_l2 must hold real numbers in a rectangle, got lists of different",
+        ),
         ((["0.25", "0.5"], STRICT), {}, "^best_l2 must hold real numbers, got .*'0.25'"),
         ((None, STRICT), {}, "^best_l2 must hold a number a group, got None"),
         (TWO, {"sig_sim": [0.5, 1j]}, "^sig_sim must hold real numbers, got "),
         (TWO, {"anchor_sim": [0.5, [0.5]]}, "^anchor_sim must hold real numbers in a rectangle"),
-        (([0.25], STRICT._replace(min_sig_sim="0.5")), {}, "^min_sig_sim must hold real numbers, got .*'0.5'"),
+        (
+            ([0.25], STRICT._replace(min_sig_sim="0.5")),
+            {},
+            "^min_sig_sim must hold real numbers, got .*'0.5'",
+        ),
     ],
 )
-def test_odd_input_is_refused_and_not_guessed(arguments: tuple[Any, ...], more: dict[str, Any], message: str) -> None:
-    """Rule, value, remedy, where a number was cut, a text was true, or another group won in silence."""
+def test_odd_input_is_refused_and_not_guessed(
+    arguments: tuple[Any, ...], more: dict[str, Any], message: str
+) -> None:
+    """Rule, value, remedy, where a number was cut, a text true, or another group won in silence."""
     with pytest.raises(ValueError, match=message):
         resolve(*arguments, **more)
 
@@ -180,24 +281,52 @@ def test_odd_input_is_refused_and_not_guessed(arguments: tuple[Any, ...], more: 
 @pytest.mark.parametrize(
     ("thresholds", "switches", "message"),
     [
-        *((wrong, RuleSwitches(), "^thresholds must be RuleThresholds, got ") for wrong in (None, 0.05, {}, (0.05,))),
-        *((STRICT, wrong, "^switches must be RuleSwitches, got ") for wrong in (True, None, {"overview": False})),
+        *(
+            (wrong, RuleSwitches(), "^thresholds must be RuleThresholds, got ")
+            for wrong in (None, 0.05, {}, (0.05,))
+        ),
+        *(
+            (STRICT, wrong, "^switches must be RuleSwitches, got ")
+            for wrong in (True, None, {"overview": False})
+        ),
     ],
 )
-def test_thresholds_and_switches_are_of_their_classes(thresholds: Any, switches: Any, message: str) -> None:
+def test_thresholds_and_switches_are_of_their_classes(
+    thresholds: Any, switches: Any, message: str
+) -> None:
     """A number, a mapping and nothing at all are refused with what is written."""
     with pytest.raises(TypeError, match=rf"{message}.*; write raglab\.resolver\.Rule"):
         resolve([0.25, 0.5], thresholds, switches=switches)
 
 
 def test_what_numpy_and_pandas_hold_is_taken() -> None:
-    """Whole floats, float32, int8, None for a missing number, objects of booleans; counts up to their highest."""
+    """Whole floats, float32, int8, None for a missing number, objects of booleans.
+
+    Counts up to their highest.
+    """
     expected = resolve([0.25, 0.5, NAN], STRICT, entity_hits=[0, 1, 0], n_entities=1, max_options=2)
-    more = {"entity_hits": np.array([0, 1, NAN]), "n_entities": np.int8(1), "max_options": np.int64(2)}
-    assert resolve(np.array([0.25, 0.5, NAN], dtype=np.float32), STRICT, overview=np.bool_(False), **more) == expected
-    assert resolve([0.25, 0.5, None], STRICT, overview=np.array(False, dtype=object), **more) == expected  # type: ignore[list-item]
+    more = {
+        "entity_hits": np.array([0, 1, NAN]),
+        "n_entities": np.int8(1),
+        "max_options": np.int64(2),
+    }
+    assert (
+        resolve(
+            np.array([0.25, 0.5, NAN], dtype=np.float32), STRICT, overview=np.bool_(False), **more
+        )
+        == expected
+    )
+    assert (
+        resolve([0.25, 0.5, None], STRICT, overview=np.array(False, dtype=object), **more)
+        == expected
+    )
     most = 2**31 - 1
-    assert resolve([0.25, 0.5], STRICT, member_hits=[0, most], entity_hits=[1, 1], n_entities=most).group == 1
+    assert (
+        resolve(
+            [0.25, 0.5], STRICT, member_hits=[0, most], entity_hits=[1, 1], n_entities=most
+        ).group
+        == 1
+    )
 
 
 def test_nothing_is_written_into_the_arguments() -> None:
@@ -222,7 +351,11 @@ NAMES = ("best_l2", "sig_sim", "anchor_sim", "entity_hits", "anchor_hits", "memb
 def _thresholds(bounds: tuple[float, ...]) -> RuleThresholds:
     gap, sig, sig_gap, anchor, anchor_gap = bounds
     off = {"min_sig_sim_gap": sig_gap, "min_anchor_sim_gap": anchor_gap}
-    off |= {name: NAN for name, best in (("min_sig_sim_gap", sig), ("min_anchor_sim_gap", anchor)) if np.isnan(best)}
+    off |= {
+        name: NAN
+        for name, best in (("min_sig_sim_gap", sig), ("min_anchor_sim_gap", anchor))
+        if np.isnan(best)
+    }
     return RuleThresholds(gap, sig, off["min_sig_sim_gap"], anchor, off["min_anchor_sim_gap"])
 
 
@@ -232,32 +365,60 @@ def _thresholds(bounds: tuple[float, ...]) -> RuleThresholds:
     policies=st.lists(POLICY, min_size=1, max_size=3),
     most=st.sampled_from([None, 1, 2]),
 )
-def test_many_queries_under_many_policies_are_each_alone(queries: list[Any], policies: list[Any], most: Any) -> None:
-    """Padded with NaN, every cell of policies and queries has the status, rule, group and options of its own call."""
+def test_many_queries_under_many_policies_are_each_alone(
+    queries: list[Any], policies: list[Any], most: Any
+) -> None:
+    """NaN-padded, each policy-query cell has status, rule, group and options of its own call."""
     width = max(len(groups) for groups, _, _ in queries)
-    padded = np.array([[*groups, *[(NAN,) * len(NAMES)] * (width - len(groups))] for groups, _, _ in queries])
+    padded = np.array(
+        [[*groups, *[(NAN,) * len(NAMES)] * (width - len(groups))] for groups, _, _ in queries]
+    )
     columns = dict(zip(NAMES, np.moveaxis(padded, -1, 0), strict=True))
-    flags = {"n_entities": [n for _, n, _ in queries], "overview": [overview for _, _, overview in queries]}
+    flags = {
+        "n_entities": [n for _, n, _ in queries],
+        "overview": [overview for _, _, overview in queries],
+    }
     stacked = RuleThresholds(
         *(np.array(of)[:, None] for of in zip(*(_thresholds(b) for b, _ in policies), strict=True))
     )
-    switches = RuleSwitches(*(np.array(of)[:, None] for of in zip(*(on for _, on in policies), strict=True)))
-    many = resolve(columns.pop("best_l2"), stacked, **columns, **flags, switches=switches, max_options=most)
+    switches = RuleSwitches(
+        *(np.array(of)[:, None] for of in zip(*(on for _, on in policies), strict=True))
+    )
+    many = resolve(
+        columns.pop("best_l2"), stacked, **columns, **flags, switches=switches, max_options=most
+    )
     assert many.status.shape == (len(policies), len(queries))
     for p, (bounds, on) in enumerate(policies):
         for q, (groups, n_entities, overview) in enumerate(queries):
-            alone = dict(zip(NAMES, (list(column) for column in zip(*groups, strict=True)), strict=True))
+            alone = dict(
+                zip(NAMES, (list(column) for column in zip(*groups, strict=True)), strict=True)
+            )
             one = resolve(
-                alone.pop("best_l2"), _thresholds(bounds), **alone,
-                n_entities=n_entities, overview=overview, switches=RuleSwitches(*on), max_options=most,
-            )  # fmt: skip
+                alone.pop("best_l2"),
+                _thresholds(bounds),
+                **alone,
+                n_entities=n_entities,
+                overview=overview,
+                switches=RuleSwitches(*on),
+                max_options=most,
+            )
             cell = many.options[p, q]
-            assert (many.status[p, q], many.rule[p, q], many.group[p, q]) == (one.status, one.rule, one.group)
+            assert (many.status[p, q], many.rule[p, q], many.group[p, q]) == (
+                one.status,
+                one.rule,
+                one.group,
+            )
             assert tuple(cell[cell >= 0].tolist()) == one.options
-            assert (one.status == ASKS) == (len(one.options) >= 2) == (one.group < 0 and one.status != Status.refuse)
+            assert (
+                (one.status == ASKS)
+                == (len(one.options) >= 2)
+                == (one.group < 0 and one.status != Status.refuse)
+            )
 
 
-def _groups_of(policy: PolicyData, hits: list[plain.One], named: set[str]) -> tuple[list[Any], dict[str, Any]]:
+def _groups_of(
+    policy: PolicyData, hits: list[plain.One], named: set[str]
+) -> tuple[list[Any], dict[str, Any]]:
     """Groups of a case's hits as hits, and as `resolve` takes them, measured in plain Python."""
     groups, k = plain.groups_of(policy, hits), policy.chosen.final_k
     sources = [frozenset(hit.file_page for hit in plain.distinct(group, k)) for group in groups]
@@ -265,7 +426,9 @@ def _groups_of(policy: PolicyData, hits: list[plain.One], named: set[str]) -> tu
         "best_l2": [group[0].l2 for group in groups],
         "sig_sim": [group[0].sig_sim for group in groups],
         "anchor_sim": [group[0].anchor_sim for group in groups],
-        "entity_hits": [len(set().union(*(hit.entities for hit in group)) & named) for group in groups],
+        "entity_hits": [
+            len(set().union(*(hit.entities for hit in group)) & named) for group in groups
+        ],
         "anchor_hits": [len(group[0].entities & named) for group in groups],
         "member_hits": [sum(bool(hit.entities & named) for hit in group) for group in groups],
         "sources": [sources.index(one) for one in sources],
@@ -274,30 +437,47 @@ def _groups_of(policy: PolicyData, hits: list[plain.One], named: set[str]) -> tu
 
 
 def test_the_chain_decides_through_a_trace_as_resolve_does_alone() -> None:
-    """On coarse grids: stage, status, the winner's hits and the options of every case that reaches the resolver."""
+    """On coarse grids.
+
+    Stage, status, the winner's hits and the options of every case that reaches the resolver.
+    """
     met: set[str] = set()
     compared = 0
     for seed in range(30):
         trace = random_trace(seed, n_cases=8, width=6)
-        for policy in random_policies(seed, 6, gap__enabled=True, gap__min_gap=4.0, l2__enabled=False):
-            decisions = decide(trace, policy.replace("similarity.enabled", False, "confidence.enabled", False))
+        for policy in random_policies(
+            seed, 6, gap__enabled=True, gap__min_gap=4.0, l2__enabled=False
+        ):
+            decisions = decide(
+                trace, policy.replace("similarity.enabled", False, "confidence.enabled", False)
+            )
             frame, limits = decisions.frame(), policy_thresholds([policy])
             for row, case in enumerate(trace.cases):
                 if decisions.stage(row) not in {name for name, _ in OUTCOMES}:
                     continue
                 hits = plain.hits_of(trace, policy, row, 0, 0)
-                named = set(plain.entities_of(policy, case.query)) if policy.resolver.entity_extractor else set()
+                named = (
+                    set(plain.entities_of(policy, case.query))
+                    if policy.resolver.entity_extractor
+                    else set()
+                )
                 groups, measured = _groups_of(policy, hits, named)
                 patterns = [
                     any(plain.matches(pattern, case.query) for pattern in patterns)
                     for patterns in (policy.patterns.generic, policy.patterns.facet)
                 ]
                 resolution = resolve(
-                    measured.pop("best_l2"), RuleThresholds(*(float(one[0, 0]) for one in limits.rules)), **measured,
-                    overview=patterns[0] and not patterns[1], max_options=policy.resolver.max_options,
+                    measured.pop("best_l2"),
+                    RuleThresholds(*(float(one[0, 0]) for one in limits.rules)),
+                    **measured,
+                    overview=patterns[0] and not patterns[1],
+                    max_options=policy.resolver.max_options,
                     switches=RuleSwitches(*(bool(one[0, 0]) for one in limits.switches)),
-                )  # fmt: skip
-                assert (resolution.rule, resolution.status.name) == (decisions.stage(row), frame["status"][row])
+                )
+                assert (resolution.rule, resolution.status.name) == (
+                    decisions.stage(row),
+                    frame["status"][row],
+                )
                 offered = [option.chunks[0] for option in decisions.options(case.id)]
                 assert [groups[group][0].number for group in resolution.options] == offered
                 if resolution.status is OK and resolution.rule != "single_option":

@@ -7,17 +7,32 @@ import time
 import pytest
 
 from effort import lines_run
-from raglab.retrieval.entity_names import Spot, codes_in, lexicon, longest, names_in, plain_words, spot_names
+from raglab.retrieval.entity_names import (
+    Spot,
+    codes_in,
+    lexicon,
+    longest,
+    names_in,
+    plain_words,
+    spot_names,
+)
 
 
 class TestMentions:
     """Names and identifiers in a text."""
 
     def test_names_are_runs_of_capitals_with_particles(self) -> None:
-        """English and French particles join a name, `&` too; a title and an article stand before it."""
-        text = "We told the Bank of the West, Mme Claire Vasseur, Pell & Marsh Ltd and the Crédit des Alpes of it."
+        """English and French particles join a name, `&` too.
+
+        A title and an article stand before it.
+        """
+        text = (
+            "We told the Bank of the West, Mme Claire Vasseur, Pell & Marsh Ltd and the Crédit "
+            "des Alpes of it."
+        )
         assert names_in([text]) == [
-            ["bank of the west", "claire vasseur", "pell marsh ltd", "crédit des alpes"],  # all four in one is too long
+            # all four in one is too long
+            ["bank of the west", "claire vasseur", "pell marsh ltd", "crédit des alpes"],
         ]
 
     def test_an_initial_stands_inside_or_before_a_name(self) -> None:
@@ -28,10 +43,15 @@ class TestMentions:
 
     def test_and_joins_two_names_or_the_words_of_one(self) -> None:
         """Both readings are kept."""
-        assert names_in(["We sail to Bristol and Lyon."]) == [["bristol and lyon", "bristol", "lyon"]]
+        assert names_in(["We sail to Bristol and Lyon."]) == [
+            ["bristol and lyon", "bristol", "lyon"]
+        ]
 
     def test_a_sentence_begins_with_a_capital_whatever_its_word(self) -> None:
-        """`Hail` is written small elsewhere, so it is no name at the beginning; `Meridian` is written so throughout."""
+        """`Hail` is written small elsewhere, so it is no name at the beginning.
+
+        `Meridian` is written so throughout.
+        """
         texts = ["Hail is insured. Meridian pays.", "If hail falls, Meridian pays."]
         assert names_in(texts) == [["meridian"], ["meridian"]]
 
@@ -40,20 +60,32 @@ class TestMentions:
         assert names_in(["The Terms Of All Our Policies With Their Schedules Here"]) == [[]]
 
     def test_codes_have_figures_and_are_no_date_amount_or_count(self) -> None:
-        """Policy numbers, forms and accounts are; spans of years, dates, amounts and compounds are not."""
+        """Policy numbers, forms and accounts are.
+
+        Spans of years, dates, amounts and compounds are not.
+        """
         assert codes_in("APH-2207-4418, AFS/24/7715, FC2, 70-4418") == [
             "APH-2207-4418",
             "AFS/24/7715",
             "FC2",
             "70-4418",
         ]
-        assert codes_in("2024/25, 2024-2025, 01/04/2025, 2025-04-01, £7,500, 24-hour, 2.5 t, 3-4, five-week") == []
+        assert (
+            codes_in(
+                "2024/25, 2024-2025, 01/04/2025, 2025-04-01, £7,500, 24-hour, 2.5 t, 3-4, five-week"
+            )
+            == []
+        )
 
     def test_a_name_is_found_spelt_with_blanks_or_without(self) -> None:
         """`fleet guard`, `FleetGuard` and a number typed without its hyphens are what was meant."""
         known = lexicon(["fleetguard", "nm fg 4417", "pl"])
         assert spot_names(plain_words("Fleet Guard"), known) == [Spot(0, 2, 0)]
-        assert spot_names(plain_words("fleetguard NMFG4417 pl"), known) == [Spot(0, 1, 0), Spot(1, 1, 1), Spot(2, 1, 2)]
+        assert spot_names(plain_words("fleetguard NMFG4417 pl"), known) == [
+            Spot(0, 1, 0),
+            Spot(1, 1, 1),
+            Spot(2, 1, 2),
+        ]
 
     def test_the_longest_name_covers_the_shorter(self) -> None:
         """Of `acme premier home` and `home` the first is meant."""
@@ -67,7 +99,10 @@ class TestMentions:
     @pytest.mark.slow
     @pytest.mark.parametrize("unit", ["A", "Aa ", "a-", "1 000 ", "Aa and "])
     def test_long_lines_take_linear_time(self, unit: str) -> None:
-        """Four times the capitals or hyphens take four times the work, and a second at most: a square takes minutes."""
+        """Four times the capitals or hyphens take four times the work, and a second at most.
+
+        A square takes minutes.
+        """
 
         def work(units: int) -> int:
             return lines_run(lambda: (names_in([unit * units]), codes_in(unit * units)))

@@ -26,7 +26,15 @@ from raglab.retrieval.dense import (
     distances,
     embed,
 )
-from raglab.retrieval.indexes import Bm25Index, Indexes, Queries, Signatures, build_indexes, embed_queries, index_words
+from raglab.retrieval.indexes import (
+    Bm25Index,
+    Indexes,
+    Queries,
+    Signatures,
+    build_indexes,
+    embed_queries,
+    index_words,
+)
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.retrieval.reranking import CrossEncoderReranker, MaxSim, RerankScores
 from raglab.values import FLOAT_FIELDS, Hits
@@ -36,7 +44,9 @@ DIM = 8
 
 def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
     """Rows of length 1."""
-    unit: NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+    unit: NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(
+        np.float32
+    )
     return unit
 
 
@@ -46,7 +56,10 @@ def _some_units(n: int, dim: int = DIM, seed: int = 0) -> NDArray[np.float32]:
 
 
 class WordEncoder:
-    """Each word has a fixed direction, a text the mean of its words'; counts what it was asked for."""
+    """Each word has a fixed direction, a text the mean of its words'.
+
+    Counts what it was asked for.
+    """
 
     name = "words"
     dim = DIM
@@ -63,11 +76,14 @@ class WordEncoder:
             raise KeyboardInterrupt
         self.seen.extend(texts)
         words = [
-            np.array([_some_units(1, seed=zlib.crc32(word.encode()))[0] for word in text.lower().split()])
+            np.array(
+                [_some_units(1, seed=zlib.crc32(word.encode()))[0] for word in text.lower().split()]
+            )
             for text in texts
         ]
         return Encoding(
-            _unit(np.stack([rows.mean(axis=0) for rows in words])), [rows.astype(np.float16) for rows in words]
+            _unit(np.stack([rows.mean(axis=0) for rows in words])),
+            [rows.astype(np.float16) for rows in words],
         )
 
     def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
@@ -79,7 +95,10 @@ class TestFusion:
     """Reciprocal rank fusion."""
 
     def test_by_head(self) -> None:
-        """First in both lists is 1; second in one of two lists is (1/62) / (2/61) = 61/124; ties fall by id."""
+        """First in both lists is 1; second in one of two lists is (1/62) / (2/61) = 61/124.
+
+        Ties fall by id.
+        """
         score, ids = reciprocal_rank_fusion([np.array([[7, 5]]), np.array([[7, 3]])], n=4)
         assert ids.tolist() == [[7, 3, 5, -1]]
         assert score[0, 0] == 1.0
@@ -116,11 +135,16 @@ class TestFusion:
                         plain[i] = plain.get(i, 0.0) + 1 / (60 + rank)
             expected = sorted(plain, key=lambda i: (-round(plain[i], 12), i))
             assert ids[q, : len(expected)].tolist() == expected
-            assert scores[q, : len(expected)] == pytest.approx([plain[i] * 61 / 2 for i in expected])
+            assert scores[q, : len(expected)] == pytest.approx(
+                [plain[i] * 61 / 2 for i in expected]
+            )
             assert (ids[q, len(expected) :] == -1).all()
 
     def test_a_list_of_twice_the_weight_counts_twice(self) -> None:
-        """5 first in the heavy list and nowhere else: 2/61 of 3/61; 7 second there and first in the light one."""
+        """5 first in the heavy list and nowhere else: 2/61 of 3/61.
+
+        7 second there and first in the light one.
+        """
         lists = [np.array([[7, 3]]), np.array([[5, 7]])]
         score, ids = reciprocal_rank_fusion(lists, n=3, weights=(1.0, 2.0))
         assert ids.tolist() == [[7, 5, 3]]
@@ -132,8 +156,14 @@ class TestFusion:
         """Whether they are stated or not; a weight of 0 or none is refused."""
         rng = np.random.default_rng(1)
         lists = [np.stack([rng.permutation(30)[:20] for _ in range(50)]) for _ in range(3)]
-        plain, stated = reciprocal_rank_fusion(lists, 40), reciprocal_rank_fusion(lists, 40, weights=(1.0, 1.0, 1.0))
-        assert all(np.array_equal(one, other, equal_nan=True) for one, other in zip(plain, stated, strict=True))
+        plain, stated = (
+            reciprocal_rank_fusion(lists, 40),
+            reciprocal_rank_fusion(lists, 40, weights=(1.0, 1.0, 1.0)),
+        )
+        assert all(
+            np.array_equal(one, other, equal_nan=True)
+            for one, other in zip(plain, stated, strict=True)
+        )
         for weights in ((1.0, 1.0), (1.0, 1.0, 0.0), (1.0, 1.0, float("nan"))):
             with pytest.raises(ValueError, match="weights must be 3 numbers above 0"):
                 reciprocal_rank_fusion(lists, 40, weights=weights)
@@ -191,9 +221,14 @@ class TestDense:
         assert (np.sort(ids[:, :2]) == [0, 1]).all()
 
     def test_a_scope_is_searched_exactly(self) -> None:
-        """Within a scope only its positions are found, in (l2, id) order; an empty scope finds nothing."""
+        """Within a scope only its positions are found, in (l2, id) order.
+
+        An empty scope finds nothing.
+        """
         vectors, queries = _some_units(50), _some_units(3, seed=1)
-        l2, ids = dense_index(vectors).search(queries, 4, [np.array([40, 3]), None, np.array([], int)])
+        l2, ids = dense_index(vectors).search(
+            queries, 4, [np.array([40, 3]), None, np.array([], int)]
+        )
         expected, _ = distances(queries[:1], vectors, np.array([[3, 40]]))
         assert sorted(ids[0, :2].tolist()) == [3, 40]
         assert l2[0, :2].tolist() == sorted(expected[0].tolist())
@@ -203,11 +238,13 @@ class TestDense:
     @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["hnsw", "ivf"])
     def test_approximate_kinds_find_most_and_repeat_themselves(self, kind: Kind) -> None:
-        """Graph and cells find over nine of ten of the exact neighbours, the same ones when built again."""
+        """Graph and cells find over nine in ten exact neighbours, the same when built again."""
         vectors, queries = _some_units(2000), _some_units(50, seed=1)
         found = dense_index(vectors, kind).search(queries, 10)[1]
         exact = dense_index(vectors).search(queries, 10)[1]
-        shared = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found.tolist(), exact.tolist(), strict=True)])
+        shared = np.mean(
+            [len(set(a) & set(b)) / 10 for a, b in zip(found.tolist(), exact.tolist(), strict=True)]
+        )
         assert shared > 0.9
         assert np.array_equal(found, dense_index(vectors, kind).search(queries, 10)[1])
 
@@ -218,7 +255,9 @@ class TestDense:
 
     def test_missing_is_missing_without_vectors(self) -> None:
         """With no signatures at all every similarity is NaN."""
-        assert np.isnan(cosines(_some_units(2), np.empty((0, DIM), np.float32), np.full((2, 3), -1))).all()
+        assert np.isnan(
+            cosines(_some_units(2), np.empty((0, DIM), np.float32), np.full((2, 3), -1))
+        ).all()
 
 
 class TestBm25:
@@ -244,7 +283,10 @@ class TestBm25:
         assert ids.tolist() == [[1, 2, 3, 4]]
 
     def test_scores_by_head(self) -> None:
-        """One of two texts of equal length holds the word: idf ln 2, term part 1 / (1 + 1.2) = 0.3151."""
+        """One of two texts of equal length holds the word.
+
+        Idf ln 2, term part 1 / (1 + 1.2) = 0.3151.
+        """
         scores, _ = Bm25Index(["fire", "water"]).search(["fire"], 1)
         assert scores[0, 0] == pytest.approx(np.log(2) / 2.2, abs=1e-6)
 
@@ -275,7 +317,9 @@ class TestMaxSim:
             "b": np.array([[-1, 0]], np.float16),
             "empty": np.empty((0, 2), np.float16),
         }
-        found = MaxSim(tokens, tokens).scores(["q", "empty"], ["a", "b", "empty"], np.array([[0, 1, 2, -1], [0] * 4]))
+        found = MaxSim(tokens, tokens).scores(
+            ["q", "empty"], ["a", "b", "empty"], np.array([[0, 1, 2, -1], [0] * 4])
+        )
         assert found.raw[0, :2].tolist() == [0.75, -0.5]
         assert found.s_rerank[0, :2].tolist() == [0.75, 0.0]
         assert np.isnan(found.raw[0, 2:]).all()
@@ -284,8 +328,14 @@ class TestMaxSim:
     def test_equals_the_plain_form(self) -> None:
         """Every score is the definition's, computed in float64, to 1e-6."""
         rng = np.random.default_rng(3)
-        docs = {f"d{i}": _some_units(int(rng.integers(1, 40)), 48, seed=i).astype(np.float16) for i in range(30)}
-        queries = {f"q{i}": _some_units(int(rng.integers(1, 9)), 48, seed=99 + i).astype(np.float16) for i in range(7)}
+        docs = {
+            f"d{i}": _some_units(int(rng.integers(1, 40)), 48, seed=i).astype(np.float16)
+            for i in range(30)
+        }
+        queries = {
+            f"q{i}": _some_units(int(rng.integers(1, 9)), 48, seed=99 + i).astype(np.float16)
+            for i in range(7)
+        }
         candidates = rng.integers(-1, 30, (7, 5))
         found = MaxSim(queries, docs).scores(list(queries), list(docs), candidates).raw
         for q, row in enumerate(candidates.tolist()):
@@ -296,24 +346,37 @@ class TestMaxSim:
         assert np.array_equal(np.isnan(found), candidates < 0)
 
     def test_known_scores_equal_the_plain_form(self) -> None:
-        """Whatever was scored before, every cell has the bits of the form that keeps nothing; a pair is scored once."""
+        """Whatever was scored before, every cell has the bits of the form that keeps nothing.
+
+        A pair is scored once.
+        """
         rng = np.random.default_rng(5)
-        docs = {f"d{i}": _some_units(int(rng.integers(0, 30)), 48, seed=i).astype(np.float16) for i in range(20)}
-        queries = {f"q{i}": _some_units(int(rng.integers(0, 9)), 48, seed=99 + i).astype(np.float16) for i in range(5)}
+        docs = {
+            f"d{i}": _some_units(int(rng.integers(0, 30)), 48, seed=i).astype(np.float16)
+            for i in range(20)
+        }
+        queries = {
+            f"q{i}": _some_units(int(rng.integers(0, 9)), 48, seed=99 + i).astype(np.float16)
+            for i in range(5)
+        }
         texts = [*docs, "d3", "d4"]  # of which two stand twice
         keeping, plain = MaxSim(queries, docs, known={}), MaxSim(queries, docs)
         for _ in range(6):
             asked = rng.permutation(list(queries)).tolist()
             candidates = rng.integers(-1, len(texts), (5, 7))
             for one, other in zip(
-                keeping.scores(asked, texts, candidates), plain.scores(asked, texts, candidates), strict=True
+                keeping.scores(asked, texts, candidates),
+                plain.scores(asked, texts, candidates),
+                strict=True,
             ):
                 assert np.array_equal(one, other, equal_nan=True)
         assert keeping.known
         assert set(keeping.known) <= {(query, text) for query in queries for text in docs}
         # No passage is read where the pair is known.
         (query, text), score = next(iter(keeping.known.items()))
-        known = MaxSim(queries, {}, known={(query, text): score}).scores([query], [text], np.array([[0]]))
+        known = MaxSim(queries, {}, known={(query, text): score}).scores(
+            [query], [text], np.array([[0]])
+        )
         assert np.array_equal(known.raw, [[np.float32(score)]], equal_nan=True)
 
     def test_a_pair_does_not_depend_on_its_neighbours(self) -> None:
@@ -322,7 +385,9 @@ class TestMaxSim:
         query = {"q": _some_units(7, 384, seed=99).astype(np.float16)}
         texts = [*docs, "d5"]
         many = MaxSim(query, docs).scores(["q"], texts, np.arange(41)[None, :]).raw
-        alone = [MaxSim(query, docs).scores(["q"], texts, np.array([[i]])).raw[0, 0] for i in range(41)]
+        alone = [
+            MaxSim(query, docs).scores(["q"], texts, np.array([[i]])).raw[0, 0] for i in range(41)
+        ]
         assert many[0].tolist() == alone
         assert many[0, 5] == many[0, 40]
 
@@ -332,7 +397,9 @@ class TestMaxSim:
 
         every = np.arange(2**16, dtype=np.uint32).astype(np.uint16).view(np.float16)
         finite = every[np.isfinite(every)].reshape(-1, 2)
-        assert np.array_equal(_widen_float16(finite).view(np.int32), finite.astype(np.float32).view(np.int32))
+        assert np.array_equal(
+            _widen_float16(finite).view(np.int32), finite.astype(np.float32).view(np.int32)
+        )
 
 
 class LengthModel:
@@ -365,7 +432,7 @@ class TestEmbed:
     """Embedding and its cache."""
 
     def test_each_text_is_encoded_once(self, tmp_path: Path) -> None:
-        """Repeats cost nothing, neither within a call nor in the next one, and rows come in the order asked for."""
+        """Repeats cost nothing, in a call or the next one, and rows come in the order asked for."""
         cache, encoder = EmbeddingCache(tmp_path / "deep" / "cache.sqlite"), WordEncoder()
         first = embed(encoder, ["fire", "water", "fire"], cache, tokens=True)
         again = embed(encoder, ["water", "fire", "soil"], cache, tokens=True)
@@ -387,10 +454,12 @@ class TestEmbed:
             assert np.array_equal(plain.vectors, cached.vectors)
             assert plain.tokens is not None
             assert cached.tokens is not None
-            assert all(np.array_equal(a, b) for a, b in zip(plain.tokens, cached.tokens, strict=True))
+            assert all(
+                np.array_equal(a, b) for a, b in zip(plain.tokens, cached.tokens, strict=True)
+            )
 
     def test_tokens_may_come_later(self, tmp_path: Path) -> None:
-        """Sentence embeddings in the cache are kept where the token embeddings are asked for afterwards."""
+        """Cached sentence embeddings are kept when the token embeddings are asked for later."""
         cache = EmbeddingCache(tmp_path / "cache.sqlite")
         before = embed(WordEncoder(), ["a b", "c"], cache)
         assert before.tokens is None
@@ -401,7 +470,10 @@ class TestEmbed:
 
     def test_another_encoder_has_another_key(self) -> None:
         """Encoder, kind and text each change the key."""
-        keys = {cache_key(*parts) for parts in (("e", "sentence", "t"), ("f", "sentence", "t"), ("e", "tokens", "t"))}
+        keys = {
+            cache_key(*parts)
+            for parts in (("e", "sentence", "t"), ("f", "sentence", "t"), ("e", "tokens", "t"))
+        }
         assert len(keys) == 3
 
     def test_a_killed_run_goes_on_where_it_stopped(self, tmp_path: Path) -> None:
@@ -422,7 +494,9 @@ class TestEmbed:
         context = multiprocessing.get_context("fork")
         path = tmp_path / "cache.sqlite"
         starts = (0, 100, 200, 300)
-        workers = [context.Process(target=_write_many, args=(path, texts[s : s + 600])) for s in starts]
+        workers = [
+            context.Process(target=_write_many, args=(path, texts[s : s + 600])) for s in starts
+        ]
         for worker in workers:
             worker.start()
         for worker in workers:
@@ -430,7 +504,8 @@ class TestEmbed:
         assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
         silent = WordEncoder(stop_after=0)
         assert np.array_equal(
-            embed(silent, texts, EmbeddingCache(path), tokens=True).vectors, embed(WordEncoder(), texts, None).vectors
+            embed(silent, texts, EmbeddingCache(path), tokens=True).vectors,
+            embed(WordEncoder(), texts, None).vectors,
         )
 
     @pytest.mark.parametrize(
@@ -447,9 +522,14 @@ class TestEmbed:
         ids=["NaN", "infinite", "zeros", "too long", "wider", "two rows", "double"],
     )
     def test_what_is_no_embedding_is_encoded_again(self, tmp_path: Path, row: NDArray[Any]) -> None:
-        """A row in the cache that is not finite, of length 1, or of the encoder's form is not believed."""
-        cache, wanted = EmbeddingCache(tmp_path / "cache.sqlite"), embed(WordEncoder(), ["fire"], None, tokens=True)
-        cache.put({cache_key("words", "sentence", "fire"): row, cache_key("words", "tokens", "fire"): row})
+        """A cached row not finite, of length 1, or of the encoder's form is not believed."""
+        cache, wanted = (
+            EmbeddingCache(tmp_path / "cache.sqlite"),
+            embed(WordEncoder(), ["fire"], None, tokens=True),
+        )
+        cache.put(
+            {cache_key("words", "sentence", "fire"): row, cache_key("words", "tokens", "fire"): row}
+        )
         encoder = WordEncoder()
         found = embed(encoder, ["fire"], cache, tokens=True)
         assert encoder.seen == ["fire"]
@@ -462,7 +542,10 @@ class TestEmbed:
     def test_bytes_that_are_no_array(self, tmp_path: Path) -> None:
         """Another head, fewer bytes than it says, or more: encoded again."""
         path = tmp_path / "cache.sqlite"
-        key, unit = cache_key("words", "sentence", "fire"), np.eye(1, DIM, dtype=np.float32).tobytes()
+        key, unit = (
+            cache_key("words", "sentence", "fire"),
+            np.eye(1, DIM, dtype=np.float32).tobytes(),
+        )
         wanted = embed(WordEncoder(), ["fire"], None).vectors
         heads = (
             b"",
@@ -473,10 +556,16 @@ class TestEmbed:
             b"<f8 1 4\n",
             b"<f4 99999999 8\n",
         )
-        for value in (*(head + unit for head in heads), b"<f4 1 8\n" + unit[:-1], b"<f4 1 8\n" + unit + b"x"):
+        for value in (
+            *(head + unit for head in heads),
+            b"<f4 1 8\n" + unit[:-1],
+            b"<f4 1 8\n" + unit + b"x",
+        ):
             with closing(Blobs(path)) as blobs:
                 blobs.put({key: value})
-            assert np.array_equal(embed(WordEncoder(), ["fire"], EmbeddingCache(path)).vectors, wanted)
+            assert np.array_equal(
+                embed(WordEncoder(), ["fire"], EmbeddingCache(path)).vectors, wanted
+            )
 
     def test_no_texts_give_no_rows(self, tmp_path: Path) -> None:
         """An empty list is not an error, and makes no file."""
@@ -485,7 +574,9 @@ class TestEmbed:
         assert found.tokens == []
         assert not list(tmp_path.iterdir())
 
-    def test_the_default_cache_is_where_the_user_says(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_default_cache_is_where_the_user_says(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """RAGLAB_CACHE names the folder; without it the user's own cache folder is used."""
         monkeypatch.setenv("RAGLAB_CACHE", "/somewhere")
         assert default_cache().path == Path("/somewhere/embeddings-2.sqlite")
@@ -494,7 +585,18 @@ class TestEmbed:
 
 
 PLAIN = ("hybrid", "dense", "bm25")  # arms that need no more than the two lists
-WORDS = ("fire", "water", "theft", "storm", "notice", "period", "premium", "cover", "limit", "claim")
+WORDS = (
+    "fire",
+    "water",
+    "theft",
+    "storm",
+    "notice",
+    "period",
+    "premium",
+    "cover",
+    "limit",
+    "claim",
+)
 
 
 def _texts(n: int, seed: int) -> list[str]:
@@ -511,7 +613,10 @@ def indexes() -> Indexes:
     texts[11] = "notice " * 300
     texts[20] = texts[21] = texts[22]
     of_chunk = np.arange(80) % 3 - 1
-    loose, strict = Signatures(of_chunk, _some_units(2, seed=8)), Signatures(np.arange(80), _some_units(80, seed=9))
+    loose, strict = (
+        Signatures(of_chunk, _some_units(2, seed=8)),
+        Signatures(np.arange(80), _some_units(80, seed=9)),
+    )
     return build_indexes(texts, WordEncoder(), None, loose, strict)
 
 
@@ -539,7 +644,9 @@ def retrieve(
     """Hits of every question at depth 0, [Q, 1, 1, fetch_k], each question walked alone."""
     strategy = Strategy(arm, indexes, sizes, reranker=reranker)
     scopes = [None] * len(queries.texts) if allowed is None else allowed
-    rows = [next(walk(strategy, _row(queries, row), scope)).hits for row, scope in enumerate(scopes)]
+    rows = [
+        next(walk(strategy, _row(queries, row), scope)).hits for row, scope in enumerate(scopes)
+    ]
     return Hits._make(np.concatenate(fields) for fields in zip(*rows, strict=True))
 
 
@@ -553,19 +660,30 @@ class TestRetrieve:
         for i, text in enumerate(queries.texts):
             one = retrieve(indexes, embed_queries([text], WordEncoder()), arm, sizes=Sizes(30, 10))
             for name in Hits._fields:
-                assert np.array_equal(getattr(many, name)[i : i + 1], getattr(one, name), equal_nan=True), name
+                assert np.array_equal(
+                    getattr(many, name)[i : i + 1], getattr(one, name), equal_nan=True
+                ), name
 
     @pytest.mark.parametrize("arm", PLAIN)
-    def test_hits_are_sorted_measured_and_padded(self, indexes: Indexes, queries: Queries, arm: str) -> None:
-        """Hits go by (l2, position), each once; ranks are 0 … n - 1; every number is a float32's."""
+    def test_hits_are_sorted_measured_and_padded(
+        self, indexes: Indexes, queries: Queries, arm: str
+    ) -> None:
+        """Hits go by (l2, position), each once; ranks are 0 … n - 1.
+
+        Every number is a float32's.
+        """
         hits = retrieve(indexes, queries, arm, sizes=Sizes(30))
         assert {getattr(hits, name).shape for name in Hits._fields[:-1]} == {(25, 1, 1, 30)}
         assert hits.n_reranked.shape == (25, 1, 1)
-        assert {getattr(hits, name).dtype for name in ("chunk", "rank", "n_reranked")} == {np.dtype(np.int32)}
+        assert {getattr(hits, name).dtype for name in ("chunk", "rank", "n_reranked")} == {
+            np.dtype(np.int32)
+        }
         for name in FLOAT_FIELDS:
             values = getattr(hits, name)
             assert values.dtype == np.float64, name
-            assert np.array_equal(values, values.astype(np.float32).astype(np.float64), equal_nan=True), name
+            assert np.array_equal(
+                values, values.astype(np.float32).astype(np.float64), equal_nan=True
+            ), name
         for q in range(25):
             n = int((hits.chunk[q, 0, 0] >= 0).sum())
             chunk, l2 = hits.chunk[q, 0, 0, :n].tolist(), hits.l2[q, 0, 0, :n].tolist()
@@ -575,26 +693,35 @@ class TestRetrieve:
             assert sorted(hits.rank[q, 0, 0, :n].tolist()) == list(range(n))
             assert (hits.rank[q, 0, 0, n:] == -1).all()
             assert np.isnan([getattr(hits, name)[q, 0, 0, n:] for name in FLOAT_FIELDS]).all()
-            assert not np.isnan([getattr(hits, name)[q, 0, 0, :n] for name in ("l2", "cosine", "s_hybrid")]).any()
+            assert not np.isnan(
+                [getattr(hits, name)[q, 0, 0, :n] for name in ("l2", "cosine", "s_hybrid")]
+            ).any()
 
     def test_single_lists_keep_their_order(self, indexes: Indexes, queries: Queries) -> None:
-        """`dense` and `bm25` rank as their list does, score 61 / (60 + place), and rerank nothing."""
+        """`dense` and `bm25` rank like their list, score 61 / (60 + place), and rerank nothing."""
         lists = {
             "dense": indexes.dense.search(queries.vectors, 10)[1],
             "bm25": indexes.bm25.search(queries.texts, 10)[1],
         }
         for arm, ids in lists.items():
             hits = retrieve(indexes, queries, arm, sizes=Sizes(10))
-            by_rank = np.argsort(np.where(hits.rank < 0, 99, hits.rank)[:, 0, 0], axis=-1, kind="stable")
+            by_rank = np.argsort(
+                np.where(hits.rank < 0, 99, hits.rank)[:, 0, 0], axis=-1, kind="stable"
+            )
             assert np.array_equal(np.take_along_axis(hits.chunk[:, 0, 0], by_rank, -1), ids)
             expected = np.where(ids >= 0, (61 / (61 + np.arange(10))).astype(np.float32), np.nan)
-            assert np.array_equal(np.take_along_axis(hits.s_hybrid[:, 0, 0], by_rank, -1), expected, equal_nan=True)
+            assert np.array_equal(
+                np.take_along_axis(hits.s_hybrid[:, 0, 0], by_rank, -1), expected, equal_nan=True
+            )
             assert not hits.n_reranked.any()
             assert np.isnan(hits.s_rerank).all()
             assert np.isnan(hits.s_raw).all()
 
     def test_the_reranked_go_first(self, indexes: Indexes, queries: Queries) -> None:
-        """Ranks below n_reranked go by s_rerank down, then by s_hybrid, then position; the rest in fused order."""
+        """Ranks below n_reranked go by s_rerank down, then by s_hybrid, then position.
+
+        The rest in fused order.
+        """
         hits = retrieve(indexes, queries, "hybrid", sizes=Sizes(30, 12))
         assert (hits.n_reranked == 12).all()
         for q in range(25):
@@ -608,13 +735,20 @@ class TestRetrieve:
             assert rest == sorted(rest)
             assert fused[:12].min() >= fused[12:].max()
 
-    def test_equal_scores_fall_back_on_fused_order(self, indexes: Indexes, queries: Queries) -> None:
-        """A reranker that cannot tell leaves the fused order; one that has no score puts the hit last of its head."""
+    def test_equal_scores_fall_back_on_fused_order(
+        self, indexes: Indexes, queries: Queries
+    ) -> None:
+        """A reranker that cannot tell leaves the fused order.
+
+        One that has no score puts the hit last of its head.
+        """
 
         class Flat:
             name = "flat"
 
-            def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: Any) -> RerankScores:
+            def scores(
+                self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: Any
+            ) -> RerankScores:
                 assert len(query_texts) == len(candidates)
                 assert len(doc_texts) == 80
                 flat = np.where(candidates >= 0, 0.5, np.nan)
@@ -629,7 +763,10 @@ class TestRetrieve:
             assert (hits.rank[unranked.rank == before] == after).all()
 
     def test_anchors_and_signatures(self, indexes: Indexes, queries: Queries) -> None:
-        """A short chunk is its own anchor, a long one's is its beginning; no signature, no similarity."""
+        """A short chunk is its own anchor, a long one's is its beginning.
+
+        No signature, no similarity.
+        """
         hits = retrieve(indexes, queries, "dense", sizes=Sizes(80))
         chunk, cosine, anchor = (a[:, 0, 0] for a in (hits.chunk, hits.cosine, hits.anchor_sim))
         short = ~np.isin(chunk, [10, 11])
@@ -652,7 +789,9 @@ class TestRetrieve:
         assert (hits.chunk[0] >= 0).any()
         assert (hits.chunk[1] == -1).all()
         for name in Hits._fields:
-            assert np.array_equal(getattr(hits, name)[2:], getattr(everywhere, name)[2:], equal_nan=True), name
+            assert np.array_equal(
+                getattr(hits, name)[2:], getattr(everywhere, name)[2:], equal_nan=True
+            ), name
         if arm != "bm25":
             assert (hits.chunk[0] >= 0).sum() == 3
 
@@ -663,7 +802,9 @@ class TestRetrieve:
         with pytest.raises(ValueError, match="none with the queries"):
             retrieve(indexes, queries._replace(tokens=None), "hybrid")
         short = Signatures(np.zeros(1, int), _some_units(1))
-        with pytest.raises(ValueError, match=r"signatures.of_chunk must have shape \[2\], got \[1\]"):
+        with pytest.raises(
+            ValueError, match=r"signatures.of_chunk must have shape \[2\], got \[1\]"
+        ):
             build_indexes(["a", "b"], WordEncoder(), None, short, short)
 
     def test_a_corpus_smaller_than_fetch_k(self) -> None:

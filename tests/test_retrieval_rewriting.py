@@ -45,12 +45,16 @@ class TestReflect:
     def test_a_name_is_covered_by_one_passage_or_not_at_all(self) -> None:
         """The words of a name in two passages are not the name."""
         question = "the rate of Crédit des Alpes"
-        assert reflect(question, ["Crédit à 3 %.", "Les Alpes, rate 4 %."]).missing == ("crédit des alpes",)
+        assert reflect(question, ["Crédit à 3 %.", "Les Alpes, rate 4 %."]).missing == (
+            "crédit des alpes",
+        )
         assert reflect(question, ["Le taux (rate) du Crédit des Alpes"]).share == 1.0
 
     def test_a_code_is_one_thing(self) -> None:
         """So is an amount with its thousands grouped; the two halves of a number are not it."""
-        assert reflect("policy NM-FG-4417?", ["policy NM-FG-9000, page 4417"]).missing == ("nm fg 4417",)
+        assert reflect("policy NM-FG-4417?", ["policy NM-FG-9000, page 4417"]).missing == (
+            "nm fg 4417",
+        )
         assert reflect("a loss of £7,500", ["a loss above 7500"]).missing == ()
         assert reflect("a loss of £7,500", ["7 of 500 a loss"]).missing == ("7500",)
 
@@ -75,7 +79,10 @@ class TestRm3:
     """Pseudo-relevance feedback."""
 
     def test_by_head(self) -> None:
-        """From the first passage: `breaks` occurs twice there and nowhere else, then what is rare: `tiles`, `glass`."""
+        """From the first passage: `breaks` occurs twice there and nowhere else, then what is rare.
+
+        `tiles`, `glass`.
+        """
         assert rm3(TEXTS, terms=3).rewrite("hail?", TEXTS[:1], 1) == "hail? breaks tiles glass"
 
     def test_is_a_rewriter(self) -> None:
@@ -84,7 +91,7 @@ class TestRm3:
         assert rewriter.name == "rm3-3-7"
 
     def test_a_likely_passage_is_believed_more(self) -> None:
-        """Of two passages of equal length, the one with the question's words gives its words first."""
+        """Of two equally long passages, the one with the question's words gives its words first."""
         texts = ("alpha beta gamma delta", "alpha omega kappa sigma", *TEXTS)
         added = rm3(texts, terms=3).rewrite("alpha beta", texts[:2], 1).split()[2:]
         assert set(added[:2]) == {"gamma", "delta"}
@@ -96,7 +103,10 @@ class TestRm3:
         assert rewriter.rewrite("hail", TEXTS, 1) == rewriter.rewrite("hail", TEXTS[:2], 1)
 
     def test_step_2_reads_what_holds_the_missing_words(self) -> None:
-        """`van` is in neither of the first two passages; the two that hold it speak of a yard and of the night."""
+        """`van` is in neither of the first two passages.
+
+        The two that hold it speak of a yard and of the night.
+        """
         rewriter = rm3(TEXTS, passages=2, terms=2)
         assert "yard" not in rewriter.rewrite("theft glass van", TEXTS, 1)
         assert set(rewriter.rewrite("theft glass van", TEXTS, 2).split()[3:]) == {
@@ -126,7 +136,9 @@ class TestRm3:
         assert [len(text.split()) for text in made] == [3, 5, 7]
 
     @pytest.mark.parametrize("passages", [(), ("",), ("the of and",), ("hail",), ("12 £400 3%",)])
-    def test_the_question_as_it_came_where_nothing_can_be_added(self, passages: tuple[str, ...]) -> None:
+    def test_the_question_as_it_came_where_nothing_can_be_added(
+        self, passages: tuple[str, ...]
+    ) -> None:
         """Character for character: no passages, no words, no other words, figures alone."""
         for step in (1, 2, 3):
             assert rm3(TEXTS).rewrite("  Hail?\n", passages, step) == "  Hail?\n"
@@ -137,7 +149,10 @@ class TestRm3:
         assert rm3((text, *TEXTS)).rewrite("hail", [text], 1) == "hail days excess policy"
 
     def test_of_a_word_s_forms_the_most_frequent_is_added_once(self) -> None:
-        """`breaks`, `breaking` and `break` are one word; a form of the question's own words is none."""
+        """`breaks`, `breaking` and `break` are one word.
+
+        A form of the question's own words is none.
+        """
         text = "breaking ice breaks, breaks, breaks"
         assert rm3((text, *TEXTS)).rewrite("iced tiles", [text], 1) == "iced tiles breaks ice"
         assert rm3((text, *TEXTS)).rewrite("ice breakage", [text], 1) == "ice breakage"
@@ -157,5 +172,5 @@ class TestRm3:
         texts = [chunk.full_text for chunk in load_corpus(BROKER).chunks]
         rewriter = rm3(texts)
         for step in (1, 2, 3):
-            work = lines_run(lambda step=step: rewriter.rewrite(QUESTION, texts[:20], step))  # type: ignore[misc]
+            work = lines_run(lambda step=step: rewriter.rewrite(QUESTION, texts[:20], step))
             assert work < 2 * len("".join(texts[:20]))

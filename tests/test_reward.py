@@ -43,7 +43,11 @@ ROWS = st.fixed_dictionaries(
     }
 )
 WEIGHTS = st.builds(
-    RewardWeights, *[WEIGHT] * 5, st.sampled_from([0.5, 2.0]), st.sampled_from([0.5, 1.0]), *[WEIGHT] * 3
+    RewardWeights,
+    *[WEIGHT] * 5,
+    st.sampled_from([0.5, 2.0]),
+    st.sampled_from([0.5, 1.0]),
+    *[WEIGHT] * 3,
 )
 SOME = WEIGHTS.filter(lambda w: w.margin + w.diversity + w.latency + w.cache + w.consistency > 0.0)
 WEIGHT_OF = {"latency_ratio": "latency", "cache_hit": "cache"}
@@ -53,7 +57,10 @@ WEIGHT_OF = {"latency_ratio": "latency", "cache_hit": "cache"}
 
 
 def test_the_worked_example() -> None:
-    """Raw 0.4·0.5 + 0.1·0.2 − 0.2·2·0.25 + 0.2·1 = 0.32, between −0.4 and 0.8: the reward is 0.72 / 1.2 = 0.6."""
+    """Raw 0.4·0.5 + 0.1·0.2 − 0.2·2·0.25 + 0.2·1 = 0.32, between −0.4 and 0.8.
+
+    The reward is 0.72 / 1.2 = 0.6.
+    """
     assert raw(ROW) == pytest.approx(0.32, abs=1e-15)
     assert bounds() == pytest.approx(Bounds(-0.4, 0.8), abs=1e-15)
     assert reward(ROW) == pytest.approx(0.6, abs=1e-15)
@@ -61,7 +68,10 @@ def test_the_worked_example() -> None:
 
 
 def test_the_ends() -> None:
-    """The best answer from the cache at no latency is 1, one that used its whole budget for nothing 0, exactly."""
+    """The best cached answer at no latency is 1, one that spent all its budget for nothing 0.
+
+    Both are exact.
+    """
     best = dict.fromkeys(COMPONENTS, 1.0) | {"latency_ratio": 0.0}
     worst = dict.fromkeys(COMPONENTS, 0.0) | {"latency_ratio": 1.0}
     assert reward(best) == 1.0
@@ -80,7 +90,12 @@ def test_a_cache_hit_earns_delta_and_latency_costs_lambda() -> None:
 
 def test_over_budget_hurts_more_until_the_clamp_binds() -> None:
     """Of four answers, the last two lie below lo: half the rows are clamped, and none above."""
-    late = ROW | {"margin": 0.0, "diversity": 0.0, "consistency": 0.0, "latency_ratio": np.array([0.5, 1.0, 1.5, 9.0])}
+    late = ROW | {
+        "margin": 0.0,
+        "diversity": 0.0,
+        "consistency": 0.0,
+        "latency_ratio": np.array([0.5, 1.0, 1.5, 9.0]),
+    }
     assert np.asarray(reward(late)).tolist() == pytest.approx([1 / 6, 0.0, 0.0, 0.0])
     assert clamp_shares(late) == ClampShares(low=0.5, high=0.0, n=4)
     assert np.isnan(clamp_shares({name: [NAN] for name in COMPONENTS}).low)
@@ -101,12 +116,17 @@ def test_a_missing_component_is_not_zero(name: str) -> None:
 
 
 def test_a_thumb_that_has_not_come_leaves_its_weight_out() -> None:
-    """Up adds 0.3 to raw and to hi, down to hi alone; none leaves the reward as it is without the weight."""
+    """Up adds 0.3 to raw and to hi, down to hi alone.
+
+    None leaves the reward as it is without the weight.
+    """
     weights = RewardWeights(thumbs=0.3)
     thumbs = ROW | {"thumbs": np.array([1.0, 0.0, NAN])}
     assert np.asarray(raw(thumbs, weights)).tolist() == pytest.approx([0.62, 0.32, 0.32])
     assert np.asarray(bounds(weights, thumbs).hi).tolist() == pytest.approx([1.1, 1.1, 0.8])
-    assert np.asarray(reward(thumbs, weights)).tolist() == pytest.approx([1.02 / 1.5, 0.72 / 1.5, 0.6])
+    assert np.asarray(reward(thumbs, weights)).tolist() == pytest.approx(
+        [1.02 / 1.5, 0.72 / 1.5, 0.6]
+    )
     assert np.asarray(reward(thumbs, weights))[2] == reward(ROW)
     assert reward(ROW, weights) == reward(ROW), "an absent column is missing in every row"
     assert bounds(weights).hi == pytest.approx(1.1)
@@ -148,7 +168,9 @@ def test_a_component_outside_its_range_is_refused(change: dict[str, Any], said: 
 
 def test_an_absent_component_is_named() -> None:
     """With what is there instead."""
-    with pytest.raises(ValueError, match="cache_hit, consistency missing, got margin, diversity, latency_ratio"):
+    with pytest.raises(
+        ValueError, match="cache_hit, consistency missing, got margin, diversity, latency_ratio"
+    ):
         reward({name: ROW[name] for name in COMPONENTS[:3]})
 
 
@@ -179,11 +201,20 @@ def test_weights_that_are_all_zero_are_refused() -> None:
 
 
 @LAWFUL
-@given(row=ROWS, weights=SOME, name=st.sampled_from([*COMPONENTS, *OPTIONAL]), more=st.sampled_from([0.25, 0.5, 1.0]))
-def test_the_reward_is_monotone(row: dict[str, float], weights: RewardWeights, name: str, more: float) -> None:
+@given(
+    row=ROWS,
+    weights=SOME,
+    name=st.sampled_from([*COMPONENTS, *OPTIONAL]),
+    more=st.sampled_from([0.25, 0.5, 1.0]),
+)
+def test_the_reward_is_monotone(
+    row: dict[str, float], weights: RewardWeights, name: str, more: float
+) -> None:
     """It stays in [0, 1]; more of a component never lowers it, more latency never raises it."""
     before = reward(row, weights)
-    raised = row | {name: row[name] + more if name == "latency_ratio" else min(1.0, row[name] + more)}
+    raised = row | {
+        name: row[name] + more if name == "latency_ratio" else min(1.0, row[name] + more)
+    }
     assert 0.0 <= before <= 1.0
     if np.isnan(row[name]):
         return
@@ -196,13 +227,20 @@ def test_the_reward_is_monotone(row: dict[str, float], weights: RewardWeights, n
 
 @LAWFUL
 @given(row=ROWS, weights=SOME, times=st.sampled_from([0.125, 0.5, 4.0, 1024.0]))
-def test_scaling_the_weights_changes_nothing(row: dict[str, float], weights: RewardWeights, times: float) -> None:
+def test_scaling_the_weights_changes_nothing(
+    row: dict[str, float], weights: RewardWeights, times: float
+) -> None:
     """Powers of two not by a bit; lambda and delta are no weights."""
     scaled = RewardWeights(
-        *(value if name in {"lambda_", "delta"} else value * times for name, value in weights._asdict().items())
+        *(
+            value if name in {"lambda_", "delta"} else value * times
+            for name, value in weights._asdict().items()
+        )
     )
     assert reward(row, scaled) == reward(row, weights)
-    thrice = scaled._replace(**{n: 3.0 * getattr(scaled, n) for n in scaled._fields if n not in {"lambda_", "delta"}})
+    thrice = scaled._replace(
+        **{n: 3.0 * getattr(scaled, n) for n in scaled._fields if n not in {"lambda_", "delta"}}
+    )
     assert reward(row, thrice) == pytest.approx(reward(row, weights), abs=1e-12)
 
 
@@ -210,7 +248,7 @@ def test_scaling_the_weights_changes_nothing(row: dict[str, float], weights: Rew
 @LAWFUL
 @given(rows=st.lists(ROWS, min_size=1, max_size=5), weights=st.lists(SOME, min_size=1, max_size=3))
 def test_one_is_a_cell_of_many(rows: list[dict[str, float]], weights: list[RewardWeights]) -> None:
-    """A frame of rows, and weights [P, 1] against them, give the bits of one row under one set of weights."""
+    """A frame of rows, and weights [P, 1] against them, give the bits of one row and weight set."""
     frame = pd.DataFrame(rows)
     each = np.array([[reward(row, one) for row in rows] for one in weights])
     for one, wanted in zip(weights, each, strict=True):
@@ -225,7 +263,10 @@ def test_a_log_is_scored_anew_exactly() -> None:
     live = pd.DataFrame({name: rng.random(200) for name in (*COMPONENTS, *OPTIONAL)})
     live.loc[::3, "thumbs"] = NAN
     log = pd.DataFrame(json.loads(json.dumps(live.to_dict("list"))))
-    for weights in (RewardWeights(), RewardWeights(0.1, 0.7, 0.3, 0.0, 0.9, lambda_=0.5, thumbs=0.4)):
+    for weights in (
+        RewardWeights(),
+        RewardWeights(0.1, 0.7, 0.3, 0.0, 0.9, lambda_=0.5, thumbs=0.4),
+    ):
         np.testing.assert_array_equal(reward(log, weights), reward(live, weights))
 
 
@@ -233,7 +274,10 @@ def test_a_log_is_scored_anew_exactly() -> None:
 
 
 def test_the_margin_of_hits() -> None:
-    """Best minus second in any order; one hit against 0; nothing is 0; a hit without a score is not known."""
+    """Best minus second in any order; one hit against 0; nothing is 0.
+
+    A hit without a score is not known.
+    """
     scores = [[0.3, 0.8, NAN], [0.7, NAN, NAN], [NAN, NAN, NAN], [0.5, 0.5, 0.2]]
     assert np.asarray(score_margin(scores)).tolist() == [0.5, 0.7, 0.0, 0.0]
     hits = [[True, True, True], [True, False, False], [False] * 3, [True] * 3]
@@ -246,7 +290,10 @@ def test_the_margin_of_hits() -> None:
 
 
 def test_the_diversity_of_hits() -> None:
-    """Right angles 1, twins 0, opposites clipped at 1, one hit 0; the mean over pairs is that of a plain loop."""
+    """Right angles 1, twins 0, opposites clipped at 1, one hit 0.
+
+    The mean over pairs is that of a plain loop.
+    """
     x, y = [1.0, 0.0], [0.0, 1.0]
     assert hit_diversity([x, y]) == 1.0
     assert hit_diversity([x, x, x]) == 0.0
@@ -260,7 +307,10 @@ def test_the_diversity_of_hits() -> None:
     rng = np.random.default_rng(0)
     many = rng.normal(size=(6, 4, 8)).astype(np.float32)
     many /= np.linalg.norm(many, axis=-1, keepdims=True)
-    plain = [1.0 - np.mean([float(one[i] @ one[j]) for i, j in itertools.combinations(range(4), 2)]) for one in many]
+    plain = [
+        1.0 - np.mean([float(one[i] @ one[j]) for i, j in itertools.combinations(range(4), 2)])
+        for one in many
+    ]
     np.testing.assert_allclose(hit_diversity(many), np.clip(plain, 0.0, 1.0), atol=1e-6)
 
 
@@ -271,7 +321,9 @@ def test_the_consistency_of_two_passes() -> None:
     assert rank_consistency([0.9, 0.5, 0.1], [0.8, 0.2, 0.4]) == pytest.approx(2 / 3)
     assert rank_consistency([0.9, 0.5], [0.4, 0.4]) == 0.5
     assert rank_consistency([0.9, NAN], [0.4, NAN]) == rank_consistency([], []) == 0.5
-    np.testing.assert_array_equal(rank_consistency([[0.9, 0.5], [0.9, 0.5]], [[0.4, NAN], [0.4, 0.1]]), [NAN, 1.0])
+    np.testing.assert_array_equal(
+        rank_consistency([[0.9, 0.5], [0.9, 0.5]], [[0.4, NAN], [0.4, 0.1]]), [NAN, 1.0]
+    )
     assert rank_consistency([0.9, 0.5, 0.1], [0.8, NAN, 0.4], [True, False, True]) == 1.0
     with pytest.raises(ValueError, match=r"same hits, got shapes \(2,\) and \(3,\)"):
         rank_consistency([0.9, 0.5], [0.4, 0.4, 0.1])
@@ -286,7 +338,10 @@ def test_consistency_is_kendalls_tau() -> None:
 
 
 def test_a_brief_answer_is_worth_more() -> None:
-    """Strictly, word by word; a missing answer stays missing, and no answer has fewer than no words."""
+    """Strictly, word by word.
+
+    A missing answer stays missing, and no answer has fewer than no words.
+    """
     brevity = np.asarray(answer_brevity(np.arange(200.0)))
     assert brevity[0] == 1.0
     assert (np.diff(brevity) < 0.0).all()
@@ -297,7 +352,10 @@ def test_a_brief_answer_is_worth_more() -> None:
 
 
 def test_a_threshold_is_the_source_s_unless_the_median_is_wanted() -> None:
-    """0.5 by default, a number as it is, the median of what is known; of many equal ones the next lower reward."""
+    """0.5 by default, a number as it is, the median of what is known.
+
+    Of many equal ones the next lower reward.
+    """
     assert threshold([0.1, 0.9]) == 0.5
     assert threshold([0.1, 0.9], 0.3) == 0.3
     assert threshold([[0.1, np.nan], [0.2, 0.7]], "median") == 0.2
@@ -305,7 +363,9 @@ def test_a_threshold_is_the_source_s_unless_the_median_is_wanted() -> None:
 
 
 @LAWFUL
-@given(st.lists(st.integers(0, 8), min_size=2, max_size=30).filter(lambda cells: len(set(cells)) > 1))
+@given(
+    st.lists(st.integers(0, 8), min_size=2, max_size=30).filter(lambda cells: len(set(cells)) > 1)
+)
 def test_a_median_threshold_leaves_successes_and_failures(cells: list[int]) -> None:
     """Whatever the ties: some rewards lie above, some do not, and never more than half above."""
     rewards = np.array(cells) / 8.0

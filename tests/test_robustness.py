@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from raglab import metrics
 from raglab.metrics import binomial_p, clopper_pearson, contributions, upper_bound
 from raglab.replay import decide, sweep
-from raglab.robustness import AnsweredCases, answers, label_noise_bound, labels_to_break, quantile_map, traffic_rates
+from raglab.robustness import (
+    AnsweredCases,
+    answers,
+    label_noise_bound,
+    labels_to_break,
+    quantile_map,
+    traffic_rates,
+)
 from worlds import random_policies, random_trace
 
 NAN = float("nan")
@@ -34,8 +41,15 @@ def test_no_more_labels_are_wrong_than_cases_are_right() -> None:
 
 
 @settings(deadline=None, derandomize=True, max_examples=150)
-@given(st.integers(1, 300), st.data(), st.sampled_from([0.01, 0.05, 0.1, 0.3]), st.sampled_from([0.05, 0.1, 0.2]))
-def test_the_fewest_labels_break_and_one_fewer_does_not(n: int, data: Any, alpha: float, delta: float) -> None:
+@given(
+    st.integers(1, 300),
+    st.data(),
+    st.sampled_from([0.01, 0.05, 0.1, 0.3]),
+    st.sampled_from([0.05, 0.1, 0.2]),
+)
+def test_the_fewest_labels_break_and_one_fewer_does_not(
+    n: int, data: Any, alpha: float, delta: float
+) -> None:
     """At j the bound is above alpha, at j − 1 it is not; the exact test agrees."""
     k = data.draw(st.integers(0, n))
     j = labels_to_break(k, n, alpha, delta)
@@ -43,7 +57,9 @@ def test_the_fewest_labels_break_and_one_fewer_does_not(n: int, data: Any, alpha
     assert bound[j] > alpha
     assert (np.diff(bound) > 0).all()
     assert float(binomial_p(k + j, n, alpha)) > delta - 1e-12
-    assert j == 0 or (bound[j - 1] <= alpha and float(binomial_p(k + j - 1, n, alpha)) <= delta + 1e-12)
+    assert j == 0 or (
+        bound[j - 1] <= alpha and float(binomial_p(k + j - 1, n, alpha)) <= delta + 1e-12
+    )
 
 
 def test_answers_by_label() -> None:
@@ -60,7 +76,7 @@ def test_answers_by_label() -> None:
 @settings(deadline=None, derandomize=True, max_examples=40)
 @given(st.integers(0, 5000))
 def test_at_the_shares_of_the_set_nothing_moves(seed: int) -> None:
-    """Under the labelled set's own shares the rates are those of the sweep, each inside its bounds."""
+    """Under the labelled set's own shares rates are those of the sweep, each inside its bounds."""
     trace, one = random_trace(seed, 20), random_policies(seed, 1)[0]
     said = decide(trace, one)
     counts, labels = answers(said.status, said.tables.evidence.label, said.right)
@@ -73,7 +89,10 @@ def test_at_the_shares_of_the_set_nothing_moves(seed: int) -> None:
 
 
 def test_false_refusals_do_not_move() -> None:
-    """Twice as many unanswerable questions: more hallucinations, the same share of the answerable refused."""
+    """Twice as many unanswerable questions.
+
+    More hallucinations, the same share of the answerable refused.
+    """
     labels, status = np.repeat([0, 1], [50, 50]), np.repeat([0, 1, 0, 1], [40, 10, 10, 40])
     right = (status == labels) | (labels == 1)
     per_case = contributions(np.arange(3, dtype=np.int8))[status, labels, right.astype(int)]
@@ -87,7 +106,10 @@ def test_false_refusals_do_not_move() -> None:
 
 
 def test_traffic_of_one_label() -> None:
-    """All answerable: the plain exact bound; none answerable: every answer is wrong; none answered: no rate."""
+    """All answerable: the plain exact bound; none answerable: every answer is wrong.
+
+    None answered: no rate.
+    """
     counts, labels = AnsweredCases(40, 2, 3, 1), [50, 20, 10]
     found = traffic_rates(counts, labels, {"ok": 1.0})
     assert found.hallucination_rate == pytest.approx(2 / 42)
@@ -102,22 +124,41 @@ def test_traffic_of_one_label() -> None:
 
 
 def test_the_bound_by_hand() -> None:
-    """Two labels with traffic: three shares matter, each at delta / 3; for coverage two, each at delta / 2."""
-    found = traffic_rates(AnsweredCases(70, 6, 2, 9), [100, 50, 20], {"ok": 0.8, "refuse": 0.2}, delta=0.12)
+    """Two labels with traffic: three shares matter, each at delta / 3.
+
+    For coverage two, each at delta / 2.
+    """
+    found = traffic_rates(
+        AnsweredCases(70, 6, 2, 9), [100, 50, 20], {"ok": 0.8, "refuse": 0.2}, delta=0.12
+    )
     least = 0.8 * clopper_pearson(76, 100, 1 - 2 * 0.04).low
     most = 0.2 * upper_bound(2, 50, 0.04)
     assert found.bound == pytest.approx((least * upper_bound(6, 76, 0.04) + most) / (least + most))
-    assert found.hallucination_rate == pytest.approx((0.8 * 0.06 + 0.2 * 0.04) / (0.8 * 0.76 + 0.2 * 0.04))
-    assert found.coverage_high == pytest.approx(0.8 * upper_bound(76, 100, 0.06) + 0.2 * upper_bound(2, 50, 0.06))
+    assert found.hallucination_rate == pytest.approx(
+        (0.8 * 0.06 + 0.2 * 0.04) / (0.8 * 0.76 + 0.2 * 0.04)
+    )
+    assert found.coverage_high == pytest.approx(
+        0.8 * upper_bound(76, 100, 0.06) + 0.2 * upper_bound(2, 50, 0.06)
+    )
 
 
 @settings(deadline=None, derandomize=True, max_examples=100)
-@given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30), st.integers(0, 30), st.integers(0, 10))
-def test_the_bound_is_monotone(right: int, wrong: int, refuse: int, ambiguous: int, tenths: int) -> None:
-    """A right answer for a wrong one never raises it, one more answer to what is to be refused never lowers it."""
+@given(
+    st.integers(0, 30),
+    st.integers(0, 30),
+    st.integers(0, 30),
+    st.integers(0, 30),
+    st.integers(0, 10),
+)
+def test_the_bound_is_monotone(
+    right: int, wrong: int, refuse: int, ambiguous: int, tenths: int
+) -> None:
+    """A right answer for a wrong one never raises it, one more due for refusal never lowers it."""
     labels, shares = [61, 31, 31], [1 - tenths / 10, tenths / 20, tenths / 20]
     one = traffic_rates(AnsweredCases(right, wrong, refuse, ambiguous), labels, shares)
-    better = traffic_rates(AnsweredCases(right + 1, max(0, wrong - 1), refuse, ambiguous), labels, shares)
+    better = traffic_rates(
+        AnsweredCases(right + 1, max(0, wrong - 1), refuse, ambiguous), labels, shares
+    )
     worse = traffic_rates(AnsweredCases(right, wrong, refuse + 1, ambiguous + 1), labels, shares)
     assert better.bound <= one.bound + 1e-12
     assert worse.bound >= one.bound - 1e-12
@@ -126,7 +167,10 @@ def test_the_bound_is_monotone(right: int, wrong: int, refuse: int, ambiguous: i
 
 @pytest.mark.parametrize("shares", [(0.9, 0.05, 0.05), (1.0, 0.0, 0.0), (0.3, 0.5, 0.2)])
 def test_the_bounds_hold(shares: tuple[float, float, float]) -> None:
-    """400 labelled sets of 120 cases: each bound is broken in at most delta of them, up to 3 standard errors."""
+    """400 labelled sets of 120 cases.
+
+    Each bound is broken in at most delta of them, up to 3 standard errors.
+    """
     rng, delta, size = np.random.default_rng(0), 0.1, 400
     answered, wrong = np.array([0.8, 0.1, 0.2]), 0.1
     coverage = float(np.dot(shares, answered))
@@ -135,8 +179,14 @@ def test_the_bounds_hold(shares: tuple[float, float, float]) -> None:
     for _ in range(size):
         ok, refuse, ambiguous = rng.binomial([60, 30, 30], answered)
         bad = rng.binomial(ok, wrong)
-        found = traffic_rates(AnsweredCases(ok - bad, bad, refuse, ambiguous), [60, 30, 30], shares, delta)
-        broken += [found.bound < rate, found.coverage_low > coverage, found.coverage_high < coverage]
+        found = traffic_rates(
+            AnsweredCases(ok - bad, bad, refuse, ambiguous), [60, 30, 30], shares, delta
+        )
+        broken += [
+            found.bound < rate,
+            found.coverage_low > coverage,
+            found.coverage_high < coverage,
+        ]
     assert (broken / size <= delta + 3 * np.sqrt(delta * (1 - delta) / size)).all()
 
 
@@ -157,9 +207,15 @@ def test_the_bounds_hold(shares: tuple[float, float, float]) -> None:
             lambda: traffic_rates((1, 0, 0, 0), (1, 0, 1), {"ok": 0.5, "refuse": 0.5}),
             "none of refuse at a share of 0.5",
         ),
-        (lambda: traffic_rates((1, 1, 0, 0), (1, 1, 1), {"ok": 1.0}), r"got \(1, 1, 0, 0\) of \[1, 1, 1\]"),
+        (
+            lambda: traffic_rates((1, 1, 0, 0), (1, 1, 1), {"ok": 1.0}),
+            r"got \(1, 1, 0, 0\) of \[1, 1, 1\]",
+        ),
         (lambda: traffic_rates((-1, 1, 0, 0), (1, 1, 1), {"ok": 1.0}), "between 0 and those"),
-        (lambda: traffic_rates((1, 0, 0, 0), (1, 1, 1), {"ok": 1.0}, delta=0.0), "delta must be in"),
+        (
+            lambda: traffic_rates((1, 0, 0, 0), (1, 1, 1), {"ok": 1.0}, delta=0.0),
+            "delta must be in",
+        ),
         (lambda: quantile_map(NAN, np.ones(2), np.ones(2)), "threshold must be a number"),
         (lambda: quantile_map(0.5, np.ones(2), np.ones(3)), "same queries"),
         (lambda: quantile_map(0.5, np.full(2, NAN), np.full(2, NAN)), "at least one score"),
@@ -175,14 +231,22 @@ def test_what_cannot_be_is_refused(call: Any, message: str) -> None:
 def test_a_threshold_moves_to_another_embedder() -> None:
     """0.7 answers 2 of 4, so does 40; between levels the next one up decides."""
     source, target = np.array([0.5, 0.6, 0.7, 0.8]), np.array([40.0, 20.0, 50.0, 30.0])
-    assert [quantile_map(at, source, target) for at in (-1.0, 0.7, 0.65, 0.8)] == [20.0, 40.0, 40.0, 50.0]
+    assert [quantile_map(at, source, target) for at in (-1.0, 0.7, 0.65, 0.8)] == [
+        20.0,
+        40.0,
+        40.0,
+        50.0,
+    ]
     assert quantile_map(40.0, target, source) == 0.7
     assert quantile_map(0.9, source, target) == np.nextafter(50.0, 60.0)
     assert quantile_map(-np.inf, source, target) == 20.0
 
 
 def test_ties_and_missing_scores_are_counted_as_they_fall() -> None:
-    """Two of four are answered; the target offers one or three: the stricter; NaN is never answered."""
+    """Two of four are answered; the target offers one or three: the stricter.
+
+    NaN is never answered.
+    """
     assert quantile_map(0.7, np.array([0.5, 0.6, 0.7, 0.8]), np.array([1.0, 2.0, 2.0, 3.0])) == 3.0
     assert quantile_map(0.7, np.array([NAN, NAN, 0.7, 0.8]), np.array([1.0, 2.0, 3.0, NAN])) == 2.0
     assert quantile_map(0.7, np.array([0.7, 0.7, 0.7, 0.1]), np.array([5.0, 5.0, 5.0, 5.0])) == 5.0
@@ -191,8 +255,15 @@ def test_ties_and_missing_scores_are_counted_as_they_fall() -> None:
 @pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.booleans())
-def test_the_nearest_share_wins_and_order_is_kept(seed: int, size: int, missing: bool) -> None:  # noqa: FBT001
-    """No level answers nearer to the wanted share; monotone; the order of queries is irrelevant; there and back."""
+def test_the_nearest_share_wins_and_order_is_kept(
+    seed: int,
+    size: int,
+    missing: bool,
+) -> None:
+    """No level answers nearer to the wanted share; monotone; the order of queries is irrelevant.
+
+    There and back.
+    """
     rng = np.random.default_rng(seed)
     source, target = rng.integers(0, 6, size) / 4, rng.integers(0, 6, size) * 10.0
     if missing and size > 1:
@@ -206,7 +277,9 @@ def test_the_nearest_share_wins_and_order_is_kept(seed: int, size: int, missing:
         levels = [*target[~np.isnan(target)], np.inf]
         away = {level: abs(int((target >= level).sum()) - int(wanted)) for level in levels}
         assert abs(int(given_) - int(wanted)) == min(away.values())
-        assert given_ == min((target >= level).sum() for level in levels if away[level] == min(away.values()))
+        assert given_ == min(
+            (target >= level).sum() for level in levels if away[level] == min(away.values())
+        )
         mapped.append(at)
     assert mapped == sorted(mapped)
 
@@ -214,7 +287,7 @@ def test_the_nearest_share_wins_and_order_is_kept(seed: int, size: int, missing:
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(st.integers(0, 10_000), st.integers(1, 20))
 def test_there_and_back_without_ties(seed: int, size: int) -> None:
-    """Without ties both ways answer equally many, and back comes the lowest score that was answered."""
+    """Without ties both ways answer equally many, and back comes the lowest answered score."""
     rng = np.random.default_rng(seed)
     source, target = rng.permutation(size) / 4, rng.permutation(size) * 3.0
     for threshold in source - 0.1:

@@ -87,7 +87,9 @@ def started(log: Path) -> Service:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(APP), "--port", "0"]
     with log.open("w") as file:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True, env=environment)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=file, text=True, env=environment
+        )
     assert process.stdout is not None
     service = Service(process, int(process.stdout.readline().rpartition(":")[2]), log)
     assert service.post(GOOD, timeout=60)[0] == 200
@@ -125,7 +127,9 @@ def closed_after_s(link: socket.socket, most: float = 20.0) -> float:
 
 def hits(n: int, **more: Any) -> bytes:
     """A body of hits, each of a question of its own unless it is stated."""
-    rows = [{"query": f"item {row}?", "hit_id": str(row), "node_score": 0.9, **more} for row in range(n)]
+    rows = [
+        {"query": f"item {row}?", "hit_id": str(row), "node_score": 0.9, **more} for row in range(n)
+    ]
     return json.dumps({"hits": rows}).encode()
 
 
@@ -133,7 +137,10 @@ class TestDecisions:
     """What comes of a body, without a server."""
 
     def test_it_answers(self, app: Any) -> None:
-        """A request of three questions with two hits each: its policy answers all, in plain JSON."""
+        """A request of three questions with two hits each.
+
+        Its policy answers all, in plain JSON.
+        """
         policy = Policy.load(APP.with_name("policy.yaml"))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -150,18 +157,47 @@ class TestDecisions:
             (b"[]", "hits must be a list of objects"),
             (b'{"hits": 3}', "hits must be a list of objects"),
             (b'{"hits": [], "hits": [{}]}', "'hits' twice"),
-            (b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 0.9, "node_score": 0.1}]}', "'node_score' twice"),
-            (b'{"hits": [{"query": "a?", "hit_id": "x", "hit\\u005fid": "y", "node_score": 0.9}]}', "'hit_id' twice"),
+            (
+                b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 0.9, "node_score": 0.1}]}',
+                "'node_score' twice",
+            ),
+            (
+                (
+                    b'{"hits": [{"query": "a?", "hit_id": "x", "hit\\u005fid": "y", "node_score": '
+                    b"0.9}]}"
+                ),
+                "'hit_id' twice",
+            ),
             (b'{"hits": [{"label": "ok"}]}', "hits must be a list of objects"),
             (b'{"hits": []}', "a frame must have at least one row"),
-            (b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 2}]}', "must be a probability, from 0 to 1"),
+            (
+                b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 2}]}',
+                "must be a probability, from 0 to 1",
+            ),
             (b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 1e400}]}', "must be"),
             (b'{"hits": [{"query": "a?", "hit_id": "x"}]}', "the column node_score is required"),
-            (b'{"hits": [{"query": {"a": 1}, "hit_id": "x", "node_score": 0.5}]}', "query must be a text"),
-            (b'{"hits": [{"query": "a?", "hit_id": [1], "node_score": 0.5}]}', "hit_id must be a text"),
-            (b'{"hits": [{"query": "a?", "hit_id": "x", "page": ' + b"9" * 5_000 + b', "node_score": 0.5}]}', "digits"),
-            (b'{"hits": [{"query": "\\ud800", "hit_id": "x", "node_score": 0.5}]}', "half of a surrogate pair"),
-            (b'{"hits": [{"query": "a?", "hit_id": "\\udfff", "node_score": 0.5}]}', "half of a surrogate pair"),
+            (
+                b'{"hits": [{"query": {"a": 1}, "hit_id": "x", "node_score": 0.5}]}',
+                "query must be a text",
+            ),
+            (
+                b'{"hits": [{"query": "a?", "hit_id": [1], "node_score": 0.5}]}',
+                "hit_id must be a text",
+            ),
+            (
+                b'{"hits": [{"query": "a?", "hit_id": "x", "page": '
+                + b"9" * 5_000
+                + b', "node_score": 0.5}]}',
+                "digits",
+            ),
+            (
+                b'{"hits": [{"query": "\\ud800", "hit_id": "x", "node_score": 0.5}]}',
+                "half of a surrogate pair",
+            ),
+            (
+                b'{"hits": [{"query": "a?", "hit_id": "\\udfff", "node_score": 0.5}]}',
+                "half of a surrogate pair",
+            ),
             (b"[" * 100_000, "deeper JSON"),
             (b'{"hits": ' + b'{"a":' * 100_000, "deeper JSON"),
             (b'{"hits": [' * 2_000, "deeper JSON"),
@@ -211,8 +247,12 @@ SLOW: dict[str, Callable[[Service], float]] = {
     "nothing at all": lambda service: closed_after_s(service.connect()),
     "half a head": lambda service: closed_after_s(service.connect(HEAD)),
     "a head by the byte": lambda service: dripping(service.connect(), HEAD + b"x-a: b\r\n" * 100),
-    "half a body": lambda service: closed_after_s(service.connect(HEAD + b"content-length: 90\r\n\r\n{")),
-    "a body by the byte": lambda service: dripping(service.connect(HEAD + b"content-length: 900\r\n\r\n"), b" " * 900),
+    "half a body": lambda service: closed_after_s(
+        service.connect(HEAD + b"content-length: 90\r\n\r\n{")
+    ),
+    "a body by the byte": lambda service: dripping(
+        service.connect(HEAD + b"content-length: 900\r\n\r\n"), b" " * 900
+    ),
     "chunks without end": lambda service: dripping(
         service.connect(HEAD + b"transfer-encoding: chunked\r\n\r\n"), b"1\r\na\r\n" * 200
     ),
@@ -252,14 +292,21 @@ class TestAttacks:
         attacks = {**SLOW, "answers that nobody reads": unread_answers}
         with ThreadPoolExecutor(64) as pool:
             running = {
-                name: [pool.submit(attack, service) for _ in range(1 if attack is unread_answers else 8)]
+                name: [
+                    pool.submit(attack, service)
+                    for _ in range(1 if attack is unread_answers else 8)
+                ]
                 for name, attack in attacks.items()
             }
             time.sleep(1.0)
             assert service.health_s() < 1.0
             assert service.post(GOOD)[0] == 200
-            taken = {name: max(future.result() for future in futures) for name, futures in running.items()}
-        # A few answers fit into the buffers of the machine before one is left; some seconds are those of a busy one.
+            taken = {
+                name: max(future.result() for future in futures)
+                for name, futures in running.items()
+            }
+        # A few answers fit into the buffers of the machine before one is left; some seconds are
+        # those of a busy one.
         taken["answers that nobody reads"] -= app.LIMITS.connection_s / 2
         most = app.LIMITS.connection_s + 5.0
         assert {name: seconds for name, seconds in taken.items() if seconds > most} == {}
@@ -283,7 +330,10 @@ class TestAttacks:
             assert head.recv(100).startswith(b"HTTP/1.1 400")
         except ConnectionError:
             pass
-        assert max(resident_bytes(pid) for pid in (service.process.pid, *service.workers())) < 600 * 2**20
+        assert (
+            max(resident_bytes(pid) for pid in (service.process.pid, *service.workers()))
+            < 600 * 2**20
+        )
         for link in (stated, chunked, head):
             link.close()
 
@@ -293,13 +343,15 @@ class TestAttacks:
         with service.connect(HEAD + b"content-length: " + length + b"\r\n\r\n{}") as link:
             assert link.recv(12).startswith(b"HTTP/1.1 4")
 
-    @pytest.mark.parametrize("body", [b"[" * 500_000, b'{"a":' * 200_000, hits(10_000), b"9" * 1_000_000, bytes(100)])
+    @pytest.mark.parametrize(
+        "body", [b"[" * 500_000, b'{"a":' * 200_000, hits(10_000), b"9" * 1_000_000, bytes(100)]
+    )
     def test_hostile_bodies_are_refused(self, service: Service, body: bytes) -> None:
         """As without a server."""
         assert service.post(body)[0] == 422
 
     def test_the_server_answers_while_it_decides(self, service: Service) -> None:
-        """Its processes decide the largest requests that there may be, and it says that it lives at once."""
+        """Its processes decide the largest requests allowed, and it says at once that it lives."""
         with ThreadPoolExecutor(4) as pool:
             running = [pool.submit(service.post, hits(2_000)) for _ in range(4)]
             time.sleep(0.2)
@@ -308,7 +360,7 @@ class TestAttacks:
             assert {future.result()[0] for future in running} <= {200, 503}
 
     def test_many_at_once_are_answered_or_told_to_wait(self, service: Service) -> None:
-        """300 at once: 200 or 503, or cut where there are too many connections, and nothing else."""
+        """300 at once: 200 or 503, or cut if there are too many connections, and nothing else."""
 
         def ask(_: int) -> int:
             try:
@@ -374,11 +426,17 @@ class TestEnd:
         assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
 
     def test_what_hangs_is_answered(self, tmp_path: Path) -> None:
-        """Processes that hang, clients that hang: 503 to those that wait for an answer, and an end all the same."""
+        """Processes that hang, clients that hang.
+
+        503 to those that wait for an answer, and an end all the same.
+        """
         service = started(tmp_path / "log")
         for pid in service.workers():
             os.kill(pid, signal.SIGSTOP)
-        slow = [service.connect(content) for content in (b"", HEAD, HEAD + b"content-length: 90\r\n\r\n{")]
+        slow = [
+            service.connect(content)
+            for content in (b"", HEAD, HEAD + b"content-length: 90\r\n\r\n{")
+        ]
         with ThreadPoolExecutor(4) as pool:
             running = [pool.submit(service.post, GOOD) for _ in range(4)]
             time.sleep(0.5)

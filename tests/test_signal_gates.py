@@ -1,4 +1,7 @@
-"""Gates on signals: bounds of any signal that refuse, ask back or warn (raglab.signal_gates, rule S2.15)."""
+"""Gates on signals.
+
+Bounds of any signal that refuse, ask back or warn (raglab.signal_gates, rule S2.15).
+"""
 
 from __future__ import annotations
 
@@ -48,13 +51,41 @@ def _said(said: Decisions) -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     ("gated", "said", "reason"),
     [
-        ({"gap": {"min": 0.25, "max": 0.25}}, ("ok", "answered", "gap"), "every gate that is on passes"),
-        ({"gap": {"min": 0.26}}, ("refuse", "signals.gap", "signals"), "signal gap 0.25 is below min 0.26"),
-        ({"gap": {"max": 0.2}}, ("refuse", "signals.gap", "signals"), "signal gap 0.25 is above max 0.2"),
-        ({"gap": {"min": 0.3, "max": 1.0}}, ("refuse", "signals.gap", "signals"), "is below min 0.3, max 1"),
-        ({"gap": {"min": 0.26, "on_fire": "ask"}}, ("ambiguous", "signals.gap", "signals_ask"), "is below min 0.26"),
-        ({"gap": {"min": 0.26, "on_fire": "warn"}}, ("ok", "answered", "gap"), "every gate that is on passes"),
-        ({"gap": {"min": 0.26, "enabled": False}}, ("ok", "answered", "gap"), "every gate that is on passes"),
+        (
+            {"gap": {"min": 0.25, "max": 0.25}},
+            ("ok", "answered", "gap"),
+            "every gate that is on passes",
+        ),
+        (
+            {"gap": {"min": 0.26}},
+            ("refuse", "signals.gap", "signals"),
+            "signal gap 0.25 is below min 0.26",
+        ),
+        (
+            {"gap": {"max": 0.2}},
+            ("refuse", "signals.gap", "signals"),
+            "signal gap 0.25 is above max 0.2",
+        ),
+        (
+            {"gap": {"min": 0.3, "max": 1.0}},
+            ("refuse", "signals.gap", "signals"),
+            "is below min 0.3, max 1",
+        ),
+        (
+            {"gap": {"min": 0.26, "on_fire": "ask"}},
+            ("ambiguous", "signals.gap", "signals_ask"),
+            "is below min 0.26",
+        ),
+        (
+            {"gap": {"min": 0.26, "on_fire": "warn"}},
+            ("ok", "answered", "gap"),
+            "every gate that is on passes",
+        ),
+        (
+            {"gap": {"min": 0.26, "enabled": False}},
+            ("ok", "answered", "gap"),
+            "every gate that is on passes",
+        ),
         ({"gap": {}}, ("ok", "answered", "gap"), "every gate that is on passes"),
         (
             {"gap": {"min": 0.26, "on_fire": "ask"}, "top1_cosine": {"min": 0.9}},
@@ -66,7 +97,10 @@ def _said(said: Decisions) -> tuple[str, str, str]:
 def test_a_signal_outside_its_bounds_refuses_asks_or_warns(
     gated: dict[str, Any], said: tuple[str, str, str], reason: str
 ) -> None:
-    """A value on its bound passes; of gates that fire, one that refuses comes before one that asks."""
+    """A value on its bound passes.
+
+    Of gates that fire, one that refuses comes before one that asks.
+    """
     found = _decide([NEAR, FAR], **gated)
     assert _said(found) == said
     assert reason in found.reason(0)
@@ -75,7 +109,10 @@ def test_a_signal_outside_its_bounds_refuses_asks_or_warns(
 def test_asking_offers_the_options_whatever_the_gap_says() -> None:
     """Rule S3.5: both groups, though the gap is wide and the gate `gap` is off."""
     found = _decide([NEAR, FAR], gap={"min": 0.26, "on_fire": "ask"})
-    assert [option.sources for option in found.options("q")] == [(("x/a.md", "1"),), (("x/b.md", "2"),)]
+    assert [option.sources for option in found.options("q")] == [
+        (("x/a.md", "1"),),
+        (("x/b.md", "2"),),
+    ]
     assert found.select("q", 2).sources == (("x/b.md", "2"),)
     assert found.route(0) is None
     labelled = trace_of((ask(expect_status="ambiguous", expect_sources=("b.md",)), [[NEAR, FAR]]))
@@ -87,12 +124,16 @@ def test_asking_without_two_options_refuses_and_says_why() -> None:
     found = _decide([NEAR], top1_cosine={"min": 0.9, "on_fire": "ask"})
     assert _said(found) == ("refuse", "signals.top1_cosine", "signals")
     assert found.reason(0) == (
-        "signal top1_cosine 0.875 is below min 0.9; it would be asked back, but there are no two options"
+        "signal top1_cosine 0.875 is below min 0.9; it would be asked back, but there are no two "
+        "options"
     )
 
 
 def test_a_missing_signal_fires() -> None:
-    """A lone hit has no gap: it is below every min and above every max, unless its gate is off or has no bound."""
+    """A lone hit has no gap.
+
+    It is below every min and above every max, unless its gate is off or has no bound.
+    """
     for gated, status in (
         ({"min": 0.0}, "refuse"),
         ({"max": 4.0}, "refuse"),
@@ -107,7 +148,10 @@ def test_a_warning_is_attached_to_an_answer() -> None:
     """It decides nothing, and says what fired."""
     found = _decide([NEAR, FAR], gap={"min": 0.26, "on_fire": "warn"})
     assert found.warnings(0)[:1] == ["signal gap 0.25 is below min 0.26"]
-    assert _decide([NEAR, FAR], gap={"min": 0.25, "on_fire": "warn"}).warnings(0)[:1] != found.warnings(0)[:1]
+    assert (
+        _decide([NEAR, FAR], gap={"min": 0.25, "on_fire": "warn"}).warnings(0)[:1]
+        != found.warnings(0)[:1]
+    )
 
 
 def test_the_order_is_similarity_then_signals_then_fused() -> None:
@@ -127,7 +171,10 @@ def test_the_order_is_similarity_then_signals_then_fused() -> None:
 
 
 def test_a_refusal_by_a_signal_is_refined_like_one_by_similarity() -> None:
-    """Rule S2.9: depth 1 has the cosine that depth 0 lacks; without `refine_on_refusal` depth 0 decides."""
+    """Rule S2.9: depth 1 has the cosine that depth 0 lacks.
+
+    Without `refine_on_refusal` depth 0 decides.
+    """
     trace = trace_of((ask(), [[Hit(0.5, cosine=0.5)], [Hit(0.25, cosine=0.9)]]))
     chosen = policy(signals={"top1_cosine": {"min": 0.8}})
     assert decide(trace, chosen).outcome.depth.tolist() == [1]
@@ -139,7 +186,10 @@ def test_a_refusal_by_a_signal_is_refined_like_one_by_similarity() -> None:
 
 
 def test_the_checks_before_a_question_are_of_the_hits_that_would_be_answered_from() -> None:
-    """Coverage judged the first hit, which has the entity; the options, which have it as well, change nothing of it."""
+    """Coverage judged the first hit, which has the entity.
+
+    The options, which have it as well, change nothing of it.
+    """
     hull = Hit(0.25, "x/a.md", 1, {"product": "hull"}, entities=("hull",))
     trace = trace_of((ask("explain hull"), [[hull, FAR]]))
     patterns = {"coverage_generic": ["explain"], "entities": {"hull": ["hull"]}}
@@ -152,7 +202,10 @@ def test_the_checks_before_a_question_are_of_the_hits_that_would_be_answered_fro
 
 
 def test_a_signal_may_be_missing_where_its_declaration_says_so() -> None:
-    """Of one whose missing value passes, NumPy, numba and explanation let it pass; a value outside fires still."""
+    """Of one whose missing value passes, NumPy, numba and explanation let it pass.
+
+    A value outside fires still.
+    """
     bare = trace_of((ask(), [[NEAR]]), (ask(), [[NEAR, FAR]]))
     lenient = own_signal("lead", higher="surer", unit="share", missing="passes")
     column = np.array([np.nan, 0.25]).reshape(2, 1, 1)
@@ -162,18 +215,26 @@ def test_a_signal_may_be_missing_where_its_declaration_says_so() -> None:
         chosen = policy(**CONFIDENT, signals={"lead": bounds})
         said = decide(trace, chosen)
         assert [said.stage(0), said.stage(1)] == ["gap", "signals"]
-        assert "it may be missing" in next(c.text for c in said.explain("q0") if c.gate == "signals.lead")
+        assert "it may be missing" in next(
+            c.text for c in said.explain("q0") if c.gate == "signals.lead"
+        )
         _engines_agree(trace, [chosen])
 
 
 def test_steps_of_a_bound_are_counted_by_hand() -> None:
-    """Cosines 0.875 and 0.75: a bound that the policy states, one it does not, and one up to the other bound."""
+    """Cosines 0.875 and 0.75.
+
+    A bound that the policy states, one it does not, and one up to the other bound.
+    """
     trace = trace_of((ask(), [[Hit(0.25)]]), (ask(), [[Hit(0.5)]]))
     columns = ["low", "high", "coverage_k"]
     bare = policy(**CONFIDENT)
     of_min = [[-1.0, 0.75, 2], [0.75, 0.875, 1], [0.875, 1.0, 0]]
     for chosen in (bare, bare.replace("signals.top1_cosine.min", 0.1)):
-        assert steps(trace, chosen, path="signals.top1_cosine.min")[columns].to_numpy().tolist() == of_min
+        assert (
+            steps(trace, chosen, path="signals.top1_cosine.min")[columns].to_numpy().tolist()
+            == of_min
+        )
     of_max = [[-1.0, 0.75, 0], [0.75, 0.875, 1], [0.875, 1.0, 2]]
     assert steps(trace, bare, path="signals.top1_cosine.max")[columns].to_numpy().tolist() == of_max
     capped = bare.replace("signals.top1_cosine.max", 0.8)
@@ -181,9 +242,13 @@ def test_steps_of_a_bound_are_counted_by_hand() -> None:
     assert found.to_numpy().tolist() == [[-1.0, 0.75, 1], [0.75, 0.8, 0]]
     off = bare.replace("signals.top1_cosine.enabled", False)
     assert len(steps(trace, off, path="signals.top1_cosine.min")) == 1
-    with pytest.raises(ValueError, match=r"signal top_cosine needs a trace that holds it.*Did you mean top1_cosine"):
+    with pytest.raises(
+        ValueError, match=r"signal top_cosine needs a trace that holds it.*Did you mean top1_cosine"
+    ):
         steps(trace, bare, path="signals.top_cosine.min")
-    with pytest.raises(ValueError, match=r"signals\.<name>\.min.*did you mean signals\.top1_cosine\.max"):
+    with pytest.raises(
+        ValueError, match=r"signals\.<name>\.min.*did you mean signals\.top1_cosine\.max"
+    ):
         steps(trace, bare, path="signals.top1_cosine.least")
 
 
@@ -191,9 +256,14 @@ def test_steps_of_a_bound_are_counted_by_hand() -> None:
 
 
 def test_a_policy_with_signals_is_written_and_read(tmp_path: Any) -> None:
-    """YAML gives back the same policy; one without signals has the id of before the section came."""
+    """YAML gives back the same policy.
+
+    One without signals has the id of before the section came.
+    """
     bare = Policy.load()
-    chosen = bare.replace("signals.nqc.min", 0.1, "signals.nqc.on_fire", "ask", "signals.gaps.max", 1.0)
+    chosen = bare.replace(
+        "signals.nqc.min", 0.1, "signals.nqc.on_fire", "ask", "signals.gaps.max", 1.0
+    )
     chosen.save(tmp_path / "policy.yaml")
     again = Policy.load(tmp_path / "policy.yaml")
     assert (again.signals, again.policy_id) == (chosen.signals, chosen.policy_id)
@@ -208,10 +278,22 @@ def test_a_policy_with_signals_is_written_and_read(tmp_path: Any) -> None:
     ("path", "value", "told"),
     [
         ("signals.Gap.min", 1.0, "names no signal; write .* small letters, digits and underscores"),
-        ("signals.gap.least", 1.0, "no field of a signal's gate; .* one of min, max, on_fire, enabled"),
-        ("signals.gap.min", 5.0, r"gap\.min must lie in \[0, 4\], 5 does not; it is a squared L2 distance"),
+        (
+            "signals.gap.least",
+            1.0,
+            "no field of a signal's gate; .* one of min, max, on_fire, enabled",
+        ),
+        (
+            "signals.gap.min",
+            5.0,
+            r"gap\.min must lie in \[0, 4\], 5 does not; it is a squared L2 distance",
+        ),
         ("signals.gap.on_fire", "explode", "'refuse', 'ask' or 'warn', got 'explode'"),
-        ("signals.gap", {"min": 2.0, "max": 1.0}, "min must not be above max, 1.0; no value would pass"),
+        (
+            "signals.gap",
+            {"min": 2.0, "max": 1.0},
+            "min must not be above max, 1.0; no value would pass",
+        ),
         ("signals", {"my gap": {}}, "signals must be named .* got 'my gap'; correct the name"),
     ],
 )
@@ -222,7 +304,10 @@ def test_what_is_no_gate_on_a_signal_is_refused(path: str, value: object, told: 
 
 
 def test_a_search_keeps_to_bounds_that_are_stated_and_never_crosses_them() -> None:
-    """No bound that the policy leaves open; of two, each up to the middle; a certificate's grid drops what crosses."""
+    """No bound that the policy leaves open; of two, each up to the middle.
+
+    A certificate's grid drops what crosses.
+    """
     trace = trace_of(*((ask(), [[Hit(0.25 * n)]]) for n in range(1, 5)))
     bare = policy(**CONFIDENT, l2={"enabled": False})
     assert not any(path.startswith("signals.") for path in full_space(trace, bare))
@@ -232,7 +317,9 @@ def test_a_search_keeps_to_bounds_that_are_stated_and_never_crosses_them() -> No
     assert (least.low, least.high) == (0.5, pytest.approx(0.625, abs=1e-5))
     assert space["signals.top1_cosine.max"].low >= 0.7
     paths = ["signals.top1_cosine.min", "signals.top1_cosine.max"]
-    pairs = [(one.value(paths[0]), one.value(paths[1])) for one in grid(trace, bare, paths=paths)[1:]]
+    pairs = [
+        (one.value(paths[0]), one.value(paths[1])) for one in grid(trace, bare, paths=paths)[1:]
+    ]
     assert pairs
     assert all(low <= high for low, high in pairs)
 
@@ -240,8 +327,12 @@ def test_a_search_keeps_to_bounds_that_are_stated_and_never_crosses_them() -> No
 # margins
 
 
-@given(value=st.sampled_from([-1.0, 0.0, 0.1, 0.3, 1.0, NAN]), low=st.sampled_from([NAN, 0.0, 0.1, 0.3]),
-       high=st.sampled_from([NAN, 0.3, 1.0]), on=st.booleans())  # fmt: skip
+@given(
+    value=st.sampled_from([-1.0, 0.0, 0.1, 0.3, 1.0, NAN]),
+    low=st.sampled_from([NAN, 0.0, 0.1, 0.3]),
+    high=st.sampled_from([NAN, 0.3, 1.0]),
+    on=st.booleans(),
+)
 @settings(deadline=None, derandomize=True, max_examples=40)
 def test_a_margin_is_headroom_where_the_value_lies_within_its_bounds(
     *, value: float, low: float, high: float, on: bool
@@ -253,18 +344,23 @@ def test_a_margin_is_headroom_where_the_value_lies_within_its_bounds(
     assert margin == signal_margins(value, limits).signal or np.isnan(margin)
     stated = [bound for bound in (low, high) if not np.isnan(bound)]
     within = all((np.isnan(low) or value >= low, np.isnan(high) or value <= high))
-    assert bool(gates.meets_threshold(margin)) is (not on or not stated or (within and not np.isnan(value)))
+    assert bool(gates.meets_threshold(margin)) is (
+        not on or not stated or (within and not np.isnan(value))
+    )
 
 
 # laws on random traces
 
 
 def _engines_agree(trace: TraceData, policies: list[PolicyData]) -> None:
-    """NumPy, numba where it is installed, and one policy at a time count the same stages and cells."""
+    """NumPy, numba if installed, and one policy at a time count the same stages and cells."""
     seen = tally(trace, policies, engine="numpy")
     for place, chosen in enumerate(policies):
         said = decide(trace, chosen)
-        assert seen.stages[place].tolist() == np.bincount(said.outcome.stage, minlength=len(chain.STAGES)).tolist()
+        assert (
+            seen.stages[place].tolist()
+            == np.bincount(said.outcome.stage, minlength=len(chain.STAGES)).tolist()
+        )
     if trace.hits.chunk.shape[2] == 1:
         pytest.importorskip("numba")
         compiled = tally(trace, policies, engine="numba")
@@ -276,14 +372,22 @@ def _engines_agree(trace: TraceData, policies: list[PolicyData]) -> None:
 @LAWFUL
 @given(seed=SEEDS)
 def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
-    """Status, stage, hits and options as plain Python has them, over 1 to 3 depths; the gate is one that fires."""
+    """Status, stage, hits and options as plain Python has them, over 1 to 3 depths.
+
+    The gate is one that fires.
+    """
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 3)
     for chosen in with_signals(random_policies(seed, 3), seed):
         said = decide(trace, chosen)
         for row, case in enumerate(trace.cases):
             expected = plain.say(trace, chosen, row)
             shown = tuple(option.chunks for option in said.options(case.id))
-            found = (Status(int(said.status[row])).name, said.stage(row), tuple(said.chosen(row)), shown)
+            found = (
+                Status(int(said.status[row])).name,
+                said.stage(row),
+                tuple(said.chosen(row)),
+                shown,
+            )
             assert found == expected[:4]
             if said.stage(row).startswith("signals"):
                 name = said.decided_by[row].removeprefix("signals.")
@@ -295,7 +399,10 @@ def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
 @LAWFUL
 @given(seed=SEEDS)
 def test_the_decision_follows_from_its_checks(seed: int) -> None:
-    """The first check that fails decides, by its rule; margins follow from value and bounds; the reason is its text."""
+    """The first check that fails decides, by its rule; margins follow from value and bounds.
+
+    The reason is its text.
+    """
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 2)
     for chosen in with_signals(random_policies(seed, 3), seed):
         said, limits = decide(trace, chosen), policy_thresholds([chosen])
@@ -305,7 +412,9 @@ def test_the_decision_follows_from_its_checks(seed: int) -> None:
             assert derived is not None
             assert derived.status == Status(int(said.status[row])).name
             if derived.gate not in {"", "resolver"}:
-                gate = {"empty_query": "domain", "no_hits": "l2"}.get(said.decided_by[row], said.decided_by[row])
+                gate = {"empty_query": "domain", "no_hits": "l2"}.get(
+                    said.decided_by[row], said.decided_by[row]
+                )
                 assert derived.gate == gate
             if said.stage(row).startswith("signals"):
                 assert said.reason(row) == derived.text
@@ -316,7 +425,10 @@ def test_the_decision_follows_from_its_checks(seed: int) -> None:
 @LAWFUL
 @given(seed=SEEDS)
 def test_sweep_steps_and_flips_say_what_decide_says(seed: int) -> None:
-    """Many at once as each alone in both engines; a step holds where it says; a flip turns its case to what it says."""
+    """Many at once as each alone in both engines; a step holds where it says.
+
+    A flip turns its case to what it says.
+    """
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 2)
     policies = [*with_signals(random_policies(seed, 6), seed), *random_policies(seed + 1, 2)]
     _engines_agree(trace, policies)

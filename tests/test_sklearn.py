@@ -27,25 +27,39 @@ def table(seed: int = 0, rows: int = 240) -> tuple[pd.DataFrame, np.ndarray]:
     """Signals of three kinds of questions, which overlap, and their statuses."""
     rng = np.random.default_rng(seed)
     status = rng.integers(0, 3, rows)
-    p_correct = np.clip(np.array([0.7, 0.3, 0.5])[status] + rng.normal(0.0, 0.15, rows), 0.0, 1.0).round(2)
+    p_correct = np.clip(
+        np.array([0.7, 0.3, 0.5])[status] + rng.normal(0.0, 0.15, rows), 0.0, 1.0
+    ).round(2)
     groups = np.array([1.0, 1.0, 3.0])[status] + rng.integers(0, 2, rows)
-    return pd.DataFrame({"p_correct": p_correct, "groups": groups}), np.array(["ok", "refuse", "ambiguous"])[status]
+    return pd.DataFrame({"p_correct": p_correct, "groups": groups}), np.array(
+        ["ok", "refuse", "ambiguous"]
+    )[status]
 
 
 def test_scikit_learn_takes_it_for_an_estimator() -> None:
-    """All of its checks, without an exception; what is skipped needs array libraries that are not installed."""
+    """All of its checks, without an exception.
+
+    What is skipped needs array libraries that are not installed.
+    """
     outcomes = check_estimator(PolicyClassifier(), on_fail=None, on_skip=None)
-    assert {row["check_name"]: repr(row["exception"]) for row in outcomes if row["status"] == "failed"} == {}
-    assert {row["check_name"] for row in outcomes if row["status"] == "skipped"} <= {"check_array_api_input"}
+    assert {
+        row["check_name"]: repr(row["exception"]) for row in outcomes if row["status"] == "failed"
+    } == {}
+    assert {row["check_name"] for row in outcomes if row["status"] == "skipped"} <= {
+        "check_array_api_input"
+    }
     assert len(outcomes) > 50
 
 
 def test_it_answers_refuses_and_asks_back() -> None:
-    """Better than the most frequent label, in folds that it did not see, alone and in a pipeline."""
+    """Better than the most frequent label, in folds it did not see, alone and in a pipeline."""
     signals, labels = table()
     model = PolicyClassifier(directions={"p_correct": "surer", "groups": "ask"})
     assert cross_val_score(model, signals, labels, cv=4).min() > 0.6
-    assert cross_val_score(make_pipeline(FunctionTransformer(), model), signals, labels, cv=4).min() > 0.6
+    assert (
+        cross_val_score(make_pipeline(FunctionTransformer(), model), signals, labels, cv=4).min()
+        > 0.6
+    )
     fitted = model.fit(signals, labels)
     assert set(fitted.predict(signals)) == {"ok", "refuse", "ambiguous"}
     assert fitted.classes_.tolist() == ["ambiguous", "ok", "refuse"]
@@ -62,19 +76,32 @@ def test_it_decides_as_the_primitives_do(wrong: float, asked: float, seed: int) 
     by_class = np.zeros((len(CLASSES), len(signals)))
     for status, place in (("ok", "right"), ("refuse", "refuse"), ("ambiguous", "ambiguous")):
         by_class[CLASSES.index(place)] = probability[:, model.classes_.tolist().index(status)]
-    least = least_cost(*expected_costs(by_class, 1.0, action_costs(cost_matrix(costs))), can_ask=True)
+    least = least_cost(
+        *expected_costs(by_class, 1.0, action_costs(cost_matrix(costs))), can_ask=True
+    )
     assert model.predict(signals).tolist() == [Status(status).name for status in least.tolist()]
 
 
 def test_thresholds_refuse_whatever_the_probabilities_say() -> None:
-    """At the threshold a row passes; below it, or without a value, it does not; `set_params` needs no new fit."""
+    """At the threshold a row passes; below it, or without a value, it does not.
+
+    `set_params` needs no new fit.
+    """
     signals, labels = table()
-    model = PolicyClassifier(costs={"refuse": {"answered_wrong": 0.0}, "ok": {"refused": 9.0}}).fit(signals, labels)
+    model = PolicyClassifier(costs={"refuse": {"answered_wrong": 0.0}, "ok": {"refused": 9.0}}).fit(
+        signals, labels
+    )
     rows = pd.DataFrame({"p_correct": [0.8, 0.79, np.nan], "groups": [1.0, 1.0, 1.0]})
     assert model.predict(rows).tolist() == ["ok", "ok", "ok"]
-    assert model.set_params(thresholds={"p_correct": 0.8}).predict(rows).tolist() == ["ok", "refuse", "refuse"]
+    assert model.set_params(thresholds={"p_correct": 0.8}).predict(rows).tolist() == [
+        "ok",
+        "refuse",
+        "refuse",
+    ]
     before = model.set_params(thresholds=None).predict_proba(rows)
-    np.testing.assert_array_equal(before, model.set_params(thresholds={"p_correct": 0.8}).predict_proba(rows))
+    np.testing.assert_array_equal(
+        before, model.set_params(thresholds={"p_correct": 0.8}).predict_proba(rows)
+    )
 
 
 def test_two_labels_of_any_kind() -> None:
@@ -93,7 +120,10 @@ def test_two_labels_of_any_kind() -> None:
 def test_a_search_tunes_thresholds_and_costs() -> None:
     """As of any estimator, on the numbers of the columns where they have no names."""
     signals, labels = table()
-    grid = {"thresholds": [None, {0: 0.3}, {0: 0.95}], "costs": [None, {"refuse": {"answered_wrong": 3.0}}]}
+    grid = {
+        "thresholds": [None, {0: 0.3}, {0: 0.95}],
+        "costs": [None, {"refuse": {"answered_wrong": 3.0}}],
+    }
     search = GridSearchCV(PolicyClassifier(), grid, cv=3).fit(signals.to_numpy(), labels)
     assert search.best_params_["thresholds"] in (None, {0: 0.3})
 

@@ -29,7 +29,18 @@ def case(number: int, label: str = "ok", outcome: str = "answered_right") -> Bas
 def baseline(cases: Sequence[BaselineCase], costs: Any = None, **more: Any) -> Baseline:
     """A baseline of cases."""
     rows = baseline_rows(cases, Where("made"))
-    made = Baseline("0123456789ab", "hybrid", "sources", 3, cost_matrix(costs), {"fetch_k": 50}, None, 0, 0, rows)
+    made = Baseline(
+        "0123456789ab",
+        "hybrid",
+        "sources",
+        3,
+        cost_matrix(costs),
+        {"fetch_k": 50},
+        None,
+        0,
+        0,
+        rows,
+    )
     return replace(made, **more)
 
 
@@ -46,14 +57,20 @@ SMALL = baseline(
 
 
 def test_every_pair_of_label_and_outcome_has_one_cell() -> None:
-    """Eleven pairs: five outcomes of three labels without a right answer or question to what asks for another."""
+    """Eleven pairs.
+
+    Five outcomes of three labels without a right answer or question to what asks for another.
+    """
     assert len(PAIRS) == 15 - 4
     assert ("refuse", "answered_right") not in CELL_OF
     assert sorted(set(CELL_OF.values())) == sorted(CELL_OF.values())
 
 
 def test_a_worked_example() -> None:
-    """One false refusal at 1 and one wrong answer at 10 in five cases: 2.2; rates with their counts."""
+    """One false refusal at 1 and one wrong answer at 10 in five cases: 2.2.
+
+    Rates with their counts.
+    """
     assert SMALL.expected_cost == pytest.approx(2.2)
     assert SMALL.case_costs.tolist() == [0.0, 1.0, 10.0, 0.0, 0.0]
     assert SMALL.measures["false_refusal_rate"] == {"rate": 0.5, "k": 1, "n": 2}
@@ -96,7 +113,9 @@ def test_no_file_is_written_over(tmp_path: Path) -> None:
     """Neither a baseline nor any other file; the remedy is stated and the file is as it was."""
     path = tmp_path / "b.json"
     path.write_text("mine", encoding="utf-8")
-    with pytest.raises(InputError, match=r"must be written to a new file.*choose another path, or remove"):
+    with pytest.raises(
+        InputError, match=r"must be written to a new file.*choose another path, or remove"
+    ):
         SMALL.save(path)
     assert path.read_text(encoding="utf-8") == "mine"
 
@@ -124,8 +143,14 @@ CHANGES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (_set("retrieval", []), "retrieval must be an object"),
     (_set("costs", "ok", "refused", -1), "costs must be finite numbers of at least 0"),
     (_set("costs", "ok", "asked", 1), "keys must be among answered_right"),
-    (lambda record: record["costs"]["ok"].pop("refused"), "every label and outcome, got no ok.refused"),
-    (_set("costs", "refuse", "answered_wrong", 5), r"id q00003: cost must be that of the matrix, 5"),
+    (
+        lambda record: record["costs"]["ok"].pop("refused"),
+        "every label and outcome, got no ok.refused",
+    ),
+    (
+        _set("costs", "refuse", "answered_wrong", 5),
+        r"id q00003: cost must be that of the matrix, 5",
+    ),
     (_set("cases", 0, "cost", True), "cost must be that of the matrix"),
     (_set("cases", 1, "outcome", "lost"), "a pair that a decision can give"),
     (_set("cases", 3, "outcome", "answered_right"), "a pair that a decision can give"),
@@ -143,8 +168,13 @@ CHANGES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "message"), CHANGES)
-def test_a_changed_file_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str) -> None:
-    """What follows from the cases is computed again; the message names file, rule and remedy in one line."""
+def test_a_changed_file_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str
+) -> None:
+    """What follows from the cases is computed again.
+
+    The message names file, rule and remedy in one line.
+    """
     record = json.loads(SMALL.text())
     change(record)
     path = tmp_path / "b.json"
@@ -155,7 +185,9 @@ def test_a_changed_file_is_refused(tmp_path: Path, change: Callable[[dict[str, A
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": NaN}', "format: raglab-baseline-1", "7"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": NaN}', "format: raglab-baseline-1", "7"]
+)
 def test_what_is_no_baseline_is_refused(tmp_path: Path, text: str) -> None:
     """Empty files, other JSON and other formats."""
     path = tmp_path / "b.json"

@@ -1,4 +1,7 @@
-"""MT-RAG tasks: one pooled corpus that tells nothing of the tasks, the last turn as the query, and thirds."""
+"""MT-RAG tasks.
+
+One pooled corpus that tells nothing of the tasks, the last turn as the query, and thirds.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ from raglab.values import Case, Chunk, Corpus
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 PUBLIC = SHARED / "data" / "mtrag-un-govt-fiqa"
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the folder shared/ is not beside the repository")
+needs_shared = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="the folder shared/ is not beside the repository"
+)
 PUBLISHED = {"ANSWERABLE": 139, "UNANSWERABLE": 39, "UNDERSPECIFIED": 32, "PARTIAL": 24}
 
 OPENING = ("What is a safe room?", "A room that stands a storm.")
@@ -29,13 +34,17 @@ def passage(name: str, text: str | None = None) -> dict[str, str]:
     return {"document_id": name, "text": f"text of {name}" if text is None else text, "title": "T"}
 
 
-def task(name: str, answerability: str, contexts: Sequence[str], *turns: str, **more: object) -> dict[str, Any]:
+def task(
+    name: str, answerability: str, contexts: Sequence[str], *turns: str, **more: object
+) -> dict[str, Any]:
     """Task of conversation `name`; user and agent take turns."""
     return {
         "conversation_id": name,
         "task_id": f"{name}<::>1",
         "contexts": [passage(document) for document in contexts],
-        "input": [{"speaker": ("user", "agent")[n % 2], "text": text} for n, text in enumerate(turns)],
+        "input": [
+            {"speaker": ("user", "agent")[n % 2], "text": text} for n, text in enumerate(turns)
+        ],
         "answerability": [answerability],
         **more,
     }
@@ -43,7 +52,13 @@ def task(name: str, answerability: str, contexts: Sequence[str], *turns: str, **
 
 TASKS = (
     task("c1", "ANSWERABLE", ("d9", "d/2"), *OPENING, "How thick?", turn="2", Collection="govt"),
-    task("c2", "PARTIAL", ("d9",), "Which cost?", **{"Question Type": ["Factoid"], "Multi-Turn": ["N/A"]}),
+    task(
+        "c2",
+        "PARTIAL",
+        ("d9",),
+        "Which cost?",
+        **{"Question Type": ["Factoid"], "Multi-Turn": ["N/A"]},
+    ),
     task("c3", "UNANSWERABLE", (), "Who was first?"),
     task("c4", "UNDERSPECIFIED", ("d1",), "Which one is it?"),
 )
@@ -83,9 +98,15 @@ def public_corpus() -> Corpus:
 
 
 def test_the_passages_of_all_tasks_are_one_corpus(tmp_path: Path) -> None:
-    """Each once, by document_id, which is its id and its source, a slash encoded; no page and no tag."""
+    """Each once, by document_id, which is its id and its source, a slash encoded.
+
+    No page and no tag.
+    """
     path = write_tasks(tmp_path / "mt", *TASKS)
-    chunks = tuple(Chunk(name, f"text of {was}", name) for name, was in (("d%2F2", "d/2"), ("d1", "d1"), ("d9", "d9")))
+    chunks = tuple(
+        Chunk(name, f"text of {was}", name)
+        for name, was in (("d%2F2", "d/2"), ("d1", "d1"), ("d9", "d9"))
+    )
     assert load_corpus(path.parent) == Corpus("mt", chunks)
     assert load_corpus(path) == Corpus("reference", chunks)
     save_corpus(load_corpus(path), tmp_path / "c.jsonl")
@@ -93,7 +114,7 @@ def test_the_passages_of_all_tasks_are_one_corpus(tmp_path: Path) -> None:
 
 
 def test_nothing_in_the_corpus_tells_whose_a_passage_was(tmp_path: Path) -> None:
-    """Tasks in another order, and passages handed round among tasks, give the same corpus bit for bit."""
+    """Tasks in another order, and passages handed round tasks, give the same corpus bit for bit."""
     moved = [dict(one) for one in reversed(TASKS)]
     for one, given in zip(moved, (("d9",), ("d1", "d/2"), ("d9", "d1"), ()), strict=True):
         one["contexts"] = [passage(name) for name in given]
@@ -105,7 +126,10 @@ def test_nothing_in_the_corpus_tells_whose_a_passage_was(tmp_path: Path) -> None
 
 
 def test_the_last_turn_of_a_task_is_a_case(tmp_path: Path) -> None:
-    """Any of its own passages is expected where it is `ok`, none elsewhere; earlier turns and kinds are kept."""
+    """Any of its own passages is expected where it is `ok`, none elsewhere.
+
+    Earlier turns and kinds are kept.
+    """
     path = write_tasks(tmp_path / "mt", *TASKS)
     first, partial, unanswerable, underspecified = cases = load_cases(path)
     assert load_cases(path.parent) == cases
@@ -120,7 +144,10 @@ def test_the_last_turn_of_a_task_is_a_case(tmp_path: Path) -> None:
             "answerability": "ANSWERABLE",
             "turn": "2",
             "collection": "govt",
-            "earlier_turns": [{"speaker": "user", "text": OPENING[0]}, {"speaker": "agent", "text": OPENING[1]}],
+            "earlier_turns": [
+                {"speaker": "user", "text": OPENING[0]},
+                {"speaker": "agent", "text": OPENING[1]},
+            ],
         },
     )
     assert (partial.expect_status, partial.expect_sources_any) == ("ok", ("d9",))
@@ -134,7 +161,10 @@ def test_the_last_turn_of_a_task_is_a_case(tmp_path: Path) -> None:
 
 
 def test_a_split_follows_from_the_conversation_alone() -> None:
-    """Of 9,000 conversations each third has 3,000 within three standard deviations (134); their order is irrelevant."""
+    """Of 9,000 conversations each third has 3,000 within three standard deviations (134).
+
+    Their order is irrelevant.
+    """
     conversations = [(f"c{n}", f"opening {n}", f"query {n}") for n in range(9000)]
     splits = conversation_splits(conversations)
     counts = Counter(splits.values())
@@ -145,17 +175,33 @@ def test_a_split_follows_from_the_conversation_alone() -> None:
 
 
 def test_branches_of_a_dialogue_and_repeated_queries_stand_together() -> None:
-    """A chain a-b by the opening and b-c by the query is one group with the split of `a`; an opening is no query."""
+    """A chain a-b by the opening and b-c by the query is one group with the split of `a`.
+
+    An opening is no query.
+    """
     alone = {name: conversation_splits([(name, name, name)])[name] for name in ("a", "b", "c", "d")}
-    linked = [("c", "3", "Why  not?"), ("b", "HI there", "why not?"), ("a", "hi there", "1"), ("d", "4", "hi there")]
+    linked = [
+        ("c", "3", "Why  not?"),
+        ("b", "HI there", "why not?"),
+        ("a", "hi there", "1"),
+        ("d", "4", "hi there"),
+    ]
     for order in (linked, linked[::-1], [linked[2], linked[0], linked[3], linked[1]]):
-        assert conversation_splits(order) == {"a": alone["a"], "b": alone["a"], "c": alone["a"], "d": alone["d"]}
+        assert conversation_splits(order) == {
+            "a": alone["a"],
+            "b": alone["a"],
+            "c": alone["a"],
+            "d": alone["d"],
+        }
     assert len(set(alone.values())) > 1
 
 
 def test_two_tasks_of_a_conversation_stand_together(tmp_path: Path) -> None:
     """Tasks of one conversation have one split, whatever they ask."""
-    tasks = [task("c1", "UNANSWERABLE", (), "Hi", "Yes?", f"q{n}") | {"task_id": f"c1<::>{n}"} for n in range(9)]
+    tasks = [
+        task("c1", "UNANSWERABLE", (), "Hi", "Yes?", f"q{n}") | {"task_id": f"c1<::>{n}"}
+        for n in range(9)
+    ]
     assert len({case.split for case in load_cases(write_tasks(tmp_path, *tasks))}) == 1
 
 
@@ -163,24 +209,63 @@ def test_two_tasks_of_a_conversation_stand_together(tmp_path: Path) -> None:
     ("change", "parts"),
     [
         ({"task_id": 7}, ("line 2: task_id must be a string, got 7", "write task_id in quotes")),
-        ({"conversation_id": None}, ("id c2<::>1: conversation_id must be a string, got None", "in quotes")),
-        ({"input": []}, ("id c2<::>1: input must end with a turn of the user, got no turn", "cut what comes")),
-        ({"input": [{"speaker": "agent", "text": "x"}]}, ("must end with a turn of the user, got one of 'agent'",)),
-        ({"input": [{"text": "x"}]}, ("id c2<::>1.input[0]: the field speaker is required", "add speaker")),
-        ({"input": "x"}, ("id c2<::>1: input must be a list of objects, got 'x'", "square brackets")),
-        ({"answerability": "PARTIAL"}, ("answerability must be a list of strings", "square brackets")),
+        (
+            {"conversation_id": None},
+            ("id c2<::>1: conversation_id must be a string, got None", "in quotes"),
+        ),
+        (
+            {"input": []},
+            ("id c2<::>1: input must end with a turn of the user, got no turn", "cut what comes"),
+        ),
+        (
+            {"input": [{"speaker": "agent", "text": "x"}]},
+            ("must end with a turn of the user, got one of 'agent'",),
+        ),
+        (
+            {"input": [{"text": "x"}]},
+            ("id c2<::>1.input[0]: the field speaker is required", "add speaker"),
+        ),
+        (
+            {"input": "x"},
+            ("id c2<::>1: input must be a list of objects, got 'x'", "square brackets"),
+        ),
+        (
+            {"answerability": "PARTIAL"},
+            ("answerability must be a list of strings", "square brackets"),
+        ),
         (
             {"answerability": ["MAYBE"]},
-            ("must be a list of one of ANSWERABLE, PARTIAL, UNANSWERABLE, UNDERSPECIFIED, got 'MAYBE'", "correct the"),
+            (
+                (
+                    "must be a list of one of ANSWERABLE, PARTIAL, UNANSWERABLE, UNDERSPECIFIED, "
+                    "got "
+                    "'MAYBE'"
+                ),
+                "correct the",
+            ),
         ),
-        ({"answerability": ["PARTIAL", "ANSWERABLE"]}, ("a list of one of", "got 'PARTIAL, ANSWERABLE'")),
+        (
+            {"answerability": ["PARTIAL", "ANSWERABLE"]},
+            ("a list of one of", "got 'PARTIAL, ANSWERABLE'"),
+        ),
         ({"answerability": []}, ("a list of one of", "got ''")),
-        ({"contexts": []}, ("a task that is PARTIAL must have contexts, got an empty list", "add its passages")),
-        ({"contexts": [{"text": "x"}]}, ("id c2<::>1.contexts[0]: the field document_id is required", "add")),
-        ({"task_id": "c1<::>1"}, ("a case's id must be unique, got 'c1<::>1' again (first on line 1)", "rename")),
+        (
+            {"contexts": []},
+            ("a task that is PARTIAL must have contexts, got an empty list", "add its passages"),
+        ),
+        (
+            {"contexts": [{"text": "x"}]},
+            ("id c2<::>1.contexts[0]: the field document_id is required", "add"),
+        ),
+        (
+            {"task_id": "c1<::>1"},
+            ("a case's id must be unique, got 'c1<::>1' again (first on line 1)", "rename"),
+        ),
     ],
 )
-def test_a_wrong_task_is_told_so(tmp_path: Path, change: dict[str, Any], parts: tuple[str, ...]) -> None:
+def test_a_wrong_task_is_told_so(
+    tmp_path: Path, change: dict[str, Any], parts: tuple[str, ...]
+) -> None:
     """The message has file, line, id, rule, what came and a remedy."""
     path = write_tasks(tmp_path, TASKS[0], TASKS[1] | change)
     told(refusal(path), str(path), "line 2", *parts)
@@ -190,24 +275,36 @@ def test_a_wrong_task_is_told_so(tmp_path: Path, change: dict[str, Any], parts: 
     ("contexts", "parts"),
     [
         (7, ("id c2<::>1: contexts must be a list of objects, got 7", "square brackets")),
-        ([{"document_id": "d", "text": 7}], ("id c2<::>1.contexts[0]: text must be a string", "quotes")),
+        (
+            [{"document_id": "d", "text": 7}],
+            ("id c2<::>1.contexts[0]: text must be a string", "quotes"),
+        ),
         (
             [passage("d1"), passage("d9", "other")],
             (
-                "id c2<::>1.contexts[1]: a document_id must stand for one text, got another text than on line 1",
+                (
+                    "id c2<::>1.contexts[1]: a document_id must stand for one text, got another "
+                    "text "
+                    "than on line 1"
+                ),
                 "rename",
             ),
         ),
     ],
 )
-def test_a_wrong_passage_is_told_so(tmp_path: Path, contexts: object, parts: tuple[str, ...]) -> None:
+def test_a_wrong_passage_is_told_so(
+    tmp_path: Path, contexts: object, parts: tuple[str, ...]
+) -> None:
     """The message has file, line, place in the task, rule, what came and a remedy."""
     path = write_tasks(tmp_path, TASKS[0], TASKS[1] | {"contexts": contexts})
     told(refusal(path, load_corpus), str(path), "line 2", *parts)
 
 
 def test_wrong_folders_are_told_so(tmp_path: Path) -> None:
-    """Two files of tasks, tasks without a passage; `reference*.jsonl` that holds no tasks is passed over."""
+    """Two files of tasks, tasks without a passage.
+
+    `reference*.jsonl` that holds no tasks is passed over.
+    """
     write_tasks(tmp_path, *TASKS, name="reference.a.jsonl")
     write_tasks(tmp_path, *TASKS, name="reference.b.jsonl")
     for load in (load_cases, load_corpus):
@@ -219,15 +316,26 @@ def test_wrong_folders_are_told_so(tmp_path: Path) -> None:
         )
     write_tasks(tmp_path, {"title": "x"}, name="reference.b.jsonl")
     assert len(load_cases(tmp_path)) == len(TASKS)
-    told(refusal(write_tasks(tmp_path / "none", TASKS[2]), load_corpus), "at least one chunk", "add documents")
+    told(
+        refusal(write_tasks(tmp_path / "none", TASKS[2]), load_corpus),
+        "at least one chunk",
+        "add documents",
+    )
 
 
 @needs_shared
 def test_the_public_set_has_its_published_counts() -> None:
-    """234 tasks of 234 conversations: 139, 39, 32 and 24 by answerability; 592 passages of 611 picked."""
+    """234 tasks of 234 conversations: 139, 39, 32 and 24 by answerability.
+
+    592 passages of 611 picked.
+    """
     cases = public_cases()
     assert Counter(case.extra["answerability"] for case in cases) == PUBLISHED
-    assert Counter(case.expect_status for case in cases) == {"ok": 163, "refuse": 39, "ambiguous": 32}
+    assert Counter(case.expect_status for case in cases) == {
+        "ok": 163,
+        "refuse": 39,
+        "ambiguous": 32,
+    }
     assert Counter(case.extra["collection"] for case in cases) == {"govt": 157, "fiqa": 77}
     assert len({case.extra["conversation_id"] for case in cases}) == len(cases) == 234
     assert len({chunk.source for chunk in public_corpus().chunks}) == 592
@@ -235,7 +343,7 @@ def test_the_public_set_has_its_published_counts() -> None:
 
 @needs_shared
 def test_every_expected_source_of_the_public_set_is_in_its_corpus() -> None:
-    """A case that is `ok` expects at least one passage, no other case does, and all of them are there."""
+    """An `ok` case expects at least one passage, no other case does, and all of them are there."""
     sources = {chunk.source for chunk in public_corpus().chunks}
     for case in public_cases():
         assert bool(case.expect_sources_any) == (case.expect_status == "ok"), case.id
@@ -245,20 +353,42 @@ def test_every_expected_source_of_the_public_set_is_in_its_corpus() -> None:
 
 @needs_shared
 def test_no_dialogue_of_the_public_set_is_in_two_splits() -> None:
-    """Conversations, openings and queries stand in one split each; every split has every kind of task."""
+    """Conversations, openings and queries stand in one split each.
+
+    Every split has every kind of task.
+    """
     places: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for case in public_cases():
         turns = [turn["text"] for turn in case.extra["earlier_turns"]] + [case.query]
-        for key in (("id", case.extra["conversation_id"]), ("first", turns[0]), ("last", turns[-1])):
+        for key in (
+            ("id", case.extra["conversation_id"]),
+            ("first", turns[0]),
+            ("last", turns[-1]),
+        ):
             places[key[0], " ".join(key[1].casefold().split())].add(str(case.split))
     assert all(len(splits) == 1 for splits in places.values())
-    assert Counter(case.split for case in public_cases()) == {"tune": 84, "certify": 79, "report": 71}
-    assert len({(case.split, case.extra["answerability"]) for case in public_cases()}) == 3 * len(PUBLISHED)
+    assert Counter(case.split for case in public_cases()) == {
+        "tune": 84,
+        "certify": 79,
+        "report": 71,
+    }
+    assert len({(case.split, case.extra["answerability"]) for case in public_cases()}) == 3 * len(
+        PUBLISHED
+    )
 
 
 def test_the_words_of_the_turn_before_are_added(tmp_path: Path) -> None:
-    """Content words of the user's last turn, each once, none that the question has; the agent's add nothing."""
-    turns = ("What is a safe room?", "Steel.", "And the safe door of L'Étoile?", "Iron.", "How thick is the door?")
+    """Content words of the user's last turn, each once, none that the question has.
+
+    The agent's add nothing.
+    """
+    turns = (
+        "What is a safe room?",
+        "Steel.",
+        "And the safe door of L'Étoile?",
+        "Iron.",
+        "How thick is the door?",
+    )
     path = write_tasks(tmp_path, task("c1", "ANSWERABLE", ("d9",), *turns), TASKS[1])
     last, alone = load_cases(path, turns=1)
     assert last.query == "How thick is the door? safe L'Étoile"

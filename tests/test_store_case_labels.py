@@ -1,4 +1,7 @@
-"""Labels of a set of cases: names of columns, splits, repeated questions and contradictions (S6.1, S6.5)."""
+"""Labels of a set of cases.
+
+Names of columns, splits, repeated questions and contradictions (S6.1, S6.5).
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,25 @@ import pytest
 import raglab
 from raglab.decision.answer_text import gold_answers, has_gold_answer
 from raglab.lab.study_cases import study_splits
-from raglab.store.case_labels import KNOWN_EXTRAS, OTHER_NAMES, SPLITS, check_split_names, near_names
+from raglab.store.case_labels import (
+    KNOWN_EXTRAS,
+    OTHER_NAMES,
+    SPLITS,
+    check_split_names,
+    near_names,
+)
 from raglab.store.files import InputError
 from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases, save_cases
 from raglab.values import Case
 
 ROOT = Path(raglab.__file__).parent
-QUESTIONS = ["Who pays for broken glass?", "How do I cancel a journey?", "Which sensor is cold?", "Who won the cup?"]
+QUESTIONS = [
+    "Who pays for broken glass?",
+    "How do I cancel a journey?",
+    "Which sensor is cold?",
+    "Who won the cup?",
+]
 LABELS = ["ok", "ok", "ambiguous", "refuse"]
 
 
@@ -42,7 +56,9 @@ def refusal(call: Any, *parts: str) -> str:
     with pytest.raises(InputError) as caught:
         call()
     message = str(caught.value)
-    assert not (missing := [part for part in parts if part not in message]), f"{missing} not in {message!r}"
+    assert not (missing := [part for part in parts if part not in message]), (
+        f"{missing} not in {message!r}"
+    )
     return message
 
 
@@ -70,7 +86,9 @@ class TestNames:
             'columns={"expect_sources": "sources"}',
             'columns={"sources": "sources"} keeps it',
         )
-        assert load_cases(path, columns={"expect_sources": "sources"})[1].expect_sources == ("journeys.md#2",)
+        assert load_cases(path, columns={"expect_sources": "sources"})[1].expect_sources == (
+            "journeys.md#2",
+        )
         kept, notes = noted(lambda: load_cases(path, columns={"sources": "sources"}))
         assert (kept[0].expect_sources, kept[0].extra, notes) == ((), {"sources": "glass.md"}, [])
 
@@ -87,8 +105,14 @@ class TestNames:
             ],
             *[(name, "answer") for name in ("ground_truth", "reference_answer", "reference")],
             *[(name, "split") for name in ("set", "fold", "Split", "splits")],
-            *[(name, "expect_sources") for name in ("sourcs", "references", "supporting_docs", "gold_path")],
-            *[(name, "expect_sources") for name in ("source_documents", "source_document", "evidnce", "citatons")],
+            *[
+                (name, "expect_sources")
+                for name in ("sourcs", "references", "supporting_docs", "gold_path")
+            ],
+            *[
+                (name, "expect_sources")
+                for name in ("source_documents", "source_document", "evidnce", "citatons")
+            ],
             ("truth", "answer"),
             ("groundtruth", "answer"),
             ("min_source", "min_sources"),
@@ -98,14 +122,24 @@ class TestNames:
     )
     def test_other_names(self, name: str, field: str) -> None:
         """Known other names, and slips of the pen, whatever the case, blanks and hyphens."""
-        refusal(lambda: load_cases(table(**{name: ["a.md", None, None, None]})), repr(name), f"looks like {field}")
+        refusal(
+            lambda: load_cases(table(**{name: ["a.md", None, None, None]})),
+            repr(name),
+            f"looks like {field}",
+        )
 
     @pytest.mark.parametrize(
         ("names", "pairs"),
         [
-            (("Frage", "Antwort", "Quelle"), '"query": "Frage", "answer": "Antwort", "expect_sources": "Quelle"'),
+            (
+                ("Frage", "Antwort", "Quelle"),
+                '"query": "Frage", "answer": "Antwort", "expect_sources": "Quelle"',
+            ),
             (("Fragestellung", "Musterantwort", "Dokumente"), '"answer": "Musterantwort"'),
-            (("FRAGE", "Erwartete Antwort", "erwartete-quellen"), '"expect_sources": "erwartete-quellen"'),
+            (
+                ("FRAGE", "Erwartete Antwort", "erwartete-quellen"),
+                '"expect_sources": "erwartete-quellen"',
+            ),
             (("Frage", "Musterantwort", "Quelle"), '"expect_sources": "Quelle"'),
             (
                 ("question", "Réponse attendue", "Fichiers"),
@@ -113,58 +147,103 @@ class TestNames:
             ),
         ],
     )
-    def test_names_in_german_and_french(self, tmp_path: Path, names: tuple[str, ...], pairs: str) -> None:
-        """They are proposed as the English ones are, together with what is lacking besides; the map reads them."""
+    def test_names_in_german_and_french(
+        self, tmp_path: Path, names: tuple[str, ...], pairs: str
+    ) -> None:
+        """They are proposed as the English ones are, together with what is lacking besides.
+
+        The map reads them.
+        """
         path = tmp_path / "fragen.csv"
-        path.write_text(f"{';'.join(names)}\nWas kostet es?;Zehn Euro.;preise.md\n", encoding="utf-8")
+        path.write_text(
+            f"{';'.join(names)}\nWas kostet es?;Zehn Euro.;preise.md\n", encoding="utf-8"
+        )
         refusal(lambda: load_cases(path), pairs, "; expect_status is required too")
-        path.write_text(f"{';'.join(names)};label\nWas kostet es?;Zehn Euro.;preise.md;ok\n", encoding="utf-8")
+        path.write_text(
+            f"{';'.join(names)};label\nWas kostet es?;Zehn Euro.;preise.md;ok\n", encoding="utf-8"
+        )
         refusal(lambda: load_cases(path), pairs.partition(", ")[2] or pairs)
         columns = dict(zip(("query", "answer", "expect_sources"), names, strict=True))
         (case,) = load_cases(path, columns=columns)
-        assert (case.query, case.answer, case.expect_sources) == ("Was kostet es?", "Zehn Euro.", ("preise.md",))
+        assert (case.query, case.answer, case.expect_sources) == (
+            "Was kostet es?",
+            "Zehn Euro.",
+            ("preise.md",),
+        )
 
     @pytest.mark.parametrize(
         ("heads", "pairs"),
         [
             (
                 "Frage;Erwartung;Quelle;Aufteilung",
-                '"query": "Frage", "expect_status": "Erwartung", "expect_sources": "Quelle", "split": "Aufteilung"',
+                (
+                    '"query": "Frage", "expect_status": "Erwartung", "expect_sources": "Quelle", '
+                    '"split": "Aufteilung"'
+                ),
             ),
             (
                 "question;attendu;fichiers;répartition",
                 '"expect_status": "attendu", "expect_sources": "fichiers", "split"',
             ),
-            ("Nutzerfrage;erwartetes Ergebnis;x;Teilmenge", '"expect_status": "erwartetes Ergebnis", "split"'),
+            (
+                "Nutzerfrage;erwartetes Ergebnis;x;Teilmenge",
+                '"expect_status": "erwartetes Ergebnis", "split"',
+            ),
         ],
     )
-    def test_labels_and_splits_in_german_and_french(self, tmp_path: Path, heads: str, pairs: str) -> None:
-        """Each column gets its field; the remedy for labels in other words is of a file, which has no frame."""
+    def test_labels_and_splits_in_german_and_french(
+        self, tmp_path: Path, heads: str, pairs: str
+    ) -> None:
+        """Each column gets its field.
+
+        The remedy for labels in other words is of a file, which has no frame.
+        """
         path = tmp_path / "fragen.csv"
         path.write_text(f"{heads}\nWas kostet es?;ablehnen;a.md;tune\n", encoding="utf-8")
         refusal(lambda: load_cases(path), pairs)
         names = heads.split(";")
-        columns = {"query": names[0], "expect_status": names[1], "split": names[3], "expect_sources": names[2]}
-        error = refusal(lambda: load_cases(path, columns=columns), "in the file: 'ablehnen': 'refuse'")
+        columns = {
+            "query": names[0],
+            "expect_status": names[1],
+            "split": names[3],
+            "expect_sources": names[2],
+        }
+        error = refusal(
+            lambda: load_cases(path, columns=columns), "in the file: 'ablehnen': 'refuse'"
+        )
         assert "frame" not in error
-        refusal(lambda: load_cases(pd.read_csv(path, sep=";"), columns=columns), "replace({'ablehnen': 'refuse'})")
+        refusal(
+            lambda: load_cases(pd.read_csv(path, sep=";"), columns=columns),
+            "replace({'ablehnen': 'refuse'})",
+        )
 
     def test_many_labels_of_a_file_are_intents(self, tmp_path: Path) -> None:
         """Without a frame either."""
         path = tmp_path / "t.csv"
         path.write_text("query,label\n" + "".join(f"q {n},topic {n}\n" for n in range(12)))
-        error = refusal(lambda: load_cases(path), "12 different labels are intents or topics", "--columns intent=label")
+        error = refusal(
+            lambda: load_cases(path),
+            "12 different labels are intents or topics",
+            "--columns intent=label",
+        )
         assert "frame" not in error
 
-    @pytest.mark.parametrize("name", ["date", "Datei-Datum", "fragment", "range", "response", "demand", "quality"])
+    @pytest.mark.parametrize(
+        "name", ["date", "Datei-Datum", "fragment", "range", "response", "demand", "quality"]
+    )
     def test_words_near_to_them_are_no_labels(self, name: str) -> None:
         """They stay extra columns."""
         assert noted(lambda: load_cases(table(**{name: ["x"] * 4})))[0][0].extra == {name: "x"}
 
-    @pytest.mark.parametrize("name", ["status", "expected_status", "gold_label", "Label", "answerable"])
+    @pytest.mark.parametrize(
+        "name", ["status", "expected_status", "gold_label", "Label", "answerable"]
+    )
     def test_names_of_the_label(self, name: str) -> None:
         """The required column under another name is proposed too, before it is called missing."""
-        refusal(lambda: load_cases(table().rename(columns={"label": name})), f"{name!r} looks like expect_status")
+        refusal(
+            lambda: load_cases(table().rename(columns={"label": name})),
+            f"{name!r} looks like expect_status",
+        )
 
     @pytest.mark.parametrize(
         ("name", "field"), [("Question", "query"), ("querry", "query"), ("Label", "expect_status")]
@@ -172,24 +251,50 @@ class TestNames:
     def test_a_required_column_is_not_kept_as_an_extra_one(self, name: str, field: str) -> None:
         """It is only misnamed: the message proposes the name alone."""
         frame = table().rename(columns={"question" if field == "query" else "label": name})
-        assert "keeps it" not in refusal(lambda: load_cases(frame), f'columns={{"{field}": "{name}"}}')
-        both = refusal(lambda: load_cases(frame.assign(sources="a.md")), f'columns={{"{field}": "{name}"')
+        assert "keeps it" not in refusal(
+            lambda: load_cases(frame), f'columns={{"{field}": "{name}"}}'
+        )
+        both = refusal(
+            lambda: load_cases(frame.assign(sources="a.md")), f'columns={{"{field}": "{name}"'
+        )
         assert 'columns={"sources": "sources"} keeps it' in both
 
     @pytest.mark.parametrize("label", ["label", "expect_status", "verdict"])
     def test_other_labels_are_mapped_by_code(self, label: str) -> None:
-        """Of the newcomer: `OK` and `Refuse` are other labels; the message has the line that replaces them."""
-        frame = table().rename(columns={"label": label}).assign(**{label: ["OK", "ok", "Refuse", "refuse"]})
+        """Of the newcomer: `OK` and `Refuse` are other labels.
+
+        The message has the line that replaces them.
+        """
+        frame = (
+            table()
+            .rename(columns={"label": label})
+            .assign(**{label: ["OK", "ok", "Refuse", "refuse"]})
+        )
         columns = {"expect_status": label} if label == "verdict" else None
-        code = f"frame[\"{label}\"] = frame[\"{label}\"].replace({{'OK': 'ok', 'Refuse': 'refuse'}})"
+        code = (
+            f"frame[\"{label}\"] = frame[\"{label}\"].replace({{'OK': 'ok', 'Refuse': 'refuse'}})"
+        )
         refusal(lambda: load_cases(frame, columns=columns), "got 'OK'", code)
         mapped = frame.assign(**{label: frame[label].replace({"OK": "ok", "Refuse": "refuse"})})
-        assert [case.expect_status for case in load_cases(mapped, columns=columns)] == ["ok", "ok", "refuse", "refuse"]
+        assert [case.expect_status for case in load_cases(mapped, columns=columns)] == [
+            "ok",
+            "ok",
+            "refuse",
+            "refuse",
+        ]
         if label != "verdict":
-            refusal(lambda: trace_from_frame(hits().drop(columns="label").assign(**{label: frame[label]})), code)
+            refusal(
+                lambda: trace_from_frame(
+                    hits().drop(columns="label").assign(**{label: frame[label]})
+                ),
+                code,
+            )
 
     def test_several_at_once(self) -> None:
-        """One message names all of them, with one map; of several that one field may be, the first is proposed."""
+        """One message names all of them, with one map.
+
+        Of several that one field may be, the first is proposed.
+        """
         frame = table(docs=[None] * 4, sources=[None] * 4, fold=[None] * 4, gold=[None] * 4)
         refusal(
             lambda: load_cases(frame),
@@ -199,7 +304,10 @@ class TestNames:
         )
 
     def test_a_name_that_can_be_several_fields(self) -> None:
-        """The required field that no other name is; a required field that no name looks like is left to fill in."""
+        """The required field that no other name is.
+
+        A required field that no name looks like is left to fill in.
+        """
         frame = table().rename(columns={"question": "prompt", "label": "gold"})
         refusal(
             lambda: load_cases(frame.assign(doc=None)),
@@ -207,29 +315,48 @@ class TestNames:
         )
         refusal(
             lambda: load_cases(frame.rename(columns={"gold": "Urteil"}).assign(doc=None)),
-            'columns={"query": "prompt", "expect_sources": "doc", "expect_status": "…"} (--columns query=prompt',
+            'columns={"query": "prompt", "expect_sources": "doc", "expect_status": "…"} '
+            "(--columns query=prompt",
             "; expect_status is required too",
         )
 
     def test_json_lines(self, tmp_path: Path) -> None:
         """Keys likewise: the first line that has it, and whether any line has the field."""
         first = {"id": "a", "query": "Who pays?", "expect_status": "ok"}
-        path = lines(tmp_path / "c.jsonl", first, first | {"id": "b", "query": "Why?", "gold_sources": ["a.md"]})
-        refusal(lambda: load_cases(path), "c.jsonl, line 2: ", "'gold_sources' looks like expect_sources", "read_json")
+        path = lines(
+            tmp_path / "c.jsonl",
+            first,
+            first | {"id": "b", "query": "Why?", "gold_sources": ["a.md"]},
+        )
+        refusal(
+            lambda: load_cases(path),
+            "c.jsonl, line 2: ",
+            "'gold_sources' looks like expect_sources",
+            "read_json",
+        )
         read = pd.read_json(path, lines=True)
-        assert load_cases(read, columns={"expect_sources": "gold_sources"})[1].expect_sources == ("a.md",)
+        assert load_cases(read, columns={"expect_sources": "gold_sources"})[1].expect_sources == (
+            "a.md",
+        )
         more = first | {"id": "c", "query": "When?", "expect_sources": ["b.md"]}
         lines(path, first | {"gold_sources": ["a.md"]}, more)
         found, notes = noted(lambda: load_cases(path))
         assert found[0].extra == {"gold_sources": ["a.md"]}
         assert len(notes) == 1
-        assert "1 further name kept in extra, which raglab does not read: 'gold_sources' (1 case)" in notes[0]
+        assert (
+            "1 further name kept in extra, which raglab does not read: 'gold_sources' (1 case)"
+            in notes[0]
+        )
         refusal(
-            lambda: load_cases(lines(path, {"id": "a", "query": "Who?", "label": "ok"})), "looks like expect_status"
+            lambda: load_cases(lines(path, {"id": "a", "query": "Who?", "label": "ok"})),
+            "looks like expect_status",
         )
 
     def test_a_field_that_is_there_is_not_missed(self) -> None:
-        """With `expect_sources`, or `expect_sources_any`, a column `sources` is an extra one; a warning names it."""
+        """With `expect_sources`, or `expect_sources_any`, a column `sources` is an extra one.
+
+        A warning names it.
+        """
         for field in ("expect_sources", "expect_sources_any"):
             frame = table(**{field: ["a.md", "b.md", "a.md;b.md", None], "sources": ["x"] * 4})
             found, notes = noted(lambda frame=frame: load_cases(frame))
@@ -237,7 +364,10 @@ class TestNames:
             assert "'sources' (4 cases)" in notes[0]
 
     def test_one_warning_names_further_columns(self) -> None:
-        """Those that raglab reads, or its own sets hold, are silent; all others are counted in one line."""
+        """Those that raglab reads, or its own sets hold, are silent.
+
+        All others are counted in one line.
+        """
         frame = table(lang=["en"] * 4, priority=[1, 2, 3, None], team=["x"] * 4)
         found, notes = noted(lambda: load_cases(frame))
         assert dict(found[0].extra) == {"lang": "en", "priority": 1, "team": "x"}
@@ -245,7 +375,7 @@ class TestNames:
         assert notes == [f"{told}'priority' (3 cases), 'team' (4 cases)."]
 
     def test_keys_that_the_code_reads_are_known(self) -> None:
-        """Every key of `extra` that a module names is silent, and so is every one of the bundled sets."""
+        """Every key of `extra` that a module names is silent, and so is each in bundled sets."""
         text = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py"))
         keys = re.findall(r"""extra(?:\.get\(|\[)"([a-z_]+)\"""", text)
         assert set(keys) >= {"lang", "line", "earlier_turns"}
@@ -257,7 +387,12 @@ class TestNames:
         """The table proposes fields of a case alone, and none of our own names."""
         assert {field for fields in OTHER_NAMES.values() for field in fields} <= set(Case._fields)
         assert not OTHER_NAMES.keys() & set(Case._fields)
-        assert near_names(["team", "notes_of_mine"], {name: name for name in Case._fields}, set(Case._fields)) == []
+        assert (
+            near_names(
+                ["team", "notes_of_mine"], {name: name for name in Case._fields}, set(Case._fields)
+            )
+            == []
+        )
 
 
 PAIR = ("Ann", "Anna")
@@ -276,13 +411,34 @@ FORMS: list[tuple[object, tuple[str, ...]]] = [
     ("[1] says so", ("[1] says so",)),
 ]
 NO_ANSWERS: list[object] = [
-    *([7], 7, [["a"]], 0, True, 1.5, [None], {"answer": ["a"]}, {"text": [7]}, {"text": {"text": ["a"]}}),
-    *("[7]", '[["a"]]', "['Ann']", "{'text': ['Ann']}", '["Ann"', [{"text": "Ann", "answer_start": 5}]),
+    *(
+        [7],
+        7,
+        [["a"]],
+        0,
+        True,
+        1.5,
+        [None],
+        {"answer": ["a"]},
+        {"text": [7]},
+        {"text": {"text": ["a"]}},
+    ),
+    *(
+        "[7]",
+        '[["a"]]',
+        "['Ann']",
+        "{'text': ['Ann']}",
+        '["Ann"',
+        [{"text": "Ann", "answer_start": 5}],
+    ),
 ]
 
 
 class TestGoldAnswers:
-    """`answers` are read in every form that says texts, and refused in all others: none vanishes."""
+    """`answers` are read in every form that says texts, and refused in all others.
+
+    None vanishes.
+    """
 
     @staticmethod
     def by_load(answers: object) -> Any:
@@ -295,20 +451,37 @@ class TestGoldAnswers:
 
     @pytest.mark.parametrize(("answers", "texts"), FORMS, ids=repr)
     def test_forms(self, answers: object, texts: tuple[str, ...], tmp_path: Path) -> None:
-        """Hugging Face's form of SQuAD, a text, a list, and JSON of these; saved and loaded they are the same."""
+        """Hugging Face's form of SQuAD, a text, a list, and JSON of these.
+
+        Saved and loaded they are the same.
+        """
         for load in self.by_load(answers):
             cases = load()
             assert [gold_answers(case) for case in cases] == [(), texts, (), ()]
             save_cases(cases, tmp_path / "c.jsonl")
-            assert [gold_answers(case) for case in load_cases(tmp_path / "c.jsonl")] == [(), texts, (), ()]
+            assert [gold_answers(case) for case in load_cases(tmp_path / "c.jsonl")] == [
+                (),
+                texts,
+                (),
+                (),
+            ]
 
     @pytest.mark.parametrize("answers", NO_ANSWERS, ids=repr)
     def test_all_else_is_refused(self, answers: object, tmp_path: Path) -> None:
         """Rule, value, remedy, and the rows."""
         for load in self.by_load(answers):
-            refusal(load, "row 1", "answers must be a text, a list of texts, or an object whose text is one", '["Ann"')
+            refusal(
+                load,
+                "row 1",
+                "answers must be a text, a list of texts, or an object whose text is one",
+                '["Ann"',
+            )
         record = {"query": "Who?", "expect_status": "ok", "answers": answers}
-        path = lines(tmp_path / "c.jsonl", {"id": "a"} | record, {"id": "b", "query": "Why?", "expect_status": "ok"})
+        path = lines(
+            tmp_path / "c.jsonl",
+            {"id": "a"} | record,
+            {"id": "b", "query": "Why?", "expect_status": "ok"},
+        )
         refusal(lambda: load_cases(path), "line 1, id a: answers must be", "1 of 2 cases: 'a'")
 
     def test_a_case_made_in_python(self) -> None:
@@ -318,8 +491,15 @@ class TestGoldAnswers:
 
     def test_the_case_is_judged_by_text(self) -> None:
         """Of the hostile tester: with Hugging Face's form it was judged by its sources."""
-        cells = pd.Series([{"text": ["GBP 50"], "answer_start": [0]}, None, None, None], dtype=object)
-        assert has_gold_answer(load_cases(table().assign(answers=cells))).tolist() == [True, False, False, False]
+        cells = pd.Series(
+            [{"text": ["GBP 50"], "answer_start": [0]}, None, None, None], dtype=object
+        )
+        assert has_gold_answer(load_cases(table().assign(answers=cells))).tolist() == [
+            True,
+            False,
+            False,
+            False,
+        ]
 
 
 SEVERAL = "of expect_sources all are needed, of expect_sources_any one of them"
@@ -328,12 +508,19 @@ SEVERAL = "of expect_sources all are needed, of expect_sources_any one of them"
 class TestSeveralFiles:
     """A cell of sources that looks like several files with another separator is no source."""
 
-    @pytest.mark.parametrize("cell", ["a.md, b.md", "a.md|b.md", "d/a.md#2 ,b.md", "a.md;b.md, c.md", "a.PDF | b"])
+    @pytest.mark.parametrize(
+        "cell", ["a.md, b.md", "a.md|b.md", "d/a.md#2 ,b.md", "a.md;b.md, c.md", "a.PDF | b"]
+    )
     def test_commas_and_bars(self, cell: str, tmp_path: Path) -> None:
         """In a frame, a CSV and a frame of hits, with the remedy."""
         for field in ("expect_sources", "expect_sources_any", "selected_sources"):
             frame = table(**{field: [cell, None, None, None]})
-            refusal(lambda frame=frame: load_cases(frame), f"{field} must be texts", "semicolons", SEVERAL)
+            refusal(
+                lambda frame=frame: load_cases(frame),
+                f"{field} must be texts",
+                "semicolons",
+                SEVERAL,
+            )
             frame.to_csv(tmp_path / "c.csv", index=False)
             refusal(lambda: load_cases(tmp_path / "c.csv"), f"{field} must be texts", "semicolons")
             of_hits = hits(**{field: [cell, None, None, None]})
@@ -373,10 +560,15 @@ class TestIndex:
         """Of `outside.md`: the ids were q1, q2 without a word."""
         frame = table(uid=[*"wxyz"])
         for name in ("id", "case_id"):
-            found, notes = noted(lambda name=name: load_cases(frame.set_index("uid").rename_axis(name)))
+            found, notes = noted(
+                lambda name=name: load_cases(frame.set_index("uid").rename_axis(name))
+            )
             assert ([case.id for case in found], notes) == ([*"wxyz"], [])
         assert load_cases(frame.set_index("uid"), columns={"id": "uid"})[3].id == "z"
-        assert load_cases(frame.set_index(["question", "uid"]), columns={"id": "uid"})[0].query == QUESTIONS[0]
+        assert (
+            load_cases(frame.set_index(["question", "uid"]), columns={"id": "uid"})[0].query
+            == QUESTIONS[0]
+        )
 
     def test_a_column_comes_first(self) -> None:
         """And an index by another name, or none, is not read."""
@@ -384,19 +576,23 @@ class TestIndex:
         assert load_cases(frame.rename_axis("case_id"))[0].id == "w"
         assert load_cases(frame.drop(columns="id").rename_axis("row"))[0].id == "q1"
         refusal(
-            lambda: load_cases(table().set_axis([1, 1, 2, 3]).rename_axis("id")), "id must be unique, got '1' again"
+            lambda: load_cases(table().set_axis([1, 1, 2, 3]).rename_axis("id")),
+            "id must be unique, got '1' again",
         )
 
     def test_chunks(self) -> None:
         """Of a corpus likewise."""
         frame = pd.DataFrame(
-            {"text": ["Glass is covered.", "Journeys are not."]}, index=pd.Index(["a", "b"], name="id")
+            {"text": ["Glass is covered.", "Journeys are not."]},
+            index=pd.Index(["a", "b"], name="id"),
         )
         assert [chunk.chunk_id for chunk in raglab.load_corpus(frame).chunks] == ["a", "b"]
 
     def test_hits(self) -> None:
         """An index with the name of a column is one; one that is only like it is said."""
-        found, notes = noted(lambda: trace_from_frame(hits(n=[*"wxyz"]).set_index("n").rename_axis("case_id")))
+        found, notes = noted(
+            lambda: trace_from_frame(hits(n=[*"wxyz"]).set_index("n").rename_axis("case_id"))
+        )
         assert ([case.id for case in found.cases], notes) == ([*"wxyz"], [])
         for name in ("id", "qid"):
             found, notes = noted(lambda name=name: trace_from_frame(hits().rename_axis(name)))
@@ -407,7 +603,7 @@ class TestIndex:
 
 
 class TestSplits:
-    """`train`, `validation` or `dev`, and `test` are read as `tune`, `certify` and `report`, which is said once."""
+    """`train`, `validation` or `dev`, `test` read as `tune`, `certify`, `report`, as said once."""
 
     @pytest.mark.parametrize("kind", ["frame", "csv", "jsonl", "trace"])
     def test_mapped_with_counts(self, kind: str, tmp_path: Path) -> None:
@@ -417,20 +613,33 @@ class TestSplits:
         assert [case.split for case in cases] == ["tune", "report", "certify", None]
         told = [note for note in notes if "splits by other names" in note]
         assert len(told) == 1
-        for part in ("'train' as tune (1 case)", "'Test' as report (1 case)", "'dev' as certify (1 case)", "S6.5"):
+        for part in (
+            "'train' as tune (1 case)",
+            "'Test' as report (1 case)",
+            "'dev' as certify (1 case)",
+            "S6.5",
+        ):
             assert part in told[0]
 
     @pytest.mark.parametrize("kind", ["frame", "csv", "jsonl", "trace"])
     def test_any_other_name_is_refused(self, kind: str, tmp_path: Path) -> None:
         """Rule, values with counts, remedy."""
         splits = ["holdout", "tune", "holdout", "fold_3"]
-        message = refusal(lambda: self.load(kind, splits, tmp_path), "split must be one of tune, certify, report")
+        message = refusal(
+            lambda: self.load(kind, splits, tmp_path), "split must be one of tune, certify, report"
+        )
         assert "got 'holdout' (2 cases), 'fold_3' (1 case)" in message
         assert "raglab.split" in message
 
     def test_every_name_of_a_split(self) -> None:
         """The whole table; our own names are silent."""
-        names = {"training": "tune", "val": "certify", "valid": "certify", "validation": "certify", "testing": "report"}
+        names = {
+            "training": "tune",
+            "val": "certify",
+            "valid": "certify",
+            "validation": "certify",
+            "testing": "report",
+        }
         found, _ = noted(lambda: load_cases(table(split=[*names][:4])))
         assert [case.split for case in found] == [*names.values()][:4]
         found, notes = noted(lambda: load_cases(table(split=["tune", "certify", "report", " "])))
@@ -439,7 +648,9 @@ class TestSplits:
     def test_cases_made_in_python(self, tmp_path: Path) -> None:
         """A study, a build and a save refuse a split that means nothing, or another one."""
         for split, remedy in (("train", "write tune"), ("holdout", "raglab.split")):
-            with pytest.raises(ValueError, match=rf"one of tune, certify, report, got '{split}'; .*{remedy}"):
+            with pytest.raises(
+                ValueError, match=rf"one of tune, certify, report, got '{split}'; .*{remedy}"
+            ):
                 check_split_names([None, "tune", split])
         trace = trace_from_frame(hits(split=["tune", "report", "tune", "report"]))
         odd = trace.cases[0]._replace(split="train")
@@ -449,7 +660,10 @@ class TestSplits:
         corpus = raglab.Corpus("x", (raglab.Chunk("a", "Glass is covered.", "a.md"),))
         with pytest.raises(ValueError, match=r"got 'train'; write tune"):
             raglab.build_trace(corpus, [odd])
-        refusal(lambda: save_cases([odd._replace(split="holdout")], tmp_path / "c.jsonl"), "split must be one of")
+        refusal(
+            lambda: save_cases([odd._replace(split="holdout")], tmp_path / "c.jsonl"),
+            "split must be one of",
+        )
 
     @staticmethod
     def load(kind: str, splits: list[str | None], folder: Path) -> tuple[Case, ...]:
@@ -464,18 +678,26 @@ class TestSplits:
             frame.to_csv(path, index=False)
             return load_cases(path)
         named = zip(QUESTIONS, LABELS, splits, strict=True)
-        records = [{"id": q, "query": q, "expect_status": label} | ({"split": s} if s else {}) for q, label, s in named]
+        records = [
+            {"id": q, "query": q, "expect_status": label} | ({"split": s} if s else {})
+            for q, label, s in named
+        ]
         return load_cases(lines(path, *records))
 
 
 def hits(**columns: list[Any]) -> pd.DataFrame:
     """One hit of each of the four questions."""
-    return pd.DataFrame({"query": QUESTIONS, "label": LABELS, "hit_id": list("abcd"), "score": [0.9] * 4} | columns)
+    return pd.DataFrame(
+        {"query": QUESTIONS, "label": LABELS, "hit_id": list("abcd"), "score": [0.9] * 4} | columns
+    )
 
 
 def vars_of(trace: Any) -> dict[str, Any]:
     """Fields of a trace, to make another one of."""
-    return {name: getattr(trace, name) for name in ("cases", "chunks", "arms", "hits", "pattern_hits", "meta")}
+    return {
+        name: getattr(trace, name)
+        for name in ("cases", "chunks", "arms", "hits", "pattern_hits", "meta")
+    }
 
 
 class TestContradictions:
@@ -492,52 +714,91 @@ class TestContradictions:
             "1 of 2 questions have two labels",
         )
         frame.loc[2] = ["who pays?", "ok", "c.md"]
-        refusal(lambda: load_cases(frame), "got 'ok c.md' after 'ok a.md' in 'q1'", "several sources of one question")
+        refusal(
+            lambda: load_cases(frame),
+            "got 'ok c.md' after 'ok a.md' in 'q1'",
+            "several sources of one question",
+        )
         path = tmp_path / "mine.csv"
         frame.to_csv(path, index=False)
-        refusal(lambda: load_cases(path), "mine.csv, row 2 (line 4), id q3: a question must have one label")
+        refusal(
+            lambda: load_cases(path),
+            "mine.csv, row 2 (line 4), id q3: a question must have one label",
+        )
         path = lines(
             tmp_path / "c.jsonl",
             {"id": "a", "query": "Who pays?", "expect_status": "ok"},
             {"id": "b", "query": "Who pays?", "expect_status": "ambiguous"},
         )
-        refusal(lambda: load_cases(path), "c.jsonl, line 2, id b: a question must have one label", "in 'a'")
+        refusal(
+            lambda: load_cases(path),
+            "c.jsonl, line 2, id b: a question must have one label",
+            "in 'a'",
+        )
 
     def test_the_order_of_sources_is_no_label(self) -> None:
-        """The same sources in another order are the same label: the row is a repetition, which is counted."""
+        """The same sources in another order are the same label.
+
+        The row is a repetition, which is counted.
+        """
         frame = table(expect_sources=["a.md;b.md", "c.md", None, None])
-        again = pd.concat([frame, frame.assign(expect_sources=["b.md;a.md", "c.md", None, None])], ignore_index=True)
+        again = pd.concat(
+            [frame, frame.assign(expect_sources=["b.md;a.md", "c.md", None, None])],
+            ignore_index=True,
+        )
         found, notes = noted(lambda: load_cases(again))
         assert len(found) == 8
-        told = "frame: 4 of 8 cases repeat question and label of an earlier one; the first is 'q5', as 'q1'."
+        told = (
+            "frame: 4 of 8 cases repeat question and label of an earlier one; the first is 'q5', "
+            "as 'q1'."
+        )
         assert notes == [f"{told} Each counts as a case."]
         _, notes = noted(lambda: load_cases(again.assign(split=["tune"] * 4 + ["report"] * 4)))
         assert "4 of them in another split (rule S6.5)" in notes[0]
 
     def test_documents_that_the_user_named_tell_questions_apart(self) -> None:
         """The same words about another document are another question."""
-        rows = [("What is the excess?", "ok", "a.md", "a.md"), ("What is the excess?", "ok", "b.md", "b.md")]
+        rows = [
+            ("What is the excess?", "ok", "a.md", "a.md"),
+            ("What is the excess?", "ok", "b.md", "b.md"),
+        ]
         frame = pd.DataFrame(rows, columns=["query", "label", "expect_sources", "selected_sources"])
         found, notes = noted(lambda: load_cases(frame))
         assert (len(found), notes) == (2, [])
 
     def test_a_published_set_is_a_warning(self, tmp_path: Path) -> None:
-        """SQuAD asks the same of one paragraph twice: each case is scored by its own label, and a count is said."""
+        """SQuAD asks the same of one paragraph twice.
+
+        Each case is scored by its own label, and a count is said.
+        """
 
         def answer(text: str) -> dict[str, Any]:
             return {"text": text, "answer_start": 0}
 
         asked = [("1", False), ("2", True)]
         questions = [
-            {"id": n, "question": "Who?", "is_impossible": no, "answers": [] if no else [answer("x")]}
+            {
+                "id": n,
+                "question": "Who?",
+                "is_impossible": no,
+                "answers": [] if no else [answer("x")],
+            }
             for n, no in asked
         ]
-        paragraphs = [{"context": "x is who.", "qas": questions}, {"context": "y is who.", "qas": []}]
+        paragraphs = [
+            {"context": "x is who.", "qas": questions},
+            {"context": "y is who.", "qas": []},
+        ]
         path = tmp_path / "s.json"
-        path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]}), encoding="utf-8")
+        path.write_text(
+            json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]}), encoding="utf-8"
+        )
         found, notes = noted(lambda: load_cases(path))
         assert len(found) == 2
-        assert "1 of 1 questions have different labels in different cases, the first in '1' and '2'" in notes[0]
+        assert (
+            "1 of 1 questions have different labels in different cases, the first in '1' and '2'"
+            in notes[0]
+        )
 
     def test_a_trace_of_hits_is_a_warning(self) -> None:
         """Hits are given for each case, so two cases of one question may differ."""
@@ -560,8 +821,16 @@ class TestContradictions:
     def test_what_a_label_rules_out(self, label: str, field: str, cell: object) -> None:
         """A refusal has no sources, an answer no options: the rows are named."""
         frame = pd.DataFrame(
-            {"query": ["Who?", "When?", "Why?"], "label": ["ok", label, label], field: [None, cell, cell]}
+            {
+                "query": ["Who?", "When?", "Why?"],
+                "label": ["ok", label, label],
+                field: [None, cell, cell],
+            }
         )
-        message = refusal(lambda: load_cases(frame), f"frame, row 1, id q2: {field} must be of a case labelled", label)
+        message = refusal(
+            lambda: load_cases(frame),
+            f"frame, row 1, id q2: {field} must be of a case labelled",
+            label,
+        )
         assert "2 of 3 cases: 'q2', 'q3'" in message
         assert SPLITS == ("tune", "certify", "report")

@@ -22,7 +22,8 @@ from raglab.text import jaccard
 from raglab.values import Case
 from raglab.words import split_words
 
-WORDS = ["glass", "theft", "fire", "storm", "boat", "train"]  # few words, so that questions overlap often
+# few words, so that questions overlap often
+WORDS = ["glass", "theft", "fire", "storm", "boat", "train"]
 SHARES = [(0.4, 0.3, 0.3), (0.5, 0.0, 0.5), (1.0, 0.0, 0.0), (0.2, 0.2, 0.6), (0.0, 0.7, 0.3)]
 LABELS = ("ok", "refuse", "ambiguous")
 questions = st.lists(st.sampled_from(WORDS), min_size=0, max_size=4).map(" ".join)
@@ -55,7 +56,11 @@ def test_shares_of_each_label() -> None:
         warnings.simplefilter("error")
         found = raglab.split(cases)
     counts = Counter((case.expect_status, case.split) for case in found)
-    assert [[counts[label, split] for split in SPLITS] for label in LABELS] == [[24, 18, 18], [8, 6, 6], [4, 3, 3]]
+    assert [[counts[label, split] for split in SPLITS] for label in LABELS] == [
+        [24, 18, 18],
+        [8, 6, 6],
+        [4, 3, 3],
+    ]
 
 
 def test_near_duplicates_stay_together() -> None:
@@ -71,7 +76,8 @@ def test_near_duplicates_stay_together() -> None:
         cases = [Case(f"q{n}", query, "ok" if n % 2 else "refuse") for n, query in enumerate(asked)]
         assert len(set(dealt(cases, (0.4, 0.3, 0.3), seed=seed)[:3])) == 1
     assert near_duplicates(asked, near=1.0) == [[0], [1, 2], [3]]
-    assert near_duplicates(["?", "!", "? "], near=0.1) == [[0, 2], [1]]  # without a word only the same text is the same
+    # without a word only the same text is the same
+    assert near_duplicates(["?", "!", "? "], near=0.1) == [[0, 2], [1]]
 
 
 @settings(max_examples=200, deadline=None)
@@ -95,7 +101,10 @@ def test_groups_are_the_components_of_the_plain_definition(asked: list[str], nea
 def test_a_partition_that_parts_no_near_duplicates(
     rows: list[tuple[str, str | None]], shares: tuple[float, float, float], seed: int
 ) -> None:
-    """Every case has one split, none of share 0; of two splits no two questions are near-duplicates."""
+    """Every case has one split, none of share 0.
+
+    Of two splits no two questions are near-duplicates.
+    """
     cases = cases_of(rows)
     splits = dealt(cases, shares, seed=seed)
     assert set(splits) <= {name for name, share in zip(SPLITS, shares, strict=True) if share}
@@ -105,7 +114,11 @@ def test_a_partition_that_parts_no_near_duplicates(
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.sampled_from(LABELS), min_size=1, max_size=40), st.sampled_from(SHARES), st.integers(0, 3))
+@given(
+    st.lists(st.sampled_from(LABELS), min_size=1, max_size=40),
+    st.sampled_from(SHARES),
+    st.integers(0, 3),
+)
 def test_shares_are_within_one_case_of_each_label(
     labels: list[str], shares: tuple[float, float, float], seed: int
 ) -> None:
@@ -139,13 +152,22 @@ def test_another_seed_deals_otherwise() -> None:
 
 
 def test_what_a_reader_must_know() -> None:
-    """Templates that move the shares, with the size of the largest group; labels that a split lacks."""
+    """Templates that move the shares, with the size of the largest group.
+
+    Labels that a split lacks.
+    """
     things = [f"thing{n}" for n in range(30)]
     cases = [Case(f"q{n}", f"How do I set the {thing}?", "ok") for n, thing in enumerate(things)]
-    with pytest.warns(UserWarning, match=r"tune 30 for 12, .*; 30 of 30 questions are near-duplicates") as caught:
+    with pytest.warns(
+        UserWarning, match=r"tune 30 for 12, .*; 30 of 30 questions are near-duplicates"
+    ) as caught:
         raglab.split(cases)
     assert caught[0].filename == __file__
-    assert Counter(dealt(cases, (0.4, 0.3, 0.3), near=0.8)) == {"tune": 12, "certify": 9, "report": 9}
+    assert Counter(dealt(cases, (0.4, 0.3, 0.3), near=0.8)) == {
+        "tune": 12,
+        "certify": 9,
+        "report": 9,
+    }
     with pytest.warns(UserWarning, match=r"certify has no case labelled refuse \(1 in all\)"):
         raglab.split(distinct(["ok"] * 9 + ["refuse"]))
 
@@ -163,25 +185,38 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(TypeError, match=rf"cases must be .*, got {came}; .*raglab.load_cases"):
             raglab.split(wrong)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"takes cases by position, got 4 .*by name: tune=, certify=, report="):
+    with pytest.raises(
+        TypeError, match=r"takes cases by position, got 4 .*by name: tune=, certify=, report="
+    ):
         raglab.split(cases, 0.4, 0.3, 0.3)  # type: ignore[misc, arg-type]
     with pytest.raises(TypeError, match="no argument test; did you mean report"):
         raglab.split(cases, test=0.3)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="at least one, got none"):
         raglab.split([])
-    with pytest.raises(ValueError, match=r"must have no split, got 'tune' in 1 of 60; .*_replace\(split=None\)"):
+    with pytest.raises(
+        ValueError, match=r"must have no split, got 'tune' in 1 of 60; .*_replace\(split=None\)"
+    ):
         raglab.split([cases[0]._replace(split="tune"), *cases[1:]])
     for shares, rule in (
-        ({"tune": 24, "certify": 18, "report": 18}, r"numbers in \[0, 1\], got tune=24, .*a share is no count"),
+        (
+            {"tune": 24, "certify": 18, "report": 18},
+            r"numbers in \[0, 1\], got tune=24, .*a share is no count",
+        ),
         ({"tune": -0.1, "certify": 0.6, "report": 0.5}, r"numbers in \[0, 1\]"),
         ({"tune": "0.4"}, r"numbers in \[0, 1\]"),
-        ({"tune": 0.5, "report": 0.5}, "must sum to 1, got tune=0.5, certify=0.3, report=0.5, which sum to 1.3"),
+        (
+            {"tune": 0.5, "report": 0.5},
+            "must sum to 1, got tune=0.5, certify=0.3, report=0.5, which sum to 1.3",
+        ),
         ({"tune": True, "certify": 0, "report": 0}, r"numbers in \[0, 1\], got tune=True"),
         *(
             ({"near": near}, rf"near must be a number in \(0, 1\], got {near!r}; .*Jaccard")
             for near in (0.0, 70, "0.5", None, float("nan"), True)
         ),
-        *(({"seed": seed}, rf"seed must be a whole number from 0, got {seed!r}; ") for seed in (-1, 0.5, "0", None)),
+        *(
+            ({"seed": seed}, rf"seed must be a whole number from 0, got {seed!r}; ")
+            for seed in (-1, 0.5, "0", None)
+        ),
     ):
         with pytest.raises(ValueError, match=rule):
             raglab.split(cases, **shares)  # type: ignore[arg-type]
@@ -198,42 +233,68 @@ def own_trace(queries: Sequence[str], labels: Sequence[str]) -> raglab.Trace:
     return raglab.trace_from_frame(frame, score="cosine")
 
 
-@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=20), st.sampled_from(SHARES), st.integers(0, 3))
+@given(
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=20),
+    st.sampled_from(SHARES),
+    st.integers(0, 3),
+)
 @settings(max_examples=25, deadline=None)
-def test_a_trace_is_dealt_as_its_cases_are(queries: list[str], shares: tuple[float, float, float], seed: int) -> None:
-    """Same seed, same splits; equal questions in one split; hits and decisions stay, the fingerprint is its own."""
+def test_a_trace_is_dealt_as_its_cases_are(
+    queries: list[str], shares: tuple[float, float, float], seed: int
+) -> None:
+    """Same seed, same splits; equal questions in one split.
+
+    Hits and decisions stay, the fingerprint is its own.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trace = own_trace(queries, [LABELS[len(query) % 2] for query in queries])
         split = raglab.split(trace, **dict(zip(SPLITS, shares, strict=True)), seed=seed)
     assert isinstance(split, raglab.Trace)
     assert [case.split for case in split.cases] == dealt(list(trace.cases), shares, seed=seed)
-    assert all(len({case.split for case in split.cases if case.query == query}) == 1 for query in queries)
     assert all(
-        np.array_equal(before, after, equal_nan=True) for before, after in zip(trace.hits, split.hits, strict=True)
+        len({case.split for case in split.cases if case.query == query}) == 1 for query in queries
+    )
+    assert all(
+        np.array_equal(before, after, equal_nan=True)
+        for before, after in zip(trace.hits, split.hits, strict=True)
     )
     policy = raglab.Policy.load()
-    assert list(raglab.decide(split, policy).frame()["status"]) == list(raglab.decide(trace, policy).frame()["status"])
+    assert list(raglab.decide(split, policy).frame()["status"]) == list(
+        raglab.decide(trace, policy).frame()["status"]
+    )
     assert split.fingerprint != trace.fingerprint
     assert all(case.split is None for case in trace.cases)
 
 
 def test_a_trace_of_own_hits_is_dealt_saved_tuned_and_certified(tmp_path: Path) -> None:
-    """End to end: the splits are saved; without them certify_policy names the call that deals them."""
+    """End to end: the splits are saved.
+
+    Without them certify_policy names the call that deals them.
+    """
     rng = np.random.default_rng(3)
     score = rng.uniform(0, 1, 120).round(2)
     label = np.where(score + rng.normal(0, 0.1, 120) > 0.4, "ok", "refuse")
-    frame = pd.DataFrame({"query": [f"word{n} term{n} name{n}" for n in range(120)], "hit_id": "p", "score": score})
+    frame = pd.DataFrame(
+        {"query": [f"word{n} term{n} name{n}" for n in range(120)], "hit_id": "p", "score": score}
+    )
     trace = raglab.trace_from_frame(frame.assign(label=label))
     split = raglab.split(trace, tune=0.5, certify=0.5, report=0)
     split.save(tmp_path / "own.parquet")
     again = raglab.Trace.load(tmp_path / "own.parquet")
     assert [case.split for case in again.cases] == [case.split for case in split.cases]
     fitted = raglab.fit_decision(again.split("tune"), seed=0)
-    assert raglab.certify_policy(again, fitted, targets={"hallucination_rate": 0.4}).certificate.cases == 60
+    assert (
+        raglab.certify_policy(again, fitted, targets={"hallucination_rate": 0.4}).certificate.cases
+        == 60
+    )
     with pytest.raises(ValueError, match=r"was fitted on, got .*: trace = raglab.split\(trace\)\."):
-        raglab.certify_policy(trace, raglab.fit_decision(trace, seed=0), targets={"hallucination_rate": 0.4})
-    with pytest.raises(ValueError, match=r"cases without splits; deal them by trace = raglab.split\(trace\)"):
+        raglab.certify_policy(
+            trace, raglab.fit_decision(trace, seed=0), targets={"hallucination_rate": 0.4}
+        )
+    with pytest.raises(
+        ValueError, match=r"cases without splits; deal them by trace = raglab.split\(trace\)"
+    ):
         trace.split("tune")
 
 
@@ -250,21 +311,26 @@ def test_traces_that_cannot_be_dealt_are_refused() -> None:
 
 
 def test_shares_of_numpy_deal_as_plain_ones() -> None:
-    """float32 and float64, whose digits differ from 0.4 after the seventh; thirds of float32 sum to 1 as well."""
+    """float32 and float64, whose digits differ from 0.4 after the seventh.
+
+    Thirds of float32 sum to 1 as well.
+    """
     cases = distinct(["ok"] * 60 + ["refuse"] * 20)
     plain = dealt(cases, (0.4, 0.3, 0.3), near=0.8, seed=1)
     for kind in (np.float32, np.float64):
         shares = (kind(0.4), kind(0.3), kind(0.3))
-        assert dealt(cases, shares, near=kind(0.8), seed=np.int64(1)) == plain  # type: ignore[arg-type]
+        assert dealt(cases, shares, near=kind(0.8), seed=np.int64(1)) == plain
     third = np.float32(1 / 3)
-    assert Counter(dealt(cases[:60], (third, third, third))) == dict.fromkeys(SPLITS, 20)  # type: ignore[arg-type]
+    assert Counter(dealt(cases[:60], (third, third, third))) == dict.fromkeys(SPLITS, 20)
 
 
 def test_the_bundled_sets_are_dealt() -> None:
-    """As many of each label in each split as the shares say, within one and the size of the few groups."""
+    """Each label fills each split as the shares say, within one and the size of the few groups."""
     known = raglab.load_cases(Path(raglab.__file__).parent.parent / "datasets" / "broker")
     cases = [case._replace(split=None) for case in known]
-    counts = Counter(zip((case.expect_status for case in cases), dealt(cases, (0.4, 0.3, 0.3)), strict=True))
+    counts = Counter(
+        zip((case.expect_status for case in cases), dealt(cases, (0.4, 0.3, 0.3)), strict=True)
+    )
     for label, n in Counter(case.expect_status for case in cases).items():
         for name, share in zip(SPLITS, (0.4, 0.3, 0.3), strict=True):
             assert abs(counts[label, name] - share * n) <= 2.0

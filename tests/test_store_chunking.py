@@ -1,4 +1,4 @@
-"""Chunks are cut by the encoder's tokens along the structure of a document (issue 31, kinds C and P)."""
+"""Chunks are cut by encoder tokens along a document's structure (issue 31, kinds C and P)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,21 @@ def bytes_of(texts: Sequence[str]) -> list[int]:
     return [-(-len(text.encode()) // 4) + 2 for text in texts]
 
 
-def chunks_of(*blocks: Block, title: str = "", most: int = 32, overlap: int = 0) -> tuple[Chunk, ...]:
+def chunks_of(
+    *blocks: Block, title: str = "", most: int = 32, overlap: int = 0
+) -> tuple[Chunk, ...]:
     """Chunks of a document by words."""
-    return chunk_blocks(DocumentBlocks(title, blocks), "a.md", limit=TokenLimit(words, most, overlap))
+    return chunk_blocks(
+        DocumentBlocks(title, blocks), "a.md", limit=TokenLimit(words, most, overlap)
+    )
 
 
 def text(n: int, mark: str = "w", sentence: int = 5) -> str:
     """A paragraph of `n` numbered words in sentences of five."""
     named = [f"{mark}{i}" for i in range(n)]
-    runs = [" ".join(named[start : start + sentence]).capitalize() for start in range(0, n, sentence)]
+    runs = [
+        " ".join(named[start : start + sentence]).capitalize() for start in range(0, n, sentence)
+    ]
     return ". ".join(runs) + "."
 
 
@@ -48,7 +54,7 @@ def text(n: int, mark: str = "w", sentence: int = 5) -> str:
 
 
 def test_headings_of_three_levels_are_the_section_and_deeper_ones_are_text() -> None:
-    """Title first, a heading without text makes no chunk, a page begins a chunk below the same headings."""
+    """Title first, a heading without text makes no chunk, a page starts one below the same headings."""
     made = chunks_of(
         Block("heading", "Home", 1),
         Block("heading", "Empty", 2),
@@ -70,22 +76,34 @@ def test_the_only_first_heading_is_the_title_where_it_begins_the_document() -> N
     storm = (Block("heading", "Storm", 2), Block("text", "It is £250."))
     late = chunks_of(*storm, Block("heading", "Cats", 1), Block("text", "They sleep."))
     assert [chunk.section for chunk in late] == [("Storm",), ("Cats",)]
-    first = chunks_of(Block("heading", "Home", 1), *storm, Block("heading", "Home", 3), Block("text", "Mine."))
+    first = chunks_of(
+        Block("heading", "Home", 1), *storm, Block("heading", "Home", 3), Block("text", "Mine.")
+    )
     assert [chunk.section for chunk in first] == [("Home", "Storm"), ("Home", "Storm", "Home")]
 
 
 def test_a_heading_of_the_text_goes_with_what_follows_it() -> None:
     """A deeper heading never ends a chunk that goes on."""
-    made = chunks_of(Block("text", text(20)), Block("heading", "Deep", 4), Block("text", text(20, "v")))
+    made = chunks_of(
+        Block("text", text(20)), Block("heading", "Deep", 4), Block("text", text(20, "v"))
+    )
     assert [c.text.startswith("Deep") for c in made] == [False, True]
 
 
 def test_sentences_are_repeated_inside_a_section_only() -> None:
-    """The last sentence of five words begins the next chunk; the next section begins anew; a table repeats nothing."""
+    """The last sentence of five words begins the next chunk; the next section begins anew.
+
+    A table repeats nothing.
+    """
     long = Block("text", text(40))
-    made = chunks_of(Block("heading", "A", 1), long, Block("heading", "B", 1), Block("text", "Other."), overlap=6)
+    made = chunks_of(
+        Block("heading", "A", 1), long, Block("heading", "B", 1), Block("text", "Other."), overlap=6
+    )
     assert [c.text for c in made] == [
-        "W0 w1 w2 w3 w4. W5 w6 w7 w8 w9. W10 w11 w12 w13 w14. W15 w16 w17 w18 w19. W20 w21 w22 w23 w24.",
+        (
+            "W0 w1 w2 w3 w4. W5 w6 w7 w8 w9. W10 w11 w12 w13 w14. W15 w16 w17 w18 w19. W20 w21 w22 "
+            "w23 w24."
+        ),
         "W20 w21 w22 w23 w24. W25 w26 w27 w28 w29. W30 w31 w32 w33 w34. W35 w36 w37 w38 w39.",
         "Other.",
     ]
@@ -110,22 +128,32 @@ def test_code_is_cut_between_lines_inside_its_fence() -> None:
     parsed = [split_code(c.text.split("\n")) for c in made]
     assert len(made) > 2
     assert all(
-        len(parts) == 1 and isinstance(parts[0], CodeBlock) and parts[0].language == "python" for parts in parsed
+        len(parts) == 1 and isinstance(parts[0], CodeBlock) and parts[0].language == "python"
+        for parts in parsed
     )
-    assert [line for parts in parsed for one in parts if isinstance(one, CodeBlock) for line in one.lines] == lines
+    assert [
+        line
+        for parts in parsed
+        for one in parts
+        if isinstance(one, CodeBlock)
+        for line in one.lines
+    ] == lines
 
 
 def test_headings_that_leave_no_room_stand_in_the_text_once() -> None:
     """The outer ones go first, and none of their words is lost."""
     long = " ".join(f"outer{n}" for n in range(40))
-    made = chunks_of(Block("heading", long, 1), Block("heading", "Short", 2), Block("text", "Text."), title="T")
+    made = chunks_of(
+        Block("heading", long, 1), Block("heading", "Short", 2), Block("text", "Text."), title="T"
+    )
     assert {c.section for c in made} == {("Short",)}
     assert " ".join(c.text for c in made).split() == ["T", *long.split(), "Text."]
 
 
 @pytest.mark.parametrize("count", [words, bytes_of, encoder_tokens().count])
 @pytest.mark.parametrize(
-    "piece", ["a b. " * 400, "word " * 900, "x" * 50_000, "東京は首都です。" * 300, "- - -\n" * 300 + "end"]
+    "piece",
+    ["a b. " * 400, "word " * 900, "x" * 50_000, "東京は首都です。" * 300, "- - -\n" * 300 + "end"],
 )
 def test_whatever_the_text_a_chunk_fits(count: object, piece: str) -> None:
     """Words without end, scripts without spaces, marks alone: all are cut, and nothing is lost."""
@@ -133,7 +161,9 @@ def test_whatever_the_text_a_chunk_fits(count: object, piece: str) -> None:
     made = chunk_blocks(DocumentBlocks("", (Block("text", piece),)), "a.txt", limit=limit)
     assert max(limit.count([c.full_text for c in made])) <= 48
     assert max(len(c.text) for c in made) <= 48 * 20
-    assert re.sub(r"\s", "", "".join(c.text for c in made)).replace("-", "") == re.sub(r"[\s-]", "", piece)
+    assert re.sub(r"\s", "", "".join(c.text for c in made)).replace("-", "") == re.sub(
+        r"[\s-]", "", piece
+    )
 
 
 # Laws.
@@ -142,7 +172,9 @@ WORDS = st.text("abcdé東.!?:", min_size=1, max_size=9)
 SENTENCES = st.lists(WORDS, min_size=1, max_size=40).map(" ".join)
 CELLS = st.text("abc 1", max_size=8)
 ROWS = st.lists(st.lists(CELLS, min_size=2, max_size=2), min_size=1, max_size=12)
-TABLES = ROWS.map(lambda rows: "\n".join(["| h1 | h2 |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows)]))
+TABLES = ROWS.map(
+    lambda rows: "\n".join(["| h1 | h2 |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows)])
+)
 CODE = st.lists(st.text("ab =()", max_size=30), min_size=1, max_size=12).map(
     lambda lines: "\n".join(["```py", *lines, "```"])
 )
@@ -158,7 +190,9 @@ COUNTS = st.sampled_from([words, bytes_of])
 
 def pages(blocks: Sequence[Block], cuts: Sequence[int]) -> tuple[Block, ...]:
     """Blocks on pages that begin where it is cut."""
-    return tuple(block._replace(page=1 + sum(cut <= at for cut in cuts)) for at, block in enumerate(blocks))
+    return tuple(
+        block._replace(page=1 + sum(cut <= at for cut in cuts)) for at, block in enumerate(blocks)
+    )
 
 
 DOCUMENTS = st.builds(pages, st.lists(BLOCKS, max_size=8), st.lists(st.integers(1, 8), max_size=2))
@@ -175,7 +209,9 @@ def test_laws_of_cutting(blocks: tuple[Block, ...], most: int, count: object, ov
     assert all(size <= most for size in limit.count([c.full_text for c in made]))
     assert len({c.chunk_id for c in made}) == len(made)
     assert [c.page for c in made] == sorted(c.page or 0 for c in made)
-    of_text = Counter(word for block in blocks if block.kind != "heading" for word in letters(block.text))
+    of_text = Counter(
+        word for block in blocks if block.kind != "heading" for word in letters(block.text)
+    )
     assert of_text <= Counter(word for c in made for word in letters(c.full_text))
     for chunk in made:
         assert sum(line.startswith("```") for line in chunk.text.split("\n")) % 2 == 0
@@ -183,16 +219,26 @@ def test_laws_of_cutting(blocks: tuple[Block, ...], most: int, count: object, ov
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.lists(SENTENCES.map("x {}".format), min_size=1, max_size=6), st.sampled_from([32, 48]), st.sampled_from([8, 16])
+    st.lists(SENTENCES.map("x {}".format), min_size=1, max_size=6),
+    st.sampled_from([32, 48]),
+    st.sampled_from([8, 16]),
 )
 @example(["x" + " :" * n for n in (10, 9, 9, 10)], 32, 16)
-def test_overlap_repeats_an_end_and_keeps_the_order(texts: list[str], most: int, overlap: int) -> None:
-    """Without its overlap, what begins a chunk again, the text is what it was; the overlap has at most its tokens."""
+def test_overlap_repeats_an_end_and_keeps_the_order(
+    texts: list[str], most: int, overlap: int
+) -> None:
+    """Without its overlap, what begins a chunk again, the text is what it was.
+
+    The overlap has at most its tokens.
+    """
     made = chunk_blocks(
-        DocumentBlocks("", tuple(Block("text", one) for one in texts)), "a.md", limit=TokenLimit(words, most, overlap)
+        DocumentBlocks("", tuple(Block("text", one) for one in texts)),
+        "a.md",
+        limit=TokenLimit(words, most, overlap),
     )
     whole = " ".join(texts).split()
-    ends = {0}  # words that the chunks so far may hold: equal words leave open how many an overlap repeats
+    # words that the chunks so far may hold: equal words leave open how many an overlap repeats
+    ends = {0}
     for chunk in made:
         own = chunk.text.split()
         ends = {
@@ -214,7 +260,10 @@ def letters(piece: str) -> list[str]:
 
 def test_a_published_document_is_cut_only_where_it_is_too_long(tmp_path: Path) -> None:
     """Its chunks keep its source; the title heads each of them."""
-    records = [{"_id": "7", "title": "T", "text": text(500)}, {"_id": "8", "title": "", "text": "Short."}]
+    records = [
+        {"_id": "7", "title": "T", "text": text(500)},
+        {"_id": "8", "title": "", "text": "Short."},
+    ]
     (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
     made = load_corpus(tmp_path).chunks
     assert {c.source for c in made} == {"7", "8"}
@@ -245,14 +294,31 @@ def test_a_chunk_that_is_cut_gives_its_position() -> None:
     """Positions tell which chunk each is, or is cut from."""
     limit = TokenLimit(words, 32, 0)
     made = list(cut_long_chunks([Chunk("a", "x", "a"), Chunk("b#1", text(90), "b", 1)], limit))
-    assert [(at, one.chunk_id) for at, one in made] == [(0, "a"), (1, "b#1-1"), (1, "b#1-2"), (1, "b#1-3")]
+    assert [(at, one.chunk_id) for at, one in made] == [
+        (0, "a"),
+        (1, "b#1-1"),
+        (1, "b#1-2"),
+        (1, "b#1-3"),
+    ]
 
 
 def test_the_limit_is_that_of_the_encoder() -> None:
-    """256 tokens of the bundled one, framed by two; the counts are those of its tokenizer, whatever the white space."""
+    """256 tokens of the bundled one, framed by two.
+
+    The counts are those of its tokenizer, whatever the white space.
+    """
     tokens = encoder_tokens()
     assert tokens.max_tokens == 256
-    samples = ["", "It is covered.", "a\u00a0b\x85c\x1cd", "[SEP] x\ty", "東京", "e\u0301" * 3, "un" * 80, "a  b\n\n c"]
+    samples = [
+        "",
+        "It is covered.",
+        "a\u00a0b\x85c\x1cd",
+        "[SEP] x\ty",
+        "東京",
+        "e\u0301" * 3,
+        "un" * 80,
+        "a  b\n\n c",
+    ]
     raw = tokens.count._lengths(samples)  # type: ignore[attr-defined]  # by the library itself
     assert tokens.count(samples) == raw
 

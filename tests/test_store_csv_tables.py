@@ -1,4 +1,4 @@
-"""CSV tables: one reader of every dialect at every door that takes a table (kind H of `outside.md`)."""
+"""CSV tables: one reader of every dialect wherever a table is taken (kind H of `outside.md`)."""
 
 from __future__ import annotations
 
@@ -56,8 +56,12 @@ def quiet(function: Callable[..., object], *arguments: object, **more: object) -
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_door_reads_every_dialect_alike(tmp_path: Path, dialect: str) -> None:
-    """Cases, chunks, scores, rounds, signals, labels and documents are what the plain file gives."""
-    labels = [["question", "label", "expect_sources"], [QUESTIONS[0], "ok", "a.md"], [QUESTIONS[1], "refuse", ""]]
+    """Cases, chunks, scores, rounds, signals, labels and documents are those of the plain file."""
+    labels = [
+        ["question", "label", "expect_sources"],
+        [QUESTIONS[0], "ok", "a.md"],
+        [QUESTIONS[1], "refuse", ""],
+    ]
     cases = raglab.load_cases(table(tmp_path / "cases.csv", dialect, labels))
     assert [(case.query, case.expect_status, case.expect_sources) for case in cases] == [
         (QUESTIONS[0], "ok", ("a.md",)),
@@ -65,18 +69,37 @@ def test_every_door_reads_every_dialect_alike(tmp_path: Path, dialect: str) -> N
     ]
     texts = [["id", "text"], ["a", QUESTIONS[1]], ["b", "Glass."]]
     chunks = raglab.load_corpus(table(tmp_path / "corpus.csv", dialect, texts)).chunks
-    assert [(chunk.chunk_id, chunk.text) for chunk in chunks] == [("a", QUESTIONS[1]), ("b", "Glass.")]
+    assert [(chunk.chunk_id, chunk.text) for chunk in chunks] == [
+        ("a", QUESTIONS[1]),
+        ("b", "Glass."),
+    ]
     hits = pd.DataFrame([(f"q{n}", query, "a", 0.9, "ok") for n, query in enumerate(QUESTIONS, 1)])
-    trace = raglab.trace_from_frame(hits.set_axis(["case_id", "query", "hit_id", "score", "label"], axis=1))
-    scores = table(tmp_path / "s.csv", dialect, [["user_input", "faith"], [QUESTIONS[0], 0.5], [QUESTIONS[1], 0.25]])
+    trace = raglab.trace_from_frame(
+        hits.set_axis(["case_id", "query", "hit_id", "score", "label"], axis=1)
+    )
+    scores = table(
+        tmp_path / "s.csv",
+        dialect,
+        [["user_input", "faith"], [QUESTIONS[0], 0.5], [QUESTIONS[1], 0.25]],
+    )
     assert quiet(score_table, trace, scores)["faith"].tolist() == [0.5, 0.25]  # type: ignore[index]
     values = table(tmp_path / "v.csv", dialect, [["case_id", "judge"], ["q2", 0.25], ["q1", 0.5]])
     judged = quiet(trace.with_signal, "judge", values, higher="surer", unit="probability")
     assert judged.columns["judge"].ravel().tolist() == [0.5, 0.25]  # type: ignore[attr-defined]
-    rounds = table(tmp_path / "l.csv", dialect, [["action", "reward", "propensity"], [0, 1.0, 0.5], [1, 0.25, 0.5]])
+    rounds = table(
+        tmp_path / "l.csv",
+        dialect,
+        [["action", "reward", "propensity"], [0, 1.0, 0.5], [1, 0.25, 0.5]],
+    )
     frame = quiet(_read_table, rounds)
-    assert frame.to_dict("list") == {"action": [0, 1], "reward": [1.0, 0.25], "propensity": [0.5, 0.5]}  # type: ignore[attr-defined]
-    drawn = table(tmp_path / "d.csv", dialect, [["sample", "request_id", "label"], ["s", "r1", "ok"]])
+    assert frame.to_dict("list") == {
+        "action": [0, 1],
+        "reward": [1.0, 0.25],
+        "propensity": [0.5, 0.5],
+    }
+    drawn = table(
+        tmp_path / "d.csv", dialect, [["sample", "request_id", "label"], ["s", "r1", "ok"]]
+    )
     assert [row.request_id for row in read_labels(drawn)] == ["r1"]
     document = table(tmp_path / "doc.csv", dialect, [["cause", "excess"], ["storm", "150"]])
     assert "| storm | 150 |" in raglab.load_corpus(document).chunks[0].text
@@ -91,7 +114,9 @@ def test_every_door_reads_every_dialect_alike(tmp_path: Path, dialect: str) -> N
         (["nan", "0,5"], [None, 0.5]),
     ],
 )
-def test_decimal_commas_are_read_and_named(tmp_path: Path, cells: list[str], wanted: list[float | None]) -> None:
+def test_decimal_commas_are_read_and_named(
+    tmp_path: Path, cells: list[str], wanted: list[float | None]
+) -> None:
     """With a count of columns."""
     path = tmp_path / "t.csv"
     path.write_text("x;y\n" + "".join(f"a;{cell}\n" for cell in cells))
@@ -101,7 +126,9 @@ def test_decimal_commas_are_read_and_named(tmp_path: Path, cells: list[str], wan
 
 
 @pytest.mark.parametrize("cells", [["1,234", "5,678"], ["1,5", "2.5"], ["1.234,5", "2,5"]])
-def test_commas_that_may_mean_thousands_are_refused_or_stay_texts(tmp_path: Path, cells: list[str]) -> None:
+def test_commas_that_may_mean_thousands_are_refused_or_stay_texts(
+    tmp_path: Path, cells: list[str]
+) -> None:
     """1,234 is either number, so that neither is taken."""
     path = tmp_path / "t.csv"
     path.write_text("x;y\n" + "".join(f"a;{cell}\n" for cell in cells))
@@ -133,7 +160,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path, content: bytes, rule: str) 
 
 
 def test_types_of_columns(tmp_path: Path) -> None:
-    """Names with a leading zero stay, truth values and integers are such, a blank head is an index."""
+    """Names with a leading zero stay, booleans and integers are such, a blank head is an index."""
     path = tmp_path / "t.csv"
     path.write_text(",id,n,flag,word,gap\n0,007,1,True,NA,\n1,008,2,False,x,3\n")
     frame = csv_frame(path)
@@ -150,7 +177,9 @@ def test_types_of_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["query;hit_id;score\nq;a;0,5\n", "query\thit_id\nq\ta\n", "sep=;\nquery;hit_id\nq;a\n"]
 )
-def test_a_frame_that_pandas_read_by_another_delimiter_is_told_so(tmp_path: Path, text: str) -> None:
+def test_a_frame_that_pandas_read_by_another_delimiter_is_told_so(
+    tmp_path: Path, text: str
+) -> None:
     """With the call that reads it."""
     path = tmp_path / "t.csv"
     path.write_text(text)
@@ -177,20 +206,29 @@ CELLS = st.text(alphabet="ab ,;|\t\"'1.0é", max_size=6)
     encoding=st.sampled_from(["utf-8", "utf-16"]),
 )
 def test_what_is_written_is_read(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]], delimiter: str, encoding: str
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, str, str]],
+    delimiter: str,
+    encoding: str,
 ) -> None:
     """Any cells, by any stated delimiter, in UTF-8 or UTF-16."""
     path = tmp_path_factory.mktemp("t") / "t.csv"
     frame = pd.DataFrame(
-        [row for row in rows if any(map(str.strip, row))] or [("a", "b", "c")], columns=["x", "y", "z"]
+        [row for row in rows if any(map(str.strip, row))] or [("a", "b", "c")],
+        columns=["x", "y", "z"],
     )
     text = f"sep={delimiter}\n" + frame.to_csv(sep=delimiter, index=False, lineterminator="\n")
     path.write_bytes(text.encode(encoding))
-    assert [record.cells for record in csv_records(table_text(path), path)[1:]] == frame.to_numpy().tolist()
+    assert [
+        record.cells for record in csv_records(table_text(path), path)[1:]
+    ] == frame.to_numpy().tolist()
 
 
 def test_points_beside_decimal_commas_are_not_guessed(tmp_path: Path) -> None:
-    """1.234 is 1,234 where 0,5 is a half: such a column is refused; one of plain decimals is not."""
+    """1.234 is 1,234 where 0,5 is a half: such a column is refused.
+
+    One of plain decimals is not.
+    """
     path = tmp_path / "log.csv"
     path.write_text("propensity;reward\n0,5;1.234\n0,25;12.000\n")
     with pytest.raises(InputError, match="points must be decimal"):

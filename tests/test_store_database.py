@@ -1,4 +1,7 @@
-"""The log's database: rows in one sequence without a gap, whole or absent, and no secret in a message."""
+"""The log's database.
+
+Rows in one sequence without a gap, whole or absent, and no secret in a message.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,12 @@ from raglab.store.log_tables import CHOICE_TABLES, CHOICES, REWARDS, THUMBS, eve
 pytestmark = pytest.mark.slow
 
 NOTES = EventTable(
-    "notes", (Column("who", "name", unique=True), Column("said", "json"), Column("kind", "name", listed=True))
+    "notes",
+    (
+        Column("who", "name", unique=True),
+        Column("said", "json"),
+        Column("kind", "name", listed=True),
+    ),
 )
 EVERY = EventTable(
     "every",
@@ -40,7 +48,9 @@ EVERY = EventTable(
         Column("body", "json"),
     ),
 )
-COUNTS = EventTable("counts", (Column("who", "name"), Column("n", "whole", missing=True)), key="who")
+COUNTS = EventTable(
+    "counts", (Column("who", "name"), Column("n", "whole", missing=True)), key="who"
+)
 ROW: dict[str, Any] = {"at": "2026-01-01", "who": "ann", "said": {"x": [1, 0.1]}, "kind": "a"}
 
 
@@ -60,7 +70,10 @@ class TestRows:
         with database.writing() as log:
             assert log.add("notes", ROW) == 1
         with pytest.raises(ZeroDivisionError), database.writing() as log:
-            log.add("notes", ROW | {"who": "bob", "kind": 1 / (log.add("notes", ROW | {"who": "dan"}) - 2)})
+            log.add(
+                "notes",
+                ROW | {"who": "bob", "kind": 1 / (log.add("notes", ROW | {"who": "dan"}) - 2)},
+            )
         with database.writing() as log:
             assert log.add("notes", {**ROW, "who": "cat"}) == 2
             assert log.last == 2
@@ -95,7 +108,10 @@ class TestRows:
             assert log.last == 1
 
     def test_the_latest_come_last_first(self, database: Database) -> None:
-        """`most` takes so many of the latest, of those that have a value; `after` what followed a number."""
+        """`most` takes so many of the latest, of those that have a value.
+
+        `after` what followed a number.
+        """
         with database.writing() as log:
             for number in range(6):
                 log.add("notes", ROW | {"who": str(number), "kind": "ab"[number % 2]})
@@ -128,7 +144,9 @@ class TestDatabase:
         if places.server is None:
             assert places.execute("log.sqlite", "PRAGMA journal_mode") == [("wal",)]
 
-    def test_tables_are_added_to_a_log_that_is_there(self, database: Database, places: Places) -> None:
+    def test_tables_are_added_to_a_log_that_is_there(
+        self, database: Database, places: Places
+    ) -> None:
         """What another part of the system logs goes into the same log, under the same numbers."""
         with database.writing() as log:
             log.add("notes", ROW)
@@ -168,7 +186,8 @@ class TestDatabase:
         assert found == [(0, [])] * 3
 
     @pytest.mark.parametrize("begun", [False, True])
-    def test_reading_leaves_every_byte(self, tmp_path: Path, begun: bool) -> None:  # noqa: FBT001 - a case
+    # a case
+    def test_reading_leaves_every_byte(self, tmp_path: Path, begun: bool) -> None:
         """Of an empty file, and of a log that another program took out of its write-ahead mode."""
         path = tmp_path / "log.sqlite"
         path.touch()
@@ -191,7 +210,9 @@ class TestDatabase:
 
     def test_a_file_that_is_no_database(self, tmp_path: Path) -> None:
         """Is left as it was."""
-        (tmp_path / "x.sqlite").write_text("no database at all, but long enough to be looked at" * 99)
+        (tmp_path / "x.sqlite").write_text(
+            "no database at all, but long enough to be looked at" * 99
+        )
         before = (tmp_path / "x.sqlite").read_bytes()
         with pytest.raises(ValueError, match="file is not a database"):
             Database(tmp_path / "x.sqlite", (NOTES,)).writing().__enter__()
@@ -208,12 +229,14 @@ class TestDatabase:
 
     def test_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
         """Says so, without a stack of the driver's."""
-        with pytest.raises(ValueError, match="must be readable and writable, got unable to open database file"):
+        with pytest.raises(
+            ValueError, match="must be readable and writable, got unable to open database file"
+        ):
             Database(tmp_path / "no" / "x.sqlite", (NOTES,)).writing().__enter__()
 
 
 class TestDoor:
-    """What one of the databases cannot hold is refused by both, in the same words, and leaves no trace."""
+    """What one of the databases cannot hold both refuse in the same words, leaving no trace."""
 
     @pytest.mark.parametrize(
         ("column", "value", "told"),
@@ -223,9 +246,17 @@ class TestDoor:
             ("at", "\0", "at must be a text without NUL"),
             ("who", "half \ud800", r"who must be a text in Unicode, got 'half \\ud800'"),
             ("body", ["half \ud800"], "body must be a text in Unicode"),
-            ("who", "x" * 201, "who must be at most 200 characters, got 201 characters; shorten it"),
+            (
+                "who",
+                "x" * 201,
+                "who must be at most 200 characters, got 201 characters; shorten it",
+            ),
             ("at", "x" * 41, "at must be at most 40 characters"),
-            ("session", "é" * 1001, "session must be at most 2000 bytes in UTF-8, got 2002 bytes in UTF-8; shorten it"),
+            (
+                "session",
+                "é" * 1001,
+                "session must be at most 2000 bytes in UTF-8, got 2002 bytes in UTF-8; shorten it",
+            ),
             ("answer", "x" * (LONGEST_TEXT + 1), "answer must be at most 16777216 bytes in UTF-8"),
             ("body", "x" * LONGEST_TEXT, "body must be at most 16777216 bytes in UTF-8"),
             ("who", 7, "who must be a text, got int"),
@@ -250,9 +281,17 @@ class TestDoor:
         at.close()
 
     def test_what_comes_back_as_it_was(self, places: Places) -> None:
-        """The longest name, key and text there may be, in characters of four bytes; the ends of all numbers."""
+        """The longest name, key and text there may be, in characters of four bytes.
+
+        The ends of all numbers.
+        """
         rows: list[dict[str, Any]] = [
-            {"who": "\U0001f600" * 200, "session": os.urandom(LONGEST_LISTED // 2).hex(), "answer": "", "n": 2**63 - 1},
+            {
+                "who": "\U0001f600" * 200,
+                "session": os.urandom(LONGEST_LISTED // 2).hex(),
+                "answer": "",
+                "n": 2**63 - 1,
+            },
             {"who": "", "session": "", "answer": "\U0001f600\r\n\x1b\u202e" * 9, "n": -(2**63)},
             {"who": None, "session": None, "answer": "x" * 2**20, "n": None},
         ]
@@ -336,7 +375,10 @@ class TestProcesses:
         whole(places, 3)
 
     def test_a_log_is_brought_to_a_version_once(self, places: Places) -> None:
-        """By one of those that open it; the others wait, and find it done. A step that breaks off leaves it whole."""
+        """By one of those that open it; the others wait, and find it done.
+
+        A step that breaks off leaves it whole.
+        """
         assert opening(places("log.sqlite"), "first", "new").wait(60) == 0
         for statement in OLD:
             places.execute("log.sqlite", statement)
@@ -375,12 +417,18 @@ class TestProcesses:
     def test_a_turn_that_does_not_come(
         self, places: Places, monkeypatch: pytest.MonkeyPatch, patience_s: float | None
     ) -> None:
-        """Is told after the same patience, that of all or its own, and what to do; then it goes on."""
+        """Is told after the same patience, that of all or its own, and what to do.
+
+        Then it goes on.
+        """
         monkeypatch.setattr(store, "BUSY_S", 0.2 if patience_s is None else 60.0)
         one, other = (Database(places("log.sqlite"), (NOTES,), patience_s=patience_s) for _ in "ab")
         with one.writing() as log:
             log.add("notes", ROW)
-        rule = r"a writer of a log must get its turn within 0\.2 s, got .*lock.*; another process holds the log's lock"
+        rule = (
+            r"a writer of a log must get its turn within 0\.2 s, got .*lock.*; another process "
+            r"holds the log's lock"
+        )
         with one.writing(), pytest.raises(ValueError, match=rule), other.writing():
             pass
         with other.writing() as log:
@@ -394,12 +442,14 @@ class TestServer:
     """PostgreSQL alone."""
 
     def test_the_server_is_started_again(self, postgresql: Server) -> None:
-        """What is asked meanwhile is refused in one line, and the next call goes on by a new connection."""
+        """What is asked meanwhile is refused in a line, the next call takes a new connection."""
         at = Database(postgresql.database(), (NOTES,))
         with at.writing() as log:
             log.add("notes", ROW)
         postgresql.stop("immediate")  # as a kill: it recovers when it starts
-        with pytest.raises(ValueError, match=r"a log must be readable .*refused.*; check URL, server and rights"):
+        with pytest.raises(
+            ValueError, match=r"a log must be readable .*refused.*; check URL, server and rights"
+        ):
             at.reading().__enter__()
         postgresql.start()
         with at.writing() as log:
@@ -422,7 +472,10 @@ class TestServer:
         at.close()
 
     def test_no_password_is_told(self, postgresql: Server) -> None:
-        """Whatever is wrong with the place: password, database, host, option, or a password with every odd sign."""
+        """Whatever is wrong with the place.
+
+        Password, database, host, option, or a password with every odd sign.
+        """
         good = postgresql.url()
         wrong = {
             postgresql.url(password="hunter2'\\ @"):  # noqa: S106 - a wrong one
@@ -438,13 +491,20 @@ class TestServer:
             with pytest.raises(ValueError, match="a log must be readable and writable") as caught:
                 Database(url, (NOTES,)).reading().__enter__()
             assert told in str(caught.value), url
-            for secret in ("hunter2", postgresql.password, url.partition("@")[0].rpartition(":")[2]):
+            for secret in (
+                "hunter2",
+                postgresql.password,
+                url.partition("@")[0].rpartition(":")[2],
+            ):
                 assert secret not in str(caught.value)
                 assert secret not in repr(caught.value)
             assert "\n" not in str(caught.value)
 
     def test_it_waits_for_a_silent_server_as_told(self, postgresql: Server) -> None:
-        """The driver is told how long, unless the URL tells; and the session how long a lock may last."""
+        """The driver is told how long, unless the URL tells.
+
+        And the session how long a lock may last.
+        """
         at = Database(postgresql.database(), (NOTES,))
         with at.writing() as log:
             assert log._link.exec_driver_sql("SHOW lock_timeout").scalar() == "1min"
@@ -494,7 +554,9 @@ class TestUrls:
 
     def test_another_database(self) -> None:
         """Is none that the log was tried on."""
-        with pytest.raises(ValueError, match="must be a file of SQLite or a database of PostgreSQL, got mysql"):
+        with pytest.raises(
+            ValueError, match="must be a file of SQLite or a database of PostgreSQL, got mysql"
+        ):
             Database("mysql://ann:hunter2@db/rag", (NOTES,)).writing().__enter__()
 
     @pytest.mark.parametrize("url", ["://ann:hunter2@db", "postgresql://ann:hunter2@db:port/x"])
@@ -514,7 +576,10 @@ class TestUrls:
     def test_postgresql_takes_the_tables(self) -> None:
         """Its tables compile, every float with 64 bits; a writer locks the row of numbers."""
         database, dialect = Database("x", CHOICE_TABLES), postgresql.dialect()
-        made = {name: str(CreateTable(table).compile(dialect=dialect)) for name, table in database._tables.items()}
+        made = {
+            name: str(CreateTable(table).compile(dialect=dialect))
+            for name, table in database._tables.items()
+        }
         assert "propensity DOUBLE PRECISION NOT NULL" in made[CHOICES]
         assert "seq BIGINT NOT NULL" in made[REWARDS]
         locked = select(database._numbers).with_for_update().compile(dialect=dialect)
@@ -525,11 +590,28 @@ class TestEvents:
     """What a learner is told, in the order it happened."""
 
     def test_by_head(self, tmp_path: Path) -> None:
-        """A thumb before its reward has no components, one after it has; both know the thumb before them."""
+        """A thumb before its reward has no components, one after it has.
+
+        Both know the thumb before them.
+        """
         choice = dict.fromkeys(("policy_id", "fingerprint", "question", "setup", "state_hash"), "")
-        choice |= {"at": "", "arm": "graph", "arms": [], "mask": [], "propensity": 1.0, "propensities": []}
+        choice |= {
+            "at": "",
+            "arm": "graph",
+            "arms": [],
+            "mask": [],
+            "propensity": 1.0,
+            "propensities": [],
+        }
         choice |= {"features": {"words": 2.0}, "state_seq": 0, "seed": 0}
-        reward = {"at": "", "arm": "graph", "age": 1, "components": {"margin": 0.5}, "reward": 0.5, "ms": 1.0}
+        reward = {
+            "at": "",
+            "arm": "graph",
+            "age": 1,
+            "components": {"margin": 0.5},
+            "reward": 0.5,
+            "ms": 1.0,
+        }
         with Database(tmp_path / "x.sqlite", CHOICE_TABLES).writing() as log:
             log.add(CHOICES, choice | {"request_id": "a", "round": 1})
             log.add(CHOICES, choice | {"request_id": "b", "round": 2})
@@ -538,9 +620,21 @@ class TestEvents:
             log.add(THUMBS, {"at": "", "request_id": "a", "age": 1, "before": 0, "up": 1})
             said = list(events(log))
             assert [(one.seq, one.kind, one.request_id) for one in said] == [
-                *((1, "choice", "a"), (2, "choice", "b"), (3, "thumb", "a"), (4, "reward", "a"), (5, "thumb", "a"))
+                *(
+                    (1, "choice", "a"),
+                    (2, "choice", "b"),
+                    (3, "thumb", "a"),
+                    (4, "reward", "a"),
+                    (5, "thumb", "a"),
+                )
             ]
-            assert [one.components for one in said] == [None, None, None, {"margin": 0.5}, {"margin": 0.5}]
+            assert [one.components for one in said] == [
+                None,
+                None,
+                None,
+                {"margin": 0.5},
+                {"margin": 0.5},
+            ]
             assert [(one.before, one.thumb) for one in said[2:]] == [(None, 0), (None, 0), (0, 1)]
             assert {one.arm for one in said} == {"graph"}
             for after in range(6):

@@ -20,7 +20,9 @@ from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.values import Chunk, Corpus
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the folder shared/ is not beside the repository")
+needs_shared = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="the folder shared/ is not beside the repository"
+)
 
 WORDING = """\
 ---
@@ -102,7 +104,7 @@ def pdf_bytes(*texts: str, labelled: bool = False, locked: bool = False) -> byte
 
 
 def test_a_section_is_a_chunk_under_its_heading_path(tmp_path: Path) -> None:
-    """Title, section and subsection stand on the first line, and a section goes on over a page's end."""
+    """Title, section and subsection are on the first line, a section goes on over a page end."""
     chunks = load_corpus(write(tmp_path / "a.md", WORDING).parent).chunks
     assert [(c.chunk_id, c.page, c.page_label) for c in chunks] == [
         ("a.md#1-1", 1, "i"),
@@ -111,7 +113,9 @@ def test_a_section_is_a_chunk_under_its_heading_path(tmp_path: Path) -> None:
         ("a.md#3-4", 3, "2"),
     ]
     assert chunks[0].full_text == "Premier Home\nReference PH-1."
-    assert chunks[1].full_text.startswith("Premier Home > Limits\nThe limits are these.\n\n| peril | GBP |\n")
+    assert chunks[1].full_text.startswith(
+        "Premier Home > Limits\nThe limits are these.\n\n| peril | GBP |\n"
+    )
     assert chunks[2].full_text == "Premier Home > Limits > Theft\nTheft is covered."
     assert chunks[3].full_text == "Premier Home > Limits > Theft\nKeys too."
 
@@ -119,7 +123,12 @@ def test_a_section_is_a_chunk_under_its_heading_path(tmp_path: Path) -> None:
 def test_front_matter_becomes_tags_as_written(tmp_path: Path) -> None:
     """A version 1.10 stays 1.10, a date stays a date's text, blanks and lists are no tags."""
     first = load_corpus(write(tmp_path / "a.md", WORDING)).chunks[0]
-    assert first.tags == {"title": "Premier Home", "domain": "home", "version": "1.10", "date": "2025-03-01"}
+    assert first.tags == {
+        "title": "Premier Home",
+        "domain": "home",
+        "version": "1.10",
+        "date": "2025-03-01",
+    }
     assert first.entities == ("Acme", "Northmark")
 
 
@@ -130,16 +139,25 @@ def test_markdown_without_anything_is_page_one(tmp_path: Path) -> None:
 
 
 def test_the_only_first_level_heading_is_the_title(tmp_path: Path) -> None:
-    """`# Guide` heads every chunk; two of them are chapters, not titles; closing hashes go, `C#` stays."""
+    """`# Guide` heads every chunk; two of them are chapters, not titles.
+
+    Closing hashes go, `C#` stays.
+    """
     assert [
-        c.full_text for c in load_corpus(write(tmp_path / "a.md", "Zero.\n# Guide\nOne.\n## Two ##\nThree.")).chunks
+        c.full_text
+        for c in load_corpus(
+            write(tmp_path / "a.md", "Zero.\n# Guide\nOne.\n## Two ##\nThree.")
+        ).chunks
     ] == [
         "Guide\nZero.",
         "Guide\nOne.",
         "Guide > Two\nThree.",
     ]
     assert [
-        c.full_text for c in load_corpus(write(tmp_path / "b.md", "# C#\nOne.\n# F\nTwo.\n#### Deep\n#x")).chunks
+        c.full_text
+        for c in load_corpus(
+            write(tmp_path / "b.md", "# C#\nOne.\n# F\nTwo.\n#### Deep\n#x")
+        ).chunks
     ] == [
         "C#\nOne.",
         "F\nTwo.\n\nDeep\n\n#x",
@@ -157,7 +175,10 @@ def test_code_is_no_heading_and_no_page_mark(tmp_path: Path) -> None:
 def test_pages_of_plain_text_break_at_form_feeds(tmp_path: Path) -> None:
     """Paragraphs of a page are one chunk, a form feed begins another."""
     path = write(tmp_path / "a.txt", "one\n\ntwo\n \nthree\n\ffour\n")
-    assert [(c.page, c.text) for c in load_corpus(path).chunks] == [(1, "one\n\ntwo\n\nthree"), (2, "four")]
+    assert [(c.page, c.text) for c in load_corpus(path).chunks] == [
+        (1, "one\n\ntwo\n\nthree"),
+        (2, "four"),
+    ]
 
 
 def test_pdf_pages_carry_their_printed_labels(tmp_path: Path) -> None:
@@ -172,11 +193,16 @@ def test_pdf_pages_carry_their_printed_labels(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_read_in_the_order_of_relative_paths(tmp_path: Path) -> None:
-    """Files of one name in two folders stay apart; hidden and other files are passed over; `documents/` goes first."""
+    """Files of one name in two folders stay apart; hidden and other files are passed over.
+
+    `documents/` goes first.
+    """
     for name in ("b/x.md", "a/x.MD", "z.txt", ".git/x.md", "a/.x.md", "a/x.rtf"):
         write(tmp_path / "set" / "documents" / name, name)
     write(tmp_path / "set" / "README.md", "not a document")
-    with pytest.warns(UserWarning, match=r"left out of the corpus: 1 \.rtf; .*, taken are 2 \.md, 1 \.txt: "):
+    with pytest.warns(
+        UserWarning, match=r"left out of the corpus: 1 \.rtf; .*, taken are 2 \.md, 1 \.txt: "
+    ):
         corpus = load_corpus(tmp_path / "set")
     assert corpus.name == "set"
     assert [c.source for c in corpus.chunks] == ["a/x.MD", "b/x.md", "z.txt"]
@@ -187,19 +213,35 @@ def test_documents_as_json_lines_are_cut_like_files(tmp_path: Path) -> None:
     page = {"page": 2, "label": "i", "text": "## S\nOne."}
     path = write_records(
         tmp_path / "c.jsonl",
-        {"source": "a.md", "tags": {"title": "T", "domain": "home"}, "entities": ["Acme"], "pages": [page]},
+        {
+            "source": "a.md",
+            "tags": {"title": "T", "domain": "home"},
+            "entities": ["Acme"],
+            "pages": [page],
+        },
         {"source": "b.txt", "pages": [page]},
     )
     assert load_corpus(path).chunks == (
-        Chunk("a.md#2-1", "One.", "a.md", 2, "i", {"title": "T", "domain": "home"}, ("Acme",), ("T", "S")),
+        Chunk(
+            "a.md#2-1",
+            "One.",
+            "a.md",
+            2,
+            "i",
+            {"title": "T", "domain": "home"},
+            ("Acme",),
+            ("T", "S"),
+        ),
         Chunk("b.txt#2-1", "## S\nOne.", "b.txt", 2, "i"),
     )
 
 
 def test_squad_paragraphs_are_chunks(tmp_path: Path) -> None:
-    """Source is the title (a slash encoded), page the paragraph's number, tag domain the article."""
+    """Source is the title (a slash encoded), page the paragraph number, tag domain the article."""
     paragraphs = [{"context": "One.", "qas": []}, {"context": "Two.", "qas": []}]
-    path = write(tmp_path / "s.json", json.dumps({"data": [{"title": "AC/DC", "paragraphs": paragraphs}]}))
+    path = write(
+        tmp_path / "s.json", json.dumps({"data": [{"title": "AC/DC", "paragraphs": paragraphs}]})
+    )
     assert load_corpus(path).chunks == (
         Chunk("AC%2FDC#1-1", "One.", "AC%2FDC", 1, tags={"domain": "AC%2FDC"}),
         Chunk("AC%2FDC#2-2", "Two.", "AC%2FDC", 2, tags={"domain": "AC%2FDC"}),
@@ -215,17 +257,29 @@ def test_beir_documents_are_chunks(tmp_path: Path) -> None:
     )
     path = write_records(tmp_path / "corpus.jsonl", *records)
     assert load_corpus(tmp_path) == Corpus(
-        tmp_path.name, (Chunk("7", "X", "7", section=("T",)), Chunk("8", "Y", "8"), Chunk("9", "", "9"))
+        tmp_path.name,
+        (Chunk("7", "X", "7", section=("T",)), Chunk("8", "Y", "8"), Chunk("9", "", "9")),
     )
     assert load_corpus(path).chunks == load_corpus(tmp_path).chunks
 
 
 def test_saving_and_loading_gives_an_equal_corpus(tmp_path: Path) -> None:
-    """Every field comes back, the name too, and so does the hash; nothing else is left in the folder."""
+    """Every field comes back, the name too, and so does the hash.
+
+    Nothing else is left in the folder.
+    """
     corpus = Corpus(
         "häuser",
         (
-            Chunk("a#1-1", "Straße\u2028x", "f/a.md", 1, "i", {"domain": "home", "version": ""}, ("É",)),
+            Chunk(
+                "a#1-1",
+                "Straße\u2028x",
+                "f/a.md",
+                1,
+                "i",
+                {"domain": "home", "version": ""},
+                ("É",),
+            ),
             Chunk("b", "y", "b", None, None),
         ),
     )
@@ -253,11 +307,16 @@ def test_the_hash_sees_every_field_and_no_order_of_tags() -> None:
     hashes = {hash_corpus(corpus) for corpus in corpora}
     assert len(hashes) == len(corpora)
     assert {len(value) for value in hashes} == {64}
-    assert hash_corpus(Corpus("n", (chunk._replace(tags={"y": "2", "x": "1"}),))) == hash_corpus(corpora[0])
+    assert hash_corpus(Corpus("n", (chunk._replace(tags={"y": "2", "x": "1"}),))) == hash_corpus(
+        corpora[0]
+    )
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
-    """Half a surrogate pair cannot be written: the target keeps its bytes and no other file stays."""
+    """Half a surrogate pair cannot be written.
+
+    The target keeps its bytes and no other file stays.
+    """
     path = write(tmp_path / "c.jsonl", "old")
     with pytest.raises(InputError, match=r"c\.jsonl, line 2: a record must hold JSON values only"):
         save_corpus(Corpus("n", (Chunk("a", "\ud800", "s"),)), path)
@@ -282,29 +341,83 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
         ({"source": "s", "text": "t"}, ("line 2: the field id is required", "add id")),
         ({**CHUNK, "text": 7}, ("text must be a string, got 7", "write text in quotes")),
         ({**CHUNK, "text": " "}, ("text must not be blank", "fill text")),
-        ({**CHUNK, "id": "first"}, ("id must be unique", "'first' again (first on line 1)", "rename or remove")),
-        ({**CHUNK, "page": "2"}, ("page must be an integer of at least 1, got '2'", "write page as a number")),
+        (
+            {**CHUNK, "id": "first"},
+            ("id must be unique", "'first' again (first on line 1)", "rename or remove"),
+        ),
+        (
+            {**CHUNK, "page": "2"},
+            ("page must be an integer of at least 1, got '2'", "write page as a number"),
+        ),
         ({**CHUNK, "page": 2.0}, ("page must be an integer", "write page as a number")),
         ({**CHUNK, "page": True}, ("page must be an integer", "write page as a number")),
-        ({**CHUNK, "page": 0}, ("page must be an integer of at least 1, got 0", "write page as a number")),
-        ({**CHUNK, "page": 2**31}, ("page must be at most 2147483647, got a larger one", "correct page")),
-        ({**CHUNK, "page": 10**4000}, ("page must be at most 2147483647, got a larger one", "correct page")),
-        ({**CHUNK, "id": "a" * 1001}, ("a chunk's id must have at most 1000 characters, got 1001", "shorten it")),
-        ({**CHUNK, "source": "a" * 1001}, ("a source must have at most 1000 characters, got 1001", "shorten it")),
-        ({**CHUNK, "page_label": "a" * 1001}, ("a page's label must have at most 1000 characters", "shorten it")),
-        ({**CHUNK, "entities": ["e"] * 20_000}, ("a chunk must have at most 1000 entities, got 20000", "shorten it")),
-        ({**CHUNK, "entities": ["e" * 1001]}, ("an entity or a tag's name must have at most 1000", "shorten it")),
-        ({**CHUNK, "tags": {"t" * 1001: ""}}, ("an entity or a tag's name must have at most 1000", "shorten it")),
-        ({**CHUNK, "tags": {"t": "a" * 10_001}}, ("a tag must have at most 10000 characters, got 10001", "shorten it")),
-        ({**CHUNK, "tags": dict.fromkeys(map(str, range(201)), "")}, ("at most 200 tags, got 201", "shorten it")),
+        (
+            {**CHUNK, "page": 0},
+            ("page must be an integer of at least 1, got 0", "write page as a number"),
+        ),
+        (
+            {**CHUNK, "page": 2**31},
+            ("page must be at most 2147483647, got a larger one", "correct page"),
+        ),
+        (
+            {**CHUNK, "page": 10**4000},
+            ("page must be at most 2147483647, got a larger one", "correct page"),
+        ),
+        (
+            {**CHUNK, "id": "a" * 1001},
+            ("a chunk's id must have at most 1000 characters, got 1001", "shorten it"),
+        ),
+        (
+            {**CHUNK, "source": "a" * 1001},
+            ("a source must have at most 1000 characters, got 1001", "shorten it"),
+        ),
+        (
+            {**CHUNK, "page_label": "a" * 1001},
+            ("a page's label must have at most 1000 characters", "shorten it"),
+        ),
+        (
+            {**CHUNK, "entities": ["e"] * 20_000},
+            ("a chunk must have at most 1000 entities, got 20000", "shorten it"),
+        ),
+        (
+            {**CHUNK, "entities": ["e" * 1001]},
+            ("an entity or a tag's name must have at most 1000", "shorten it"),
+        ),
+        (
+            {**CHUNK, "tags": {"t" * 1001: ""}},
+            ("an entity or a tag's name must have at most 1000", "shorten it"),
+        ),
+        (
+            {**CHUNK, "tags": {"t": "a" * 10_001}},
+            ("a tag must have at most 10000 characters, got 10001", "shorten it"),
+        ),
+        (
+            {**CHUNK, "tags": dict.fromkeys(map(str, range(201)), "")},
+            ("at most 200 tags, got 201", "shorten it"),
+        ),
         ({**CHUNK, "tags": {"t" * 10**5: 1}}, ("ttt..., got 1; write ttt",)),
         ({**CHUNK, "tags": ["x"]}, ("tags must be an object of strings", 'write {"domain"')),
-        ({**CHUNK, "tags": {"version": 2025}}, ("version must be a string, got 2025", "write version in quotes")),
+        (
+            {**CHUNK, "tags": {"version": 2025}},
+            ("version must be a string, got 2025", "write version in quotes"),
+        ),
         ({**CHUNK, "entities": "Acme"}, ("entities must be a list of strings", "square brackets")),
-        ({**CHUNK, "entities": ["Acme", 1]}, ("entities must be a list of strings", "correct or remove the item")),
-        ({**CHUNK, "label": "i"}, ("keys must be among id, source", "got 'label'", "put further facts under tags")),
-        ({**CHUNK, "url": "x", "year": 1, "author": None}, ("got 'url', 'year', 'author'; put further facts",)),
-        ({**CHUNK, **dict.fromkeys(map(str, range(10**4)), 0)}, ("'8', '9' and 9990 more; put further facts",)),
+        (
+            {**CHUNK, "entities": ["Acme", 1]},
+            ("entities must be a list of strings", "correct or remove the item"),
+        ),
+        (
+            {**CHUNK, "label": "i"},
+            ("keys must be among id, source", "got 'label'", "put further facts under tags"),
+        ),
+        (
+            {**CHUNK, "url": "x", "year": 1, "author": None},
+            ("got 'url', 'year', 'author'; put further facts",),
+        ),
+        (
+            {**CHUNK, **dict.fromkeys(map(str, range(10**4)), 0)},
+            ("'8', '9' and 9990 more; put further facts",),
+        ),
         ({**CHUNK, "title": 7}, ("title must be a string, got 7",)),
         (
             {**CHUNK, "title": "A", "tags": {"title": "B"}},
@@ -312,7 +425,9 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
         ),
     ],
 )
-def test_a_wrong_chunk_line_is_told_so(tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]) -> None:
+def test_a_wrong_chunk_line_is_told_so(
+    tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]
+) -> None:
     """The message has file, line, rule, what came and a remedy, and is short whatever came."""
     path = write_records(tmp_path / "c.jsonl", {**CHUNK, "id": "first"}, record)
     message = refusal(path)
@@ -321,20 +436,38 @@ def test_a_wrong_chunk_line_is_told_so(tmp_path: Path, record: dict[str, Any], p
 
 
 def test_a_title_beside_the_fields_is_a_tag(tmp_path: Path) -> None:
-    """Of a chunk and of a document, whose passages a Markdown title heads; stated twice alike it is one."""
-    path = write_records(tmp_path / "c.jsonl", {**CHUNK, "title": "Glass", "tags": {"line": "home", "title": "Glass"}})
+    """Of a chunk and of a document, whose passages a Markdown title heads.
+
+    Stated twice alike it is one.
+    """
+    path = write_records(
+        tmp_path / "c.jsonl",
+        {**CHUNK, "title": "Glass", "tags": {"line": "home", "title": "Glass"}},
+    )
     assert dict(load_corpus(path).chunks[0].tags) == {"line": "home", "title": "Glass"}
-    document = {"source": "b.md", "title": "Hail", "pages": [{"page": 1, "text": "Glass is covered."}]}
+    document = {
+        "source": "b.md",
+        "title": "Hail",
+        "pages": [{"page": 1, "text": "Glass is covered."}],
+    }
     chunk = load_corpus(write_records(tmp_path / "d.jsonl", document)).chunks[0]
     assert (dict(chunk.tags), chunk.full_text) == ({"title": "Hail"}, "Hail\nGlass is covered.")
 
 
 def test_further_keys_of_a_beir_document_are_named_together(tmp_path: Path) -> None:
-    """One warning a file, with how many documents have each; title, text and metadata are BEIR's own."""
-    rows = [{"_id": str(n), "title": "T", "text": "x", "metadata": {}, "url": "u"} for n in range(3)]
+    """One warning a file, with how many documents have each.
+
+    Title, text and metadata are BEIR's own.
+    """
+    rows = [
+        {"_id": str(n), "title": "T", "text": "x", "metadata": {}, "url": "u"} for n in range(3)
+    ]
     rows[1]["year"] = 1
     path = write_records(tmp_path / "corpus.jsonl", *rows)
-    with pytest.warns(UserWarning, match=r"left out of the chunks: 'url' \(3\), 'year' \(1\); a document of BEIR's is"):
+    with pytest.warns(
+        UserWarning,
+        match=r"left out of the chunks: 'url' \(3\), 'year' \(1\); a document of BEIR's is",
+    ):
         chunks = load_corpus(tmp_path).chunks
     assert [chunk.full_text for chunk in chunks] == ["T\nx"] * 3
     assert path.exists()
@@ -345,10 +478,19 @@ def test_further_keys_of_a_beir_document_are_named_together(tmp_path: Path) -> N
     [
         ({"source": "b.md"}, ("the field pages is required", "add pages")),
         ({"source": "b.md", "pages": {}}, ("pages must be a list of objects", "square brackets")),
-        ({"source": "b.md", "pages": ["x"]}, ("pages must be a list of objects", "correct or remove the item")),
-        ({"source": "b.md", "pages": [{"text": "x"}]}, ("the field page is required", "number the pages from 1")),
+        (
+            {"source": "b.md", "pages": ["x"]},
+            ("pages must be a list of objects", "correct or remove the item"),
+        ),
+        (
+            {"source": "b.md", "pages": [{"text": "x"}]},
+            ("the field page is required", "number the pages from 1"),
+        ),
         ({"source": "b.md", "pages": [{"page": 1}]}, ("the field text is required", "add text")),
-        ({"source": "b.md", "pages": [{"page": "1", "text": "x"}]}, ("page must be an integer", "as a number")),
+        (
+            {"source": "b.md", "pages": [{"page": "1", "text": "x"}]},
+            ("page must be an integer", "as a number"),
+        ),
         (
             {"source": "b.md", "pages": [{"page": n, "text": "x"} for n in (2, 2)]},
             ("must go up, got 2 after 2", "1, 2, 3"),
@@ -357,7 +499,9 @@ def test_further_keys_of_a_beir_document_are_named_together(tmp_path: Path) -> N
         (PAGED, ("'a.md#1-1' again (first on line 1)", "rename or remove")),
     ],
 )
-def test_a_wrong_document_line_is_told_so(tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]) -> None:
+def test_a_wrong_document_line_is_told_so(
+    tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]
+) -> None:
     """The message has file, line, rule, what came and a remedy."""
     path = write_records(tmp_path / "c.jsonl", PAGED, record)
     told(refusal(path), str(path), "line", *parts)
@@ -372,20 +516,44 @@ def test_a_wrong_document_line_is_told_so(tmp_path: Path, record: dict[str, Any]
         (b'{"id": "a"', ("line 1: text must be valid JSON", "at column", "correct or remove it")),
         (b"[1]\n", ("line 1: a line must be a JSON object, got a list of 1", 'write {"key"')),
         (b'{"id": NaN}', ("line 1: text must be valid JSON, got NaN", "correct or remove it")),
-        (b'{"id": "a", "id": "b"}', ("line 1: text must be valid JSON, got key 'id' twice", "correct or remove it")),
-        (b'{"id": "\\ud800"}', ("line 1: text must be valid JSON", "surrogates", "correct or remove it")),
-        (b"[" * 100_000, ("line 1: text must be valid JSON, got nesting too deep", "correct or remove it")),
-        (b'{"a":' * 10**6, ("line 1: text must be valid JSON, got nesting too deep", "correct or remove it")),
-        (b'{"id": 1e400}', ("line 1: text must be valid JSON, got '1e400', which is beyond 1.8e308", "correct")),
-        (b'{"a": [-1e400]}', ("line 1: text must be valid JSON, got '-1e400', which is beyond", "correct")),
+        (
+            b'{"id": "a", "id": "b"}',
+            ("line 1: text must be valid JSON, got key 'id' twice", "correct or remove it"),
+        ),
+        (
+            b'{"id": "\\ud800"}',
+            ("line 1: text must be valid JSON", "surrogates", "correct or remove it"),
+        ),
+        (
+            b"[" * 100_000,
+            ("line 1: text must be valid JSON, got nesting too deep", "correct or remove it"),
+        ),
+        (
+            b'{"a":' * 10**6,
+            ("line 1: text must be valid JSON, got nesting too deep", "correct or remove it"),
+        ),
+        (
+            b'{"id": 1e400}',
+            ("line 1: text must be valid JSON, got '1e400', which is beyond 1.8e308", "correct"),
+        ),
+        (
+            b'{"a": [-1e400]}',
+            ("line 1: text must be valid JSON, got '-1e400', which is beyond", "correct"),
+        ),
         (
             b'{"a": %s}' % (b"9" * 5000),
             ("line 1: text must be valid JSON, got an integer of over 4300 digits", "correct"),
         ),
-        (b'\n{"id": "\xe9"}', ("line 2: text must be UTF-8, got byte 0xe9", "save the file as UTF-8")),
+        (
+            b'\n{"id": "\xe9"}',
+            ("line 2: text must be UTF-8, got byte 0xe9", "save the file as UTF-8"),
+        ),
         (
             b'{"query": "x"}',
-            ("line 1: a record must have pages (a document), text (a chunk) or _id (BEIR)", "add the field"),
+            (
+                "line 1: a record must have pages (a document), text (a chunk) or _id (BEIR)",
+                "add the field",
+            ),
         ),
         (b'{"_id": 7, "text": ""}', ("line 1: _id must be a string, got 7", "write _id in quotes")),
         (b'{"_id": "7"}', ("line 1, id 7: the field text is required", "add text")),
@@ -395,7 +563,9 @@ def test_a_wrong_document_line_is_told_so(tmp_path: Path, record: dict[str, Any]
         ),
     ],
 )
-def test_wrong_json_lines_are_told_so(tmp_path: Path, content: bytes, parts: tuple[str, ...]) -> None:
+def test_wrong_json_lines_are_told_so(
+    tmp_path: Path, content: bytes, parts: tuple[str, ...]
+) -> None:
     """The message has file, line, rule, what came and a remedy."""
     path = write(tmp_path / "c.jsonl", content)
     told(refusal(path), str(path), *parts)
@@ -407,19 +577,43 @@ def test_wrong_json_lines_are_told_so(tmp_path: Path, content: bytes, parts: tup
         (b"", ("a file must not be empty", "fill it or take it away")),
         (b"# Only\n## Headings\n", ("a document must have text", "fill it or take it away")),
         (b"x\ny\xff", ("line 2: text must be UTF-8, got byte 0xff", "save the file as UTF-8")),
-        (b"---\ntitle: a: b\n---\nx", ("line 2: front matter must be valid YAML", "quote values with a colon")),
+        (
+            b"---\ntitle: a: b\n---\nx",
+            ("line 2: front matter must be valid YAML", "quote values with a colon"),
+        ),
         (b"---\na: 1\nb: [x\n---\nx", ("front matter must be valid YAML", "correct it")),
-        (b"\xef\xbb\xbf" * 2 + b"---\na: 1\n---\nx", ("line 1: a file must begin with one byte-order mark at most",)),
+        (
+            b"\xef\xbb\xbf" * 2 + b"---\na: 1\n---\nx",
+            ("line 1: a file must begin with one byte-order mark at most",),
+        ),
         (
             b"---\na: 1\n\xef\xbb\xbfb: 2\n---\nx",
             ("line 3: a byte-order mark may stand at the beginning", "take it away"),
         ),
-        (b"---\na: !!timestamp foo\n---\nx", ("line 2: front matter must be plain YAML, got the tag", "timestamp")),
-        (b"---\na: 1\nb: !!python/object/apply:os.system [ls]\n---\nx", ("line 3: front matter must be plain YAML",)),
-        (b"---\n<<: {a: 1}\n---\nx", ("line 2: front matter must be plain YAML, got the merge <<", "alone")),
-        (b"---\na: &x 1\nb: &x 2\n---\nx", ("line 3: front matter must be valid YAML, got second occurrence",)),
-        (b"---\na: " + b"[" * 60_000 + b"\n---\nx", ("front matter must be valid YAML", "recursion")),
-        (b"---\na: " + b"x" * 2**16 + b"\n---\nx", ("line 2: front matter must be at most 65536 characters", "move")),
+        (
+            b"---\na: !!timestamp foo\n---\nx",
+            ("line 2: front matter must be plain YAML, got the tag", "timestamp"),
+        ),
+        (
+            b"---\na: 1\nb: !!python/object/apply:os.system [ls]\n---\nx",
+            ("line 3: front matter must be plain YAML",),
+        ),
+        (
+            b"---\n<<: {a: 1}\n---\nx",
+            ("line 2: front matter must be plain YAML, got the merge <<", "alone"),
+        ),
+        (
+            b"---\na: &x 1\nb: &x 2\n---\nx",
+            ("line 3: front matter must be valid YAML, got second occurrence",),
+        ),
+        (
+            b"---\na: " + b"[" * 60_000 + b"\n---\nx",
+            ("front matter must be valid YAML", "recursion"),
+        ),
+        (
+            b"---\na: " + b"x" * 2**16 + b"\n---\nx",
+            ("line 2: front matter must be at most 65536 characters", "move"),
+        ),
         (b"---\na: \x07\n---\nx", ("line 1: front matter must be valid YAML", "correct it")),
         (b"---\na: 1\na: 2\n---\nx", ("line 3: a key must stand once", "got 'a'", "take one away")),
         (
@@ -430,12 +624,18 @@ def test_wrong_json_lines_are_told_so(tmp_path: Path, content: bytes, parts: tup
             b"---\nentities: Acme\n---\nx",
             ("line 2: entities must be a list of strings, got 'Acme'", "[Acme, Northmark]"),
         ),
-        (b"---\nentities: [[x]]\n---\nx", ("line 2: entities must be a list of strings", "[Acme, Northmark]")),
+        (
+            b"---\nentities: [[x]]\n---\nx",
+            ("line 2: entities must be a list of strings", "[Acme, Northmark]"),
+        ),
         (
             b'---\na: 1\n---\n<!-- page 1 label="i" -->\nx\n<!-- page 1 label="ii" -->',
             ("line 6: page numbers must go up", "1 after 1", "1, 2, 3"),
         ),
-        (b"> " * 100 + b"x", ("line 1: quotes and lists must be nested at most 50 deep", "make them flat")),
+        (
+            b"> " * 100 + b"x",
+            ("line 1: quotes and lists must be nested at most 50 deep", "make them flat"),
+        ),
         (b"x\n\n<!-- y", ("line 3: a comment must end with -->", "close it")),
         (b"+++\na = x\n+++\ny", ("line 2: front matter must be valid TOML", "quote texts")),
         (b"<!-- page 0 -->\nx", ("line 1: page numbers must go up, got 0 after 0", "1, 2, 3")),
@@ -449,16 +649,30 @@ def test_wrong_markdown_is_told_so(tmp_path: Path, content: bytes, parts: tuple[
 
 def test_wrong_pdfs_are_told_so(tmp_path: Path) -> None:
     """Broken, encrypted and pictures only: three rules, three remedies."""
-    broken, locked, scanned = (tmp_path / name for name in ("broken.pdf", "locked.pdf", "scanned.pdf"))
-    told(refusal(write(broken, b"%PDF-1.4 nothing")), str(broken), "a PDF must be readable", "save it anew")
-    told(refusal(write(broken, pdf_bytes("x")[:-200])), str(broken), "a PDF must be readable", "save it anew")
+    broken, locked, scanned = (
+        tmp_path / name for name in ("broken.pdf", "locked.pdf", "scanned.pdf")
+    )
+    told(
+        refusal(write(broken, b"%PDF-1.4 nothing")),
+        str(broken),
+        "a PDF must be readable",
+        "save it anew",
+    )
+    told(
+        refusal(write(broken, pdf_bytes("x")[:-200])),
+        str(broken),
+        "a PDF must be readable",
+        "save it anew",
+    )
     told(
         refusal(write(locked, pdf_bytes("x", locked=True))),
         str(locked),
         "must open without a password",
         "save it without one",
     )
-    told(refusal(write(scanned, pdf_bytes("", ""))), str(scanned), "no text on 2 pages", "needs OCR")
+    told(
+        refusal(write(scanned, pdf_bytes("", ""))), str(scanned), "no text on 2 pages", "needs OCR"
+    )
 
 
 def test_wrong_paths_are_told_so(tmp_path: Path) -> None:
@@ -468,10 +682,29 @@ def test_wrong_paths_are_told_so(tmp_path: Path) -> None:
     told(refusal(tmp_path / "x.jsonl"), "the file must be readable", "check path and rights")
     told(refusal(tmp_path / "x.md"), "the file must be readable", "check path and rights")
     told(refusal(Path("/dev/null/x.md")), "the file must be readable", "check path and rights")
-    told(refusal(write(tmp_path / "x.rtf", "a,b")), "x.rtf", "a corpus must be a folder or a file", "check the path")
-    told(refusal(write(tmp_path / "x.json", "{}")), "x.json", "must be SQuAD 2.0 (key data)", "write JSON lines")
-    told(refusal(write(tmp_path / "x.json", '{"data": []}')), "x.json", "at least one chunk", "add documents")
-    told(refusal(write(tmp_path / "x.json", '{"data":\n[}')), "x.json, line 2: text must be valid JSON", "correct")
+    told(
+        refusal(write(tmp_path / "x.rtf", "a,b")),
+        "x.rtf",
+        "a corpus must be a folder or a file",
+        "check the path",
+    )
+    told(
+        refusal(write(tmp_path / "x.json", "{}")),
+        "x.json",
+        "must be SQuAD 2.0 (key data)",
+        "write JSON lines",
+    )
+    told(
+        refusal(write(tmp_path / "x.json", '{"data": []}')),
+        "x.json",
+        "at least one chunk",
+        "add documents",
+    )
+    told(
+        refusal(write(tmp_path / "x.json", '{"data":\n[}')),
+        "x.json, line 2: text must be valid JSON",
+        "correct",
+    )
 
 
 @pytest.mark.parametrize(
@@ -484,7 +717,10 @@ def test_wrong_paths_are_told_so(tmp_path: Path) -> None:
             [{"title": "T", "paragraphs": [{}]}],
             ("id data[0].paragraphs[0]: the field context is required", "add context"),
         ),
-        ([{"title": "T", "paragraphs": [{"context": "x"}]}] * 2, ("id T#1-1: a chunk's id must be unique", "rename")),
+        (
+            [{"title": "T", "paragraphs": [{"context": "x"}]}] * 2,
+            ("id T#1-1: a chunk's id must be unique", "rename"),
+        ),
     ],
 )
 def test_wrong_squad_is_told_so(tmp_path: Path, data: object, parts: tuple[str, ...]) -> None:
@@ -494,7 +730,10 @@ def test_wrong_squad_is_told_so(tmp_path: Path, data: object, parts: tuple[str, 
 
 
 def test_a_line_over_the_limit_is_refused_unread(tmp_path: Path) -> None:
-    """A line of 1 GB (a sparse file) is refused with less than 64 MB in memory; at the limit a line passes."""
+    """A line of 1 GB (a sparse file) is refused with less than 64 MB in memory.
+
+    At the limit a line passes.
+    """
     path = tmp_path / "c.jsonl"
     with path.open("wb") as file:
         file.truncate(2**30)
@@ -502,7 +741,9 @@ def test_a_line_over_the_limit_is_refused_unread(tmp_path: Path) -> None:
     message = refusal(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    told(message, str(path), "line 1: a line must be at most 16777216 bytes", "raise max_line_bytes")
+    told(
+        message, str(path), "line 1: a line must be at most 16777216 bytes", "raise max_line_bytes"
+    )
     assert peak < 64 * 2**20
     line = json.dumps(CHUNK)
     write(path, line + "\r\n")
@@ -513,8 +754,18 @@ def test_a_line_over_the_limit_is_refused_unread(tmp_path: Path) -> None:
 def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
     """Files that are read as a whole have a limit too."""
     path = write(tmp_path / "a.md", "x" * 11)
-    told(refusal(path, max_file_bytes=10), str(path), "a file must be at most 10 bytes", "raise max_file_bytes")
-    told(refusal(path, max_line_bytes=10), str(path), "a document must be at most 10 characters", "max_line_bytes")
+    told(
+        refusal(path, max_file_bytes=10),
+        str(path),
+        "a file must be at most 10 bytes",
+        "raise max_file_bytes",
+    )
+    told(
+        refusal(path, max_line_bytes=10),
+        str(path),
+        "a document must be at most 10 characters",
+        "max_line_bytes",
+    )
 
 
 @pytest.mark.parametrize(
@@ -522,7 +773,10 @@ def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
     [
         ({"max_tokens": 31}, "max_tokens must be at least 32, got 31"),
         ({"overlap": -1}, r"overlap must be in \[0, 256\]"),
-        ({"max_tokens": 64, "overlap": 33}, r"overlap must be in \[0, 32\], half of a chunk, got 33"),
+        (
+            {"max_tokens": 64, "overlap": 33},
+            r"overlap must be in \[0, 32\], half of a chunk, got 33",
+        ),
     ],
 )
 def test_limits_have_ranges(tmp_path: Path, limits: dict[str, int], message: str) -> None:
@@ -539,7 +793,10 @@ def test_the_public_corpora_have_their_published_counts() -> None:
     paragraphs = {chunk.shown for chunk in squad.chunks}
     assert (len(paragraphs), len({chunk.source for chunk in squad.chunks})) == (646, 16)
     assert (squad.chunks[0].chunk_id, squad.chunks[0].page) == ("Normans#1-1", 1)
-    assert (scifact.name, len({chunk.document for chunk in scifact.chunks})) == ("beir-scifact", 5183)
+    assert (scifact.name, len({chunk.document for chunk in scifact.chunks})) == (
+        "beir-scifact",
+        5183,
+    )
 
 
 def write_csv(path: Path, content: str | bytes) -> Path:
@@ -557,18 +814,29 @@ def refusal_csv(path: Path) -> str:
 
 
 def test_a_file_is_a_table_under_its_name(tmp_path: Path) -> None:
-    """Two rows are one chunk, page 1, without tags; blanks inside a cell are single, a quoted comma stays."""
-    path = write_csv(tmp_path / "home_excesses-2025.csv", 'Cause,Excess\n"Storm,  hail",£250\nFlood,"£1,500"\n')
+    """Two rows are one chunk, page 1, without tags.
+
+    Blanks inside a cell are single, a quoted comma stays.
+    """
+    path = write_csv(
+        tmp_path / "home_excesses-2025.csv", 'Cause,Excess\n"Storm,  hail",£250\nFlood,"£1,500"\n'
+    )
     (chunk,) = load_corpus(path).chunks
     assert (
         chunk.full_text
-        == "home excesses 2025\n| Cause | Excess |\n|---|---|\n| Storm, hail | £250 |\n| Flood | £1,500 |"
+        == "home excesses 2025\n| Cause | Excess |\n|---|---|\n| Storm, hail | £250 |\n| Flood | "
+        "£1,500 |"
     )
-    assert (chunk.chunk_id, chunk.source, chunk.page, chunk.tags) == (f"{path.name}#1-1", path.name, 1, {})
+    assert (chunk.chunk_id, chunk.source, chunk.page, chunk.tags) == (
+        f"{path.name}#1-1",
+        path.name,
+        1,
+        {},
+    )
 
 
 def test_a_folder_may_hold_csv_among_other_documents(tmp_path: Path) -> None:
-    """They stand in the order of their relative paths, and come back from JSON lines as they are."""
+    """They are in the order of their relative paths, and come back from JSON lines unchanged."""
     write_csv(tmp_path / "set" / "b.csv", "a,b\n1,2\n")
     write_csv(tmp_path / "set" / "a.md", "One.")
     write_csv(tmp_path / "set" / "sub" / "c.CSV", "a,b\n1,2\n")
@@ -595,7 +863,9 @@ def test_the_head_is_repeated_after_25_rows(tmp_path: Path) -> None:
 def test_wide_rows_make_several_chunks_of_a_page(tmp_path: Path) -> None:
     """Each has the head; a table is a page whatever the encoder reads."""
     rows = [" ".join(f"word{n}{m}" for m in range(6)) + f",{n}" for n in range(9)]
-    chunks = load_corpus(write_csv(tmp_path / "w.csv", "one,two\n" + "\n".join(rows)), max_tokens=64).chunks
+    chunks = load_corpus(
+        write_csv(tmp_path / "w.csv", "one,two\n" + "\n".join(rows)), max_tokens=64
+    ).chunks
     assert len(chunks) > 2
     assert {chunk.page for chunk in chunks} == {1}
     assert all(chunk.text.startswith("| one | two |\n|---|---|\n| word") for chunk in chunks)
@@ -604,14 +874,17 @@ def test_wide_rows_make_several_chunks_of_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_the_delimiter_is_what_parts_the_heads(tmp_path: Path, delimiter: str) -> None:
-    """A French decimal comma parts nothing where semicolons part the heads; byte-order mark and CRLF are taken away."""
+    """A French decimal comma parts nothing where semicolons part the heads.
+
+    byte-order mark and CRLF are taken away.
+    """
     lines = [delimiter.join(cells) for cells in (("Poste", "Montant"), ("Tempête", '"1,50 €"'))]
     (chunk,) = load_corpus(write_csv(tmp_path / "f.csv", "\ufeff" + "\r\n".join(lines))).chunks
     assert chunk.full_text == "f\n| Poste | Montant |\n|---|---|\n| Tempête | 1,50 € |"
 
 
 def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path: Path) -> None:
-    """A bar is escaped, a line break is a blank, blank lines are no rows, and cells come back as written."""
+    """A bar is escaped, a line break is a blank, blank lines make no rows, cells read as written."""
     (chunk,) = load_corpus(write_csv(tmp_path / "x.csv", '\na,b\n\n"1|2","3\n4"\n,\n-,""\n')).chunks
     assert chunk.full_text.split("\n")[3:] == ["| 1\\|2 | 3 4 |", "| - |  |"]
 
@@ -624,17 +897,28 @@ def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path: Path) -> None:
         (",\n,,\n", ("a table must have heads and a row, got none",)),
         (
             "a,b\n1,2\n\n1,2,3\n",
-            (", line 4: a row must have as many cells as there are heads, got 3 instead of 2", "quote"),
+            (
+                ", line 4: a row must have as many cells as there are heads, got 3 instead of 2",
+                "quote",
+            ),
         ),
         ("a,b\n1\n", (", line 2: ", "got 1 instead of 2")),
         ('a,b\n1,"2\n3,4\n', ("a .csv file must be valid CSV", "close each quote")),
         ('a,b\n1,"2"3\n', ("line 2: a .csv file must be valid CSV",)),
-        ("a,b\n1," + "x" * 200_000, ("a .csv file must be valid CSV, got field larger than field limit",)),
+        (
+            "a,b\n1," + "x" * 200_000,
+            ("a .csv file must be valid CSV, got field larger than field limit",),
+        ),
         (b"a,b\n1,\xe9\n", ("line 2: text must be UTF-8",)),
-        ("a," * 10_001 + "b\n1,2\n", ("line 1: the heads of a table must be at most 20000 characters", "shorten")),
+        (
+            "a," * 10_001 + "b\n1,2\n",
+            ("line 1: the heads of a table must be at most 20000 characters", "shorten"),
+        ),
     ],
 )
-def test_a_broken_file_is_told_so(tmp_path: Path, content: str | bytes, parts: tuple[str, ...]) -> None:
+def test_a_broken_file_is_told_so(
+    tmp_path: Path, content: str | bytes, parts: tuple[str, ...]
+) -> None:
     """The message has file, line, rule, what came and a remedy."""
     path = write_csv(tmp_path / "c.csv", content)
     message = refusal_csv(path)

@@ -24,7 +24,9 @@ SEVERAL_BYTES = ("gbk", "gb2312", "euc-kr", "Shift_JIS", "big5", "euc-jp", "gb18
 def test_utf_8_wins_over_what_a_page_states(label: str, text: str) -> None:
     """Where it has characters beyond ASCII; the label is given to the caller."""
     labels: list[str] = []
-    page = decode_page(f'<meta charset="{label}"><p>{text}'.encode(), WHERE, note_encoding=labels.append)
+    page = decode_page(
+        f'<meta charset="{label}"><p>{text}'.encode(), WHERE, note_encoding=labels.append
+    )
     assert page.endswith(f"<p>{text}")
     assert labels == [f"'{label}'"]
 
@@ -38,7 +40,9 @@ def test_utf_8_wins_over_what_a_page_states(label: str, text: str) -> None:
         ("iso-2022-jp", "iso2022_jp", "保険"),
     ],
 )
-def test_a_page_in_the_encoding_that_it_states_is_read_so(label: str, codec: str, text: str) -> None:
+def test_a_page_in_the_encoding_that_it_states_is_read_so(
+    label: str, codec: str, text: str
+) -> None:
     """Without a word; ASCII alone, such as that of ISO-2022-JP, does not make it UTF-8."""
     labels: list[str] = []
     raw = f"<meta charset={label}><p>{text}".encode(codec)
@@ -49,18 +53,27 @@ def test_a_page_in_the_encoding_that_it_states_is_read_so(label: str, codec: str
 @given(st.sampled_from(SEVERAL_BYTES), st.text(alphabet="保険é€a보 ", min_size=1, max_size=20))
 def test_a_page_in_utf_8_is_read_as_utf_8(label: str, text: str) -> None:
     """Whatever it states."""
-    assert decode_page(f"<meta charset={label}><p>{text}".encode(), WHERE) == f"<meta charset={label}><p>{text}"
+    assert (
+        decode_page(f"<meta charset={label}><p>{text}".encode(), WHERE)
+        == f"<meta charset={label}><p>{text}"
+    )
 
 
 def test_pages_of_a_folder_are_named_in_one_warning(tmp_path: Path) -> None:
     """With their count; a single page has one of its own."""
     for number, label in enumerate(SEVERAL_BYTES):
-        (tmp_path / f"{number}.html").write_text(f"<meta charset={label}><p>保险条款", encoding="utf-8")
-    with pytest.warns(UserWarning, match=r"8 pages state another encoding, but are UTF-8.*0\.html: 'gbk'") as caught:
+        (tmp_path / f"{number}.html").write_text(
+            f"<meta charset={label}><p>保险条款", encoding="utf-8"
+        )
+    with pytest.warns(
+        UserWarning, match=r"8 pages state another encoding, but are UTF-8.*0\.html: 'gbk'"
+    ) as caught:
         chunks = load_corpus(tmp_path).chunks
     assert len(caught) == 1
     assert {chunk.text for chunk in chunks} == {"保险条款"}
-    with pytest.warns(UserWarning, match=r"0\.html: the page states the encoding 'gbk', but is UTF-8"):
+    with pytest.warns(
+        UserWarning, match=r"0\.html: the page states the encoding 'gbk', but is UTF-8"
+    ):
         load_corpus(tmp_path / "0.html")
 
 
@@ -76,7 +89,8 @@ WRITERS: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize(
-    ("codec", "text"), [("cp1252", "Straße – 5 €"), ("koi8-r", "Страхование"), ("shift_jis", "保険の契約")]
+    ("codec", "text"),
+    [("cp1252", "Straße – 5 €"), ("koi8-r", "Страхование"), ("shift_jis", "保険の契約")],
 )
 def test_the_caller_knows_the_encoding(tmp_path: Path, name: str, codec: str, text: str) -> None:
     """Of texts, pages and tables; without it they are refused, or are not that text."""
@@ -108,12 +122,18 @@ def test_a_file_in_another_encoding_is_left_out(tmp_path: Path) -> None:
     """With the encoding that was given."""
     (tmp_path / "a.md").write_text("Grosse", encoding="ascii")
     (tmp_path / "b.md").write_text("Größe", encoding="cp1252")
-    with pytest.warns(UserWarning, match=r"1 files or links .*b\.md, line 1: .*in the encoding that was given, ascii"):
+    with pytest.warns(
+        UserWarning,
+        match=r"1 files or links .*b\.md, line 1: .*in the encoding that was given, ascii",
+    ):
         assert len(load_corpus(tmp_path, encoding="ascii").chunks) == 1
 
 
 def test_utf_8_files_of_a_folder_stay_as_they_are(tmp_path: Path) -> None:
-    """Of the newcomer: one file in cp1252 among those in UTF-8; only that is named, and ASCII is not counted."""
+    """Of the newcomer: one file in cp1252 among those in UTF-8.
+
+    Only that is named, and ASCII is not counted.
+    """
     (tmp_path / "documents").mkdir()
     texts = {
         "a.md": "Über",
@@ -131,7 +151,10 @@ def test_utf_8_files_of_a_folder_stay_as_they_are(tmp_path: Path) -> None:
             chunks = load(tmp_path, encoding="cp1252").chunks
         assert len(caught) == 1
         whole = "\n".join(chunk.full_text for chunk in chunks)
-        assert all(word in whole for word in ("Über", "Straße – 5 €", "Größe", "Öl | 1", "Hail", "Öl – 5 €"))
+        assert all(
+            word in whole
+            for word in ("Über", "Straße – 5 €", "Größe", "Öl | 1", "Hail", "Öl – 5 €")
+        )
         assert "Ã" not in whole
 
 
@@ -146,7 +169,10 @@ def test_a_folder_in_one_encoding_says_nothing(tmp_path: Path) -> None:
         assert "GrÃ¶ÃŸe" in load_corpus(tmp_path / "a.md", encoding="cp1252").chunks[0].text
 
 
-@given(st.text(alphabet="保険éßЖ€a \n", min_size=1, max_size=30), st.sampled_from(["cp1252", "koi8-r", "gb18030"]))
+@given(
+    st.text(alphabet="保険éßЖ€a \n", min_size=1, max_size=30),
+    st.sampled_from(["cp1252", "koi8-r", "gb18030"]),
+)
 def test_a_text_in_utf_8_is_read_as_utf_8_in_a_folder(text: str, codec: str) -> None:
     """Whatever the caller states; what is not UTF-8 is read in that."""
     files: dict[str, str] = {}
@@ -157,20 +183,30 @@ def test_a_text_in_utf_8_is_read_as_utf_8_in_a_folder(text: str, codec: str) -> 
 
 
 @pytest.mark.parametrize("encoding", [None, "cp1252", "latin-1", "shift_jis"])
-@pytest.mark.parametrize("raw", [bytes(range(256)) * 10, b"PK\x03\x04\0\0\xff\xd8", "Maß".encode("utf-16-le")])
+@pytest.mark.parametrize(
+    "raw", [bytes(range(256)) * 10, b"PK\x03\x04\0\0\xff\xd8", "Maß".encode("utf-16-le")]
+)
 @pytest.mark.parametrize("ending", [".md", ".txt", ".csv", ".html"])
-def test_what_looks_binary_is_called_so(tmp_path: Path, encoding: str | None, raw: bytes, ending: str) -> None:
-    """In a folder it is left out, whatever its ending promises, also where every byte has a character."""
+def test_what_looks_binary_is_called_so(
+    tmp_path: Path, encoding: str | None, raw: bytes, ending: str
+) -> None:
+    """In a folder it is left out, whatever its ending, also where every byte has a character."""
     (tmp_path / f"bad{ending}").write_bytes(raw)
     (tmp_path / "a.md").write_text("Hail")
-    with pytest.warns(UserWarning, match=rf"1 files or links .*bad\{ending}: .*looks binary.*control characters"):
-        assert [chunk.source for chunk in load_corpus(tmp_path, encoding=encoding).chunks] == ["a.md"]
+    with pytest.warns(
+        UserWarning, match=rf"1 files or links .*bad\{ending}: .*looks binary.*control characters"
+    ):
+        assert [chunk.source for chunk in load_corpus(tmp_path, encoding=encoding).chunks] == [
+            "a.md"
+        ]
 
 
 def test_labels_in_another_encoding(tmp_path: Path) -> None:
     """Of a CSV or TSV file."""
     for name, mark in (("a.csv", ","), ("a.tsv", "\t")):
-        (tmp_path / name).write_bytes(f"query{mark}expect_status\nWer zahlt für Öl?{mark}refuse\n".encode("cp1252"))
+        (tmp_path / name).write_bytes(
+            f"query{mark}expect_status\nWer zahlt für Öl?{mark}refuse\n".encode("cp1252")
+        )
         assert load_cases(tmp_path / name, encoding="cp1252")[0].query == "Wer zahlt für Öl?"
 
 

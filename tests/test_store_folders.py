@@ -27,7 +27,11 @@ CASE = '{"id": "1", "query": "q", "expect_status": "refuse"}\n'
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """A folder with one document, beside another that holds a secret."""
-    for name, text in (("set/a.md", "One."), ("outside/secret.md", "Secret."), ("outside/cases.jsonl", CASE)):
+    for name, text in (
+        ("set/a.md", "One."),
+        ("outside/secret.md", "Secret."),
+        ("outside/cases.jsonl", CASE),
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path / "set"
@@ -45,9 +49,15 @@ def make_socket(path: Path) -> None:
 
 
 ODD: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a link out of the folder": (lambda path: path.symlink_to("../outside/secret.md"), "a link to '../outside/sec"),
+    "a link out of the folder": (
+        lambda path: path.symlink_to("../outside/secret.md"),
+        "a link to '../outside/sec",
+    ),
     "a link inside the folder": (lambda path: path.symlink_to("a.md"), "got a link to 'a.md'"),
-    "a link to a folder": (lambda path: path.symlink_to("../outside"), "got a link to '../outside'"),
+    "a link to a folder": (
+        lambda path: path.symlink_to("../outside"),
+        "got a link to '../outside'",
+    ),
     "a link to its own folder": (lambda path: path.symlink_to("."), "got a link to '.'"),
     "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "got a link to '/dev/zero'"),
     "a pipe": (os.mkfifo, "got a device, pipe or socket"),
@@ -56,10 +66,17 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("make", "came"), ODD.values(), ids=ODD.keys())
-def test_what_is_no_file_of_the_folder_is_left_out(corpus: Path, make: Callable[[Path], object], came: str) -> None:
-    """The warning has its path; nothing is read or waited for. Where nothing else is there, it is the error."""
+def test_what_is_no_file_of_the_folder_is_left_out(
+    corpus: Path, make: Callable[[Path], object], came: str
+) -> None:
+    """The warning has its path; nothing is read or waited for.
+
+    Where nothing else is there, it is the error.
+    """
     make(corpus / "x.md")
-    with pytest.warns(UserWarning, match="left out of the corpus: 1 files or links that cannot be read: ") as caught:
+    with pytest.warns(
+        UserWarning, match="left out of the corpus: 1 files or links that cannot be read: "
+    ) as caught:
         loaded = load_corpus(corpus)
     assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
     assert f"{corpus / 'x.md'}: " in str(caught[0].message)
@@ -119,7 +136,9 @@ def test_fixed_names_may_not_be_links(corpus: Path, name: str) -> None:
         load_corpus(corpus)
 
 
-@pytest.mark.parametrize("name", ["cases.jsonl", "queries.jsonl", "data_full.json", "reference.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["cases.jsonl", "queries.jsonl", "data_full.json", "reference.jsonl"]
+)
 def test_cases_may_not_be_links_either(corpus: Path, name: str) -> None:
     """They are followed when asked."""
     (corpus / name).symlink_to("../outside/cases.jsonl")
@@ -145,13 +164,18 @@ def test_judgements_may_not_be_links(corpus: Path) -> None:
 
 
 def test_a_packs_folder_holds_its_files(corpus: Path) -> None:
-    """A link in a pack is refused, and so is a pipe; a pack that is one itself does not wait for a writer."""
+    """A link in a pack is refused, and so is a pipe.
+
+    A pack that is one itself does not wait for a writer.
+    """
     (corpus / "a.yaml").symlink_to("../outside/secret.md")
     with pytest.raises(InputError, match=r"a\.yaml.* must hold its files itself"):
         load_pack(corpus)
     (corpus / "a.yaml").unlink()
     os.mkfifo(corpus / "a.yaml")
-    with pytest.raises(InputError, match=r"a\.yaml: the path must be a file, got a device, pipe or socket"):
+    with pytest.raises(
+        InputError, match=r"a\.yaml: the path must be a file, got a device, pipe or socket"
+    ):
         load_pack(corpus)
     with pytest.raises(ValueError, match="a pack must be one of"):
         load_pack(corpus / "a.yaml")
@@ -176,7 +200,7 @@ def test_devices_are_not_read(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_exchanged_is_noticed(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that becomes a link or a pipe between look and opening is neither followed nor waited for."""
+    """One that turns into a link or pipe between look and opening is not followed or awaited."""
     path, real = corpus / "a.md", os.open
 
     def exchanged(make: Callable[[Path], object]) -> None:
@@ -200,7 +224,10 @@ def test_a_file_that_is_exchanged_is_noticed(corpus: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("name", ["a\nb.md", "\x1b[2J.md", "\u202egpj.md"])
 def test_odd_names_are_shown_escaped(tmp_path: Path, name: str) -> None:
-    """A document loads under such a name; a message about it is one line that a terminal may show."""
+    """A document loads under such a name.
+
+    A message about it is one line that a terminal may show.
+    """
     (tmp_path / name).write_text("One.")
     assert load_corpus(tmp_path).chunks[0].source == name
     (tmp_path / name).write_text("---\n")
@@ -212,12 +239,16 @@ def test_odd_names_are_shown_escaped(tmp_path: Path, name: str) -> None:
 def test_a_name_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
     """No id, no index and no trace could bear it."""
     (tmp_path / os.fsdecode(b"\xff.md")).write_text("One.")
-    with pytest.raises(InputError, match=r"a document's name must be Unicode.*rename the file") as caught:
+    with pytest.raises(
+        InputError, match=r"a document's name must be Unicode.*rename the file"
+    ) as caught:
         load_corpus(tmp_path)
     assert str(caught.value).isprintable()
 
 
-def test_the_command_line_follows_links_when_asked(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_follows_links_when_asked(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`raglab trace`, `index` and `check` hand `--follow-links` on to the loaders."""
     asked: list[bool] = []
 
@@ -226,7 +257,8 @@ def test_the_command_line_follows_links_when_asked(corpus: Path, monkeypatch: py
         asked.append(follow_links)
         raise typer.Exit(3)
 
-    importlib.import_module("raglab.live.index_folder")  # which would else hold what is patched here for good
+    # which would else hold what is patched here for good
+    importlib.import_module("raglab.live.index_folder")
     monkeypatch.setattr("raglab.store.loaders.load_corpus", noted)
     for command in (["trace", str(corpus), "--out", "t"], ["index", str(corpus), "--out", "i"]):
         for more in ([], ["--follow-links"]):
@@ -243,14 +275,20 @@ def test_what_cannot_matter_is_left_out_with_a_count(corpus: Path, *, follow_lin
     (corpus / "empty.md").write_text("\n")
     (corpus / "stub.md").write_text("# A heading alone\n")
     (corpus / "hidden.html").write_text("<script>x()</script>")
-    rule = r"left out of the corpus: 3 documents without text: .*empty\.md.* 2 links that lead .*\. 1 lock files\.$"
+    rule = (
+        r"left out of the corpus: 3 documents without text: .*empty\.md.* 2 links that lead .*\. "
+        r"1 lock files\.$"
+    )
     with pytest.warns(UserWarning, match=rule):
         loaded = load_corpus(corpus, follow_links=follow_links)
     assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
 
 
 def test_one_bad_file_does_not_stop_a_folder(corpus: Path) -> None:
-    """Two documents that cannot be read and a link that is not followed: one warning, a count, each with its reason."""
+    """Two documents that cannot be read and a link that is not followed.
+
+    One warning, a count, each with its reason.
+    """
     (corpus / "b.md").write_text("x\n<!-- page 2 -->\n<!-- page 2 -->")
     (corpus / "c.md").write_bytes(b"x\n\xff")
     (corpus / "d.md").symlink_to("a.md")
@@ -258,14 +296,23 @@ def test_one_bad_file_does_not_stop_a_folder(corpus: Path) -> None:
         loaded = load_corpus(corpus)
     assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
     (message,) = (str(warning.message) for warning in caught)
-    assert message.startswith(f"{corpus}: left out of the corpus: 3 files or links that cannot be read: ")
-    for part in (r"b.md, line 3: page numbers must go up", "c.md, line 2: text must be UTF-8", "got a link to 'a.md'"):
+    assert message.startswith(
+        f"{corpus}: left out of the corpus: 3 files or links that cannot be read: "
+    )
+    for part in (
+        r"b.md, line 3: page numbers must go up",
+        "c.md, line 2: text must be UTF-8",
+        "got a link to 'a.md'",
+    ):
         assert part in message
     assert message.isprintable()
 
 
 def test_each_kind_that_is_left_out_has_its_own_reasons(corpus: Path) -> None:
-    """Of the newcomer: a count of two is followed by two files, and an empty file is not among the unreadable."""
+    """Of the newcomer.
+
+    A count of two is followed by two files, and an empty file is not among the unreadable.
+    """
     (corpus / "b.md").write_bytes(b"x\n\xff")
     (corpus / "c.csv").write_text("a,b\n1\n")
     (corpus / "d.md").write_text("")
@@ -288,7 +335,12 @@ def test_each_kind_that_is_left_out_has_its_own_reasons(corpus: Path) -> None:
         ["d.md", "e.pdf"],
         [],
     ]
-    counts = ("2 files or links", "1 tables of labels", "2 documents without text: ", "1 lock files.")
+    counts = (
+        "2 files or links",
+        "1 tables of labels",
+        "2 documents without text: ",
+        "1 lock files.",
+    )
     assert all(part.startswith(count) for part, count in zip(parts, counts, strict=True))
 
 
@@ -340,7 +392,9 @@ def test_a_message_names_ten_problems_at_most(corpus: Path) -> None:
     (corpus / "a.md").unlink()
     for number in range(40):
         (corpus / f"{number:02}.md").write_bytes(b"\xff")
-    with pytest.raises(InputError, match=r"40 files or links are not: \(1\) .*00\.md.*; and 30 more$") as caught:
+    with pytest.raises(
+        InputError, match=r"40 files or links are not: \(1\) .*00\.md.*; and 30 more$"
+    ) as caught:
         load_corpus(corpus)
     assert str(caught.value).count("must be UTF-8") == 10
 
@@ -349,14 +403,21 @@ def test_a_folder_of_stubs_alone_is_refused(corpus: Path) -> None:
     """With what each of them lacks."""
     (corpus / "a.md").write_text("# A\n")
     (corpus / "b.md").write_text("")
-    with pytest.raises(InputError, match=r"a\.md: a document must have text.*b\.md: a file must not be empty"):
+    with pytest.raises(
+        InputError, match=r"a\.md: a document must have text.*b\.md: a file must not be empty"
+    ):
         load_corpus(corpus)
 
 
 @pytest.mark.parametrize(
     "heads",
     [
-        *("query,expect_status", "id;Question;expected source", "user_query\tgold_doc\tanswer", "text,label"),
+        *(
+            "query,expect_status",
+            "id;Question;expected source",
+            "user_query\tgold_doc\tanswer",
+            "text,label",
+        ),
         *(
             "Frage;Erwartung;Quelle;Aufteilung",
             "Frage;Quelle",
@@ -369,7 +430,9 @@ def test_a_folder_of_stubs_alone_is_refused(corpus: Path) -> None:
 def test_labels_among_documents_are_left_out(corpus: Path, heads: str) -> None:
     """They would answer their own questions: the warning has the file and the way to load it."""
     (corpus / "labels.csv").write_text(f"{heads}\n{heads}\n")
-    with pytest.warns(UserWarning, match=r"1 tables of labels: .*labels\.csv: .*load_cases\('labels\.csv'\)"):
+    with pytest.warns(
+        UserWarning, match=r"1 tables of labels: .*labels\.csv: .*load_cases\('labels\.csv'\)"
+    ):
         loaded = load_corpus(corpus)
     assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
 
@@ -391,7 +454,13 @@ def test_labels_of_a_kind_that_is_no_document_are_named_too(corpus: Path) -> Non
     "heads",
     [
         *("question,answer", "message,status", "text,source", "cause,excess"),
-        *("Frage,Antwort", "Anfrage,Statut", "Text,Quelle", "question,réponse", "Dokument,Erwartung"),
+        *(
+            "Frage,Antwort",
+            "Anfrage,Statut",
+            "Text,Quelle",
+            "question,réponse",
+            "Dokument,Erwartung",
+        ),
     ],
 )
 def test_other_tables_stay_documents(corpus: Path, heads: str) -> None:
@@ -412,23 +481,32 @@ def test_labels_in_a_workbook_are_left_out_too(corpus: Path) -> None:
     """By the head of any of its sheets."""
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
-    for sheet, heads in ((book.active, ["peril", "price"]), (book.create_sheet("Labels"), ["Question", "Label"])):
+    for sheet, heads in (
+        (book.active, ["peril", "price"]),
+        (book.create_sheet("Labels"), ["Question", "Label"]),
+    ):
         sheet.append(heads)
         sheet.append(["x", "ok"])
     book.save(corpus / "labels.xlsx")
-    with pytest.warns(UserWarning, match=r"1 tables of labels: .*load_cases\(pd\.read_excel\('labels\.xlsx'\)\)"):
+    with pytest.warns(
+        UserWarning, match=r"1 tables of labels: .*load_cases\(pd\.read_excel\('labels\.xlsx'\)\)"
+    ):
         loaded = load_corpus(corpus)
     assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
 
 
-@pytest.mark.parametrize(("name", "count"), [("b.md", "1 .md"), ("more/b.TXT", "1 .txt"), ("b.pdf", "1 .pdf")])
+@pytest.mark.parametrize(
+    ("name", "count"), [("b.md", "1 .md"), ("more/b.TXT", "1 .txt"), ("b.pdf", "1 .pdf")]
+)
 def test_texts_beside_documents_are_counted(corpus: Path, name: str, count: str) -> None:
     """They are not read, at any depth."""
     for path in (corpus / "documents/c.md", corpus / name):
         path.parent.mkdir(exist_ok=True)
         path.write_text("Two.")
     (corpus / "a.md").unlink()
-    with pytest.warns(UserWarning, match=f"beside documents/: {count}, the first .*move it into documents/"):
+    with pytest.warns(
+        UserWarning, match=f"beside documents/: {count}, the first .*move it into documents/"
+    ):
         loaded = load_corpus(corpus)
     assert [chunk.source for chunk in loaded.chunks] == ["c.md"]
 
@@ -437,7 +515,14 @@ def test_what_belongs_to_a_set_of_documents_is_not_counted(corpus: Path) -> None
     """Its README, its cases, and what retrieval made of them."""
     (corpus / "documents").mkdir()
     (corpus / "a.md").rename(corpus / "documents/a.md")
-    for name in ("README.md", "LICENSES.md", "cases.jsonl", "labels.csv", "plot.png", "policy.yaml"):
+    for name in (
+        "README.md",
+        "LICENSES.md",
+        "cases.jsonl",
+        "labels.csv",
+        "plot.png",
+        "policy.yaml",
+    ):
         (corpus / name).write_text("x")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

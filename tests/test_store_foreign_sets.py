@@ -1,4 +1,7 @@
-"""Foreign sets: problems named together with counts, what cannot matter left out (kinds G and I of `outside.md`)."""
+"""Foreign sets.
+
+Problems named together with counts, what cannot matter left out (kinds G and I of `outside.md`).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ def beir(folder: Path, rows: str | bytes, queries: tuple[str, ...] = QUERIES) ->
 def squad(path: Path, *questions: Mapping[str, Any], context: str = "The cat sat.") -> Path:
     """SQuAD file: a paragraph with the questions, and one with its own answer."""
     last = {"id": "last", "question": "What stood?", "answers": [{"text": "dog"}]}
-    paragraphs = [{"context": context, "qas": list(questions)}, {"context": "A dog stood.", "qas": [last]}]
+    paragraphs = [
+        {"context": context, "qas": list(questions)},
+        {"context": "A dog stood.", "qas": [last]},
+    ]
     path.write_text(json.dumps({"data": [{"title": "A", "paragraphs": paragraphs}]}))
     return path
 
@@ -74,17 +80,23 @@ LEFT_OUT: dict[str, tuple[Callable[[Path], Path], str, int]] = {
         2,
     ),
     "a blank answer": (
-        lambda folder: squad(folder / "s.json", answered("1", "", "cat"), answered("2", "cat", " ", "")),
+        lambda folder: squad(
+            folder / "s.json", answered("1", "", "cat"), answered("2", "cat", " ", "")
+        ),
         "3 blank answers of 2 of 3 questions are left out",
         3,
     ),
     "a blank passage": (
-        lambda folder: lines(folder / "reference.jsonl", task("1", "ANSWERABLE", "", "x"), task("2", "UNANSWERABLE")),
+        lambda folder: lines(
+            folder / "reference.jsonl", task("1", "ANSWERABLE", "", "x"), task("2", "UNANSWERABLE")
+        ),
         "1 of 2 passages are blank and left out, the first '1-0' on line 1",
         2,
     ),
     "talk": (
-        lambda folder: lines(folder / "reference.jsonl", task("1", "ANSWERABLE", "x"), task("2", "CONVERSATIONAL")),
+        lambda folder: lines(
+            folder / "reference.jsonl", task("1", "ANSWERABLE", "x"), task("2", "CONVERSATIONAL")
+        ),
         "1 of 2 tasks are no question (CONVERSATIONAL) and no cases",
         1,
     ),
@@ -102,16 +114,26 @@ def test_what_cannot_matter_is_left_out_and_counted(tmp_path: Path, name: str) -
 def test_values_stay_right_where_something_is_left_out(tmp_path: Path) -> None:
     """Answers, sources and chunks are those of what stays."""
     with pytest.warns(UserWarning, match="1 blank answers"):
-        assert [case.answer for case in load_cases(squad(tmp_path / "s.json", answered("1", "", "cat")))] == [
+        assert [
+            case.answer for case in load_cases(squad(tmp_path / "s.json", answered("1", "", "cat")))
+        ] == [
             "cat",
             "dog",
         ]
-    path = lines(tmp_path / "reference.jsonl", task("1", "ANSWERABLE", "", "x"), task("2", "PARTIAL", "y", ""))
+    path = lines(
+        tmp_path / "reference.jsonl",
+        task("1", "ANSWERABLE", "", "x"),
+        task("2", "PARTIAL", "y", ""),
+    )
     with pytest.warns(UserWarning, match="2 of 4 passages are blank"):
         assert sources(load_cases(path)) == {"1": ("1-1",), "2": ("2-0",)}
     with pytest.warns(UserWarning, match="2 of 4 passages are blank"):
         assert [chunk.text for chunk in load_corpus(path).chunks] == ["x", "y"]
-    blank = squad(tmp_path / "t.json", {"id": "1", "question": "q?", "is_impossible": True, "answers": []}, context=" ")
+    blank = squad(
+        tmp_path / "t.json",
+        {"id": "1", "question": "q?", "is_impossible": True, "answers": []},
+        context=" ",
+    )
     with pytest.warns(UserWarning, match="1 of 2 paragraphs are blank"):
         assert [chunk.chunk_id for chunk in load_corpus(blank).chunks] == ["A#2-2"]
 
@@ -128,11 +150,20 @@ STOPS: dict[str, tuple[Callable[[Path], Path], tuple[str, ...]]] = {
     ),
     "rows": (
         lambda folder: beir(folder, "a\tD1\thigh\nb\tD1\nc\tD2\t1\n"),
-        ("line 1, id a: score must be an integer, got 'high'", "2 of 3 rows break a rule", "line 2, id b"),
+        (
+            "line 1, id a: score must be an integer, got 'high'",
+            "2 of 3 rows break a rule",
+            "line 2, id b",
+        ),
     ),
     "queries": (
         lambda folder: (
-            lines(beir(folder, "a\tD1\t1\n") / "queries.jsonl", {"_id": "a"}, {"text": "b"}, {"_id": "c"}).parent
+            lines(
+                beir(folder, "a\tD1\t1\n") / "queries.jsonl",
+                {"_id": "a"},
+                {"text": "b"},
+                {"_id": "c"},
+            ).parent
         ),
         (
             "line 1, id a: the field text is required",
@@ -141,28 +172,47 @@ STOPS: dict[str, tuple[Callable[[Path], Path], tuple[str, ...]]] = {
         ),
     ),
     "blank answers alone": (
-        lambda folder: squad(folder / "s.json", answered("1", "", " "), answered("2"), answered("3", "cat")),
-        ("must have an answer, got 2 blank ones", "2 of 4 questions break a rule", "qas[1]", "got an empty list"),
+        lambda folder: squad(
+            folder / "s.json", answered("1", "", " "), answered("2"), answered("3", "cat")
+        ),
+        (
+            "must have an answer, got 2 blank ones",
+            "2 of 4 questions break a rule",
+            "qas[1]",
+            "got an empty list",
+        ),
     ),
     "passages of an answer": (
         lambda folder: lines(
-            folder / "reference.jsonl", task("1", "ANSWERABLE", " "), task("2", "PARTIAL"), task("3", "UNANSWERABLE")
+            folder / "reference.jsonl",
+            task("1", "ANSWERABLE", " "),
+            task("2", "PARTIAL"),
+            task("3", "UNANSWERABLE"),
         ),
-        ("line 1, id 1: a task that is ANSWERABLE must have contexts, got 1 blank ones", "2 of 3 tasks break a rule"),
+        (
+            "line 1, id 1: a task that is ANSWERABLE must have contexts, got 1 blank ones",
+            "2 of 3 tasks break a rule",
+        ),
     ),
     "labels of MT-RAG": (
         lambda folder: lines(
-            folder / "reference.jsonl", task("1", "MAYBE"), task("2", "ANSWERBLE", "x"), task("3", "UNANSWERABLE")
+            folder / "reference.jsonl",
+            task("1", "MAYBE"),
+            task("2", "ANSWERBLE", "x"),
+            task("3", "UNANSWERABLE"),
         ),
         ("got 'MAYBE'", "2 of 3 tasks break a rule, next", "got 'ANSWERBLE'"),
     ),
     "pairs of CLINC": (
-        lambda folder: write_clinc(folder, [["hi", "greet"], ["hi"], [1, "greet"], "hi", ["yo", "greet"]]),
+        lambda folder: write_clinc(
+            folder, [["hi", "greet"], ["hi"], [1, "greet"], "hi", ["yo", "greet"]]
+        ),
         ("id train-1", "3 of 5 items break a rule", "id train-2", "id train-3"),
     ),
     "cases of our form": (
         lambda folder: lines(
-            folder / "cases.jsonl", *({"id": str(n), "query": "q", "expect_status": "yes"} for n in range(9))
+            folder / "cases.jsonl",
+            *({"id": str(n), "query": "q", "expect_status": "yes"} for n in range(9)),
         ),
         ("line 1, id 0: expect_status must be one of", "9 of 9 cases break a rule", "line 4, id 3"),
     ),
@@ -221,7 +271,10 @@ def test_qrels_are_split_on_white_space(tmp_path: Path, name: str) -> None:
     ("rows", "parts"),
     [
         ("a 0 d7 1\nb d8 1\n", ("line 2, id b", "got 3 columns")),
-        ("a\tdoc 7\t1\n", ("the second of four columns must be 0 or Q0, got 'doc'", "ids hold no blanks")),
+        (
+            "a\tdoc 7\t1\n",
+            ("the second of four columns must be 0 or Q0, got 'doc'", "ids hold no blanks"),
+        ),
         ("a\tthe doc 7\t1\n", ("the same in all rows, got 5 columns",)),
         ("a 0 d7 1 x\nb 0 d8 1 y\n", ("got 5 columns", "2 of 2 rows break a rule")),
         ("a 0 d7 0.5\n", ("score must be an integer, got '0.5'",)),

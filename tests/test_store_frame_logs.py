@@ -1,4 +1,7 @@
-"""Frames of logged questions: ids and numbers of databases, times and groups, and rows that give the order of hits."""
+"""Frames of logged questions.
+
+Ids and numbers of databases, times and groups, and rows that give the order of hits.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ def logged(*rows: tuple[Any, ...], columns: str = "query hit_id own", **more: An
     return pd.DataFrame(rows, columns=columns.split()).assign(**more)
 
 
-def traced(frame: pd.DataFrame, signals: dict[str, dict[str, str]] | None = None) -> tuple[Trace, list[str]]:
+def traced(
+    frame: pd.DataFrame, signals: dict[str, dict[str, str]] | None = None
+) -> tuple[Trace, list[str]]:
     """Trace of a frame without distances, and its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -38,7 +43,10 @@ def traced(frame: pd.DataFrame, signals: dict[str, dict[str, str]] | None = None
 
 
 def test_uuids_are_ids() -> None:
-    """A driver of a database gives UUIDs; their text is the id, and the same id in a text is the same passage."""
+    """A driver of a database gives UUIDs.
+
+    Their text is the id, and the same id in a text is the same passage.
+    """
     first, second = UUID(int=1), UUID(int=2)
     rows = ((first, "a?", second, 1.0), (second, "b?", str(second), 1.0))
     trace, _ = traced(logged(*rows, columns="case_id query hit_id own"))
@@ -47,23 +55,49 @@ def test_uuids_are_ids() -> None:
 
 
 def test_decimals_are_numbers() -> None:
-    """A column `numeric` of a database is measured as its nearest floats; a decimal without a value is missing."""
+    """A column `numeric` of a database is measured as its nearest floats.
+
+    A decimal without a value is missing.
+    """
     trace, _ = traced(logged(("a?", "x", Decimal("0.1")), ("b?", "x", Decimal("NaN"))))
     np.testing.assert_array_equal(trace.signal("own").to_numpy(), [0.1, np.nan])
-    cosine = trace_from_frame(pd.DataFrame([("a?", "x", Decimal("0.5"))], columns=["query", "hit_id", "score"]))
+    cosine = trace_from_frame(
+        pd.DataFrame([("a?", "x", Decimal("0.5"))], columns=["query", "hit_id", "score"])
+    )
     assert cosine.hits.cosine.item() == 0.5
 
 
 def test_times_and_groups_stay_with_the_case(tmp_path: Path) -> None:
-    """Times are in UTC to the second, groups are texts without those that are missing; a file keeps both."""
+    """Times are in UTC to the second, groups are texts without those that are missing.
+
+    A file keeps both.
+    """
     zone = timezone(timedelta(hours=2))
-    times = [pd.Timestamp("2026-03-02 09:00:00.9"), datetime(2026, 3, 2, 9, tzinfo=zone), "2026-03-02T09:00:00Z", None]
-    groups: list[Any] = [{"tenant": "acme", "year": 2026}, {"tenant": None, "year": np.nan}, {"tenant": pd.NA}, None]
-    rows = [(f"{row}?", "x", 1.0, time, group) for row, (time, group) in enumerate(zip(times, groups, strict=True))]
+    times = [
+        pd.Timestamp("2026-03-02 09:00:00.9"),
+        datetime(2026, 3, 2, 9, tzinfo=zone),
+        "2026-03-02T09:00:00Z",
+        None,
+    ]
+    groups: list[Any] = [
+        {"tenant": "acme", "year": 2026},
+        {"tenant": None, "year": np.nan},
+        {"tenant": pd.NA},
+        None,
+    ]
+    rows = [
+        (f"{row}?", "x", 1.0, time, group)
+        for row, (time, group) in enumerate(zip(times, groups, strict=True))
+    ]
     frame = pd.DataFrame(rows, columns=["query", "hit_id", "own", "at", "groups"], dtype="object")
     trace, messages = traced(frame)
     nine = datetime(2026, 3, 2, 9, tzinfo=UTC).isoformat()
-    assert [case.extra.get("at") for case in trace.cases] == [nine, "2026-03-02T07:00:00+00:00", nine, None]
+    assert [case.extra.get("at") for case in trace.cases] == [
+        nine,
+        "2026-03-02T07:00:00+00:00",
+        nine,
+        None,
+    ]
     assert group_values(trace.cases, "tenant") == ("acme", "", "", "")
     assert group_values(trace.cases, "year") == ("2026", "", "", "")
     assert len(messages) == 1  # the gates that are off
@@ -103,25 +137,37 @@ def test_the_warning_of_gates_names_the_bound_of_the_direction() -> None:
 
 
 class TestOrderOfRows:
-    """Without a score and a rank the rows give the order, and the signal of a case is that of its first row."""
+    """Without score and rank the rows give the order, and a case's signal is its first row's."""
 
     def test_rows_in_no_order(self) -> None:
-        """Of two cases the second has its surer hit last: the trace takes its first, and a warning counts it."""
+        """Of two cases the second has its surer hit last.
+
+        The trace takes its first, and a warning counts it.
+        """
         frame = logged(("a?", "x", 0.9), ("a?", "y", 0.5), ("b?", "x", 0.1), ("b?", "y", 0.8))
         trace, messages = traced(frame)
         assert trace.signal("own").tolist() == [0.9, 0.1]
-        assert "in 1 of 2 cases (arms and depths apart) the first is not the surest by signals.own" in messages[0]
-        assert not traced(frame.sort_values("own", ascending=False))[1][0].count("order of the rows")
+        assert (
+            "in 1 of 2 cases (arms and depths apart) the first is not the surest by signals.own"
+            in messages[0]
+        )
+        assert not traced(frame.sort_values("own", ascending=False))[1][0].count(
+            "order of the rows"
+        )
 
     def test_a_stated_order_is_meant(self) -> None:
         """With a rank, or a reranker's scores, nothing is guessed of the order."""
         frame = logged(("a?", "x", 0.1), ("a?", "y", 0.8))
         for stated in ({"rank": [0, 1]}, {"s_rerank": [0.9, 0.2]}):
-            assert not any("order of the rows" in message for message in traced(frame.assign(**stated))[1])
+            assert not any(
+                "order of the rows" in message for message in traced(frame.assign(**stated))[1]
+            )
 
     def test_one_signal_may_give_the_order(self) -> None:
         """Rows in the order of a reranker are not in that of the retriever, and are in order."""
-        frame = logged(("a?", "x", 0.1, 0.9), ("a?", "y", 0.8, 0.3), columns="query hit_id own again")
+        frame = logged(
+            ("a?", "x", 0.1, 0.9), ("a?", "y", 0.8, 0.3), columns="query hit_id own again"
+        )
         both = SURER | {"again": {"higher": "surer", "unit": "number"}}
         assert any(
             "by signals.own nor signals.again" in text
@@ -130,17 +176,31 @@ class TestOrderOfRows:
         assert not any("order of the rows" in text for text in traced(frame, both)[1])
 
     @given(
-        st.lists(st.lists(st.sampled_from([0.0, 0.5, 1.0, None]), min_size=1, max_size=3), min_size=1, max_size=4),
+        st.lists(
+            st.lists(st.sampled_from([0.0, 0.5, 1.0, None]), min_size=1, max_size=3),
+            min_size=1,
+            max_size=4,
+        ),
         st.sampled_from(["surer", "ask"]),
     )
     def test_every_case_is_counted(self, values: list[list[float | None]], higher: str) -> None:
         """A case counts where another of its hits is strictly better than its first, or where its first has none."""
-        rows = [(f"{case}?", f"h{hit}", own) for case, hits in enumerate(values) for hit, own in enumerate(hits)]
+        rows = [
+            (f"{case}?", f"h{hit}", own)
+            for case, hits in enumerate(values)
+            for hit, own in enumerate(hits)
+        ]
         best = max if higher == "surer" else min
         known = [[own for own in hits if own is not None] for hits in values]
-        wrong = sum(bool(own) and hits[0] != best(own) for hits, own in zip(values, known, strict=True))
+        wrong = sum(
+            bool(own) and hits[0] != best(own) for hits, own in zip(values, known, strict=True)
+        )
         frame = logged(*rows).astype({"own": "float64"})
         messages = [
-            text for text in traced(frame, {"own": {"higher": higher, "unit": "number"}})[1] if "surest" in text
+            text
+            for text in traced(frame, {"own": {"higher": higher, "unit": "number"}})[1]
+            if "surest" in text
         ]
-        assert [f"in {wrong:,} of {len(values):,} cases" in text for text in messages] == ([True] if wrong else [])
+        assert [f"in {wrong:,} of {len(values):,} cases" in text for text in messages] == (
+            [True] if wrong else []
+        )

@@ -1,4 +1,7 @@
-"""Frames of scores that are no distances, and frames without labels: by hand first, then laws, then hostile ones."""
+"""Frames of scores that are no distances, and frames without labels.
+
+By hand first, then laws, then hostile ones.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def refusal(frame: pd.DataFrame, signals: Any = NODE, **how: Any) -> str:
 
 
 def drawn(seed: int, n_cases: int = 40, *, labels: bool = True) -> pd.DataFrame:
-    """Frame of one to six hits a case, scores on a coarse grid so that they tie and stand on thresholds."""
+    """Frame of one to six hits a case, scores on a coarse grid that tie and meet thresholds."""
     rng = np.random.default_rng(seed)
     rows = []
     for case in range(n_cases):
@@ -72,7 +75,10 @@ def drawn(seed: int, n_cases: int = 40, *, labels: bool = True) -> pd.DataFrame:
             one |= {} if one["label"] == "refuse" else {"expect_sources_any": [wanted]}
         found = rng.permutation(8)[: rng.integers(0, 7)]
         score = [None if rng.random() < 0.1 else rng.integers(9) / 8 for _ in found]
-        rows += [one | {"hit_id": f"h{hit}", "node_score": s} for hit, s in zip(found, score, strict=True)] or [one]
+        rows += [
+            one | {"hit_id": f"h{hit}", "node_score": s}
+            for hit, s in zip(found, score, strict=True)
+        ] or [one]
     return pd.DataFrame(rows)
 
 
@@ -81,24 +87,43 @@ class TestByHand:
 
     def test_a_probability_decides(self) -> None:
         """0.75 and exactly 0.5 pass, 0.25 is refused; what found nothing is refused as such."""
-        rows = [("a?", "x", 0.75, "ok"), ("b?", "x", 0.5, "refuse"), ("c?", "y", 0.25, "ok"), ("d?", None, None, "ok")]
+        rows = [
+            ("a?", "x", 0.75, "ok"),
+            ("b?", "x", 0.5, "refuse"),
+            ("c?", "y", 0.25, "ok"),
+            ("d?", None, None, "ok"),
+        ]
         trace = scored(hits(*rows))
         assert trace.signals == ("node_score",)
         np.testing.assert_array_equal(trace.signal("node_score"), [0.75, 0.5, 0.25, np.nan])
         said = decide(trace, HALF).frame()
         assert said["status"].tolist() == ["ok", "ok", "refuse", "refuse"]
-        assert said["decided_by"].tolist() == ["answered", "answered", "signals.node_score", "no_hits"]
+        assert said["decided_by"].tolist() == [
+            "answered",
+            "answered",
+            "signals.node_score",
+            "no_hits",
+        ]
         assert said["sources"].tolist() == [["x#n/a"], ["x#n/a"], [], []]
         assert said["correct"].tolist() == [True, False, False, False]
         assert said["confidence"].isna().all()
         row = sweep(trace, [HALF]).iloc[0]
         assert [(row[f"{name}_k"], row[f"{name}_n"]) for name in metrics.RATES] == [
-            (2, 3), (1, 2), (0, 0), (0, 4), (2, 4), (1, 4)]  # fmt: skip
+            (2, 3),
+            (1, 2),
+            (0, 0),
+            (0, 4),
+            (2, 4),
+            (1, 4),
+        ]
 
     def test_the_warning_names_gates_and_remedy(self) -> None:
         """It says which gates are off and how to gate the score; with distances there is none."""
         frame = hits(("a?", "x", 0.75, "ok"))
-        wanted = rf"mine: .* the gates {', '.join(ALL_OFF)} are off; gate a signal instead: .*signals.node_score.min"
+        wanted = (
+            rf"mine: .* the gates {', '.join(ALL_OFF)} are off; gate a signal instead: "
+            r".*signals.node_score.min"
+        )
         with pytest.warns(UserWarning, match=wanted) as seen:
             trace = scored(frame, name="mine")
         assert seen[0].filename == __file__
@@ -107,8 +132,11 @@ class TestByHand:
 
     @pytest.mark.parametrize("order", ["rank", "l2"])
     def test_the_first_hits_are_chosen(self, order: str) -> None:
-        """Without distances the answer rests on the first `final_k` hits in the order of the system."""
-        rows = [("a?", name, score, "ok") for name, score in zip("edcba", (0.9, 0.1, 0.2, 0.3, 0.4), strict=True)]
+        """Without distances the answer uses the first `final_k` hits in the system's order."""
+        rows = [
+            ("a?", name, score, "ok")
+            for name, score in zip("edcba", (0.9, 0.1, 0.2, 0.3, 0.4), strict=True)
+        ]
         trace = scored(hits(*rows))
         policy = HALF.replace("chosen.order", order, "chosen.final_k", 3)
         assert decide(trace, policy).frame()["sources"].tolist() == [["e#n/a", "d#n/a", "c#n/a"]]
@@ -121,35 +149,55 @@ class TestByHand:
         """A hit without a distance is relevant where none is asked for: never `ok` on no source."""
         rows = [("a?", "x", 0.75, "ok"), ("b?", "y", 0.25, "ok")]
         frame = hits(*rows).rename(columns={"node_score": "score"}).assign(cosine=[None, 0.9])
-        trace = trace_from_frame(frame, score="probability")  # one has a distance, so that no gate is off by the trace
+        # one has a distance, so that no gate is off by the trace
+        trace = trace_from_frame(frame, score="probability")
         assert "gates_off" not in trace.meta
         said = decide(trace, Policy.from_mapping({"confidence": {"enabled": False}})).frame()
         assert said["decided_by"].tolist() == ["l2", "answered"]
         off = {name: {"enabled": False} for name in ("l2", "gap", "similarity", "confidence")}
-        assert decide(trace, Policy.from_mapping(off)).frame()["sources"].tolist() == [["x#n/a"], ["y#n/a"]]
+        assert decide(trace, Policy.from_mapping(off)).frame()["sources"].tolist() == [
+            ["x#n/a"],
+            ["y#n/a"],
+        ]
 
     def test_a_signal_of_the_question(self) -> None:
-        """One of the stage query is the same in each row, and counts without hits too; else its row is told."""
-        frame = hits(("a?", "x", 0.75), ("a?", "y", 0.75), ("b?", None, 0.25), columns="query hit_id clarity")
+        """One of the stage query is the same in each row, and counts without hits too.
+
+        Else its row is told.
+        """
+        frame = hits(
+            ("a?", "x", 0.75), ("a?", "y", 0.75), ("b?", None, 0.25), columns="query hit_id clarity"
+        )
         query = {"clarity": {**SCORE, "stage": "query"}}
         assert scored(frame, query).signal("clarity").tolist() == [0.75, 0.25]
         told = refusal(frame.assign(clarity=[0.75, 0.5, 0.25]), query)
-        assert "row 1, column clarity: a case must have one clarity, got 0.5 after 0.75 in row 0; write" in told
+        assert (
+            "row 1, column clarity: a case must have one clarity, got 0.5 after 0.75 in row 0; "
+            "write" in told
+        )
         assert "must have no clarity, got 0.25" in refusal(frame, {"clarity": SCORE})
 
     def test_further_scores_beside_distances(self) -> None:
         """A signal stands beside a cosine, under another name than its column."""
         frame = hits(("a?", "x", 0.75, "ok"), ("b?", "x", 0.25, "ok")).assign(score=[0.9, 0.8])
-        trace = trace_from_frame(frame, signals={"judge": {**SCORE, "column": "node_score", "version": "2"}})
+        trace = trace_from_frame(
+            frame, signals={"judge": {**SCORE, "column": "node_score", "version": "2"}}
+        )
         assert trace.signal("judge").tolist() == [0.75, 0.25]
         assert trace.meta["signals"]["judge"]["version"] == "2"
-        policy = Policy.from_mapping({"confidence": {"enabled": False}, "signals": {"judge": {"min": 0.5}}})
+        policy = Policy.from_mapping(
+            {"confidence": {"enabled": False}, "signals": {"judge": {"min": 0.5}}}
+        )
         assert decide(trace, policy).frame()["decided_by"].tolist() == ["answered", "signals.judge"]
 
     def test_arms_and_depths(self) -> None:
         """Each arm and depth has the score of its own first hit."""
-        rows = [("a?", "x", 0.75, "one", 0), ("a?", "y", 0.5, "one", 1), ("a?", "x", 0.25, "two", 0),
-                ("a?", None, None, "two", 1)]  # fmt: skip
+        rows = [
+            ("a?", "x", 0.75, "one", 0),
+            ("a?", "y", 0.5, "one", 1),
+            ("a?", "x", 0.25, "two", 0),
+            ("a?", None, None, "two", 1),
+        ]
         trace = scored(hits(*rows, columns="query hit_id node_score arm depth"))
         np.testing.assert_array_equal(trace.columns["node_score"], [[[0.75, 0.5], [0.25, np.nan]]])
 
@@ -190,9 +238,17 @@ class TestWithoutLabels:
     )
     def test_nothing_counts_them(self, count: Callable[[Trace], Any]) -> None:
         """Whatever counts by label stops, also where one label of many is missing."""
-        some = [case if row else case._replace(expect_status=None) for row, case in enumerate(scored(drawn(1)).cases)]
-        for trace in (scored(drawn(1, labels=False)), Trace(**{**_fields(scored(drawn(1))), "cases": tuple(some)})):
-            with pytest.raises(ValueError, match=r"must have a label where decisions are counted, got \d+ of 40"):
+        some = [
+            case if row else case._replace(expect_status=None)
+            for row, case in enumerate(scored(drawn(1)).cases)
+        ]
+        for trace in (
+            scored(drawn(1, labels=False)),
+            Trace(**{**_fields(scored(drawn(1))), "cases": tuple(some)}),
+        ):
+            with pytest.raises(
+                ValueError, match=r"must have a label where decisions are counted, got \d+ of 40"
+            ):
                 count(trace)
 
     def test_a_set_of_cases_has_labels(self, tmp_path: Path) -> None:
@@ -202,7 +258,10 @@ class TestWithoutLabels:
 
 
 def _fields(trace: Trace) -> dict[str, Any]:
-    return {name: getattr(trace, name) for name in ("cases", "chunks", "arms", "hits", "meta", "columns")}
+    return {
+        name: getattr(trace, name)
+        for name in ("cases", "chunks", "arms", "hits", "meta", "columns")
+    }
 
 
 class TestLaws:
@@ -213,22 +272,34 @@ class TestLaws:
         """One case of a trace, all of them, NumPy and the compiled kernel say the same."""
         pytest.importorskip("numba")
         trace = scored(drawn(seed, 12))
-        policies = [HALF.replace("signals.node_score.min", at, "chosen.order", order, "l2.max_l2", 0.1 + at)
-                    for at, order in ((0.0, "l2"), (0.5, "rank"), (0.625, "l2"), (1.0, "rank"))]  # fmt: skip
+        policies = [
+            HALF.replace("signals.node_score.min", at, "chosen.order", order, "l2.max_l2", 0.1 + at)
+            for at, order in ((0.0, "l2"), (0.5, "rank"), (0.625, "l2"), (1.0, "rank"))
+        ]
         plain, compiled = (tally(trace, policies, engine=engine) for engine in ("numpy", "numba"))
         np.testing.assert_array_equal(plain.cells, compiled.cells)
         np.testing.assert_array_equal(plain.stages, compiled.stages)
         for place, policy in enumerate(policies):
             said = decide(trace, policy)
-            of_one = [decide(trace.subset([row]), policy).frame().iloc[0] for row in range(len(trace))]
+            of_one = [
+                decide(trace.subset([row]), policy).frame().iloc[0] for row in range(len(trace))
+            ]
             assert pd.DataFrame(of_one).reset_index(drop=True).equals(said.frame())
-            assert said.right.sum() == metrics.rate_counts(plain.cells)[place, list(metrics.RATES).index("pass_rate")]
+            assert (
+                said.right.sum()
+                == metrics.rate_counts(plain.cells)[place, list(metrics.RATES).index("pass_rate")]
+            )
             answered = [row for row in said.frame().itertuples() if row.status == "ok"]
             assert all(row.sources for row in answered)
 
     def test_distances_make_the_trace_as_before(self) -> None:
         """Signals and the order of ties leave the hits of a frame with distances as they are."""
-        rows = [("a?", "x", 0.5, "ok"), ("a?", "y", 0.5, "ok"), ("b?", "y", 0.5, "ok"), ("b?", "x", 0.5, "ok")]
+        rows = [
+            ("a?", "x", 0.5, "ok"),
+            ("a?", "y", 0.5, "ok"),
+            ("b?", "y", 0.5, "ok"),
+            ("b?", "x", 0.5, "ok"),
+        ]
         trace = trace_from_frame(hits(*rows, columns="query hit_id score label"))
         assert trace.hits.chunk[:, 0, 0].tolist() == [[0, 1], [0, 1]]
         assert trace.hits.rank[:, 0, 0].tolist() == [[0, 1], [1, 0]]
@@ -243,7 +314,7 @@ class TestLaws:
                 decide(other, HALF)
 
     def test_a_certificate_varies_the_bound_that_decides(self) -> None:
-        """Where the trace leaves no gate of the chain, the bounds that a policy states are the candidates' family."""
+        """If the trace leaves no chain gate, a policy's stated bounds are the candidate family."""
         assert declared_family(HALF, ALL_OFF) == ("signals.node_score.min",)
         assert declared_family(HALF) == declared_family(HALF, ["l2", "density", "gap"])
         assert declared_family(HALF, ALL_OFF[:4]) == ("confidence.tau_default",)
@@ -269,7 +340,10 @@ def tallied(rows: Sequence[Mapping[str, str]], least: float) -> dict[str, tuple[
 
 
 def platform_frame(rows: Sequence[Mapping[str, str]]) -> pd.DataFrame:
-    """Frame of a platform's rows: its one intent is the hit, and the document that the case expects."""
+    """Frame of a platform's rows.
+
+    Its one intent is the hit, and the document that the case expects.
+    """
     records = []
     for number, row in enumerate(rows):
         one: dict[str, Any] = {"case_id": str(number), "query": row["sentence"], "label": "refuse"}
@@ -277,7 +351,11 @@ def platform_frame(rows: Sequence[Mapping[str, str]]) -> pd.DataFrame:
             one |= {"label": "ok", "expect_sources": [row["label"]]}
         if row["predicted_node"] != NOTHING:
             score = float(row["predicted_node_score"])
-            one |= {"hit_id": row["predicted_node"], "source": row["predicted_node"], "node_score": score}
+            one |= {
+                "hit_id": row["predicted_node"],
+                "source": row["predicted_node"],
+                "node_score": score,
+            }
         records.append(one)
     return pd.DataFrame(records)
 
@@ -298,8 +376,15 @@ def test_rates_of_a_made_platform() -> None:
     labels = rng.choice(["A", "B", "C", NOTHING], 200)
     found = np.where(rng.random(200) < 0.6, labels, rng.choice(["A", "B", "C", NOTHING], 200))
     rows = [
-        {"sentence": f"s{n}", "label": label, "predicted_node": node, "predicted_node_score": str(score)}
-        for n, (label, node, score) in enumerate(zip(labels, found, rng.integers(0, 21, 200) / 20, strict=True))
+        {
+            "sentence": f"s{n}",
+            "label": label,
+            "predicted_node": node,
+            "predicted_node_score": str(score),
+        }
+        for n, (label, node, score) in enumerate(
+            zip(labels, found, rng.integers(0, 21, 200) / 20, strict=True)
+        )
     ]
     rates_agree(rows)
 
@@ -308,7 +393,9 @@ def test_rates_of_a_made_platform() -> None:
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_rates_of_the_platforms(platform: str) -> None:
     """What five platforms said to 397 messages, with their probability and no distance."""
-    with (HINT3 / "preds" / f"{platform}_sofmattress.csv").open(encoding="utf-8", newline="") as file:
+    with (HINT3 / "preds" / f"{platform}_sofmattress.csv").open(
+        encoding="utf-8", newline=""
+    ) as file:
         rates_agree(list(csv.DictReader(file)))
 
 
@@ -317,27 +404,43 @@ class TestHostile:
 
     def test_too_many_rows(self) -> None:
         """Ten million rows are refused before any column is read."""
-        frame = pd.DataFrame({"query": pd.Categorical.from_codes(np.zeros(10_000_000, np.int8), ["a?"])})
+        frame = pd.DataFrame(
+            {"query": pd.Categorical.from_codes(np.zeros(10_000_000, np.int8), ["a?"])}
+        )
         assert f"at most {MAX_ROWS:,} rows, got 10,000,000" in refusal(frame)
 
     def test_arrays_far_larger_than_the_frame(self) -> None:
-        """Arms and depths, or one long case, that would lay out far more than there are rows are refused."""
+        """Arms and depths, or one long case, that lay out far more than the rows are refused."""
         n = 3_000
         names = [f"n{row}" for row in range(n)]
         wide = pd.DataFrame(
-            {"query": names, "hit_id": "x", "node_score": 0.5, "arm": names, "depth": np.arange(n) % 100}
+            {
+                "query": names,
+                "hit_id": "x",
+                "node_score": 0.5,
+                "arm": names,
+                "depth": np.arange(n) % 100,
+            }
         )
         assert "rows in every arm and depth" in refusal(wide)
-        long = pd.DataFrame({"query": ["a?"] * 8_000 + names, "hit_id": range(8_000 + n), "node_score": 0.5})
+        long = pd.DataFrame(
+            {"query": ["a?"] * 8_000 + names, "hit_id": range(8_000 + n), "node_score": 0.5}
+        )
         told = refusal(long)
         assert "hits of the longest case must be at most 20,000,000, got 24,008,000" in told
         assert "case 'q1', arm 'frame', depth 0 has 8,000" in told
-        assert "pairs of hits of the longest case must be at most 2,000,000,000" in refusal(long.iloc[:8_100])
+        assert "pairs of hits of the longest case must be at most 2,000,000,000" in refusal(
+            long.iloc[:8_100]
+        )
 
     @pytest.mark.parametrize(
         ("column", "value", "parts"),
         [
-            ("node_score", float("inf"), "row 1, column node_score: node_score must be a probability, from 0 to 1"),
+            (
+                "node_score",
+                float("inf"),
+                "row 1, column node_score: node_score must be a probability, from 0 to 1",
+            ),
             ("node_score", -float("inf"), "row 1, column node_score"),
             ("node_score", 1.5, "got 1.5"),
             ("node_score", "high", "got 'high'; write a number without quotes"),
@@ -347,14 +450,22 @@ class TestHostile:
         ],
     )
     def test_cells(self, column: str, value: Any, parts: str) -> None:
-        """A score out of range or without a number, a question too long, a case_id of two questions: row and rule."""
-        frame = hits(("1", "a?", "x", 0.5), ("2", "b?", "x", 0.5), columns="case_id query hit_id node_score")
+        """A score out of range or missing, a question too long, a case_id of two: row and rule.
+
+        The last is a case_id of two questions.
+        """
+        frame = hits(
+            ("1", "a?", "x", 0.5), ("2", "b?", "x", 0.5), columns="case_id query hit_id node_score"
+        )
         changed = frame.astype(object)
         changed.loc[1, column] = value
         assert parts in refusal(changed)
 
     def test_a_missing_score_fires(self) -> None:
-        """NaN is a missing value: its gate refuses and says so, unless the signal states that it passes."""
+        """NaN is a missing value.
+
+        Its gate refuses and says so, unless the signal states that it passes.
+        """
         frame = hits(("a?", "x", float("nan"), "ok"))
         said = decide(scored(frame), HALF).frame(reasons=True)
         assert said["reason"].tolist() == ["signal node_score is missing, min 0.5"]
@@ -368,10 +479,19 @@ class TestHostile:
             ({"node_score": "probability"}, "must state higher and unit"),
             ({"node_score": {**SCORE, "low": "0"}}, "must state higher and unit"),
             ({"node_score": {**SCORE, "column": 3}}, "column must name a column, got 3"),
-            ({"node_score": {**SCORE, "higher": "better"}}, "higher of signal node_score must be one of surer, ask"),
-            ({"node.score": {**SCORE, "column": "node_score"}}, "a signal's name must be a small letter"),
+            (
+                {"node_score": {**SCORE, "higher": "better"}},
+                "higher of signal node_score must be one of surer, ask",
+            ),
+            (
+                {"node.score": {**SCORE, "column": "node_score"}},
+                "a signal's name must be a small letter",
+            ),
             ({"x" * 10_000: {**SCORE, "column": "node_score"}}, "(10,002 characters)"),
-            ({"gap": {**SCORE, "column": "node_score"}}, "must not have the name of a built-in one"),
+            (
+                {"gap": {**SCORE, "column": "node_score"}},
+                "must not have the name of a built-in one",
+            ),
             ({"judge": SCORE, **NODE}, "the column judge is required"),
             ({}, "columns must be among"),
         ],
@@ -388,12 +508,18 @@ class TestHostile:
         assert "score=None says that there is no column score" in refusal(frame)
         told = refusal(frame.drop(columns="score"), score="cosine")
         assert "or pass score=None and name your scores by signals" in told
-        assert scored(frame, {**NODE, "mine": {**SCORE, "column": "score"}}).signals == ("mine", "node_score")
+        assert scored(frame, {**NODE, "mine": {**SCORE, "column": "score"}}).signals == (
+            "mine",
+            "node_score",
+        )
 
 
 @pytest.mark.parametrize("signals", [["score"], "score"])
 def test_signals_are_stated_by_name(signals: Any) -> None:
     """A list of columns states neither direction nor unit."""
     frame = pd.DataFrame({"query": ["a"], "hit_id": ["x"], "score": [0.5]})
-    with pytest.raises(InputError, match=r'^frame: signals must state each signal by its name, got .*; write \{"my_'):
+    with pytest.raises(
+        InputError,
+        match=r'^frame: signals must state each signal by its name, got .*; write \{"my_',
+    ):
         trace_from_frame(frame, signals=signals)

@@ -24,14 +24,20 @@ EXCESS, CUP = "the excess?", "who won the cup?"
 UNSURE = PolicyData.from_mapping({"confidence": {"enabled": False}})
 
 
-def frame_of(*rows: Sequence[Any], columns: str = "query hit_id score label", **more: Any) -> pd.DataFrame:
+def frame_of(
+    *rows: Sequence[Any], columns: str = "query hit_id score label", **more: Any
+) -> pd.DataFrame:
     """Frame of rows, with further columns."""
-    return pd.DataFrame(rows, columns=columns.split()).assign(**{key: list(more[key]) for key in more})
+    return pd.DataFrame(rows, columns=columns.split()).assign(
+        **{key: list(more[key]) for key in more}
+    )
 
 
 def three(**more: Any) -> pd.DataFrame:
     """Frame of two questions: the first has hits a and b, the second b."""
-    return frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 0.6, "ok"), (CUP, "b", 0.1, "refuse"), **more)
+    return frame_of(
+        (EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 0.6, "ok"), (CUP, "b", 0.1, "refuse"), **more
+    )
 
 
 def refusal(frame: pd.DataFrame, score: Any = "cosine", columns: Any = None) -> str:
@@ -57,7 +63,10 @@ class TestByHead:
     """Frames that can be followed by head."""
 
     def test_two_questions(self) -> None:
-        """Cosines 0.9 and 0.6 are squared distances 0.2 and 0.8; the second question has one hit and is padded."""
+        """Cosines 0.9 and 0.6 are squared distances 0.2 and 0.8.
+
+        The second question has one hit and is padded.
+        """
         trace = trace_from_frame(three())
         assert trace.cases == (Case("q1", EXCESS, "ok"), Case("q2", CUP, "refuse"))
         assert trace.chunks == (Chunk("a", "", "a"), Chunk("b", "", "b"))
@@ -70,7 +79,10 @@ class TestByHead:
         assert np.isnan([getattr(trace.hits, name)[1, 0, 0, 1] for name in FLOAT_FIELDS]).all()
 
     def test_two_decisions(self) -> None:
-        """The published thresholds without the gate of confidence answer the first and refuse the second by l2 1.8."""
+        """Without the confidence gate, thresholds answer the first, refuse the second by l2 1.8.
+
+        The thresholds are the published ones.
+        """
         said = decide(trace_from_frame(three()), UNSURE).frame()
         assert said["status"].tolist() == ["ok", "refuse"]
         assert said["decided_by"].tolist() == ["answered", "l2"]
@@ -82,18 +94,23 @@ class TestByHead:
         said = decide(trace_from_frame(three()), PolicyData.from_mapping()).frame()
         assert said["decided_by"].tolist() == ["confidence", "l2"]
         probable = trace_from_frame(three(s_rerank=[0.8, 0.2, 0.1]))
-        assert decide(probable, PolicyData.from_mapping()).frame()["confidence"].tolist() == [80.0, 10.0]
+        assert decide(probable, PolicyData.from_mapping()).frame()["confidence"].tolist() == [
+            80.0,
+            10.0,
+        ]
 
     def test_distances(self) -> None:
         """With score l2, 0.2 is cosine 0.9, and the smallest distance ranks first."""
-        trace = trace_from_frame(frame_of((EXCESS, "a", 0.5, "ok"), (EXCESS, "b", 0.25, "ok")), score="l2")
+        trace = trace_from_frame(
+            frame_of((EXCESS, "a", 0.5, "ok"), (EXCESS, "b", 0.25, "ok")), score="l2"
+        )
         assert row_of(trace, "l2") == [0.25, 0.5]
         assert row_of(trace, "cosine") == [0.875, 0.75]
         assert row_of(trace, "chunk") == [1, 0]
         assert row_of(trace, "rank") == [0, 1]
 
     def test_probabilities(self) -> None:
-        """With score probability the hits are reranked, ranked by it, and laid out by the cosine beside it."""
+        """With score probability hits are reranked, ranked by it, laid out by cosine beside it."""
         rows = ((EXCESS, "a", 0.2, "ok"), (EXCESS, "b", 0.7, "ok"), (EXCESS, "c", 0.5, "ok"))
         trace = trace_from_frame(frame_of(*rows, cosine=[0.75, 0.5, 0.625]), score="probability")
         assert row_of(trace, "chunk") == [0, 2, 1]
@@ -104,9 +121,12 @@ class TestByHead:
         assert decide(trace, PolicyData.from_mapping()).frame()["confidence"].tolist() == [70.0]
 
     def test_probabilities_alone(self) -> None:
-        """Without distances their gates are off, which a warning says, and the confidence decides."""
+        """Without distances their gates are off, a warning says so, and the confidence decides."""
         rows = ((EXCESS, "a", 0.25, "ok"), (EXCESS, "b", 0.75, "ok"), (CUP, "a", 0.125, "refuse"))
-        with pytest.warns(UserWarning, match=r"no distances, so the gates l2, density, gap, similarity are off; name"):
+        with pytest.warns(
+            UserWarning,
+            match=r"no distances, so the gates l2, density, gap, similarity are off; name",
+        ):
             trace = trace_from_frame(frame_of(*rows), score="probability")
         assert np.isnan([row_of(trace, "l2"), row_of(trace, "cosine")]).all()
         assert trace.meta["gates_off"] == ["l2", "density", "gap", "similarity"]
@@ -117,7 +137,9 @@ class TestByHead:
             "every gate that the trace can judge passes",
             "confidence 12.5 is below tau_default 40",
         ]
-        assert said["warnings"][0][-1].endswith("measured nothing for them: l2, density, gap, similarity")
+        assert said["warnings"][0][-1].endswith(
+            "measured nothing for them: l2, density, gap, similarity"
+        )
 
     def test_a_case_without_hits(self) -> None:
         """A row without hit_id is a case that found nothing, and is refused as such."""
@@ -133,7 +155,7 @@ class TestByHead:
         assert decide(trace, UNSURE).frame()["decided_by"].tolist() == ["no_hits", "no_hits"]
 
     def test_ties(self) -> None:
-        """Equal scores rank in the order of the rows and are laid out in the order of the chunks."""
+        """Equal scores rank in row order and are laid out in the order of the chunks."""
         first = [("p", "x", 0.5, "ok"), ("p", "y", 0.5, "ok"), ("p", "z", 0.75, "ok")]
         second = [("q", "z", 0.5, "ok"), ("q", "y", 0.5, "ok"), ("q", "x", 0.5, "ok")]
         trace = trace_from_frame(frame_of(*first, *second))
@@ -144,8 +166,13 @@ class TestByHead:
 
     def test_a_reranked_head(self) -> None:
         """Hits with s_rerank come first by it, the rest follows by score."""
-        rows = [("q", name, score, "ok") for name, score in zip("abcd", (0.9, 0.8, 0.7, 0.95), strict=True)]
-        trace = trace_from_frame(frame_of(*rows, s_rerank=[0.25, 0.5, NAN, NAN], s_raw=[-1.0, 0.0, NAN, NAN]))
+        rows = [
+            ("q", name, score, "ok")
+            for name, score in zip("abcd", (0.9, 0.8, 0.7, 0.95), strict=True)
+        ]
+        trace = trace_from_frame(
+            frame_of(*rows, s_rerank=[0.25, 0.5, NAN, NAN], s_raw=[-1.0, 0.0, NAN, NAN])
+        )
         assert row_of(trace, "chunk") == [3, 0, 1, 2]
         assert row_of(trace, "rank") == [2, 1, 0, 3]
         assert trace.hits.n_reranked.tolist() == [[[2]]]
@@ -155,15 +182,44 @@ class TestByHead:
         rows = [("q", name, 0.9 - n / 10, "ok") for n, name in enumerate("abc")]
         trace = trace_from_frame(frame_of(*rows, rank=[2, 0, 1]))
         assert row_of(trace, "rank") == [2, 0, 1]
-        policy = PolicyData.from_mapping({"chosen": {"final_k": 1}, "confidence": {"enabled": False}})
+        policy = PolicyData.from_mapping(
+            {"chosen": {"final_k": 1}, "confidence": {"enabled": False}}
+        )
         assert decide(trace, policy).frame()["sources"].tolist() == [["b#n/a"]]
 
     def test_passages_and_cases_in_full(self) -> None:
         """Every column lands in its field; tags that are missing are left out."""
         frame = frame_of(
-            ("k7", EXCESS, 12, 0.75, "ambiguous", "The excess is 5.", "docs/a.md", 3, "iii", "motor", None, ["fleet"]),
-            ("k7", EXCESS, 34, 0.5, "ambiguous", "Nothing.", "docs/b.md", None, None, None, "2", None),
-            columns="case_id query hit_id score expect_status text source page page_label domain version entities",
+            (
+                "k7",
+                EXCESS,
+                12,
+                0.75,
+                "ambiguous",
+                "The excess is 5.",
+                "docs/a.md",
+                3,
+                "iii",
+                "motor",
+                None,
+                ["fleet"],
+            ),
+            (
+                "k7",
+                EXCESS,
+                34,
+                0.5,
+                "ambiguous",
+                "Nothing.",
+                "docs/b.md",
+                None,
+                None,
+                None,
+                "2",
+                None,
+            ),
+            columns="case_id query hit_id score expect_status text source page page_label domain "
+            "version entities",
             expect_sources=[["a.md#3"]] * 2,
             expect_sources_any=[("b.md",)] * 2,
             selected_sources=[np.array(["a.md"])] * 2,
@@ -205,17 +261,28 @@ class TestByHead:
         assert row_of(trace, "s_hybrid") == [1.0, 0.5]
         assert row_of(trace, "anchor_sim") == [0.25, -0.25]
         assert row_of(trace, "sig_sim")[0] == row_of(trace, "sig_sim_strict")[0] == 0.375
-        assert np.isnan([row_of(trace, name)[1] for name in ("s_raw", "s_rerank", "sig_sim", "sig_sim_strict")]).all()
+        assert np.isnan(
+            [row_of(trace, name)[1] for name in ("s_raw", "s_rerank", "sig_sim", "sig_sim_strict")]
+        ).all()
 
     def test_cells_are_read_as_those_of_a_table(self) -> None:
-        """Entities as one text, a version as a number and a page as digits, as `load_corpus` reads them."""
-        more = {"entities": ["Acme;Leeds", "x", "x"], "version": [2, 3.0, 3], "page": ["4", "5.0", 5]}
-        trace = trace_from_frame(three(**{name: pd.Series(cells, dtype="object") for name, cells in more.items()}))
+        """Entities as one text, version as number, page as digits, as `load_corpus` reads them."""
+        more = {
+            "entities": ["Acme;Leeds", "x", "x"],
+            "version": [2, 3.0, 3],
+            "page": ["4", "5.0", 5],
+        }
+        trace = trace_from_frame(
+            three(**{name: pd.Series(cells, dtype="object") for name, cells in more.items()})
+        )
         assert trace.chunks[0] == Chunk("a", "", "a", 4, None, {"version": "2"}, ("Acme", "Leeds"))
         assert trace.chunks[1] == Chunk("b", "", "b", 5, None, {"version": "3"}, ("x",))
 
     def test_arms_and_depths(self) -> None:
-        """Rows of two arms and two depths land on their axes; a depth that found nothing has its row."""
+        """Rows of two arms and two depths land on their axes.
+
+        A depth that found nothing has its row.
+        """
         rows = [
             (EXCESS, "a", 0.5, "ok", "mine", 0),
             (EXCESS, "b", 0.75, "ok", "mine", 1),
@@ -228,31 +295,51 @@ class TestByHead:
 
     def test_one_query_in_two_cases(self) -> None:
         """A case_id tells apart cases that ask the same with different labels."""
-        trace = trace_from_frame(frame_of((1, EXCESS, "a", 0.9, "ok"), (2, EXCESS, "a", 0.9, "refuse"),
-                                          columns="case_id query hit_id score label"))  # fmt: skip
-        assert [(case.id, case.expect_status) for case in trace.cases] == [("1", "ok"), ("2", "refuse")]
+        trace = trace_from_frame(
+            frame_of(
+                (1, EXCESS, "a", 0.9, "ok"),
+                (2, EXCESS, "a", 0.9, "refuse"),
+                columns="case_id query hit_id score label",
+            )
+        )
+        assert [(case.id, case.expect_status) for case in trace.cases] == [
+            ("1", "ok"),
+            ("2", "refuse"),
+        ]
 
     def test_a_hit_id_with_a_slash_is_its_own_file(self) -> None:
-        """Passages without a source are documents of their own, also where ids share their last part."""
+        """Passages without a source are their own documents, even if ids share their last part."""
         trace = trace_from_frame(frame_of((EXCESS, "x/1", 0.9, "ok"), (EXCESS, "y/1", 0.6, "ok")))
         assert [chunk.file_name for chunk in trace.chunks] == ["x%2F1", "y%2F1"]
 
     def test_patterns_of_a_policy(self) -> None:
-        """The given policy's patterns are measured at once; others are measured on replay, to the same decisions."""
-        policy = UNSURE.replace("patterns.deny", ("cup",), "patterns.entities", {"fleet": ("fleet",)})
+        """The given policy's patterns are measured at once.
+
+        Others are measured on replay, to the same decisions.
+        """
+        policy = UNSURE.replace(
+            "patterns.deny", ("cup",), "patterns.entities", {"fleet": ("fleet",)}
+        )
         frame = three(text=["the fleet", "the hull", "the hull"])
         eager, late = trace_from_frame(frame, policy=policy), trace_from_frame(frame)
         assert eager.pattern_hits is not None
         assert eager.pattern_hits.counts[:, 0].tolist() == [0, 1]
         assert eager.pattern_hits.chunk_entities == (("fleet",), ())
-        assert decide(eager, policy).frame(reasons=True).equals(decide(late, policy).frame(reasons=True))
+        assert (
+            decide(eager, policy)
+            .frame(reasons=True)
+            .equals(decide(late, policy).frame(reasons=True))
+        )
 
 
 class TestValues:
     """Numbers and kinds of cells as pandas holds them."""
 
     def test_float64_as_given(self, tmp_path: Path) -> None:
-        """0.1 + 0.2 comes back to the bit, through the file too; a float32 column keeps what it holds."""
+        """0.1 + 0.2 comes back to the bit, through the file too.
+
+        A float32 column keeps what it holds.
+        """
         frame = frame_of((EXCESS, "a", 0.1 + 0.2, "ok"), (EXCESS, "b", 0.1, "ok"))
         trace = trace_from_frame(frame)
         trace.save(tmp_path / "t.parquet")
@@ -277,7 +364,10 @@ class TestValues:
     def test_the_index_is_not_read(self) -> None:
         """Rows count by position: a filtered and a renumbered frame give the same trace."""
         frame = three()
-        assert trace_from_frame(frame.set_axis([7, 7, 3])).fingerprint == trace_from_frame(frame).fingerprint
+        assert (
+            trace_from_frame(frame.set_axis([7, 7, 3])).fingerprint
+            == trace_from_frame(frame).fingerprint
+        )
 
     def test_the_frame_is_left_alone(self) -> None:
         """Making a trace changes nothing in the frame."""
@@ -287,12 +377,27 @@ class TestValues:
         pd.testing.assert_frame_equal(frame, before)
 
     def test_fingerprint(self) -> None:
-        """The same content gives the same fingerprint; a score, text, label or name changes it, a policy does not."""
+        """The same content gives the same fingerprint.
+
+        A score, text, label or name changes it, a policy does not.
+        """
         known = trace_from_frame(three()).fingerprint
-        assert trace_from_frame(three(), policy=UNSURE.replace("patterns.deny", ("x",))).fingerprint == known
-        changed = [three().replace({column: {old: new}}) for column, old, new in (
-            ("score", 0.6, 0.61), ("hit_id", "a", "c"), ("label", "refuse", "ok"), ("query", CUP, "cup?"))]  # fmt: skip
-        others = {trace_from_frame(frame).fingerprint for frame in (*changed, three(text=["x", "y", "y"]))}
+        assert (
+            trace_from_frame(three(), policy=UNSURE.replace("patterns.deny", ("x",))).fingerprint
+            == known
+        )
+        changed = [
+            three().replace({column: {old: new}})
+            for column, old, new in (
+                ("score", 0.6, 0.61),
+                ("hit_id", "a", "c"),
+                ("label", "refuse", "ok"),
+                ("query", CUP, "cup?"),
+            )
+        ]
+        others = {
+            trace_from_frame(frame).fingerprint for frame in (*changed, three(text=["x", "y", "y"]))
+        }
         others.add(trace_from_frame(three(), name="mine").fingerprint)
         assert len(others | {known}) == len(changed) + 3
 
@@ -308,7 +413,9 @@ def as_frame(trace: Any) -> pd.DataFrame:
             if chunk < 0 or chunk in seen or np.isnan(l2):
                 continue
             seen.add(chunk)
-            rows.append(_row(case, trace.chunks[chunk], trace.arms[arm], depth) | {"score": float(l2)})
+            rows.append(
+                _row(case, trace.chunks[chunk], trace.arms[arm], depth) | {"score": float(l2)}
+            )
         if not seen:
             rows.append(_row(case, None, trace.arms[arm], depth))
     return pd.DataFrame(rows)
@@ -323,18 +430,27 @@ def _row(case: Case, chunk: Chunk | None, arm: str, depth: int) -> dict[str, Any
         "depth": depth,
     }
     stated = case._replace(expect_sources=(), expect_sources_any=(), min_sources=0)
-    stated = stated if case.expect_status == "refuse" else case  # a refusal has no sources (rule S6.1)
-    row |= {name: list(getattr(stated, name)) for name in ("expect_sources", "expect_sources_any", "selected_sources")}
+    # a refusal has no sources (rule S6.1)
+    stated = stated if case.expect_status == "refuse" else case
+    row |= {
+        name: list(getattr(stated, name))
+        for name in ("expect_sources", "expect_sources_any", "selected_sources")
+    }
     row |= {"min_sources": stated.min_sources, "hit_id": None, "score": None}
     if chunk is not None:
-        row |= {"hit_id": chunk.chunk_id, "text": chunk.text, "source": chunk.source, "page": chunk.page}
+        row |= {
+            "hit_id": chunk.chunk_id,
+            "text": chunk.text,
+            "source": chunk.source,
+            "page": chunk.page,
+        }
         row |= {"page_label": chunk.page_label, "entities": list(chunk.entities), **chunk.tags}
     return row
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_round_trip_decides_alike(tmp_path: Path, seed: int) -> None:
-    """Drawn frames with ties, arms and depths decide the same after save and load, under every arm."""
+    """Drawn frames with ties, arms and depths decide alike after save and load, under every arm."""
     frame = as_frame(random_trace(seed, n_cases=8, arms=2, depths=2))
     trace = trace_from_frame(frame, score="l2")
     trace.save(tmp_path / "t.parquet")
@@ -351,7 +467,7 @@ def test_a_round_trip_decides_alike(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_order_of_the_cases_is_irrelevant(seed: int) -> None:
-    """Cases in another order get the same decisions where no two hits tie, which the order of chunks would settle."""
+    """Cases in another order get the same decisions if no hits tie, which chunk order settles."""
     frame = as_frame(random_trace(seed, n_cases=8)).drop(columns="min_sources")
     frame["score"] += pd.to_numeric(frame["hit_id"]) / 1000
     other = frame.sort_values("case_id", ascending=False, kind="stable")
@@ -369,11 +485,23 @@ class TestRefused:
     def test_a_missing_column(self, column: str) -> None:
         """A required column is named, with those there are."""
         message = refusal(three().drop(columns=column))
-        told(message, f"frame: the column {column} is required", "got only", "label", f"rename to {column}")
+        told(
+            message,
+            f"frame: the column {column} is required",
+            "got only",
+            "label",
+            f"rename to {column}",
+        )
 
     def test_labels(self) -> None:
-        """A frame has label or expect_status or neither, not both; a case without one has a missing cell."""
-        assert trace_from_frame(three().drop(columns="label")).cases == (Case("q1", EXCESS), Case("q2", CUP))
+        """A frame has label or expect_status or neither, not both.
+
+        A case without one has a missing cell.
+        """
+        assert trace_from_frame(three().drop(columns="label")).cases == (
+            Case("q1", EXCESS),
+            Case("q2", CUP),
+        )
         told(
             refusal(three(expect_status=["ok", "ok", "refuse"])),
             "expect_status must be one column, got expect_status and label",
@@ -385,38 +513,69 @@ class TestRefused:
     def test_an_unknown_column(self) -> None:
         """A column that nobody reads is refused with the nearest name; two of one name are too."""
         declared = (
-            'declare it: signals={"bm25": {"higher": "surer", "unit": "number"}}, or write frame.drop(columns=["bm25"])'
+            'declare it: signals={"bm25": {"higher": "surer", "unit": "number"}}, or write '
+            'frame.drop(columns=["bm25"])'
         )
         told(refusal(three(bm25=[3.0, None, 1])), "got 'bm25'", declared)
         told(refusal(three(team=["x", "y", "y"])), "got 'team'; write frame.drop(columns=")
-        told(refusal(three(sourse=["x", "y", "y"])), "got 'sourse'", "rename it to source", 'drop(columns=["sourse"])')
-        told(refusal(three(wall_time=[1, 2, 3])), "got 'wall_time'; declare it: ", ", or write frame.drop")
+        told(
+            refusal(three(sourse=["x", "y", "y"])),
+            "got 'sourse'",
+            "rename it to source",
+            'drop(columns=["sourse"])',
+        )
+        told(
+            refusal(three(wall_time=[1, 2, 3])),
+            "got 'wall_time'; declare it: ",
+            ", or write frame.drop",
+        )
         for right in ([1, 0, None], [1.0, 0.0, 1.0], [True, False, False]):
             label = "it holds 0 and 1 alone, as a label does: is it whether the hit is right?"
             declared = 'Only if it is known before the answer, declare it: signals={"right": {'
-            told(refusal(three(right=right)), "got 'right'", label, "into expect_sources_any", declared)
+            told(
+                refusal(three(right=right)),
+                "got 'right'",
+                label,
+                "into expect_sources_any",
+                declared,
+            )
         told(refusal(three(ones=[1, 1, 1])), "got 'ones'; declare it: ")
         twice = pd.concat([three(), three()[["score"]]], axis=1)
         told(refusal(twice), "different names, got 'score' twice")
 
     def test_a_column_of_names_of_hits_is_proposed_as_sources(self) -> None:
-        """In most of its cells a source or hit_id, with the columns that are mapped; elsewhere, or twice, it is not."""
+        """In most of its cells a source or hit_id, with the columns that are mapped.
+
+        Elsewhere, or twice, it is not.
+        """
         hits = three().rename(columns={"hit_id": "dok"})
         hits["fundstelle"] = [f"{hits['dok'][0]}; x", None, hits["dok"][2]]
         mapped = 'pass columns={"hit_id": "dok", "expect_sources": "fundstelle"}'
         message = refusal(hits, columns={"hit_id": "dok"})
-        told(message, "got 'fundstelle'; in 2 of 2 rows it names a source or hit_id of the frame", mapped)
         told(
-            message, "expect_sources_any where one of several is enough", 'or write frame.drop(columns=["fundstelle"])'
+            message,
+            "got 'fundstelle'; in 2 of 2 rows it names a source or hit_id of the frame",
+            mapped,
         )
-        for other in (hits.assign(fundstelle=["x", "y", hits["dok"][2]]), hits.assign(expect_sources="a")):
+        told(
+            message,
+            "expect_sources_any where one of several is enough",
+            'or write frame.drop(columns=["fundstelle"])',
+        )
+        for other in (
+            hits.assign(fundstelle=["x", "y", hits["dok"][2]]),
+            hits.assign(expect_sources="a"),
+        ):
             told(refusal(other, columns={"hit_id": "dok"}), "got 'fundstelle'; write frame.drop(")
 
     def test_a_repeated_hit_is_named_with_the_column_of_the_user(self) -> None:
         """Of the newcomer: with mapped columns it got None."""
         hits = pd.DataFrame({"query": ["x", "x"], "dok": ["a.md", "a.md"], "score": [0.9, 0.8]})
         told(
-            refusal(hits, columns={"hit_id": "dok"}), "row 1, column dok", "a hit must stand once", "got 'a.md' in case"
+            refusal(hits, columns={"hit_id": "dok"}),
+            "row 1, column dok",
+            "a hit must stand once",
+            "got 'a.md' in case",
         )
         gap = pd.DataFrame({"query": ["x"], "hit_id": ["a"], "wert": [None]})
         told(refusal(gap, columns={"score": "wert"}), "column wert", "a hit must have a score")
@@ -424,8 +583,14 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("name", "meant"),
         [
-            *[(name, "expect_sources") for name in ("sources", "gold_sources", "references", "expect_source")],
-            *[(name, "source") for name in ("path", "document", "file", "doc_id", "Source", "file_name", "url")],
+            *[
+                (name, "expect_sources")
+                for name in ("sources", "gold_sources", "references", "expect_source")
+            ],
+            *[
+                (name, "source")
+                for name in ("path", "document", "file", "doc_id", "Source", "file_name", "url")
+            ],
             *[(name, "case_id") for name in ("id", "query_id", "qid", "caseid")],
             *[(name, "text") for name in ("content", "passage", "Text")],
             ("ground_truth", "answer"),
@@ -436,46 +601,80 @@ class TestRefused:
     )
     def test_other_names(self, name: str, meant: str) -> None:
         """A column by another name is refused with the name that it has here, and one that is there is not proposed."""
-        told(refusal(three().assign(**{name: "x"})), f"got '{name}'; rename it to {meant}, or write frame.drop")
+        told(
+            refusal(three().assign(**{name: "x"})),
+            f"got '{name}'; rename it to {meant}, or write frame.drop",
+        )
         held = "x" if meant != "l2" else 0.2
         assert f"rename it to {meant}," not in refusal(three().assign(**{name: "x", meant: held}))
 
     @pytest.mark.parametrize(
         ("column", "name"),
-        [("query", "Question"), ("query", "prompt"), ("hit_id", "chunk_id"), ("score", "similarity")],
+        [
+            ("query", "Question"),
+            ("query", "prompt"),
+            ("hit_id", "chunk_id"),
+            ("score", "similarity"),
+        ],
     )
     def test_a_required_column_by_another_name(self, column: str, name: str) -> None:
         """The remedy names it."""
-        told(refusal(three().rename(columns={column: name})), f"{column} is required", f"; rename {name} to {column}")
+        told(
+            refusal(three().rename(columns={column: name})),
+            f"{column} is required",
+            f"; rename {name} to {column}",
+        )
 
     def test_question(self) -> None:
-        """Of the newcomer: `load_cases` takes it, so does this; errors name the column, and both are one too many."""
+        """Of the newcomer: `load_cases` takes it, so does this.
+
+        Errors name the column, and both are one too many.
+        """
         renamed = three().rename(columns={"query": "question"})
         assert trace_from_frame(renamed).fingerprint == trace_from_frame(three()).fingerprint
-        told(refusal(renamed.assign(question=["a", None, "b"])), "row 1, column question: query must not be missing")
-        told(refusal(three(question=["a", "b", "c"])), "query must be one column, got query and question")
+        told(
+            refusal(renamed.assign(question=["a", None, "b"])),
+            "row 1, column question: query must not be missing",
+        )
+        told(
+            refusal(three(question=["a", "b", "c"])),
+            "query must be one column, got query and question",
+        )
 
     def test_no_frame(self) -> None:
         """A list of rows and an empty frame are refused."""
         with pytest.raises(
-            TypeError, match=r"frame must be a DataFrame, got a list of dict; .*pandas\.DataFrame\(rows\)"
+            TypeError,
+            match=r"frame must be a DataFrame, got a list of dict; .*pandas\.DataFrame\(rows\)",
         ):
             trace_from_frame([{"query": "x"}])  # type: ignore[arg-type]
         told(refusal(three().iloc[:0]), "at least one row")
 
     def test_an_unknown_score(self) -> None:
         """The argument score is one of three."""
-        told(refusal(three(), "similarity"), "score must be one of cosine, l2, probability, or None, got 'similarity'")
+        told(
+            refusal(three(), "similarity"),
+            "score must be one of cosine, l2, probability, or None, got 'similarity'",
+        )
 
-    @pytest.mark.parametrize(("score", "column"), [("cosine", "cosine"), ("l2", "l2"), ("probability", "s_rerank")])
+    @pytest.mark.parametrize(
+        ("score", "column"), [("cosine", "cosine"), ("l2", "l2"), ("probability", "s_rerank")]
+    )
     def test_a_measurement_twice(self, score: Score, column: str) -> None:
         """The score and a column of what it is are not both read."""
-        told(refusal(three(**{column: [0.5, 0.5, 0.5]}), score), f"is the {column}, which must be given once")
+        told(
+            refusal(three(**{column: [0.5, 0.5, 0.5]}), score),
+            f"is the {column}, which must be given once",
+        )
 
     @pytest.mark.parametrize(
         ("score", "value", "parts"),
         [
-            ("cosine", 1.3, ("row 1, column score", "a cosine, from -1 to 1", "got 1.3", 'use score="l2"')),
+            (
+                "cosine",
+                1.3,
+                ("row 1, column score", "a cosine, from -1 to 1", "got 1.3", 'use score="l2"'),
+            ),
             ("cosine", -1.3, ("from -1 to 1", "got -1.3")),
             ("cosine", np.inf, ("from -1 to 1", "got inf")),
             ("cosine", 83.2, ("got 83.2", "a percentage", "an inner product or BM25")),
@@ -487,7 +686,11 @@ class TestRefused:
             ("l2", -0.5, ("from 0 to 4", "got -0.5")),
             ("l2", -1e-5, ("got -1e-05",)),
             ("probability", 92.0, ("got 92.0", "a percentage", "divide it by 100")),
-            ("probability", 3.2, ("row 1, column score", "from 0 to 1", "got 3.2", "logit", "sigmoid")),
+            (
+                "probability",
+                3.2,
+                ("row 1, column score", "from 0 to 1", "got 3.2", "logit", "sigmoid"),
+            ),
             ("cosine", None, ("row 1, column score", "a hit must have a score", "missing")),
             ("l2", NAN, ("row 1, column score", "a hit must have a score")),
             ("cosine", "0.6", ("row 1, column score", "got '0.6'", "without quotes")),
@@ -495,28 +698,66 @@ class TestRefused:
         ],
     )
     def test_scores(self, score: Score, value: Any, parts: tuple[str, ...]) -> None:
-        """A score out of its range, missing or no number is told with its row, its unit and what it may be instead."""
-        rows = frame_of((EXCESS, "a", 0.5, "ok"), (EXCESS, "b", value, "ok")).astype({"score": "object"})
+        """A score out of range, missing or no number is told with row, unit and what it may be."""
+        rows = frame_of((EXCESS, "a", 0.5, "ok"), (EXCESS, "b", value, "ok")).astype(
+            {"score": "object"}
+        )
         told(refusal(rows, score), *parts)
 
     @pytest.mark.parametrize(
         ("column", "values", "parts"),
         [
-            ("label", ["ok", "yes", "refuse"], ("row 1", "one of ok, refuse, ambiguous", "got 'yes'")),
-            ("label", ["ok", None, "refuse"], ("row 1, column label", "a case must have one label")),
-            ("label", ["ok", "refuse", "refuse"], ("row 1", "a case must have one label", "in row 0", "by case_id")),
+            (
+                "label",
+                ["ok", "yes", "refuse"],
+                ("row 1", "one of ok, refuse, ambiguous", "got 'yes'"),
+            ),
+            (
+                "label",
+                ["ok", None, "refuse"],
+                ("row 1, column label", "a case must have one label"),
+            ),
+            (
+                "label",
+                ["ok", "refuse", "refuse"],
+                ("row 1", "a case must have one label", "in row 0", "by case_id"),
+            ),
             ("query", [EXCESS, None, CUP], ("row 1, column query", "must not be missing")),
-            ("query", [EXCESS, 7, CUP], ("row 1, column query", "must be a text of at most", "got 7")),
+            (
+                "query",
+                [EXCESS, 7, CUP],
+                ("row 1, column query", "must be a text of at most", "got 7"),
+            ),
             ("hit_id", ["a", "a", "b"], ("row 1, column hit_id", "once", "got 'a'", "case 'q1'")),
             ("hit_id", ["a", None, "b"], ("row 1", "must have no score", "fill hit_id")),
-            ("hit_id", ["a", 2, "b"], ("row 1, column hit_id", "all strings or all integers", "astype(str)")),
+            (
+                "hit_id",
+                ["a", 2, "b"],
+                ("row 1, column hit_id", "all strings or all integers", "astype(str)"),
+            ),
             ("hit_id", ["a", " ", "b"], ("row 1, column hit_id", "not blank")),
             ("hit_id", [1.5, 2.0, 3.0], ("row 0, column hit_id", "got 1.5")),
-            ("case_id", ["x", "x", "x"], ("row 2, column query", "a case must have one query", CUP)),
+            (
+                "case_id",
+                ["x", "x", "x"],
+                ("row 2, column query", "a case must have one query", CUP),
+            ),
             ("case_id", ["x", None, "y"], ("row 1, column case_id", "must not be missing")),
-            ("text", ["x", "y", "z"], ("row 2, column text", "a hit_id must have one text", "'z'", "'y' in row 1")),
-            ("text", ["x", "y", None], ("row 2, column text", "a hit_id must have one text", "got None")),
-            ("text", ["x", 5, 5], ("row 1, column text", "must be a text, got 5", "2 of 3 rows break a rule")),
+            (
+                "text",
+                ["x", "y", "z"],
+                ("row 2, column text", "a hit_id must have one text", "'z'", "'y' in row 1"),
+            ),
+            (
+                "text",
+                ["x", "y", None],
+                ("row 2, column text", "a hit_id must have one text", "got None"),
+            ),
+            (
+                "text",
+                ["x", 5, 5],
+                ("row 1, column text", "must be a text, got 5", "2 of 3 rows break a rule"),
+            ),
             ("source", ["x", "y", "z"], ("row 2, column source", "a hit_id must have one source")),
             ("source", ["x", " ", " "], ("row 1, column source", "not blank")),
             ("domain", ["x", "y", "z"], ("row 2, column domain", "a hit_id must have one domain")),
@@ -529,14 +770,26 @@ class TestRefused:
                 [["a.md"], [1], None],
                 ("row 1, column expect_sources", "or a.md;b.md#2"),
             ),
-            ("expect_sources", [["a"], ["b"], None], ("row 1, column expect_sources", "one expect_sources")),
+            (
+                "expect_sources",
+                [["a"], ["b"], None],
+                ("row 1, column expect_sources", "one expect_sources"),
+            ),
             (
                 "expect_sources",
                 [["d/a#x"], ["d/a#x"], None],
                 ("row 0", "expect_sources must be texts, each path or path#page", "in 'd/a#x'"),
             ),
-            ("min_sources", [-1, -1, 0], ("row 0, column min_sources", "an integer from 0", "got -1")),
-            ("split", ["tune", "report", None], ("row 1, column split", "a case must have one split")),
+            (
+                "min_sources",
+                [-1, -1, 0],
+                ("row 0, column min_sources", "an integer from 0", "got -1"),
+            ),
+            (
+                "split",
+                ["tune", "report", None],
+                ("row 1, column split", "a case must have one split"),
+            ),
             ("rank", [0, 2, 0], ("row 1, column rank", "count 0, 1, 2", "got 2")),
             ("rank", [0, 0, 0], ("row 1, column rank", "count 0, 1, 2")),
             ("rank", [1, 2, 1], ("row 0, column rank", "number the hits from 0")),
@@ -544,30 +797,64 @@ class TestRefused:
             ("s_rerank", [0.5, 1.5, 0.5], ("row 1, column s_rerank", "a probability", "s_raw")),
             ("s_hybrid", [0.5, 30, 0.5], ("row 1, column s_hybrid", "maximum")),
             ("s_raw", [0.5, np.inf, 0.5], ("row 1, column s_raw", "finite")),
-            ("anchor_similarity", [0.5, 2, 0.5], ("row 1, column anchor_similarity", "a cosine", "got 2;")),
-            ("signature_similarity", [0.5, -2, 0.5], ("row 1, column signature_similarity", "a cosine")),
-            ("l2", [0.2, 0.9, 1.8], ("row 1, column l2", "2 - 2 * cosine", "0.9 beside cosine 0.6", "square it")),
+            (
+                "anchor_similarity",
+                [0.5, 2, 0.5],
+                ("row 1, column anchor_similarity", "a cosine", "got 2;"),
+            ),
+            (
+                "signature_similarity",
+                [0.5, -2, 0.5],
+                ("row 1, column signature_similarity", "a cosine"),
+            ),
+            (
+                "l2",
+                [0.2, 0.9, 1.8],
+                ("row 1, column l2", "2 - 2 * cosine", "0.9 beside cosine 0.6", "square it"),
+            ),
             ("arm", ["x", None, "x"], ("row 1, column arm", "must not be missing")),
-            ("arm", ["x", "x", "y"], ("rows in every arm and depth", "none for case 'q1', arm 'y', depth 0")),
-            ("depth", [0, 1, 0], ("rows in every arm and depth", "none for case 'q2', arm 'frame', depth 1")),
+            (
+                "arm",
+                ["x", "x", "y"],
+                ("rows in every arm and depth", "none for case 'q1', arm 'y', depth 0"),
+            ),
+            (
+                "depth",
+                [0, 1, 0],
+                ("rows in every arm and depth", "none for case 'q2', arm 'frame', depth 1"),
+            ),
             ("depth", [0, 2, 0], ("row 1, column depth", "without a gap", "got 2")),
             ("depth", [0, -1, 0], ("row 1, column depth", "an integer from 0", "got -1")),
         ],
     )
     def test_cells(self, column: str, values: list[Any], parts: tuple[str, ...]) -> None:
         """Each rule of a cell is told with row, column, what came and the remedy."""
-        told(refusal(three().assign(**{column: pd.Series(values, dtype="object")})), "frame", *parts)
+        told(
+            refusal(three().assign(**{column: pd.Series(values, dtype="object")})), "frame", *parts
+        )
 
     def test_rank_against_the_reranker(self) -> None:
         """A given rank that puts a hit without s_rerank before one with it is refused."""
-        frame = frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 0.6, "ok"), rank=[0, 1], s_rerank=[NAN, 0.5])
-        told(refusal(frame), "row 1, column rank", "hits with s_rerank must come before those without, got rank 1")
+        frame = frame_of(
+            (EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 0.6, "ok"), rank=[0, 1], s_rerank=[NAN, 0.5]
+        )
+        told(
+            refusal(frame),
+            "row 1, column rank",
+            "hits with s_rerank must come before those without, got rank 1",
+        )
 
-    @pytest.mark.parametrize(("score", "value", "end"), [("cosine", 1.0000001, 1.0), ("l2", -1e-8, 0.0)])
-    def test_rounding_is_clipped_and_said_once(self, score: Score, value: float, end: float) -> None:
+    @pytest.mark.parametrize(
+        ("score", "value", "end"), [("cosine", 1.0000001, 1.0), ("l2", -1e-8, 0.0)]
+    )
+    def test_rounding_is_clipped_and_said_once(
+        self, score: Score, value: float, end: float
+    ) -> None:
         """A score in single precision leaves its range by up to 1e-6."""
         frame = frame_of((EXCESS, "a", 0.5, "ok"), (EXCESS, "b", value, "ok"))
-        with pytest.warns(UserWarning, match=r"frame: 1 of 2 score lie beyond .* by at most 1e-06") as seen:
+        with pytest.warns(
+            UserWarning, match=r"frame: 1 of 2 score lie beyond .* by at most 1e-06"
+        ) as seen:
             trace = trace_from_frame(frame, score=score)
         assert (len(seen), seen[0].filename) == (1, __file__)
         assert end in row_of(trace, score)
@@ -576,10 +863,19 @@ class TestRefused:
         """A row without hit_id beside hits of its case, or twice, is refused."""
         frame = frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, None, None, "ok"))
         told(refusal(frame), "row 1, column hit_id", "must be the only one")
-        told(refusal(frame_of((EXCESS, None, None, "ok"), (EXCESS, None, None, "ok"))), "must be the only one")
-        told(refusal(frame_of((EXCESS, None, None, "ok"), text=["x"])), "row 0, column text", "must have no text")
+        told(
+            refusal(frame_of((EXCESS, None, None, "ok"), (EXCESS, None, None, "ok"))),
+            "must be the only one",
+        )
+        told(
+            refusal(frame_of((EXCESS, None, None, "ok"), text=["x"])),
+            "row 0, column text",
+            "must have no text",
+        )
 
     def test_the_name_stands_in_the_message(self) -> None:
         """Errors name the frame as the caller does."""
         with pytest.raises(InputError, match=r"^mine, row 1, column score: "):
-            trace_from_frame(frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 7, "ok")), name="mine")
+            trace_from_frame(
+                frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 7, "ok")), name="mine"
+            )

@@ -29,7 +29,8 @@ PAGE = """<!DOCTYPE html>
 ligne.</p>
 <ol><li><p>Un</p><li>Deux<ul><li>dedans</ul></ol>
 <dl><dt>Assureur :<dd>Vauban SA<dt>Prime<dd>400 €</dl>
-<table><caption>Garanties</caption><tr><th>Cause<th>Franchise<tr><td rowspan=2>Eau|gel<td>250 €<tr><td>300 €</table>
+<table><caption>Garanties</caption><tr><th>Cause<th>Franchise<tr><td rowspan=2>Eau|gel<td>250 \
+€<tr><td>300 €</table>
 <h2>Fin</h2><p># pas un titre</body></html>"""
 
 
@@ -37,12 +38,16 @@ def text_of(page: str) -> str:
     """Blocks of a page as Markdown writes them."""
     blocks = html_document(page, "a.html").blocks
     return "\n\n".join(
-        f"{'#' * block.level} {block.text}" if block.kind == "heading" else block.text for block in blocks
+        f"{'#' * block.level} {block.text}" if block.kind == "heading" else block.text
+        for block in blocks
     )
 
 
 def test_a_page_as_a_reader_sees_it() -> None:
-    """Headings, paragraphs, lists, definitions and tables; no style, no script; entities and what stands raised."""
+    """Headings, paragraphs, lists, definitions and tables; no style, no script.
+
+    Entities and what stands raised.
+    """
     page = html_document(PAGE, "a.html")
     assert (page.title, page.language) == ("Contrat & prime", "fr")
     assert [(block.kind, block.level, block.text) for block in page.blocks] == [
@@ -54,7 +59,11 @@ def test_a_page_as_a_reader_sees_it() -> None:
         ("text", 0, "Assureur: Vauban SA"),
         ("text", 0, "Prime: 400 €"),
         ("text", 0, "Garanties"),
-        ("table", 0, "| Cause | Franchise |\n|---|---|\n| Eau\\|gel | 250 € |\n| Eau\\|gel | 300 € |"),
+        (
+            "table",
+            0,
+            "| Cause | Franchise |\n|---|---|\n| Eau\\|gel | 250 € |\n| Eau\\|gel | 300 € |",
+        ),
         ("heading", 2, "Fin"),
         ("text", 0, "\\# pas un titre"),
     ]
@@ -72,14 +81,23 @@ def test_a_page_as_a_reader_sees_it() -> None:
         ("<pre>a  b\n  c</pre>", "```\na  b\n  c\n```"),
         ("<pre class=language-py>a<br>```</pre>", "````py\na\n```\n````"),
         ("<div class=highlight-c><pre><code>a;</code></pre></div>", "```c\na;\n```"),
-        ("use <code>a</code>, <code>b`c</code>, <code> </code><code><code>d</code></code>", "use `a`, ``b`c``, `d`"),
-        ("<h2>Usage<a class=headerlink href=#usage>¶</a></h2><a href=#x>see x</a>", "## Usage\n\nsee x"),
+        (
+            "use <code>a</code>, <code>b`c</code>, <code> </code><code><code>d</code></code>",
+            "use `a`, ``b`c``, `d`",
+        ),
+        (
+            "<h2>Usage<a class=headerlink href=#usage>¶</a></h2><a href=#x>see x</a>",
+            "## Usage\n\nsee x",
+        ),
         ("<p>```<p>~~~ a<p>| b |", "\\```\n\n\\~~~ a\n\n\\| b |"),
         ("<ul><li>a<p>b</ul><li>c", "- a\n\n  b\n\n- c"),
         ("<ol start=3><li>a<li value=7>b<li>c</ol>", "3. a\n\n7. b\n\n8. c"),
         ("<dl><dt>a<dd><pre>b</pre><dt>c<dt>d<dd>e</dl>", "a\n\n```\nb\n```\n\nc, d: e"),
         ("<table><tr><td>a<td>b</table>", "| a | b |"),
-        ("<table><tr><th>Insurer<td>Acme<tr><th>Term<td>A year</table>", "| Insurer | Acme |\n| Term | A year |"),
+        (
+            "<table><tr><th>Insurer<td>Acme<tr><th>Term<td>A year</table>",
+            "| Insurer | Acme |\n| Term | A year |",
+        ),
         ("<table><tr><td colspan=2>a<td>b<tr><td>c</table>", "| a | a | b |\n| c |"),
         (
             "<table><tr><td><h2>Menu</h2>x<td><table><tr><th>y<tr><td>z</table>w</table>v",
@@ -91,13 +109,16 @@ def test_a_page_as_a_reader_sees_it() -> None:
         ("x <y never ends", "x"),
         ("<b><p>x</b>y</p><i>z", "xy\n\nz"),
         ("&#0;&#xD800;&nosuch;&lt;b&gt;", "\ufffd\ufffd&nosuch;<b>"),
-        ("<article><h2>A</h2>b</article><article><h2>C</h2>d</article>e", "## A\n\nb\n\n## C\n\nd\n\n## \n\ne"),
+        (
+            "<article><h2>A</h2>b</article><article><h2>C</h2>d</article>e",
+            "## A\n\nb\n\n## C\n\nd\n\n## \n\ne",
+        ),
         ("<article><p>a</article><p>b", "a\n\nb"),
         ("", ""),
     ],
-)  # fmt: skip
+)
 def test_parts(page: str, text: str) -> None:
-    """Tags that never close, cells over several columns, tables that lay out a page, what only looks like a tag."""
+    """Unclosed tags, cells over several columns, layout tables, and what only looks like a tag."""
     assert text_of(page) == text
 
 
@@ -123,7 +144,10 @@ HIDDEN = {
 def test_what_a_browser_hides_is_left_out(markup: str) -> None:
     """Of a page, and of HTML inside Markdown; what stands around it stays."""
     page = f"<p>before</p>{markup.format('SECRET')}<p>after</p>"
-    for text in (text_of(page), "\n".join(block.text for block in markdown_blocks(page, "a.md").blocks)):
+    for text in (
+        text_of(page),
+        "\n".join(block.text for block in markdown_blocks(page, "a.md").blocks),
+    ):
         assert "SECRET" not in text
         assert "before" in text
         assert "after" in text
@@ -132,11 +156,23 @@ def test_what_a_browser_hides_is_left_out(markup: str) -> None:
 @pytest.mark.parametrize(
     "markup",
     [
-        *("<p aria-hidden=false>SEEN</p>", "<p class=hidden>SEEN</p>", "<p style='display: block'>SEEN</p>"),
-        *("<p style='--x-display: none-such'>SEEN</p>", "<p hidden=until-found>SEEN</p>", "<dialog open>SEEN</dialog>"),
-        *("<p data-hidden>SEEN</p>", "<details><summary>more</summary>SEEN</details>", "<p title='<!--'>SEEN</p>"),
+        *(
+            "<p aria-hidden=false>SEEN</p>",
+            "<p class=hidden>SEEN</p>",
+            "<p style='display: block'>SEEN</p>",
+        ),
+        *(
+            "<p style='--x-display: none-such'>SEEN</p>",
+            "<p hidden=until-found>SEEN</p>",
+            "<dialog open>SEEN</dialog>",
+        ),
+        *(
+            "<p data-hidden>SEEN</p>",
+            "<details><summary>more</summary>SEEN</details>",
+            "<p title='<!--'>SEEN</p>",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_only_looks_hidden_stays(markup: str) -> None:
     """Other values, names that begin alike, what opens with a click."""
     assert "SEEN" in text_of(markup)
@@ -150,7 +186,16 @@ FURNITURE = {
     "input": "<input value='{}'>",
     **{
         role: f"<div role='{role} x'><ul><li>{{}}</ul></div>"
-        for role in ("navigation", "BANNER", "contentinfo", "search", "dialog", "menu", "menubar", "toolbar")
+        for role in (
+            "navigation",
+            "BANNER",
+            "contentinfo",
+            "search",
+            "dialog",
+            "menu",
+            "menubar",
+            "toolbar",
+        )
     },
     "in a table": "<table><tr><td><nav>{0}</nav>x<td><button>{0}</button></table>",
     "in an article": "<article><nav>{}</nav></article>",
@@ -180,9 +225,12 @@ def test_what_stands_around_the_content_is_left_out(markup: str) -> None:
         ("<main><h2>A</h2>b", "## A\n\nb"),
         ("<p role=note>a<p role='x main'>b<p role>c<aside>d</aside>", "a\n\nb\n\nc\n\nd"),
     ],
-)  # fmt: skip
+)
 def test_what_is_the_content(page: str, text: str) -> None:
-    """The one main part that has text; headers and footers of articles; a button that is all of a heading."""
+    """The one main part that has text; headers and footers of articles.
+
+    A button that is all of a heading.
+    """
     assert text_of(page) == text
 
 
@@ -193,8 +241,14 @@ def test_a_text_with_html_in_it_is_no_page() -> None:
 
 
 def test_text_behind_an_article_has_its_own_headings(tmp_path: Path) -> None:
-    """Those outside the article; headings in it that are lower or higher end with it, the title stays."""
-    page = "<title>T</title><h2>A</h2>a<article><h3>B</h3>b<article><h4>C</h4>c</article></article>d<article><h1>E</h1>"
+    """Those outside the article.
+
+    Headings in it that are lower or higher end with it, the title stays.
+    """
+    page = (
+        "<title>T</title><h2>A</h2>a<article><h3>B</h3>b<article><h4>C</h4>c</article></"
+        "article>d<article><h1>E</h1>"
+    )
     (tmp_path / "a.html").write_text(f"{page}e</article><ul><li>f</ul>", encoding="utf-8")
     chunks = load_corpus(tmp_path).chunks
     assert [(chunk.section, chunk.text) for chunk in chunks] == [
@@ -209,8 +263,17 @@ def test_text_behind_an_article_has_its_own_headings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "message"),
     [
-        ("a\n<!-- b", "a.html, line 2: a comment must end with -->, got none to the end; close it."),
-        ("<script>a", "a.html, line 1: an element script must end with </script>, got none to the end; close it."),
+        (
+            "a\n<!-- b",
+            "a.html, line 2: a comment must end with -->, got none to the end; close it.",
+        ),
+        (
+            "<script>a",
+            (
+                "a.html, line 1: an element script must end with </script>, got none to the end; "
+                "close it."
+            ),
+        ),
         ("<style></styl>", "an element style must end with </style>"),
         ("a<template><p>b", "an element template must end with </template>"),
     ],
@@ -243,25 +306,44 @@ def test_a_page_is_read_as_it_states(label: str, codec: str, text: str) -> None:
         f"<META HTTP-EQUIV=Content-Type content='text/html; charset={label}'>",
         f"<?xml version='1.0' encoding='{label}'?>",
     ):
-        assert decode_page(f"{head}<p>{text}".encode(codec), Where("a.html", 1)).endswith(f"<p>{text}")
+        assert decode_page(f"{head}<p>{text}".encode(codec), Where("a.html", 1)).endswith(
+            f"<p>{text}"
+        )
 
 
 @pytest.mark.parametrize(
     ("head", "codec", "text"),
     [
-        ('<meta name="description" content="charset=koi8-r"><meta charset="windows-1251">', "cp1251", "Привет"),
-        ('<meta name=description content="charset=koi8-r"><meta charset=iso-8859-1>', "latin-1", "Straße"),
+        (
+            '<meta name="description" content="charset=koi8-r"><meta charset="windows-1251">',
+            "cp1251",
+            "Привет",
+        ),
+        (
+            '<meta name=description content="charset=koi8-r"><meta charset=iso-8859-1>',
+            "latin-1",
+            "Straße",
+        ),
         ("<!-- <meta charset=shift_jis> --><meta charset=utf-8>", "utf-8", "café"),
         ("<meta data-x='a charset=koi8-r'><META CHARSET=windows-1252>", "cp1252", "café"),
-        ('<meta content="text/html; charset=windows-1251" http-equiv=content-type>', "cp1251", "Привет"),
+        (
+            '<meta content="text/html; charset=windows-1251" http-equiv=content-type>',
+            "cp1251",
+            "Привет",
+        ),
     ],
 )
 def test_an_encoding_is_stated_where_browsers_look_for_it(head: str, codec: str, text: str) -> None:
-    """By the attribute, or the content beside http-equiv; not in a comment, nor in the value of another attribute."""
+    """By the attribute, or the content beside http-equiv.
+
+    Not in a comment, nor in the value of another attribute.
+    """
     assert decode_page(f"{head}<p>{text}".encode(codec), Where("a.html", 1)).endswith(f"<p>{text}")
 
 
-@pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+@pytest.mark.parametrize(
+    "codec", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"]
+)
 def test_a_byte_order_mark_states_the_encoding(codec: str, tmp_path: Path) -> None:
     """Of pages, whatever they state besides, and of other texts; line ends are one line feed."""
     mark = "" if codec in {"utf-8-sig", "utf-16", "utf-32"} else "\ufeff"
@@ -276,10 +358,15 @@ def test_a_byte_order_mark_states_the_encoding(codec: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "raw",
     [
-        *(b"<meta charset=utf-16>\xe9", b"\xe9", b"<meta charset=windows-1259>\xe9", b"<meta charset=zip>\xe9"),
+        *(
+            b"<meta charset=utf-16>\xe9",
+            b"\xe9",
+            b"<meta charset=windows-1259>\xe9",
+            b"<meta charset=zip>\xe9",
+        ),
         *(b"<meta charset=shift_jis>\x81", b"\xff\xfea", b"\xff\xfe\x00\x00a\x00"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_in_its_encoding_is_refused(raw: bytes) -> None:
     """A label that no browser knows, bytes that are none of the encoding."""
     with pytest.raises(InputError, match="must be"):
@@ -297,12 +384,60 @@ def test_any_page_is_read_or_refused(page: str) -> None:
 
 
 UNITS = (
-    *("<", "<a", "<a ", "<!-- -->", "</", "<a b='", '<a b="x" ', "<a/", "<!", "&", "='", "<td colspan=1000>", "<div>"),
-    *("<table>", "<table><tr><td>", "<tr><td rowspan=1000>", "<tr>", "<ul>", "<dt>", "<html a", "<img alt ", "<pre>"),
-    *("<b>x<p>", "<ul><li>", "<code>x", "<dl><dt>x", "<blockquote>", "<li><p>x", "<svg>", "<select><option>x"),
-    *("<a href=#><a href=#>", "<h1><table>", "<span style=display:none>", "<p hidden>", "<a><div>", "<noscript>"),
-    *("<main>", "<article><h2>x", "<h1><button>", "<header>", "<div role=main>", "<article></article>x", "<button>"),
-)  # fmt: skip
+    *(
+        "<",
+        "<a",
+        "<a ",
+        "<!-- -->",
+        "</",
+        "<a b='",
+        '<a b="x" ',
+        "<a/",
+        "<!",
+        "&",
+        "='",
+        "<td colspan=1000>",
+        "<div>",
+    ),
+    *(
+        "<table>",
+        "<table><tr><td>",
+        "<tr><td rowspan=1000>",
+        "<tr>",
+        "<ul>",
+        "<dt>",
+        "<html a",
+        "<img alt ",
+        "<pre>",
+    ),
+    *(
+        "<b>x<p>",
+        "<ul><li>",
+        "<code>x",
+        "<dl><dt>x",
+        "<blockquote>",
+        "<li><p>x",
+        "<svg>",
+        "<select><option>x",
+    ),
+    *(
+        "<a href=#><a href=#>",
+        "<h1><table>",
+        "<span style=display:none>",
+        "<p hidden>",
+        "<a><div>",
+        "<noscript>",
+    ),
+    *(
+        "<main>",
+        "<article><h2>x",
+        "<h1><button>",
+        "<header>",
+        "<div role=main>",
+        "<article></article>x",
+        "<button>",
+    ),
+)
 
 
 @pytest.mark.full
@@ -314,14 +449,17 @@ def test_time_and_size_are_linear_in_the_page(unit: str) -> None:
     with suppress(InputError):
         blocks = bounded_blocks("HTML", page.encode(), "a.html").blocks
         assert sum(len(block.text) for block in blocks) < 15 * len(page)
-    assert time.perf_counter() - began < 40  # eight seconds of computing, when other programs leave a quarter
+    # eight seconds of computing, when other programs leave a quarter
+    assert time.perf_counter() - began < 40
 
 
 @pytest.mark.slow
 def test_a_page_of_100000_elements_in_one_another_is_bounded() -> None:
     """It is read by a process of its own, which is ended at its limit; 3,000 are read."""
     limits = ReadingLimits(seconds=1)
-    with pytest.raises(InputError, match=r"a\.html: a document must be read within 1 s for each MiB"):
+    with pytest.raises(
+        InputError, match=r"a\.html: a document must be read within 1 s for each MiB"
+    ):
         bounded_blocks("HTML", b"<div>" * 100_000 + b"x", "a.html", limits)
     (block,) = bounded_blocks("HTML", b"<div>" * 3_000 + b"x", "a.html", limits).blocks
     assert block.text == "x"
@@ -330,7 +468,10 @@ def test_a_page_of_100000_elements_in_one_another_is_bounded() -> None:
 @pytest.mark.slow
 def test_a_large_page_is_read_by_a_process_of_its_own() -> None:
     """With the same blocks, title and tags; and what it refuses is refused."""
-    page = f"<title>T</title><html lang=de><h1>A</h1>{'<p>word <b>word</b>' * 20_000}<table><tr><th>a<tr><td>b</table>"
+    page = (
+        f"<title>T</title><html lang=de><h1>A</h1>{'<p>word <b>word</b>' * 20_000}<table><tr><th>a"
+        "<tr><td>b</table>"
+    )
     document = bounded_blocks("HTML", page.encode(), "a.html")
     assert (document.title, dict(document.tags)) == ("T", {"title": "T", "lang": "de"})
     assert document.blocks == html_document(page, "a.html").blocks
@@ -341,11 +482,14 @@ def test_a_large_page_is_read_by_a_process_of_its_own() -> None:
 def test_pages_of_a_folder(tmp_path: Path) -> None:
     """Are documents with their title and language; what is left out is named once, by kind."""
     (tmp_path / "a.html").write_text(PAGE, encoding="utf-8")
-    (tmp_path / "b.htm").write_text("<title>Rain</title><h1>Rain</h1><p>It is wet.", encoding="utf-8")
+    (tmp_path / "b.htm").write_text(
+        "<title>Rain</title><h1>Rain</h1><p>It is wet.", encoding="utf-8"
+    )
     for name in ("c.rtf", "d.rtf", "e"):
         (tmp_path / name).write_bytes(b"x")
     with pytest.warns(
-        UserWarning, match=r"left out of the corpus: 2 .rtf, 1 without an ending \('e'\); documents are .md"
+        UserWarning,
+        match=r"left out of the corpus: 2 .rtf, 1 without an ending \('e'\); documents are .md",
     ):
         corpus = load_corpus(tmp_path)
     assert [chunk.source for chunk in corpus.chunks] == ["a.html", "a.html", "b.htm"]
@@ -362,10 +506,15 @@ def test_pages_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_struck_text_is_left_out() -> None:
-    """Else 100 that gave way to 250 would be 100250; by every element that strikes, and by Markdown's own marks."""
+    """Else 100 that gave way to 250 would be 100250.
+
+    By every element that strikes, and by Markdown's own marks.
+    """
     page = "<p>Fee <del>100</del><ins>250</ins> or <s>9</s> 8 <strike>7</strike>6"
     assert [block.text for block in html_document(page, "a.html").blocks] == ["Fee 250 or 8 6"]
-    assert [block.text for block in markdown_blocks("Fee ~~100~~ 250, `<s>`", "a.md").blocks] == ["Fee 250, `<s>`"]
+    assert [block.text for block in markdown_blocks("Fee ~~100~~ 250, `<s>`", "a.md").blocks] == [
+        "Fee 250, `<s>`"
+    ]
 
 
 FORMULAS = {
@@ -378,7 +527,8 @@ FORMULAS = {
     "<msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup>": "x_1^2",
     "<msqrt><mn>2</mn><mi>x</mi></msqrt>": "√(2x)",
     "<mroot><mn>8</mn><mn>3</mn></mroot>": "8^(1/3)",
-    "<mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>2</mn></mtd></mtr><mtr><mtd><mn>3</mn></mtd></mtr></mtable>": "1 2 3",
+    "<mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>2</mn></mtd></mtr><mtr><mtd><mn>3</mn></mtd></"
+    "mtr></mtable>": "1 2 3",
     "<mn>1</mn><mspace/><mn>2</mn>": "1 2",
 }
 
@@ -388,7 +538,10 @@ def test_parts_of_a_formula_stay_apart(formula: str, text: str) -> None:
     """1 over 2 is not 12: in a paragraph, a cell, and in Markdown."""
     math = f"<math>{formula}</math>"
     assert html_document(f"<p>so {math} of it", "a.html").blocks[0].text == f"so {text} of it"
-    assert html_document(f"<table><tr><td>so {math} of it", "a.html").blocks[0].text == f"| so {text} of it |"
+    assert (
+        html_document(f"<table><tr><td>so {math} of it", "a.html").blocks[0].text
+        == f"| so {text} of it |"
+    )
     markdown = "".join(math.split("\n"))
     assert markdown_blocks(f"so {markdown} of it", "a.md").blocks[0].text == f"so {text} of it"
 
@@ -414,11 +567,14 @@ def test_a_hidden_cell_keeps_its_place(row: str, text: str) -> None:
 
 GROUPS = {
     "to the end": ("<tr><td rowspan=0>x<td>1<tr><td>2<tr><td>3", ["x 1", "x 2", "x 3"]),
-    "of its group": ("<tbody><tr><td rowspan=0>x<td>1<tr><td>2<tbody><tr><td>y<td>3", ["x 1", "x 2", "y 3"]),
+    "of its group": (
+        "<tbody><tr><td rowspan=0>x<td>1<tr><td>2<tbody><tr><td>y<td>3",
+        ["x 1", "x 2", "y 3"],
+    ),
     "and no further": ("<thead><tr><td rowspan=9>x<td>1<tbody><tr><td>y<td>2", ["x 1", "y 2"]),
     "with columns": ("<tr><td rowspan=0 colspan=2>x<td>1<tr><td>2", ["x x 1", "x x 2"]),
     "no number": ("<tr><td rowspan=-1>x<td>1<tr><td>y<td>2", ["x 1", "y 2"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("rows", "texts"), GROUPS.values(), ids=GROUPS.keys())
@@ -443,7 +599,12 @@ def test_text_behind_what_stands_beside_it_has_its_own_heading(name: str, level:
 
 
 def test_headings_in_a_quote_stay_below_one_another() -> None:
-    """In Markdown too; the next heading of the page ends them, and what stands in a quote in a quote."""
-    blocks = markdown_blocks("# A\n\n> # B\n> b\n>\n> ## C\n> c\n>\n> > # D\n> > d\n\ntext\n\n## E\n\ne", "a.md").blocks
+    """In Markdown too.
+
+    The next heading of the page ends them, and what stands in a quote in a quote.
+    """
+    blocks = markdown_blocks(
+        "# A\n\n> # B\n> b\n>\n> ## C\n> c\n>\n> > # D\n> > d\n\ntext\n\n## E\n\ne", "a.md"
+    ).blocks
     headings = [(block.text, block.level) for block in blocks if block.kind == "heading"]
     assert headings == [("A", 1), ("B", 2), ("C", 3), ("D", 4), ("", 2), ("E", 2)]

@@ -22,7 +22,9 @@ from raglab.store.policies import MAX_POLICY_BYTES, Policy
 from raglab.values import Case
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the folder shared/ is not beside the repository")
+needs_shared = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="the folder shared/ is not beside the repository"
+)
 
 FULL = Case(
     id="ß1",
@@ -70,23 +72,39 @@ def told(message: str, *parts: str) -> None:
 def squad(*questions: Mapping[str, Any], titles: tuple[str, ...] = ("AC/DC",)) -> str:
     """SQuAD document; the questions stand at the second paragraph of the first article."""
     articles = [{"title": title, "paragraphs": [{"context": "x", "qas": []}]} for title in titles]
-    articles[0]["paragraphs"] = [{"context": "x", "qas": []}, {"context": "y", "qas": list(questions)}]
+    articles[0]["paragraphs"] = [
+        {"context": "x", "qas": []},
+        {"context": "y", "qas": list(questions)},
+    ]
     return json.dumps({"version": "v2.0", "data": articles})
 
 
 def beir(folder: Path, **qrels: str) -> Path:
     """BEIR folder with queries a, b, c and qrels files by name."""
-    write_records(folder / "queries.jsonl", *({"_id": name, "text": f"q {name}", "metadata": {}} for name in "abc"))
+    write_records(
+        folder / "queries.jsonl",
+        *({"_id": name, "text": f"q {name}", "metadata": {}} for name in "abc"),
+    )
     for name, rows in qrels.items():
-        write(folder / "qrels" / f"{name}.tsv", "query-id\tcorpus-id\tscore\r\n" + rows.replace("\n", "\r\n"))
+        write(
+            folder / "qrels" / f"{name}.tsv",
+            "query-id\tcorpus-id\tscore\r\n" + rows.replace("\n", "\r\n"),
+        )
     return folder
 
 
 def test_our_json_lines_keep_every_field(tmp_path: Path) -> None:
-    """`question` stands for `query`, a blank query is a case, null is absent, further keys are kept."""
+    """`question` stands for `query`, a blank query is a case, null absent, extra keys are kept."""
     path = write_records(
         tmp_path / "cases.jsonl",
-        {"id": "1", "question": "Why?", "expect_status": "ok", "expect_sources": ["a.md#2"], "lang": "en", "n": [1]},
+        {
+            "id": "1",
+            "question": "Why?",
+            "expect_status": "ok",
+            "expect_sources": ["a.md#2"],
+            "lang": "en",
+            "n": [1],
+        },
         {"id": "2", "query": "  ", "expect_status": "refuse", "answer": None, "min_sources": None},
     )
     cases = load_cases(path)
@@ -99,14 +117,25 @@ def test_our_json_lines_keep_every_field(tmp_path: Path) -> None:
 
 def test_a_case_may_expect_more_sources_than_a_number_has_bits(tmp_path: Path) -> None:
     """131 expected sources load, as a query of a BEIR set has them."""
-    rows = [{"id": "many", "query": "q", "expect_status": "ok", "expect_sources_any": [f"{n}.md" for n in range(131)]}]
-    assert len(load_cases(write_records(tmp_path / "many.jsonl", *rows))[0].expect_sources_any) == 131
+    rows = [
+        {
+            "id": "many",
+            "query": "q",
+            "expect_status": "ok",
+            "expect_sources_any": [f"{n}.md" for n in range(131)],
+        }
+    ]
+    assert (
+        len(load_cases(write_records(tmp_path / "many.jsonl", *rows))[0].expect_sources_any) == 131
+    )
 
 
 def test_a_line_of_id_and_text_is_a_chunk_as_a_row_is(tmp_path: Path) -> None:
     """Without a source each is a document of its own."""
     rows = [{"id": "a/1", "text": "Glass is covered."}, {"id": "b", "text": "Hail is not."}]
-    (tmp_path / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (tmp_path / "c.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
     assert load_corpus(tmp_path / "c.jsonl").chunks == load_corpus(pd.DataFrame(rows)).chunks
 
 
@@ -120,7 +149,10 @@ def test_saving_and_loading_gives_equal_cases(tmp_path: Path) -> None:
 
 
 def test_the_hash_sees_every_field_and_the_order_of_cases() -> None:
-    """A case with one field at its default has another hash, for each field; so have two cases exchanged."""
+    """A case with one field at its default has another hash, for each field.
+
+    So have two cases exchanged.
+    """
     other = Case("2", "", "refuse")
     fields = [name for name in Case._fields if name not in ("id", "query", "expect_status")]
     changed = [FULL._replace(**{name: Case._field_defaults[name]}) for name in fields]
@@ -129,15 +161,23 @@ def test_the_hash_sees_every_field_and_the_order_of_cases() -> None:
     hashes |= {hash_cases([FULL, other]), hash_cases([other, FULL])}
     assert len(hashes) == len(changed) + 3
     assert {len(value) for value in hashes} == {64}
-    assert hash_cases([FULL._replace(extra=dict(reversed(list(FULL.extra.items()))))]) == hash_cases([FULL])
+    assert hash_cases(
+        [FULL._replace(extra=dict(reversed(list(FULL.extra.items()))))]
+    ) == hash_cases([FULL])
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
-    """What would not load again is not written: the target keeps its bytes and no other file stays."""
+    """What would not load again is not written.
+
+    The target keeps its bytes and no other file stays.
+    """
     path = write(tmp_path / "c.jsonl", "old")
     wrong: tuple[tuple[Case, str], ...] = (
         (FULL._replace(expect_status=None), "expect_status must be"),
-        (FULL._replace(extra={"query": "x"}), "extra must not hold the name of a field, got 'query'; rename"),
+        (
+            FULL._replace(extra={"query": "x"}),
+            "extra must not hold the name of a field, got 'query'; rename",
+        ),
         (FULL._replace(extra={"x": float("nan")}), "a record must hold JSON values only"),
         (FULL._replace(extra={"x": {1, 2}}), "a record must hold JSON values only"),
         (FULL._replace(query="\udfff"), "a record must hold JSON values only"),
@@ -163,23 +203,39 @@ def test_hashing_what_is_not_json_is_refused() -> None:
 
 
 def test_squad_questions_are_cases(tmp_path: Path) -> None:
-    """An impossible one is `refuse`, another `ok` with its paragraph as the source and its first answer."""
+    """An impossible one is `refuse`, another `ok` with paragraph as source and first answer."""
     path = write(
         tmp_path / "s.json",
         squad(
-            {"id": "1", "question": "A?", "is_impossible": False, "answers": [{"text": "yes"}, {"text": "no"}]},
-            {"id": "2", "question": "B?", "is_impossible": True, "answers": [], "plausible_answers": [{"text": "x"}]},
+            {
+                "id": "1",
+                "question": "A?",
+                "is_impossible": False,
+                "answers": [{"text": "yes"}, {"text": "no"}],
+            },
+            {
+                "id": "2",
+                "question": "B?",
+                "is_impossible": True,
+                "answers": [],
+                "plausible_answers": [{"text": "x"}],
+            },
         ),
     )
     first, second = load_cases(path)
-    assert (first.expect_status, first.expect_sources, first.answer) == ("ok", ("AC%2FDC#2",), "yes")
+    assert (first.expect_status, first.expect_sources, first.answer) == (
+        "ok",
+        ("AC%2FDC#2",),
+        "yes",
+    )
     assert (second.expect_status, second.expect_sources, second.answer) == ("refuse", (), None)
     assert second.extra == {"article": "AC%2FDC", "paragraph": 2}
     assert {chunk.source for chunk in load_corpus(path).chunks} == {"AC%2FDC"}
 
 
 @pytest.mark.parametrize(
-    ("count", "expected"), [(3, (1, 1, 1)), (4, (1, 2, 1)), (16, (5, 7, 4)), (20, (6, 9, 5)), (100, (30, 45, 25))]
+    ("count", "expected"),
+    [(3, (1, 1, 1)), (4, (1, 2, 1)), (16, (5, 7, 4)), (20, (6, 9, 5)), (100, (30, 45, 25))],
 )
 def test_articles_are_split_30_45_25(count: int, expected: tuple[int, int, int]) -> None:
     """Each border is rounded to a whole article; the order of the articles is irrelevant."""
@@ -191,10 +247,15 @@ def test_articles_are_split_30_45_25(count: int, expected: tuple[int, int, int])
 
 
 def test_beir_queries_are_cases(tmp_path: Path) -> None:
-    """Any relevant document will do; grades are kept; a query with scores of 0 only is no case and counted; CRLF."""
+    """Any relevant document will do; grades are kept.
+
+    A query with scores of 0 only is no case and counted; CRLF.
+    """
     folder = beir(tmp_path, test="b\tD1\t2\nb\tD/2\t1\nb\tD3\t0\nc\tD3\t0\n", train="a\tD1\t1\n")
     grades = {"source_grades": {"D1": 2, "D%2F2": 1}}
-    with pytest.warns(UserWarning, match="1 of 3 judged queries has no relevant document and is no case: 'c'"):
+    with pytest.warns(
+        UserWarning, match="1 of 3 judged queries has no relevant document and is no case: 'c'"
+    ):
         cases = load_cases(folder)
     assert cases == (
         Case("a", "q a", "ok", expect_sources_any=("D1",), split=query_split("a", "train")),
@@ -205,14 +266,21 @@ def test_beir_queries_are_cases(tmp_path: Path) -> None:
 
 
 def test_queries_that_no_qrels_judge_are_counted(tmp_path: Path) -> None:
-    """Their number alone, with the files that were read, in the same warning; none where all are judged."""
+    """Their number alone, with the files that were read, in the same warning.
+
+    None where all are judged.
+    """
     one = beir(tmp_path / "one", test="b\tD1\t1\n")
     with pytest.warns(
-        UserWarning, match=r"one: 2 of 3 queries stand in no file of qrels \(test.tsv\) and are no cases.$"
+        UserWarning,
+        match=r"one: 2 of 3 queries stand in no file of qrels \(test.tsv\) and are no cases.$",
     ):
         assert [case.id for case in load_cases(one)] == ["b"]
     two = beir(tmp_path / "two", test="b\tD1\t0\n", train="a\tD1\t1\n")
-    both = r"is no case: 'b'; 1 of 3 queries stands in no file of qrels \(test.tsv, train.tsv\) and is no case.$"
+    both = (
+        r"is no case: 'b'; 1 of 3 queries stands in no file of qrels \(test.tsv, train.tsv\) and "
+        r"is no case.$"
+    )
     with pytest.warns(UserWarning, match=both):
         assert [case.id for case in load_cases(two)] == ["a"]
     three = beir(tmp_path / "three", test="a\tD1\t1\nb\tD1\t1\nc\tD1\t1\n")
@@ -222,7 +290,10 @@ def test_queries_that_no_qrels_judge_are_counted(tmp_path: Path) -> None:
 
 
 def test_training_queries_are_split_40_60_by_their_id() -> None:
-    """Of 10,000 ids between 3,850 and 4,150 tune (three standard deviations); `test` is always the report."""
+    """Of 10,000 ids between 3,850 and 4,150 tune (three standard deviations).
+
+    `test` is always the report.
+    """
     count = Counter(query_split(str(n), "train") for n in range(10_000))
     assert count.keys() == {"tune", "certify"}
     assert 3850 <= count["tune"] <= 4150
@@ -232,7 +303,11 @@ def test_training_queries_are_split_40_60_by_their_id() -> None:
 
 def test_clinc_queries_are_cases(tmp_path: Path) -> None:
     """The label is the intent, its domain is kept where domains.json is there, oos is `refuse`."""
-    data = {"oos_val": [["x", "oos"]], "train": [["a", "pay"], ["a", "pay"]], "test": [["b", "fly"]]}
+    data = {
+        "oos_val": [["x", "oos"]],
+        "train": [["a", "pay"], ["a", "pay"]],
+        "test": [["b", "fly"]],
+    }
     path = write(tmp_path / "data_full.json", json.dumps(data))
     bare = load_cases(path)
     write(tmp_path / "domains.json", json.dumps({"bank": ["pay"], "travel": ["fly"]}))
@@ -256,14 +331,29 @@ CASE = {"id": "w1", "query": "q", "expect_status": "ok"}
         ({**CASE, "id": 7}, ("id must be a string, got 7", "write id in quotes")),
         ({**CASE, "id": " "}, ("id must not be blank", "fill id")),
         ({"id": "w1", "expect_status": "ok"}, ("id w1: the field query is required", "add query")),
-        ({**CASE, "query": ["q"]}, ("id w1: query must be a string, got a list of 1", "write query in quotes")),
+        (
+            {**CASE, "query": ["q"]},
+            ("id w1: query must be a string, got a list of 1", "write query in quotes"),
+        ),
         (
             {**CASE, "query": "x" * 20_001},
-            ("id w1: query must have at most 20000 characters, got 20001", "a document is no question: shorten it"),
+            (
+                "id w1: query must have at most 20000 characters, got 20001",
+                "a document is no question: shorten it",
+            ),
         ),
-        ({**CASE, "query": None}, ("id w1: query must be a string, got None", "write query in quotes")),
-        ({**CASE, "question": "q"}, ("id w1: a case must have query or question, got both", "take one away")),
-        ({"id": "w1", "query": "q"}, ("id w1: the field expect_status is required", "add expect_status")),
+        (
+            {**CASE, "query": None},
+            ("id w1: query must be a string, got None", "write query in quotes"),
+        ),
+        (
+            {**CASE, "question": "q"},
+            ("id w1: a case must have query or question, got both", "take one away"),
+        ),
+        (
+            {"id": "w1", "query": "q"},
+            ("id w1: the field expect_status is required", "add expect_status"),
+        ),
         (
             {**CASE, "expect_status": "OK"},
             ("expect_status must be one of ok, refuse, ambiguous, got 'OK'", "correct the label"),
@@ -272,7 +362,10 @@ CASE = {"id": "w1", "query": "q", "expect_status": "ok"}
             {**CASE, "expect_sources": "a.md"},
             ("expect_sources must be a list of strings, got 'a.md'", "square brackets"),
         ),
-        ({**CASE, "expect_sources": [1]}, ("expect_sources must be a list of strings", "got 1", "correct or remove")),
+        (
+            {**CASE, "expect_sources": [1]},
+            ("expect_sources must be a list of strings", "got 1", "correct or remove"),
+        ),
         (
             {**CASE, "expect_sources_any": ["a#ii"]},
             ("must be path or path#page, page an integer, got 'a#ii'", "not its printed"),
@@ -283,14 +376,28 @@ CASE = {"id": "w1", "query": "q", "expect_status": "ok"}
             {**CASE, "selected_sources": ["d/a.md#ii"]},
             ("must be path or path#page, page an integer, got 'd/a.md#ii'", "not its printed"),
         ),
-        ({**CASE, "min_sources": "1"}, ("min_sources must be an integer of at least 0, got '1'", "as a number")),
-        ({**CASE, "min_sources": -1}, ("min_sources must be an integer of at least 0, got -1", "as a number")),
-        ({**CASE, "expect_option": 0}, ("expect_option must be an integer of at least 1, got 0", "as a number")),
+        (
+            {**CASE, "min_sources": "1"},
+            ("min_sources must be an integer of at least 0, got '1'", "as a number"),
+        ),
+        (
+            {**CASE, "min_sources": -1},
+            ("min_sources must be an integer of at least 0, got -1", "as a number"),
+        ),
+        (
+            {**CASE, "expect_option": 0},
+            ("expect_option must be an integer of at least 1, got 0", "as a number"),
+        ),
         ({**CASE, "split": 1}, ("split must be a string, got 1", "write split in quotes")),
-        ({**CASE, "id": "first"}, ("id must be unique, got 'first' again (first on line 1)", "rename or remove one")),
+        (
+            {**CASE, "id": "first"},
+            ("id must be unique, got 'first' again (first on line 1)", "rename or remove one"),
+        ),
     ],
 )
-def test_a_wrong_case_is_told_so(tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]) -> None:
+def test_a_wrong_case_is_told_so(
+    tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]
+) -> None:
     """The message has file, line, id, rule, what came and a remedy."""
     path = write_records(tmp_path / "c.jsonl", {**CASE, "id": "first"}, record)
     told(refusal(path), str(path), "line 2", *parts)
@@ -331,15 +438,30 @@ def test_wrong_files_are_told_so(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     told(refusal(write(path, "")), str(path), "a file must not be empty", "one JSON object a line")
     told(
-        refusal(write(path, b'\n{"id": "\xff"}')), "line 2: text must be UTF-8, got byte 0xff", "save the file as UTF-8"
+        refusal(write(path, b'\n{"id": "\xff"}')),
+        "line 2: text must be UTF-8, got byte 0xff",
+        "save the file as UTF-8",
     )
-    told(refusal(write(path, "\n\n{'id'}")), "line 3: text must be valid JSON", "correct or remove it")
-    told(refusal(write(path, "x" * 11), max_line_bytes=10), "line 1: a line must be at most 10 bytes", "max_line_bytes")
+    told(
+        refusal(write(path, "\n\n{'id'}")),
+        "line 3: text must be valid JSON",
+        "correct or remove it",
+    )
+    told(
+        refusal(write(path, "x" * 11), max_line_bytes=10),
+        "line 1: a line must be at most 10 bytes",
+        "max_line_bytes",
+    )
     told(refusal(tmp_path / "x"), "a path that does not exist", "check the path")
     told(refusal(tmp_path / "x.jsonl"), "the file must be readable", "check path and rights")
     told(refusal(tmp_path), str(tmp_path), "a folder with cases.jsonl", "check the path")
     other = write(tmp_path / "x.json", '{"a": 1}')
-    told(refusal(other), str(other), "JSON cases must be SQuAD 2.0", "write other cases to a .jsonl file")
+    told(
+        refusal(other),
+        str(other),
+        "JSON cases must be SQuAD 2.0",
+        "write other cases to a .jsonl file",
+    )
     told(refusal(other, max_file_bytes=4), "a file must be at most 4 bytes", "raise max_file_bytes")
     told(refusal(write(other, "[]")), "JSON cases must be SQuAD 2.0", "got a list of 0")
     told(refusal(write(other, '{"data": []}')), "at least one case", "add cases")
@@ -348,10 +470,19 @@ def test_wrong_files_are_told_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("question", "parts"),
     [
-        ({"question": "q", "answers": [{"text": "a"}]}, ("qas[0]: the field id is required", "add id")),
-        ({"id": "1", "answers": [{"text": "a"}]}, ("qas[0]: the field question is required", "add question")),
+        (
+            {"question": "q", "answers": [{"text": "a"}]},
+            ("qas[0]: the field id is required", "add id"),
+        ),
+        (
+            {"id": "1", "answers": [{"text": "a"}]},
+            ("qas[0]: the field question is required", "add question"),
+        ),
         ({"id": "1", "question": "q"}, ("qas[0]: the field answers is required", "add answers")),
-        ({"id": "1", "question": "q", "answers": []}, ("must have an answer, got an empty list", "set is_impossible")),
+        (
+            {"id": "1", "question": "q", "answers": []},
+            ("must have an answer, got an empty list", "set is_impossible"),
+        ),
         ({"id": "1", "question": "q", "answers": [{}]}, ("the field text is required", "add text")),
         (
             {"id": "1", "question": "q", "is_impossible": "no"},
@@ -359,7 +490,9 @@ def test_wrong_files_are_told_so(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_squad_questions_are_told_so(tmp_path: Path, question: dict[str, Any], parts: tuple[str, ...]) -> None:
+def test_wrong_squad_questions_are_told_so(
+    tmp_path: Path, question: dict[str, Any], parts: tuple[str, ...]
+) -> None:
     """The message has file, the way inside the document, rule and remedy."""
     path = write(tmp_path / "s.json", squad(question))
     told(refusal(path), str(path), "id data[0].paragraphs[1].", *parts)
@@ -369,7 +502,13 @@ def test_wrong_squad_questions_are_told_so(tmp_path: Path, question: dict[str, A
     ("qrels", "parts"),
     [
         ({}, ("a BEIR folder must have qrels/*.tsv, got none", "qrels/train.tsv")),
-        ({"test": "a\tD1\n"}, ("test.tsv, line 2, id a: a row must be query-id, corpus-id and score", "got 2 columns")),
+        (
+            {"test": "a\tD1\n"},
+            (
+                "test.tsv, line 2, id a: a row must be query-id, corpus-id and score",
+                "got 2 columns",
+            ),
+        ),
         ({"test": "a\t\t1\n"}, ("test.tsv, line 2, id a: a row must be", "correct or remove it")),
         (
             {"test": "a\tD1\tyes\n"},
@@ -377,7 +516,11 @@ def test_wrong_squad_questions_are_told_so(tmp_path: Path, question: dict[str, A
         ),
         (
             {"test": "a\tD1\t1\na\tD1\t0\n"},
-            ("test.tsv, line 3, id a: a query and document must have one score", "got 0 after 1", "remove one"),
+            (
+                "test.tsv, line 3, id a: a query and document must have one score",
+                "got 0 after 1",
+                "remove one",
+            ),
         ),
         (
             {"test": "a\tD1\t1\n", "train": "a\tD2\t1\n"},
@@ -385,12 +528,18 @@ def test_wrong_squad_questions_are_told_so(tmp_path: Path, question: dict[str, A
         ),
         (
             {"test": "y\tD1\t1\nz\tD1\t1\n"},
-            ("test.tsv, line 2, id y: judged queries must be in queries.jsonl", "none for 2 of 2", "give the queries"),
+            (
+                "test.tsv, line 2, id y: judged queries must be in queries.jsonl",
+                "none for 2 of 2",
+                "give the queries",
+            ),
         ),
         ({"test": ""}, ("at least one case", "add cases")),
     ],
 )
-def test_wrong_beir_is_told_so(tmp_path: Path, qrels: dict[str, str], parts: tuple[str, ...]) -> None:
+def test_wrong_beir_is_told_so(
+    tmp_path: Path, qrels: dict[str, str], parts: tuple[str, ...]
+) -> None:
     """The message has file, line, id, rule, what came and a remedy."""
     told(refusal(beir(tmp_path, **qrels)), str(tmp_path), *parts)
 
@@ -410,7 +559,13 @@ def test_a_repeated_beir_query_is_told_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "parts"),
     [
-        ({"train": {}}, ("id train: train must be a list of pairs, got an object of 0", "write [[query, intent]")),
+        (
+            {"train": {}},
+            (
+                "id train: train must be a list of pairs, got an object of 0",
+                "write [[query, intent]",
+            ),
+        ),
         (
             {"train": [["a"]]},
             (
@@ -418,12 +573,20 @@ def test_a_repeated_beir_query_is_told_so(tmp_path: Path) -> None:
                 "correct or remove it",
             ),
         ),
-        ({"train": [["a", 1]]}, ("id train-0: an item must be a pair of strings", "correct or remove it")),
-        ({"train": [["a", "swim"]]}, ("id train-0: every intent must be in domains.json, got 'swim'", "add it there")),
+        (
+            {"train": [["a", 1]]},
+            ("id train-0: an item must be a pair of strings", "correct or remove it"),
+        ),
+        (
+            {"train": [["a", "swim"]]},
+            ("id train-0: every intent must be in domains.json, got 'swim'", "add it there"),
+        ),
         ({"train": []}, ("at least one case", "add cases")),
     ],
 )
-def test_wrong_clinc_is_told_so(tmp_path: Path, data: dict[str, Any], parts: tuple[str, ...]) -> None:
+def test_wrong_clinc_is_told_so(
+    tmp_path: Path, data: dict[str, Any], parts: tuple[str, ...]
+) -> None:
     """The message has file, place inside the document, rule, what came and a remedy."""
     write(tmp_path / "domains.json", json.dumps({"bank": ["pay"]}))
     path = write(tmp_path / "data_full.json", json.dumps(data))
@@ -432,7 +595,10 @@ def test_wrong_clinc_is_told_so(tmp_path: Path, data: dict[str, Any], parts: tup
 
 @needs_shared
 def test_squad_has_its_published_counts() -> None:
-    """6,078 questions, 3,168 impossible; 16 articles make 5, 7 and 4; each expected source is a chunk."""
+    """6,078 questions, 3,168 impossible; 16 articles make 5, 7 and 4.
+
+    Each expected source is a chunk.
+    """
     path = SHARED / "data" / "squad2-dev-cs224n" / "dev-v2.0.json"
     cases = load_cases(path)
     articles = {case.extra["article"]: case.split for case in cases}
@@ -445,7 +611,7 @@ def test_squad_has_its_published_counts() -> None:
 
 @needs_shared
 def test_scifact_has_its_published_counts() -> None:
-    """809 training and 300 test queries with 919 and 339 judgements, each of a document that is there."""
+    """809 training and 300 test queries, 919 and 339 judgements, each of an existing document."""
     folder = SHARED / "data" / "beir-scifact"
     cases = load_cases(folder)
     sources = {chunk.source for chunk in load_corpus(folder).chunks}
@@ -522,8 +688,18 @@ class TestRoundTrip:
             (),
             ("l2.soft_max_l2", None, "gap.min_gap", None, "confidence.tau_default", 27.5),
             ("similarity.min_similarity", 0.1 + 0.2, "gap.min_gap", 1e-17),
-            ("patterns.deny", (r"\bmeteo\b", ["été", r"a: #b"]), "patterns.entities", {"no": ("on", "1e3", "~")}),
-            ("certificate", {"delta": 0.1, "n": [1, 2]}, "notes", "line one\nline two: 'quoted' \u2028 \x85 é"),
+            (
+                "patterns.deny",
+                (r"\bmeteo\b", ["été", r"a: #b"]),
+                "patterns.entities",
+                {"no": ("on", "1e3", "~")},
+            ),
+            (
+                "certificate",
+                {"delta": 0.1, "n": [1, 2]},
+                "notes",
+                "line one\nline two: 'quoted' \u2028 \x85 é",
+            ),
         ],
     )
     def test_every_value_comes_back(self, tmp_path: Path, changes: tuple[object, ...]) -> None:
@@ -535,7 +711,10 @@ class TestRoundTrip:
         assert again.policy_id == policy.policy_id
 
     def test_the_file_names_its_policy(self, tmp_path: Path) -> None:
-        """The first line is a comment with the policy_id; every section stands below it, a pack where one is named."""
+        """The first line is a comment with the policy_id.
+
+        Every section stands below it, a pack where one is named.
+        """
         policy = Policy.load()
         policy.save(tmp_path / "policy.yaml")
         text = (tmp_path / "policy.yaml").read_text(encoding="utf-8")
@@ -544,7 +723,7 @@ class TestRoundTrip:
         assert set(yaml.safe_load(text)) == set(Plain.model_fields) - unstated
 
     def test_one_list_in_two_places(self, tmp_path: Path) -> None:
-        """A list that stands in two fields is written out twice, since aliases are refused on loading."""
+        """A list that stands in two fields is written twice, since loading refuses aliases."""
         shared = {"bounds": [0.1, 0.2]}
         policy = Policy.load().replace("certificate", {"a": shared, "b": shared})
         policy.save(tmp_path / "policy.yaml")
@@ -561,15 +740,30 @@ class TestId:
     """The policy_id is that of what decides."""
 
     def test_notes_and_certificate_do_not_count(self, tmp_path: Path) -> None:
-        """Words about a policy leave its id as it is; a threshold, a switch and a pattern change it."""
+        """Words about a policy leave its id as it is.
+
+        A threshold, a switch and a pattern change it.
+        """
         known = Policy.load().policy_id
-        assert Policy.load(written(tmp_path, "notes: tuned on Monday\ncertificate: {delta: 0.1}")).policy_id == known
-        for content in ("l2: {max_l2: 0.81}", "gap: {enabled: false}", "patterns: {deny: [x]}", "refusal_message: No."):
+        assert (
+            Policy.load(
+                written(tmp_path, "notes: tuned on Monday\ncertificate: {delta: 0.1}")
+            ).policy_id
+            == known
+        )
+        for content in (
+            "l2: {max_l2: 0.81}",
+            "gap: {enabled: false}",
+            "patterns: {deny: [x]}",
+            "refusal_message: No.",
+        ):
             assert Policy.load(written(tmp_path, content)).policy_id != known
 
     def test_form_does_not_count(self, tmp_path: Path) -> None:
         """Order, flow style, and a value stated as published leave the id as it is."""
-        known = Policy.load(written(tmp_path, "l2: {max_l2: 0.6, enabled: true}\nrefine: {max_depth: 2}")).policy_id
+        known = Policy.load(
+            written(tmp_path, "l2: {max_l2: 0.6, enabled: true}\nrefine: {max_depth: 2}")
+        ).policy_id
         other = "refine:\n  max_depth: 2\nl2:\n  soft_max_l2: 1.05\n  max_l2: 0.60\n"
         assert Policy.load(written(tmp_path, other)).policy_id == known
 
@@ -582,8 +776,14 @@ class TestRefused:
         [
             ("l2: {maxl2: 0.6}", ("l2.maxl2", "unknown key")),
             ("thresholds: {}", ("thresholds", "unknown key")),
-            ("l2: {max_l2: 70}", ("l2.max_l2", "less than or equal to 4", "got 70", "squared L2 distance")),
-            ("similarity: {min_similarity: 70}", ("similarity.min_similarity", "got 70", "not a percentage")),
+            (
+                "l2: {max_l2: 70}",
+                ("l2.max_l2", "less than or equal to 4", "got 70", "squared L2 distance"),
+            ),
+            (
+                "similarity: {min_similarity: 70}",
+                ("similarity.min_similarity", "got 70", "not a percentage"),
+            ),
             ("similarity: {min_similarity: .nan}", ("similarity.min_similarity", "got nan")),
             ("l2: {max_l2: .inf}", ("l2.max_l2", "got inf")),
             ("density: {min_keep: 0}", ("density.min_keep", "got 0")),
@@ -594,15 +794,21 @@ class TestRefused:
         ],
     )
     def test_keys_and_ranges(self, tmp_path: Path, content: str, parts: tuple[str, ...]) -> None:
-        """An unknown key and a value out of range are told with the path of the key and what came."""
+        """An unknown key or a value out of range is told with the path of the key and what came."""
         message = refusal_policies(tmp_path, content)
         assert all(part in message for part in parts), message
 
     @pytest.mark.parametrize(
         ("content", "parts"),
         [
-            ("patterns: {deny: ['(']}", ("patterns.deny", "linear-time regular expression", "got '('", "RE2")),
-            ("patterns: {generic: ['(?=.*a)b']}", ("patterns.generic", "look-around", "write a list")),
+            (
+                "patterns: {deny: ['(']}",
+                ("patterns.deny", "linear-time regular expression", "got '('", "RE2"),
+            ),
+            (
+                "patterns: {generic: ['(?=.*a)b']}",
+                ("patterns.generic", "look-around", "write a list"),
+            ),
             ("patterns: {facet: ['(a)\\1']}", ("patterns.facet", "linear-time")),
             ("patterns: {deny: [[a, '(?!x)']]}", ("patterns.deny", "got '(?!x)'", "look-around")),
             ("patterns: {entities: {fleet: ['*']}}", ("patterns.entities", "got '*'")),
@@ -610,7 +816,7 @@ class TestRefused:
         ],
     )
     def test_patterns(self, tmp_path: Path, content: str, parts: tuple[str, ...]) -> None:
-        """A bad expression and a look-ahead are told with the key, the expression and what to write instead."""
+        """A bad expression and a look-ahead are told with key, expression and replacement."""
         message = refusal_policies(tmp_path, content)
         assert all(part in message for part in parts), message
 
@@ -619,9 +825,15 @@ class TestRefused:
         [
             ("l2: {max_l2: 0.6", ("line 1", "must be valid YAML")),
             ("l2:\n\tmax_l2: 0.6", ("line 2", "must be valid YAML", r"'\t'")),
-            ("l2:\n  max_l2: 0.6\n  max_l2: 0.7\n", ("line 3", "key 'max_l2' twice in one mapping")),
+            (
+                "l2:\n  max_l2: 0.6\n  max_l2: 0.7\n",
+                ("line 3", "key 'max_l2' twice in one mapping"),
+            ),
             ("l2: {}\ngap: {}\nl2: {max_l2: 0.6}\n", ("line 3", "key 'l2' twice in one mapping")),
-            ("patterns:\n  deny: &a [x]\n  allow: *a\n", ("line 3", "the alias *a; write the value out")),
+            (
+                "patterns:\n  deny: &a [x]\n  allow: *a\n",
+                ("line 3", "the alias *a; write the value out"),
+            ),
             ("notes: !!python/object/apply:os.getcwd []", ("line 1", "must be valid YAML", "tag")),
             ("notes: 2026-13-45", ("must be valid YAML", "month")),
             ("[" * 2000 + "]" * 2000, ("must be valid YAML", "nesting too deep")),
@@ -634,7 +846,7 @@ class TestRefused:
         ],
     )
     def test_form(self, tmp_path: Path, content: str | bytes, parts: tuple[str, ...]) -> None:
-        """What is no YAML, no mapping or no UTF-8, and what would hide a value, is told with its line."""
+        """What is not YAML, mapping or UTF-8, or would hide a value, is told with its line."""
         message = refusal_policies(tmp_path, content)
         assert all(part in message for part in parts), message
 
@@ -642,7 +854,9 @@ class TestRefused:
         """Ten lines that stand for ten billion words are refused at the first alias."""
         lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
         lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
-        assert "line 2: a policy must be valid YAML, got the alias *a0" in refusal_policies(tmp_path, "\n".join(lines))
+        assert "line 2: a policy must be valid YAML, got the alias *a0" in refusal_policies(
+            tmp_path, "\n".join(lines)
+        )
 
     def test_too_long_and_not_there(self, tmp_path: Path) -> None:
         """A file past the limit, a folder and no file are refused with the path."""

@@ -1,4 +1,7 @@
-"""The hash chain of a log: what is deleted, forged, moved or dropped is named; what is forgotten is not missed."""
+"""The hash chain of a log: what is deleted, forged, moved or dropped is named.
+
+What is forgotten is not missed.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,11 @@ LATER = START + timedelta(minutes=3)
 POLICY = PolicyData.from_mapping()
 NOTES = EventTable(
     "notes",
-    (Column("who", "name", unique=True), Column("said", "text", missing=True), Column("n", "number", missing=True)),
+    (
+        Column("who", "name", unique=True),
+        Column("said", "text", missing=True),
+        Column("n", "number", missing=True),
+    ),
     without=lambda _: {"said": None},
 )
 
@@ -73,14 +80,26 @@ def edited(path: Path, *statements: str) -> None:
     link.close()
 
 
-def ask(log: AuditLog, request: str, minute: int, session: str = "ann", question: str = "open Sesame?") -> None:
+def ask(
+    log: AuditLog, request: str, minute: int, session: str = "ann", question: str = "open Sesame?"
+) -> None:
     """Open a request and answer it."""
     now = START + timedelta(minutes=minute)
     parsed = {"entity": ("Sesame", 0.9)}
-    about = {"session": session, "policy": POLICY, "fingerprint": "f", "models": {"encoder": "mini"}}
+    about = {
+        "session": session,
+        "policy": POLICY,
+        "fingerprint": "f",
+        "models": {"encoder": "mini"},
+    }
     log.opened(request, question, parsed=parsed, now=now, **about)  # type: ignore[arg-type]
     check = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "similarity of the nearest hit")
-    said = {"status": "ok", "answer": "Sesame", "options": [{"id": 1, "text": "Sesame"}], "confidence": 0.5}
+    said = {
+        "status": "ok",
+        "answer": "Sesame",
+        "options": [{"id": 1, "text": "Sesame"}],
+        "confidence": 0.5,
+    }
     log.decided(request, said, [check], {"total": 12.5}, now=now)
 
 
@@ -92,11 +111,25 @@ def fill_audit(log: AuditLog) -> None:
     ask(log, "r3", 60, "bob")
     log.forget(before=START + timedelta(minutes=1))
     with log.log.writing() as entries:
-        drawn = {"sample": "s1", "seed": 0, "first": 1, "last": 99, "sizes": {"ok": 4}, "drawn": ["r1"]}
+        drawn = {
+            "sample": "s1",
+            "seed": 0,
+            "first": 1,
+            "last": 99,
+            "sizes": {"ok": 4},
+            "drawn": ["r1"],
+        }
         entries.add(SAMPLES, {"at": "2026-03-03T09:00:00+00:00", **drawn})
         told = {"request_id": "r1", "sample": "s1", "label": "ok"}
         entries.add(LABELS, {"at": "2026-03-03T09:00:00+00:00", **told})
-    became = {"query": "open Sesame?", "documents": ["a.md"], "task": "", "arm": "hybrid", "depths": [], "answer": None}
+    became = {
+        "query": "open Sesame?",
+        "documents": ["a.md"],
+        "task": "",
+        "arm": "hybrid",
+        "depths": [],
+        "answer": None,
+    }
     log.evidence("r2", became, now=LATER)
 
 
@@ -107,12 +140,20 @@ def audit_at(path: Path) -> AuditLog:
 
 def bandit_at(path: Path) -> Online:
     """A bandit over a log."""
-    return Online(Bandit(floor=0.05), RewardWeights(), 8000.0, path, ("hybrid", "graph"), clock=lambda: START)
+    return Online(
+        Bandit(floor=0.05), RewardWeights(), 8000.0, path, ("hybrid", "graph"), clock=lambda: START
+    )
 
 
 def choose(online: Online, request: str) -> None:
     """One choice with its reward and a thumb."""
-    parts = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
+    parts = {
+        "margin": 0.5,
+        "diversity": 0.2,
+        "latency_ratio": 0.25,
+        "cache_hit": 0.0,
+        "consistency": 1.0,
+    }
     online.choose(request, [True, True], dict.fromkeys(FEATURES, 0.5), question="open Sesame?")
     online.update(request, parts)
     online.thumbs(request, up=True)
@@ -134,7 +175,10 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def audit(filled: Path, tmp_path: Path) -> Iterator[Log]:
     """Return an audit log."""
-    path, names = Path(copy(filled / "audit.sqlite", tmp_path)), (f"w{number}" for number in count())
+    path, names = (
+        Path(copy(filled / "audit.sqlite", tmp_path)),
+        (f"w{number}" for number in count()),
+    )
     log = audit_at(path)
     yield Log(path, log.verify, lambda: ask(log, next(names), 99, "cat"), log.pack, log.close)
     log.close()
@@ -143,7 +187,10 @@ def audit(filled: Path, tmp_path: Path) -> Iterator[Log]:
 @pytest.fixture
 def bandit(filled: Path, tmp_path: Path) -> Iterator[Log]:
     """Return a log of a bandit."""
-    path, names = Path(copy(filled / "bandit.sqlite", tmp_path)), (f"w{number}" for number in count())
+    path, names = (
+        Path(copy(filled / "bandit.sqlite", tmp_path)),
+        (f"w{number}" for number in count()),
+    )
     online = bandit_at(path)
     yield Log(path, online.verify, lambda: choose(online, next(names)), online.state, online.close)
     online.close()
@@ -166,7 +213,8 @@ class TestLink:
         seal = sha("2:aa:5:notes:at:s2:t1:n:f3:2.0:said:s3:yes:who:s3:ann:")
         first = sha(f":1:5:notes:{content}:{seal}")
         second = sha(
-            f"{first}:2:5:notes:{sha('0::5:notes:at:s2:t2:who:s3:bob:')}:{sha('2:aa:5:notes:at:s2:t2:who:s3:bob:')}"
+            f"{first}:2:5:notes:{sha('0::5:notes:at:s2:t2:who:s3:bob:')}:"
+            f"{sha('2:aa:5:notes:at:s2:t2:who:s3:bob:')}"
         )
         assert log.verify() == (log.shown, 2, Head(2, second), SCHEMA, ())
         assert log.head() == Head(2, second)
@@ -174,7 +222,10 @@ class TestLink:
         assert not log.contains(Head(1, second))
 
     def test_every_part_counts(self) -> None:
-        """Another value, table, name, salt or link before is another digest; the number of a row is not in it."""
+        """Another value, table, name, salt or link before is another digest.
+
+        The number of a row is not in it.
+        """
         row = {"seq": 1, "a": "x", "b": 1, "c": 1.5}
         others: list[tuple[str, dict[str, Any], str]] = [
             ("u", row, ""),
@@ -187,11 +238,16 @@ class TestLink:
         digests = {row_digest("t", row), *(row_digest(*one) for one in others)}
         assert len(digests) == 1 + len(others)
         assert row_digest("t", row | {"seq": 9, "d": None}) == row_digest("t", row)
-        links = [("", 1, "t", "c", None), ("x", 1, "t", "c", None), ("", 2, "t", "c", None), ("", 1, "t", "c", "s")]
+        links = [
+            ("", 1, "t", "c", None),
+            ("x", 1, "t", "c", None),
+            ("", 2, "t", "c", None),
+            ("", 1, "t", "c", "s"),
+        ]
         assert len({link_digest(*one) for one in links}) == len(links)
 
     def test_a_salt_hides_a_text(self) -> None:
-        """Two seals of one row differ by their salts, its content does not, and is that of any other text."""
+        """Two seals of a row differ by salts, not by content, which is that of any text."""
         one, two, other = (
             make_link("", 1, "notes", {"said": said}, {"said": None}, salt)
             for said, salt in (("yes", "a"), ("yes", "b"), ("no", "b"))
@@ -199,7 +255,9 @@ class TestLink:
         assert len({one.seal, two.seal, other.seal}) == 3
         assert one.content == two.content == other.content
 
-    @pytest.mark.parametrize("text", ["", "2", "x " + "ab" * 32, "2 " + "AB" * 32, "2 abcd", "² " + "ab" * 32])
+    @pytest.mark.parametrize(
+        "text", ["", "2", "x " + "ab" * 32, "2 " + "AB" * 32, "2 abcd", "² " + "ab" * 32]
+    )
     def test_what_is_no_head(self, text: str) -> None:
         """Is refused."""
         with pytest.raises(ValueError, match="a head must be a number and 64 hex digits"):
@@ -212,14 +270,22 @@ JSON = st.recursive(
     | st.integers(-9, 9)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 CHECKS = st.fixed_dictionaries(
-    {"gate": st.sampled_from(["coverage", "support", "gap"]), "text": st.sampled_from(["", "a", "ab"])}
+    {
+        "gate": st.sampled_from(["coverage", "support", "gap"]),
+        "text": st.sampled_from(["", "a", "ab"]),
+    }
 )
 VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "parsed": st.dictionaries(st.text(max_size=2), JSON | st.tuples(JSON, JSON).map(list), max_size=3) | JSON,
+    "parsed": st.dictionaries(
+        st.text(max_size=2), JSON | st.tuples(JSON, JSON).map(list), max_size=3
+    )
+    | JSON,
     "options": st.lists(st.dictionaries(st.sampled_from(["id", "text"]), JSON), max_size=2),
     "checks": st.lists(CHECKS, max_size=3),
     "depths": st.lists(st.dictionaries(st.sampled_from(["arm", "query"]), JSON), max_size=2),
@@ -228,17 +294,25 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@pytest.mark.parametrize("table", [table for table in EVENTS if table.without is not None], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "table", [table for table in EVENTS if table.without is not None], ids=lambda one: one.name
+)
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(data=st.data())
 def test_what_is_forgotten_stays_forgotten(table: EventTable, data: st.DataObject) -> None:
-    """A row without its texts, and once more without them, is the same to the byte, also after its way through JSON."""
+    """A row stripped of texts once or twice is the same to the byte, also after JSON and back."""
     assert table.without is not None
     form = row_form(table)
     kinds = {one.name: "json" if one.kind == "json" else "text" for one in table.columns}
-    text = st.none() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=3)
+    text = st.none() | st.text(
+        st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=3
+    )
     of_kind = {one.name: JSON if one.kind == "json" else text for one in table.columns}
-    of_kind |= {one.name: VALUES[one.name] for one in table.columns if one.name in VALUES and one.name != "answer"}
+    of_kind |= {
+        one.name: VALUES[one.name]
+        for one in table.columns
+        if one.name in VALUES and one.name != "answer"
+    }
     if of_kind.get("answer") is JSON:  # of the evidence; a decision's is a text
         of_kind["answer"] = VALUES["answer"]
     row = {name: data.draw(values) for name, values in of_kind.items()}
@@ -251,45 +325,102 @@ AUDIT_DAMAGE = [
     ("DELETE FROM decisions WHERE request_id = 'r1'", r"decisions \d+: the row is missing"),
     ("DELETE FROM query_log WHERE request_id = 'r3'", r"query_log \d+: the row is missing"),
     ("UPDATE replies SET reply = 'no'", r"replies \d+: the row, or its salt, was altered"),
-    ("UPDATE decisions SET ms = '{}' WHERE request_id = 'r0'", r"decisions \d+: the row was altered"),
-    ("UPDATE query_log SET question = 'who?' WHERE request_id = 'r0'", r"query_log 3: the row was altered"),
+    (
+        "UPDATE decisions SET ms = '{}' WHERE request_id = 'r0'",
+        r"decisions \d+: the row was altered",
+    ),
+    (
+        "UPDATE query_log SET question = 'who?' WHERE request_id = 'r0'",
+        r"query_log 3: the row was altered",
+    ),
     ("UPDATE labels SET label = 'refuse'", r"labels \d+: the row was altered"),
     ("DELETE FROM labels", r"labels \d+: the row is missing"),
     ("UPDATE samples SET drawn = '[]'", r"samples \d+: the row was altered"),
     ("UPDATE policies SET body = '{}'", r"policies 1: the row was altered"),
-    ("INSERT INTO replies VALUES (99, 't', 'r1', 'yes')", r"replies 99: the chain has no such event"),
+    (
+        "INSERT INTO replies VALUES (99, 't', 'r1', 'yes')",
+        r"replies 99: the chain has no such event",
+    ),
     ("INSERT INTO replies VALUES (3, 't', 'r1', 'yes')", r"replies 3: the chain has no such event"),
     (
         "UPDATE audit_chain SET content = digest WHERE seq = 5",
         r"audit_chain 5: the chain's entry, or the one before it",
     ),
-    ("UPDATE audit_chain SET salt = 'x' WHERE seq = (SELECT seq FROM replies)", r"replies \d+: the row, or its salt"),
-    ("UPDATE audit_chain SET salt = NULL WHERE seq = (SELECT seq FROM replies)", r"replies \d+: the row was altered"),
-    ("DELETE FROM audit_chain WHERE seq = 5", r"audit_chain 6: the chain has no entry for event 5 before it"),
-    ("UPDATE audit_numbers SET value = 7 WHERE name = 'event'", r"audit_numbers: the counter says event 7"),
-    ("UPDATE audit_numbers SET digest = 'x' WHERE name = 'event'", r"audit_numbers: the counter says event \d+ with"),
+    (
+        "UPDATE audit_chain SET salt = 'x' WHERE seq = (SELECT seq FROM replies)",
+        r"replies \d+: the row, or its salt",
+    ),
+    (
+        "UPDATE audit_chain SET salt = NULL WHERE seq = (SELECT seq FROM replies)",
+        r"replies \d+: the row was altered",
+    ),
+    (
+        "DELETE FROM audit_chain WHERE seq = 5",
+        r"audit_chain 6: the chain has no entry for event 5 before it",
+    ),
+    (
+        "UPDATE audit_numbers SET value = 7 WHERE name = 'event'",
+        r"audit_numbers: the counter says event 7",
+    ),
+    (
+        "UPDATE audit_numbers SET digest = 'x' WHERE name = 'event'",
+        r"audit_numbers: the counter says event \d+ with",
+    ),
     ("DELETE FROM audit_numbers WHERE name = 'event'", r"audit_numbers: the counter is missing"),
-    ("DELETE FROM audit_numbers WHERE name = 'replies'", r"audit_numbers: it does not name the table replies"),
+    (
+        "DELETE FROM audit_numbers WHERE name = 'replies'",
+        r"audit_numbers: it does not name the table replies",
+    ),
     ("DROP TABLE audit_numbers", r"audit_numbers: the table is missing"),
-    *((f"DROP TABLE {table.name}", rf"{table.name}: the table is missing") for table in REQUEST_TABLES),
+    *(
+        (f"DROP TABLE {table.name}", rf"{table.name}: the table is missing")
+        for table in REQUEST_TABLES
+    ),
     ("DROP TABLE audit_chain", r"audit_chain: the table is missing"),
 ]
 BANDIT_DAMAGE = [
-    ("DELETE FROM bandit_rewards WHERE request_id = 'r1'", r"bandit_rewards \d+: the row is missing"),
-    ("UPDATE bandit_rewards SET reward = 1 WHERE request_id = 'r1'", r"bandit_rewards \d+: the row was altered"),
-    ("UPDATE bandit_choices SET propensity = 0.125 WHERE round = 2", r"bandit_choices \d+: the row was altered"),
-    ("INSERT INTO bandit_thumbs VALUES (99, 't', 'r1', 0, NULL, 1)", r"bandit_thumbs 99: the chain has no such event"),
+    (
+        "DELETE FROM bandit_rewards WHERE request_id = 'r1'",
+        r"bandit_rewards \d+: the row is missing",
+    ),
+    (
+        "UPDATE bandit_rewards SET reward = 1 WHERE request_id = 'r1'",
+        r"bandit_rewards \d+: the row was altered",
+    ),
+    (
+        "UPDATE bandit_choices SET propensity = 0.125 WHERE round = 2",
+        r"bandit_choices \d+: the row was altered",
+    ),
+    (
+        "INSERT INTO bandit_thumbs VALUES (99, 't', 'r1', 0, NULL, 1)",
+        r"bandit_thumbs 99: the chain has no such event",
+    ),
     ("UPDATE bandit_snapshots SET sums = '{}'", r"bandit_snapshots: the snapshot of \w+ differs"),
     ("UPDATE bandit_snapshots SET seq = seq - 2", r"bandit_snapshots: the snapshot of \w+ differs"),
-    ("UPDATE bandit_snapshots SET seq = 999", r"bandit_snapshots: the snapshot of \w+ is of event 999, past the last"),
+    (
+        "UPDATE bandit_snapshots SET seq = 999",
+        r"bandit_snapshots: the snapshot of \w+ is of event 999, past the last",
+    ),
     (
         "UPDATE bandit_snapshots SET setup = 'other'",
         r"bandit_snapshots: the setup other of a snapshot is not in the log",
     ),
-    ("UPDATE bandit_setups SET body = replace(body, '0.05', '0.06')", r"bandit_setups 1: the row was altered"),
-    ("UPDATE audit_chain SET of = 'bandit_thumbs' WHERE seq = 2", r"audit_chain 2: the chain's entry"),
-    ("UPDATE audit_numbers SET value = 7 WHERE name = 'event'", r"audit_numbers: the counter says event 7"),
-    *((f"DROP TABLE {table.name}", rf"{table.name}: the table is missing") for table in CHOICE_TABLES),
+    (
+        "UPDATE bandit_setups SET body = replace(body, '0.05', '0.06')",
+        r"bandit_setups 1: the row was altered",
+    ),
+    (
+        "UPDATE audit_chain SET of = 'bandit_thumbs' WHERE seq = 2",
+        r"audit_chain 2: the chain's entry",
+    ),
+    (
+        "UPDATE audit_numbers SET value = 7 WHERE name = 'event'",
+        r"audit_numbers: the counter says event 7",
+    ),
+    *(
+        (f"DROP TABLE {table.name}", rf"{table.name}: the table is missing")
+        for table in CHOICE_TABLES
+    ),
 ]
 
 
@@ -325,8 +456,14 @@ class TestDamage:
         audit.close()
         with closing(sqlite3.connect(audit.path)) as link:
             link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            pages = link.execute("SELECT name, rootpage FROM sqlite_master WHERE type = 'table'").fetchall()
-            empty = [page for name, page in pages if not link.execute(f'SELECT 1 FROM "{name}"').fetchone()]  # noqa: S608
+            pages = link.execute(
+                "SELECT name, rootpage FROM sqlite_master WHERE type = 'table'"
+            ).fetchall()
+            empty = [
+                page
+                for name, page in pages
+                if not link.execute(f'SELECT 1 FROM "{name}"').fetchone()
+            ]
             (size,) = link.execute("PRAGMA page_size").fetchone()
         with audit.path.open("r+b") as file:
             file.seek((empty[0] - 1) * size)
@@ -337,17 +474,19 @@ class TestDamage:
         ("table", "one", "other"),
         [("decisions", "r1", "r2"), ("bandit_rewards", "r1", "r3"), ("query_log", "r1", "r2")],
     )
-    def test_two_rows_change_places(self, audit: Log, bandit: Log, table: str, one: str, other: str) -> None:
+    def test_two_rows_change_places(
+        self, audit: Log, bandit: Log, table: str, one: str, other: str
+    ) -> None:
         """Each is named with the number that it had."""
         log = bandit if table.startswith("bandit") else audit
         link = sqlite3.connect(log.path)
         first, second = (
-            link.execute(f"SELECT seq FROM {table} WHERE request_id = ?", (request,)).fetchone()[0]  # noqa: S608
+            link.execute(f"SELECT seq FROM {table} WHERE request_id = ?", (request,)).fetchone()[0]
             for request in (one, other)
         )
         link.close()
         changes = ((-1, first), (first, second), (second, -1))
-        log.edit(*(f"UPDATE {table} SET seq = {new} WHERE seq = {old}" for new, old in changes))  # noqa: S608
+        log.edit(*(f"UPDATE {table} SET seq = {new} WHERE seq = {old}" for new, old in changes))
         said = log.findings()
         assert f"{table} {first}: the order was changed: the row is that of event {second}" in said
         assert f"{table} {second}: the order was changed: the row is that of event {first}" in said
@@ -360,13 +499,17 @@ class TestDamage:
         assert len([one for one in audit.findings() if one.startswith("replies")]) == 1
 
     @pytest.mark.parametrize("kind", ["audit", "bandit"])
-    def test_a_log_whose_table_was_dropped_is_refused(self, audit: Log, bandit: Log, kind: str) -> None:
+    def test_a_log_whose_table_was_dropped_is_refused(
+        self, audit: Log, bandit: Log, kind: str
+    ) -> None:
         """To be read and to be written, by name; nothing is made in its place."""
         log, tables = (audit, REQUEST_TABLES) if kind == "audit" else (bandit, CHOICE_TABLES)
         dropped = tables[-1].name
         log.edit(f"DROP TABLE {dropped}")
         for use in (log.read, log.write):
-            with pytest.raises(ValueError, match=f"a log must have every table .* got no {dropped}; restore a copy"):
+            with pytest.raises(
+                ValueError, match=f"a log must have every table .* got no {dropped}; restore a copy"
+            ):
                 use()
         log.close()
         link = sqlite3.connect(log.path)
@@ -376,7 +519,9 @@ class TestDamage:
     def test_all_tables_of_a_log_are_dropped(self, audit: Log) -> None:
         """The chain still names them, also where the record of them was deleted."""
         names = [table.name for table in REQUEST_TABLES]
-        audit.edit(*(f"DROP TABLE {name}" for name in names), "DELETE FROM audit_numbers WHERE value = 1")
+        audit.edit(
+            *(f"DROP TABLE {name}" for name in names), "DELETE FROM audit_numbers WHERE value = 1"
+        )
         assert "query_log: the table is missing" in audit.findings()
         with pytest.raises(ValueError, match="a log must have every table that was made with it"):
             audit.write()
@@ -392,9 +537,10 @@ class TestDamage:
         log.close()
         edited(
             audit.path,
-            f"DELETE FROM replies WHERE seq = {kept.seq}",  # noqa: S608
-            f"DELETE FROM audit_chain WHERE seq = {kept.seq}",  # noqa: S608
-            f"UPDATE audit_numbers SET value = {before.seq}, digest = '{before.digest}' WHERE name = 'event'",  # noqa: S608
+            f"DELETE FROM replies WHERE seq = {kept.seq}",
+            f"DELETE FROM audit_chain WHERE seq = {kept.seq}",
+            f"UPDATE audit_numbers SET value = {before.seq}, digest = '{before.digest}' WHERE "
+            "name = 'event'",
         )
         assert log.verify().intact
         assert log.verify(before).intact
@@ -423,13 +569,21 @@ class TestForgetting:
         assert log.verify(before).intact
         assert b"Sesame" not in (tmp_path / "audit.sqlite").read_bytes()
         link = sqlite3.connect(tmp_path / "audit.sqlite")
-        assert link.execute("SELECT count(*) FROM audit_chain WHERE seal IS NOT NULL").fetchone()[0] >= 10
-        assert link.execute("SELECT count(*) FROM audit_chain WHERE salt IS NOT NULL").fetchone() == (0,)
+        assert (
+            link.execute("SELECT count(*) FROM audit_chain WHERE seal IS NOT NULL").fetchone()[0]
+            >= 10
+        )
+        assert link.execute(
+            "SELECT count(*) FROM audit_chain WHERE salt IS NOT NULL"
+        ).fetchone() == (0,)
         link.close()
         log.close()
 
     def test_numbers_of_a_forgotten_row_cannot_be_forged(self, audit: Log) -> None:
-        """Its first request is forgotten: decision, margins and confidences still stand under the chain."""
+        """Its first request is forgotten.
+
+        Decision, margins and confidences still stand under the chain.
+        """
         for statement in (
             "UPDATE decisions SET confidence = 0.75 WHERE request_id = 'r0'",
             "UPDATE decisions SET checks = replace(checks, '0.9', '0.8') WHERE request_id = 'r0'",
@@ -440,7 +594,10 @@ class TestForgetting:
             assert any(one.endswith("the row was altered") for one in audit.findings()), statement
 
     def test_texts_that_nobody_forgot(self, audit: Log) -> None:
-        """Taken out by hand as forgetting takes them, they are missed: no event of forgetting covers the row."""
+        """Taken out by hand as forgetting takes them, they are missed.
+
+        No event of forgetting covers the row.
+        """
         audit.edit(
             "UPDATE replies SET reply = NULL",
             "UPDATE replies SET at = '2026-03-02T09:30:00.000000+00:00'",
@@ -460,18 +617,26 @@ class TestForgetting:
 
 
 def first_version(path: Path) -> None:
-    """Turn a log into one of version 1: the same tables and rows, numbers without digests, no chain."""
+    """Turn a log into one of version 1.
+
+    The same tables and rows, numbers without digests, no chain.
+    """
     link = sqlite3.connect(path)
     ours = "name NOT IN ('audit_chain', 'audit_numbers') AND sql IS NOT NULL"
-    made = link.execute(f"SELECT type, name, sql FROM sqlite_master WHERE {ours} ORDER BY type DESC").fetchall()  # noqa: S608
+    made = link.execute(
+        f"SELECT type, name, sql FROM sqlite_master WHERE {ours} ORDER BY type DESC"
+    ).fetchall()
     (last,) = link.execute("SELECT value FROM audit_numbers WHERE name = 'event'").fetchone()
     old = path.with_suffix(".old")
     link.execute("ATTACH ? AS old", (str(old),))
     for kind, name, text in made:
         link.execute(text.replace(f"CREATE {kind.upper()} ", f"CREATE {kind.upper()} old.", 1))
         if kind == "table":
-            link.execute(f"INSERT INTO old.{name} SELECT * FROM main.{name}")  # noqa: S608
-    link.execute("CREATE TABLE old.audit_numbers (name VARCHAR(32) NOT NULL, value BIGINT, PRIMARY KEY (name))")
+            link.execute(f"INSERT INTO old.{name} SELECT * FROM main.{name}")
+    link.execute(
+        "CREATE TABLE old.audit_numbers (name VARCHAR(32) NOT NULL, value BIGINT, PRIMARY KEY "
+        "(name))"
+    )
     link.execute("INSERT INTO old.audit_numbers VALUES ('schema', 1), ('event', ?)", (last,))
     link.commit()
     link.close()
@@ -493,14 +658,16 @@ class TestVersions:
 
     @pytest.mark.parametrize("kind", ["audit", "bandit"])
     def test_a_log_of_version_1(self, audit: Log, bandit: Log, kind: str) -> None:
-        """Is read as it is, is said not to be chained yet, and is chained by the first write, in order."""
+        """Is read as it is, reported not yet chained, and chained by the first write, in order."""
         log = audit if kind == "audit" else bandit
         rows = log.verify().rows
         first_version(log.path)
         before = schema(log.path)
         log.read()
         said = log.verify()
-        assert [str(one)[:39] for one in said.findings] == ["audit_chain: not chained yet: version 1"]
+        assert [str(one)[:39] for one in said.findings] == [
+            "audit_chain: not chained yet: version 1"
+        ]
         assert (said.rows, said.version, said.head) == (rows, 1, None)
         assert schema(log.path) == before
         log.write()
@@ -510,16 +677,20 @@ class TestVersions:
         assert log.findings() != []
 
     def test_a_log_of_version_2(self, audit: Log, bandit: Log) -> None:
-        """Is read without the tables that it lacks, is intact as it is, and gets them with the first write."""
+        """Is read without the tables it lacks, is intact, and gets them with the first write."""
         new = [table.name for table in REQUEST_TABLES if table.since == SCHEMA]
         assert {"samples", "labels"} <= set(new)
-        gone = [f"DELETE FROM audit_numbers WHERE name = '{name}'" for name in new]  # noqa: S608
-        older = (*(f"DROP TABLE {name}" for name in new), *gone, "UPDATE audit_numbers SET value = 2 WHERE name = ")
+        gone = [f"DELETE FROM audit_numbers WHERE name = '{name}'" for name in new]
+        older = (
+            *(f"DROP TABLE {name}" for name in new),
+            *gone,
+            "UPDATE audit_numbers SET value = 2 WHERE name = ",
+        )
         last = "(SELECT seq FROM audit_chain WHERE of = 'samples')"
-        ended = f"(SELECT digest FROM audit_chain WHERE seq = {last} - 1)"  # noqa: S608
+        ended = f"(SELECT digest FROM audit_chain WHERE seq = {last} - 1)"
         cut = (
-            f"UPDATE audit_numbers SET value = {last} - 1, digest = {ended} WHERE name = 'event'",  # noqa: S608
-            f"DELETE FROM audit_chain WHERE seq >= {last}",  # noqa: S608
+            f"UPDATE audit_numbers SET value = {last} - 1, digest = {ended} WHERE name = 'event'",
+            f"DELETE FROM audit_chain WHERE seq >= {last}",
         )
         audit.edit(*cut, *older[:-1], f"{older[-1]}'schema'")
         bandit.edit(f"{older[-1]}'schema'")
@@ -534,7 +705,11 @@ class TestVersions:
     def test_a_row_that_was_lost_before(self, audit: Log) -> None:
         """Is known by the gap that it left, and stays named."""
         first_version(audit.path)
-        edited(audit.path, "DELETE FROM decisions WHERE seq = (SELECT max(seq) FROM decisions WHERE request_id = 'r2')")
+        edited(
+            audit.path,
+            "DELETE FROM decisions WHERE seq = (SELECT max(seq) FROM decisions WHERE request_id = "
+            "'r2')",
+        )
         audit.write()
         audit.write()
         (found,) = audit.findings()
@@ -555,7 +730,7 @@ class TestVersions:
         assert "verified      not yet: a log of version 1" in str(said)
 
     def test_both_logs_in_one_database(self, tmp_path: Path) -> None:
-        """Also one of version 1 is chained as a whole by whichever writes first, and either verifies all of it."""
+        """One of version 1 too is chained whole by the first writer, and either verifies it all."""
         path = tmp_path / "both.sqlite"
         log, online = audit_at(path), bandit_at(path)
         fill_audit(log)
@@ -570,7 +745,10 @@ class TestVersions:
         assert (said.findings, said.rows) == ((), said.head.seq if said.head else 0)
         log.close()
         edited(path, "DELETE FROM bandit_thumbs", "DROP TABLE bandit_rewards")
-        assert any(str(one).startswith("bandit_rewards: the table is missing") for one in log.verify().findings)
+        assert any(
+            str(one).startswith("bandit_rewards: the table is missing")
+            for one in log.verify().findings
+        )
         with pytest.raises(ValueError, match="got no bandit_rewards"):
             bandit_at(path).state()
         log.close()
@@ -583,7 +761,11 @@ class TestReading:
         """Is read as an empty one, and is not there afterwards."""
         log, online = audit_at(tmp_path / "a.sqlite"), bandit_at(tmp_path / "b.sqlite")
         assert (log.settle(now=START), log.pack()) == (0, None)
-        assert (int(online.state().t), len(online.frame()), online.asked_before("x")) == (0, 0, None)
+        assert (int(online.state().t), len(online.frame()), online.asked_before("x")) == (
+            0,
+            0,
+            None,
+        )
         assert (log.verify().intact, online.verify().rows, log.log.head()) == (True, 0, None)
         assert list(tmp_path.iterdir()) == []
         choose(online, "r1")
@@ -611,12 +793,19 @@ class TestRows:
         [
             ("UPDATE query_log SET models = '7'", lambda log: log.pack()),
             ("UPDATE query_log SET documents = '7'", lambda log: explain_request("r3", log)),
-            ("UPDATE decisions SET checks = '7'", lambda log: log.forget(before=START + timedelta(days=1))),
+            (
+                "UPDATE decisions SET checks = '7'",
+                lambda log: log.forget(before=START + timedelta(days=1)),
+            ),
             ("UPDATE decisions SET confidence = 'x'", lambda log: log.export("out")),
         ],
     )
     def test_the_audit_log(
-        self, audit: Log, monkeypatch: pytest.MonkeyPatch, statement: str, use: Callable[[AuditLog], object]
+        self,
+        audit: Log,
+        monkeypatch: pytest.MonkeyPatch,
+        statement: str,
+        use: Callable[[AuditLog], object],
     ) -> None:
         """Rule, value, remedy."""
         monkeypatch.chdir(audit.path.parent)
@@ -634,18 +823,29 @@ class TestRows:
         [
             ("UPDATE bandit_snapshots SET state = '{}'", lambda online: online.state()),
             ("UPDATE bandit_snapshots SET sums = '[]'", lambda online: choose(online, "x")),
-            ('UPDATE bandit_snapshots SET sums = \'{"n": [1], "total": [1]}\'', lambda online: choose(online, "x")),
-            ("UPDATE bandit_snapshots SET sums = replace(sums, '.', '9e999 ,')", lambda online: online.state()),
+            (
+                'UPDATE bandit_snapshots SET sums = \'{"n": [1], "total": [1]}\'',
+                lambda online: choose(online, "x"),
+            ),
+            (
+                "UPDATE bandit_snapshots SET sums = replace(sums, '.', '9e999 ,')",
+                lambda online: online.state(),
+            ),
             ("UPDATE bandit_snapshots SET seq = 99", lambda online: choose(online, "x")),
             ("UPDATE bandit_snapshots SET seq = 'x'", lambda online: choose(online, "x")),
             ("DELETE FROM bandit_choices", lambda online: online.rebuild()),
             ("UPDATE bandit_choices SET arms = '7'", lambda online: online.frame()),
-            ('UPDATE bandit_rewards SET components = \'{"margin": "x"}\'', lambda online: online.rebuild()),
+            (
+                'UPDATE bandit_rewards SET components = \'{"margin": "x"}\'',
+                lambda online: online.rebuild(),
+            ),
             ("UPDATE bandit_rewards SET components = '7'", lambda online: online.frame()),
             ("UPDATE bandit_choices SET mask = '7'", lambda online: online.frame()),
         ],
     )
-    def test_the_bandits_log(self, bandit: Log, statement: str, use: Callable[[Online], object]) -> None:
+    def test_the_bandits_log(
+        self, bandit: Log, statement: str, use: Callable[[Online], object]
+    ) -> None:
         """Rule, value, remedy; a snapshot that is none is not trusted."""
         bandit.edit(statement)
         online = bandit_at(bandit.path)
@@ -655,25 +855,36 @@ class TestRows:
         online.close()
 
     def test_a_snapshot_of_another_learner(self, bandit: Log, tmp_path: Path) -> None:
-        """Its own hash stands for it, its shape does not fit: it is refused, and deleting its row is the remedy."""
-        other = Online(Bandit(floor=0.05), RewardWeights(), 8000.0, tmp_path / "o.sqlite", ("a", "b", "c"))
+        """Its own hash stands for it, its shape does not fit.
+
+        It is refused, and deleting its row is the remedy.
+        """
+        other = Online(
+            Bandit(floor=0.05), RewardWeights(), 8000.0, tmp_path / "o.sqlite", ("a", "b", "c")
+        )
         state = dumps(other.state(), other.setup.bandit)
-        bandit.edit(f"UPDATE bandit_snapshots SET state = '{state}'")  # noqa: S608
-        with pytest.raises(ValueError, match=r"a snapshot must be a finite state of the setup.*delete its row"):
+        bandit.edit(f"UPDATE bandit_snapshots SET state = '{state}'")
+        with pytest.raises(
+            ValueError, match=r"a snapshot must be a finite state of the setup.*delete its row"
+        ):
             bandit.read()
         bandit.edit("DELETE FROM bandit_snapshots")
         bandit.write()
         assert bandit.findings() == []
 
 
-# Nobody's: whether a repeated question came in time, and the digest beside numbers that are not the counter.
+# Nobody's: whether a repeated question came in time, and the digest beside numbers that are not the
+# counter.
 NOBODYS = {("open_applications", "rephrased"), ("audit_numbers", "digest")}
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["audit", "bandit"])
 def test_a_hundred_cells_are_altered(audit: Log, bandit: Log, kind: str) -> None:
-    """Whichever cell of whichever table: a verification names it, or the log is refused as a whole."""
+    """Whichever cell of whichever table.
+
+    A verification names it, or the log is refused as a whole.
+    """
     check_altered_cells(audit if kind == "audit" else bandit)
 
 
@@ -682,20 +893,24 @@ def check_altered_cells(log: Log) -> None:
     database = Database(log.path, (*CHOICE_TABLES, *REQUEST_TABLES), create=False)
     rng = np.random.default_rng(7)
     link = sqlite3.connect(log.path, isolation_level=None)
-    tables = [name for (name,) in link.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    filled = [name for name in tables if link.execute(f"SELECT count(*) FROM {name}").fetchone()[0]]  # noqa: S608
+    tables = [
+        name for (name,) in link.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    ]
+    filled = [name for name in tables if link.execute(f"SELECT count(*) FROM {name}").fetchone()[0]]
     assert len(filled) >= 6
     for number in range(100):
         table = filled[number % len(filled)]
         columns = [row[1] for row in link.execute(f"PRAGMA table_info({table})")]
         column = columns[int(rng.integers(len(columns)))]
-        rows = link.execute(f"SELECT rowid, {column} FROM {table}").fetchall()  # noqa: S608
+        rows = link.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
         place, value = rows[int(rng.integers(len(rows)))]
         new = altered(value, rng)
         link.execute("BEGIN")
         try:
-            link.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (new, place))  # noqa: S608
-            after = link.execute(f"SELECT {column} FROM {table} WHERE rowid = ?", (place,)).fetchone()  # noqa: S608
+            link.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (new, place))
+            after = link.execute(
+                f"SELECT {column} FROM {table} WHERE rowid = ?", (place,)
+            ).fetchone()
         except sqlite3.IntegrityError:
             link.execute("ROLLBACK")
             continue
@@ -708,7 +923,7 @@ def check_altered_cells(log: Log) -> None:
         except ValueError as error:
             noticed = "a log must" in str(error)
         assert noticed or (table, column) in NOBODYS, (table, column, value, new)
-        link.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, place))  # noqa: S608
+        link.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, place))
     assert log.findings() == []
     link.close()
     database.close()
@@ -732,16 +947,26 @@ class TestExplanation:
         [
             ("UPDATE replies SET reply = 'no'", "replies"),
             ("DELETE FROM replies", "whether it was of this request, nothing tells"),
-            ("INSERT INTO replies VALUES (99, 't', 'r2', 'yes')", "replies 99: the chain has no such event"),
+            (
+                "INSERT INTO replies VALUES (99, 't', 'r2', 'yes')",
+                "replies 99: the chain has no such event",
+            ),
             ("UPDATE decisions SET at = '2027' WHERE request_id = 'r2'", "decisions"),
-            ("UPDATE audit_chain SET digest = content WHERE seq = (SELECT seq FROM replies)", "replies"),
+            (
+                "UPDATE audit_chain SET digest = content WHERE seq = (SELECT seq FROM replies)",
+                "replies",
+            ),
         ],
     )
     def test_what_follows_from_nothing(self, audit: Log, statement: str, told: str) -> None:
         """Replies, proposals and moments: the chain tells that they were edited."""
         log = audit_at(audit.path)
         said = explain_request("r2", log)
-        assert (said.damage, said.as_dict()["damage"], said.events) == ((), [], said.as_dict()["events"])
+        assert (said.damage, said.as_dict()["damage"], said.events) == (
+            (),
+            [],
+            said.as_dict()["events"],
+        )
         assert f"verified      yes: its {said.events} events are as they were written" in str(said)
         log.close()
         audit.edit(statement)
@@ -767,14 +992,19 @@ class TestCommand:
     """`raglab audit --verify | --head`, and `explain`."""
 
     def test_verify(self, audit: Log, bandit: Log) -> None:
-        """Both logs of an index, a line each; every finding on a line of its own, and exit code 5."""
+        """Both logs of an index, a line each.
+
+        Every finding on a line of its own, and exit code 5.
+        """
         folder = str(audit.path.parent)
         lines = run("audit", "--log", folder, "--verify").output.splitlines()
         assert [line.partition(": ")[0] for line in lines] == [str(audit.path), str(bandit.path)]
         assert all(", intact, head " in line for line in lines)
         bandit.edit("UPDATE bandit_rewards SET reward = 1 WHERE request_id = 'r1'")
         lines = run("audit", "--log", str(audit.path), "--verify", code=5).output.splitlines()
-        assert next(line for line in lines if line.startswith("bandit_rewards ")).endswith("the row was altered")
+        assert next(line for line in lines if line.startswith("bandit_rewards ")).endswith(
+            "the row was altered"
+        )
         assert "1 finding, head" in lines[1]
         run("audit", "--log", str(bandit.path), "--verify", "--json", code=5)
 
@@ -787,15 +1017,22 @@ class TestCommand:
         said = run("audit", "--log", str(audit.path.parent), "--verify", *more).output
         assert said.count(f": in {audit.path.parent}") == 2
         other = f"1 {'ab' * 32}"
-        said = run("audit", "--log", str(audit.path), "--verify", "--head-was", other, code=5).output
+        said = run(
+            "audit", "--log", str(audit.path), "--verify", "--head-was", other, code=5
+        ).output
         assert f"head {other}: no log contains it" in said
         both = run("audit", "--log", str(audit.path), "--verify", "--forget", "old", code=1).output
         assert "must stand without --export and --forget" in both
-        assert "a head must be a number" in run("audit", "--log", str(audit.path), "--head-was", "x", code=1).output
+        assert (
+            "a head must be a number"
+            in run("audit", "--log", str(audit.path), "--head-was", "x", code=1).output
+        )
 
     def test_a_log_that_is_not_there(self, tmp_path: Path) -> None:
         """Is an error, and is not made."""
-        assert "a log must be there" in run("audit", "--log", str(tmp_path), "--verify", code=1).output
+        assert (
+            "a log must be there" in run("audit", "--log", str(tmp_path), "--verify", code=1).output
+        )
         assert list(tmp_path.iterdir()) == []
 
     def test_explain(self, audit: Log) -> None:

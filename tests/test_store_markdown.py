@@ -1,4 +1,7 @@
-"""Markdown of others: CommonMark with tables, front matter, marks of pages, and what only looks like them."""
+"""Markdown of others.
+
+CommonMark with tables, front matter, marks of pages, and what only looks like them.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +26,46 @@ def read(text: str) -> list[tuple[str, int, str]]:
     """Kind, level and text of the blocks of a text, which is read without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return [(block.kind, block.level, block.text) for block in markdown_blocks(text, "a.md").blocks]
+        return [
+            (block.kind, block.level, block.text) for block in markdown_blocks(text, "a.md").blocks
+        ]
 
 
 @pytest.mark.parametrize(
     ("text", "blocks"),
     [
-        ("Terms\n=====\nx\n\nStorms\n---\ny", [("heading", 1, "Terms"), ("text", 0, "x"), ("heading", 2, "Storms"),
-                                              ("text", 0, "y")]),
-        ("peril | GBP\n--- | ---\nwind | 100", [("table", 0, "| peril | GBP |\n|---|---|\n| wind | 100 |")]),
+        (
+            "Terms\n=====\nx\n\nStorms\n---\ny",
+            [("heading", 1, "Terms"), ("text", 0, "x"), ("heading", 2, "Storms"), ("text", 0, "y")],
+        ),
+        (
+            "peril | GBP\n--- | ---\nwind | 100",
+            [("table", 0, "| peril | GBP |\n|---|---|\n| wind | 100 |")],
+        ),
         ("| a\n|:-:\n| b", [("table", 0, "| a |\n|---|\n| b |")]),
-        ("| a | b |\n|---|---|\n| x\\|y | `c` |", [("table", 0, "| a | b |\n|---|---|\n| x\\|y | `c` |")]),
+        (
+            "| a | b |\n|---|---|\n| x\\|y | `c` |",
+            [("table", 0, "| a | b |\n|---|---|\n| x\\|y | `c` |")],
+        ),
         ("---\n\nx\n\n***\ny", [("text", 0, "x"), ("text", 0, "y")]),
-        ("**b** _i_ ~~s~~ [l](http://a.b) <http://a.b> ![alt](x.png) `c`", [("text", 0, "b i l http://a.b alt `c`")]),
+        (
+            "**b** _i_ ~~s~~ [l](http://a.b) <http://a.b> ![alt](x.png) `c`",
+            [("text", 0, "b i l http://a.b alt `c`")],
+        ),
         ("Vec<T>, <name> and </name>, a < b", [("text", 0, "Vec<T>, <name> and </name>, a < b")]),
         ("<name>\n\nx", [("text", 0, "<name>"), ("text", 0, "x")]),
-        ("<details><summary>More</summary>\n\nx <kbd>A</kbd>\n\n</details>", [("text", 0, "More"), ("text", 0, "x A")]),
-        ("- a\n- b\n  1. c\n     d\n\n  e", [("item", 1, "- a"), ("item", 1, "- b"), ("item", 2, "  1. c d"),
-                                           ("item", 1, "  e")]),
-        ("1. a\n\n   ```\n   b\n   ```\n2. c", [("item", 1, "1. a"), ("code", 0, "```\nb\n```"), ("item", 1, "2. c")]),
+        (
+            "<details><summary>More</summary>\n\nx <kbd>A</kbd>\n\n</details>",
+            [("text", 0, "More"), ("text", 0, "x A")],
+        ),
+        (
+            "- a\n- b\n  1. c\n     d\n\n  e",
+            [("item", 1, "- a"), ("item", 1, "- b"), ("item", 2, "  1. c d"), ("item", 1, "  e")],
+        ),
+        (
+            "1. a\n\n   ```\n   b\n   ```\n2. c",
+            [("item", 1, "1. a"), ("code", 0, "```\nb\n```"), ("item", 1, "2. c")],
+        ),
         ("    a\n      b", [("code", 0, "```\na\n  b\n```")]),
         ("~~~~py\n~~~\n```\n~~~~", [("code", 0, "````py\n~~~\n```\n````")]),
         ("> # H\n> one\ntwo", [("heading", 1, "H"), ("text", 0, "one\ntwo")]),
@@ -50,20 +74,33 @@ def read(text: str) -> list[tuple[str, int, str]]:
         ("a\\\nb  \nc\nd", [("text", 0, "a\nb\nc\nd")]),
         ("[a]: http://x\n\n[a]", [("text", 0, "a")]),
     ],
-)  # fmt: skip
+)
 def test_commonmark_with_tables(text: str, blocks: list[tuple[str, int, str]]) -> None:
-    """Underlined headings, tables without outer bars, rules, lists in lists, code in its three forms, escapes."""
+    """Underlined headings, tables without bars outside, rules, nested lists, code, escapes.
+
+    The code is in its three forms.
+    """
     assert read(text) == blocks
 
 
 @pytest.mark.parametrize(
     "comment",
     [
-        *("<!-- page ii -->", "<!--page2-->", "<!-- page 2 label='1' -->", "<!-- pagination: off -->"),
-        *("<!-- page 2 of the plan -->", "<!-- page\n2 -->", "<!--\npage layout\n-->", "<!-- page 1234567890 -->"),
+        *(
+            "<!-- page ii -->",
+            "<!--page2-->",
+            "<!-- page 2 label='1' -->",
+            "<!-- pagination: off -->",
+        ),
+        *(
+            "<!-- page 2 of the plan -->",
+            "<!-- page\n2 -->",
+            "<!--\npage layout\n-->",
+            "<!-- page 1234567890 -->",
+        ),
         "<!-- PAGE 2 -->",
     ],
-)  # fmt: skip
+)
 def test_a_comment_that_is_no_mark_is_a_comment(comment: str) -> None:
     """Whatever it begins with: it is left out, and begins no page."""
     for text in (f"{comment}\n\nx", f"x\n{comment}\n", f"x {comment}"):
@@ -72,13 +109,25 @@ def test_a_comment_that_is_no_mark_is_a_comment(comment: str) -> None:
 
 
 def test_marks_of_pages() -> None:
-    """Wherever the comment stands; a label is optional; text before the first mark is page 1, with its label."""
-    text = 'a\n<!-- page 1 label="i" -->\nb\n\n<div>\n<!-- page 3 -->\n</div>\n\nc <!-- page 4 label="2" --> d\n'
+    """Wherever the comment stands; a label is optional.
+
+    Text before the first mark is page 1, with its label.
+    """
+    text = (
+        'a\n<!-- page 1 label="i" -->\nb\n\n<div>\n<!-- page 3 -->\n</div>\n\nc <!-- page 4 '
+        'label="2" --> d\n'
+    )
     blocks = markdown_blocks(text, "a.md").blocks
-    assert [(b.text, b.page, b.label) for b in blocks] == [("a", 1, "i"), ("b", 1, "i"), ("c", 3, None), ("d", 4, "2")]
-    assert {block.page for block in markdown_blocks("```\n<!-- page 2 -->\n```\n\n`<!-- page 3 -->`", "a").blocks} == {
-        1
-    }
+    assert [(b.text, b.page, b.label) for b in blocks] == [
+        ("a", 1, "i"),
+        ("b", 1, "i"),
+        ("c", 3, None),
+        ("d", 4, "2"),
+    ]
+    assert {
+        block.page
+        for block in markdown_blocks("```\n<!-- page 2 -->\n```\n\n`<!-- page 3 -->`", "a").blocks
+    } == {1}
 
 
 def test_pages_that_stand_apart() -> None:
@@ -86,7 +135,11 @@ def test_pages_that_stand_apart() -> None:
     pages = [Page(2, "i", "# A\n\n```\nx"), Page(5, None, "y <!-- page 9 -->")]
     with pytest.warns(UserWarning, match=r"^c\.jsonl: a code fence is not closed"):
         blocks = page_blocks(pages, "c.jsonl", None)
-    assert [(b.kind, b.page, b.label) for b in blocks] == [("heading", 2, "i"), ("code", 2, "i"), ("text", 5, None)]
+    assert [(b.kind, b.page, b.label) for b in blocks] == [
+        ("heading", 2, "i"),
+        ("code", 2, "i"),
+        ("text", 5, None),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +156,9 @@ def test_an_unclosed_fence_is_code_to_the_end(text: str, line: int, code: str | 
     """As CommonMark has it, and the line is named."""
     with pytest.warns(UserWarning, match=f"^a.md, line {line}: a code fence is not closed"):
         blocks = markdown_blocks(text, "a.md").blocks
-    assert [block.text for block in blocks if block.kind == "code"] == ([] if code is None else [code])
+    assert [block.text for block in blocks if block.kind == "code"] == (
+        [] if code is None else [code]
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,13 +167,26 @@ def test_an_unclosed_fence_is_code_to_the_end(text: str, line: int, code: str | 
         ("---\ntitle: A\nversion: 1.10\n...\nx", {"title": "A", "version": "1.10"}, (), "x", 5),
         ("---\n# a comment\n\n'title': A\nentities: [B]\n---  \nx", {"title": "A"}, ("B",), "x", 7),
         ("---\n---\nx", {}, (), "x", 3),
-        ('+++\ntitle = "A"\nversion = 1.10\ndraft = true\ndate = 2025-03-01\n+++\nx\ny',
-         {"title": "A", "version": "1.10", "draft": "true", "date": "2025-03-01"}, (), "x\ny", 7),
-        ('+++\nentities = ["B"]\nempty = ""\nn = 7\nlist = [1]\n[extra]\na = 1\n+++\nx', {"n": "7"}, ("B",), "x", 9),
+        (
+            '+++\ntitle = "A"\nversion = 1.10\ndraft = true\ndate = 2025-03-01\n+++\nx\ny',
+            {"title": "A", "version": "1.10", "draft": "true", "date": "2025-03-01"},
+            (),
+            "x\ny",
+            7,
+        ),
+        (
+            '+++\nentities = ["B"]\nempty = ""\nn = 7\nlist = [1]\n[extra]\na = 1\n+++\nx',
+            {"n": "7"},
+            ("B",),
+            "x",
+            9,
+        ),
         ("+++\n+++\nx", {}, (), "x", 3),
     ],
-)  # fmt: skip
-def test_front_matter(text: str, tags: dict[str, str], entities: tuple[str, ...], body: str, line: int) -> None:
+)
+def test_front_matter(
+    text: str, tags: dict[str, str], entities: tuple[str, ...], body: str, line: int
+) -> None:
     """YAML up to `---` or `...`, TOML up to `+++`: scalars as they are written."""
     assert front_matter(text, "a.md") == (tags, entities, body, line)
 
@@ -126,13 +194,28 @@ def test_front_matter(text: str, tags: dict[str, str], entities: tuple[str, ...]
 @pytest.mark.parametrize(
     "text",
     [
-        *("---", "---\nx", "---\n\nA paragraph.\n\n---\n\nAnother.", "---\n- a\n---\nx", "---\njust words\n---\nx"),
-        *("----\na: 1\n----\nx", "+++ x", "+++\nwords\n+++\nx", "---\n{{ card_data }}\n---\nx", "---\n[a]: 1\n---\nx"),
+        *(
+            "---",
+            "---\nx",
+            "---\n\nA paragraph.\n\n---\n\nAnother.",
+            "---\n- a\n---\nx",
+            "---\njust words\n---\nx",
+        ),
+        *(
+            "----\na: 1\n----\nx",
+            "+++ x",
+            "+++\nwords\n+++\nx",
+            "---\n{{ card_data }}\n---\nx",
+            "---\n[a]: 1\n---\nx",
+        ),
         "---\nhttps://example.com/a\n---\nx",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_front_matter_is_text(text: str) -> None:
-    """A rule, a list, a paragraph between rules, a template: nothing of it is lost, and nothing stops."""
+    """A rule, a list, a paragraph between rules, a template.
+
+    Nothing of it is lost, and nothing stops.
+    """
     assert front_matter(text, "a.md") == ({}, (), text, 1)
 
 
@@ -163,7 +246,9 @@ def test_broken_front_matter_is_named(text: str, rule: str) -> None:
 
 def test_tags_and_title_of_a_file(tmp_path: Path) -> None:
     """TOML gives them as YAML does, and the title stands above each chunk."""
-    (tmp_path / "a.md").write_text('+++\ntitle = "Guide"\ndomain = "home"\nentities = ["Acme"]\n+++\n## Hail\nx\n')
+    (tmp_path / "a.md").write_text(
+        '+++\ntitle = "Guide"\ndomain = "home"\nentities = ["Acme"]\n+++\n## Hail\nx\n'
+    )
     (chunk,) = load_corpus(tmp_path).chunks
     assert (chunk.section, chunk.text) == (("Guide", "Hail"), "x")
     assert (dict(chunk.tags), chunk.entities) == ({"title": "Guide", "domain": "home"}, ("Acme",))
@@ -177,7 +262,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert all(block.text.strip() for block in markdown_blocks(text, "a.md").blocks)
 
 
-@given(st.lists(st.text(alphabet="abcäß ", min_size=1, max_size=9).filter(str.strip), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.text(alphabet="abcäß ", min_size=1, max_size=9).filter(str.strip), min_size=1, max_size=6
+    )
+)
 def test_plain_paragraphs_come_back(paragraphs: list[str]) -> None:
     """What has no marks is read as it is but for blanks, in its order."""
     words = [" ".join(text.split()) for text in paragraphs]
@@ -188,7 +277,9 @@ def test_plain_paragraphs_come_back(paragraphs: list[str]) -> None:
 def test_100000_quotes_and_lists_in_one_another_are_refused(unit: str) -> None:
     """At once, with the line; as many as anybody writes are read."""
     began = time.process_time()
-    with pytest.raises(InputError, match=r"a\.md, line 2: quotes and lists must be nested at most 50 deep"):
+    with pytest.raises(
+        InputError, match=r"a\.md, line 2: quotes and lists must be nested at most 50 deep"
+    ):
         markdown_blocks(f"x\n{unit * 100_000}y", "a.md")
     assert time.process_time() - began < 20
     assert "y" in markdown_blocks(f"{unit * 20}y", "a.md").blocks[-1].text
@@ -202,20 +293,40 @@ def test_100000_quotes_and_lists_in_one_another_are_refused(unit: str) -> None:
         (":::{deprecated} 4.0\n:::\nx", ["Deprecated since version 4.0.", "x"]),
         ("```{note} First\n:class: a b\n:name: c\n\n- d\n```", ["Note", "First", "- d"]),
         ("```{seealso}\n---\nclass: a\n---\n`b`\n```", ["See also", "`b`"]),
-        (":::::{admonition} Take *care*\n:::{tip}\na\n:::\n```c\n:::\n```\n:::::",
-         ["Take care", "Tip", "a", "```c\n:::\n```"]),
-        ("````{warning}\n```{code-block} py\n:linenos:\n\nx = {1}\n:y:\n```\n````",
-         ["Warning", "```py\nx = {1}\n:y:\n```"]),
+        (
+            ":::::{admonition} Take *care*\n:::{tip}\na\n:::\n```c\n:::\n```\n:::::",
+            ["Take care", "Tip", "a", "```c\n:::\n```"],
+        ),
+        (
+            "````{warning}\n```{code-block} py\n:linenos:\n\nx = {1}\n:y:\n```\n````",
+            ["Warning", "```py\nx = {1}\n:y:\n```"],
+        ),
         ("```{code}\n{a}`b`\n```", ["```\n{a}`b`\n```"]),
-        ("```{toctree}\n:glob:\na\n```\n```{contents} T\n```\n:::{include} x\n:::\n```{image} x.png\n```\ny", ["y"]),
+        (
+            (
+                "```{toctree}\n:glob:\na\n```\n```{contents} T\n```\n:::{include} "
+                "x\n:::\n```{image} "
+                "x.png\n```\ny"
+            ),
+            ["y"],
+        ),
         ("```{figure} x.png\n:alt: a\n\nThe *plan*.\n```", ["The plan."]),
         (":::{py:function} f(x)\nDoes.\n:::\n::: {.tip #a}\nb\n:::", ["f(x)", "Does.", "b"]),
-        ("(a)=\n(b c)=\n# Guide {#guide .x}\n{.c #d}\ne\n{: #f}\n\n## *G* {h}", ["Guide", "e", "G {h}"]),
-        ("{func}`~a.b` and {ref}`A b <c>`, {std:doc}`D<e>` {x} `f`", ["`a.b` and `A b`, `D` {x} `f`"]),
-        ("- a\n  :::{tip}\n  b\n  :::\n- c\n\n> :::{tip}\n> d\n> :::", ["- a", "  Tip", "  b", "- c", "Tip", "d"]),
+        (
+            "(a)=\n(b c)=\n# Guide {#guide .x}\n{.c #d}\ne\n{: #f}\n\n## *G* {h}",
+            ["Guide", "e", "G {h}"],
+        ),
+        (
+            "{func}`~a.b` and {ref}`A b <c>`, {std:doc}`D<e>` {x} `f`",
+            ["`a.b` and `A b`, `D` {x} `f`"],
+        ),
+        (
+            "- a\n  :::{tip}\n  b\n  :::\n- c\n\n> :::{tip}\n> d\n> :::",
+            ["- a", "  Tip", "  b", "- c", "Tip", "d"],
+        ),
         ("[a]: http://x\n\n:::{tip}\n[b][a]\n:::", ["Tip", "b"]),
     ],
-)  # fmt: skip
+)
 def test_myst(text: str, blocks: list[str]) -> None:
     """Directives in fences of three kinds, their options, targets, attributes, roles."""
     assert [block for _, _, block in read(text)] == blocks
@@ -224,25 +335,47 @@ def test_myst(text: str, blocks: list[str]) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        *("{note}", "{% if a %}\n{{ b }}\n{% endif %}", "(a)=\n{.b}\n# c {#d}\n{e}`f`", ":::{note}\n:::", ":a: b"),
+        *(
+            "{note}",
+            "{% if a %}\n{{ b }}\n{% endif %}",
+            "(a)=\n{.b}\n# c {#d}\n{e}`f`",
+            ":::{note}\n:::",
+            ":a: b",
+        ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("language", ["", "r", "jinja"])
 def test_code_with_braces_stays_as_it_is(code: str, language: str) -> None:
-    """Byte for byte, in fences, indented, and in a line; also below a name in braces that is no directive."""
+    """Byte for byte, in fences, indented, and in a line.
+
+    Also below a name in braces that is no directive.
+    """
     fence = f"```{language}\n{code}\n```"
     assert read(fence) == [("code", 0, fence)]
-    assert read(f"````{{{language or 'x'} a=1}}\n{code}\n````") == [("code", 0, f"```\n{code}\n```")]
+    assert read(f"````{{{language or 'x'} a=1}}\n{code}\n````") == [
+        ("code", 0, f"```\n{code}\n```")
+    ]
     assert read("    " + code.replace("\n", "\n    ")) == [("code", 0, f"```\n{code}\n```")]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("{name}", "{{ a }}", "{a=1}", "{#if a}", "a {.b}", "f\n(x)=\n3", "(x) = 3", ":::", "::: tip\na\n:::", "{.}"),
+        *(
+            "{name}",
+            "{{ a }}",
+            "{a=1}",
+            "{#if a}",
+            "a {.b}",
+            "f\n(x)=\n3",
+            "(x) = 3",
+            ":::",
+            "::: tip\na\n:::",
+            "{.}",
+        ),
         *("a {b} `c`", "\\# a {#b}", "(x)=3", "{ }", "{:}", ":a: b"),
     ],
-)  # fmt: skip
+)
 def test_what_only_looks_like_myst_is_text(text: str) -> None:
     """Braces of templates, sets and equations."""
     assert [block for _, _, block in read(text)] == [text]
@@ -250,16 +383,26 @@ def test_what_only_looks_like_myst_is_text(text: str) -> None:
 
 @pytest.mark.parametrize("directive", ["```{toctree}", ":::{include} a", "> ~~~{tip}"])
 def test_a_directive_without_an_end_is_named(directive: str) -> None:
-    """With its line; what follows it is text, whatever it is of. One that ends hides nothing behind it."""
+    """With its line; what follows it is text, whatever it is of.
+
+    One that ends hides nothing behind it.
+    """
     with pytest.warns(UserWarning, match=r"^a\.md, line 3: a directive is not closed"):
-        blocks = markdown_blocks(f"a\n\n{directive}\n{'> ' * directive.startswith('>')}b\n", "a.md").blocks
+        blocks = markdown_blocks(
+            f"a\n\n{directive}\n{'> ' * directive.startswith('>')}b\n", "a.md"
+        ).blocks
     assert blocks[-1].text == "b"
 
 
 def test_places_within_directives() -> None:
     """Marks of pages count, and messages name the line of the file."""
-    text = "---\ntitle: T\n---\n````{tip}\n:a: b\n\n```{note}\n<!-- page 3 -->\nc\n```\n<!-- page 2 -->\n````"
-    with pytest.raises(InputError, match=r"^a\.md, line 11: page numbers must go up, got 2 after 3"):
+    text = (
+        "---\ntitle: T\n---\n````{tip}\n:a: b\n\n```{note}\n<!-- page 3 -->\nc\n```\n<!-- page 2 "
+        "-->\n````"
+    )
+    with pytest.raises(
+        InputError, match=r"^a\.md, line 11: page numbers must go up, got 2 after 3"
+    ):
         markdown_blocks(text, "a.md")
     with pytest.warns(UserWarning, match=r"^a\.md, line 4: a code fence"):
         markdown_blocks("````{tip}\n:a: b\n\n```\nc\n````", "a.md")
@@ -273,21 +416,44 @@ def test_directives_1000_deep_are_text_with_nothing_lost() -> None:
         began = time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            text = "\n".join(block.text for block in markdown_blocks("\n".join(lines), "a.md").blocks)
+            text = "\n".join(
+                block.text for block in markdown_blocks("\n".join(lines), "a.md").blocks
+            )
         assert time.process_time() - began < 20
         assert "\nx\n" in text
         assert "T999" in text or "T0" not in text
 
 
 MYST_UNITS = (
-    *("{\n", "{.a}\n", "{.a", "{a}`b` ", "(a)=\n", "(a", ":::{note}\n", "```{tip}\n", "# {#a}\n", "> :::{tip}\n"),
-    *("- :::{tip}\n", ":::\n", "{a}``", "```{tip}\n---\n", "```{toctree}\n:a: b\n", ":::{tip}\n:::\n"),
-)  # fmt: skip
+    *(
+        "{\n",
+        "{.a}\n",
+        "{.a",
+        "{a}`b` ",
+        "(a)=\n",
+        "(a",
+        ":::{note}\n",
+        "```{tip}\n",
+        "# {#a}\n",
+        "> :::{tip}\n",
+    ),
+    *(
+        "- :::{tip}\n",
+        ":::\n",
+        "{a}``",
+        "```{tip}\n---\n",
+        "```{toctree}\n:a: b\n",
+        ":::{tip}\n:::\n",
+    ),
+)
 
 
 @pytest.mark.parametrize("unit", MYST_UNITS)
 def test_time_of_myst_is_linear(unit: str) -> None:
-    """100,000 characters of anything are read in about a second: a square of them would take an hour."""
+    """100,000 characters of anything are read in about a second.
+
+    A square of them would take an hour.
+    """
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -296,10 +462,54 @@ def test_time_of_myst_is_linear(unit: str) -> None:
 
 
 UNITS = (
-    *("> ", ">", "- ", "[", "![", "*a ", "*", "_a**", "`", "`a``b", "<", "<a ", "<!--", "&", "\\", "|a|b\n", "<http:"),
-    *("[a](", "# ", "```\n", "~~~a\n", "1. ", "-\n", "\t- ", "\n", "a b c\n", "[a]: b\n", '[a]: b "\n', "[a] ", "</a>"),
-    *("a|b\n-|-\n", "<div>", "<b>", "<!-- page 1 -->", "---\n", "+++\n", ": - [", "~~", "~~a", "a\n===\n", "![a][b"),
-)  # fmt: skip
+    *(
+        "> ",
+        ">",
+        "- ",
+        "[",
+        "![",
+        "*a ",
+        "*",
+        "_a**",
+        "`",
+        "`a``b",
+        "<",
+        "<a ",
+        "<!--",
+        "&",
+        "\\",
+        "|a|b\n",
+        "<http:",
+    ),
+    *(
+        "[a](",
+        "# ",
+        "```\n",
+        "~~~a\n",
+        "1. ",
+        "-\n",
+        "\t- ",
+        "\n",
+        "a b c\n",
+        "[a]: b\n",
+        '[a]: b "\n',
+        "[a] ",
+        "</a>",
+    ),
+    *(
+        "a|b\n-|-\n",
+        "<div>",
+        "<b>",
+        "<!-- page 1 -->",
+        "---\n",
+        "+++\n",
+        ": - [",
+        "~~",
+        "~~a",
+        "a\n===\n",
+        "![a][b",
+    ),
+)
 
 
 @pytest.mark.full
@@ -324,13 +534,27 @@ def test_a_large_text_is_read_by_a_process_of_its_own() -> None:
 
 
 def test_a_heading_between_two_rules_is_no_front_matter(tmp_path: Path) -> None:
-    """As slides begin: YAML would take it for a comment, and the text below would stand under another heading."""
-    (tmp_path / "a.md").write_text("---\n\n# Excess\n\n---\n\nStorm 250\n\n---\n\n# Cover\n\nGlass\n")
+    """As slides begin.
+
+    YAML would take it for a comment, and the text below would stand under another heading.
+    """
+    (tmp_path / "a.md").write_text(
+        "---\n\n# Excess\n\n---\n\nStorm 250\n\n---\n\n# Cover\n\nGlass\n"
+    )
     chunks = load_corpus(tmp_path).chunks
-    assert [(chunk.section, chunk.text) for chunk in chunks] == [(("Excess",), "Storm 250"), (("Cover",), "Glass")]
+    assert [(chunk.section, chunk.text) for chunk in chunks] == [
+        (("Excess",), "Storm 250"),
+        (("Cover",), "Glass"),
+    ]
 
 
-DENSE = {"pictures": "![", "brackets": "[", "brackets and marks": "[*a", "pairs": "a\n![", "two": "![["}
+DENSE = {
+    "pictures": "![",
+    "brackets": "[",
+    "brackets and marks": "[*a",
+    "pairs": "a\n![",
+    "two": "![[",
+}
 
 
 @pytest.mark.parametrize("unit", DENSE.values(), ids=DENSE.keys())
@@ -365,7 +589,8 @@ def test_lines_that_continue_many_quotes_are_read_by_a_process_of_their_own(quot
         with pytest.raises(InputError, match="lines that continue quotes"):
             markdown_blocks(quote + "b\n" * 250_000, "a.md")
 
-    assert lines_run(refuse) < 10 * 250_000  # five for each line, where to read them takes a thousand
+    # five for each line, where to read them takes a thousand
+    assert lines_run(refuse) < 10 * 250_000
 
 
 @pytest.mark.parametrize("depth", [1, 19, 25, 60])
@@ -375,4 +600,8 @@ def test_no_word_is_lost_in_nested_marks(depth: int) -> None:
     assert "hail" in markdown_blocks(text, "a.md").blocks[0].text
     assert "hail" in markdown_blocks("*_" * depth + "hail" + "_*" * depth, "a.md").blocks[0].text
     nested = f"{text}\n\n:::{{note}}\n{'> ' * 40}wind\n:::\n\n{'- ' * 40}hail"
-    assert [block.text.split()[-1] for block in markdown_blocks(nested, "a.md").blocks[1:]] == ["Note", "wind", "hail"]
+    assert [block.text.split()[-1] for block in markdown_blocks(nested, "a.md").blocks[1:]] == [
+        "Note",
+        "wind",
+        "hail",
+    ]

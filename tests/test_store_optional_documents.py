@@ -1,4 +1,7 @@
-"""Word, Excel, notebooks and reStructuredText: their blocks, what is left out, and hostile or missing ones."""
+"""Word, Excel, notebooks and reStructuredText.
+
+Their blocks, what is left out, and hostile or missing ones.
+"""
 
 from __future__ import annotations
 
@@ -98,10 +101,16 @@ def word_file(**parts: str | bytes) -> bytes:
 def changed(raw: bytes, **parts: str | bytes) -> bytes:
     """An archive with the ends of some parts' names given other content."""
     target = BytesIO()
-    with zipfile.ZipFile(BytesIO(raw)) as source, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    with (
+        zipfile.ZipFile(BytesIO(raw)) as source,
+        zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         for name in source.namelist():
             stem = Path(name).stem
-            archive.writestr(name, parts.get(stem, source.read(name)) if name.endswith(".xml") else source.read(name))
+            archive.writestr(
+                name,
+                parts.get(stem, source.read(name)) if name.endswith(".xml") else source.read(name),
+            )
     return target.getvalue()
 
 
@@ -124,18 +133,31 @@ def notebook(*cells: tuple[str, str | list[str]], language: str = "python") -> b
     """A notebook of cells."""
     body = [
         {"cell_type": kind, "metadata": {}, "source": source}
-        | ({"outputs": [{"output_type": "stream", "name": "stdout", "text": "OUTPUT"}], "execution_count": 1}
-           if kind == "code" else {})
+        | (
+            {
+                "outputs": [{"output_type": "stream", "name": "stdout", "text": "OUTPUT"}],
+                "execution_count": 1,
+            }
+            if kind == "code"
+            else {}
+        )
         for kind, source in cells
-    ]  # fmt: skip
+    ]
     return json.dumps(
-        {"nbformat": 4, "nbformat_minor": 4, "metadata": {"language_info": {"name": language}}, "cells": body}
+        {
+            "nbformat": 4,
+            "nbformat_minor": 4,
+            "metadata": {"language_info": {"name": language}},
+            "cells": body,
+        }
     ).encode()
 
 
 def texts(reader: str, raw: bytes) -> list[tuple[str, int, str]]:
     """Kind, level and text of the blocks of a document."""
-    return [(block.kind, block.level, block.text) for block in bounded_blocks(reader, raw, "a.x").blocks]
+    return [
+        (block.kind, block.level, block.text) for block in bounded_blocks(reader, raw, "a.x").blocks
+    ]
 
 
 def test_word() -> None:
@@ -155,28 +177,50 @@ def test_word() -> None:
 
 
 def test_word_headings_of_other_styles_and_insertions() -> None:
-    """A style of a publisher with an outline level is a heading; inserted words are read, deleted ones are not."""
+    """A style of a publisher with an outline level is a heading.
+
+    Inserted words are read, deleted ones are not.
+    """
     w = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     body = (
         f'<w:document xmlns:w="{w}"><w:body><w:p><w:pPr><w:pStyle w:val="Heading2"/></w:pPr>'
         "<w:r><w:t>Two</w:t></w:r></w:p>"
-        '<w:p><w:r><w:t xml:space="preserve">It is </w:t></w:r><w:ins><w:r><w:t>not </w:t></w:r></w:ins><w:del><w:r>'
-        "<w:delText>GONE</w:delText></w:r></w:del><w:r><w:t>covered.</w:t></w:r></w:p></w:body></w:document>"
+        '<w:p><w:r><w:t xml:space="preserve">It is </w:t></w:r><w:ins><w:r><w:t>not '
+        "</w:t></w:r></w:ins><w:del><w:r>"
+        "<w:delText>GONE</w:delText></w:r></w:del><w:r><w:t>covered.</w:t></w:r></w:p></w:body></"
+        "w:document>"
     )
-    assert texts("Word", word_file(document=body)) == [("heading", 2, "Two"), ("text", 0, "It is not covered.")]
+    assert texts("Word", word_file(document=body)) == [
+        ("heading", 2, "Two"),
+        ("text", 0, "It is not covered."),
+    ]
 
 
 def test_excel() -> None:
-    """A sheet is a table below its name; blank rows and columns go, a day has no midnight, hidden sheets go."""
+    """A sheet is a table below its name.
+
+    Blank rows and columns go, a day has no midnight, hidden sheets go.
+    """
     day = dt.datetime(2025, 3, 1)  # noqa: DTZ001 - cells of Excel have no zone
     raw = workbook(
-        [["peril", None, "price", "since"], ["wind", None, 1.5, day], [], ["hail", None, 2, None]], hidden=True
+        [["peril", None, "price", "since"], ["wind", None, 1.5, day], [], ["hail", None, 2, None]],
+        hidden=True,
     )
-    with pytest.warns(UserWarning, match=r"left out of the document: 1 hidden sheets; show what is hidden"):
+    with pytest.warns(
+        UserWarning, match=r"left out of the document: 1 hidden sheets; show what is hidden"
+    ):
         blocks = texts("Excel", raw)
     assert blocks == [
         ("heading", 2, "Prices 2025"),
-        ("table", 0, "| peril | price | since |\n|---|---|---|\n| wind | 1.5 | 2025-03-01 |\n| hail | 2 |  |"),
+        (
+            "table",
+            0,
+            (
+                "| peril | price | since |\n|---|---|---|\n| wind | 1.5 | 2025-03-01 |\n| hail | "
+                "2 |  "
+                "|"
+            ),
+        ),
     ]
 
 
@@ -192,10 +236,25 @@ HEADS = "| peril | price |\n|---|---|\n"
         ),
         (
             [[None, "Prices"], ["# in pounds"], ["peril", "price"], ["wind", 1], ["since May"]],
-            [("text", "Prices"), ("text", "\\# in pounds"), ("table", f"{HEADS}| wind | 1 |\n| since May |  |")],
+            [
+                ("text", "Prices"),
+                ("text", "\\# in pounds"),
+                ("table", f"{HEADS}| wind | 1 |\n| since May |  |"),
+            ],
         ),
         (
-            [["Prices"], [], ["peril", "price"], ["wind", 1], [], [], ["city", "zone"], ["Leeds", 2], [], ["A note."]],
+            [
+                ["Prices"],
+                [],
+                ["peril", "price"],
+                ["wind", 1],
+                [],
+                [],
+                ["city", "zone"],
+                ["Leeds", 2],
+                [],
+                ["A note."],
+            ],
             [
                 ("text", "Prices"),
                 ("table", f"{HEADS}| wind | 1 |"),
@@ -210,8 +269,13 @@ HEADS = "| peril | price |\n|---|---|\n"
         ([["peril"], ["wind"], ["hail"]], [("table", "| peril |\n|---|\n| wind |\n| hail |")]),
     ],
 )
-def test_captions_and_tables_of_a_sheet(rows: list[list[Any]], blocks: list[tuple[str, str]]) -> None:
-    """A row of one cell above a wider one is a caption; an empty row parts tables, each with its head."""
+def test_captions_and_tables_of_a_sheet(
+    rows: list[list[Any]], blocks: list[tuple[str, str]]
+) -> None:
+    """A row of one cell above a wider one is a caption.
+
+    An empty row parts tables, each with its head.
+    """
     assert [(kind, text) for kind, _, text in texts("Excel", workbook(rows))[1:]] == blocks
 
 
@@ -227,7 +291,9 @@ def test_captions_and_tables_of_a_sheet(rows: list[list[Any]], blocks: list[tupl
         ("0.1", "0%", "0.1"),
     ],
 )
-def test_shares_stand_as_their_format_shows_them(value: object, number_format: str, text: str) -> None:
+def test_shares_stand_as_their_format_shows_them(
+    value: object, number_format: str, text: str
+) -> None:
     """In per cent, with all their digits; a sign that stands in quotes is a word."""
     book = openpyxl.Workbook()
     book.active.append(["share", "of"])
@@ -240,7 +306,9 @@ def test_shares_stand_as_their_format_shows_them(value: object, number_format: s
 
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("formula", [None, "=1+1"])
-def test_each_kind_that_a_workbook_leaves_out_has_its_own_remedy(formula: str | None, *, hidden: bool) -> None:
+def test_each_kind_that_a_workbook_leaves_out_has_its_own_remedy(
+    formula: str | None, *, hidden: bool
+) -> None:
     """Hidden sheets are shown, and formulas are saved with their values."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -252,7 +320,9 @@ def test_each_kind_that_a_workbook_leaves_out_has_its_own_remedy(formula: str | 
 
 def test_formulas_without_a_value_are_counted() -> None:
     """Those of hidden sheets are not, as they are left out; a formula with its value is read."""
-    book = openpyxl.load_workbook(BytesIO(workbook([["n", "sum"], [1, "=A2+1"], [2, "=A3+1"]], hidden=True)))
+    book = openpyxl.load_workbook(
+        BytesIO(workbook([["n", "sum"], [1, "=A2+1"], [2, "=A3+1"]], hidden=True))
+    )
     book["Notes"]["A2"] = "=1+1"
     raw = BytesIO()
     book.save(raw)
@@ -268,9 +338,17 @@ def test_formulas_without_a_value_are_counted() -> None:
 
 @pytest.mark.parametrize("rows", [60, 25, 26])
 @pytest.mark.parametrize("name", ["a.xlsx", "a.docx"])
-def test_long_tables_fill_their_chunks_and_repeat_their_head(tmp_path: Path, name: str, rows: int) -> None:
-    """Once at the beginning of each; as many rows as fit in each but the last, none twice, no blank line."""
-    table = [["tariff", "price", "remark"], *([f"T{n:02}", "1.50", "until the end of the year"] for n in range(rows))]
+def test_long_tables_fill_their_chunks_and_repeat_their_head(
+    tmp_path: Path, name: str, rows: int
+) -> None:
+    """Once at the beginning of each.
+
+    As many rows as fit in each but the last, none twice, no blank line.
+    """
+    table = [
+        ["tariff", "price", "remark"],
+        *([f"T{n:02}", "1.50", "until the end of the year"] for n in range(rows)),
+    ]
     if name == "a.xlsx":
         (tmp_path / name).write_bytes(workbook(table))
     else:
@@ -281,7 +359,10 @@ def test_long_tables_fill_their_chunks_and_repeat_their_head(tmp_path: Path, nam
                 cell.text = text
         document.save(tmp_path / name)
     lines = [chunk.text.split("\n") for chunk in load_corpus(tmp_path, max_tokens=128).chunks]
-    assert all(head == ["| tariff | price | remark |", "|---|---|---|"] for head in (own[:2] for own in lines))
+    assert all(
+        head == ["| tariff | price | remark |", "|---|---|---|"]
+        for head in (own[:2] for own in lines)
+    )
     assert [row.split()[1] for own in lines for row in own[2:]] == [f"T{n:02}" for n in range(rows)]
     counts = [len(own) for own in lines]
     assert len(counts) > 1
@@ -289,9 +370,16 @@ def test_long_tables_fill_their_chunks_and_repeat_their_head(tmp_path: Path, nam
 
 
 def test_notebook() -> None:
-    """Markdown as Markdown, code as code of its language, raw cells as text; outputs are left out."""
+    """Markdown as Markdown, code as code of its language, raw cells as text.
+
+    Outputs are left out.
+    """
     raw = notebook(
-        ("markdown", ["# T\n", "a **b**"]), ("code", "x = 1\n"), ("raw", "r"), ("code", ""), language="julia"
+        ("markdown", ["# T\n", "a **b**"]),
+        ("code", "x = 1\n"),
+        ("raw", "r"),
+        ("code", ""),
+        language="julia",
     )
     assert texts("notebook", raw) == [
         ("heading", 1, "T"),
@@ -303,13 +391,21 @@ def test_notebook() -> None:
 
 def test_an_old_notebook() -> None:
     """Of version 3, with its worksheets."""
-    cells = [{"cell_type": "heading", "level": 1, "source": "T"}, {"cell_type": "code", "input": "1", "outputs": []}]
-    raw = json.dumps({"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": cells}]}).encode()
+    cells = [
+        {"cell_type": "heading", "level": 1, "source": "T"},
+        {"cell_type": "code", "input": "1", "outputs": []},
+    ]
+    raw = json.dumps(
+        {"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": cells}]}
+    ).encode()
     assert texts("notebook", raw) == [("heading", 1, "T"), ("code", 0, "```python\n1\n```")]
 
 
 def test_restructuredtext() -> None:
-    """Structure, code, tables; text of directives and roles that only Sphinx knows; no other file, no raw HTML."""
+    """Structure, code, tables; text of directives and roles that only Sphinx knows.
+
+    No other file, no raw HTML.
+    """
     assert texts("reStructuredText", RST.encode()) == [
         ("heading", 1, "Guide"),
         ("text", 0, "The `excess` of storms, see `terms` and `pkg.price`. |unknown|"),
@@ -335,23 +431,38 @@ def test_restructuredtext() -> None:
         (".. py:module:: x.y\n   :synopsis: Long\n      words.", []),
         (".. image:: x.png\n   :zoom: 3\n   :alt: A\n      plan", []),
         (".. figure:: x.png\n   :zoom: 3\n   :alt: A\n      plan\n\n   The plan.", ["The plan."]),
-        (".. code-block:: c\n   :caption: C\n   :emphasize-lines: 1\n\n   :x: 1\n     y", ["```c\n:x: 1\n  y\n```"]),
+        (
+            ".. code-block:: c\n   :caption: C\n   :emphasize-lines: 1\n\n   :x: 1\n     y",
+            ["```c\n:x: 1\n  y\n```"],
+        ),
         (".. code-block:: c\n   :caption: C", []),
         (".. code-block:: c d e\n   :caption: C\n\n   x", ["c d e", "x"]),
         (".. tab-item:: One\n   :sync: 1\n\n   :func:`x` is", ["One", "`x` is"]),
         (":variable:`CMAKE_CXX … <CMAKE_<LANG>_<X>>`", ["`CMAKE_CXX …`"]),
-        (":variable:`CMAKE_<LANG>_FLAGS`, :variable:`X_<CONFIG>`", ["`CMAKE_<LANG>_FLAGS`, `X_<CONFIG>`"]),
+        (
+            ":variable:`CMAKE_<LANG>_FLAGS`, :variable:`X_<CONFIG>`",
+            ["`CMAKE_<LANG>_FLAGS`, `X_<CONFIG>`"],
+        ),
         (":ref:`A<b>` :std:doc:`C\n<d>` :ref:`<e>`", ["`A` `C` `<e>`"]),
         (":opt:`a < b` :menu:`A --> B` :class:`~a.B` :x:`!y`", ["`a < b` `A --> B` `a.B` `y`"]),
         (".. contents:: In it\n\nA\n=\n\nx", ["A", "x"]),
     ],
-)  # fmt: skip
+)
 def test_restructuredtext_of_sphinx(text: str, blocks: list[str]) -> None:
-    """Arguments that are paths and conditions are no text, nor are options; roles give their titles."""
-    assert [block for _, _, block in texts("reStructuredText", f"s\n\n{text}\n\ne".encode())] == ["s", *blocks, "e"]
+    """Arguments that are paths and conditions are no text, nor are options.
+
+    Roles give their titles.
+    """
+    assert [block for _, _, block in texts("reStructuredText", f"s\n\n{text}\n\ne".encode())] == [
+        "s",
+        *blocks,
+        "e",
+    ]
 
 
-@pytest.mark.parametrize("unit", [":x:`<", ":x:`a <", ".. only:: a\n\n", ".. figure:: x\n   :y: z\n", ":x:`<a>` ", "<"])
+@pytest.mark.parametrize(
+    "unit", [":x:`<", ":x:`a <", ".. only:: a\n\n", ".. figure:: x\n   :y: z\n", ":x:`<a>` ", "<"]
+)
 def test_time_of_restructuredtext_is_bounded(unit: str) -> None:
     """What a process may read at once is read in seconds, or refused."""
     began = time.process_time()
@@ -363,17 +474,29 @@ def test_time_of_restructuredtext_is_bounded(unit: str) -> None:
 @pytest.mark.parametrize(
     "directive",
     [
-        *(".. include:: {}", ".. literalinclude:: {}", ".. csv-table:: T\n   :file: {}", ".. raw:: html\n   :file: {}"),
+        *(
+            ".. include:: {}",
+            ".. literalinclude:: {}",
+            ".. csv-table:: T\n   :file: {}",
+            ".. raw:: html\n   :file: {}",
+        ),
         *(".. code-block:: text\n   :include: {}", ".. include:: {}\n   :literal:"),
         ".. seealso::\n\n   .. include:: {}",
-        *(".. image:: {}?.svg\n   :loading: embed", ".. tab::\n\n   .. figure:: {}#.svg\n      :loading: embed"),
+        *(
+            ".. image:: {}?.svg\n   :loading: embed",
+            ".. tab::\n\n   .. figure:: {}#.svg\n      :loading: embed",
+        ),
     ],
-)  # fmt: skip
+)
 def test_restructuredtext_reads_no_other_file(directive: str, tmp_path: Path) -> None:
     """Neither by its name nor within what is not known; a file of settings is not read either."""
     (tmp_path / "other.txt").write_text("SECRET,x\n")
-    (tmp_path / "docutils.conf").write_text("[general]\nfile_insertion_enabled: yes\nraw_enabled: yes\n")
-    (tmp_path / "a.rst").write_text(f"before\n\n{directive.format(tmp_path / 'other.txt')}\n\nafter\n")
+    (tmp_path / "docutils.conf").write_text(
+        "[general]\nfile_insertion_enabled: yes\nraw_enabled: yes\n"
+    )
+    (tmp_path / "a.rst").write_text(
+        f"before\n\n{directive.format(tmp_path / 'other.txt')}\n\nafter\n"
+    )
     here = Path.cwd()
     os.chdir(tmp_path)
     try:
@@ -392,7 +515,12 @@ def test_a_folder_of_all_kinds(tmp_path: Path) -> None:
     (tmp_path / "c.docx").write_bytes(word_file())
     (tmp_path / "d.XLSX").write_bytes(workbook([["a"], [1]]))
     corpus = load_corpus(tmp_path)
-    assert list(dict.fromkeys(chunk.source for chunk in corpus.chunks)) == ["a.rst", "b.ipynb", "c.docx", "d.XLSX"]
+    assert list(dict.fromkeys(chunk.source for chunk in corpus.chunks)) == [
+        "a.rst",
+        "b.ipynb",
+        "c.docx",
+        "d.XLSX",
+    ]
     assert ("Terms", "Cover", "Storms") in {chunk.section for chunk in corpus.chunks}
 
 
@@ -421,7 +549,11 @@ OUTSIDE = "<!DOCTYPE x [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><x>&a;</x>"
         *((("Word", word_file(document=raw), "must state no document type")) for raw in FAR_TYPES),
         (
             "Word",
-            word_file(document=BOMB.replace("<!DOCTYPE", "<?xml version='1.0' encoding='cp1047'?><!DOCTYPE")),
+            word_file(
+                document=BOMB.replace(
+                    "<!DOCTYPE", "<?xml version='1.0' encoding='cp1047'?><!DOCTYPE"
+                )
+            ),
             "must be",
         ),
         ("Excel", changed(workbook([["a"]]), styles=FAR_TYPES[0]), "must state no document type"),
@@ -431,7 +563,11 @@ OUTSIDE = "<!DOCTYPE x [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><x>&a;</x>"
         ("Excel", changed(workbook([["a"]]), workbook="<x"), "an office file must be readable"),
         ("notebook", b"{", "must be valid JSON"),
         ("notebook", b"[]", "a notebook must be valid"),
-        ("notebook", b'{"cells": 7, "nbformat": 4, "nbformat_minor": 0, "metadata": {}}', "a notebook must be valid"),
+        (
+            "notebook",
+            b'{"cells": 7, "nbformat": 4, "nbformat_minor": 0, "metadata": {}}',
+            "a notebook must be valid",
+        ),
         ("notebook", b"[" * 100_000, "must be valid JSON"),
     ],
 )
@@ -444,7 +580,10 @@ def test_what_is_broken_is_refused(reader: str, raw: bytes, rule: str) -> None:
 
 
 def test_an_archive_that_unpacks_to_much_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the sizes that it states, which no part can pass when it is read; so are parts without number."""
+    """By the sizes that it states, which no part can pass when it is read.
+
+    So are parts without number.
+    """
     monkeypatch.setattr(office, "MAX_UNPACKED_BYTES", 1_000_000)
     with pytest.raises(InputError, match="at most 1000000 bytes when it is unpacked, got "):
         office.docx_blocks(word_file(document=" " * 1_500_000), "a.docx")
@@ -460,21 +599,28 @@ def test_a_cell_that_spans_a_billion_columns_costs_nothing() -> None:
     """What a cell says of its width is not believed."""
     w = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     body = (
-        f'<w:document xmlns:w="{w}"><w:body><w:tbl><w:tr><w:tc><w:tcPr><w:gridSpan w:val="1000000000"/></w:tcPr>'
+        f'<w:document xmlns:w="{w}"><w:body><w:tbl><w:tr><w:tc><w:tcPr><w:gridSpan '
+        'w:val="1000000000"/></w:tcPr>'
         "<w:p><w:r><w:t>x</w:t></w:r></w:p></w:tc></w:tr></w:tbl></w:body></w:document>"
     )
     assert texts("Word", word_file(document=body)) == [("table", 0, "| x |\n|---|")]
 
 
 def test_a_sheet_of_a_billion_cells_costs_little() -> None:
-    """Rows and columns between two cells are counted, and a sheet states no size that is believed."""
+    """Rows and columns between two cells count, and no size that a sheet states is believed."""
     s = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
     far = "".join(f'<row r="{n}"><c r="XFD{n}"><v>1</v></c></row>' for n in range(1, 2001))
-    sheet = f'<worksheet xmlns="{s}"><dimension ref="A1:XFD1048576"/><sheetData>{far}</sheetData></worksheet>'
+    sheet = (
+        f'<worksheet xmlns="{s}"><dimension ref="A1:XFD1048576"/><sheetData>{far}</sheetData></'
+        "worksheet>"
+    )
     with pytest.raises(InputError, match="a workbook must have at most 10000000 cells"):
         bounded_blocks("Excel", changed(workbook([["a"]]), sheet1=sheet), "a.xlsx")
     near = far.partition("</row>")[0]
-    sheet = f'<worksheet xmlns="{s}"><dimension ref="A1:XFD1048576"/><sheetData>{near}</row></sheetData></worksheet>'
+    sheet = (
+        f'<worksheet xmlns="{s}"><dimension ref="A1:XFD1048576"/><sheetData>{near}</row></'
+        "sheetData></worksheet>"
+    )
     assert texts("Excel", changed(workbook([["a"]]), sheet1=sheet))[1] == ("text", 0, "1")
 
 
@@ -487,8 +633,15 @@ def test_large_files_are_read_by_a_process_of_their_own() -> None:
     assert blocks[-1][2].endswith(f"| 19999 | {'word ' * 19}word |")
 
 
-@pytest.mark.parametrize(("name", "package"), [("a.docx", "python-docx"), ("a.xlsx", "openpyxl"), ("a.rst", "docutils"),
-                                               ("a.ipynb", "nbformat")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("a.docx", "python-docx"),
+        ("a.xlsx", "openpyxl"),
+        ("a.rst", "docutils"),
+        ("a.ipynb", "nbformat"),
+    ],
+)
 def test_without_its_library_a_file_names_the_extra(
     name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -505,11 +658,16 @@ def test_without_its_library_a_file_names_the_extra(
 
 
 def test_cells_of_word_stand_under_their_heads() -> None:
-    """One over two columns or rows stands in each; struck text is left out; a raised figure keeps its mark."""
+    """One over two columns or rows stands in each; struck text is left out.
+
+    A raised figure keeps its mark.
+    """
     docx = pytest.importorskip("docx")
     document = docx.Document()
     table = document.add_table(rows=4, cols=4)
-    for row, values in enumerate((("Peril", "Min", "Max", "Note"), ("Storm", "", "", "n1"), ("", "5", "6", "n2"))):
+    for row, values in enumerate(
+        (("Peril", "Min", "Max", "Note"), ("Storm", "", "", "n1"), ("", "5", "6", "n2"))
+    ):
         for column, value in enumerate(values):
             table.cell(row, column).text = value
     table.cell(1, 1).merge(table.cell(1, 2)).text = "150"
@@ -555,16 +713,34 @@ def test_a_paragraph_in_a_content_control_is_read_in_its_place() -> None:
 
 DATED = {
     "one": ("As of |d|.\n\n.. |d| date::\n", ["As of |d|."], 1),
-    "with forms": ("At |t| on |d|, |t|.\n\n.. |d| date:: %Y\n.. |t| Date:: %H:%M\n", ["At |t| on |d|, |t|."], 2),
-    "in an unknown directive": (".. foo:: x\n\n   On |d|.\n\n   .. |d| date:: %d\n", ["x", "On |d|."], 1),
-    "in another substitution": ("|e|.\n\n.. |d| date::\n.. |e| replace:: until |d|\n", ["until |d|."], 1),
+    "with forms": (
+        "At |t| on |d|, |t|.\n\n.. |d| date:: %Y\n.. |t| Date:: %H:%M\n",
+        ["At |t| on |d|, |t|."],
+        2,
+    ),
+    "in an unknown directive": (
+        ".. foo:: x\n\n   On |d|.\n\n   .. |d| date:: %d\n",
+        ["x", "On |d|."],
+        1,
+    ),
+    "in another substitution": (
+        "|e|.\n\n.. |d| date::\n.. |e| replace:: until |d|\n",
+        ["until |d|."],
+        1,
+    ),
     "a name of two words": ("On |The Day|.\n\n.. |The Day| date::\n", ["On |The Day|."], 1),
-    "none": ("So |x| and |y|\n\n.. |x| replace:: a date:: of\n.. |y| unicode:: 0xA9\n", ["So a date:: of and ©"], 0),
+    "none": (
+        "So |x| and |y|\n\n.. |x| replace:: a date:: of\n.. |y| unicode:: 0xA9\n",
+        ["So a date:: of and ©"],
+        0,
+    ),
 }
 
 
 @pytest.mark.parametrize(("text", "wanted", "count"), DATED.values(), ids=DATED.keys())
-def test_no_day_stands_in_rst(text: str, wanted: list[str], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_day_stands_in_rst(
+    text: str, wanted: list[str], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same text gives the same blocks at any time; what stands for the day is counted."""
     misc = pytest.importorskip("docutils.parsers.rst.directives.misc")
     monkeypatch.setattr(misc.time, "strftime", lambda *_: "the day")
@@ -572,7 +748,9 @@ def test_no_day_stands_in_rst(text: str, wanted: list[str], count: int, monkeypa
         warnings.simplefilter("always")
         assert [block.text for block in rst_blocks(text, "a.rst").blocks] == wanted
     messages = [str(one.message) for one in caught]
-    assert [message.split()[1] for message in messages if "stand for the day" in message] == [str(count)] * (count > 0)
+    assert [message.split()[1] for message in messages if "stand for the day" in message] == [
+        str(count)
+    ] * (count > 0)
 
 
 def test_a_type_that_is_told_of_is_none() -> None:
@@ -585,27 +763,43 @@ def test_a_type_that_is_told_of_is_none() -> None:
 
 HIDDEN_LINES: dict[str, tuple[list[int], dict[str, str], str, list[str]]] = {
     "a row": ([3], {}, "1 hidden rows", ["c1 c2 c3", "r2c1 r2c2 r2c3", "r4c1 r4c2 r4c3"]),
-    "rows and a column": ([2, 3], {"B": "B"}, "2 hidden rows, 1 hidden columns", ["c1 c3", "r4c1 r4c3"]),
-    "columns to the end": ([], {"C": "XFD"}, "1 hidden columns", ["c1 c2", "r2c1 r2c2", "r3c1 r3c2", "r4c1 r4c2"]),
+    "rows and a column": (
+        [2, 3],
+        {"B": "B"},
+        "2 hidden rows, 1 hidden columns",
+        ["c1 c3", "r4c1 r4c3"],
+    ),
+    "columns to the end": (
+        [],
+        {"C": "XFD"},
+        "1 hidden columns",
+        ["c1 c2", "r2c1 r2c2", "r3c1 r3c2", "r4c1 r4c2"],
+    ),
     "the head": ([1], {}, "1 hidden rows", ["r2c1 r2c2 r2c3", "r3c1 r3c2 r3c3", "r4c1 r4c2 r4c3"]),
 }
 
 
-@pytest.mark.parametrize(("rows", "columns", "counts", "wanted"), HIDDEN_LINES.values(), ids=HIDDEN_LINES.keys())
+@pytest.mark.parametrize(
+    ("rows", "columns", "counts", "wanted"), HIDDEN_LINES.values(), ids=HIDDEN_LINES.keys()
+)
 def test_hidden_rows_and_columns_are_left_out(
     rows: list[int], columns: dict[str, str], counts: str, wanted: list[str]
 ) -> None:
     """Those that hold something are counted."""
     book = openpyxl.Workbook()
     for number in range(1, 5):
-        book.active.append([f"r{number}c{column}" if number > 1 else f"c{column}" for column in range(1, 4)])
+        book.active.append(
+            [f"r{number}c{column}" if number > 1 else f"c{column}" for column in range(1, 4)]
+        )
     for number in (*rows, 9):
         book.active.row_dimensions[number].hidden = True
     for first, last in columns.items():
         book.active.column_dimensions.group(first, last, hidden=True)
     raw = BytesIO()
     book.save(raw)
-    with pytest.warns(UserWarning, match=f"left out of the document: {counts}; show what is hidden"):
+    with pytest.warns(
+        UserWarning, match=f"left out of the document: {counts}; show what is hidden"
+    ):
         ((*_, table),) = [block for block in texts("Excel", raw.getvalue()) if block[0] == "table"]
     lines = [" ".join(line.strip("| ").split(" | ")) for line in table.split("\n")]
     assert lines[:1] + lines[2:] == wanted
@@ -624,4 +818,7 @@ def test_rows_that_a_filter_hides_are_left_out() -> None:
     book.save(raw)
     with pytest.warns(UserWarning, match="2 hidden rows"):
         blocks = texts("Excel", raw.getvalue())
-    assert [text for *_, text in blocks] == ["Sheet", "| a1 | b1 |\n|---|---|\n| a3 | b3 |\n| a4 | b4 |"]
+    assert [text for *_, text in blocks] == [
+        "Sheet",
+        "| a1 | b1 |\n|---|---|\n| a3 | b3 |\n| a4 | b4 |",
+    ]

@@ -50,23 +50,44 @@ BOMBS = {
         lambda: {"a": pa.array([None] * 3, pa.list_(pa.float32(), 100_000))},
         "values, got 300000",
     ),
-    "strings": (lambda: {"a": plain("x", 9000, pa.string())}, "strings and values in records, got 9000"),
-    "lists of strings": (lambda: {"a": pa.array([["x"] * 9000])}, "strings and values in records, got 9000"),
-    "records": (lambda: {"a": pa.array([[{"b": 0}] * 9000])}, "strings and values in records, got 9000"),
+    "strings": (
+        lambda: {"a": plain("x", 9000, pa.string())},
+        "strings and values in records, got 9000",
+    ),
+    "lists of strings": (
+        lambda: {"a": pa.array([["x"] * 9000])},
+        "strings and values in records, got 9000",
+    ),
+    "records": (
+        lambda: {"a": pa.array([[{"b": 0}] * 9000])},
+        "strings and values in records, got 9000",
+    ),
     "a long string in many rows": (
         lambda: {"a": plain("x" * 10_000, 1000, pa.large_string())},
         "bytes when decoded, got 10000000",
     ),
-    "a category in many rows": (lambda: {"a": repeated("x" * 10_000, 1000)}, "bytes when decoded, got 10000000"),
-    "a category in lists": (lambda: {"a": listed(repeated("x" * 10_000, 1000))}, "bytes when decoded, got 10000000"),
-    "a long string in records": (
-        lambda: {"a": listed(pa.StructArray.from_arrays([plain("x" * 10_000, 1000, pa.string())], ["b"]))},
+    "a category in many rows": (
+        lambda: {"a": repeated("x" * 10_000, 1000)},
         "bytes when decoded, got 10000000",
     ),
-    "long strings": (lambda: {"a": pa.array(["x" * 100_000] * 9 + ["y"])}, "bytes when decoded, got "),
+    "a category in lists": (
+        lambda: {"a": listed(repeated("x" * 10_000, 1000))},
+        "bytes when decoded, got 10000000",
+    ),
+    "a long string in records": (
+        lambda: {
+            "a": listed(pa.StructArray.from_arrays([plain("x" * 10_000, 1000, pa.string())], ["b"]))
+        },
+        "bytes when decoded, got 10000000",
+    ),
+    "long strings": (
+        lambda: {"a": pa.array(["x" * 100_000] * 9 + ["y"])},
+        "bytes when decoded, got ",
+    ),
     "columns": (lambda: {f"a{n}": pa.array([1]) for n in range(101)}, "100 columns, got 101"),
 }
-TIGHT = ParquetLimits(100, 100, 1_000, (20_000, 1), (2_000, 1), (2**18, 1))  # a thousandth, so that small bombs do
+# a thousandth, so that small bombs do
+TIGHT = ParquetLimits(100, 100, 1_000, (20_000, 1), (2_000, 1), (2**18, 1))
 
 
 def write(path: Path, columns: dict[str, pa.Array]) -> Path:
@@ -78,7 +99,10 @@ def write(path: Path, columns: dict[str, pa.Array]) -> Path:
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_refused(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a trace, as latencies beside one, and as a table of rounds; the message names what there is too much of."""
+    """As a trace, as latencies beside one, and as a table of rounds.
+
+    The message names what there is too much of.
+    """
     path = write(tmp_path / "a.parquet", BOMBS[name][0]())
     monkeypatch.setattr(parquet, "PARQUET_LIMITS", TIGHT)
     for load in (Trace.load, parquet_frame):
@@ -130,10 +154,14 @@ def test_an_honest_table_comes_back_as_it_was(tmp_path: Path) -> None:
         index=pd.Index([3, 2, 1, 0], name="row"),
     )
     frame.to_parquet(tmp_path / "a.parquet")
-    pd.testing.assert_frame_equal(parquet_frame(tmp_path / "a.parquet"), pd.read_parquet(tmp_path / "a.parquet"))
+    pd.testing.assert_frame_equal(
+        parquet_frame(tmp_path / "a.parquet"), pd.read_parquet(tmp_path / "a.parquet")
+    )
 
 
-def test_a_file_may_have_more_the_longer_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_may_have_more_the_longer_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A measured column makes a file long enough for four in which every value is missing."""
     monkeypatch.setattr(parquet, "PARQUET_LIMITS", TIGHT)
     measured = pa.array(np.random.default_rng(0).random(20_000, np.float32))
@@ -141,4 +169,7 @@ def test_a_file_may_have_more_the_longer_it_is(tmp_path: Path, monkeypatch: pyte
     columns = {f"m{n}": missing for n in range(4)}
     with pytest.raises(OversizeError, match="values, got 80000"):
         parquet_frame(write(tmp_path / "a.parquet", columns))
-    assert parquet_frame(write(tmp_path / "b.parquet", columns | {"a": measured})).shape == (20_000, 5)
+    assert parquet_frame(write(tmp_path / "b.parquet", columns | {"a": measured})).shape == (
+        20_000,
+        5,
+    )

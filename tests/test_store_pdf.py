@@ -36,7 +36,10 @@ def document(objects: dict[int, bytes]) -> bytes:
         places[number] = len(out)
         out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
     start, size = len(out), max(objects) + 1
-    rows = [b"%010d 00000 n \n" % places[n] if n in places else b"0000000000 65535 f \n" for n in range(size)]
+    rows = [
+        b"%010d 00000 n \n" % places[n] if n in places else b"0000000000 65535 f \n"
+        for n in range(size)
+    ]
     end = b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (size, start)
     return out + b"xref\n0 %d\n" % size + b"".join(rows) + end
 
@@ -49,7 +52,12 @@ def stream(data: bytes, more: bytes = b"") -> bytes:
 def with_content(content: bytes, pages: int = 1, **more: bytes) -> bytes:
     """PDF whose pages all show one content; `o5` and the like are further objects."""
     kids = b" ".join(b"%d 0 R" % (10 + n) for n in range(pages))
-    objects = {1: CATALOG, 2: b"<< /Type /Pages /Kids [%s] /Count %d >>" % (kids, pages), 3: FONT, 4: content}
+    objects = {
+        1: CATALOG,
+        2: b"<< /Type /Pages /Kids [%s] /Count %d >>" % (kids, pages),
+        3: FONT,
+        4: content,
+    }
     page = b"<< /Type /Page /Parent 2 0 R /Contents 4 0 R %s >>" % ROOM
     objects |= dict.fromkeys(range(10, 10 + pages), page)
     return document(objects | {int(name[1:]): body for name, body in more.items()})
@@ -80,29 +88,39 @@ def deflated(data: bytes, times: int = 1) -> bytes:
 
 PACKED = b"/Filter /FlateDecode"
 TWICE = b"/Filter [/FlateDecode /FlateDecode]"
-TREE = {n: b"<< /Type /Pages /Kids [%d 0 R %d 0 R] /Count 9 >>" % (n + 1, n + 1) for n in range(2, 30)}
+TREE = {
+    n: b"<< /Type /Pages /Kids [%d 0 R %d 0 R] /Count 9 >>" % (n + 1, n + 1) for n in range(2, 30)
+}
 LEAF = b"<< /Type /Page /MediaBox [0 0 9 9] >>"
 GOOD = with_content(stream(TEXT))
 HOSTILE = {
     "a flate bomb": with_content(stream(deflated(bytes(100_000_000)), PACKED)),
     "a bomb in a bomb": with_content(stream(deflated(bytes(100_000_000), 2), TWICE)),
-    "runs of one byte": with_content(stream(deflated(b"\x81x" * 900_000), b"/Filter [/FlateDecode /RunLengthDecode]")),
-    "codes of LZW": with_content(stream(deflated(bytes(100_000)), b"/Filter [/FlateDecode /LZWDecode]")),
-    "a page tree that is its own child": document({1: CATALOG, 2: b"<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 4 >>"}),
+    "runs of one byte": with_content(
+        stream(deflated(b"\x81x" * 900_000), b"/Filter [/FlateDecode /RunLengthDecode]")
+    ),
+    "codes of LZW": with_content(
+        stream(deflated(bytes(100_000)), b"/Filter [/FlateDecode /LZWDecode]")
+    ),
+    "a page tree that is its own child": document(
+        {1: CATALOG, 2: b"<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 4 >>"}
+    ),
     "a page tree of 2**28 leaves": document({1: CATALOG, **TREE, 30: LEAF}),
     "a count of two billion": document(
         {1: CATALOG, 2: b"<< /Type /Pages /Kids [10 0 R] /Count 2000000000 >>", 10: LEAF}
     ),
     "deep nesting": with_content(stream(b"[" * 100_000 + b"]" * 100_000 + b" TJ")),
     "a cross-reference table of 10**9": GOOD.replace(b"xref\n0 11\n", b"xref\n0 1000000000\n"),
-    "filters without end": with_content(stream(deflated(TEXT), b"/Filter [" + b"/FlateDecode " * 20_000 + b"]")),
+    "filters without end": with_content(
+        stream(deflated(TEXT), b"/Filter [" + b"/FlateDecode " * 20_000 + b"]")
+    ),
     "a length that is itself": with_content(b"<< /Length 4 0 R >>\nstream\nx\nendstream"),
 }
 
 
 @pytest.mark.parametrize("raw", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_pdf_is_refused(raw: bytes) -> None:
-    """Whichever way it asks for time or memory, it gets one line, and within what a PDF may cost."""
+    """However it asks for time or memory, it gets one line, and within what a PDF may cost."""
     refusal(raw)
 
 
@@ -118,12 +136,16 @@ SLOW = with_content(stream(deflated(b"q 1 0 0 1 0 0 cm " * 500_000 + TEXT), PACK
 
 @pytest.mark.full
 def test_a_slow_pdf_is_ended_at_its_seconds() -> None:
-    """20 kB that take many seconds of computing are given one; the message says so and how to give more."""
+    """20 kB that take many seconds of computing are given one.
+
+    The message says so and how to give more.
+    """
     before = time.monotonic()
     message = refusal(SLOW, PdfLimits(seconds=1))
     assert "must be read within 1 s for each MiB" in message
     assert "PdfLimits(seconds=…)" in message
-    assert time.monotonic() - before < 1 + 4 * 1 + 5 + 5  # a second of computing, four of waiting, the start, and some
+    # a second of computing, four of waiting, the start, and some
+    assert time.monotonic() - before < 1 + 4 * 1 + 5 + 5
 
 
 @pytest.mark.parametrize(
@@ -135,17 +157,24 @@ def test_a_slow_pdf_is_ended_at_its_seconds() -> None:
     ],
 )
 def test_each_limit_is_named(limits: PdfLimits, rule: str) -> None:
-    """Three pages, seven objects, three characters: one more than allowed is refused, as many as allowed are read."""
+    """Three pages, seven objects, three characters.
+
+    One more than allowed is refused, as many as allowed are read.
+    """
     raw = with_content(stream(TEXT), pages=3)
     message = refusal(raw, limits)
     assert rule in message
-    (name,) = (name for name in limits._fields if getattr(limits, name) != getattr(PDF_LIMITS, name))
+    (name,) = (
+        name for name in limits._fields if getattr(limits, name) != getattr(PDF_LIMITS, name)
+    )
     assert f"raise {name} in load_corpus(…, pdf=PdfLimits({name}=…))" in message
     assert len(pdf_pages(raw, "a.pdf", PdfLimits(pages=3, objects=7, characters=3))) == 3
 
 
 @pytest.mark.full
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems may not bound a process's memory")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems may not bound a process's memory"
+)
 def test_memory_is_bounded() -> None:
     """70 MB of content do not fit where only 128 MiB may be taken."""
     raw = with_content(stream(deflated(b" " * 70_000_000 + TEXT), PACKED))
@@ -186,7 +215,10 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_a_worker_is_believed_no_more_than_a_file(worker: Path, said: str) -> None:
-    """Whatever it prints is checked: one line says what is wrong, and no escape sequence comes through."""
+    """Whatever it prints is checked.
+
+    One line says what is wrong, and no escape sequence comes through.
+    """
     worker.write_text(f"import sys; sys.stdout.buffer.write({said.encode('latin-1')!r})")
     message = refusal(b"%PDF")
     assert message.isprintable()
@@ -238,7 +270,9 @@ def test_a_pdf_with_an_owners_password_opens_without_it(algorithm: str) -> None:
     pages = pdf_pages(encrypted("x", "x", algorithm=algorithm), "a.pdf", PDF_LIMITS)
     assert [page.text for page in pages] == ["x", "x"]
     message = refusal(encrypted("x", user="secret", algorithm=algorithm))
-    assert "a PDF must open without a password, got an encrypted one; save it without one" in message
+    assert (
+        "a PDF must open without a password, got an encrypted one; save it without one" in message
+    )
 
 
 @pytest.mark.parametrize(
@@ -259,7 +293,9 @@ def test_pages_without_text_are_named(texts: list[str], named: str) -> None:
 
 def test_a_pdf_without_any_text_is_refused() -> None:
     """Each page is a picture of a scanner."""
-    assert "a PDF must have text, got no text on 3 pages; it needs OCR" in refusal(pdf_bytes("", "", ""))
+    assert "a PDF must have text, got no text on 3 pages; it needs OCR" in refusal(
+        pdf_bytes("", "", "")
+    )
 
 
 def outlined(pages: list[list[str]], bookmarks: list[tuple[str, int, int]]) -> bytes:
@@ -268,7 +304,9 @@ def outlined(pages: list[list[str]], bookmarks: list[tuple[str, int, int]]) -> b
     above: list[Any] = []
     for title, page, depth in bookmarks:
         above[depth - 1 :] = [
-            writer.add_outline_item(title=title, page_number=page, parent=above[depth - 2] if depth > 1 else None)
+            writer.add_outline_item(
+                title=title, page_number=page, parent=above[depth - 2] if depth > 1 else None
+            )
         ]
     target = BytesIO()
     writer.write(target)
@@ -282,7 +320,10 @@ PAGES = [
 
 
 def test_bookmarks_are_headings(tmp_path: Path) -> None:
-    """Where a title is a line of its page: with its number or without, over two lines; sections go on over pages."""
+    """Where a title is a line of its page: with its number or without, over two lines.
+
+    Sections go on over pages.
+    """
     marks = [("Policy", 0, 1), ("Cover", 0, 2), ("2 Excess", 0, 2), ("Claims and Appeals", 1, 1)]
     (tmp_path / "a.pdf").write_bytes(outlined(PAGES, marks))
     with warnings.catch_warnings():
@@ -305,18 +346,32 @@ def test_bookmarks_are_headings(tmp_path: Path) -> None:
         ([("12", 0, 1)], "1 of 1"),
     ],
 )
-def test_bookmarks_that_are_no_lines_are_counted(marks: list[tuple[str, int, int]], count: str) -> None:
-    """Of another page, in another order, of scans, of numbers alone: no word of the text is lost."""
-    with pytest.warns(UserWarning, match=f"a.pdf: {count} bookmarks do not stand in the text of their pages"):
+def test_bookmarks_that_are_no_lines_are_counted(
+    marks: list[tuple[str, int, int]], count: str
+) -> None:
+    """Of another page, in another order, of scans, of numbers alone.
+
+    No word of the text is lost.
+    """
+    with pytest.warns(
+        UserWarning, match=f"a.pdf: {count} bookmarks do not stand in the text of their pages"
+    ):
         blocks = pdf_blocks(outlined(PAGES, marks), "a.pdf", PDF_LIMITS)
     words = [word.strip("0123456789. ") for block in blocks for word in block.text.split()]
-    wanted = [word.strip("0123456789. ") for page in PAGES for line in page for word in line.split()]
+    wanted = [
+        word.strip("0123456789. ") for page in PAGES for line in page for word in line.split()
+    ]
     assert list(filter(None, words)) == list(filter(None, wanted))
 
 
 def test_a_broken_outline_costs_no_page() -> None:
     """One that comes back to itself, one of nonsense; the text is read all the same."""
-    for item in (b"<< /Title (x) /Next 5 0 R /Dest [10 0 R /Fit] >>", b"<< /First 5 0 R >>", b"[ ]", b"7"):
+    for item in (
+        b"<< /Title (x) /Next 5 0 R /Dest [10 0 R /Fit] >>",
+        b"<< /First 5 0 R >>",
+        b"[ ]",
+        b"7",
+    ):
         root = b"<< /Type /Catalog /Pages 2 0 R /Outlines 5 0 R >>"
         raw = with_content(stream(TEXT), o1=root, o5=b"<< /First 6 0 R /Last 6 0 R >>", o6=item)
         assert [block.text for block in pdf_blocks(raw, "a.pdf", PDF_LIMITS) if block.text] == ["x"]

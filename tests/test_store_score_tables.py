@@ -1,4 +1,4 @@
-"""Finished scores of MLflow, Ragas and DeepEval as columns by case, in the shapes that those tools write."""
+"""Finished MLflow, Ragas and DeepEval scores as columns by case, in shapes they write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ QUESTIONS = ["Who pays?", "When?", "What is the\nexcess?"]
 def trace_of(questions: list[str]) -> Trace:
     """Trace with one hit a question; cases are q1, q2 and so on."""
     rows = [(f"q{n}", query, "p", 0.9, "ok") for n, query in enumerate(questions, 1)]
-    return trace_from_frame(pd.DataFrame(rows, columns=["case_id", "query", "hit_id", "score", "label"]))
+    return trace_from_frame(
+        pd.DataFrame(rows, columns=["case_id", "query", "hit_id", "score", "label"])
+    )
 
 
 TRACE = trace_of(QUESTIONS)
@@ -41,7 +43,10 @@ def assessment(name: str, value: Any, kind: str = "feedback", **more: Any) -> di
 
 
 def test_the_result_of_mlflow_genai_evaluate() -> None:
-    """`result_df`: verdicts in words and booleans are 1 and 0; a failed scorer and expectations give no column."""
+    """`result_df`: verdicts in words and booleans are 1 and 0.
+
+    A failed scorer and expectations give no column.
+    """
     frame = pd.DataFrame(
         {
             "trace_id": ["t1", "t2"],
@@ -60,7 +65,9 @@ def test_the_result_of_mlflow_genai_evaluate() -> None:
     )
     found = score_table(TRACE, frame)
     assert [*found] == ["length", "polite", "ok", "partly"]
-    assert found["length"].to_dict() == pytest.approx({"q1": 0.1, "q2": 0.8, "q3": math.nan}, nan_ok=True)
+    assert found["length"].to_dict() == pytest.approx(
+        {"q1": 0.1, "q2": 0.8, "q3": math.nan}, nan_ok=True
+    )
     assert found["polite"].tolist()[:2] == found["ok"].tolist()[:2] == [0.0, 1.0]
     assert found["partly"].isna().tolist() == [True, False, True]
     assert found["length"].name == "length"
@@ -68,14 +75,21 @@ def test_the_result_of_mlflow_genai_evaluate() -> None:
 
 
 def test_a_frame_of_mlflow_search_traces() -> None:
-    """The feedback among the assessments, by case id where the trace has one; not what is expected or overridden."""
+    """The feedback among the assessments, by case id where the trace has one.
+
+    Not what is expected or overridden.
+    """
     frame = pd.DataFrame(
         {
             "client_request_id": ["q3", None],
             "request": ['{"question": "something else"}', '{"question": "When?"}'],
             "assessments": [
                 [assessment("Guidelines", "yes"), assessment("expected", "x", "expectation")],
-                [assessment("Guidelines", "yes", valid=False), assessment("safe", 0.5), assessment("why", "text")],
+                [
+                    assessment("Guidelines", "yes", valid=False),
+                    assessment("safe", 0.5),
+                    assessment("why", "text"),
+                ],
             ],
         }
     )
@@ -87,7 +101,10 @@ def test_a_frame_of_mlflow_search_traces() -> None:
 
 
 def test_the_table_that_mlflow_evaluate_logs(tmp_path: Path) -> None:
-    """`eval_results_table.json`: columns and data; the version of a metric is kept where it has two."""
+    """`eval_results_table.json`: columns and data.
+
+    The version of a metric is kept where it has two.
+    """
     columns = [
         "inputs",
         "outputs",
@@ -121,8 +138,15 @@ RAGAS = pd.DataFrame(
 
 
 def test_the_frame_of_ragas(tmp_path: Path) -> None:
-    """Every column of numbers, under a name that a signal may have; answers that say yes are no score."""
-    wanted = {"faithfulness": [1.0], "factual_correctness_mode_f1": [0.5, 0.25], "ragas_support": [1.0, 0.0]}
+    """Every column of numbers, under a name that a signal may have.
+
+    Answers that say yes are no score.
+    """
+    wanted = {
+        "faithfulness": [1.0],
+        "factual_correctness_mode_f1": [0.5, 0.25],
+        "ragas_support": [1.0, 0.0],
+    }
     csv, lines, records = (tmp_path / f"ragas.{kind}" for kind in ("csv", "jsonl", "json"))
     RAGAS.to_csv(csv)
     RAGAS.to_json(lines, orient="records", lines=True)
@@ -148,22 +172,44 @@ def metric(name: str, score: float | None, **more: Any) -> dict[str, Any]:
 
 
 def test_the_test_run_of_deepeval(tmp_path: Path) -> None:
-    """Under `testCases` in its file, `test_results` in Python; by the name of the case, else by its input."""
+    """Under `testCases` in its file, `test_results` in Python.
+
+    By the name of the case, else by its input.
+    """
     scored = [metric("Answer Relevancy", 0.75), metric("Correctness [GEval]", 0.5)]
     failed = [metric("Answer Relevancy", None, error="no reply")]
     run = {
         "testCases": [
-            {"name": "test_case_0", "input": "When?", "actualOutput": "b", "metricsData": scored, "order": 0},
-            {"name": "q1", "input": "paraphrased", "actualOutput": "d", "metricsData": failed, "order": 1},
+            {
+                "name": "test_case_0",
+                "input": "When?",
+                "actualOutput": "b",
+                "metricsData": scored,
+                "order": 0,
+            },
+            {
+                "name": "q1",
+                "input": "paraphrased",
+                "actualOutput": "d",
+                "metricsData": failed,
+                "order": 1,
+            },
         ],
         "conversationalTestCases": [],
-        "metricsScores": [{"metric": "Answer Relevancy", "scores": [0.75], "passes": 1, "fails": 0, "errors": 0}],
+        "metricsScores": [
+            {"metric": "Answer Relevancy", "scores": [0.75], "passes": 1, "fails": 0, "errors": 0}
+        ],
         "testPassed": 1,
     }
     path = tmp_path / ".latest_run_full.json"
     path.write_text(json.dumps(run))
     python = [
-        {"name": case["name"], "input": case["input"], "metrics_data": case["metricsData"], "success": True}
+        {
+            "name": case["name"],
+            "input": case["input"],
+            "metrics_data": case["metricsData"],
+            "success": True,
+        }
         for case in run["testCases"]  # type: ignore[attr-defined]
     ]
     for source in (path, {"testRunData": run}, {"test_results": python, "confident_link": None}):
@@ -177,7 +223,9 @@ def test_the_test_run_of_deepeval(tmp_path: Path) -> None:
 def test_a_column_of_case_ids_goes_before_the_question() -> None:
     """Also for questions that are asked twice, and for ids that are numbers."""
     twice = trace_of(["Who pays?", "Who pays?"])
-    frame = pd.DataFrame({"case_id": ["q2", "q1"], "user_input": ["Who pays?"] * 2, "faithfulness": [0.25, 0.75]})
+    frame = pd.DataFrame(
+        {"case_id": ["q2", "q1"], "user_input": ["Who pays?"] * 2, "faithfulness": [0.25, 0.75]}
+    )
     assert score_table(twice, frame)["faithfulness"].tolist() == [0.75, 0.25]
     assert score_table(twice, frame.iloc[:1])["faithfulness"].isna().tolist() == [True, False]
 
@@ -188,12 +236,36 @@ FRAME = pd.DataFrame({"user_input": ["Who pays?", "When?"], "faithfulness": [0.2
 @pytest.mark.parametrize(
     ("questions", "source", "message"),
     [
-        (QUESTIONS, FRAME.assign(user_input=["Who?", "When?"]), r"of a case of the trace, got .* in row 0 \('Who\?'\)"),
-        (QUESTIONS, FRAME.assign(user_input=["Who?", "Why?"]), r"in rows 0 \('Who\?'\), 1 \('Why\?'\); add a column"),
-        (QUESTIONS, FRAME.assign(user_input="When?"), r"a case must have one row, got .* in row 1 \('When\?'\)"),
-        (["When?", "Who pays?", "When?"], FRAME, r"a row must be of one case, got .* in row 1 \('When\?'\)"),
-        (QUESTIONS, FRAME.assign(case_id=["q1", "q9"]).drop(columns="user_input"), "columns such as faithfulness/v1"),
-        (QUESTIONS, FRAME.drop(columns="faithfulness"), "a table of ragas must hold scores, got none"),
+        (
+            QUESTIONS,
+            FRAME.assign(user_input=["Who?", "When?"]),
+            r"of a case of the trace, got .* in row 0 \('Who\?'\)",
+        ),
+        (
+            QUESTIONS,
+            FRAME.assign(user_input=["Who?", "Why?"]),
+            r"in rows 0 \('Who\?'\), 1 \('Why\?'\); add a column",
+        ),
+        (
+            QUESTIONS,
+            FRAME.assign(user_input="When?"),
+            r"a case must have one row, got .* in row 1 \('When\?'\)",
+        ),
+        (
+            ["When?", "Who pays?", "When?"],
+            FRAME,
+            r"a row must be of one case, got .* in row 1 \('When\?'\)",
+        ),
+        (
+            QUESTIONS,
+            FRAME.assign(case_id=["q1", "q9"]).drop(columns="user_input"),
+            "columns such as faithfulness/v1",
+        ),
+        (
+            QUESTIONS,
+            FRAME.drop(columns="faithfulness"),
+            "a table of ragas must hold scores, got none",
+        ),
         (QUESTIONS, FRAME.assign(Faithfulness=1.0), "both faithfulness; rename one"),
         (QUESTIONS, FRAME.iloc[:0], "at least one row"),
         (QUESTIONS, {"a": 1}, "must hold its cases under testCases or test_results, got keys a"),
@@ -214,7 +286,11 @@ def test_what_fits_no_case_is_named(questions: list[str], source: Any, message: 
     ("name", "content", "message"),
     [
         ("run.json", "[1, 2]", "a JSON file must hold a list of objects, or columns and data"),
-        ("run.json", '{"columns": ["a", "b"], "data": [[1]]}', "rows must be as long as the columns"),
+        (
+            "run.json",
+            '{"columns": ["a", "b"], "data": [[1]]}',
+            "rows must be as long as the columns",
+        ),
         ("run.json", '{"columns": "a", "data": [[1]]}', "a list of objects"),
         ("run.json", "{", "text must be valid JSON"),
         ("run.jsonl", '{"user_input": "When?"}\n{', "line 2"),
@@ -243,23 +319,37 @@ def test_a_tool_that_is_unknown_or_wrong_is_refused() -> None:
         score_table(TRACE, FRAME, tool="deepeval")
     with pytest.raises(InputError, match="a table of ragas must be a DataFrame"):
         score_table(TRACE, {"testCases": []}, tool="ragas")
-    assert [*score_table(TRACE, FRAME.rename(columns={"user_input": "query"}), tool="ragas")] == ["faithfulness"]
+    assert [*score_table(TRACE, FRAME.rename(columns={"user_input": "query"}), tool="ragas")] == [
+        "faithfulness"
+    ]
 
 
 def test_the_columns_become_signals() -> None:
     """As `Trace.with_signal` takes them."""
     found = score_table(TRACE, RAGAS)["factual_correctness_mode_f1"]
     trace = TRACE.with_signal("factual", found, higher="surer", unit="probability", source="Ragas")
-    assert trace.signal("factual").to_dict() == pytest.approx({"q1": 0.5, "q2": math.nan, "q3": 0.25}, nan_ok=True)
+    assert trace.signal("factual").to_dict() == pytest.approx(
+        {"q1": 0.5, "q2": math.nan, "q3": 0.25}, nan_ok=True
+    )
 
 
 def test_a_missing_score_written_as_text() -> None:
-    """A cell `nan` is missing, its column stays; one with other texts is left out with a warning."""
+    """A cell `nan` is missing, its column stays.
+
+    One with other texts is left out with a warning.
+    """
     frame = pd.DataFrame(
         {"user_input": QUESTIONS, "faithfulness": pd.Series([0.5, "nan", 1.0], dtype=object)},
     )
-    assert score_table(TRACE, frame, tool="ragas")["faithfulness"].isna().tolist() == [False, True, False]
+    assert score_table(TRACE, frame, tool="ragas")["faithfulness"].isna().tolist() == [
+        False,
+        True,
+        False,
+    ]
     mixed = frame.assign(graded=pd.Series([1.0, "high", 0.0], dtype=object))
-    with pytest.warns(UserWarning, match=r"column graded is left out: 1 of 3 cells are no numbers, the first 'high'"):
+    with pytest.warns(
+        UserWarning,
+        match=r"column graded is left out: 1 of 3 cells are no numbers, the first 'high'",
+    ):
         found = score_table(TRACE, mixed, tool="ragas")
     assert list(found) == ["faithfulness"]

@@ -17,20 +17,35 @@ pytestmark = pytest.mark.slow
 # What stands on the second line, after a first one that is right, and what is said of it.
 WRONG = {
     "a timestamp that is none": ("b: !!timestamp foo", "'foo', which is no timestamp"),
-    "a month that is none": ("b: 2026-13-45", "'2026-13-45', which is no timestamp: month must be in 1..12"),
-    "an hour that is none": ("b: 2026-01-01T25:00:00Z", "which is no timestamp: hour must be in 0..23"),
+    "a month that is none": (
+        "b: 2026-13-45",
+        "'2026-13-45', which is no timestamp: month must be in 1..12",
+    ),
+    "an hour that is none": (
+        "b: 2026-01-01T25:00:00Z",
+        "which is no timestamp: hour must be in 0..23",
+    ),
     "an integer that is none": ("b: !!int foo", "'foo' as a number; write it in decimal digits"),
     "an empty integer": ("b: !!int ''", "'' as a number"),
     "a float that is none": ("b: !!float x", "'x', which is no float"),
     "a truth that is none": ("b: !!bool x", "'x', which is no bool"),
     "bytes that are none": ("b: !!binary éé", "failed to convert base64 data"),
-    "a call of Python": ("b: !!python/object/apply:os.system [ls]", "could not determine a constructor for the tag"),
-    "a name of Python": ("b: !!python/name:os.system", "could not determine a constructor for the tag"),
+    "a call of Python": (
+        "b: !!python/object/apply:os.system [ls]",
+        "could not determine a constructor for the tag",
+    ),
+    "a name of Python": (
+        "b: !!python/name:os.system",
+        "could not determine a constructor for the tag",
+    ),
     "pairs that are none": ("b: !!omap [x]", "expected a mapping of length 1"),
     "a merge": ("b: {<<: {c: 1}}", "the merge <<; write the keys out"),
     "a mapping that is none": ("b: !!map x", "expected a mapping node"),
     "an anchor twice": ("b: [&x 1, &x 2]", "second occurrence"),
-    "a number in sixties": ("b: 1:30", "'1:30' as a number; write it in decimal digits, or in quotes"),
+    "a number in sixties": (
+        "b: 1:30",
+        "'1:30' as a number; write it in decimal digits, or in quotes",
+    ),
     "a share in sixties": ("b: 1:30.5", "'1:30.5' as a number"),
     "a number in eights": ("b: 010", "'010' as a number"),
     "a number in sixteens": ("b: 0xff", "'0xff' as a number"),
@@ -42,14 +57,19 @@ WRONG = {
     "deep mappings": ("b: " + "{a: " * 100_000, "nesting too deep"),
     "deep dashes": ("- " * 100_000, ""),
     "deep questions": ("? " * 100_000, "nesting too deep"),
-    "many values": ("b: [" + "1," * MOST_YAML_VALUES + "]", f"more than {MOST_YAML_VALUES} keys and values"),
+    "many values": (
+        "b: [" + "1," * MOST_YAML_VALUES + "]",
+        f"more than {MOST_YAML_VALUES} keys and values",
+    ),
     "two documents": ("---", "but found another document"),
     "a NUL": ("b: \0", "special characters are not allowed"),
 }
 
 
 @pytest.mark.parametrize(("line", "came"), WRONG.values(), ids=WRONG.keys())
-def test_policies_and_packs_say_what_is_wrong_and_where(tmp_path: Path, line: str, came: str) -> None:
+def test_policies_and_packs_say_what_is_wrong_and_where(
+    tmp_path: Path, line: str, came: str
+) -> None:
     """One line with file and line of the file, whatever YAML's reader makes of it."""
     path = tmp_path / "a.yaml"
     path.write_text(f"a: 1\n{line}\n")
@@ -61,7 +81,8 @@ def test_policies_and_packs_say_what_is_wrong_and_where(tmp_path: Path, line: st
         assert len(message) < 700
         assert f"{what} must be valid YAML, got " in message
         assert came in message
-        assert "\0" in line or f"{path}, line " in message  # the reader of characters knows no lines
+        # the reader of characters knows no lines
+        assert "\0" in line or f"{path}, line " in message
 
 
 def test_the_line_is_that_of_the_value(tmp_path: Path) -> None:
@@ -81,11 +102,15 @@ def test_a_second_byte_order_mark_is_refused(tmp_path: Path) -> None:
                 load(tmp_path / "a.yaml")
 
 
-@pytest.mark.parametrize("line", ["max_l2: 1.0e+400", "max_l2: .inf", "max_l2: .nan", "max_l2: 1e400"])
+@pytest.mark.parametrize(
+    "line", ["max_l2: 1.0e+400", "max_l2: .inf", "max_l2: .nan", "max_l2: 1e400"]
+)
 def test_numbers_beyond_a_double_are_refused(tmp_path: Path, line: str) -> None:
     """As infinity, or as a word, which is what YAML takes `1e400` for."""
     (tmp_path / "a.yaml").write_text(f"l2:\n  {line}\n")
-    with pytest.raises(ValueError, match=r"a\.yaml: l2\.max_l2: input should be a (finite|valid) number"):
+    with pytest.raises(
+        ValueError, match=r"a\.yaml: l2\.max_l2: input should be a (finite|valid) number"
+    ):
         Policy.load(tmp_path / "a.yaml")
 
 

@@ -47,7 +47,12 @@ def cells_of(texts: Sequence[str]) -> list[tuple[str, str, str]]:
     """Head, first cell of the row, and cell, of every cell of every row of some chunks."""
     rows = [piece for text in texts for piece in pieces(text, titled=False) if piece.kind == "row"]
     assert all(len(row.heads) == len(row.cells) for row in rows)
-    return [(head, row.cells[0], cell) for row in rows for head, cell in zip(row.heads, row.cells, strict=True) if cell]
+    return [
+        (head, row.cells[0], cell)
+        for row in rows
+        for head, cell in zip(row.heads, row.cells, strict=True)
+        if cell
+    ]
 
 
 # Worked examples.
@@ -60,14 +65,22 @@ def test_the_end_of_a_long_row_stands_below_its_own_head() -> None:
     texts = texts_of(
         table(
             ("Peril", "Excess", "Text", "Note"),
-            (("Fire", "£1", "short", "n"), ("Storm", "£400", LONG, "end"), ("Flood", "£2", "s", "m")),
+            (
+                ("Fire", "£1", "short", "n"),
+                ("Storm", "£400", LONG, "end"),
+                ("Flood", "£2", "s", "m"),
+            ),
         )
     )
     assert texts[0] == table(("Peril", "Excess", "Text", "Note"), (("Fire", "£1", "short", "n"),))
-    assert texts[-1].endswith(table(("Peril", "Excess", "Text", "Note"), (("Flood", "£2", "s", "m"),)))
+    assert texts[-1].endswith(
+        table(("Peril", "Excess", "Text", "Note"), (("Flood", "£2", "s", "m"),))
+    )
     cells = cells_of(texts)
     assert " ".join(cell for head, _, cell in cells if head == "Text") == f"short {LONG} s"
-    assert {(head, first) for head, first, cell in cells if "end" in cell.split()} == {("Note", "Storm")}
+    assert {(head, first) for head, first, cell in cells if "end" in cell.split()} == {
+        ("Note", "Storm")
+    }
     assert {first for head, first, _ in cells if head == "Text"} == {"Fire", "Storm", "Flood"}
 
 
@@ -103,7 +116,10 @@ def test_a_head_of_a_paragraph_is_repeated_in_part() -> None:
     texts = texts_of(table(("Id", head), (("a", LONG), ("b", "short"))))
     assert set(head.split()) <= set(" ".join(texts[:2]).split())
     cells = cells_of(texts)
-    assert " ".join(cell for name, _, cell in cells if name.startswith("head0 head1")) == f"{LONG} short"
+    assert (
+        " ".join(cell for name, _, cell in cells if name.startswith("head0 head1"))
+        == f"{LONG} short"
+    )
 
 
 def test_a_row_without_heads_keeps_the_places_of_its_cells() -> None:
@@ -111,7 +127,10 @@ def test_a_row_without_heads_keeps_the_places_of_its_cells() -> None:
     long = "東京は首都です。" * 12
     texts = texts_of(f"| a | {long} | c |\n| d | e | f |", most=48, count=bytes_of)
     rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for text in texts for line in text.split("\n") if line
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for text in texts
+        for line in text.split("\n")
+        if line
     ]
     assert {len(row) for row in rows} == {3}
     assert "".join(row[1] for row in rows) == f"{long}e"
@@ -137,7 +156,9 @@ def test_heads_without_a_cell_below_them_are_not_lost(n_rows: int) -> None:
 
 def test_an_escaped_bar_is_not_cut_apart() -> None:
     """Wherever a long word of them is cut, its bars stay in their column."""
-    cells = cells_of(texts_of(table(("Id", "Text"), (("a", r"\|" * 400),)), count=bytes_of, most=64))
+    cells = cells_of(
+        texts_of(table(("Id", "Text"), (("a", r"\|" * 400),)), count=bytes_of, most=64)
+    )
     assert "".join(cell for head, _, cell in cells if head == "Text") == "|" * 400
 
 
@@ -156,18 +177,27 @@ CELLS = st.integers(0, 60)
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     st.integers(0, 3).flatmap(
-        lambda width: st.lists(st.tuples(st.integers(1, 60), *[CELLS] * width), min_size=1, max_size=5)
+        lambda width: st.lists(
+            st.tuples(st.integers(1, 60), *[CELLS] * width), min_size=1, max_size=5
+        )
     ),
     st.sampled_from([40, 64]),
     st.sampled_from([1, 5, 100]),
 )
-def test_all_words_of_a_row_stand_below_their_own_heads(rows: list[tuple[int, ...]], most: int, sentence: int) -> None:
-    """Each word once, but for those of a first cell that is repeated, below its head and beside its own row's words."""
+def test_all_words_of_a_row_stand_below_their_own_heads(
+    rows: list[tuple[int, ...]], most: int, sentence: int
+) -> None:
+    """Each word once, except in repeated first cells, below its head and beside its row's words."""
 
     def cell(row: int, column: int, n: int) -> str:
-        return " ".join(f"R{row}c{column}w{i}" + ("." if i % sentence == 0 else "") for i in range(n))
+        return " ".join(
+            f"R{row}c{column}w{i}" + ("." if i % sentence == 0 else "") for i in range(n)
+        )
 
-    named = [[cell(row, column, n) for column, n in enumerate(numbers)] for row, numbers in enumerate(rows)]
+    named = [
+        [cell(row, column, n) for column, n in enumerate(numbers)]
+        for row, numbers in enumerate(rows)
+    ]
     heads = [f"h{column}" for column in range(len(rows[0]))]
     cells = cells_of(texts_of(table(heads, named), most=most))
     counts: Counter[str] = Counter()
@@ -189,7 +219,10 @@ def test_all_words_of_a_row_stand_below_their_own_heads(rows: list[tuple[int, ..
 def test_a_document_with_a_long_row(tmp_path: Path, form: str) -> None:
     """By the bundled encoder's tokens: every piece of the row says column and row."""
     text = " ".join(f"Clause {n} says that the tenant pays for it." for n in range(60))
-    heads, rows = ("Nr", "Title", "Text", "Source"), (("17", "Rent", text, "Act"), ("18", "Heating", "None.", "Act"))
+    heads, rows = (
+        ("Nr", "Title", "Text", "Source"),
+        (("17", "Rent", text, "Act"), ("18", "Heating", "None.", "Act")),
+    )
     if form == "md":
         (tmp_path / "a.md").write_text(f"# Lease\n\n{table(heads, rows)}\n")
     else:
@@ -208,7 +241,10 @@ def test_a_document_with_a_long_row(tmp_path: Path, form: str) -> None:
 
 
 def test_parting_is_linear_in_the_length() -> None:
-    """Eight times the row, or the columns, takes about eight times the work: a square would take 64 times."""
+    """Eight times the row, or the columns, takes about eight times the work.
+
+    A square would take 64 times.
+    """
 
     def work(row: str) -> int:
         return lines_run(lambda: texts_of(f"| a | b |\n|---|---|\n{row}", most=100))

@@ -1,4 +1,7 @@
-"""Tables of others: columns that vanish, labels, paths, corpora of tables (kinds A, M, O, P of `outside.md`)."""
+"""Tables of others.
+
+Columns that vanish, labels, paths, corpora of tables (kinds A, M, O, P of `outside.md`).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from raglab.store.files import InputError
 from raglab.store.score_tables import score_table
 from raglab.values import Chunk, Corpus
 
-ASKED = pd.DataFrame({"question": ["Who pays?", "What is covered?", "When?"], "label": ["ok", "ok", "refuse"]})
+ASKED = pd.DataFrame(
+    {"question": ["Who pays?", "What is covered?", "When?"], "label": ["ok", "ok", "refuse"]}
+)
 HITS = pd.DataFrame(
     [
         ("q1", "Who pays?", "a", 0.9, "ok"),
@@ -41,7 +46,9 @@ def heard(function: Any, *arguments: Any, **more: Any) -> tuple[Any, list[str]]:
 @pytest.mark.parametrize("gap", ["nan", "NaN", "N/A", "", None, float("nan"), pd.NA])
 def test_a_missing_cell_keeps_its_column(gap: Any) -> None:
     """Whatever it is written as; its case has no score."""
-    table = pd.DataFrame({"user_input": ASKED["question"], "faith": pd.Series([gap, 0.5, 0.25], dtype=object)})
+    table = pd.DataFrame(
+        {"user_input": ASKED["question"], "faith": pd.Series([gap, 0.5, 0.25], dtype=object)}
+    )
     scores, texts = heard(score_table, raglab.trace_from_frame(HITS), table)
     assert scores["faith"].isna().tolist() == [True, False, False]
     assert not [text for text in texts if "left out" in text]
@@ -63,17 +70,21 @@ def test_columns_without_scores_are_named() -> None:
     assert sorted(scores) == ["faith", "texts"]
     assert scores["texts"].tolist() == [0.5, 1.0, 0.25]
     assert any(
-        "2 of 5 columns hold no score in any row and are left out: 'blank', 'words'" in text for text in texts
+        "2 of 5 columns hold no score in any row and are left out: 'blank', 'words'" in text
+        for text in texts
     ), texts
     assert any(
-        "column mixed is left out: 1 of 3 cells are no numbers, the first 'fine' in row 1" in text for text in texts
+        "column mixed is left out: 1 of 3 cells are no numbers, the first 'fine' in row 1" in text
+        for text in texts
     )
     assert any("3 of 3 cells of column texts are numbers as texts" in text for text in texts)
 
 
 def test_texts_are_no_scores(recwarn: pytest.WarningsRecorder) -> None:
     """A year among answers makes no metric, and no warning."""
-    table = pd.DataFrame({"user_input": ASKED["question"], "faith": [1, 0, 1], "response": ["1945", "Ann", "yes"]})
+    table = pd.DataFrame(
+        {"user_input": ASKED["question"], "faith": [1, 0, 1], "response": ["1945", "Ann", "yes"]}
+    )
     assert list(score_table(raglab.trace_from_frame(HITS), table)) == ["faith"]
     assert not list(recwarn)
 
@@ -91,7 +102,9 @@ def test_an_index_that_is_not_read_is_named(name: str | None) -> None:
     frame = ASKED.set_index(pd.Index(["x", "y", "z"], name=name))
     cases, texts = heard(raglab.load_cases, frame)
     assert [case.id for case in cases] == ["q1", "q2", "q3"]
-    assert any('not read as the ids of its cases; write frame.rename_axis("id")' in text for text in texts)
+    assert any(
+        'not read as the ids of its cases; write frame.rename_axis("id")' in text for text in texts
+    )
     assert heard(raglab.load_cases, ASKED.iloc[::-1])[1] == []
     with_ids = frame.assign(id=["a", "b", "c"])
     assert heard(raglab.load_cases, with_ids)[1] == []
@@ -101,10 +114,14 @@ def test_an_index_of_hits_and_of_scores_is_read_or_named() -> None:
     """`case_id` is, `id` may be that of a hit."""
     trace = raglab.trace_from_frame(HITS.set_index("case_id"))
     assert [case.id for case in trace.cases] == ["q1", "q2", "q3"]
-    scores = pd.DataFrame({"faith": [0.5, 0.25, 1.0]}, index=pd.Index(["q3", "q2", "q1"], name="case_id"))
+    scores = pd.DataFrame(
+        {"faith": [0.5, 0.25, 1.0]}, index=pd.Index(["q3", "q2", "q1"], name="case_id")
+    )
     assert score_table(trace, scores, tool="ragas")["faith"].tolist() == [1.0, 0.25, 0.5]
     renamed = HITS.drop(columns="case_id").set_index(pd.Index(["x", "y", "z"], name="id"))
-    assert any("the index 'id' is not read" in text for text in heard(raglab.trace_from_frame, renamed)[1])
+    assert any(
+        "the index 'id' is not read" in text for text in heard(raglab.trace_from_frame, renamed)[1]
+    )
 
 
 def test_columns_without_a_value_are_named() -> None:
@@ -112,9 +129,13 @@ def test_columns_without_a_value_are_named() -> None:
     texts = heard(raglab.load_cases, ASKED.assign(expect_sources=None, team=" "))[1]
     assert texts == ["frame: 2 of 4 columns hold no value in any row: 'expect_sources', 'team'."]
     corpus = pd.DataFrame({"id": ["a", "b"], "text": ["x y", "z"], "source": [None, None]})
-    assert heard(raglab.load_corpus, corpus)[1] == ["frame: 1 of 3 columns hold no value in any row: 'source'."]
+    assert heard(raglab.load_corpus, corpus)[1] == [
+        "frame: 1 of 3 columns hold no value in any row: 'source'."
+    ]
     texts = heard(raglab.trace_from_frame, HITS.assign(s_rerank=float("nan"), source=None))[1]
-    assert any("2 of 7 columns hold no value in any row: 'source', 's_rerank'" in text for text in texts)
+    assert any(
+        "2 of 7 columns hold no value in any row: 'source', 's_rerank'" in text for text in texts
+    )
 
 
 @pytest.mark.parametrize("door", ["cases", "chunks", "scores", "hits", "rounds"])
@@ -128,7 +149,8 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, door: str) -> None:
         "scores": lambda: score_table(raglab.trace_from_frame(HITS), path),
         "hits": lambda: raglab.trace_from_frame(pd.concat([HITS, HITS[["label"]]], axis=1)),
         "rounds": lambda: raglab.off_policy.estimate(
-            pd.concat([HITS, HITS[["label"]]], axis=1).assign(action=0, reward=1, propensity=1), [1.0]
+            pd.concat([HITS, HITS[["label"]]], axis=1).assign(action=0, reward=1, propensity=1),
+            [1.0],
         ),
     }
     with pytest.raises(ValueError, match=r"columns.* must have different names, got 'label' twice"):
@@ -137,7 +159,9 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, door: str) -> None:
 
 def test_a_table_of_scores_without_a_case_is_refused() -> None:
     """By the columns that it lacks."""
-    with pytest.raises(InputError, match=r"must have one of the columns case_id, .* got only 'faith'"):
+    with pytest.raises(
+        InputError, match=r"must have one of the columns case_id, .* got only 'faith'"
+    ):
         score_table(raglab.trace_from_frame(HITS), pd.DataFrame({"faith": [0.5]}), tool="ragas")
 
 
@@ -158,8 +182,10 @@ CHUNKS = st.builds(
 
 @given(st.lists(CHUNKS, min_size=1, max_size=4))
 def test_a_frame_of_a_corpus_loads_as_the_same_chunks(chunks: list[Chunk]) -> None:
-    """Every field of every chunk, with pages that are missing and tags that are called as columns are."""
-    corpus = Corpus("home", tuple(chunk._replace(chunk_id=f"c{place}") for place, chunk in enumerate(chunks)))
+    """Every field of every chunk, with missing pages and tags named like columns."""
+    corpus = Corpus(
+        "home", tuple(chunk._replace(chunk_id=f"c{place}") for place, chunk in enumerate(chunks))
+    )
     frame = corpus.frame()
     assert [*frame.columns] == ["id", *Chunk._fields[1:]]
     assert len(frame) == len(chunks)
@@ -195,7 +221,9 @@ def test_a_near_name_is_proposed(column: str, field: str) -> None:
         raglab.load_cases(ASKED.assign(**{column: "a.md"}))
 
 
-@pytest.mark.parametrize("column", ["sentence", "text", "claim", "prompt", "initial_request", "message", "Utterance"])
+@pytest.mark.parametrize(
+    "column", ["sentence", "text", "claim", "prompt", "initial_request", "message", "Utterance"]
+)
 def test_a_near_name_of_the_question_is_proposed(column: str) -> None:
     """As public sets of labels call it."""
     with pytest.raises(InputError, match=r'looks like query: .*columns=\{"query":'):
@@ -204,16 +232,25 @@ def test_a_near_name_of_the_question_is_proposed(column: str) -> None:
 
 def test_many_labels_are_intents() -> None:
     """A table of topics is told to keep them as such, and to say which are refused."""
-    frame = pd.DataFrame({"question": [f"query {n}" for n in range(12)], "label": [f"topic_{n}" for n in range(12)]})
+    frame = pd.DataFrame(
+        {"question": [f"query {n}" for n in range(12)], "label": [f"topic_{n}" for n in range(12)]}
+    )
     with pytest.raises(
-        InputError, match=r'12 different labels are intents or topics: keep them with columns=\{"intent"'
+        InputError,
+        match=r'12 different labels are intents or topics: keep them with columns=\{"intent"',
     ):
         raglab.load_cases(frame)
 
 
 @pytest.mark.parametrize(
     ("split", "meant"),
-    [("train", "tune"), ("dev", "certify"), ("validation", "certify"), ("test", "report"), ("Training ", "tune")],
+    [
+        ("train", "tune"),
+        ("dev", "certify"),
+        ("validation", "certify"),
+        ("test", "report"),
+        ("Training ", "tune"),
+    ],
 )
 def test_splits_are_mapped_and_said_once(split: str, meant: str) -> None:
     """With a count."""
@@ -235,12 +272,17 @@ def test_other_splits_are_refused(split: str) -> None:
     [
         (("who  PAYS?", "refuse", None), "a question must have one label"),
         (("Who pays?", "ok", "b.md"), "a question must have one label"),
-        (("Who else?", "refuse", "b.md"), "expect_sources must be of a case labelled ok or ambiguous"),
+        (
+            ("Who else?", "refuse", "b.md"),
+            "expect_sources must be of a case labelled ok or ambiguous",
+        ),
     ],
 )
 def test_contradictions_are_named(second: tuple[str, str, str | None], rule: str) -> None:
     """Two labels of a question; sources of a refusal."""
-    frame = pd.DataFrame([("Who pays?", "ok", "a.md"), second], columns=["question", "label", "expect_sources"])
+    frame = pd.DataFrame(
+        [("Who pays?", "ok", "a.md"), second], columns=["question", "label", "expect_sources"]
+    )
     with pytest.raises(InputError, match=rule):
         raglab.load_cases(frame)
 
@@ -253,16 +295,26 @@ def test_cases_without_sources_are_counted_in_every_headline() -> None:
     assert sentence in repr(decisions)
     assert sentence in raglab.lab.slices(decisions).attrs["headline"]
     assert sentence in heard(raglab.sweep, trace, [POLICY])[0].attrs["headline"]
-    rows = [(f"q{n}", f"query {n}", "a", 0.1 + n / 100, "ok" if n % 3 else "refuse") for n in range(90)]
-    audit, _ = heard(raglab.audit_signals, raglab.trace_from_frame(pd.DataFrame(rows, columns=HITS.columns)), repeats=0)
+    rows = [
+        (f"q{n}", f"query {n}", "a", 0.1 + n / 100, "ok" if n % 3 else "refuse") for n in range(90)
+    ]
+    audit, _ = heard(
+        raglab.audit_signals,
+        raglab.trace_from_frame(pd.DataFrame(rows, columns=HITS.columns)),
+        repeats=0,
+    )
     assert "60 of 90 cases are scored by status alone" in repr(audit)
 
 
 # Kind A: a document is its path.
 def frame_of(expected: str, *sources: str) -> pd.DataFrame:
     """Hits of one case, one a source."""
-    rows = [("q?", str(n), 0.9 - n / 10, "ok", source, expected) for n, source in enumerate(sources)]
-    return pd.DataFrame(rows, columns=["query", "hit_id", "score", "label", "source", "expect_sources"])
+    rows = [
+        ("q?", str(n), 0.9 - n / 10, "ok", source, expected) for n, source in enumerate(sources)
+    ]
+    return pd.DataFrame(
+        rows, columns=["query", "hit_id", "score", "label", "source", "expect_sources"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -276,7 +328,11 @@ def frame_of(expected: str, *sources: str) -> pd.DataFrame:
         ("readme.md", "motor/readme.md.txt", False),
     ],
 )
-def test_a_label_means_a_path_or_the_end_of_one(expected: str, source: str, is_correct: bool) -> None:  # noqa: FBT001
+def test_a_label_means_a_path_or_the_end_of_one(
+    expected: str,
+    source: str,
+    is_correct: bool,
+) -> None:
     """In a frame as in a corpus."""
     trace, _ = heard(raglab.trace_from_frame, frame_of(expected, source))
     assert raglab.decide(trace, POLICY).frame()["correct"].tolist() == [is_correct]
@@ -286,18 +342,24 @@ def test_an_ambiguous_name_is_refused_with_its_candidates() -> None:
     """The label says which."""
     with pytest.raises(ValueError, match=r"home/readme\.md, motor/readme\.md"):
         raglab.trace_from_frame(frame_of("readme.md", "motor/readme.md", "home/readme.md"))
-    trace, _ = heard(raglab.trace_from_frame, frame_of("home/readme.md", "motor/readme.md", "home/readme.md"))
+    trace, _ = heard(
+        raglab.trace_from_frame, frame_of("home/readme.md", "motor/readme.md", "home/readme.md")
+    )
     assert len({chunk.document for chunk in trace.chunks}) == 2
 
 
 def test_three_files_of_one_name_are_three_groups() -> None:
     """The resolver asks which, where it saw one group."""
     sources = [f"{folder}/policy.pdf" for folder in ("home", "motor", "travel")]
-    frame = pd.DataFrame([("q?", str(n), 0.9, "ambiguous", source) for n, source in enumerate(sources)])
+    frame = pd.DataFrame(
+        [("q?", str(n), 0.9, "ambiguous", source) for n, source in enumerate(sources)]
+    )
     frame.columns = pd.Index(["query", "hit_id", "score", "label", "source"])
     trace = raglab.trace_from_frame(frame)
     assert sorted(chunk.document for chunk in trace.chunks) == sources
-    policy = raglab.Policy.from_mapping({"confidence": {"enabled": False}, "l2": {"enabled": False}})
+    policy = raglab.Policy.from_mapping(
+        {"confidence": {"enabled": False}, "l2": {"enabled": False}}
+    )
     assert raglab.decide(trace, policy).frame()["status"].tolist() == ["ambiguous"]
 
 
@@ -318,7 +380,9 @@ def test_a_corpus_is_counted_and_looped_over_by_chunks() -> None:
 @pytest.mark.parametrize("ending", [".csv", ".tsv", "frame"])
 def test_chunks_without_ids_are_numbered_and_said(tmp_path: Path, ending: str) -> None:
     """As cases are."""
-    frame = pd.DataFrame({"text": ["Glass.", "Hail."], "source": ["a.md", "b.md"], "team": ["home", "motor"]})
+    frame = pd.DataFrame(
+        {"text": ["Glass.", "Hail."], "source": ["a.md", "b.md"], "team": ["home", "motor"]}
+    )
     path = tmp_path / f"corpus{ending}"
     if ending != "frame":
         frame.to_csv(path, index=False, sep="\t" if ending == ".tsv" else ",")
@@ -335,7 +399,11 @@ def test_chunks_without_ids_are_numbered_and_said(tmp_path: Path, ending: str) -
 # Columns of a log under other names.
 @pytest.mark.parametrize(
     "names",
-    [("item_id", "click", "propensity_score"), ("arm", "Payoff", "pscore"), ("Chosen Arm", "outcome", "action-prob")],
+    [
+        ("item_id", "click", "propensity_score"),
+        ("arm", "Payoff", "pscore"),
+        ("Chosen Arm", "outcome", "action-prob"),
+    ],
 )
 def test_columns_of_a_log_of_others_are_proposed(names: tuple[str, str, str]) -> None:
     """By the call that renames them."""

@@ -11,13 +11,22 @@ from raglab.store.loaders import load_corpus
 from raglab.values import Corpus
 from test_store_documents import pdf_bytes, write
 
-HTML = '<html lang="en"><head><title>Questions</title></head><body><p>Glass is covered.</p></body></html>'
+HTML = (
+    '<html lang="en"><head><title>Questions</title></head><body><p>Glass is '
+    "covered.</p></body></html>"
+)
 
 
 def folder(place: Path, stated: str) -> Path:
-    """A folder with a page of HTML, a PDF two folders down and a Markdown file, and what is stated of them."""
+    """A folder with a page of HTML, a PDF two folders down and a Markdown file.
+
+    Its file of tags holds what is stated of them.
+    """
     write(place / "faq.html", HTML)
-    write(place / "terms" / "home" / "own.md", "---\ndomain: own\nentities: [Acme]\n---\nFire is covered.")
+    write(
+        place / "terms" / "home" / "own.md",
+        "---\ndomain: own\nentities: [Acme]\n---\nFire is covered.",
+    )
     write(place / "terms" / "home" / "excess.pdf", pdf_bytes("The excess is 100 pounds."))
     write(place / "tags.yaml", stated)
     return place
@@ -30,7 +39,10 @@ def tags_of(corpus: Corpus) -> dict[str, dict[str, str]]:
 
 @pytest.mark.filterwarnings("error")  # the file itself is no document that was left out
 def test_tags_by_name_and_by_folder(tmp_path: Path) -> None:
-    """A file goes before its folder, a folder before the one above it, and all before what the document says itself."""
+    """A file goes before its folder, a folder before its parent, all before what documents say.
+
+    That is what a document says itself.
+    """
     stated = (
         "terms/: {domain: home, doc_type: terms, entities: [Kestrel]}\n"
         "terms/home/: {doc_type: policy}\n"
@@ -40,7 +52,12 @@ def test_tags_by_name_and_by_folder(tmp_path: Path) -> None:
     corpus = load_corpus(folder(tmp_path / "docs", stated))
     assert tags_of(corpus) == {
         "faq.html": {"title": "FAQ", "lang": "en"},
-        "terms/home/excess.pdf": {"domain": "home", "doc_type": "policy", "product": "Basic", "version": "1.10"},
+        "terms/home/excess.pdf": {
+            "domain": "home",
+            "doc_type": "policy",
+            "product": "Basic",
+            "version": "1.10",
+        },
         "terms/home/own.md": {"domain": "home", "doc_type": "policy"},
     }
     assert {chunk.source: chunk.entities for chunk in corpus.chunks} == {
@@ -56,22 +73,39 @@ def test_a_folder_without_it_or_with_an_empty_statement_is_as_before(tmp_path: P
     tagged = load_corpus(folder(tmp_path / "b" / "docs", "faq.html: {domain: home}\n"))
     (tmp_path / "a" / "docs" / "tags.yaml").unlink()
     assert load_corpus(tmp_path / "a" / "docs") == bare
-    assert [(c.chunk_id, c.text) for c in bare.chunks] == [(c.chunk_id, c.text) for c in tagged.chunks]
+    assert [(c.chunk_id, c.text) for c in bare.chunks] == [
+        (c.chunk_id, c.text) for c in tagged.chunks
+    ]
 
 
 @pytest.mark.parametrize(
     ("stated", "told"),
     [
-        ("- faq.html\n", ("tags.yaml must give documents' names tags", "guide.pdf: {domain: home}")),
-        ("faq.htm: {a: b}\nterms: {a: b}\n", ("must name documents, or folders", "got 'faq.htm', 'terms'")),
+        (
+            "- faq.html\n",
+            ("tags.yaml must give documents' names tags", "guide.pdf: {domain: home}"),
+        ),
+        (
+            "faq.htm: {a: b}\nterms: {a: b}\n",
+            ("must name documents, or folders", "got 'faq.htm', 'terms'"),
+        ),
         (
             "".join(f"{n}.pdf: {{a: b}}\n" for n in range(9)),
             ("'0.pdf', '1.pdf', '2.pdf', '3.pdf', '4.pdf' and 4 more",),
         ),
-        ("faq.html: home\n", ("faq.html", "a document's tags must be keys with values", "got 'home'")),
-        ("faq.html: {version: 1.10}\n", ("version must be a string, got 1.1", "write version in quotes")),
+        (
+            "faq.html: home\n",
+            ("faq.html", "a document's tags must be keys with values", "got 'home'"),
+        ),
+        (
+            "faq.html: {version: 1.10}\n",
+            ("version must be a string, got 1.1", "write version in quotes"),
+        ),
         ("faq.html: {entities: Acme}\n", ("entities must be a list of strings",)),
-        ("faq.html: {a: b}\nfaq.html: {a: c}\n", ("tags.yaml must be valid YAML", "line 2", "twice")),
+        (
+            "faq.html: {a: b}\nfaq.html: {a: c}\n",
+            ("tags.yaml must be valid YAML", "line 2", "twice"),
+        ),
         ("faq.html: &x {a: b}\nterms/: *x\n", ("the alias *x",)),
         ("faq.html: {a: [\n", ("tags.yaml must be valid YAML",)),
     ],

@@ -29,7 +29,11 @@ from raglab.store.traces import Trace, TraceError
 from raglab.values import FLOAT_FIELDS, Case
 from worlds import PATTERNS, Hit, ask, measured, random_trace, trace_of
 
-META = {"fingerprint": "0123456789abcdef", "corpus_hash": "c" * 64, "command": "raglab trace broker --cases qa.jsonl"}
+META = {
+    "fingerprint": "0123456789abcdef",
+    "corpus_hash": "c" * 64,
+    "command": "raglab trace broker --cases qa.jsonl",
+}
 
 
 def stored(plain: values.TraceData, **meta: Any) -> Trace:
@@ -81,7 +85,7 @@ def assert_equal(first: values.TraceData, second: values.TraceData) -> None:
     assert (first.pattern_hits is None) == (second.pattern_hits is None)
     if first.pattern_hits is not None and second.pattern_hits is not None:
         assert first.pattern_hits.counts.tolist() == second.pattern_hits.counts.tolist()
-        assert first.pattern_hits._replace(counts=None) == second.pattern_hits._replace(counts=None)  # type: ignore[arg-type]
+        assert first.pattern_hits._replace(counts=None) == second.pattern_hits._replace(counts=None)
 
 
 class TestRoundTrip:
@@ -89,10 +93,23 @@ class TestRoundTrip:
 
     def test_by_head(self, tmp_path: Path) -> None:
         """One case with one hit comes back with its text, page, tags, l2 and label."""
-        hit = Hit(0.5, "docs/guide.md", 3, {"domain": "motor"}, ("fleet",), "the excess", page_label="iii")
-        trace = Trace.load(saved(stored(trace_of((ask(notes="n", min_sources=1), [[hit]]))), tmp_path))
+        hit = Hit(
+            0.5, "docs/guide.md", 3, {"domain": "motor"}, ("fleet",), "the excess", page_label="iii"
+        )
+        trace = Trace.load(
+            saved(stored(trace_of((ask(notes="n", min_sources=1), [[hit]]))), tmp_path)
+        )
         assert trace.cases == (Case("q", "what is the excess", "ok", min_sources=1, notes="n"),)
-        assert trace.chunks[0] == ("0", "the excess", "docs/guide.md", 3, "iii", {"domain": "motor"}, ("fleet",), ())
+        assert trace.chunks[0] == (
+            "0",
+            "the excess",
+            "docs/guide.md",
+            3,
+            "iii",
+            {"domain": "motor"},
+            ("fleet",),
+            (),
+        )
         assert trace.hits.l2.tolist() == [[[[0.5]]]]
         assert trace.fingerprint == META["fingerprint"]
 
@@ -106,14 +123,19 @@ class TestRoundTrip:
 
     @pytest.mark.parametrize("seed", range(4))
     def test_embeddings_of_the_chunks_come_back(self, tmp_path: Path, seed: int) -> None:
-        """Each chunk keeps its vector, whichever case hit it first; another vector is another content."""
+        """Each chunk keeps its vector, whichever case hit it first.
+
+        Another vector is another content.
+        """
         trace = world(seed)
         vectors = unit_vectors(seed, len(trace.chunks))
         held = dataclasses.replace(trace, vectors=vectors)
         assert_equal(held, Trace.load(saved(held, tmp_path)))
         assert np.array_equal(held.subset([1, 0]).vectors, vectors)
         assert content_hash(held) != content_hash(trace)
-        assert content_hash(held) != content_hash(dataclasses.replace(trace, vectors=vectors + np.float32(1.0)))
+        assert content_hash(held) != content_hash(
+            dataclasses.replace(trace, vectors=vectors + np.float32(1.0))
+        )
 
     def test_without_what_patterns_hit(self, tmp_path: Path) -> None:
         """A trace that measured no patterns comes back without them."""
@@ -126,7 +148,10 @@ class TestRoundTrip:
         trace = world()
         first = saved(trace, tmp_path / "a").read_bytes()
         assert saved(trace, tmp_path / "b").read_bytes() == first
-        assert saved(Trace.load(tmp_path / "a" / "new" / "t.parquet"), tmp_path / "c").read_bytes() == first
+        assert (
+            saved(Trace.load(tmp_path / "a" / "new" / "t.parquet"), tmp_path / "c").read_bytes()
+            == first
+        )
 
     def test_float64_where_float32_loses(self, tmp_path: Path) -> None:
         """0.1 is kept in float64 beside fields of quarters, which take float32."""
@@ -148,7 +173,9 @@ class TestRoundTrip:
         """A NaN with a sign or payload of its own is saved and loads as missing."""
         odd = np.array([0xFFF8_0000_0000_0001], dtype=np.uint64).view(np.float64)
         trace = stored(trace_of((ask(), [[Hit(0.5, s_raw=float(odd[0]))]])))
-        trace = dataclasses.replace(trace, hits=trace.hits._replace(s_raw=np.broadcast_to(odd, trace.hits.s_raw.shape)))
+        trace = dataclasses.replace(
+            trace, hits=trace.hits._replace(s_raw=np.broadcast_to(odd, trace.hits.s_raw.shape))
+        )
         assert np.isnan(Trace.load(saved(trace, tmp_path)).hits.s_raw).all()
 
     def test_wider_integers_are_the_same_trace(self, tmp_path: Path) -> None:
@@ -184,7 +211,10 @@ class TestDamage:
             assert "raglab trace" in refusal(path)
 
     def test_one_flipped_byte(self, tmp_path: Path) -> None:
-        """Of 200 flipped bytes each is refused, or stands where nothing is read: then all content is the same."""
+        """Of 200 flipped bytes each is refused, or stands where nothing is read.
+
+        Then all content is the same.
+        """
         trace = world()
         path = saved(trace, tmp_path)
         whole, rng, n_refused = path.read_bytes(), np.random.default_rng(20261121), 0
@@ -207,16 +237,20 @@ class TestDamage:
         head = json.loads(table.schema.metadata[b"raglab"])
         arms, meta = ["x", *head["arms"][1:]], head["meta"] | {"fingerprint": "other"}
         for change in ({"arms": arms}, {"meta": meta}, {"patterns_hash": "x"}):
-            pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(head | change)}), path)
+            pq.write_table(
+                table.replace_schema_metadata({"raglab": json.dumps(head | change)}), path
+            )
             assert "altered content" in refusal(path)
         place = table.schema.get_field_index("l2")
         old = table["l2"].combine_chunks()
-        new = pa.FixedSizeListArray.from_arrays(pa.array(old.flatten().to_numpy() + np.float32(1)), old.type.list_size)
+        new = pa.FixedSizeListArray.from_arrays(
+            pa.array(old.flatten().to_numpy() + np.float32(1)), old.type.list_size
+        )
         pq.write_table(table.set_column(place, "l2", new), path)
         assert "altered content" in refusal(path)
 
     def test_another_schema(self, tmp_path: Path) -> None:
-        """A file of another version is refused with both versions and the command that builds one."""
+        """A file of another version is refused with both versions and the command to build one."""
         path = saved(world(), tmp_path)
         table = pq.read_table(path)
         head = json.loads(table.schema.metadata[b"raglab"]) | {"schema_version": 99}
@@ -226,7 +260,7 @@ class TestDamage:
         assert f"build it again with `{META['command']} --out NEW.parquet`" in message
 
     def test_files_that_are_no_traces(self, tmp_path: Path) -> None:
-        """Another Parquet file, another file, a folder and no file at all are told apart and refused."""
+        """Another Parquet file, another file, a folder and no file are told apart and refused."""
         other = tmp_path / "other.parquet"
         pq.write_table(pa.table({"a": [1]}), other)
         assert "Parquet file that raglab wrote" in refusal(other)
@@ -251,8 +285,12 @@ class TestDamage:
 class TestFailingSave:
     """A save that fails leaves what was there."""
 
-    @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), pa.ArrowInvalid()])
-    def test_nothing_half_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    @pytest.mark.parametrize(
+        "error", [OSError(28, "No space left on device"), KeyboardInterrupt(), pa.ArrowInvalid()]
+    )
+    def test_nothing_half_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    ) -> None:
         """Stopped in the middle of the write, the old file is whole and nothing else is there."""
         path = saved(world(0), tmp_path)
         before = path.read_bytes()
@@ -299,7 +337,7 @@ class TestParts:
     """Some of the cases, with all that belongs to them."""
 
     def test_by_head(self) -> None:
-        """Rows 2 and 0 are the third and the first case with their hits and counts, in that order."""
+        """Rows 2 and 0 are the third and first case with their hits and counts, in that order."""
         trace = world()
         part = trace.subset([2, 0])
         assert [case.id for case in part.cases] == ["q2", "q0"]
@@ -309,7 +347,9 @@ class TestParts:
         assert part.pattern_hits is not None
         assert trace.pattern_hits is not None
         assert part.pattern_hits.counts.tolist() == trace.pattern_hits.counts[[2, 0]].tolist()
-        assert part.pattern_hits.query_entities == tuple(trace.pattern_hits.query_entities[row] for row in (2, 0))
+        assert part.pattern_hits.query_entities == tuple(
+            trace.pattern_hits.query_entities[row] for row in (2, 0)
+        )
 
     def test_decides_alike(self) -> None:
         """A case of a part is decided as it is in the whole."""
@@ -324,7 +364,10 @@ class TestParts:
         assert_equal(part, Trace.load(saved(part, tmp_path)))
 
     def test_a_part_is_not_taken_for_the_whole(self, tmp_path: Path) -> None:
-        """A part's fingerprint and cases hash are its own; all cases in order keep those of the whole."""
+        """A part's fingerprint and cases hash are its own.
+
+        All cases in order keep those of the whole.
+        """
         trace = world()
         part, path = trace.subset([0, 1]), tmp_path / "t.parquet"
         assert part.fingerprint != trace.fingerprint
@@ -343,27 +386,42 @@ class TestParts:
                 trace.subset(rows)
         for ids in (["qa"], [0.5], np.array(["qa", "qb"]), [[0]], 0):
             with pytest.raises(
-                ValueError, match=r"positions from 0 to 5, got .*; those of ids are \[row for row, case"
+                ValueError,
+                match=r"positions from 0 to 5, got .*; those of ids are \[row for row, case",
             ):
                 trace.subset(ids)  # type: ignore[arg-type]
 
     def test_split(self) -> None:
-        """Cases of one split in their order; a split that no case has is told with those there are."""
+        """Cases of one split in their order.
+
+        A split that no case has is told with those there are.
+        """
         plain = measured(random_trace(0, n_cases=4))
-        cases = tuple(c._replace(split=s) for c, s in zip(plain.cases, ("tune", "report", "tune", None), strict=True))
+        cases = tuple(
+            c._replace(split=s)
+            for c, s in zip(plain.cases, ("tune", "report", "tune", None), strict=True)
+        )
         trace = stored(values.TraceData(cases, plain.chunks, plain.arms, plain.hits))
         assert [case.id for case in trace.split("tune").cases] == ["q0", "q2"]
         with pytest.raises(ValueError, match="split must be one of report, tune, got 'certify'"):
             trace.split("certify")
-        with pytest.raises(ValueError, match=r"got 'tune' of cases without splits; .*raglab\.split\(trace\)"):
+        with pytest.raises(
+            ValueError, match=r"got 'tune' of cases without splits; .*raglab\.split\(trace\)"
+        ):
             trace.subset([3]).split("tune")
 
 
 @pytest.mark.parametrize(
     ("stored", "told"),
     [
-        ("raglab trace docs -c q.jsonl --out t.parquet", "raglab trace docs -c q.jsonl --out NEW.parquet"),
-        ("raglab trace 'my docs' --arm=hybrid -q", "raglab trace 'my docs' --arm=hybrid -q --out NEW.parquet"),
+        (
+            "raglab trace docs -c q.jsonl --out t.parquet",
+            "raglab trace docs -c q.jsonl --out NEW.parquet",
+        ),
+        (
+            "raglab trace 'my docs' --arm=hybrid -q",
+            "raglab trace 'my docs' --arm=hybrid -q --out NEW.parquet",
+        ),
         ("raglab demo", "raglab demo --out NEW"),
         ("raglab trace docs --out=/root/.bashrc", "raglab trace docs --out NEW.parquet"),
         ("raglab trace $(reboot)", "raglab trace '$(reboot)' --out NEW.parquet"),
@@ -380,7 +438,9 @@ class TestParts:
         (["raglab"], None),
     ],
 )
-def test_a_stored_command_is_shown_where_it_is_one_of_ours(tmp_path: Path, stored: object, told: str | None) -> None:
+def test_a_stored_command_is_shown_where_it_is_one_of_ours(
+    tmp_path: Path, stored: object, told: str | None
+) -> None:
     """A trace is anyone's file: nothing else is advised, and never to write over what was read."""
     plain = "raglab trace CORPUS --cases CASES --out NEW.parquet"
     assert rebuild_command(tmp_path, stored) == (told or plain)
@@ -398,7 +458,11 @@ def test_the_options_of_a_stored_command_are_those_of_the_command() -> None:
 
 def full_trace() -> Trace:
     """Trace with everything that a trace may hold, two cases."""
-    plain = stored(random_trace(2, n_cases=2, arms=2, depths=1), parameters={"k": 5, "models": ["a", None]}, pack="p@1")
+    plain = stored(
+        random_trace(2, n_cases=2, arms=2, depths=1),
+        parameters={"k": 5, "models": ["a", None]},
+        pack="p@1",
+    )
     n_arms = plain.hits.l2.shape[1]
     ints = np.array([0, 1], np.int32)
     answers = values.Answers(
@@ -446,12 +510,13 @@ def with_change(value: Any, path: tuple[Any, ...]) -> Any:
             return json.dumps(with_change(json.loads(value), leaves(json.loads(value))[-1]))
         except (ValueError, IndexError):
             return f"{value}x"
-    return "x" if value is None else value + 1 if value == value else 0.5  # noqa: PLR0124 - NaN is not itself
+    # NaN is not itself
+    return "x" if value is None else value + 1 if value == value else 0.5  # noqa: PLR0124
 
 
 @pytest.mark.parametrize("beside", ["", ".latency"])
 def test_every_value_of_the_file_is_covered(tmp_path: Path, beside: str) -> None:
-    """A change of any column or of any value of the metadata, of a trace or its latencies, is refused."""
+    """A change of any column or metadata value, of a trace or its latencies, is refused."""
     trace = full_trace()
     path = saved(trace, tmp_path)
     assert_equal(trace, Trace.load(path))
@@ -482,7 +547,9 @@ def test_every_value_of_the_file_is_covered(tmp_path: Path, beside: str) -> None
 
 def test_every_field_of_a_case_is_covered(tmp_path: Path) -> None:
     """Another id, question, label or source inside a case is refused, though the text is a whole case."""
-    path = saved(stored(trace_of((ask(notes="n", expect_sources=("a.md",)), [[Hit(0.5)]]))), tmp_path)
+    path = saved(
+        stored(trace_of((ask(notes="n", expect_sources=("a.md",)), [[Hit(0.5)]]))), tmp_path
+    )
     table = pq.read_table(path)
     case = json.loads(table["case"][0].as_py())
     place = table.schema.get_field_index("case")
@@ -493,7 +560,10 @@ def test_every_field_of_a_case_is_covered(tmp_path: Path) -> None:
 
 
 def test_latencies_go_with_their_trace(tmp_path: Path) -> None:
-    """Those of the trace that stood there before are gone; those of another trace are refused; none are no error."""
+    """Those of the trace that stood there before are gone; those of another trace are refused.
+
+    None are no error.
+    """
     trace = full_trace()
     path = saved(trace, tmp_path)
     loaded = Trace.load(path).latency
@@ -509,7 +579,7 @@ def test_latencies_go_with_their_trace(tmp_path: Path) -> None:
 
 
 def test_an_older_trace_is_named_with_the_way_to_build_it(tmp_path: Path) -> None:
-    """A trace of schema 2 is refused as of an older raglab, also where only its number was raised."""
+    """A trace of schema 2 is refused as of an older raglab, even if only its number was raised."""
     path = saved(world(), tmp_path)
     table = pq.read_table(path)
     head = json.loads(table.schema.metadata[b"raglab"])
@@ -521,8 +591,10 @@ def test_an_older_trace_is_named_with_the_way_to_build_it(tmp_path: Path) -> Non
 
 
 def of_sources(case_id: str, *sources: str, **meta: Any) -> Trace:
-    """Trace of one case whose hits are one chunk of each source, in that order, with the source as its id."""
-    plain = trace_of((ask(id=case_id), [[Hit(0.25 * place, name) for place, name in enumerate(sources, 1)]]))
+    """Trace of one case with one chunk per source as its hits, in order, the source as id."""
+    plain = trace_of(
+        (ask(id=case_id), [[Hit(0.25 * place, name) for place, name in enumerate(sources, 1)]])
+    )
     chunks = tuple(chunk._replace(chunk_id=chunk.source) for chunk in plain.chunks)
     return stored(dataclasses.replace(plain, chunks=chunks), **meta)
 
@@ -544,7 +616,11 @@ def test_merged_traces_hold_the_cases_and_chunks_of_both() -> None:
 
 def test_chunks_of_which_no_early_part_says_the_order_are_merged() -> None:
     """The third says that b stands before c, which the first two leave open."""
-    parts = [of_sources("one", "a.md", "c.md"), of_sources("two", "b.md"), of_sources("three", "b.md", "c.md")]
+    parts = [
+        of_sources("one", "a.md", "c.md"),
+        of_sources("two", "b.md"),
+        of_sources("three", "b.md", "c.md"),
+    ]
     merged = parts[0].merge(*parts[1:])
     assert [chunk.source for chunk in merged.chunks] == ["a.md", "b.md", "c.md"]
     assert merged.hits.chunk[:, 0, 0].tolist() == [[0, 2], [1, -1], [1, 2]]
@@ -579,11 +655,20 @@ def test_the_parts_of_a_trace_merged_are_the_trace(tmp_path: Path) -> None:
     [
         (of_sources("one", "a.md"), "a case must stand in one of the traces, got 'one' 2 times"),
         (of_sources("two", "c.md", "a.md"), "chunks must stand in the same order in all traces"),
-        (of_sources("two", "a.md", corpus_hash="d" * 64), "the same corpus_hash in their meta, got 'ccc"),
-        (of_sources("two", "a.md", parameters={"encoder": "other"}), "the same parameters in their meta"),
+        (
+            of_sources("two", "a.md", corpus_hash="d" * 64),
+            "the same corpus_hash in their meta, got 'ccc",
+        ),
+        (
+            of_sources("two", "a.md", parameters={"encoder": "other"}),
+            "the same parameters in their meta",
+        ),
         (dataclasses.replace(of_sources("two", "a.md"), arms=("dense",)), "the same arms"),
         (dataclasses.replace(of_sources("two", "a.md"), pattern_hits=None), "the same parts"),
-        (of_sources("two", "a.md").with_signal("judge", [0.5], higher="ask", unit="share"), "the same signals"),
+        (
+            of_sources("two", "a.md").with_signal("judge", [0.5], higher="ask", unit="share"),
+            "the same signals",
+        ),
         (stored(random_trace(0, n_cases=1, depths=2)), "the same depths"),
     ],
 )
@@ -597,7 +682,9 @@ def test_a_chunk_or_a_declaration_of_two_kinds_is_refused() -> None:
     """One id with two texts; one name with two declarations."""
     first, second = of_sources("one", "a.md"), of_sources("two", "a.md")
     changed = dataclasses.replace(second, chunks=(second.chunks[0]._replace(text="another"),))
-    with pytest.raises(InputError, match=r"a chunk must be the same in all traces, got two of the id 'a\.md'"):
+    with pytest.raises(
+        InputError, match=r"a chunk must be the same in all traces, got two of the id 'a\.md'"
+    ):
         first.merge(changed)
     first = first.with_signal("judge", [0.5], higher="surer", unit="share")
     with pytest.raises(InputError, match="the same signals in their meta"):
@@ -606,7 +693,10 @@ def test_a_chunk_or_a_declaration_of_two_kinds_is_refused() -> None:
 
 def test_hits_of_a_case_stand_in_the_order_of_the_arm() -> None:
     """The nearest hit was ranked second: the table goes by rank and says both."""
-    near, far = Hit(0.25, "docs/a.md", 3, rank=1, s_rerank=0.2), Hit(0.75, "b.md", 1, rank=0, s_rerank=0.9)
+    near, far = (
+        Hit(0.25, "docs/a.md", 3, rank=1, s_rerank=0.2),
+        Hit(0.75, "b.md", 1, rank=0, s_rerank=0.9),
+    )
     trace = stored(trace_of((ask(), [[near, far]])))
     table = trace.hits_of("q")
     assert table["rank"].tolist() == [1, 2]

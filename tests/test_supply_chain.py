@@ -1,4 +1,7 @@
-"""What is installed: pinned, locked by hash, its licence listed; and a service decides with a few distributions."""
+"""What is installed: pinned, locked by hash, its licence listed.
+
+And a service decides with a few distributions.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,11 @@ def test_the_lock_holds_what_the_constraints_pin() -> None:
     """Names and versions are the same in both files, and every line of the lock has a SHA-256."""
     assert pins("requirements.lock") == pins("constraints.txt")
     for name in ("requirements.lock", "requirements-service.lock"):
-        lines = [line for line in (ROOT / name).read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+        lines = [
+            line
+            for line in (ROOT / name).read_text(encoding="utf-8").splitlines()
+            if not line.startswith("#")
+        ]
         assert [line for line in lines if not HASHED.fullmatch(line)] == []
 
 
@@ -47,9 +54,19 @@ def test_the_service_takes_some_of_them() -> None:
 
 
 def test_every_licence_is_listed() -> None:
-    """Each pinned distribution has its row; those whose licence asks something of a product are marked."""
-    rows = [line.split("|")[1:-1] for line in (ROOT / "LICENSES.md").read_text(encoding="utf-8").splitlines()]
-    listed = {f"{row[0].strip()}=={row[1].strip()}": [cell.strip() for cell in row[2:]] for row in rows if row}
+    """Each pinned distribution has its row.
+
+    Those whose licence asks something of a product are marked.
+    """
+    rows = [
+        line.split("|")[1:-1]
+        for line in (ROOT / "LICENSES.md").read_text(encoding="utf-8").splitlines()
+    ]
+    listed = {
+        f"{row[0].strip()}=={row[1].strip()}": [cell.strip() for cell in row[2:]]
+        for row in rows
+        if row
+    }
     assert pins("constraints.txt") <= set(listed)
     marked = {pin.partition("==")[0] for pin, (_, _, mark) in listed.items() if "copyleft" in mark}
     assert {"tqdm", "certifi"} <= marked
@@ -72,7 +89,9 @@ def environment() -> ModuleType:
 class Pip:
     """What the script runs, in the place of pip; the command at `fails` fails."""
 
-    def __init__(self, environment: ModuleType, monkeypatch: pytest.MonkeyPatch, fails: int | None = None) -> None:
+    def __init__(
+        self, environment: ModuleType, monkeypatch: pytest.MonkeyPatch, fails: int | None = None
+    ) -> None:
         self.commands: list[str] = []
         self.stated = ""  # of the build that the machine takes
         self.fails = fails
@@ -85,7 +104,9 @@ class Pip:
         """Note a command; a download makes a file."""
         self.commands.append(" ".join(command))
         if "download" in command:
-            (Path(command[command.index("--dest") + 1]) / "torch-2.13.0+cpu-py3-none-any.whl").touch()
+            (
+                Path(command[command.index("--dest") + 1]) / "torch-2.13.0+cpu-py3-none-any.whl"
+            ).touch()
         elif command[-1].endswith("requirements.txt"):
             self.stated = Path(command[-1]).read_text(encoding="utf-8")
         if len(self.commands) - 1 == self.fails:
@@ -96,7 +117,10 @@ class TestEnvironment:
     """What `make demo` and all other targets install."""
 
     def test_hashes_where_the_platform_has_them(
-        self, environment: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self,
+        environment: ModuleType,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
         """The lock by its hashes, then the project alone, built by what the lock holds."""
         pip = Pip(environment, monkeypatch)
@@ -114,10 +138,15 @@ class TestEnvironment:
         assert capsys.readouterr().out == ""
 
     @pytest.mark.parametrize(
-        "name", ["CPython 3.12 on Linux x86_64 with glibc", "CPython 3.11 on Darwin arm64 with none"]
+        "name",
+        ["CPython 3.12 on Linux x86_64 with glibc", "CPython 3.11 on Darwin arm64 with none"],
     )
     def test_elsewhere_it_says_that_there_are_none(
-        self, name: str, environment: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self,
+        name: str,
+        environment: ModuleType,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
         """The versions are pinned all the same."""
         pip = Pip(environment, monkeypatch)
@@ -130,7 +159,10 @@ class TestEnvironment:
         assert "without hashes" in output
 
     def test_a_build_that_is_there_stays(
-        self, environment: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self,
+        environment: ModuleType,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
         """As the README says how to choose one; it is said that its hash is not checked."""
         pip = Pip(environment, monkeypatch)
@@ -151,13 +183,18 @@ class TestEnvironment:
         assert not any("--constraint" in command for command in pip.commands)
 
     def test_what_the_lock_lacks_is_named(
-        self, environment: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self,
+        environment: ModuleType,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
         """Such as the libraries of a build of PyTorch for graphics cards."""
         pip = Pip(environment, monkeypatch)
         monkeypatch.setattr(environment, "platform_name", lambda: environment.LOCKED)
         monkeypatch.setattr(
-            environment, "missing", lambda: ["torch 2.13.0 requires a-library, which is not installed."]
+            environment,
+            "missing",
+            lambda: ["torch 2.13.0 requires a-library, which is not installed."],
         )
         environment.main()
         assert len(pip.commands) == 5
@@ -169,22 +206,35 @@ class TestEnvironment:
             "optional-dependencies"
         ]
         assert set(environment.EXTRAS.split(",")) == set(extras)
-        rule = (ROOT / "Makefile").read_text(encoding="utf-8").partition("$(READY): ")[2].partition("\n\n")[0]
+        rule = (
+            (ROOT / "Makefile")
+            .read_text(encoding="utf-8")
+            .partition("$(READY): ")[2]
+            .partition("\n\n")[0]
+        )
         assert ".ci/environment.py" in rule
         assert "pip" not in rule
 
 
 @pytest.mark.full
 def test_a_service_decides_in_a_bare_environment(tmp_path: Path) -> None:
-    """With the distributions of requirements-service.txt and nothing else a policy loads and decides."""
+    """With only the distributions of requirements-service.txt a policy loads and decides."""
     for pin in pins("requirements-service.txt"):
         for file in files(pin.partition("==")[0]) or ():
             top = Path(file.parts[0])
-            if ".." not in file.parts and top.suffix != ".dist-info" and not (tmp_path / top).exists():
-                (tmp_path / top).symlink_to(Path(str(file.locate())).parents[len(file.parts) - 1] / top)
+            if (
+                ".." not in file.parts
+                and top.suffix != ".dist-info"
+                and not (tmp_path / top).exists()
+            ):
+                (tmp_path / top).symlink_to(
+                    Path(str(file.locate())).parents[len(file.parts) - 1] / top
+                )
     (tmp_path / "raglab").symlink_to(ROOT / "raglab")
     command = [sys.executable, "-S", str(ROOT / "experiments" / "service" / "decide.py")]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:2] == ["statuses ok refuse", "imported beside nothing"]

@@ -1,4 +1,7 @@
-"""One table a kind: what is added to a table alone works end to end, and the tables hold together."""
+"""One table a kind.
+
+What is added to a table alone works end to end, and the tables hold together.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def _preference(state: State, bandit: Bandit) -> Array:
     n, total, _ = pooled_stats(state, bandit)
-    return (total + bandit.prior_strength * bandit.prior_mean) / (n + bandit.prior_strength) / bandit.exploration
+    return (
+        (total + bandit.prior_strength * bandit.prior_mean)
+        / (n + bandit.prior_strength)
+        / bandit.exploration
+    )
 
 
 def _draw(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
@@ -94,7 +101,10 @@ def test_a_toy_learner_is_simulated(boltzmann: Bandit) -> None:
 
 
 def test_a_toy_learner_has_exact_propensities(boltzmann: Bandit) -> None:
-    """They sum to 1, put nothing on a masked arm, and are how often it chooses; a log carries them."""
+    """They sum to 1, put nothing on a masked arm, and are how often it chooses.
+
+    A log carries them.
+    """
     state = update(update(init(3, bandit=boltzmann), 2, 0.9, boltzmann), 0, 0.2, boltzmann)
     mask = np.array([True, False, True])
     share = propensities(state, boltzmann, mask=mask)
@@ -115,11 +125,15 @@ def test_a_toy_learner_is_saved_and_loaded(boltzmann: Bandit) -> None:
     back = loads(text)
     assert dumps(*back) == text
     LEARNERS.pop("boltzmann")
-    with pytest.raises(ValueError, match=r"algorithm must be one of epsilon_greedy.*got 'boltzmann'"):
+    with pytest.raises(
+        ValueError, match=r"algorithm must be one of epsilon_greedy.*got 'boltzmann'"
+    ):
         loads(text)
 
 
-def test_a_toy_learner_is_checked_and_set(boltzmann: Bandit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_toy_learner_is_checked_and_set(
+    boltzmann: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its ranges hold, a variable names it, and a display says that it has no density to draw."""
     with pytest.raises(ValueError, match=r"exploration must be in \(0"):
         init(3, bandit=boltzmann._replace(exploration=0.0))
@@ -135,12 +149,14 @@ def test_a_learner_without_scores_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(ValueError, match="an entry must have an index or a draw"):
         choose(init(2, bandit=Bandit("none")), Bandit("none"), np.random.default_rng(0))
     monkeypatch.setitem(LEARNERS, "none", LearnerEntry(settings=(), draw=_draw))
-    with pytest.raises(ValueError, match="propensities need the probability that a draw is the largest"):
+    with pytest.raises(
+        ValueError, match="propensities need the probability that a draw is the largest"
+    ):
         propensities(init(2, bandit=Bandit("none")), Bandit("none"))
 
 
 def test_entries_of_learners_hold_together() -> None:
-    """Each has an index or a draw with its propensity, reads fields of Bandit, and names a loop that is there."""
+    """Each has an index or a draw with its propensity, reads Bandit fields, names a real loop."""
     kernel = pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     assert tuple(LEARNERS) == POLICIES
     for entry in LEARNERS.values():
@@ -166,7 +182,10 @@ DEFERRAL = Rate(
 
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
 def test_a_toy_metric_stands_in_a_sweep(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its counts and its exact interval; it is all that coverage is not. Taken out, it is gone."""
+    """With its counts and its exact interval; it is all that coverage is not.
+
+    Taken out, it is gone.
+    """
     if engine == "numba":
         pytest.importorskip("numba")
     trace = labelled(5, {"report": 60})
@@ -179,14 +198,20 @@ def test_a_toy_metric_stands_in_a_sweep(engine: str, monkeypatch: pytest.MonkeyP
         np.testing.assert_array_equal(frame["deferral_rate_k"], 60 - frame["coverage_k"])
         np.testing.assert_array_equal(frame["deferral_rate"], frame["deferral_rate_k"] / 60)
         low, high = metrics.clopper_pearson(frame["deferral_rate_k"], frame["deferral_rate_n"])
-        np.testing.assert_array_equal(frame[["deferral_rate_low", "deferral_rate_high"]], np.stack([low, high], axis=1))
-        assert raglab.lab.slices(raglab.decide(trace, policies[1]), rate="deferral_rate")["n"].gt(0).all()
+        np.testing.assert_array_equal(
+            frame[["deferral_rate_low", "deferral_rate_high"]], np.stack([low, high], axis=1)
+        )
+        assert (
+            raglab.lab.slices(raglab.decide(trace, policies[1]), rate="deferral_rate")["n"]
+            .gt(0)
+            .all()
+        )
         assert list(before) == [name for name in frame if not name.startswith("deferral_rate")]
     assert list(raglab.sweep(trace, policies, engine=engine)) == list(before)
 
 
 def test_rates_are_of_cases_that_there_are() -> None:
-    """Of every mix of labels and outcomes k is at most n, and counts of different rates have different names."""
+    """For every mix of labels and outcomes k is at most n, and counts of rates are named apart."""
     assert len({rate.count for rate in RATE_TABLE.values()}) == len(RATES)
     adds = metrics.contributions(np.arange(3, dtype=np.int8)).reshape(-1, len(RATES))
     labels = np.eye(3, dtype=np.int64)[np.tile(np.repeat(np.arange(3), 2), 3)]
@@ -201,14 +226,24 @@ def _toy_cases(lines: Any, *_: Any) -> Any:
     line: JsonLine
     for line in lines:
         name = required_text(line.record, "utterance", line.where)
-        yield line.where, Case(name.replace(" ", "-"), name, required_text(line.record, "wanted", line.where))
+        yield (
+            line.where,
+            Case(name.replace(" ", "-"), name, required_text(line.record, "wanted", line.where)),
+        )
 
 
 def _toy_chunks(lines: Any, *_: Any) -> Any:
     line: JsonLine
     for line in lines:
         file = required_text(line.record, "file", line.where)
-        yield line.where, Chunk(f"{file}#{line.where.line}", required_text(line.record, "paragraph", line.where), file)
+        yield (
+            line.where,
+            Chunk(
+                f"{file}#{line.where.line}",
+                required_text(line.record, "paragraph", line.where),
+                file,
+            ),
+        )
 
 
 TOY_CASES = Format(
@@ -232,17 +267,27 @@ def _write(path: Path, *rows: Mapping[str, Any]) -> None:
 
 def test_a_toy_format_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From its files, from its folder, and named in messages; the others load as ever."""
-    monkeypatch.setattr(loaders, "FORMATS", {"toy cases": TOY_CASES, "toy corpus": TOY_CORPUS, **FORMATS})
+    monkeypatch.setattr(
+        loaders, "FORMATS", {"toy cases": TOY_CASES, "toy corpus": TOY_CORPUS, **FORMATS}
+    )
     _write(tmp_path / "paragraphs.jsonl", {"paragraph": "Floods are covered.", "file": "a.md"})
     _write(tmp_path / "utterances.jsonl", {"utterance": "are floods covered", "wanted": "ok"})
     for place in (tmp_path, tmp_path / "paragraphs.jsonl"):
         corpus = raglab.load_corpus(place)
-        assert [(chunk.source, chunk.text) for chunk in corpus.chunks] == [("a.md", "Floods are covered.")]
+        assert [(chunk.source, chunk.text) for chunk in corpus.chunks] == [
+            ("a.md", "Floods are covered.")
+        ]
     for place in (tmp_path, tmp_path / "utterances.jsonl"):
         (case,) = raglab.load_cases(place)
-        assert (case.id, case.query, case.expect_status) == ("are-floods-covered", "are floods covered", "ok")
+        assert (case.id, case.query, case.expect_status) == (
+            "are-floods-covered",
+            "are floods covered",
+            "ok",
+        )
     _write(tmp_path / "odd.jsonl", {"body": "x"})
-    with pytest.raises(InputError, match=r"a record must have paragraph \(a toy\), pages \(a document\)"):
+    with pytest.raises(
+        InputError, match=r"a record must have paragraph \(a toy\), pages \(a document\)"
+    ):
         raglab.load_corpus(tmp_path / "odd.jsonl")
     with pytest.raises(InputError, match=r"a folder with utterances.jsonl, cases.jsonl"):
         raglab.load_cases(tmp_path / "none.csv")
@@ -274,7 +319,7 @@ def test_reward_components_are_the_weights() -> None:
 
 
 def test_arms_hold_together() -> None:
-    """An index of its own belongs to an arm, a policy may name every arm and what chooses one, and no other."""
+    """An own index belongs to an arm; a policy may name each arm and its chooser, nothing else."""
     assert extensions("arm").keys() <= {name for name, arm in ARMS.items() if arm.room}
     assert all(arm.keyword or arm.dense for arm in ARMS.values())
     policy = raglab.Policy.load()
@@ -294,11 +339,22 @@ def test_formats_have_a_reader() -> None:
 
 # CONTRIBUTING.md shows how one more is added.
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
-OPEN: tuple[dict[str, Any], ...] = (LEARNERS, reward.COMPONENT_TABLE, ARMS, RATE_TABLE, FORMATS, SECTIONS)
+BLOCKS = re.findall(
+    r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL
+)
+OPEN: tuple[dict[str, Any], ...] = (
+    LEARNERS,
+    reward.COMPONENT_TABLE,
+    ARMS,
+    RATE_TABLE,
+    FORMATS,
+    SECTIONS,
+)
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=[re.findall(r"^[A-Z_]+", block, re.MULTILINE)[0] for block in BLOCKS])
+@pytest.mark.parametrize(
+    "block", BLOCKS, ids=[re.findall(r"^[A-Z_]+", block, re.MULTILINE)[0] for block in BLOCKS]
+)
 def test_the_blocks_of_contributing_run(block: str) -> None:
     """At most ten lines each, and each adds one entry to one table."""
     sizes = [len(table) for table in OPEN]
@@ -320,6 +376,11 @@ def test_what_contributing_adds_works(tmp_path: Path, monkeypatch: pytest.Monkey
             exec(block, space)  # noqa: S102 - as above
     monkeypatch.setitem(LEARNERS, "moss", LEARNERS.pop("moss"))
     monkeypatch.setitem(FORMATS, "paragraphs", FORMATS.pop("paragraphs"))
-    assert run(Bandit("moss"), Bernoulli(np.array(MEANS)), rounds=300, replications=20).pulls.sum(axis=0).argmax() == 2
+    assert (
+        run(Bandit("moss"), Bernoulli(np.array(MEANS)), rounds=300, replications=20)
+        .pulls.sum(axis=0)
+        .argmax()
+        == 2
+    )
     _write(tmp_path / "x.jsonl", {"key": "1", "paragraph": "Floods are covered."})
     assert raglab.load_corpus(tmp_path / "x.jsonl").chunks[0].source == "x.jsonl"

@@ -1,4 +1,7 @@
-"""What a user's own tests are offered: a signal function is checked by the rules that replay and live rely on."""
+"""What a user's own tests are offered.
+
+A signal function is checked by the rules that replay and live rely on.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ def function(
 
 
 def good(rows: Any) -> list[float]:
-    """Share of the question's characters among those of question and first passage; missing where it asks nothing."""
+    """Share of the question's characters among those of question and first passage.
+
+    Missing where it asks nothing.
+    """
     return [
         float("nan") if not query else len(query) / (len(query) + len(texts[0]))
         for query, texts in zip(rows["query"], rows["hits.text"], strict=True)
@@ -36,11 +42,19 @@ def good(rows: Any) -> list[float]:
 
 
 def labelled(n: int = 60) -> Trace:
-    """Questions over one passage each: those of even number are answered by it, those of odd number by none."""
+    """Questions over one passage each.
+
+    Those of even number are answered by it, those of odd number by none.
+    """
     sample = sample_trace()
     hits = Hits._make(np.repeat(field[:1], n, axis=0) for field in sample.hits)
     cases = tuple(
-        Case(f"c{row:02d}", f"question {row}", "ok" if row % 2 == 0 else "refuse", ("hours.md",) * (row % 2 == 0))
+        Case(
+            f"c{row:02d}",
+            f"question {row}",
+            "ok" if row % 2 == 0 else "refuse",
+            ("hours.md",) * (row % 2 == 0),
+        )
         for row in range(n)
     )
     return replace(sample, cases=cases, hits=hits, answers=None)
@@ -50,7 +64,7 @@ class TestRules:
     """Each rule is broken once."""
 
     def test_a_good_one(self) -> None:
-        """It is asked four times for each row, and nothing is said of a direction that no label tells."""
+        """It is asked four times per row, and nothing is said of a direction no label tells."""
         asked: Counter[str] = Counter()
 
         def judge(rows: Any) -> Any:
@@ -64,7 +78,7 @@ class TestRules:
         assert raglab.testing.check_signal is check_signal
 
     def test_every_column_and_a_missing_value(self) -> None:
-        """The sample has answers without a confidence, hits without a reranker's score and a text of no words."""
+        """The sample has answers without confidence, hits without reranker score, wordless text."""
 
         def judge(rows: Any) -> Any:
             assert tuple(rows) == COLUMNS
@@ -76,14 +90,23 @@ class TestRules:
     @pytest.mark.parametrize(
         ("fn", "rule"),
         [
-            (lambda rows: [next(COUNT) / 1e6 for _ in range(len(rows))], "the same for the same rows again"),
+            (
+                lambda rows: [next(COUNT) / 1e6 for _ in range(len(rows))],
+                "the same for the same rows again",
+            ),
             (lambda rows: np.arange(len(rows)) / 64, "not hang on the order of the rows"),
-            (lambda rows: [1.0 / len(rows)] * len(rows), "the same for a row alone and among others"),
+            (
+                lambda rows: [1.0 / len(rows)] * len(rows),
+                "the same for a row alone and among others",
+            ),
         ],
     )
     def test_what_hangs_on_more_than_its_row(self, fn: Any, rule: str) -> None:
         """The message has the case and both values."""
-        with pytest.raises(AssertionError, match=rf"the signal judge must .*{rule}.*got .* and .* for case 'sample-"):
+        with pytest.raises(
+            AssertionError,
+            match=rf"the signal judge must .*{rule}.*got .* and .* for case 'sample-",
+        ):
             check_signal(function(fn))
 
     @pytest.mark.parametrize("returned", [[0.5], [float("inf")] * 5, [1.5] * 5, "text", None])
@@ -94,7 +117,9 @@ class TestRules:
 
     def test_one_that_raises(self) -> None:
         """The cause is kept."""
-        with pytest.raises(ValueError, match=r"got ZeroDivisionError: .* for case 'sample-0' or one of the 4") as error:
+        with pytest.raises(
+            ValueError, match=r"got ZeroDivisionError: .* for case 'sample-0' or one of the 4"
+        ) as error:
             check_signal(function(lambda rows: [1 / 0] * len(rows)))
         assert isinstance(error.value.__cause__, ZeroDivisionError)
 
@@ -117,12 +142,16 @@ class TestDirection:
         assert (found.rows, found.auroc) == (60, 1.0)
         assert found.auroc_low > 0.7
         with pytest.raises(
-            AssertionError, match=r"must be higher where a case is right, got an AUROC of 0\.000 .*'ask'"
+            AssertionError,
+            match=r"must be higher where a case is right, got an AUROC of 0\.000 .*'ask'",
         ):
             check_signal(function(lambda rows: [1.0 - value for value in even(rows)]), labelled())
 
     def test_noise_is_no_contradiction(self) -> None:
-        """A signal may be worth nothing; and `ask` is judged on ambiguous cases, of which there are none."""
+        """A signal may be worth nothing.
+
+        And `ask` is judged on ambiguous cases, of which there are none.
+        """
 
         def third(rows: Any) -> Any:
             return [(int(text.split()[1]) % 3) / 4 for text in rows["query"]]

@@ -40,7 +40,10 @@ of the wording stays in force.
 
 
 def test_a_passage_of_every_kind() -> None:
-    """Heading, prose over a line's end, table with a head, list items: each is one, marks are gone."""
+    """Heading, prose over a line's end, table with a head, list items.
+
+    Each is one, marks are gone.
+    """
     assert sentences(PASSAGE) == [
         "Acme Home — Schedule > Limits and excesses",
         "The sums below apply per loss.",
@@ -57,23 +60,40 @@ def test_a_passage_of_every_kind() -> None:
 def test_pieces_say_what_they_are() -> None:
     """Rows have the head of their table over each cell, an empty cell keeps its column."""
     found = pieces(PASSAGE)
-    assert [piece.kind for piece in found] == ["heading", "prose", "prose", "head", "row", "row"] + ["prose"] * 3
+    assert [piece.kind for piece in found] == [
+        "heading",
+        "prose",
+        "prose",
+        "head",
+        "row",
+        "row",
+    ] + ["prose"] * 3
     assert found[5] == Piece("Flood | surge", "row", ("Flood | surge", ""), ("Peril", "Excess"))
 
 
 def test_lines_that_begin_with_bold_labels_are_pieces() -> None:
     """One after another; a line that happens to begin so goes on."""
-    assert sentences("**Item** T2-610/S\n**Made by** Kestrel BV") == ["Item T2-610/S", "Made by Kestrel BV"]
+    assert sentences("**Item** T2-610/S\n**Made by** Kestrel BV") == [
+        "Item T2-610/S",
+        "Made by Kestrel BV",
+    ]
     wrapped = "We have never paid for what the storm left\n**Ever** do so."
     assert sentences(wrapped) == ["We have never paid for what the storm left Ever do so."]
 
 
 def test_a_table_without_a_head_has_rows_alone() -> None:
-    """Nothing is taken for a head where no line of dashes follows; a second table does not get the first one's."""
+    """Nothing is taken for a head where no line of dashes follows.
+
+    A second table does not get the first one's.
+    """
     found = pieces("| A | 1 |\n| B | 2 |\n\n| X | Y |\n|---|---|\n| C | 3 |\n\n| D | 4 |")
     assert [(piece.kind, piece.heads) for piece in found] == [
-        ("row", ()), ("row", ()), ("head", ()), ("row", ("X", "Y")), ("row", ()),
-    ]  # fmt: skip
+        ("row", ()),
+        ("row", ()),
+        ("head", ()),
+        ("row", ("X", "Y")),
+        ("row", ()),
+    ]
 
 
 def test_a_row_with_other_cells_than_its_head_has_no_heads() -> None:
@@ -119,7 +139,10 @@ def test_full_stops_inside_a_sentence_do_not_end_it(whole: str) -> None:
     ],
 )
 def test_sentences_end_where_they_end(text: str, first: str) -> None:
-    """Before capitals of any alphabet, sums and lettered items; after notes, quotes and doubtful full stops."""
+    """Before capitals of any alphabet, sums and lettered items.
+
+    After notes, quotes and doubtful full stops.
+    """
     found = sentences(text)
     assert found[0] == first
     assert len(found) == 2
@@ -133,12 +156,18 @@ def test_sentences_end_where_they_end(text: str, first: str) -> None:
         ("tested at mach 2.5 , e.g. here . 12 wings were made .", ["12 wings were made ."]),
         ("le vent souffle . il tombe .\nla fin .", ["il tombe .\nla fin .", "la fin ."]),
         ("wait . . . it stops . it is over .", ["it is over ."]),
-        ("Run pip install . in it. Then stop.", ["Then stop."]),  # this text writes no stop apart from its word
+        # this text writes no stop apart from its word
+        ("Run pip install . in it. Then stop.", ["Then stop."]),
         ("`git add . && git commit` does it.", []),
     ],
 )
-def test_a_full_stop_between_blanks_ends_a_sentence_of_a_parted_text(text: str, starts: list[str]) -> None:
-    """Whatever follows, where the text ends with such a stop too; abbreviations go on as elsewhere."""
+def test_a_full_stop_between_blanks_ends_a_sentence_of_a_parted_text(
+    text: str, starts: list[str]
+) -> None:
+    """Whatever follows, where the text ends with such a stop too.
+
+    Abbreviations go on as elsewhere.
+    """
     assert [text[start:] for _, start in sentence_ends(text)] == starts
 
 
@@ -158,33 +187,64 @@ def test_a_path_is_a_heading_however_long() -> None:
 
 @pytest.mark.parametrize(
     "below",
-    ["A nest is safe.", "`take` returns an egg.", "- at most 3", "| a | b |", "```\nls\n```", "---\n\nIt is so."],
+    [
+        "A nest is safe.",
+        "`take` returns an egg.",
+        "- at most 3",
+        "| a | b |",
+        "```\nls\n```",
+        "---\n\nIt is so.",
+    ],
 )
 def test_a_short_first_line_is_not_glued_to_what_follows(below: str) -> None:
-    """A sentence by itself, code, a list, a table or a line below it: the heading is not glued to any of them."""
+    """A sentence by itself, code, a list, a table or a line below it.
+
+    The heading is not glued to any of them.
+    """
     assert pieces(f"Safety of a nest\n{below}")[0] == Piece("Safety of a nest", "heading")
 
 
 def test_code_is_one_piece_letter_by_letter() -> None:
-    """Emphasis, headings, tables, lists and comments inside of it are code; those outside are not."""
+    """Emphasis, headings, tables, lists and comments inside of it are code.
+
+    Those outside are not.
+    """
     code = "```python\n# no heading\ndef f(*a, **k):\n\n    | x | <!-- y -->\n- **z**\n```"
-    assert [(piece.kind, piece.text) for piece in pieces(f"**Run** it:\n{code}\nThen <!-- not --> rest.")] == [
-        ("prose", "Run it:"), ("code", code), ("prose", "Then  rest."),
-    ]  # fmt: skip
+    assert [
+        (piece.kind, piece.text)
+        for piece in pieces(f"**Run** it:\n{code}\nThen <!-- not --> rest.")
+    ] == [
+        ("prose", "Run it:"),
+        ("code", code),
+        ("prose", "Then  rest."),
+    ]
 
 
 def test_what_stands_in_a_comment_is_left_out() -> None:
     """On one line, on several, with code in it, and where it is never closed."""
-    assert sentences("It is so. <!-- Not so. -->\n<!--\nNor so.\n```\nls\n```\n-->\nNow.") == ["It is so.", "Now."]
+    assert sentences("It is so. <!-- Not so. -->\n<!--\nNor so.\n```\nls\n```\n-->\nNow.") == [
+        "It is so.",
+        "Now.",
+    ]
     assert sentences("It is so.\n\n<!-- never closed\n\nNot so.") == ["It is so."]
 
 
 def test_an_underlined_line_is_a_heading_and_a_rule_is_none() -> None:
-    """Of equals signs or dashes, below a line that is a paragraph by itself and no whole sentence."""
-    assert [piece.kind for piece in pieces("It is so. It was.\n\nNext\n----\n\nMore.\n\nLast\n====\nEnd.")] == [
-        "prose", "prose", "heading", "prose", "heading", "prose",
-    ]  # fmt: skip
-    assert "heading" not in {piece.kind for piece in pieces("It is so.\n---\nMore.\n\nOne\ntwo\n---\nThree.")}
+    """Of equals signs or dashes, below a line that is its own paragraph and no whole sentence."""
+    assert [
+        piece.kind
+        for piece in pieces("It is so. It was.\n\nNext\n----\n\nMore.\n\nLast\n====\nEnd.")
+    ] == [
+        "prose",
+        "prose",
+        "heading",
+        "prose",
+        "heading",
+        "prose",
+    ]
+    assert "heading" not in {
+        piece.kind for piece in pieces("It is so.\n---\nMore.\n\nOne\ntwo\n---\nThree.")
+    }
 
 
 @pytest.mark.parametrize("text", ["", " \n\n", "|---|---|", "| | |", "#", "- ", "****"])
@@ -196,17 +256,25 @@ def test_nothing_is_never_a_sentence(text: str) -> None:
 @LAWFUL
 @given(st.text('Ab1 .!?\n|#*->(é£[]"', max_size=80))
 def test_no_sentence_is_empty_and_none_is_invented(text: str) -> None:
-    """Whatever comes, each sentence has something in it, and its letters are the passage's in their order."""
+    """Each sentence always has something in it, and its letters are the passage's, in order."""
     found = sentences(text)
     assert all(sentence.strip() for sentence in found)
     letters = [c for c in text if c.isalnum()]
-    assert [c for sentence in found for c in sentence if c.isalnum()] in (letters, _without_list_numbers(text))
+    assert [c for sentence in found for c in sentence if c.isalnum()] in (
+        letters,
+        _without_list_numbers(text),
+    )
 
 
 def _without_list_numbers(text: str) -> list[str]:
     import re
 
-    return [c for line in text.splitlines() for c in re.sub(r"^\s*\d{1,2}[.)]\s+", "", line) if c.isalnum()]
+    return [
+        c
+        for line in text.splitlines()
+        for c in re.sub(r"^\s*\d{1,2}[.)]\s+", "", line)
+        if c.isalnum()
+    ]
 
 
 @pytest.mark.full
@@ -238,7 +306,7 @@ def test_time_is_linear_in_the_text(unit: str) -> None:
     ],
 )
 def test_a_measurement_in_words(value: float, beside: float | None, told: str) -> None:
-    """Four decimals, more where it would read like what it is compared with, and no digit of arithmetic."""
+    """Four decimals, more if it would read like what it is compared with; no digit of arithmetic."""
     assert decimals(value, beside) == told
 
 
@@ -257,7 +325,7 @@ TEXTS = st.text("aA thé£1,.0\u00a0-'", max_size=30)
 
 
 def test_normalising_is_squads() -> None:
-    """Lower case, ASCII punctuation gone without a blank, articles gone as words only, blanks one."""
+    """Lower case, ASCII punctuation gone with no blank, whole-word articles gone, single blanks."""
     assert normalise_answer("  The U.S.A.'s  an-archist, A theatre!") == "usas anarchist theatre"
     assert normalise_answer("« l'été » – 5 %") == "« lété » – 5"
 
@@ -305,11 +373,23 @@ def test_f1_is_symmetric_and_one_exactly_for_the_same_tokens(a: str, b: str) -> 
 @pytest.mark.parametrize(
     ("text", "term"),
     [
-        ("£640,000", "640000"), ("187 300 €", "187300"), ("187\u202f300", "187300"), ("7,400,000.50", "7400000.5"),
-        ("1 200,50", "1200.5"), ("0.210%", "0.21"), ("0,210", "0.21"), ("14,00", "14"), ("£75k", "75000"),
-        ("1st", "1"), ("1er", "1"), ("10th", "10"), ("ten", "10"), ("quinze", "15"), ("01632", "01632"),
+        ("£640,000", "640000"),
+        ("187 300 €", "187300"),
+        ("187\u202f300", "187300"),
+        ("7,400,000.50", "7400000.5"),
+        ("1 200,50", "1200.5"),
+        ("0.210%", "0.21"),
+        ("0,210", "0.21"),
+        ("14,00", "14"),
+        ("£75k", "75000"),
+        ("1st", "1"),
+        ("1er", "1"),
+        ("10th", "10"),
+        ("ten", "10"),
+        ("quinze", "15"),
+        ("01632", "01632"),
     ],
-)  # fmt: skip
+)
 def test_a_number_has_one_spelling(text: str, term: str) -> None:
     """Marks of thousands, nought decimals, ordinals and words for numbers say nothing."""
     assert content_terms(text) == (term,)

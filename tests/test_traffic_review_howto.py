@@ -15,12 +15,17 @@ BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), f
 
 
 def test_review_sample_label_review(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts without a label are exact; with 200 of 2,000 labelled every interval holds the simulated rate."""
+    """Counts without a label are exact.
+
+    With 200 of 2,000 labelled every interval holds the simulated rate.
+    """
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        warnings.filterwarnings("ignore", message=".*so the gates .* are off; gate a signal instead")
+        warnings.filterwarnings(
+            "ignore", message=".*so the gates .* are off; gate a signal instead"
+        )
         for block in BLOCKS:
             exec(compile(block, GUIDE.name, "exec"), names)  # noqa: S102 - the project's own page
     answered = names["score"] >= 0.6

@@ -44,7 +44,7 @@ def test_it_is_short() -> None:
 
 
 def test_the_figures_of_the_comparison_are_those_of_the_page(ran: dict[str, Any]) -> None:
-    """Cost before and after mapping, wrong answers, the share that meets the threshold, the rank correlation."""
+    """Cost before and after mapping, wrong answers, threshold-meeting share, rank correlation."""
     text = " ".join(GUIDE.read_text(encoding="utf-8").split())
     unmapped, mapped = (ran[name].table.set_index("measure") for name in ("unmapped", "mapped"))
     for table in (unmapped, mapped):
@@ -53,5 +53,7 @@ def test_the_figures_of_the_comparison_are_those_of_the_page(ran: dict[str, Any]
     wrong = unmapped.loc["hallucination_rate"]
     assert f"from {wrong['old']:.0%} to {wrong['new']:.0%}".replace("%", " %") in text
     row = ran["unmapped"].signals.set_index("path").loc["similarity.min_similarity"]
-    assert f"{row['passes_old']:.0%} of the questions met the threshold and".replace("%", " %") in text
+    assert (
+        f"{row['passes_old']:.0%} of the questions met the threshold and".replace("%", " %") in text
+    )
     assert f"the rank correlation is {row['rank_correlation']:.2f}" in text

@@ -47,12 +47,18 @@ WRONG_CHUNKS: tuple[tuple[str, Any, str], ...] = (
     [(CASE, *row) for row in WRONG_CASES] + [(CHUNK, *row) for row in WRONG_CHUNKS],
 )
 def test_a_wrong_field_is_told_at_once(value: Any, field: str, wrong: object, rule: str) -> None:
-    """Whoever calls, changes or makes one from a row is told the value, the field, the rule and a remedy."""
+    """Callers, changers and makers from a row are told the value, field, rule and a remedy."""
     kind = type(value)
     fields = value._asdict() | {field: wrong}
     name = "" if field == value._fields[0] else f"{value[0]!r}"
-    for make in (lambda: kind(**fields), lambda: value._replace(**{field: wrong}), lambda: kind._make(fields.values())):
-        with pytest.raises(ValueError, match=f"{kind.__name__} {name}.*{field} must be {rule}.*; .*\\.$"):
+    for make in (
+        lambda: kind(**fields),
+        lambda: value._replace(**{field: wrong}),
+        lambda: kind._make(fields.values()),
+    ):
+        with pytest.raises(
+            ValueError, match=f"{kind.__name__} {name}.*{field} must be {rule}.*; .*\\.$"
+        ):
             make()
 
 
@@ -69,4 +75,6 @@ def test_what_is_right_is_as_it_was(value: Any) -> None:
 
 def test_a_text_of_a_library_is_a_text() -> None:
     """NumPy's strings are strings."""
-    assert Case(np.str_("a"), np.str_("b"), np.str_("ok"), (np.str_("a.md"),)).expect_sources == ("a.md",)
+    assert Case(np.str_("a"), np.str_("b"), np.str_("ok"), (np.str_("a.md"),)).expect_sources == (
+        "a.md",
+    )

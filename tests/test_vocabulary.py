@@ -1,4 +1,7 @@
-"""Names are nouns of the field: no participle and no pronoun names a variable, a field or a function."""
+"""Names are nouns of the field.
+
+No participle and no pronoun names a variable, a field or a function.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ WORDS = frozenset(
 )
 # Names that stay, by file: why.
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("raglab/packs.py", "asked"): "key of a pack's files, and of the tables that pack authors write",
+    (
+        "raglab/packs.py",
+        "asked",
+    ): "key of a pack's files, and of the tables that pack authors write",
     ("raglab/extensions/scale/large_index.py", "asked"): "key of the manifest of a large index",
 }
 
@@ -56,7 +62,10 @@ def source(path: Path) -> str:
 
 
 def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Names that the code gives to something, with their line: of variables, arguments, fields, functions, classes."""
+    """Names that the code gives to something, with their line.
+
+    Of variables, arguments, fields, functions, classes.
+    """
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()):
@@ -65,7 +74,11 @@ def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 yield name, node.lineno
             case ast.arg(arg=name):
                 yield name, node.lineno
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
                 yield name, node.lineno
             case ast.alias(asname=str(name)):
                 yield name, node.lineno
@@ -78,12 +91,17 @@ def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
 def scopes(tree: ast.Module) -> Iterator[tuple[ast.AST, set[str]]]:
     """Each function, class and the module, with the names given inside."""
     for node in (tree, *ast.walk(tree)):
-        if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        if isinstance(
+            node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+        ):
             yield node, {name for name, _ in names(node)}
 
 
 def faults(code: str, file: str) -> list[str]:
-    """Lines of names that are on the list; `left` counts where no `right` is named in the same scope."""
+    """Lines of names that are on the list.
+
+    `left` counts where no `right` is named in the same scope.
+    """
     tree = ast.parse(code)
     lines = [
         f"{file}:{line}: {name}"
@@ -95,12 +113,17 @@ def faults(code: str, file: str) -> list[str]:
         for node, given in scopes(tree)
         if not isinstance(node, ast.Module) and "left" in given and "right" not in given
     ]
-    return sorted({*lines, *(f"{file}:{getattr(node, 'lineno', 1)}: left without right" for node, _ in inner)})
+    return sorted(
+        {*lines, *(f"{file}:{getattr(node, 'lineno', 1)}: left without right" for node, _ in inner)}
+    )
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_are_nouns(path: Path) -> None:
-    """Of variables, arguments, fields, functions, classes and imports; what is excepted says why."""
+    """Of variables, arguments, fields, functions, classes and imports.
+
+    What is excepted says why.
+    """
     assert faults(source(path), str(path.relative_to(ROOT))) == []
 
 

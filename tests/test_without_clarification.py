@@ -1,4 +1,7 @@
-"""A system without the extension of clarification: it asks, answers, logs and explains, and says what is missing."""
+"""A system without the extension of clarification.
+
+It asks, answers, logs and explains, and says what is missing.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ from raglab.packs import GENERIC
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.policies import Policy
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+
+# a fixture
+from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 OPEN = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
@@ -42,7 +47,7 @@ def _without(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def index(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fixture
+def index(tmp_path: Path, encoder: WordEncoder) -> Path:
     """Return the folder of an index over the small corpus."""
     del encoder
     build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
@@ -53,8 +58,12 @@ def test_it_answers_asks_back_refuses_logs_and_explains(index: Path) -> None:
     """The three outcomes, each logged under its request and rebuilt from the log."""
     outcomes = {"ok": OPEN, "ambiguous": CLOSE, "refuse": OPEN | {"patterns": {"deny": ["excess"]}}}
     for status, stated in outcomes.items():
-        system = System.open(index, policy=Policy.from_mapping(stated), generator=Fixed(), cache=False)
-        response = ask("What is the motor excess?", system=system, request_id=status, session="ann", now=START)
+        system = System.open(
+            index, policy=Policy.from_mapping(stated), generator=Fixed(), cache=False
+        )
+        response = ask(
+            "What is the motor excess?", system=system, request_id=status, session="ann", now=START
+        )
         assert (response["status"], response["clarification"]) == (status, None)
         assert (len(response["options"]) > 1) == (status == "ambiguous")
         explanation = explain(status, system=system)
@@ -77,7 +86,10 @@ def test_clarify_says_what_is_missing(index: Path, monkeypatch: pytest.MonkeyPat
         System.open(index, clarify=True)
     with pytest.raises(MissingExtensionError, match=f"clarify=True {ROOM}"):
         reply("r1", "yes", system=index)
-    written = {"--clarify": ["ask", str(index), "Who?", "--clarify"], "raglab reply": ["reply", str(index), "r1", "y"]}
+    written = {
+        "--clarify": ["ask", str(index), "Who?", "--clarify"],
+        "raglab reply": ["reply", str(index), "r1", "y"],
+    }
     for what, command in written.items():
         assert f"raglab: {what} {ROOM}" in CliRunner().invoke(app, command).output
     system = System.open(index, generator=Fixed(), cache=False)
@@ -98,7 +110,10 @@ def test_a_signal_of_the_parser_says_what_is_missing(index: Path) -> None:
         ask("What is the motor excess?", system=system.replace(policy))
     trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
     assert not set(STORED) & set(trace.columns)
-    for call in (lambda: decide(trace, policy), lambda: build_trace(CORPUS, CASES, policy=policy, cache=None, **SMALL)):
+    for call in (
+        lambda: decide(trace, policy),
+        lambda: build_trace(CORPUS, CASES, policy=policy, cache=None, **SMALL),
+    ):
         with pytest.raises(MissingExtensionError, match=f"the signal gaps {ROOM}"):
             call()
     assert with_document_signals(trace, DocumentReader(tuple(CORPUS.chunks), GENERIC)) is trace
@@ -118,7 +133,9 @@ def test_a_default_table_says_what_is_missing(tmp_path: Path) -> None:
         lambda: log.pending("r1"),
         lambda: log.application("r1"),
     ):
-        with pytest.raises(MissingExtensionError, match=f"the default table of an audit log {ROOM}"):
+        with pytest.raises(
+            MissingExtensionError, match=f"the default table of an audit log {ROOM}"
+        ):
             use()
     log.decided("r1", {"status": "ok", "answer": "x"}, now=START)
     assert log.settle(now=START) == 0

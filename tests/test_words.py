@@ -1,4 +1,7 @@
-"""Words of every script: worked examples, laws, what English and French texts must keep, BM25 in six languages."""
+"""Words of every script.
+
+Worked examples, laws, what English and French texts must keep, BM25 in six languages.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,16 @@ from raglab.characters import unaccented
 from raglab.retrieval.entity_names import plain_words
 from raglab.retrieval.indexes import Bm25Index, index_words
 from raglab.text import content_terms, content_words, fold_case, sentence_ends, sentences, word_set
-from raglab.words import folded, is_plain, join_lines, spaced, split_words, whole_words, word_count, written
+from raglab.words import (
+    folded,
+    is_plain,
+    join_lines,
+    spaced,
+    split_words,
+    whole_words,
+    word_count,
+    written,
+)
 
 ROOT = Path(__file__).parent.parent
 PASSAGES = ROOT / "tests" / "data" / "bm25_languages.jsonl"
@@ -95,12 +107,22 @@ class TestWords:
 
     def test_word_count(self) -> None:
         """Parts between blanks; letters of a script without blanks."""
-        assert [word_count(text) for text in ("", "a  b-c", "免赔额500元", "보험이 저")] == [0, 2, 5, 2]
+        assert [word_count(text) for text in ("", "a  b-c", "免赔额500元", "보험이 저")] == [
+            0,
+            2,
+            5,
+            2,
+        ]
 
     def test_whole_words_are_where_they_are(self) -> None:
         """Spans are those of the text."""
         text = "अगर AB-3 水漏れ"
-        assert [text[word.start() : word.end()] for word in whole_words(text)] == ["अगर", "AB", "3", "水漏れ"]
+        assert [text[word.start() : word.end()] for word in whole_words(text)] == [
+            "अगर",
+            "AB",
+            "3",
+            "水漏れ",
+        ]
 
 
 TEXTS = st.text(
@@ -149,7 +171,11 @@ class TestLaws:
             words = split_words(text, underscores=underscores)
             assert all(words)
             assert not any(char.isspace() for word in words for char in word)
-            assert all(split_words(word, underscores=underscores) == [word] for word in words if word_count(word) < 2)
+            assert all(
+                split_words(word, underscores=underscores) == [word]
+                for word in words
+                if word_count(word) < 2
+            )
 
     @given(TEXTS)
     @settings(max_examples=300, deadline=None)
@@ -178,16 +204,22 @@ class TestEnglishAndFrench:
         for text in texts:
             plain = unicodedata.normalize("NFC", text)
             assert split_words(text) == re.findall(r"[^\W_]+", plain.casefold())
-            # Of all bundled texts two hold a character that small letters and folded ones write differently: µ.
+            # Of all bundled texts two hold a character that small letters and folded ones write
+            # differently: µ.
             lower = [word.replace("µ", "μ") for word in re.findall(r"\w+", plain.lower())]
             assert split_words(text, underscores=True) == lower
             assert spaced(text) == text
 
     def test_plain_characters_need_no_other_reading(self) -> None:
-        """Each character that the standard library reads: no mark, the same letter for both libraries, folded once."""
+        """Each character that the standard library reads.
+
+        No mark, the same letter for both libraries, folded once.
+        """
         alphanumeric, mark = regex.compile(r"[\p{L}\p{N}]"), regex.compile(r"\p{M}")
         chars = [chr(code) for code in range(0x20000) if not 0xD800 <= code < 0xE000]
-        plain = [char for char in chars if unicodedata.normalize("NFC", char) == char and is_plain(char)]
+        plain = [
+            char for char in chars if unicodedata.normalize("NFC", char) == char and is_plain(char)
+        ]
         assert len(plain) > 5000
         for char in plain:
             assert bool(alphanumeric.match(char)) == char.isalnum()
@@ -235,7 +267,9 @@ class TestSentences:
 
     def test_a_title_above_text_without_capitals(self) -> None:
         """A short first line above a sentence is its heading."""
-        assert sentences("第三章 赔偿\n水管爆裂造成的室内财产损失由本保单赔偿。")[0] == "第三章 赔偿"
+        assert (
+            sentences("第三章 赔偿\n水管爆裂造成的室内财产损失由本保单赔偿。")[0] == "第三章 赔偿"
+        )
 
 
 class TestConsumers:
@@ -244,9 +278,21 @@ class TestConsumers:
     @pytest.mark.parametrize(
         ("claim", "contrary", "passage"),
         [
-            ("免赔额为500元。", "免赔额为300元。", "每次事故的免赔额为500元。因长期渗漏引起的霉变不在承保范围内。"),
-            ("कटौती 5,000 रुपये की होगी।", "कटौती 700 रुपये की होगी।", "हर दावे पर 5,000 रुपये की कटौती होगी।"),
-            ("التحمل 300 درهم.", "التحمل 400 درهم.", "مَبْلَغُ التَّحَمُّلِ 300 دِرْهَمٍ لِكُلِّ حَادِثٍ."),
+            (
+                "免赔额为500元。",
+                "免赔额为300元。",
+                "每次事故的免赔额为500元。因长期渗漏引起的霉变不在承保范围内。",
+            ),
+            (
+                "कटौती 5,000 रुपये की होगी।",
+                "कटौती 700 रुपये की होगी।",
+                "हर दावे पर 5,000 रुपये की कटौती होगी।",
+            ),
+            (
+                "التحمل 300 درهم.",
+                "التحمل 400 درهم.",
+                "مَبْلَغُ التَّحَمُّلِ 300 دِرْهَمٍ لِكُلِّ حَادِثٍ.",
+            ),
             ("İptal 30 gün.", "İptal 60 gün.", "SÖZLEŞMENİN İPTALİ: iptal süresi 30 gün."),
         ],
     )
@@ -258,7 +304,10 @@ class TestConsumers:
 
     def test_overlap(self) -> None:
         """Vowel marks and particles do not hide a word."""
-        assert overlap_scores(["العقد", "水漏れ"], [["العَقْدُ"], ["水漏れは三日"]]).tolist() == [1.0, 1.0]
+        assert overlap_scores(["العقد", "水漏れ"], [["العَقْدُ"], ["水漏れは三日"]]).tolist() == [
+            1.0,
+            1.0,
+        ]
 
     def test_short_answers_are_not_cut_inside_of_words(self) -> None:
         """A short answer is made of whole words."""
@@ -274,7 +323,9 @@ def bm25_hits(language: str) -> list[bool]:
     passages = [row for row in rows if "text" in row]
     questions = [row for row in rows if "question" in row]
     assert (len(passages), len(questions)) == (12, 10)
-    _, ids = Bm25Index([row["text"] for row in passages]).search([row["question"] for row in questions], 1)
+    _, ids = Bm25Index([row["text"] for row in passages]).search(
+        [row["question"] for row in questions], 1
+    )
     return [
         number >= 0 and passages[number]["passage"] == row["passage"]
         for (number,), row in zip(ids.tolist(), questions, strict=True)
@@ -283,7 +334,10 @@ def bm25_hits(language: str) -> list[bool]:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_bm25_alone_finds_the_passage(language: str) -> None:
-    """At least 8 of 10, on passages and questions that were written before the tokeniser; it finds all ten."""
+    """At least 8 of 10, on passages and questions that were written before the tokeniser.
+
+    It finds all ten.
+    """
     assert sum(bm25_hits(language)) >= 8
 
 
@@ -304,7 +358,10 @@ def test_bm25_finds_other_scripts(query: str, text: str) -> None:
 
 
 def test_sentences_of_a_long_line_take_no_longer_each() -> None:
-    """What follows an end is looked at in its first characters alone: a line of 8 MB took three minutes."""
+    """What follows an end is looked at in its first characters alone.
+
+    A line of 8 MB took three minutes.
+    """
     start = process_time()
     assert list(sentence_ends("e.g. " * 1_600_000)) == []
     assert process_time() - start < 20

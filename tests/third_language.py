@@ -19,7 +19,9 @@ def run_with_german(program: str, folder: Path) -> None:
       AssertionError: the program failed; says how.
     """
     package = folder / "raglab"
-    shutil.copytree(Path(raglab.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        Path(raglab.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
+    )
     shutil.copy(GERMAN, package / "languages" / "de.yaml")
     done = subprocess.run(
         [sys.executable, "-c", program],

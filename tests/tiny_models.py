@@ -6,7 +6,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "what", "does", "the", "policy", "cover", "water", "fire", "."]
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "what",
+    "does",
+    "the",
+    "policy",
+    "cover",
+    "water",
+    "fire",
+    ".",
+]
 DIM = 16
 
 
@@ -37,15 +51,22 @@ def save_bert(folder: Path, kind: str, words: Sequence[str] = WORDS, **settings:
 
 
 def save_encoder(
-    folder: Path, prompts: Mapping[str, str] | None = None, default: str | None = None, words: Sequence[str] = WORDS
+    folder: Path,
+    prompts: Mapping[str, str] | None = None,
+    default: str | None = None,
+    words: Sequence[str] = WORDS,
 ) -> Path:
     """Write an encoder: mean of the tokens, not normalised; with prompts where given."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     bert = save_bert(folder.parent / f"{folder.name}-bert", "BertModel", words)
-    more: Any = {} if prompts is None else {"prompts": dict(prompts), "default_prompt_name": default}
-    SentenceTransformer(modules=[Transformer(str(bert)), Pooling(DIM)], device="cpu", **more).save(str(folder))
+    more: Any = (
+        {} if prompts is None else {"prompts": dict(prompts), "default_prompt_name": default}
+    )
+    SentenceTransformer(modules=[Transformer(str(bert)), Pooling(DIM)], device="cpu", **more).save(
+        str(folder)
+    )
     return folder
 
 
@@ -54,9 +75,12 @@ COLOURS = {"red": (220, 20, 20), "green": (20, 200, 30), "blue": (20, 30, 220)}
 
 
 def save_clip(folder: Path) -> Path:
-    """Write a CLIP model of one layer a tower, that reads 24 letters and 32 x 32 pixels; no modules.json, as published.
+    """Write a CLIP model of one layer a tower, that reads 24 letters and 32 x 32 pixels.
 
-    Its projections are solved for, so that the word and the square of a colour have the same embedding.
+    No modules.json, as published.
+
+    Its projections are solved for, so that the word and the square of a colour have the same
+    embedding.
     """
     import string
 
@@ -71,9 +95,16 @@ def save_clip(folder: Path) -> Path:
         *string.ascii_lowercase,
         *(f"{c}</w>" for c in string.ascii_lowercase),
     ]
-    tokenizer = transformers.CLIPTokenizer(vocab={letter: i for i, letter in enumerate(letters)}, merges=[])
+    tokenizer = transformers.CLIPTokenizer(
+        vocab={letter: i for i, letter in enumerate(letters)}, merges=[]
+    )
     tokenizer.model_max_length = CLIP_TOKENS
-    tower = {"hidden_size": DIM, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    tower = {
+        "hidden_size": DIM,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
     words = {"vocab_size": len(letters), "max_position_embeddings": CLIP_TOKENS}
     words |= {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
     with torch.random.fork_rng():
@@ -103,7 +134,7 @@ def save_clip(folder: Path) -> Path:
 
 
 def save_causal(folder: Path, words: Sequence[str] = WORDS) -> Path:
-    """Write a Llama of one layer over some words, with a template of chats, that reads 64 tokens."""
+    """Write a one-layer Llama over some words, with a chat template, that reads 64 tokens."""
     import torch
     import transformers as untyped
     from tokenizers import Tokenizer
@@ -112,9 +143,14 @@ def save_causal(folder: Path, words: Sequence[str] = WORDS) -> Path:
 
     transformers: Any = untyped
     folder.mkdir(parents=True)
-    level = Tokenizer(WordLevel({word: place for place, word in enumerate(words)}, unk_token=words[1]))
+    level = Tokenizer(
+        WordLevel({word: place for place, word in enumerate(words)}, unk_token=words[1])
+    )
     level.pre_tokenizer = WhitespaceSplit()
-    special = {f"{name}_token": mark for name, mark in (("unk", "[UNK]"), ("pad", "[PAD]"), ("eos", "[SEP]"))}
+    special = {
+        f"{name}_token": mark
+        for name, mark in (("unk", "[UNK]"), ("pad", "[PAD]"), ("eos", "[SEP]"))
+    }
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=level, **special)
     tokenizer.chat_template = (
         "{% for message in messages %}{{ message['content'] }} [SEP] {% endfor %}"

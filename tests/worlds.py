@@ -15,7 +15,10 @@ NAN = float("nan")
 
 
 class Hit(NamedTuple):
-    """One hit of a hand-written trace; `rank` is its place by l2 where not given, `cosine` is 1 - l2 / 2."""
+    """One hit of a hand-written trace.
+
+    `rank` is its place by l2 where not given, `cosine` is 1 - l2 / 2.
+    """
 
     l2: float
     source: str = "guide.md"
@@ -39,7 +42,9 @@ def ask(query: str = "what is the excess", expect_status: str = "ok", **more: An
     return Case(**({"id": "q", "query": query, "expect_status": expect_status} | more))
 
 
-def trace_of(*rows: tuple[Case, Sequence[Sequence[Hit]]], n_reranked: int | None = None) -> TraceData:
+def trace_of(
+    *rows: tuple[Case, Sequence[Sequence[Hit]]], n_reranked: int | None = None
+) -> TraceData:
     """Trace of one arm: a row a case, the case and its hits by depth; hits are sorted by l2 here.
 
     n_reranked: of every case; the hits whose `s_rerank` is given where None.
@@ -49,7 +54,16 @@ def trace_of(*rows: tuple[Case, Sequence[Sequence[Hit]]], n_reranked: int | None
     shape = (len(rows), 1, depths, width)
     chunks: list[Chunk] = []
     ints = {name: np.full(shape, -1, dtype=np.int32) for name in ("chunk", "rank")}
-    names = ("l2", "cosine", "s_hybrid", "s_rerank", "s_raw", "anchor_sim", "sig_sim", "sig_sim_strict")
+    names = (
+        "l2",
+        "cosine",
+        "s_hybrid",
+        "s_rerank",
+        "s_raw",
+        "anchor_sim",
+        "sig_sim",
+        "sig_sim_strict",
+    )
     floats = {name: np.full(shape, np.nan) for name in names}
     reranked = np.zeros(shape[:3], dtype=np.int32)
     for row, (_, by_depth) in enumerate(rows):
@@ -61,7 +75,13 @@ def trace_of(*rows: tuple[Case, Sequence[Sequence[Hit]]], n_reranked: int | None
                 ints["rank"][at] = place if hit.rank is None else hit.rank
                 chunks.append(
                     Chunk(
-                        str(len(chunks)), hit.text, hit.source, hit.page, hit.page_label, dict(hit.tags), hit.entities
+                        str(len(chunks)),
+                        hit.text,
+                        hit.source,
+                        hit.page,
+                        hit.page_label,
+                        dict(hit.tags),
+                        hit.entities,
                     )
                 )
                 for name in names:
@@ -74,7 +94,8 @@ def trace_of(*rows: tuple[Case, Sequence[Sequence[Hit]]], n_reranked: int | None
             scored = sum(not np.isnan(hit.s_rerank) for hit in hits)
             reranked[row, 0, depth] = scored if n_reranked is None else n_reranked
     cases = tuple(
-        case._replace(id=f"{case.id}{row}" if len(rows) > 1 else case.id) for row, (case, _) in enumerate(rows)
+        case._replace(id=f"{case.id}{row}" if len(rows) > 1 else case.id)
+        for row, (case, _) in enumerate(rows)
     )
     return TraceData(cases, tuple(chunks), ("hybrid",), Hits(**ints, **floats, n_reranked=reranked))
 
@@ -87,7 +108,10 @@ OFF: dict[str, Any] = {
 
 
 def policy(**sections: Any) -> PolicyData:
-    """Policy with similarity and confidence off, two chosen hits in l2 order, and what is stated on top."""
+    """Policy with similarity and confidence off and two chosen hits in l2 order.
+
+    What is stated goes on top.
+    """
     merged: dict[str, Any] = {key: dict(value) for key, value in OFF.items()}
     for name, section in sections.items():
         merged[name] = merged.get(name, {}) | section if isinstance(section, dict) else section
@@ -104,14 +128,30 @@ PATTERNS: dict[str, Any] = {
     "coverage_generic": ["explain"],
     "entities": ENTITIES,
 }
-_WORDS = ("overall", "clause", "versus", "explain", "fleet", "hull", "cargo", "excess", "the", "weather", "today", "")
-SOURCES = ("a/x.md", "a/y.md", "a/x.md#2")  # that the cases expect; folder b has fewer chunks of both files
+_WORDS = (
+    "overall",
+    "clause",
+    "versus",
+    "explain",
+    "fleet",
+    "hull",
+    "cargo",
+    "excess",
+    "the",
+    "weather",
+    "today",
+    "",
+)
+# that the cases expect; folder b has fewer chunks of both files
+SOURCES = ("a/x.md", "a/y.md", "a/x.md#2")
 _L2 = (0.25, 0.5, 0.5, 0.5, 0.75, 1.0, 1.25)
 _SIM = (0.0, 0.25, 0.5, 0.5, 0.75)
 _UNIT = (0.0, 0.25, 0.5, 0.5, 0.75, 1.0)
 
 
-def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, arms: int = 1) -> TraceData:
+def random_trace(
+    seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, arms: int = 1
+) -> TraceData:
     """A trace drawn on coarse grids: ties in l2, scores, pages and entities are the rule."""
     rng = np.random.default_rng(seed)
     n_chunks = 12
@@ -119,7 +159,8 @@ def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, a
         Chunk(
             chunk_id=str(number),
             text=" ".join(rng.choice(_WORDS, size=3)),
-            source=f"{rng.choice([['a', 'b'], ['a', 'a']][number % 2])}/{rng.choice(['x.md', 'y.md'])}",
+            source=f"{rng.choice([['a', 'b'], ['a', 'a']][number % 2])}/"
+            f"{rng.choice(['x.md', 'y.md'])}",
             page=None if rng.random() < 0.15 else int(rng.integers(1, 6)),
             page_label=str(rng.choice(["iv", "2"])) if rng.random() < 0.3 else None,
             tags={
@@ -133,7 +174,9 @@ def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, a
     )
     cases = []
     for row in range(n_cases):
-        expected = [tuple(str(rng.choice(SOURCES)) for _ in range(rng.integers(0, 2))) for _ in "ab"]
+        expected = [
+            tuple(str(rng.choice(SOURCES)) for _ in range(rng.integers(0, 2))) for _ in "ab"
+        ]
         cases.append(
             Case(
                 id=f"q{row}",
@@ -150,9 +193,15 @@ def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, a
     rank = np.full(shape, -1, dtype=np.int32)
     n_reranked = np.zeros(shape[:3], dtype=np.int32)
     grids = {
-        "l2": _L2, "cosine": _SIM, "s_hybrid": _UNIT, "s_rerank": _UNIT, "s_raw": (0.0, 1.0),
-        "anchor_sim": _SIM, "sig_sim": _SIM, "sig_sim_strict": _SIM,
-    }  # fmt: skip
+        "l2": _L2,
+        "cosine": _SIM,
+        "s_hybrid": _UNIT,
+        "s_rerank": _UNIT,
+        "s_raw": (0.0, 1.0),
+        "anchor_sim": _SIM,
+        "sig_sim": _SIM,
+        "sig_sim_strict": _SIM,
+    }
     floats = {name: np.full(shape, np.nan) for name in grids}
     for at in np.ndindex(shape[:3]):
         n = int(min(width, rng.choice([0, 1, 2, width, width, width, width])))
@@ -167,14 +216,21 @@ def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, a
         if n_reranked[at] and rng.random() < 0.1:
             floats["s_rerank"][at][rank[at] == 0] = rng.choice([1.5, np.nan])
     names = ("hybrid", "iterative", "graph")[:arms]
-    return TraceData(tuple(cases), chunks, names, Hits(chunk, rank, **floats, n_reranked=n_reranked))
+    return TraceData(
+        tuple(cases), chunks, names, Hits(chunk, rank, **floats, n_reranked=n_reranked)
+    )
 
 
 def measured(trace: Any) -> Any:
-    """A trace of `random_trace` as retrieval measures one: cosines that are those of its distances, chances up to 1."""
+    """A trace of `random_trace` as retrieval measures one.
+
+    Cosines that are those of its distances, chances up to 1.
+    """
     hits = trace.hits
     scores = hits.s_rerank.clip(0.0, 1.0)
-    return dataclasses.replace(trace, hits=hits._replace(cosine=1.0 - hits.l2 / 2.0, s_rerank=scores))
+    return dataclasses.replace(
+        trace, hits=hits._replace(cosine=1.0 - hits.l2 / 2.0, s_rerank=scores)
+    )
 
 
 FUSED = {
@@ -226,11 +282,17 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 }
 
 
-_BOUNDS = {"confidence": (25.0, 50.0, 75.0), "gap": (0.0, 0.25, 0.5), "top1_cosine": (0.25, 0.5, 0.75)}
+_BOUNDS = {
+    "confidence": (25.0, 50.0, 75.0),
+    "gap": (0.0, 0.25, 0.5),
+    "top1_cosine": (0.25, 0.5, 0.75),
+}
 
 
 def with_signals(policies: list[PolicyData], seed: int, bounds: Any = None) -> list[PolicyData]:
-    """The policies with gates on some signals: one bound or both, all three firings, now and then switched off.
+    """The policies with gates on some signals.
+
+    One bound or both, all three firings, now and then switched off.
 
     bounds: values by signal; of three signals, on the grids of `random_trace`, where not given.
     """
@@ -254,7 +316,10 @@ def with_signals(policies: list[PolicyData], seed: int, bounds: Any = None) -> l
 
 
 def random_policies(seed: int, count: int, **fixed: Any) -> list[PolicyData]:
-    """Policies drawn on the grids of `random_trace`; `fixed` holds paths with `__` for the point."""
+    """Policies drawn on the grids of `random_trace`.
+
+    `fixed` holds paths with `__` for the point.
+    """
     rng = np.random.default_rng(seed)
     # Parts of the structure that all of them share.
     told: dict[str, Any] = {"confidence.fallback": ("cosine", "hybrid")[seed % 2]}
@@ -264,7 +329,9 @@ def random_policies(seed: int, count: int, **fixed: Any) -> list[PolicyData]:
     base = PolicyData.from_mapping({"patterns": PATTERNS, "fused": FUSED})
     out = []
     for _ in range(count):
-        drawn = {path: choices[rng.integers(len(choices))] for path, choices in _CHOICES.items()} | told
+        drawn = {
+            path: choices[rng.integers(len(choices))] for path, choices in _CHOICES.items()
+        } | told
         drawn["patterns.allow"] = () if rng.random() < 0.8 else ("excess", "fleet")
         out.append(base.replace(*(part for pair in drawn.items() for part in pair)))
     return out

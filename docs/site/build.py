@@ -1,4 +1,6 @@
-"""Build the site from the repository, offline: `make docs`, or `python docs/site/build.py`; the first page is printed.
+"""Build the site from the repository, offline: `make docs`, or `python docs/site/build.py`.
+
+The first page is printed.
 
 Warnings of Sphinx are errors, as are links to a page or a place in a page that is not there.
 """
@@ -39,7 +41,9 @@ class Places(HTMLParser):
         """Collect `id`, `href` and `src`."""
         named = dict(attrs)
         self.anchors |= {value for key in ("id", "name") if (value := named.get(key))}
-        if (link := named.get("href") if tag == "a" else named.get("src") if tag == "img" else None) is not None:
+        if (
+            link := named.get("href") if tag == "a" else named.get("src") if tag == "img" else None
+        ) is not None:
             self.links.append(link)
 
 
@@ -77,7 +81,9 @@ def freeze_cockpit(file: Path) -> None:
 
     os.environ.setdefault("RAGLAB_PROGRESS", "0")
     blocks = re.findall(
-        r"```python\n(.*?)```", (pages.ROOT / "docs" / "start.md").read_text(encoding="utf-8"), re.DOTALL
+        r"```python\n(.*?)```",
+        (pages.ROOT / "docs" / "start.md").read_text(encoding="utf-8"),
+        re.DOTALL,
     )
     names: dict[str, Any] = {}
     with TemporaryDirectory() as folder, chdir(folder), redirect_stdout(StringIO()):
@@ -89,27 +95,47 @@ def freeze_cockpit(file: Path) -> None:
 def main() -> int:
     """Stage the pages, build them, check the links."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=pages.ROOT / "out" / "docs", help="folder of the site")
-    parser.add_argument("--draft", action="store_true", help="read only the pages that changed since the last build")
+    parser.add_argument(
+        "--out", type=Path, default=pages.ROOT / "out" / "docs", help="folder of the site"
+    )
+    parser.add_argument(
+        "--draft", action="store_true", help="read only the pages that changed since the last build"
+    )
     options = parser.parse_args()
     try:
         from sphinx.cmd.build import build_main
     except ImportError:
-        sys.stderr.write('Sphinx is not installed: .venv/bin/pip install -e ".[docs]", then make docs again.\n')
+        sys.stderr.write(
+            'Sphinx is not installed: .venv/bin/pip install -e ".[docs]", then make docs again.\n'
+        )
         return 1
     start = time.monotonic()
     source, html, doctrees = (options.out / name for name in ("source", "html", "doctrees"))
     for folder in (html,) if options.draft else (html, source, doctrees):
         shutil.rmtree(folder, ignore_errors=True)
     options.out.mkdir(parents=True, exist_ok=True)
-    freeze_cockpit(frozen := options.out / "cockpit.html")  # first, for Sphinx turns on every line of every log
+    # first, for Sphinx turns on every line of every log
+    freeze_cockpit(frozen := options.out / "cockpit.html")
     yaml = (pages.ROOT / "raglab" / "defaults.yaml").read_text(encoding="utf-8")
     pages.stage(source, tables.reference_pages(yaml))
     for file in (source / "reference" / "api" / "names").glob("*.rst"):  # of an earlier build
         door, _, name = file.stem.rpartition(".")
         if name not in tables.public_names(importlib.import_module(door)):
             file.unlink()
-    arguments = ["-b", "html", "-q", "-j", "auto", "-W", "--keep-going", "-n", "-c", str(HERE), "-d", str(doctrees)]
+    arguments = [
+        "-b",
+        "html",
+        "-q",
+        "-j",
+        "auto",
+        "-W",
+        "--keep-going",
+        "-n",
+        "-c",
+        str(HERE),
+        "-d",
+        str(doctrees),
+    ]
     if code := build_main([*arguments, str(source), str(html)]):
         return code
     shutil.copyfile(frozen, html / frozen.name)
@@ -117,7 +143,9 @@ def main() -> int:
         sys.stderr.write("\n".join(["Links to places that are not there:", *broken, ""]))
         return 1
     n_pages = len(list(html.rglob("*.html")))
-    sys.stdout.write(f"{html / 'index.html'}: {n_pages} pages in {time.monotonic() - start:.0f} s\n")
+    sys.stdout.write(
+        f"{html / 'index.html'}: {n_pages} pages in {time.monotonic() - start:.0f} s\n"
+    )
     return 0
 
 

@@ -1,4 +1,7 @@
-"""Configuration of Sphinx; `docs/site/build.py` stages the pages and starts it, `make docs` starts that."""
+"""Configuration of Sphinx.
+
+`docs/site/build.py` stages the pages and starts it, `make docs` starts that.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,11 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
-napoleon_custom_sections = [("Source", "notes_style"), ("Laws", "notes_style"), ("Assumes", "notes_style")]
+napoleon_custom_sections = [
+    ("Source", "notes_style"),
+    ("Laws", "notes_style"),
+    ("Assumes", "notes_style"),
+]
 default_role = "literal"
 napoleon_attr_annotations = False  # the class shows the types
 templates_path = [str(Path(__file__).parent / "templates")]

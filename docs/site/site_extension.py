@@ -1,4 +1,7 @@
-"""Extension of Sphinx: rule numbers as links to the rules, plain members of classes, and `llms.txt`."""
+"""Extension of Sphinx.
+
+Rule numbers as links to the rules, plain members of classes, and `llms.txt`.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,21 @@ from docutils import nodes
 from raglab.rules import NUMBER, rule_sentences
 
 RULES_PAGE = "explanation/rules"
-NO_LINK = (nodes.literal, nodes.reference, nodes.title, nodes.literal_block, nodes.raw, nodes.strong)
+NO_LINK = (
+    nodes.literal,
+    nodes.reference,
+    nodes.title,
+    nodes.literal_block,
+    nodes.raw,
+    nodes.strong,
+)
 _ARRAY = r"(?:~?numpy\.)?ndarray\[tuple\[(?:~?typing\.)?Any, \.\.\.\], (?:~?numpy\.)?dtype\[{}\]\]"
 ARRAYS = [  # array types as autodoc expands them, and their names in the source
     (re.compile(_ARRAY.format(r"(?:~?numpy\.)?float64") + r" \| float"), "Floats"),
-    (re.compile(_ARRAY.format(r"(?:~?numpy\.)?integer\[(?:~?typing\.)?Any\]") + r" \| int"), "Ints"),
+    (
+        re.compile(_ARRAY.format(r"(?:~?numpy\.)?integer\[(?:~?typing\.)?Any\]") + r" \| int"),
+        "Ints",
+    ),
     (re.compile(_ARRAY.format(r"(?:~?numpy\.)?bool") + r" \| bool"), "Bools"),
     (re.compile(_ARRAY.format(r"(?:~?numpy\.)?((?:[^\[\]]|\[[^\[\]]*\])+)")), r"NDArray[\1]"),
 ]
@@ -62,29 +75,44 @@ def parts(text: str, base: str, sentences: dict[str, str]) -> list[nodes.Node]:
     for index, piece in enumerate(NUMBER.split(text)):
         if index % 2 and piece in sentences:
             address = f"{base}#{piece}"
-            pieces.append(nodes.reference(piece, piece, internal=True, refuri=address, reftitle=sentences[piece]))
+            pieces.append(
+                nodes.reference(
+                    piece, piece, internal=True, refuri=address, reftitle=sentences[piece]
+                )
+            )
         elif piece:
             pieces.append(nodes.Text(piece))
     return pieces
 
 
-def skip_aliases(_app: Any, _what: str, name: str, value: object, _skip: bool, _options: Any) -> bool | None:  # noqa: ANN401, FBT001 - of Sphinx
-    """Leave out fields of named tuples, which their class lists among its attributes, and what scikit-learn adds."""
+# of Sphinx
+def skip_aliases(
+    _app: Any,  # noqa: ANN401
+    _what: str,
+    name: str,
+    value: object,
+    _skip: bool,  # noqa: FBT001
+    _options: Any,  # noqa: ANN401
+) -> bool | None:
+    """Leave out what scikit-learn adds, and named-tuple fields, which their class lists anyway."""
     is_alias = ALIAS.fullmatch(str(getattr(value, "__doc__", "") or "")) is not None
     is_alias = is_alias or name == "model_config"
-    return True if is_alias or str(getattr(value, "__module__", "")).startswith("sklearn.") else None
+    return (
+        True if is_alias or str(getattr(value, "__module__", "")).startswith("sklearn.") else None
+    )
 
 
 def name_types(*event: Any) -> tuple[str | None, str | None]:  # noqa: ANN401 - of Sphinx
     """Signature and type of a function with the names of array types as the source has them."""
     (what, value), (signature, returned) = (event[1], event[3]), event[-2:]
-    if what == "class" and hasattr(value, "model_fields"):  # a policy: its sections are on the page of the policy file
+    # a policy: its sections are on the page of the policy file
+    if what == "class" and hasattr(value, "model_fields"):
         return "(**sections)", None
-    return tuple(None if text is None else named_types(text) for text in (signature, returned))  # type: ignore[return-value]
+    return tuple(None if text is None else named_types(text) for text in (signature, returned))
 
 
 def named_types(text: str) -> str:
-    """Annotations with `Floats`, `Ints`, `Bools` and `NDArray[…]` in the place of what these stand for."""
+    """Annotations with `Floats`, `Ints`, `Bools`, `NDArray[…]` in place of what they stand for."""
     for long, short in ARRAYS:
         text = long.sub(short, text)
     return text
@@ -94,12 +122,19 @@ def write_llms(app: Any, error: Exception | None) -> None:  # noqa: ANN401 - of 
     """Write `llms.txt`: every page with its title and first sentence."""
     if error is not None or app.builder.format != "html":
         return
-    lines = ["# raglab", "", "> " + pages.described(Path(app.srcdir, "index.md").read_text(encoding="utf-8")), ""]
+    lines = [
+        "# raglab",
+        "",
+        "> " + pages.described(Path(app.srcdir, "index.md").read_text(encoding="utf-8")),
+        "",
+    ]
     folders: dict[str, list[str]] = {}
     for name in sorted(app.env.found_docs):
         line = f"- [{app.env.titles[name].astext()}]({app.builder.get_target_uri(name)})"
         sentence = page_sentence(Path(app.env.doc2path(name)))
-        folders.setdefault(name.rpartition("/")[0], []).append(f"{line}: {sentence}" if sentence else line)
+        folders.setdefault(name.rpartition("/")[0], []).append(
+            f"{line}: {sentence}" if sentence else line
+        )
     for folder, rows in folders.items():
         lines += [f"## {folder or 'raglab'}", "", *rows, ""]
     Path(app.outdir, "llms.txt").write_text("\n".join(lines), encoding="utf-8")

@@ -1,7 +1,9 @@
-"""Reference pages from the tables of the code: gates, signals, rates, forms of files, settings, commands, public names.
+"""Reference pages from the tables of the code.
 
-Each function gives the Markdown or reStructuredText of one page. Nothing here is written by hand twice: a row that is
-added to a table of raglab is on its page.
+Gates, signals, rates, forms of files, settings, commands, public names.
+
+Each function gives the Markdown or reStructuredText of one page. Nothing here is written by hand
+twice: a row that is added to a table of raglab is on its page.
 """
 
 from __future__ import annotations
@@ -36,11 +38,35 @@ from raglab.store.policies import Policy
 DOORS = ("raglab", "raglab.lab", "raglab.live", "raglab.displays", "raglab.io", "raglab.sklearn")
 ALGEBRA = (
     *("gates", "resolver", "bandit", "default_learner", "calibration", "certify", "expected_cost"),
-    *("metrics", "off_policy", "reward", "robustness", "testing", "fusion", "policy", "replay", "signals", "values"),
+    *(
+        "metrics",
+        "off_policy",
+        "reward",
+        "robustness",
+        "testing",
+        "fusion",
+        "policy",
+        "replay",
+        "signals",
+        "values",
+    ),
 )
-FIRING = {"refuse": "refuses", "ask": "hands over to the resolver, which asks back", "warn": "warns"}
-JUDGED = {"query": "the question", "hits": "all hits", "chosen": "the hits of the answer", "answer": "the answer"}
-DIRECTIONS = {"surer": "speaks for an answer", "ask": "speaks for asking back", "either": "says nothing alone"}
+FIRING = {
+    "refuse": "refuses",
+    "ask": "hands over to the resolver, which asks back",
+    "warn": "warns",
+}
+JUDGED = {
+    "query": "the question",
+    "hits": "all hits",
+    "chosen": "the hits of the answer",
+    "answer": "the answer",
+}
+DIRECTIONS = {
+    "surer": "speaks for an answer",
+    "ask": "speaks for asking back",
+    "either": "says nothing alone",
+}
 STAGES = {"query": "the question", "hits": "the hits", "answer": "the answer"}
 BETTER = {"low": "low is better", "high": "high is better"}
 
@@ -68,7 +94,11 @@ def code(text: object) -> str:
 
 def number(value: float | None) -> str:
     """A number of a policy in short; `null` where there is none."""
-    return "null" if value is None or (isinstance(value, float) and math.isnan(value)) else f"{value:g}"
+    return (
+        "null"
+        if value is None or (isinstance(value, float) and math.isnan(value))
+        else f"{value:g}"
+    )
 
 
 def value_range(unit: Unit) -> str:
@@ -90,7 +120,9 @@ def default_of(threshold: Threshold) -> str:
     """Value of a threshold in the default policy."""
     section, key = threshold.section, threshold.key
     stated = defaults().get(section, {})
-    return number(stated.get(key, threshold.default) if isinstance(stated, Mapping) else threshold.default)
+    return number(
+        stated.get(key, threshold.default) if isinstance(stated, Mapping) else threshold.default
+    )
 
 
 # Gates, signals, rates
@@ -99,20 +131,25 @@ def default_of(threshold: Threshold) -> str:
 def gates_page() -> str:
     """Every gate in its order, and every threshold of the gates."""
     rows = [
-        (n, code(gate.name), gate.rule, JUDGED[gate.judges], FIRING[gate.firing]) for n, gate in enumerate(GATES, 1)
+        (n, code(gate.name), gate.rule, JUDGED[gate.judges], FIRING[gate.firing])
+        for n, gate in enumerate(GATES, 1)
     ]
     thresholds = [threshold_row(gate, threshold) for gate in GATES for threshold in gate.thresholds]
     return page(
         "Gates",
-        "A gate compares what was measured for a question with a threshold of the policy. The gates run in this order, "
-        "and the first one that fires decides (rule S2.12). The order is `decision.order` of a policy; a gate that is "
+        "A gate compares what was measured for a question with a threshold of the policy. The "
+        "gates run in this order, "
+        "and the first one that fires decides (rule S2.12). The order is `decision.order` of a "
+        "policy; a gate that is "
         "left out of it is off. This page is generated from `raglab.gates.GATES`.",
         table(("", "gate", "rule", "judges", "when it fires"), rows),
         "## Thresholds",
-        "The default is that of the default policy, the thresholds of the source documents. A *floor* passes at or "
+        "The default is that of the default policy, the thresholds of the source documents. A "
+        "*floor* passes at or "
         "above the threshold, a *ceiling* at or below.",
         table(("threshold", "default", "side", "unit and range", "compared with"), thresholds),
-        "Every signal has a gate of its own: `signals.<name>.min` and `signals.<name>.max` (rule S2.15, "
+        "Every signal has a gate of its own: `signals.<name>.min` and `signals.<name>.max` (rule "
+        "S2.15, "
         "[signals](signals.md)). Gates of your own: [how to](../howto/own_signals.md).",
         "## The rules",
         *(f"- **{gate.name}** ({gate.rule}): {rule_sentences()[gate.rule]}" for gate in GATES),
@@ -123,19 +160,33 @@ def threshold_row(gate: Gate, threshold: Threshold) -> tuple[str, ...]:
     """Row of one threshold of a gate."""
     condition = f" where `{threshold.where}` holds" if threshold.where else ""
     label = gate.label or threshold.meets
-    return code(threshold.path), default_of(threshold), threshold.side, value_range(threshold.unit), label + condition
+    return (
+        code(threshold.path),
+        default_of(threshold),
+        threshold.side,
+        value_range(threshold.unit),
+        label + condition,
+    )
 
 
 def signals_page() -> str:
     """Every built-in signal, and the units that a signal of one's own may name."""
     rows = [
-        (code(row.name), row.meaning, value_range(row.unit), DIRECTIONS[row.direction], STAGES[row.stage])
+        (
+            code(row.name),
+            row.meaning,
+            value_range(row.unit),
+            DIRECTIONS[row.direction],
+            STAGES[row.stage],
+        )
         for row in BUILT_IN
     ]
     return page(
         "Signals",
-        "A signal is a number for each question, measured once and free of thresholds (rule S2.15). Every one can be "
-        "gated, swept, tuned and explained. A missing value fires its gate. This page is generated from "
+        "A signal is a number for each question, measured once and free of thresholds (rule "
+        "S2.15). Every one can be "
+        "gated, swept, tuned and explained. A missing value fires its gate. This page is "
+        "generated from "
         f"`raglab.signals.BUILT_IN`; it has {len(BUILT_IN)} signals.",
         table(("signal", "meaning", "unit and range", "more of it", "measured from"), rows),
         "## Units of signals of your own",
@@ -147,23 +198,33 @@ def signals_page() -> str:
 
 def units_table() -> str:
     """Units that have a name, with their ranges."""
-    units = [(code(name), f"{number(unit.low)} to {number(unit.high)}") for name, unit in UNITS.items()]
+    units = [
+        (code(name), f"{number(unit.low)} to {number(unit.high)}") for name, unit in UNITS.items()
+    ]
     return table(("unit", "range"), units)
 
 
 def metrics_page() -> str:
     """Every rate of decisions."""
     rows = [
-        (code(name), f"{rate.label}: `{rate.count}` of {rate.share_of} cases", BETTER[rate.better], number(rate.target))
+        (
+            code(name),
+            f"{rate.label}: `{rate.count}` of {rate.share_of} cases",
+            BETTER[rate.better],
+            number(rate.target),
+        )
         for name, rate in RATE_TABLE.items()
     ]
     return page(
         "Rates",
-        "A rate is k of n cases with its exact binomial interval (rule S6.2). `decisions.rates()`, `sweep`, `steps`, "
-        "studies, reports, MLflow and the command line show the same rates. What is better low may be promised by a "
+        "A rate is k of n cases with its exact binomial interval (rule S6.2). "
+        "`decisions.rates()`, `sweep`, `steps`, "
+        "studies, reports, MLflow and the command line show the same rates. What is better low "
+        "may be promised by a "
         "certificate. This page is generated from `raglab.metrics.RATE_TABLE`.",
         table(("rate", "what is counted", "", "default target"), rows),
-        "A case is *correct* if its contract holds: an answer where one is expected, with the expected sources; a "
+        "A case is *correct* if its contract holds: an answer where one is expected, with the "
+        "expected sources; a "
         "refusal or a question where that is expected (rule S6.3). The expected cost is in "
         "[expected cost](../explanation/expected_cost.md); functions of further measures are in "
         "{py:mod}`raglab.metrics`.",
@@ -177,14 +238,25 @@ def loaders_page() -> str:
     """Every form of a file that is read."""
     rows = []
     for name, form in FORMATS.items():
-        parts = [word for word, has in (("corpus", form.corpus), ("cases", form.cases or form.cases_folder)) if has]
-        files = " ".join(map(code, dict.fromkeys((form.corpus_file, form.cases_file, form.pattern)))).strip()
-        rows.append((name, " ".join(map(code, form.endings)), " and ".join(parts), files, form.mark))
+        parts = [
+            word
+            for word, has in (("corpus", form.corpus), ("cases", form.cases or form.cases_folder))
+            if has
+        ]
+        files = " ".join(
+            map(code, dict.fromkeys((form.corpus_file, form.cases_file, form.pattern)))
+        ).strip()
+        rows.append(
+            (name, " ".join(map(code, form.endings)), " and ".join(parts), files, form.mark)
+        )
     return page(
         "Forms of files",
-        "`raglab.load_corpus` and `raglab.load_cases` go by what a source is: a folder, a file by its ending, or a "
-        "DataFrame. Of several forms with one ending the first record decides. This page is generated from "
-        "`raglab.store.loaders.FORMATS`; [your own data](../howto/own_data.md) shows how they are used.",
+        "`raglab.load_corpus` and `raglab.load_cases` go by what a source is: a folder, a file by "
+        "its ending, or a "
+        "DataFrame. Of several forms with one ending the first record decides. This page is "
+        "generated from "
+        "`raglab.store.loaders.FORMATS`; [your own data](../howto/own_data.md) shows how they are "
+        "used.",
         table(("form", "endings", "holds", "its file in a folder", "recognised by"), rows),
     )
 
@@ -195,12 +267,16 @@ SETTING_LINE = re.compile(r"^\s*(RAGLAB_\w+)=(\S*)\s*(?:# (.*))?$", re.MULTILINE
 
 def setting_notes() -> dict[str, str]:
     """Meaning of each variable, from the `.env` in the docstring of `raglab.live.settings`."""
-    return {name: (note or "").strip() for name, _, note in SETTING_LINE.findall(settings.__doc__ or "")}
+    return {
+        name: (note or "").strip() for name, _, note in SETTING_LINE.findall(settings.__doc__ or "")
+    }
 
 
 def setting_type(annotation: Any) -> str:  # noqa: ANN401 - a type
     """Type of a setting in words."""
-    if get_origin(annotation) is not None and any(isinstance(value, str) for value in get_args(annotation)):
+    if get_origin(annotation) is not None and any(
+        isinstance(value, str) for value in get_args(annotation)
+    ):
         return " or ".join(map(code, get_args(annotation)))
     name = getattr(annotation, "__name__", str(annotation))
     words = {"bool": "true or false", "int": "whole number", "float": "number", "str": "text"}
@@ -233,8 +309,10 @@ def settings_page() -> str:
     ]
     return page(
         "Environment variables",
-        "A variable is read from the environment, or from a file `.env` in the working directory; the environment goes "
-        "first. A variable that begins with `RAGLAB_` and is none of these is refused, with the nearest name. This "
+        "A variable is read from the environment, or from a file `.env` in the working directory; "
+        "the environment goes "
+        "first. A variable that begins with `RAGLAB_` and is none of these is refused, with the "
+        "nearest name. This "
         "page is generated from `raglab.live.settings`.",
         *parts,
         "## Of the process",
@@ -242,7 +320,8 @@ def settings_page() -> str:
         table(("variable", "meaning"), process),
         "## Of other tools",
         table(("variable", "meaning"), others),
-        "The key of a language model's server is in the variable that `OpenAIClient(key_env=)` names. "
+        "The key of a language model's server is in the variable that `OpenAIClient(key_env=)` "
+        "names. "
         "[A service](../howto/service.md) shows the settings in use.",
     )
 
@@ -253,8 +332,14 @@ def policy_page(defaults_yaml: str) -> str:
     Args:
       defaults_yaml: text of `raglab/defaults.yaml`.
     """
-    arms = [(code(name), arm.what, arm.cost, "yes" if arm.live else "compares only") for name, arm in ARMS.items()]
-    learners = [(code(name), "linear in the features" if row.linear else "by arm") for name, row in LEARNERS.items()]
+    arms = [
+        (code(name), arm.what, arm.cost, "yes" if arm.live else "compares only")
+        for name, arm in ARMS.items()
+    ]
+    learners = [
+        (code(name), "linear in the features" if row.linear else "by arm")
+        for name, row in LEARNERS.items()
+    ]
     parts = [
         (
             code(name),
@@ -266,8 +351,10 @@ def policy_page(defaults_yaml: str) -> str:
     ]
     return page(
         "Policy file",
-        "A policy is one YAML file (rule S0.5). What it leaves out is filled in from the default policy, which is this "
-        "file. `raglab.Policy.load(path)` reads one, `policy.save(path)` writes one, `policy.replace(path, value, …)` "
+        "A policy is one YAML file (rule S0.5). What it leaves out is filled in from the default "
+        "policy, which is this "
+        "file. `raglab.Policy.load(path)` reads one, `policy.save(path)` writes one, "
+        "`policy.replace(path, value, …)` "
         "gives another.",
         f"```yaml\n{defaults_yaml.strip()}\n```",
         "## Arms",
@@ -280,7 +367,9 @@ def policy_page(defaults_yaml: str) -> str:
         "What a live bandit is rewarded for (rules S4.3 and S4.4).",
         table(("part", "measured", "published weight", "variable"), parts),
         "## Packs",
-        "A pack says what a trade calls things, in YAML. Keys: " + ", ".join(map(code, Pack.model_fields)) + ". "
+        "A pack says what a trade calls things, in YAML. Keys: "
+        + ", ".join(map(code, Pack.model_fields))
+        + ". "
         "[Data sets](../project/datasets.md) shows one.",
     )
 
@@ -296,16 +385,21 @@ def commands_page() -> str:
     return page(
         "Command line",
         f"{command.help}",
-        "`raglab COMMAND --help` prints the same as this page, which is generated from the commands. "
+        "`raglab COMMAND --help` prints the same as this page, which is generated from the "
+        "commands. "
         "[The command line](../howto/command_line.md) shows them in use.",
         "Every command takes `--debug` (the stack of an error) and `--help`.",
         "## Exit codes",
-        "\n".join(f"- {plain_help(line)}" for line in EXIT_CODES.removeprefix("Exit codes:").rstrip(".").split("·")),
+        "\n".join(
+            f"- {plain_help(line)}"
+            for line in EXIT_CODES.removeprefix("Exit codes:").rstrip(".").split("·")
+        ),
         *parts,
     )
 
 
-def subcommands(command: Any, context: Any) -> Iterable[tuple[str, Any]]:  # noqa: ANN401 - of click, which typer brings
+# of click, which typer brings
+def subcommands(command: Any, context: Any) -> Iterable[tuple[str, Any]]:  # noqa: ANN401
     """Every command that does something, with its name as it is typed."""
     for name in command.list_commands(context):
         sub = command.get_command(context, name)
@@ -319,13 +413,27 @@ def subcommands(command: Any, context: Any) -> Iterable[tuple[str, Any]]:  # noq
 def command_parts(name: str, command: Any) -> list[str]:  # noqa: ANN401 - of click
     """Heading, help, usage and parameters of one command."""
     arguments = [row for row in command.params if row.param_type_name == "argument"]
-    options = [row for row in command.params if row.param_type_name == "option" and not getattr(row, "hidden", False)]
+    options = [
+        row
+        for row in command.params
+        if row.param_type_name == "option" and not getattr(row, "hidden", False)
+    ]
     usage = " ".join(
-        ["raglab", name, *(f"{argument_name(row)}" for row in arguments), *(["[OPTIONS]"] if options else [])]
+        [
+            "raglab",
+            name,
+            *(f"{argument_name(row)}" for row in arguments),
+            *(["[OPTIONS]"] if options else []),
+        ]
     )
     parts = [f"## {name}", plain_help(command.help or ""), f"```sh\n{usage}\n```"]
-    rows = [(code(argument_name(row)), plain_help(getattr(row, "help", None) or "")) for row in arguments]
-    rows += [(" ".join(map(code, (*row.opts, *row.secondary_opts))), option_help(row)) for row in options]
+    rows = [
+        (code(argument_name(row)), plain_help(getattr(row, "help", None) or ""))
+        for row in arguments
+    ]
+    rows += [
+        (" ".join(map(code, (*row.opts, *row.secondary_opts))), option_help(row)) for row in options
+    ]
     parts += [table(("argument or option", "meaning"), rows)] if rows else []
     return parts + ([plain_help(command.epilog)] if command.epilog else [])
 
@@ -344,28 +452,40 @@ def option_help(option: Any) -> str:  # noqa: ANN401 - of click
     named = f" One of {', '.join(map(code, choices))}." if choices else ""
     default = option.default
     is_stated = default not in (None, (), [], "") and not callable(default) and not option.is_flag
-    return plain_help(option.help or "") + named + (f" Default: {code(default)}." if is_stated else "")
+    return (
+        plain_help(option.help or "") + named + (f" Default: {code(default)}." if is_stated else "")
+    )
 
 
 def plain_help(text: str) -> str:
     """A help text as Markdown: paragraphs kept, what looks like a tag or a marker escaped."""
-    paragraphs = [" ".join(part.split()) for part in inspect.cleandoc(text.replace("\b", "")).split("\n\n")]
-    escaped = (re.sub(r"(?<!`)([<>*_\[\]])(?![^`]*`)", r"\\\1", part) for part in paragraphs if part)
-    return "\n\n".join(OPTION.sub(r"`\1`", part) for part in escaped)  # as code, or two hyphens become a dash
+    paragraphs = [
+        " ".join(part.split()) for part in inspect.cleandoc(text.replace("\b", "")).split("\n\n")
+    ]
+    escaped = (
+        re.sub(r"(?<!`)([<>*_\[\]])(?![^`]*`)", r"\\\1", part) for part in paragraphs if part
+    )
+    # as code, or two hyphens become a dash
+    return "\n\n".join(OPTION.sub(r"`\1`", part) for part in escaped)
 
 
 # Public names
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Names of a module that are public: those of `__all__`, else the functions and classes that it defines."""
+    """Names of a module that are public.
+
+    Those of `__all__`, else the functions and classes that it defines.
+    """
     if hasattr(module, "__all__"):
         public = [name for name in module.__all__ if not name.startswith("_")]
         return sorted(name for name in public if not inspect.ismodule(getattr(module, name)))
     return [
         name
         for name, value in vars(module).items()
-        if not name.startswith("_") and callable(value) and getattr(value, "__module__", None) == module.__name__
+        if not name.startswith("_")
+        and callable(value)
+        and getattr(value, "__module__", None) == module.__name__
     ]
 
 
@@ -391,10 +511,15 @@ def door_page(name: str) -> str:
 
 
 def module_page(name: str) -> str:
-    """Page of a module of the algebra in reStructuredText: its functions, classes and values in one place."""
+    """Page of a module of the algebra in reStructuredText.
+
+    Its functions, classes and values in one place.
+    """
     module = importlib.import_module(f"raglab.{name}")
     path = f"raglab.{name}"
-    names = [public for public in public_names(module) if not is_of_other(getattr(module, public), name)]
+    names = [
+        public for public in public_names(module) if not is_of_other(getattr(module, public), name)
+    ]
     lines = [rst_heading(path, "="), "", f".. module:: {path}", "", f"{first_line(module)}.", ""]
     lines += [f".. currentmodule:: {path}", ""]
     for public in names:
@@ -402,7 +527,11 @@ def module_page(name: str) -> str:
         is_class = inspect.isclass(value)
         if not (is_class or inspect.isroutine(value) or hasattr(value, "__wrapped__")):
             continue
-        lines += [rst_heading(public, "-"), "", f".. auto{'class' if is_class else 'function'}:: {public}"]
+        lines += [
+            rst_heading(public, "-"),
+            "",
+            f".. auto{'class' if is_class else 'function'}:: {public}",
+        ]
         lines += ["   :members:", ""] if is_class else [""]
     return "\n".join(lines) + "\n"
 
@@ -416,7 +545,10 @@ def api_page() -> str:
     """The page that lists doors and modules, in reStructuredText."""
     lines = [rst_heading("Python API", "="), ""]
     lines += [
-        "The doors hold the names that a user needs. The modules of the algebra are functions over plain",
+        (
+            "The doors hold the names that a user needs. The modules of the algebra are functions "
+            "over plain"
+        ),
         "arrays.",
     ]
     lines += ["", rst_heading("Doors", "-"), "", ".. toctree::", "   :maxdepth: 1", ""]

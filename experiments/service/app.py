@@ -3,13 +3,15 @@
     pip install --no-deps raglab-toolkit -r requirements-service.txt; pip install fastapi uvicorn
     python experiments/service/app.py [POLICY] [--port 8000] [--measure]
 
-POST /decide with {"hits": [{"query": …, "hit_id": …, "node_score": …}, …]} answers {"decisions": […]}, an object a
-question with the columns of `raglab.decide_frame`. The score is a probability under the name node_score, as `SIGNALS`
-says and policy.yaml gates it; a system with cosines has a column `score` instead.
+POST /decide with {"hits": [{"query": …, "hit_id": …, "node_score": …}, …]} answers {"decisions":
+[…]}, an object a question with the columns of `raglab.decide_frame`. The score is a probability
+under the name node_score, as `SIGNALS` says and policy.yaml gates it; a system with cosines has a
+column `score` instead.
 
-What a request may cost is bounded (`Limits`). Requests are parsed and decided by processes of their own, one request at
-a time each, so that the server answers meanwhile; a process that takes too long is ended, its request is answered 503.
-SIGTERM ends the service within five seconds: what is under way is answered, if only by 503.
+What a request may cost is bounded (`Limits`). Requests are parsed and decided by processes of their
+own, one request at a time each, so that the server answers meanwhile; a process that takes too long
+is ended, its request is answered 503. SIGTERM ends the service within five seconds: what is under
+way is answered, if only by 503.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ SIGNALS = {"node_score": {"higher": "surer", "unit": "probability"}}
 COLUMNS = ("case_id", "query", "hit_id", "text", "source", "page", "node_score")
 HEAVY = ("torch", "transformers", "matplotlib", "mlflow", "sklearn", "scipy")
 HALF_PAIR = re.compile(r"[\ud800-\udfff]")  # of a surrogate pair, which is no character
-HOST = "127.0.0.1"  # this machine only; in front of other machines stands a proxy with passwords and TLS
+# this machine only; in front of other machines stands a proxy with passwords and TLS
+HOST = "127.0.0.1"
 STARTING_S = 60.0  # longest that a process takes to load raglab and the policy
 
 
@@ -61,11 +64,13 @@ class Limits(NamedTuple):
     body_s: float = 3.0  # until a body has come
     wait_s: float = 2.0  # until a process is free
     decide_s: float = 4.0  # of a process, for a request
-    connection_s: float = 10.0  # between two requests, and for a request with its answer, however slow the client
+    # between two requests, and for a request with its answer, however slow the client
+    connection_s: float = 10.0
     stopping_s: int = 3  # after SIGTERM, for what is under way
     processes: int = 2
     waiting: int = 32  # requests that wait for a process; more are answered 503
-    connections: int = 128  # whose requests are taken; those of more are answered 503, and of twice as many cut
+    # whose requests are taken; those of more are answered 503, and of twice as many cut
+    connections: int = 128
 
 
 LIMITS = Limits()
@@ -90,16 +95,23 @@ def refusal(status: int, detail: str) -> Answer:
 
 BUSY = refusal(503, "the service decides as many requests as it can; ask again in a second")
 STOPPING = refusal(503, "the service ends; ask again when it runs")
-ENDED = refusal(503, f"a request must be decided within {LIMITS.decide_s:g} s; send fewer hits, or ask again")
+ENDED = refusal(
+    503, f"a request must be decided within {LIMITS.decide_s:g} s; send fewer hits, or ask again"
+)
 SLOW = refusal(408, f"a body must come within {LIMITS.body_s:g} s; send fewer questions")
-LARGE = refusal(413, f"a request must have at most {LIMITS.body_bytes:,} bytes; send fewer questions")
+LARGE = refusal(
+    413, f"a request must have at most {LIMITS.body_bytes:,} bytes; send fewer questions"
+)
 
 
 # Deciding, in a process of its own
 
 
 def decisions(policy: raglab.Policy, body: bytes) -> Answer:
-    """Decisions on the hits of a request; 422 with rule, value and remedy where they break a rule."""
+    """Decisions on the hits of a request.
+
+    422 with rule, value and remedy where they break a rule.
+    """
     try:
         request = json.loads(body, object_pairs_hook=unrepeated)
     except RecursionError:
@@ -110,7 +122,9 @@ def decisions(policy: raglab.Policy, body: bytes) -> Answer:
         hits = request.get("hits") if isinstance(request, dict) else None
         if wrong := broken_rule(hits):
             return refusal(422, wrong)
-        frame = pd.DataFrame(hits, columns=[column for column in COLUMNS if any(column in hit for hit in hits)])
+        frame = pd.DataFrame(
+            hits, columns=[column for column in COLUMNS if any(column in hit for hit in hits)]
+        )
         table = raglab.decide_frame(frame, policy, score=None, signals=SIGNALS)
         return answer(200, {"decisions": table.to_dict("records")})
     except (KeyError, TypeError, ValueError, OverflowError) as error:  # InputError is a ValueError
@@ -118,7 +132,9 @@ def decisions(policy: raglab.Policy, body: bytes) -> Answer:
 
 
 def unrepeated(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object of JSON; a key that it has twice is an error, since whoever checked the body before may take the other.
+    """An object of JSON.
+
+    A key that it has twice is an error, since whoever checked the body before may take the other.
 
     Raises:
       ValueError: a key that is repeated.
@@ -133,20 +149,31 @@ def unrepeated(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def broken_rule(hits: object) -> str:
     """The first rule that hits break, '' for none."""
-    if not isinstance(hits, list) or not all(isinstance(hit, dict) and set(hit) <= set(COLUMNS) for hit in hits):
+    if not isinstance(hits, list) or not all(
+        isinstance(hit, dict) and set(hit) <= set(COLUMNS) for hit in hits
+    ):
         return f"hits must be a list of objects with {', '.join(COLUMNS)}"
     if len(hits) > LIMITS.hits:
-        return f"a request must have at most {LIMITS.hits:,} hits, got {len(hits):,}; send fewer questions"
+        return (
+            f"a request must have at most {LIMITS.hits:,} hits, got {len(hits):,}; send fewer "
+            "questions"
+        )
     for hit in hits:
         for name, value in hit.items():
             if wrong := broken_value(name, value):
                 return wrong
-    # The same question, or the same case, is one question: both are counted, for either may be left out.
+    # The same question, or the same case, is one question: both are counted, for either may be left
+    # out.
     for name in ("query", "case_id"):
         counts = Counter(hit[name] for hit in hits if hit.get(name) is not None)
         most = max(counts.values(), default=0)
-        if most > LIMITS.hits_of_question and (name == "case_id" or not any("case_id" in hit for hit in hits)):
-            return f"a question must have at most {LIMITS.hits_of_question} hits, got {most:,}; send the nearest"
+        if most > LIMITS.hits_of_question and (
+            name == "case_id" or not any("case_id" in hit for hit in hits)
+        ):
+            return (
+                f"a question must have at most {LIMITS.hits_of_question} hits, got {most:,}; send "
+                "the nearest"
+            )
     return ""
 
 
@@ -164,11 +191,13 @@ def broken_value(name: str, value: object) -> str:
 
 def work(link: Connection, path: Path) -> None:
     """Decide what comes through a link until that is closed."""
-    # A terminal and a service manager signal all processes; when this one ends is for the server to say.
+    # A terminal and a service manager signal all processes; when this one ends is for the server to
+    # say.
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
     policy = raglab.Policy.load(path)
-    decisions(policy, questions(1))  # so that the first request finds all that is loaded on first use
+    # so that the first request finds all that is loaded on first use
+    decisions(policy, questions(1))
     link.send_bytes(b"ready")
     while True:
         try:
@@ -263,7 +292,9 @@ class Workers:
 
     async def start(self) -> None:
         """Start all; a policy that cannot be loaded ends the service here."""
-        self.every = await asyncio.gather(*[asyncio.to_thread(Worker, self.path) for _ in range(LIMITS.processes)])
+        self.every = await asyncio.gather(
+            *[asyncio.to_thread(Worker, self.path) for _ in range(LIMITS.processes)]
+        )
         for worker in self.every:
             self.free.put_nowait(worker)
 
@@ -299,7 +330,9 @@ def application(path: Path) -> FastAPI:
         yield
         workers.close()
 
-    app = FastAPI(title="raglab", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    app = FastAPI(
+        title="raglab", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan
+    )
 
     @app.post("/decide")
     async def decide(request: Request) -> Response:
@@ -309,7 +342,8 @@ def application(path: Path) -> FastAPI:
             result = LARGE if body is None else await workers.decide(body)
         except (TimeoutError, ClientDisconnect):
             result = SLOW
-        except asyncio.CancelledError:  # what is under way when the service ends is answered all the same
+        # what is under way when the service ends is answered all the same
+        except asyncio.CancelledError:
             result = STOPPING
         headers = {"retry-after": "1"} if result.status == HTTPStatus.SERVICE_UNAVAILABLE else None
         return Response(result.content, result.status, headers, "application/json")
@@ -358,7 +392,11 @@ def server_of(app: FastAPI) -> uvicorn.Server:
 def questions(n: int) -> bytes:
     """Request of n questions with two hits each."""
     hits = [
-        {"query": f"what is the excess of item {place}?", "hit_id": f"{place}-{hit}", "node_score": 0.9 - hit / 2}
+        {
+            "query": f"what is the excess of item {place}?",
+            "hit_id": f"{place}-{hit}",
+            "node_score": 0.9 - hit / 2,
+        }
         for place in range(n)
         for hit in range(2)
     ]
@@ -379,19 +417,27 @@ def measure(port: int) -> None:
             if response.status != HTTPStatus.OK or len(content["decisions"]) != n:
                 sys.exit(f"the service answered {response.status}: {content}")
         median, late = pd.Series(times).quantile([0.5, 0.95]).tolist()
-        print(f"{n} questions: {median:.1f} ms, 95 % within {late:.1f}; {median / n:.2f} ms a decision")
+        print(
+            f"{n} questions: {median:.1f} ms, 95 % within {late:.1f}; {median / n:.2f} ms a "
+            "decision"
+        )
 
 
 def main() -> None:
     """Serve a policy, or measure a server of it."""
     parser = argparse.ArgumentParser(description="A policy behind HTTP.")
-    parser.add_argument("policy", type=Path, nargs="?", default=Path(__file__).with_name("policy.yaml"))
+    parser.add_argument(
+        "policy", type=Path, nargs="?", default=Path(__file__).with_name("policy.yaml")
+    )
     parser.add_argument("--port", type=int, default=8000, help="0 takes one that is free")
-    parser.add_argument("--measure", action="store_true", help="start, ask, print what it took, stop")
+    parser.add_argument(
+        "--measure", action="store_true", help="start, ask, print what it took, stop"
+    )
     arguments = parser.parse_args()
     server = server_of(application(arguments.policy))
     listener = socket.create_server((HOST, 0 if arguments.measure else arguments.port))
-    # asyncio does this for sockets of its own alone; without it head and body of an answer are 40 ms apart.
+    # asyncio does this for sockets of its own alone; without it head and body of an answer are 40
+    # ms apart.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A client that reads no answers is noticed after one or two of them.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**16)

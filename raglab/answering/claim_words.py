@@ -1,6 +1,7 @@
 """Claims as words (shore): tokens, numbers as written, negations, the words that bear weight.
 
-Nothing here is learned: the words stand in the files of `raglab.languages`, and are known by their beginnings.
+Nothing here is learned: the words stand in the files of `raglab.languages`, and are known by their
+beginnings.
 """
 
 from __future__ import annotations
@@ -14,11 +15,19 @@ import regex
 
 from raglab.characters import unaccented
 from raglab.languages import LANGUAGES
-from raglab.numerals import any_of, calendar_date, comma_thousands, number_word_value, plain_number, tables
+from raglab.numerals import (
+    any_of,
+    calendar_date,
+    comma_thousands,
+    number_word_value,
+    plain_number,
+    tables,
+)
 from raglab.text import STOP_WORDS
 from raglab.words import is_plain, spaced
 
-# Letters that a word is known by: `covered`, `covering` and `coverage` are one, so are `durée` and `durera`.
+# Letters that a word is known by: `covered`, `covering` and `coverage` are one, so are `durée` and
+# `durera`.
 KEY = 5
 
 # Words that carry no fact of their own, beyond those that a question is read without.
@@ -40,7 +49,8 @@ _NUMERALS = tables()
 MONTHS, NUMBERS, SCALES = _NUMERALS.months, _NUMERALS.numbers, _NUMERALS.scales
 SUFFIXES = {**_NUMERALS.suffixes, **SCALES}
 
-# What turns the next word of substance. A particle such as French `ne` alone turns nothing: `ne … que` is `only`.
+# What turns the next word of substance. A particle such as French `ne` alone turns nothing: `ne …
+# que` is `only`.
 NEGATORS = frozenset(LANGUAGES.negation.negators)
 WITH_NE = frozenset(LANGUAGES.negation.with_particle)
 NE = frozenset(LANGUAGES.negation.particles)
@@ -70,7 +80,15 @@ def canonical_value(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(round(value, 6))
 
 
-BREAK, NEGATION, LITTLE, WORD, NAME, NUMBER, UNIT = "break", "negation", "little", "word", "name", "number", "unit"
+BREAK, NEGATION, LITTLE, WORD, NAME, NUMBER, UNIT = (
+    "break",
+    "negation",
+    "little",
+    "word",
+    "name",
+    "number",
+    "unit",
+)
 
 _DATE = r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{4}\b"
 _DIGIT_RUN = r"\d{1,3}(?:[,\u00a0\u202f' ]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*"
@@ -82,14 +100,16 @@ _TOKEN = re.compile(_EXPRESSION)
 _MARKED_TOKEN = regex.compile(_EXPRESSION)  # for other scripts: its letters include their marks
 _NUMBER = re.compile(rf"({_DIGIT_RUN})([^\W\d_]+\d*)?")
 _IS_DATE = re.compile(_DATE)
-_CONTRACTED = re.compile(rf"\A(.+)(?:{any_of(LANGUAGES.negation.contracted) or '(?!)'})$")  # don't, isn't
+# don't, isn't
+_CONTRACTED = re.compile(rf"\A(.+)(?:{any_of(LANGUAGES.negation.contracted) or '(?!)'})$")
 _IRREGULAR = LANGUAGES.negation.irregular
 _ENDINGS = _NUMERALS.endings
 _MAYBE_MONTHS = frozenset(LANGUAGES.months_or_words)
 _ADVERB = re.compile(rf"\A(?:{'|'.join(LANGUAGES.words.adverbs) or '(?!)'})")
 _ENDING = re.compile(r"(?<=[a-z]{3})(?:(?:ing|ed|e)?s?|(?<=[^s])s)$")
 _PER_CENT = re.compile(
-    rf"\b(?:{any_of([phrase for phrase in LANGUAGES.quantities.percent if ' ' in phrase])})\b", re.IGNORECASE
+    rf"\b(?:{any_of([phrase for phrase in LANGUAGES.quantities.percent if ' ' in phrase])})\b",
+    re.IGNORECASE,
 )
 _ENDS = frozenset(".!?")
 _COUNTING = frozenset({*NUMBERS, *SCALES, *_MAYBE_MONTHS, *_NUMERALS.money_suffixes})
@@ -105,8 +125,8 @@ REACH = 6  # words after a negation among which the one that it turns is looked 
 class Word(NamedTuple):
     """One word of a text.
 
-    key: what it is known by; equal keys match. kind: what it is. sign: -1 where it stands for the opposite or is
-    negated, else 1. negated: whether a negation turned it.
+    key: what it is known by; equal keys match. kind: what it is. sign: -1 where it stands for the
+    opposite or is negated, else 1. negated: whether a negation turned it.
     """
 
     key: str
@@ -118,7 +138,11 @@ class Word(NamedTuple):
 Part = tuple[str, Word]
 
 _FIXED = {
-    **{word: Word(f"m{number}", NUMBER) for word, number in MONTHS.items() if word not in _MAYBE_MONTHS},
+    **{
+        word: Word(f"m{number}", NUMBER)
+        for word, number in MONTHS.items()
+        if word not in _MAYBE_MONTHS
+    },
     **{word: Word(unit, UNIT) for word, unit in UNITS.items()},
     **{word: Word(word, WORD) for word in SPEAKER},
     **dict.fromkeys(NEGATORS, Word("¬", NEGATION)),
@@ -127,9 +151,10 @@ _FIXED = {
 
 
 def claim_words(text: str) -> list[Word]:
-    """The words of a text in order, punctuation that parts clauses among them, negations carried to what they turn.
+    """Words and clause punctuation of a text in order, negations carried to what they turn.
 
-    Numbers are known by their value, whether in digits or in words, months by their place, currencies by their sign.
+    Numbers are known by their value, whether in digits or in words, months by their place,
+    currencies by their sign.
 
     Example:
       >>> [(word.key, word.sign) for word in claim_words("It doesn't cover 1,000 vans")]
@@ -152,28 +177,42 @@ def _plain_word(word: str) -> Word:
     """A word in small letters by itself."""
     if word in _FIXED:
         return _FIXED[word]
-    pole = POLES.get(word) or next((pole for start, pole in POLE_BEGINNINGS if word.startswith(start)), None)
+    pole = POLES.get(word) or next(
+        (pole for start, pole in POLE_BEGINNINGS if word.startswith(start)), None
+    )
     if pole:
         return Word(pole[0], WORD, pole[1])
-    return Word(_ENDING.sub("", unaccented(word))[:KEY], LITTLE if word in SMALL or len(word) == 1 else WORD)
+    return Word(
+        _ENDING.sub("", unaccented(word))[:KEY], LITTLE if word in SMALL or len(word) == 1 else WORD
+    )
 
 
 @lru_cache(maxsize=2**16)
 def _token_parts(token: str, first: bool) -> tuple[Part, ...]:  # noqa: FBT001
-    """Small letters and the word of each part of a token; `first` in its sentence, a capital is no name."""
+    """Small letters and the word of each part of a token.
+
+    `first` in its sentence, a capital is no name.
+    """
     start = token[0]
     if start.isdigit():
         if _IS_DATE.fullmatch(token):
             year, month, day = calendar_date(token)
             return tuple((key, Word(key, NUMBER)) for key in (str(day), f"m{month}", str(year)))
         number = _NUMBER.fullmatch(token)
-        return tuple(_number_parts(number[1], (number[2] or "").lower())) if number else ((token, Word(token, NUMBER)),)
+        return (
+            tuple(_number_parts(number[1], (number[2] or "").lower()))
+            if number
+            else ((token, Word(token, NUMBER)),)
+        )
     if start.isalpha():
         if any(letter.isdigit() for letter in token):
             return ((token.lower(), Word(token.lower(), NUMBER)),)
         known = [(piece, _plain_word(piece)) for piece in _split_elisions(token)]
         if start.isupper() and (not first or (len(token) > 1 and token.isupper())):
-            known = [(piece, word._replace(kind=NAME) if word.kind == WORD else word) for piece, word in known]
+            known = [
+                (piece, word._replace(kind=NAME) if word.kind == WORD else word)
+                for piece, word in known
+            ]
         return tuple(known)
     if start in UNITS:
         return ((token, _plain_word(token)),)
@@ -211,7 +250,10 @@ def _number_parts(digits: str, glued: str) -> Iterator[Part]:
 
 
 def _join_numerals(parts: list[Part]) -> list[Part]:
-    """Number words joined into their value; a number beside it decides whether an ambiguous word is a month."""
+    """Number words joined into their value.
+
+    A number beside it decides whether an ambiguous word is a month.
+    """
     out: list[Part] = []
     texts = [text for text, _ in parts]
     at = 0
@@ -237,8 +279,15 @@ def _join_numerals(parts: list[Part]) -> list[Part]:
 
 
 def _scale(parts: list[Part], at: int) -> int:
-    """What the number in digits here is multiplied by: 10**6 in `2 million` and in `£2m`, 0 if by nothing."""
-    if at + 1 == len(parts) or not parts[at][0][0].isdigit() or not parts[at][1].key.replace(".", "", 1).isdigit():
+    """What the number in digits here is multiplied by.
+
+    10**6 in `2 million` and in `£2m`, 0 if by nothing.
+    """
+    if (
+        at + 1 == len(parts)
+        or not parts[at][0][0].isdigit()
+        or not parts[at][1].key.replace(".", "", 1).isdigit()
+    ):
         return 0
     follows = parts[at + 1][0]
     if follows in _NUMERALS.money_suffixes:  # metres elsewhere
@@ -257,9 +306,14 @@ def _carry_negation(parts: list[Part]) -> list[Word]:
             words[at] = Word(text[:KEY], LITTLE)
             continue
         words[at] = Word("¬", NEGATION)
-        after, before = range(at + 1, min(len(parts), at + 1 + REACH)), range(at - 1, max(-1, at - 1 - REACH), -1)
+        after, before = (
+            range(at + 1, min(len(parts), at + 1 + REACH)),
+            range(at - 1, max(-1, at - 1 - REACH), -1),
+        )
         spans = (range(since, at), after, before)
-        focus = next((position for span in spans if (position := _focus(parts, span)) is not None), None)
+        focus = next(
+            (position for span in spans if (position := _focus(parts, span)) is not None), None
+        )
         if focus is not None:
             turned = words[focus]
             words[focus] = turned._replace(sign=-turned.sign, negated=not turned.negated)
@@ -278,7 +332,10 @@ def _negates(parts: list[Part], at: int) -> tuple[bool, int]:
     follows = parts[at + 1] if at + 1 < len(parts) else ("", Word("", BREAK))
     if follows[0] in _NO_NEGATION.get(text, ()):
         return False, at
-    if any(tuple(piece for piece, _ in parts[at : at + n]) in _NAMES for n in range(2, _LONGEST_NAME + 1)):
+    if any(
+        tuple(piece for piece, _ in parts[at : at + n]) in _NAMES
+        for n in range(2, _LONGEST_NAME + 1)
+    ):
         return False, at
     if text in _NUMBERING and (follows[0].startswith(".") or follows[1].kind == NUMBER):
         return False, at

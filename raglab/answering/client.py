@@ -1,7 +1,7 @@
 """Clients (shore): one request to a language model, whatever stands behind it.
 
-`OpenAIClient` asks a server, `LocalModel` reads a model in this process. What writes answers, judges or reads fields
-takes a client and knows no backend.
+`OpenAIClient` asks a server, `LocalModel` reads a model in this process. What writes answers,
+judges or reads fields takes a client and knows no backend.
 """
 
 from __future__ import annotations
@@ -17,14 +17,22 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 Message = Mapping[str, str]  # `role` (system, user or assistant) and `content`
 Finish = Literal["stop", "length", "declined"]
-SchemaForm = Literal["json_schema", "json_object", "text"]  # ways to hold a model to a schema, the surest first
+# ways to hold a model to a schema, the surest first
+SchemaForm = Literal["json_schema", "json_object", "text"]
 Echo = Literal["exact", "shifted", "none"]
 
-TIMEOUT, NO_CONNECTION, CUT_OFF, MALFORMED = "timeout", "no connection", "cut off", "malformed reply"
+TIMEOUT, NO_CONNECTION, CUT_OFF, MALFORMED = (
+    "timeout",
+    "no connection",
+    "cut off",
+    "malformed reply",
+)
 OVERLOADED, TOO_LONG = "paused after failures", "prompt too long"
 NO_KEY, FORBIDDEN = "no key", "HTTP 403"
 # Failures of a wrong key, model or address: every further request would get the same.
-WRONG_SETTINGS = frozenset({NO_KEY, FORBIDDEN, *(f"HTTP {code}" for code in (301, 302, 303, 307, 308, 401, 404, 405))})
+WRONG_SETTINGS = frozenset(
+    {NO_KEY, FORBIDDEN, *(f"HTTP {code}" for code in (301, 302, 303, 307, 308, 401, 404, 405))}
+)
 
 
 # When the first call of the request began that is being answered; empty before it.
@@ -33,7 +41,7 @@ _begun: ContextVar[list[float] | None] = ContextVar("begun", default=None)
 
 @contextmanager
 def one_deadline() -> Iterator[None]:
-    """Let the time limits of all calls inside begin with the first of them, as those of one request."""
+    """Let the time limits of all calls inside begin with the first, as those of one request."""
     token = _begun.set([])
     try:
         yield
@@ -42,13 +50,19 @@ def one_deadline() -> Iterator[None]:
 
 
 def call_begin() -> float:
-    """When the time limit of a call begins, by `time.monotonic`: now, or with the first call of its request."""
+    """When the time limit of a call begins, by `time.monotonic`.
+
+    Now, or with the first call of its request.
+    """
     begin = request_begin()
     return time.monotonic() if begin is None else begin
 
 
 def request_begin() -> float | None:
-    """When the first call of the request began, by `time.monotonic`, this one if none did; None outside a request."""
+    """When the first call of the request began, by `time.monotonic`, this one if none did.
+
+    None outside a request.
+    """
     begun = _begun.get()
     if begun is not None and not begun:
         begun.append(time.monotonic())
@@ -60,20 +74,24 @@ _ends: ContextVar[float] = ContextVar("ends", default=math.inf)
 
 
 def end_calls_within(seconds: float) -> None:
-    """Let the calls of this context end within some seconds from now, whatever their own limits are."""
+    """Let the calls of this context end within some seconds from now, whatever their own limits."""
     _ends.set(min(_ends.get(), time.monotonic() + seconds))
 
 
 def calls_end() -> float:
-    """When the calls of this context must have ended, by `time.monotonic`; infinite where nothing limits them."""
+    """When the calls of this context must have ended, by `time.monotonic`.
+
+    Infinite where nothing limits them.
+    """
     return _ends.get()
 
 
 class TokenScore(NamedTuple):
     """A token of a reply.
 
-    token: its text. logprob: natural logarithm of its probability, at most 0. top: the most probable tokens in its
-    place with their log-probabilities, the best first; empty where none were wanted.
+    token: its text. logprob: natural logarithm of its probability, at most 0. top: the most
+    probable tokens in its place with their log-probabilities, the best first; empty where none were
+    wanted.
     """
 
     token: str
@@ -84,9 +102,10 @@ class TokenScore(NamedTuple):
 class Completion(NamedTuple):
     """What a model replies.
 
-    tokens: of the text, empty where the backend gives no log-probabilities. finish: `length` where the reply was cut
-    off at `max_tokens`, `declined` where the model or its filter gives none, for the `reason`. prompt_tokens,
-    completion_tokens: as the backend counts them, None where it does not. ms: of the whole request.
+    tokens: of the text, empty where the backend gives no log-probabilities. finish: `length` where
+    the reply was cut off at `max_tokens`, `declined` where the model or its filter gives none, for
+    the `reason`. prompt_tokens, completion_tokens: as the backend counts them, None where it does
+    not. ms: of the whole request.
     """
 
     text: str
@@ -101,7 +120,9 @@ class Completion(NamedTuple):
     def mean_probability(self) -> float:
         """Geometric mean of the tokens' probabilities; NaN without log-probabilities."""
         return (
-            math.exp(math.fsum(token.logprob for token in self.tokens) / len(self.tokens)) if self.tokens else math.nan
+            math.exp(math.fsum(token.logprob for token in self.tokens) / len(self.tokens))
+            if self.tokens
+            else math.nan
         )
 
     @property
@@ -118,10 +139,11 @@ class Completion(NamedTuple):
 class Capabilities(NamedTuple):
     """What a backend can do.
 
-    logprobs: whether replies carry log-probabilities. top: alternatives a token that it gives at most. schema: the
-    surest way to hold it to a schema. echo: whether it scores a given text, and at the right token. context: tokens of
-    prompt and reply together, None where it does not tell. seed: whether the same seed gives the same reply. served:
-    name that replies state of the model, where it is another than was asked for.
+    logprobs: whether replies carry log-probabilities. top: alternatives a token that it gives at
+    most. schema: the surest way to hold it to a schema. echo: whether it scores a given text, and
+    at the right token. context: tokens of prompt and reply together, None where it does not tell.
+    seed: whether the same seed gives the same reply. served: name that replies state of the model,
+    where it is another than was asked for.
     """
 
     logprobs: bool
@@ -143,7 +165,8 @@ class Capabilities(NamedTuple):
         measured = f"yes ({self.top} alternatives)" if self.logprobs else "no"
         context = "not stated" if self.context is None else f"{self.context} tokens"
         return (
-            f"{name}: log-probabilities {measured}, schema by {self.schema}, scores of given text {self.echo}, "
+            f"{name}: log-probabilities {measured}, schema by {self.schema}, scores of given text "
+            f"{self.echo}, "
             f"context {context}, seed {'kept' if self.seed else 'not kept'}"
             f"{f', replies as {self.served}' if self.served else ''}"
         )
@@ -154,7 +177,10 @@ class ModelClient(Protocol):
 
     @property
     def name(self) -> str:
-        """Stable identifier of model and backend, without secrets; belongs into fingerprints and cache keys."""
+        """Stable identifier of model and backend, without secrets.
+
+        Belongs into fingerprints and cache keys.
+        """
 
     def complete(
         self,
@@ -181,7 +207,9 @@ class ModelClient(Protocol):
         """
 
     def scores(self, messages: Sequence[Message], reply: str) -> tuple[TokenScore, ...]:
-        """Tokens of a given reply to some messages with their log-probabilities; nothing is written.
+        """Tokens of a given reply to some messages with their log-probabilities.
+
+        Nothing is written.
 
         Raises:
           ModelUnavailableError: the model failed.
@@ -204,7 +232,9 @@ class ModelClient(Protocol):
 
 
 def check_client(client: object) -> None:
-    """Stop where a client is expected and something else comes; its value is not shown, since it may hold a key.
+    """Stop where a client is expected and something else comes.
+
+    Its value is not shown, since it may hold a key.
 
     Raises:
       TypeError: with the remedy for a path or an address.
@@ -229,14 +259,19 @@ def check_messages(messages: object) -> None:
         if not isinstance(message, Mapping) or not {"role", "content"} <= message.keys()
     ]
     if not some or wrong:
-        kind = "none" if some is not None and not some else type(wrong[0] if wrong else messages).__name__
+        kind = (
+            "none"
+            if some is not None and not some
+            else type(wrong[0] if wrong else messages).__name__
+        )
         rule = f"messages must be mappings of role and content, got {kind}"
         msg = f"{rule}; write [{{'role': 'user', 'content': 'Say hi'}}]."
         raise TypeError(msg)
 
 
 _WORD = re.compile(r"[A-Za-z\x80-\u02ff]+")  # of Latin letters: a token for each three bytes begun
-_SYMBOL = re.compile(r"[!-@\[-`{-~\n]")  # digits, marks and ends of lines, each a token in many vocabularies
+# digits, marks and ends of lines, each a token in many vocabularies
+_SYMBOL = re.compile(r"[!-@\[-`{-~\n]")
 _WIDE = re.compile(
     r"[^\x00-\u02ff]+"
 )  # other scripts, of which small vocabularies know few words: three for four bytes
@@ -245,8 +280,8 @@ _WIDE = re.compile(
 def estimate_tokens(text: str) -> int:
     """About how many tokens a text has, rather too many than too few.
 
-    In English prose there are two thirds of it, in tables of numbers all. Texts without words, such as keys in base 64,
-    have more.
+    In English prose there are two thirds of it, in tables of numbers all. Texts without words, such
+    as keys in base 64, have more.
 
     Example:
       >>> estimate_tokens("What is the storm excess?"), estimate_tokens("| 148,600.00 |")
@@ -258,7 +293,9 @@ def estimate_tokens(text: str) -> int:
 
 
 def json_object(text: str) -> str:
-    """The first JSON object in a text, whatever stands around it; the text itself where it holds none.
+    """The first JSON object in a text, whatever stands around it.
+
+    The text itself where it holds none.
 
     Example:
       >>> json_object('Here it is: {"score": 0.5}.')

@@ -15,16 +15,17 @@ from raglab.values import SECTION_JOINT, Chunk
 from raglab.words import word_count
 
 _CLOSING = "\"'”»)"
-_LEADS_ON = ("?", ":")  # what a line ends with that means little without the next one, and the next without it
+# what a line ends with that means little without the next one, and the next without it
+_LEADS_ON = ("?", ":")
 
 
 class PassagePieces(NamedTuple):
     """A passage in pieces, as `raglab.text.pieces` counts them.
 
-    section: headings above it, which are no pieces. lines: places of those that say something by themselves: prose,
-    rows of tables and code, headings only where there is nothing else. needs: of each piece, the places of those
-    without which it misleads. written: each as Markdown.
-    goes_on: whether it goes on in the line of the piece before it.
+    section: headings above it, which are no pieces. lines: places of those that say something by
+    themselves: prose, rows of tables and code, headings only where there is nothing else. needs: of
+    each piece, the places of those without which it misleads. written: each as Markdown. goes_on:
+    whether it goes on in the line of the piece before it.
     """
 
     text: str
@@ -46,16 +47,20 @@ def cut_passage(text: str, section: tuple[str, ...] = ()) -> PassagePieces:
       True
     """
     passage_pieces = tuple(pieces(text, titled=not section))
-    lines = tuple(at for at, piece in enumerate(passage_pieces) if piece.kind in {"prose", "row", "code"}) or tuple(
-        range(len(passage_pieces))
-    )
+    lines = tuple(
+        at for at, piece in enumerate(passage_pieces) if piece.kind in {"prose", "row", "code"}
+    ) or tuple(range(len(passage_pieces)))
     written = tuple(map(_piece_markdown, passage_pieces))
     runs = _continues_paragraph(text, passage_pieces, written)
-    return PassagePieces(text, section, passage_pieces, lines, _needs(passage_pieces), written, runs)
+    return PassagePieces(
+        text, section, passage_pieces, lines, _needs(passage_pieces), written, runs
+    )
 
 
 def join_pieces(whole: PassagePieces, selection: Collection[int]) -> str:
-    r"""Markdown of some pieces of a passage, in its order; the passage itself where no line is left out.
+    r"""Markdown of some pieces of a passage, in its order.
+
+    The passage itself where no line is left out.
 
     Its sentences are those pieces. A table keeps the rule under its head.
 
@@ -74,7 +79,11 @@ def introduces_next(text: str) -> bool:
     """Whether a line is answered or listed out by what follows it.
 
     Example:
-      >>> introduces_next("Not covered:"), introduces_next("Is hail covered?"), introduces_next("No.")
+      >>> (
+      ...     introduces_next("Not covered:"),
+      ...     introduces_next("Is hail covered?"),
+      ...     introduces_next("No."),
+      ... )
       (True, True, False)
     """
     return text.rstrip(_CLOSING).endswith(_LEADS_ON)
@@ -86,40 +95,61 @@ def _joint(whole: PassagePieces, before: int, at: int) -> str:
         return " "
     table, next_table = _table_head(whole, before), _table_head(whole, at)
     return (
-        "\n" if whole.pieces[at].kind == "row" and table == next_table and (table >= 0 or before == at - 1) else "\n\n"
+        "\n"
+        if whole.pieces[at].kind == "row"
+        and table == next_table
+        and (table >= 0 or before == at - 1)
+        else "\n\n"
     )
 
 
 def _table_head(whole: PassagePieces, at: int) -> int:
-    """Place of the head of the table that a piece stands in; -1 of one without a head, -2 in none."""
+    """Place of the head of the table that a piece stands in.
+
+    -1 of one without a head, -2 in none.
+    """
     if whole.pieces[at].kind != "row":
         return at if whole.pieces[at].kind == "head" else -2
     return next((place for place in whole.needs[at] if whole.pieces[place].kind == "head"), -1)
 
 
 def _needs(passage_pieces: tuple[Piece, ...]) -> tuple[frozenset[int], ...]:
-    """Of each piece: the headings above it, its table's head, and the line that leads on to it (`Not covered:`)."""
+    """Of each piece.
+
+    The headings above it, its table's head, and the line that leads on to it (`Not covered:`).
+    """
     needs = []
     headings: tuple[int, ...] = ()
     head: int | None = None
     lead: int | None = None
     for at, piece in enumerate(passage_pieces):
         if piece.kind == "heading":
-            needs.append(frozenset(headings if at and passage_pieces[at - 1].kind == "heading" else ()))
+            needs.append(
+                frozenset(headings if at and passage_pieces[at - 1].kind == "heading" else ())
+            )
             headings, head, lead = (*needs[-1], at), None, None
             continue
         if piece.kind != "row":
             head = None
         leading = piece.kind == "prose" and introduces_next(piece.text)
-        wanted = (*headings, None if leading else lead, head if _is_under(piece, passage_pieces, head) else None)
+        wanted = (
+            *headings,
+            None if leading else lead,
+            head if _is_under(piece, passage_pieces, head) else None,
+        )
         needs.append(frozenset(place for place in wanted if place is not None))
         head, lead = (at if piece.kind == "head" else head), (at if leading else lead)
     return tuple(needs)
 
 
 def _is_under(piece: Piece, passage_pieces: tuple[Piece, ...], head: int | None) -> bool:
-    """Whether a row belongs to the table with that head; a row as wide without a head starts a table of its own."""
-    return head is not None and (bool(piece.heads) or len(piece.cells) != len(passage_pieces[head].cells))
+    """Whether a row belongs to the table with that head.
+
+    A row as wide without a head starts a table of its own.
+    """
+    return head is not None and (
+        bool(piece.heads) or len(piece.cells) != len(passage_pieces[head].cells)
+    )
 
 
 def _piece_markdown(piece: Piece) -> str:
@@ -133,7 +163,9 @@ def _piece_markdown(piece: Piece) -> str:
     return row if piece.kind == "row" else row + "\n|" + "---|" * len(piece.cells)
 
 
-def _continues_paragraph(text: str, passage_pieces: Sequence[Piece], written: Sequence[str]) -> tuple[bool, ...]:
+def _continues_paragraph(
+    text: str, passage_pieces: Sequence[Piece], written: Sequence[str]
+) -> tuple[bool, ...]:
     """Whether a sentence stands in one paragraph with the one before it, and the two are told apart without a break."""
     paragraphs = [_without_emphasis(paragraph) for paragraph in text.split("\n\n")]
     runs = [False]
@@ -141,7 +173,9 @@ def _continues_paragraph(text: str, passage_pieces: Sequence[Piece], written: Se
         line = f"{before.text} {after.text}"
         is_prose = (before.text, after.text) == forms and before.kind == after.kind == "prose"
         runs.append(
-            is_prose and any(_without_emphasis(line) in whole for whole in paragraphs) and sentences(line) == [*forms]
+            is_prose
+            and any(_without_emphasis(line) in whole for whole in paragraphs)
+            and sentences(line) == [*forms]
         )
     return tuple(runs[: len(passage_pieces)])
 
@@ -152,7 +186,9 @@ def _without_emphasis(text: str) -> str:
 
 TOKENS_PER_WORD = 4 / 3  # of English and French under the usual subword vocabularies
 MEANING = (
-    1.0  # how much a whole unit of meaning counts beside the question's words; on the bundled set it added nothing
+    # how much a whole unit of meaning counts beside the question's words; on the bundled set it
+    # added nothing
+    1.0
 )
 OPEN = 0.5  # `ScoredLine.kind` where the question leaves open what kind of answer it asks for
 
@@ -163,9 +199,10 @@ Meaning = Callable[[str, Sequence[str]], Sequence[float]]
 class Compression(NamedTuple):
     """What is left of passages.
 
-    passages: those of which a sentence is left, in their order; but for the text they are as they were. positions: for
-    each input passage, those of the pieces left of its text, as `raglab.text.pieces` counts; () where it is gone.
-    tokens: of the texts that are left, with the headings of their sections.
+    passages: those of which a sentence is left, in their order; but for the text they are as they
+    were. positions: for each input passage, those of the pieces left of its text, as
+    `raglab.text.pieces` counts; () where it is gone. tokens: of the texts that are left, with the
+    headings of their sections.
     """
 
     passages: tuple[Chunk, ...]
@@ -174,7 +211,10 @@ class Compression(NamedTuple):
 
 
 class _PackedLine(NamedTuple):
-    """A sentence, list item or table row: its passage, its place there, how much of the question it carries, if any."""
+    """A sentence, list item or table row.
+
+    Its passage, its place there, how much of the question it carries, if any.
+    """
 
     passage: int
     at: int
@@ -202,24 +242,27 @@ def compress(
     meaning: Meaning | None = None,
     pack: Pack = GENERIC,
 ) -> Compression:
-    """Sentences, list items and table rows that answer a question, the best first while they fit the budget.
+    """Sentences, list items and table rows that answer a question, best first within a budget.
 
-    A sentence counts where it, a line next to it or a heading above it has a content word, name or number of the
-    question (words by their first five letters), or where it has a date, sum, number or name and the question asks for
-    one. The order is that of the extractive generator's support. A passage that shares nothing with the question was
-    chosen for its meaning: all of its sentences count, after the others.
+    A sentence counts where it, a line next to it or a heading above it has a content word, name or
+    number of the question (words by their first five letters), or where it has a date, sum, number
+    or name and the question asks for one. The order is that of the extractive generator's support.
+    A passage that shares nothing with the question was chosen for its meaning: all of its sentences
+    count, after the others.
 
-    The result is in the order of the passages, with the context that it would mislead without: the headings above a
-    sentence, the head of its table, the line that introduces it (`Not covered:`).
+    The result is in the order of the passages, with the context that it would mislead without: the
+    headings above a sentence, the head of its table, the line that introduces it (`Not covered:`).
 
     Args:
       question: any text.
       passages: the chosen hits, the best first.
       budget: most tokens of the result, at least 1.
-      keep: positions of passages that must stay, such as those that an answer cites: the best sentence of each stays,
-        **even where that goes beyond the budget**. Without any, the best sentence of all stays in the same way.
+      keep: positions of passages that must stay, such as those that an answer cites: the best
+        sentence of each stays, **even where that goes beyond the budget**. Without any, the best
+        sentence of all stays in the same way.
       count: tokens of a text.
-      meaning: how near each of some sentences is to the question, such as a cosine, at most 1; added to their score.
+      meaning: how near each of some sentences is to the question, such as a cosine, at most 1;
+        added to their score.
       pack: the pack whose nouns name amounts.
 
     Raises:
@@ -227,7 +270,9 @@ def compress(
 
     Example:
       >>> text = "Storm and hail are covered. The storm excess is £400. Ask your office."
-      >>> compress("How much is the storm excess?", [Chunk("a#1", text, "a.md")], budget=8).passages[0].text
+      >>> compress(
+      ...     "How much is the storm excess?", [Chunk("a#1", text, "a.md")], budget=8
+      ... ).passages[0].text
       'The storm excess is £400.'
     """
     _check_compression(budget, keep, len(passages))
@@ -237,21 +282,27 @@ def compress(
         key=lambda line: (not line.carries, -line.score, line.passage, line.at),
     )
     selections: list[set[int]] = [set() for _ in passages]
-    # A kept passage without a line costs its whole text from the start; the others cost what is taken of them.
-    spent = [_cost(count, cut, cut.text) if place in keep and not cut.pieces else 0 for place, cut in enumerate(cuts)]
+    # A kept passage without a line costs its whole text from the start; the others cost what is
+    # taken of them.
+    spent = [
+        _cost(count, cut, cut.text) if place in keep and not cut.pieces else 0
+        for place, cut in enumerate(cuts)
+    ]
 
     def take(line: _PackedLine, limit: float) -> None:
-        """Add a line and its context (headings, table head, lead-in) if the passage then fits the budget."""
+        """Add a line and its context (headings, table head, lead-in) if it fits the budget."""
         more = selections[line.passage] | {line.at} | cuts[line.passage].needs[line.at]
         cost = _cost(count, cuts[line.passage], join_pieces(cuts[line.passage], more))
         if sum(spent) - spent[line.passage] + cost <= limit:
             selections[line.passage], spent[line.passage] = more, cost
 
-    # What must stay comes first, whatever it costs: the best line of each passage to keep, else the best of all.
+    # What must stay comes first, whatever it costs: the best line of each passage to keep, else the
+    # best of all.
     best = {line.passage: line for line in reversed(ranked)}
     for line in [best[place] for place in sorted(keep) if place in best] if keep else ranked[:1]:
         take(line, float("inf"))
-    # Then by rank while there is room; a passage that shares nothing was chosen for its meaning, so all of it counts.
+    # Then by rank while there is room; a passage that shares nothing was chosen for its meaning, so
+    # all of it counts.
     alone = set(range(len(passages))) - {line.passage for line in ranked if line.carries}
     for line in ranked:
         if line.carries or line.passage in alone:
@@ -276,7 +327,10 @@ def _check_compression(budget: int, keep: Collection[int], n_passages: int) -> N
         raise ValueError(msg)
     for place in sorted(keep):
         if not 0 <= place < n_passages:
-            msg = f"keep must hold positions of the {n_passages} passages, from 0, got {place}; leave it out."
+            msg = (
+                f"keep must hold positions of the {n_passages} passages, from 0, got {place}; "
+                "leave it out."
+            )
             raise ValueError(msg)
 
 
@@ -288,7 +342,10 @@ def _complete_passage(whole: PassagePieces, own: set[int]) -> set[int]:
 def _kept_lines(
     question: str, cuts: Sequence[PassagePieces], meaning: Meaning | None, pack: Pack
 ) -> Iterator[_PackedLine]:
-    """Lines that can be kept for their own sake; one that leads on to others only where there is nothing else."""
+    """Lines that can be kept for their own sake.
+
+    One that leads on to others only where there is nothing else.
+    """
     parsed_question = parse_question(question, pack)
     read = [
         [
@@ -299,12 +356,16 @@ def _kept_lines(
         ]
         for whole in cuts
     ]
-    places = [(passage, at) for passage, whole in enumerate(cuts) for at in whole.lines if read[passage]]
+    places = [
+        (passage, at) for passage, whole in enumerate(cuts) for at in whole.lines if read[passage]
+    ]
     candidates = list(score_lines(parsed_question, weights(parsed_question, read), read))
     near = _meanings(question, [candidate.line.text for candidate in candidates], meaning)
     for candidate, value in zip(candidates, near, strict=True):
         carries = bool(candidate.near) or candidate.kind > OPEN or value > 0.0
-        yield _PackedLine(*places[candidate.place], round(candidate.support + MEANING * value, DIGITS), carries)
+        yield _PackedLine(
+            *places[candidate.place], round(candidate.support + MEANING * value, DIGITS), carries
+        )
     for passage in sorted(set(range(len(cuts))) - {candidate.passage for candidate in candidates}):
         yield from (_PackedLine(passage, at, 0.0, carries=False) for at in cuts[passage].lines)
 
@@ -313,7 +374,9 @@ def _meanings(question: str, texts: Sequence[str], meaning: Meaning | None) -> l
     if meaning is None or not texts:
         return [0.0] * len(texts)
     similarities = [float(value) for value in meaning(question, texts)]
-    if len(similarities) != len(texts) or not all(isfinite(value) and value <= 1.0 for value in similarities):
+    if len(similarities) != len(texts) or not all(
+        isfinite(value) and value <= 1.0 for value in similarities
+    ):
         rule = f"meaning must give a finite number of at most 1 for each of {len(texts)} sentences"
         msg = f"{rule}, got {similarities}; correct it."
         raise ValueError(msg)

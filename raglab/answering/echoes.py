@@ -1,7 +1,7 @@
-"""Echoes (shore): lines of an answer that repeat a heading or the question, and so claim nothing (S2.11).
+"""Echoes (shore): answer lines that repeat a heading or the question, so claim nothing (S2.11).
 
-A small model copies what stands above its passages, and asks the question back. Held against the passages such a line
-is borne out word by word, though it answers nothing.
+A small model copies what stands above its passages, and asks the question back. Held against the
+passages such a line is borne out word by word, though it answers nothing.
 """
 
 from __future__ import annotations
@@ -28,27 +28,36 @@ _ASKS = ("?", "？", "؟")
 
 
 def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -> str:
-    r"""The answer without lines that only repeat a path of headings, a heading above other lines, or the question.
+    r"""The answer without lines that only repeat a path of headings, a heading, or the question.
 
-    A heading that is the whole answer, or an item of a list, may be the name that was asked for, and stays; so does
-    what a passage states in a sentence of its own. Code stays. An answer without an echo is returned as it is.
+    The heading is one above other lines.
+
+    A heading that is the whole answer, or an item of a list, may be the name that was asked for,
+    and stays; so does what a passage states in a sentence of its own. Code stays. An answer without
+    an echo is returned as it is.
 
     Example:
       >>> chunk = Chunk("a#1", "It is £250.", "a.md", section=("Home", "Excess of storm"))
-      >>> text_without_echoes("Home > Excess of storm\nWhat is the excess?\n£250.", "What is the excess?", [chunk])
+      >>> text_without_echoes(
+      ...     "Home > Excess of storm\nWhat is the excess?\n£250.", "What is the excess?", [chunk]
+      ... )
       '\n\n£250.'
     """
     parts = split_code(answer.split("\n"))
     titles = {_words(head) for passage in passages for head in passage.section}
     heads = titles | {
-        _words(head) for passage in passages for path in _paths(passage.text) for head in _JOINT.split(path)
+        _words(head)
+        for passage in passages
+        for path in _paths(passage.text)
+        for head in _JOINT.split(path)
     }
     is_title_possible = sum(not isinstance(part, str) or bool(part.strip()) for part in parts) > 1
 
     def is_echo(line: str) -> bool:
         text = _behind_question(_without_marks(line), question)
         words, path = _words(text), _JOINT.split(text)
-        # Nothing is left behind the question; a line without any word is no echo, and changes no claim.
+        # Nothing is left behind the question; a line without any word is no echo, and changes no
+        # claim.
         if not words:
             return bool(_words(line))
         if len(path) > 1 and all(_words(head) in heads for head in path):
@@ -63,13 +72,16 @@ def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -
 
 
 def _without_marks(line: str) -> str:
-    """A line without marks of quotation, of a list and of emphasis, and without a label such as `Question:`."""
+    """A line without marks of quotation, list and emphasis, and no label such as `Question:`."""
     bare = _ITEM.sub("", _QUOTE.sub("", line, count=1), count=1)
     return _LABEL.sub("", bare, count=1).strip(_EMPHASIS)
 
 
 def _behind_question(text: str, question: str) -> str:
-    """Text after the question where a text begins with it and it ends as a question; else the text."""
+    """Text after the question where a text begins with it and it ends as a question.
+
+    Else the text.
+    """
     stated = question.strip()
     begins = stated.endswith(_ASKS) and text.casefold().startswith(stated.casefold())
     return text[len(stated) :].strip(_EMPHASIS) if begins else text
@@ -81,11 +93,18 @@ def _words(text: str) -> Words:
 
 def _paths(text: str) -> Iterator[str]:
     """Paths of headings that stand in a text, as in one whose sections are not known."""
-    return (piece.text for piece in pieces(text) if piece.kind == "heading" and _JOINT.search(piece.text))
+    return (
+        piece.text
+        for piece in pieces(text)
+        if piece.kind == "heading" and _JOINT.search(piece.text)
+    )
 
 
 def _stated(passages: Sequence[Chunk]) -> frozenset[Words]:
     """Words of every sentence and row of the passages."""
     return frozenset(
-        _words(piece.text) for passage in passages for piece in pieces(passage.text) if piece.kind in {"prose", "row"}
+        _words(piece.text)
+        for passage in passages
+        for piece in pieces(passage.text)
+        if piece.kind in {"prose", "row"}
     )

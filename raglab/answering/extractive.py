@@ -28,7 +28,9 @@ Kind = Literal["date", "money", "number", "name"]
 
 _ASKS = LANGUAGES.answers
 NEVER = "(?!)"  # an expression that matches nothing
-AMOUNTS = tuple(sorted(set(re.findall(r"AMOUNTS_[A-Z]+", " ".join(chain.from_iterable(_ASKS.asked.values()))))))
+AMOUNTS = tuple(
+    sorted(set(re.findall(r"AMOUNTS_[A-Z]+", " ".join(chain.from_iterable(_ASKS.asked.values())))))
+)
 _NUMERALS = tables()
 
 
@@ -45,8 +47,11 @@ _SCALE = _folded_alternatives(word for word, scale in _NUMERALS.scales.items() i
 _SUFFIX = _folded_alternatives([*_NUMERALS.suffixes, *_NUMERALS.money_suffixes])
 _OF_MONEY = f"(?:{'|'.join(LANGUAGES.quantities.of_money) or '(?!)'})"  # deux millions d'euros
 _CODE = _folded_alternatives(CURRENCY_CODES)
-_UNIT = _folded_alternatives([*(name for name in currencies() if name.isalpha()), *LANGUAGES.quantities.percent])
-_FIGURE = r"(?:\d[\d.,'’ \u00a0\u202f]{0,30}\d|\d)"  # in bounds, so that a run of digits takes no hours
+_UNIT = _folded_alternatives(
+    [*(name for name in currencies() if name.isalpha()), *LANGUAGES.quantities.percent]
+)
+# in bounds, so that a run of digits takes no hours
+_FIGURE = r"(?:\d[\d.,'’ \u00a0\u202f]{0,30}\d|\d)"
 _PHRASE: dict[Kind, re.Pattern[str]] = {  # of a folded text, but a name of the text as it stands
     "date": re.compile(
         rf"\b\d{{1,2}}{_ENDINGS}? {_OF}?{_MONTH}\b(?:,? \d{{4}}\b)?"
@@ -59,7 +64,8 @@ _PHRASE: dict[Kind, re.Pattern[str]] = {  # of a folded text, but a name of the 
     ),
     "number": re.compile(rf"{_FIGURE}|\b{_COUNT}\b"),
     "name": re.compile(
-        r"(?<=[^.!?…] )\b[^\W\d_a-z][\w'’-]*(?: [^\W\d_a-z][\w'’-]*)*|^[^\W\d_a-z][\w'’-]*(?: [^\W\d_a-z][\w'’-]*)+"
+        r"(?<=[^.!?…] )\b[^\W\d_a-z][\w'’-]*(?: [^\W\d_a-z][\w'’-]*)*|^[^\W\d_a-z][\w'’-]*(?: "
+        r"[^\W\d_a-z][\w'’-]*)+"
     ),
 }
 
@@ -68,11 +74,16 @@ _PHRASE: dict[Kind, re.Pattern[str]] = {  # of a folded text, but a name of the 
 def _expected_kinds(pack: Pack) -> tuple[tuple[Kind, re.Pattern[str]], ...]:
     """Expressions of a folded question for each kind of answer, the first that matches counts.
 
-    The nouns of amounts of a trade stand for `AMOUNTS_EN`, `AMOUNTS_FR` and so on in a language's expressions.
+    The nouns of amounts of a trade stand for `AMOUNTS_EN`, `AMOUNTS_FR` and so on in a language's
+    expressions.
     """
-    nouns = {f"AMOUNTS_{code.upper()}": "|".join(words) or NEVER for code, words in pack.amounts.items()}
+    nouns = {
+        f"AMOUNTS_{code.upper()}": "|".join(words) or NEVER for code, words in pack.amounts.items()
+    }
     words = dict.fromkeys(AMOUNTS, NEVER) | nouns | dict(_ASKS.words)
-    patterns = ((kind, expression(_ASKS.asked.get(kind, [NEVER]), words)) for kind in get_args(Kind))
+    patterns = (
+        (kind, expression(_ASKS.asked.get(kind, [NEVER]), words)) for kind in get_args(Kind)
+    )
     return tuple((kind, re.compile(text)) for kind, text in patterns)
 
 
@@ -81,7 +92,11 @@ def expected_kind(question: str, pack: Pack = GENERIC) -> Kind | None:
     """Kind of answer that the question's words ask for; None where they leave it open.
 
     Example:
-      >>> expected_kind("When was it founded?"), expected_kind("À qui la somme est-elle due ?"), expected_kind("Why?")
+      >>> (
+      ...     expected_kind("When was it founded?"),
+      ...     expected_kind("À qui la somme est-elle due ?"),
+      ...     expected_kind("Why?"),
+      ... )
       ('date', 'name', None)
     """
     plain = fold_case(question).strip()
@@ -92,7 +107,10 @@ def phrases(kind: Kind, text: str) -> list[tuple[int, int]]:
     """Where the phrases of a kind stand in the text, in order.
 
     Example:
-      >>> [("Due on 1 May 2025.")[start:end] for start, end in phrases("date", "Due on 1 May 2025.")]
+      >>> [
+      ...     ("Due on 1 May 2025.")[start:end]
+      ...     for start, end in phrases("date", "Due on 1 May 2025.")
+      ... ]
       ['1 May 2025']
     """
     plain = text if kind == "name" else fold_case(text)
@@ -107,14 +125,15 @@ def kind_phrases(kind: Kind, text: str) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(content_terms(text[start:end])) for start, end in phrases(kind, text))
 
 
-BEGINNING = 5  # letters of a word that count: they join claim, claims and claimed, durer, durée and durable
+# letters of a word that count: they join claim, claims and claimed, durer, durée and durable
+BEGINNING = 5
 LONGEST = 64  # different words of a question that count
 _CLOSING = "\"'”»)"
 _LEADS_ON = ("?", ":")  # a line that ends so is answered by the next one
 
 
 class Question(NamedTuple):
-    """A question's distinct stems in order, the pairs of neighbours among them, its terms, and the answer's kind."""
+    """A question's distinct stems in order, their neighbouring pairs, its terms and answer kind."""
 
     stems: tuple[str, ...]
     pairs: frozenset[tuple[str, str]]
@@ -125,10 +144,11 @@ class Question(NamedTuple):
 class PassageLine(NamedTuple):
     """A sentence, list item, table row or code block of a passage.
 
-    text: as an answer shows it, after hygiene; code and the sentence right above it are shown together, for either.
-    stems: what it says. pairs: its neighbouring stems. heading: stems of the headings above it. before: stems of the
-    line before it, of a row or code those of the last sentence before. is_answer: whether it can be one: hygiene leaves
-    something to give, and what ends in a question mark or a colon is answered by what follows.
+    text: as an answer shows it, after hygiene; code and the sentence right above it are shown
+    together, for either. stems: what it says. pairs: its neighbouring stems. heading: stems of the
+    headings above it. before: stems of the line before it, of a row or code those of the last
+    sentence before. is_answer: whether it can be one: hygiene leaves something to give, and what
+    ends in a question mark or a colon is answered by what follows.
     """
 
     text: str
@@ -153,12 +173,16 @@ def line_stems(text: str) -> tuple[str, ...]:
 def parse_question(text: str, pack: Pack = GENERIC) -> Question:
     """Read what a question asks."""
     stems = tuple(dict.fromkeys(line_stems(text)))[:LONGEST]
-    return Question(stems, frozenset(pairwise(stems)), frozenset(content_terms(text)), expected_kind(text, pack))
+    return Question(
+        stems, frozenset(pairwise(stems)), frozenset(content_terms(text)), expected_kind(text, pack)
+    )
 
 
 @lru_cache(maxsize=8192)
 def passage_lines(text: str, section: tuple[str, ...] = ()) -> tuple[PassageLine, ...]:
-    r"""Sentences, list items, table rows and code of a passage in order; words of headings go to what they head.
+    r"""Sentences, list items, table rows and code of a passage in order.
+
+    Words of headings go to what they head.
 
     Args:
       section: headings above the passage, which head every line of it.
@@ -176,18 +200,26 @@ def passage_lines(text: str, section: tuple[str, ...] = ()) -> tuple[PassageLine
     lead = last = ""  # the last sentence, and the kind of the piece before
     for piece in pieces(text, titled=not section):
         if piece.kind == "heading":
-            heading = frozenset(line_stems(piece.text)) | (heading if last == "heading" or not lines else above)
+            heading = frozenset(line_stems(piece.text)) | (
+                heading if last == "heading" or not lines else above
+            )
             before = frozenset()
         elif piece.kind != "head":
             shown = piece_text(piece)
             cleaned = clean(shown)
             own = line_stems(cleaned.text)
-            is_answer = bool(own) and not cleaned.refused and not shown.rstrip(_CLOSING).endswith(_LEADS_ON)
-            line = PassageLine(cleaned.text, frozenset(own), frozenset(pairwise(own)), heading, before, is_answer)
+            is_answer = (
+                bool(own) and not cleaned.refused and not shown.rstrip(_CLOSING).endswith(_LEADS_ON)
+            )
+            line = PassageLine(
+                cleaned.text, frozenset(own), frozenset(pairwise(own)), heading, before, is_answer
+            )
             if piece.kind == "code" and last == "prose":  # the sentence right above introduces it
                 both = clean(f"{lead}\n{shown}")
                 line = line._replace(text=both.text, is_answer=bool(own) and not both.refused)
-                lines[-1] = lines[-1]._replace(text=both.text, is_answer=bool(lines[-1].stems) and not both.refused)
+                lines[-1] = lines[-1]._replace(
+                    text=both.text, is_answer=bool(lines[-1].stems) and not both.refused
+                )
             lines.append(line)
             if piece.kind == "prose":
                 before, lead = line.stems, shown
@@ -196,7 +228,9 @@ def passage_lines(text: str, section: tuple[str, ...] = ()) -> tuple[PassageLine
 
 
 def piece_text(piece: Piece) -> str:
-    r"""A piece as an answer shows it: of a row its first cell, then the others under the heads of their columns.
+    r"""A piece as an answer shows it.
+
+    Of a row its first cell, then the others under the heads of their columns.
 
     Example:
       >>> piece_text(pieces("| Peril | Excess |\n|---|---|\n| Storm excess | £400 |")[1])
@@ -210,9 +244,10 @@ def piece_text(piece: Piece) -> str:
     return " - ".join(part for part in (piece.cells[0], named) if part)
 
 
-# What a line's support is the sum of, in units of the share of the question's content that the line itself holds.
-# Fitted (conditional logit on which line holds the answer) to the tune splits of SQuAD 2.0 and of the bundled set, and
-# rounded: a fifth more or less of any one moves the share of right lines on SQuAD by 0.7 points at most.
+# What a line's support is the sum of, in units of the share of the question's content that the line
+# itself holds. Fitted (conditional logit on which line holds the answer) to the tune splits of
+# SQuAD 2.0 and of the bundled set, and rounded: a fifth more or less of any one moves the share of
+# right lines on SQuAD by 0.7 points at most.
 BEFORE = 0.5  # share of the question that the line before adds: whom `he` and `this` mean
 HEADING = 0.25  # share that the headings add
 AFTER = 0.25  # share that the line after adds
@@ -230,9 +265,10 @@ DIGITS = 9  # of support and confidence, so that a tie is a tie on every machine
 class ScoredLine(NamedTuple):
     """A line of a passage with its support.
 
-    passage: position of the passage. place: of the line among all. own: stems of the question that the line holds.
-    near: those that it, the lines beside it or its headings hold. kind: 1 where it has a phrase of the kind that the
-    question asks for, 0 where it has none, ½ where the question leaves it open.
+    passage: position of the passage. place: of the line among all. own: stems of the question that
+    the line holds. near: those that it, the lines beside it or its headings hold. kind: 1 where it
+    has a phrase of the kind that the question asks for, 0 where it has none, ½ where the question
+    leaves it open.
     """
 
     line: PassageLine
@@ -249,7 +285,13 @@ def weights(question: Question, passages: Sequence[Sequence[PassageLine]]) -> di
 
     ln((N + 1) / (n + ½)) over N lines, n of which have it, as inverse document frequencies are.
     """
-    held = Counter(stem for passage in passages for line in passage for stem in question.stems if stem in line.stems)
+    held = Counter(
+        stem
+        for passage in passages
+        for line in passage
+        for stem in question.stems
+        if stem in line.stems
+    )
     n_lines = sum(map(len, passages))
     raw = {stem: log((n_lines + 1) / (held[stem] + 0.5)) for stem in question.stems}
     total = sum(raw.values())
@@ -271,8 +313,16 @@ def score_lines(
             if not line.is_answer:
                 continue
             follows = passage[at + 1].stems if at + 1 < len(passage) else frozenset[str]()
-            places = ((1.0, line.stems), (HEADING, line.heading), (BEFORE, line.before), (AFTER, follows))
-            worth = {stem: next((worth for worth, stems in places if stem in stems), 0.0) for stem in weight}
+            places = (
+                (1.0, line.stems),
+                (HEADING, line.heading),
+                (BEFORE, line.before),
+                (AFTER, follows),
+            )
+            worth = {
+                stem: next((worth for worth, stems in places if stem in stems), 0.0)
+                for stem in weight
+            }
             kind = _kind_bonus(question, line)
             support = (
                 sum(weight[stem] * worth[stem] for stem in weight)
@@ -281,12 +331,19 @@ def score_lines(
                 + RANK / (1 + rank)
             )
             near = frozenset(stem for stem in weight if worth[stem] > 0.0)
-            yield ScoredLine(line, rank, start + at, near & line.stems, near, kind, round(support, DIGITS))
+            yield ScoredLine(
+                line, rank, start + at, near & line.stems, near, kind, round(support, DIGITS)
+            )
         start += len(passage)
 
 
-def find_runner_up(best: ScoredLine, lines: Sequence[ScoredLine], weight: Mapping[str, float]) -> ScoredLine | None:
-    """Return the best supported line, close behind the best, that adds words of the question; None where none does."""
+def find_runner_up(
+    best: ScoredLine, lines: Sequence[ScoredLine], weight: Mapping[str, float]
+) -> ScoredLine | None:
+    """Return the best supported line, close behind the best, that adds words of the question.
+
+    None where none does.
+    """
     adding = [
         candidate
         for candidate in lines
@@ -297,27 +354,40 @@ def find_runner_up(best: ScoredLine, lines: Sequence[ScoredLine], weight: Mappin
     return max(adding, key=lambda candidate: candidate.support, default=None)
 
 
-def answer_confidence(chosen: Sequence[ScoredLine], lines: Sequence[ScoredLine], weight: Mapping[str, float]) -> float:
-    """How far an answer can be trusted, in (0, 1); the first of the chosen lines is the best. Formula: `Extractive`."""
+def answer_confidence(
+    chosen: Sequence[ScoredLine], lines: Sequence[ScoredLine], weight: Mapping[str, float]
+) -> float:
+    """How far an answer can be trusted, in (0, 1); the first of the chosen lines is the best.
+
+    Formula: `Extractive`.
+    """
     best = chosen[0]
     texts = {candidate.line.text for candidate in chosen}
     chosen_mass = sum(exp((candidate.support - best.support) / TEMPERATURE) for candidate in chosen)
     rest = sum(
-        exp((candidate.support - best.support) / TEMPERATURE) for candidate in lines if candidate.line.text not in texts
+        exp((candidate.support - best.support) / TEMPERATURE)
+        for candidate in lines
+        if candidate.line.text not in texts
     )
     lead = min(max(chosen_mass / (chosen_mass + rest), CERTAIN), 1.0 - CERTAIN)
     covered = share(weight, frozenset.union(best.near, *(candidate.own for candidate in chosen)))
-    return round(1.0 / (1.0 + exp(-(log(lead / (1.0 - lead)) + 4.0 * covered + best.kind - 4.0) / 2.0)), DIGITS)
+    return round(
+        1.0 / (1.0 + exp(-(log(lead / (1.0 - lead)) + 4.0 * covered + best.kind - 4.0) / 2.0)),
+        DIGITS,
+    )
 
 
 def _kind_bonus(question: Question, line: PassageLine) -> float:
-    """Whether a line has a phrase of the expected kind that says something the question does not."""
+    """Whether a line has a phrase of the expected kind that says something the question lacks."""
     if question.kind is None:
         return 0.5
-    return float(any(not phrase <= question.terms for phrase in kind_phrases(question.kind, line.text)))
+    return float(
+        any(not phrase <= question.terms for phrase in kind_phrases(question.kind, line.text))
+    )
 
 
-# Where the kind is open, what counts beside nearness to the question's words; chosen on SQuAD's tune split.
+# Where the kind is open, what counts beside nearness to the question's words; chosen on SQuAD's
+# tune split.
 CAPITALS = 1.0  # share of words with a capital or a digit, the sentence's first left out
 WORDS = 0.2  # each word up to LONG
 LONG = 5
@@ -327,7 +397,8 @@ _TOKEN = re.compile(_WRITTEN)
 _MARKED_TOKEN = regex.compile(_WRITTEN)  # for other scripts: its letters include their marks
 
 
-LONGEST_SENTENCE = 4_000  # characters that are searched for a phrase: each phrase is held against each word
+# characters that are searched for a phrase: each phrase is held against each word
+LONGEST_SENTENCE = 4_000
 
 
 class _Token(NamedTuple):
@@ -338,21 +409,30 @@ class _Token(NamedTuple):
 
 
 def short_answer(question: str, sentence: str) -> str:
-    """The phrase of a sentence that answers the question; the sentence itself where it says nothing new, or no end.
+    """The phrase of a sentence that answers the question.
 
-    Where the question asks for a date, a sum, a number or a name: the one nearest to the question's words that is not
-    in the question. Else the run of words between the question's words, or punctuation, that is nearest to them.
+    The sentence itself where it says nothing new, or no end.
+
+    Where the question asks for a date, a sum, a number or a name: the one nearest to the question's
+    words that is not in the question. Else the run of words between the question's words, or
+    punctuation, that is nearest to them.
 
     Example:
-      >>> short_answer("When was Rollo baptised?", "Rollo was baptised in 912, after the treaty of 911.")
+      >>> short_answer(
+      ...     "When was Rollo baptised?", "Rollo was baptised in 912, after the treaty of 911."
+      ... )
       '912'
     """
     if len(sentence) > LONGEST_SENTENCE:
         return sentence
     parsed_question = parse_question(question)
-    matches: Iterator[re.Match[str]] = (_TOKEN if is_plain(sentence) else _MARKED_TOKEN).finditer(sentence)
+    matches: Iterator[re.Match[str]] = (_TOKEN if is_plain(sentence) else _MARKED_TOKEN).finditer(
+        sentence
+    )
     tokens = [_Token(*match.span(), match[0], line_stems(match[0])) for match in matches]
-    repeated = [bool(token.stems) and set(token.stems) <= set(parsed_question.stems) for token in tokens]
+    repeated = [
+        bool(token.stems) and set(token.stems) <= set(parsed_question.stems) for token in tokens
+    ]
     spans: list[tuple[float, int, int]] = []
     if parsed_question.kind is not None:
         for start, end in phrases(parsed_question.kind, sentence):
@@ -362,7 +442,9 @@ def short_answer(question: str, sentence: str) -> str:
                 spans.append((_nearness(at, repeated), start, end))
     if not spans:
         for run in _content_runs(tokens, repeated):
-            marked = sum(tokens[i].text[0].isupper() or tokens[i].text[0].isdigit() for i in run if i > 0) / len(run)
+            marked = sum(
+                tokens[i].text[0].isupper() or tokens[i].text[0].isdigit() for i in run if i > 0
+            ) / len(run)
             score = _nearness(run, repeated) + CAPITALS * marked + WORDS * min(len(run), LONG)
             spans.append((score, tokens[run[0]].start, tokens[run[-1]].end))
     if not spans:
@@ -372,13 +454,16 @@ def short_answer(question: str, sentence: str) -> str:
 
 
 def _nearness(run: Sequence[int], repeated: Sequence[bool]) -> float:
-    """Sum, over the question's words in the sentence, of one over one plus their distance in words."""
+    """Sum of one over one plus the distance in words, over the question's words in the sentence."""
     places = [place for place, is_repeated in enumerate(repeated) if is_repeated]
     return sum(1.0 / (1.0 + min(abs(place - run[0]), abs(place - run[-1]))) for place in places)
 
 
 def _content_runs(tokens: Sequence[_Token], repeated: Sequence[bool]) -> Iterator[list[int]]:
-    """Runs of words without punctuation and words of the question; function words at their ends left out."""
+    """Runs of words without punctuation and words of the question.
+
+    Function words at their ends left out.
+    """
     run: list[int] = []
     for i, token in enumerate(tokens):
         if not repeated[i] and any(map(str.isalnum, token.text)):
@@ -399,15 +484,20 @@ KNOTS = 17
 FITTED_DIGITS = 10
 
 
-def fit_answer_confidence(raw: ArrayLike, right: ArrayLike) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Rising line from raw confidence to the probability that an answer is right: x and y of its knots, at most 17.
+def fit_answer_confidence(
+    raw: ArrayLike, right: ArrayLike
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Rising line from raw confidence to the probability that an answer is right.
 
-    Beta calibration, read off at quantiles of the raw confidence. `np.interp(raw, x, y)` applies it, flat beyond the
-    ends, so that no confidence is promised more than any that was seen. Held out (SQuAD 2.0, articles apart) it came
-    out ahead of isotonic regression.
+    X and y of its knots, at most 17.
+
+    Beta calibration, read off at quantiles of the raw confidence. `np.interp(raw, x, y)` applies
+    it, flat beyond the ends, so that no confidence is promised more than any that was seen. Held
+    out (SQuAD 2.0, articles apart) it came out ahead of isotonic regression.
 
     Args:
-      raw: confidences as the generator gives them, in [0, 1], [Q]. right: whether each answer was right, [Q].
+      raw: confidences as the generator gives them, in [0, 1], [Q].
+      right: whether each answer was right, [Q].
 
     Raises:
       ValueError: all right or all wrong; a confidence that is NaN or outside [0, 1].
@@ -419,24 +509,30 @@ def fit_answer_confidence(raw: ArrayLike, right: ArrayLike) -> tuple[tuple[float
       (0.1, 0.9, True, True)
     """
     calibrator = fit(right, raw, method="beta")
-    x = np.unique(np.quantile(np.asarray(raw, dtype=np.float64), np.linspace(0.0, 1.0, KNOTS)).round(FITTED_DIGITS))
+    x = np.unique(
+        np.quantile(np.asarray(raw, dtype=np.float64), np.linspace(0.0, 1.0, KNOTS)).round(
+            FITTED_DIGITS
+        )
+    )
     y = apply(calibrator, x).round(FITTED_DIGITS)
     return tuple(x.tolist()), tuple(y.tolist())
 
 
 @dataclass(frozen=True, slots=True)
 class Extractive:
-    """Answers with the best supported sentence, table row or code block of the passages, or two of them, verbatim.
+    """Answers with the passages' best supported sentence, table row or code, or two, verbatim.
 
-    Support of a line is the sum of its own share of the question's content, of what the lines beside it and the
-    headings add, of neighbouring words kept together, of the expected kind of answer, and of its passage's rank. A
-    word weighs the more, the fewer lines have it. A second line comes along where it is nearly as well supported and
-    adds words of the question. Nothing in a passage is an instruction: whatever it says is one more sentence.
+    Support of a line is the sum of its own share of the question's content, of what the lines
+    beside it and the headings add, of neighbouring words kept together, of the expected kind of
+    answer, and of its passage's rank. A word weighs the more, the fewer lines have it. A second
+    line comes along where it is nearly as well supported and adds words of the question. Nothing in
+    a passage is an instruction: whatever it says is one more sentence.
 
     confidence = 1 / (1 + exp(−(ln(s / (1 − s)) + 4 c + k − 4) / 2)), which rises with each of
-      s: share of the answer among all lines, each counted as exp(support / 0.09): its lead over what else is there;
-      c: share of the question covered by the answer, the lines beside it and its headings;
-      k: 1 where it has a phrase of the expected kind, 0 where it has none, ½ where the question leaves the kind open.
+      s: share of the answer among all lines, each counted as exp(support / 0.09): its lead over
+      what else is there; c: share of the question covered by the answer, the lines beside it and
+      its headings; k: 1 where it has a phrase of the expected kind, 0 where it has none, ½ where
+      the question leaves the kind open.
     It ranks answers; `fit_answer_confidence` makes a probability of it.
 
     name: stable identifier for fingerprints and cache keys; it changes when answers may.
@@ -448,7 +544,9 @@ class Extractive:
     pack: Pack = field(default=GENERIC, repr=False)
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
-        """Answer to a question from passages, the best first; '' and a reason where no line speaks of it.
+        """Answer to a question from passages, the best first.
+
+        '' and a reason where no line speaks of it.
 
         Example:
           >>> passage = Chunk("a#1", "The storm excess is £400. Claims are paid in May.", "a.md")
@@ -465,14 +563,22 @@ class Extractive:
             return Generation("", nan, (), "the passages have no sentence to answer with")
         best = max(candidates, key=lambda candidate: candidate.support)
         if not best.near:
-            return Generation("", nan, (), "no sentence of the passages shares a content word with the question")
+            return Generation(
+                "", nan, (), "no sentence of the passages shares a content word with the question"
+            )
         runner_up = find_runner_up(best, candidates, weight)
-        chosen = [best] if runner_up is None else sorted([best, runner_up], key=lambda candidate: candidate.place)
+        chosen = (
+            [best]
+            if runner_up is None
+            else sorted([best, runner_up], key=lambda candidate: candidate.place)
+        )
         text = _join_lines([candidate.line.text for candidate in chosen])
         if clean(text).text != text:  # a line of marks may change what stands above it
             chosen, text = [best], best.line.text
         trust = answer_confidence(
-            [best, *(candidate for candidate in chosen if candidate is not best)], candidates, weight
+            [best, *(candidate for candidate in chosen if candidate is not best)],
+            candidates,
+            weight,
         )
         cited = tuple(dict.fromkeys(candidate.passage for candidate in chosen))
         return Generation(text, trust, cited)
@@ -480,5 +586,8 @@ class Extractive:
 
 def _join_lines(texts: Sequence[str]) -> str:
     """Lines as one answer: prose goes on in the line, a table row or code stands on its own."""
-    parts = [text + (" " if text.rstrip("\"'”»)]").endswith((".", "!", "?", "…")) else "\n") for text in texts]
+    parts = [
+        text + (" " if text.rstrip("\"'”»)]").endswith((".", "!", "?", "…")) else "\n")
+        for text in texts
+    ]
     return "".join(parts).strip()

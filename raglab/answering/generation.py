@@ -7,7 +7,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from raglab.answering.client import CUT_OFF, MALFORMED, Capabilities, Completion, Message, ModelClient
+from raglab.answering.client import (
+    CUT_OFF,
+    MALFORMED,
+    Capabilities,
+    Completion,
+    Message,
+    ModelClient,
+)
 from raglab.answering.hygiene import clean
 from raglab.answering.prompts import (
     ANSWER,
@@ -38,28 +45,37 @@ def whole_text(completion: Completion, name: str, max_tokens: int) -> str:
     """
     if completion.finish == "declined":
         return ""
-    kind = CUT_OFF if completion.finish == "length" else "" if completion.text.strip() else MALFORMED
+    kind = (
+        CUT_OFF if completion.finish == "length" else "" if completion.text.strip() else MALFORMED
+    )
     if not kind:
         return completion.text
     reason = f"{name} cut its answer off at max_tokens {max_tokens}"
     reason, remedy = (
-        (reason, "raise max_tokens") if kind == CUT_OFF else (f"{name} replied without a text", "look at it")
+        (reason, "raise max_tokens")
+        if kind == CUT_OFF
+        else (f"{name} replied without a text", "look at it")
     )
     seconds = completion.ms / 1e3
-    msg = f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}; {remedy}, then ask again."
+    msg = (
+        f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}; {remedy}, "
+        "then ask again."
+    )
     raise ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelGenerator:
-    """A generator that asks a language model. A model that fails raises `ModelUnavailableError`, never refuses (S0.1).
+    """A generator that asks a language model.
+
+    A model that fails raises `ModelUnavailableError`, never refuses (S0.1).
 
     Attributes:
       client: `raglab.OpenAIClient` or `raglab.LocalModel`.
       prompt: its instructions.
       max_tokens: most tokens of the answer; an answer that is cut off there counts as missing.
-      max_prompt_tokens: most tokens of instructions, passages and question, as estimated before they are sent;
-        `fit_passages` shortens the passages.
+      max_prompt_tokens: most tokens of instructions, passages and question, as estimated before
+        they are sent; `fit_passages` shortens the passages.
       seed: of the client's chance.
     """
 
@@ -71,11 +87,19 @@ class ModelGenerator:
 
     def __post_init__(self) -> None:
         """Stop at the door: what is no client, no `Prompt`, or no whole number from 1."""
-        check_settings(self.client, self.prompt, max_tokens=self.max_tokens, max_prompt_tokens=self.max_prompt_tokens)
+        check_settings(
+            self.client,
+            self.prompt,
+            max_tokens=self.max_tokens,
+            max_prompt_tokens=self.max_prompt_tokens,
+        )
 
     @property
     def name(self) -> str:
-        """Identifier for fingerprints and caches: the model, the prompt, and what else shapes answers."""
+        """Identifier for fingerprints and caches.
+
+        The model, the prompt, and what else shapes answers.
+        """
         sizes = f"{self.max_tokens}.{prompt_shape(self.max_prompt_tokens)}.{self.seed}"
         return f"{self.client.name}/{self.prompt_version}/{sizes}"
 
@@ -93,7 +117,9 @@ class ModelGenerator:
         return self.client.probe()
 
     def probe_confidence(self) -> bool | None:
-        """Whether replies carry log-probabilities; a server that is known to give none is asked again.
+        """Whether replies carry log-probabilities.
+
+        A server that is known to give none is asked again.
 
         Raises:
           ModelUnavailableError: the model failed.
@@ -117,25 +143,32 @@ class ModelGenerator:
         return fit_passages([chunk.full_text for chunk in passages], room)
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
-        """The model's answer, its confidence, and the passages it cites; none where the model declines.
+        """The model's answer, its confidence, and the passages it cites.
 
-        The confidence is the geometric mean of the probabilities of the answer's tokens, NaN where they are not known.
+        None where the model declines.
+
+        The confidence is the geometric mean of the probabilities of the answer's tokens, NaN where
+        they are not known.
 
         Args:
           question: of the user.
           passages: the chosen hits, the best first; the answer cites them by position.
 
         Raises:
-          ModelUnavailableError: the model failed, its answer is cut off or empty, or the prompt has no room for a
-            passage.
+          ModelUnavailableError: the model failed, its answer is cut off or empty, or the prompt has
+            no room for a passage.
         """
         if not passages:
             return _none("there are no passages to answer from")
         fitted = self._fitted(question, passages)
         reply = self.client.complete(
-            messages(self.prompt, data_prompt(question, fitted.texts)), max_tokens=self.max_tokens, seed=self.seed
+            messages(self.prompt, data_prompt(question, fitted.texts)),
+            max_tokens=self.max_tokens,
+            seed=self.seed,
         )
-        text = whole_text(reply._replace(text=without_marks(reply.text)), self.client.name, self.max_tokens)
+        text = whole_text(
+            reply._replace(text=without_marks(reply.text)), self.client.name, self.max_tokens
+        )
         if reply.finish == "declined":
             return _none(reply.reason)
         if _INSUFFICIENT.match(text):
@@ -147,8 +180,8 @@ class ModelGenerator:
 class ModelRewriter:
     """A rewriter that asks a language model; where that fails, the question stays as it is.
 
-    client, prompt, max_tokens, max_prompt_tokens: as of `ModelGenerator`. max_passages: shown, best first. max_chars:
-    of the query.
+    client, prompt, max_tokens, max_prompt_tokens: as of `ModelGenerator`. max_passages: shown, best
+    first. max_chars: of the query.
     """
 
     client: ModelClient
@@ -160,12 +193,23 @@ class ModelRewriter:
 
     def __post_init__(self) -> None:
         """Stop at the door: what is no client, no `Prompt`, or no whole number from 1."""
-        check_settings(self.client, self.prompt, max_tokens=self.max_tokens, max_prompt_tokens=self.max_prompt_tokens)
+        check_settings(
+            self.client,
+            self.prompt,
+            max_tokens=self.max_tokens,
+            max_prompt_tokens=self.max_prompt_tokens,
+        )
 
     @property
     def name(self) -> str:
-        """Identifier for fingerprints and caches: the model, the prompt, and what else shapes queries."""
-        sizes = f"{self.max_tokens}.{prompt_shape(self.max_prompt_tokens)}.{self.max_passages}.{self.max_chars}"
+        """Identifier for fingerprints and caches.
+
+        The model, the prompt, and what else shapes queries.
+        """
+        sizes = (
+            f"{self.max_tokens}.{prompt_shape(self.max_prompt_tokens)}.{self.max_passages}."
+            f"{self.max_chars}"
+        )
         return f"{self.client.name}/{self.prompt.identity}/{sizes}"
 
     def rewrite(self, question: str, passages: Sequence[str], step: int) -> str:
@@ -181,16 +225,22 @@ class ModelRewriter:
             fitted = fit_passages(passages[: self.max_passages], room)
             data = data_prompt(question, fitted.texts, ("Attempt", str(step)))
             reply = self.client.complete(messages(self.prompt, data), max_tokens=self.max_tokens)
-            text = whole_text(reply._replace(text=without_marks(reply.text)), self.client.name, self.max_tokens)
+            text = whole_text(
+                reply._replace(text=without_marks(reply.text)), self.client.name, self.max_tokens
+            )
         except ModelUnavailableError:
             return question
         cleaned = clean(text)
-        query = " ".join(without_fences(cleaned.text).split()).strip("\"'“”«» ")[: self.max_chars].strip()
+        query = (
+            " ".join(without_fences(cleaned.text).split())
+            .strip("\"'“”«» ")[: self.max_chars]
+            .strip()
+        )
         return question if cleaned.refused or not query else query
 
 
 def cited_passages(text: str, n: int) -> tuple[int, ...]:
-    """Positions, from 0, of the passages that an answer names as [1] or [2, 3], in the order of first mention.
+    """Positions from 0 of passages an answer names as [1] or [2, 3], in order of first mention.
 
     Args:
       text: an answer.
@@ -200,7 +250,8 @@ def cited_passages(text: str, n: int) -> tuple[int, ...]:
       >>> cited_passages("Storm is covered [2, 3]. The excess is £250 [1][9].", 3)
       (1, 2, 0)
     """
-    prose = "\n".join(part for part in split_code(text.split("\n")) if isinstance(part, str))  # `a[1]` cites nothing
+    # `a[1]` cites nothing
+    prose = "\n".join(part for part in split_code(text.split("\n")) if isinstance(part, str))
     numbers = [int(number) for mark in _CITED.findall(prose) for number in re.split("[,;]", mark)]
     return tuple(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= n))
 

@@ -1,7 +1,7 @@
 """Hygiene (shore): `clean` what leaves the system, and notice answers that are none (S2.13).
 
-Cleaning is repeated until nothing changes, so that what one removal joins cannot bring back what another took. Every
-step is linear in the text.
+Cleaning is repeated until nothing changes, so that what one removal joins cannot bring back what
+another took. Every step is linear in the text.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ _END = re.compile(r"(?<=[.!?…])\s+|\n+")
 def insufficiency(text: str) -> str | None:
     """The sentence with which an answer says that it has none, None where it gives one.
 
-    It counts where the answer opens with it or concludes it; silence on one point unless the answer turns to another
-    ("..., but the excess is £250"). A policy that is silent, or a firm that cannot, is the matter of an answer.
+    It counts where the answer opens with it or concludes it; silence on one point unless the answer
+    turns to another ("..., but the excess is £250"). A policy that is silent, or a firm that
+    cannot, is the matter of an answer.
 
     Example:
       >>> insufficiency("I'm sorry, but I cannot answer this from the documents. Ask your office.")
@@ -54,18 +55,28 @@ def insufficiency(text: str) -> str | None:
     if _IS_UNABLE.match(sentences[0]):
         return sentences[0]
     silent = _IS_SILENT.match(sentences[0])
-    if silent and not _TURN.search(sentences[0], silent.end()) and not any(_TURN.match(part) for part in sentences[1:]):
+    if (
+        silent
+        and not _TURN.search(sentences[0], silent.end())
+        and not any(_TURN.match(part) for part in sentences[1:])
+    ):
         return sentences[0]
-    concludes = len(text) <= 4 * _REACH and _CONCLUDES.match(sentences[-1]) and _IS_UNABLE.match(sentences[-1])
+    concludes = (
+        len(text) <= 4 * _REACH
+        and _CONCLUDES.match(sentences[-1])
+        and _IS_UNABLE.match(sentences[-1])
+    )
     return sentences[-1] if concludes else None
 
 
-MAX_PASSES = 10  # honest answers settle in two; marks nested deeper than this are an attack, and refused
+# honest answers settle in two; marks nested deeper than this are an attack, and refused
+MAX_PASSES = 10
 _SHORT = 60  # characters; a longer line is neither a label nor a placeholder
 
 _BREAK = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _UNSEEN = re.compile(
-    r"\x1b\[[0-9;?]*+[@-~]|[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    r"\x1b\[[0-9;?]*+[@-~]|[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a"
+    r"-\u202e\u2060-\u206f"
     r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _RUNS = (
@@ -73,16 +84,19 @@ _RUNS = (
     ("blank lines", re.compile(r"\n\s*\n\s*\n|\A\s*\n|\n\s*\Z")),
 )
 
-# A code block in the text that is cleaned around it: its number between two characters that `visible` takes out.
+# A code block in the text that is cleaned around it: its number between two characters that
+# `visible` takes out.
 _PLACE = re.compile("\x00(\\d+)\x00")
 _SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)[^`\n]++\1(?!`)")
 _BEGINS_TAG = re.compile(r"<(?=[A-Za-z/!?])")
-_OPEN_HTML = re.compile(r"[\s>]*<[A-Za-z/!?]")  # a line that may begin HTML, which a blank line ends
+# a line that may begin HTML, which a blank line ends
+_OPEN_HTML = re.compile(r"[\s>]*<[A-Za-z/!?]")
 
 _HEADING = re.compile(r"[\s>]*(?:#{1,6}(?:\s|$)|#{2,6}[^\s#])")
 _LABEL = re.compile(rf"(?:{'|'.join(_SAYS.labels)})\s*[:\uff1a]")
 _EXAMPLES, _SOURCES = (
-    re.compile(rf"(?:{'|'.join(names)})(?P<list>\s*[:\uff1a]\s*|\Z)") for names in (_SAYS.examples, _SAYS.sources)
+    re.compile(rf"(?:{'|'.join(names)})(?P<list>\s*[:\uff1a]\s*|\Z)")
+    for names in (_SAYS.examples, _SAYS.sources)
 )
 _TITLE = ("#", "**", "__")  # marks that make a line a title, with or without a colon
 _ITEM = re.compile(r"\A[\s>]*(?:[-*+•‣◦▪·–]|\d{1,3}[.)]|\[\d{1,3}\]|\(\d{1,3}\))(?:\s+|$)")
@@ -90,27 +104,36 @@ _BETWEEN = re.compile(r"[;,]\s*")
 _PAGE = r"(?:pages?|pp?|sections?|§)\W{0,2}\d[\d\W]{0,9}"
 _REFERENCE = re.compile(  # at the beginning of a line alone
     r"\[?\d{1,3}\]?|(?:https?://|www\.)\S+|"
-    rf"{_PAGE}|.{{0,200}}?[\w)]\.[a-z][a-z0-9]{{1,4}}(?:#\S{{1,60}})?[)\]]{{0,2}}(?:\W{{0,3}}{_PAGE})?"
+    rf"{_PAGE}|.{{0,200}}?[\w)]\.[a-z][a-z0-9]{{1,4}}(?:#\S{{1,60}})?[)\]]{{0,2}}(?:\W{{0,"
+    rf"3}}{_PAGE})?"
 )
 _BULLET = re.compile(r"\s*[-*+•‣◦▪·–](?:\s+[-*+•‣◦▪·–])*\s*")
 _PLACEHOLDERS = frozenset({"none", "n/a", "null"})
 
 _COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
 _HIDDEN = re.compile(
-    r"<(script|style|iframe)(?=[\s/>])[^<>]*+>.*?(?:</\1(?=[\s/>]|\Z)[^<>]*+>?|\Z)", re.DOTALL | re.IGNORECASE
+    r"<(script|style|iframe)(?=[\s/>])[^<>]*+>.*?(?:</\1(?=[\s/>]|\Z)[^<>]*+>?|\Z)",
+    re.DOTALL | re.IGNORECASE,
 )
 _TAG = re.compile(r"<(?:(/?)([A-Za-z][^\s/<>\x00]*+)|[!?])([^<>\x00]*+)(>?)")
 _HANDLER = re.compile(r"[\s/\"'](?:on[a-z]++|style)\s*+=", re.IGNORECASE)
 _LINES = re.compile(
-    "address|article|aside|blockquote|body|br|caption|center|d[dlt]|details|dialog|dir|div|fieldset|figcaption|figure"
-    "|footer|form|frameset|h[1-6r]|head|header|hgroup|html|legend|li|listing|main|menu|nav|ol|optgroup|option|p"
+    "address|article|aside|blockquote|body|br|caption|center|d[dlt]|details|dialog|dir|div|"
+    "fieldset|figcaption|figure"
+    "|footer|form|frameset|h[1-6r]|head|header|hgroup|html|legend|li|listing|main|menu|nav|ol|"
+    "optgroup|option|p"
     "|plaintext|pre|section|summary|table|tbody|tfoot|thead|title|tr|ul|xmp"
 )
-_BLANKS = re.compile("button|col|colgroup|del|input|ins|label|meter|progress|s|select|strike|t[dh]|textarea")
+_BLANKS = re.compile(
+    "button|col|colgroup|del|input|ins|label|meter|progress|s|select|strike|t[dh]|textarea"
+)
 _INLINE = re.compile(
-    "a|abbr|acronym|applet|area|audio|b|base|basefont|bd[io]|bgsound|big|blink|canvas|cite|code|data|datalist|dfn|em"
-    "|embed|font|frame|i|iframe|image|img|isindex|kbd|keygen|link|map|mark|marquee|math|menuitem|meta|nobr|noembed"
-    "|noframes|noscript|object|output|param|picture|portal|q|r[bpt]|rtc|ruby|samp|script|search|slot|small|source|span"
+    "a|abbr|acronym|applet|area|audio|b|base|basefont|bd[io]|bgsound|big|blink|canvas|cite|code|"
+    "data|datalist|dfn|em"
+    "|embed|font|frame|i|iframe|image|img|isindex|kbd|keygen|link|map|mark|marquee|math|menuitem|"
+    "meta|nobr|noembed"
+    "|noframes|noscript|object|output|param|picture|portal|q|r[bpt]|rtc|ruby|samp|script|search|"
+    "slot|small|source|span"
     "|strong|style|su[bp]|svg|template|time|track|tt|u|var|video|wbr"
 )
 _RAISED = {"sup": "^", "sub": "_"}  # 10<sup>2</sup> must not become 102
@@ -121,8 +144,9 @@ _SCRIPTED = ("javascript:", "vbscript:", "data:text/", "data:image/svg", "data:a
 class CleanAnswer(NamedTuple):
     """An answer as it may leave the system.
 
-    text: without what was removed. refused: why it is no answer, None where it is one, never ''. changes: what was
-    removed, each once, in the order of the first removal; empty exactly where `text` is what came.
+    text: without what was removed. refused: why it is no answer, None where it is one, never ''.
+    changes: what was removed, each once, in the order of the first removal; empty exactly where
+    `text` is what came.
     """
 
     text: str
@@ -131,12 +155,13 @@ class CleanAnswer(NamedTuple):
 
 
 def clean(text: str) -> CleanAnswer:
-    r"""An answer without headings, labels, placeholders, empty bullets, markup and what cannot be seen.
+    r"""An answer without headings, labels, placeholders, empty bullets, markup, unseen text.
 
-    Fenced code stays letter by letter, but for what cannot be seen; its fences become backticks at the beginning of a
-    line, and one that is left open is closed. Around it tags of HTML elements go, scripts, styles and frames with their
-    content; entities and comparisons such as `a < b` stay. An opening that no `>` ends, or in a code span, gets a blank
-    after its `<`, which no browser reads as a tag. A page must show answers as Markdown or escaped: code is not for a
+    Fenced code stays letter by letter, but for what cannot be seen; its fences become backticks at
+    the beginning of a line, and one that is left open is closed. Around it tags of HTML elements
+    go, scripts, styles and frames with their content; entities and comparisons such as `a < b`
+    stay. An opening that no `>` ends, or in a code span, gets a blank after its `<`, which no
+    browser reads as a tag. A page must show answers as Markdown or escaped: code is not for a
     browser to read as HTML.
 
     Source: rule S2.13.
@@ -167,19 +192,28 @@ def clean(text: str) -> CleanAnswer:
         return CleanAnswer("", f"the answer nests marks deeper than {MAX_PASSES} levels", named)
     prose = _PLACE.sub("", _without_code(before)[0]).strip()
     sentence = insufficiency(prose or without_fences(before))
-    nothing = f"nothing is left of the answer without: {', '.join(named)}" if named else "the answer is empty"
+    nothing = (
+        f"nothing is left of the answer without: {', '.join(named)}"
+        if named
+        else "the answer is empty"
+    )
     return CleanAnswer(
-        before, (sentence and f"the answer says that it has none: {sentence!r}") if before else nothing, named
+        before,
+        (sentence and f"the answer says that it has none: {sentence!r}") if before else nothing,
+        named,
     )
 
 
 def visible(text: str) -> str:
-    """A text without control, zero-width and direction characters; every kind of line break is one newline."""
+    """A text without control, zero-width and direction characters.
+
+    Every kind of line break is one newline.
+    """
     return _UNSEEN.sub("", _BREAK.sub("\n", text))
 
 
 def _tidy_whitespace(text: str) -> str:
-    """No two blanks in a row, none at the end of a line, no two empty lines in a row, nothing around."""
+    """No two blanks in a row, none at line ends, no two empty lines in a row, nothing around."""
     narrow = re.sub(r"[^\S\n]\n", "\n", re.sub(r"[^\S\n]{2,}", " ", text))
     return re.sub(r"\n{3,}", "\n\n", narrow).strip()
 
@@ -189,16 +223,24 @@ def _pass(text: str) -> tuple[str, list[str]]:
     prose, blocks = _without_code(text)
     spans = _SPAN.sub(lambda span: _BEGINS_TAG.sub("< ", span[0]), prose)
     shown = _HIDDEN.sub("", _COMMENT.sub("", spans))
-    tagless = _TAG.sub(_instead, shown) if shown == spans else shown  # two halves of a script's tag may just have met
+    # two halves of a script's tag may just have met
+    tagless = _TAG.sub(_instead, shown) if shown == spans else shown
     linked = _LINK.sub(lambda link: link[1] + ("#" if _is_script(link[2]) else link[2]), tagless)
     lines, names = _remove_lines(linked)
     cleaned_text, codes = _with_code(_tidy_whitespace(lines), blocks)
-    steps = (("html", tagless != prose), ("script link", linked != tagless), *((name, True) for name in codes))
+    steps = (
+        ("html", tagless != prose),
+        ("script link", linked != tagless),
+        *((name, True) for name in codes),
+    )
     return cleaned_text, [name for name, changed in steps if changed] + names
 
 
 def _without_code(text: str) -> tuple[str, list[CodeBlock]]:
-    """The text with a line that holds a number for each code block, and the blocks; one without code goes."""
+    """The text with a line that holds a number for each code block, and the blocks.
+
+    One without code goes.
+    """
     blocks: list[CodeBlock] = []
     lines: list[str] = []
     for part in split_code(text.split("\n")):
@@ -231,9 +273,13 @@ def _with_code(prose: str, blocks: Sequence[CodeBlock]) -> tuple[str, list[str]]
 
 
 def _instead(tag: re.Match[str]) -> str:
-    """What stands instead of a tag: nothing, a blank or a line break; itself where it is harmless."""
+    """What stands instead of a tag: nothing, a blank or a line break.
+
+    Itself where it is harmless.
+    """
     slash, name, rest, end = tag[1], (tag[2] or "!").lower(), tag[3], tag[4]
-    compares = len(name) == 1 and name.isalpha() and rest.strip(" \t\n/") and "=" not in rest  # a <b and c> d
+    # a <b and c> d
+    compares = len(name) == 1 and name.isalpha() and rest.strip(" \t\n/") and "=" not in rest
     if not end or (compares and _INLINE.fullmatch(name)):
         return "< " + tag[0][1:]
     if _LINES.fullmatch(name) or _BLANKS.fullmatch(name):
@@ -244,7 +290,10 @@ def _instead(tag: re.Match[str]) -> str:
 
 
 def _is_script(target: str) -> bool:
-    """Whether a link's target would run, read as a renderer reads it: entities and escapes undone, blanks out."""
+    """Whether a link's target would run, read as a renderer reads it.
+
+    Entities and escapes undone, blanks out.
+    """
     return re.sub(r"[\s\\]", "", visible(html.unescape(target))).lower().startswith(_SCRIPTED)
 
 
@@ -266,19 +315,30 @@ def _remove_lines(text: str) -> tuple[str, list[str]]:
 
 
 def _is_heading(lines_above: Sequence[str], line: str) -> bool:
-    """Whether a line makes a heading of the one above it: of dashes only where that is a paragraph by itself."""
+    """Whether a line makes a heading of the one above it.
+
+    Of dashes only where that is a paragraph by itself.
+    """
     alone = len(lines_above) < 2 or not lines_above[-2].strip()
-    return not _PLACE.search(lines_above[-1]) and (alone or "=" in line) and is_underline(line, lines_above[-1])
+    return (
+        not _PLACE.search(lines_above[-1])
+        and (alone or "=" in line)
+        and is_underline(line, lines_above[-1])
+    )
 
 
 def _closing_sources(lines: Sequence[str]) -> int:
-    """Index of the line that starts a closing list of sources; the number of lines where there is none.
+    """Index of the line that starts a closing list of sources.
 
-    The list stands below its title, or in the same line where all of it are references: files, pages, addresses. Where
-    nothing stands before it, it is what the answer says, unless it is of references.
+    The number of lines where there is none.
+
+    The list stands below its title, or in the same line where all of it are references: files,
+    pages, addresses. Where nothing stands before it, it is what the answer says, unless it is of
+    references.
     """
     start = end = len(lines)
-    references, loose = True, False  # whether all of the list are, and whether any since the last title is none
+    # whether all of the list are, and whether any since the last title is none
+    references, loose = True, False
     for number in range(end - 1, -1, -1):
         line = lines[number]
         bare = _without_marks(_ITEM.sub("", line, count=1))
@@ -293,7 +353,7 @@ def _closing_sources(lines: Sequence[str]) -> int:
 
 
 def _empty_examples(lines: Sequence[str]) -> set[int]:
-    """Numbers of the lines that begin a list of examples where nothing follows, or another title."""
+    """Numbers of the lines that begin a list of examples followed by nothing or another title."""
     empty: set[int] = set()
     follows = False
     for number in range(len(lines) - 1, -1, -1):
@@ -310,7 +370,9 @@ def _is_title(line: str, names: re.Pattern[str]) -> bool:
     bare = _without_marks(line) if len(line) <= _SHORT else ""
     name = names.match(bare)
     return (
-        name is not None and name.end() == len(bare) and (bool(name["list"]) or line.lstrip("> \t").startswith(_TITLE))
+        name is not None
+        and name.end() == len(bare)
+        and (bool(name["list"]) or line.lstrip("> \t").startswith(_TITLE))
     )
 
 
@@ -324,7 +386,7 @@ _MARKS = dict.fromkeys(map(ord, "*_>\"'`"))
 
 
 def _without_marks(line: str) -> str:
-    """A line in small letters without marks of quotation, emphasis and headings, nor a point at its end."""
+    """A line in lower case without marks of quotation, emphasis and headings or a final point."""
     return composed(line).casefold().translate(_MARKS).lstrip("# \t").rstrip(". ")
 
 

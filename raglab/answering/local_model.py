@@ -1,4 +1,4 @@
-"""A client of a language model in this process (shore): replies token by token, each with its log-probability."""
+"""A client of a language model in this process (shore): replies by token with log-probability."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ TOP = 20  # alternatives a token that are given at most
 
 
 class _Step(NamedTuple):
-    """A token of a reply as it is chosen: its number, its log-probability, and the alternatives with theirs."""
+    """A token of a reply as it is chosen.
+
+    Its number, its log-probability, and the alternatives with theirs.
+    """
 
     token: int
     logprob: float
@@ -45,22 +48,26 @@ class LocalModel:
     """A causal language model that is read in this process, on one thread, one request at a time.
 
     Attributes:
-      name_or_folder: a folder with weights in safetensors, a file in GGUF or the folder of one (which needs the extra
-        `raglab-toolkit[local]`), or a name of the local model cache or the hub.
-      timeout: seconds of all calls of a question that is asked live, or of a call alone; a reply that is not whole by
-        then is lost.
+      name_or_folder: a folder with weights in safetensors, a file in GGUF or the folder of one
+        (which needs the extra `raglab-toolkit[local]`), or a name of the local model cache or the
+        hub.
+      timeout: seconds of all calls of a question that is asked live, or of a call alone; a reply
+        that is not whole by then is lost.
       temperature: 0 takes the most probable token, so that the seed changes nothing.
       download: whether the hub may be asked for it, as for an encoder.
 
-    The model is loaded with the first request, or by `load`; its name is read from its files. Threads may share it: one
-    reply is written at a time, and the time of a call alone begins with its turn.
+    The model is loaded with the first request, or by `load`; its name is read from its files.
+    Threads may share it: one reply is written at a time, and the time of a call alone begins with
+    its turn.
 
     Raises:
       TypeError: the first argument is neither a name nor a path.
       ValueError: a number is out of range, or a path does not exist.
 
     Example:
-      >>> LocalModel("SmolLM2-135M-Instruct.Q4_1.gguf").complete([{"role": "user", "content": "Hi"}])  # doctest: +SKIP
+      >>> LocalModel("SmolLM2-135M-Instruct.Q4_1.gguf").complete(
+      ...     [{"role": "user", "content": "Hi"}]
+      ... )  # doctest: +SKIP
     """
 
     name_or_folder: str
@@ -93,7 +100,8 @@ class LocalModel:
 
         Raises:
           ImportError: see `raglab.models.load_causal_model`.
-          ValueError: see `raglab.models.load_causal_model`; or the files changed since the model was named.
+          ValueError: see `raglab.models.load_causal_model`; or the files changed since the model
+            was named.
         """
         if self._loaded:  # without waiting for a reply that is being written
             return self._loaded[0]
@@ -101,17 +109,25 @@ class LocalModel:
             if not self._loaded:
                 model = load_causal_model(self.name_or_folder, download=self.download)
                 if self._named and self._named[0] != model.name:
-                    msg = f"files of a model must stay, got {model.name} after {self._named[0]}; make a new LocalModel."
+                    msg = (
+                        f"files of a model must stay, got {model.name} after {self._named[0]}; "
+                        "make a new LocalModel."
+                    )
                     raise ValueError(msg)
                 self._loaded.append(model)
             return self._loaded[0]
 
     @property
     def name(self) -> str:
-        """Name and content of the model, and its temperature where that is not 0; nothing is loaded."""
+        """Name and content of the model, and its temperature where that is not 0.
+
+        Nothing is loaded.
+        """
         if not self._named:
             loaded = self._loaded[0].name if self._loaded else ""
-            self._named.append(loaded or causal_model_name(self.name_or_folder, download=self.download))
+            self._named.append(
+                loaded or causal_model_name(self.name_or_folder, download=self.download)
+            )
         heat = f"+temperature.{self.temperature:g}" if self.temperature else ""
         return f"local:{self._named[0]}{heat}"
 
@@ -127,8 +143,8 @@ class LocalModel:
     ) -> Completion:
         """Reply of the model; see `ModelClient.complete`.
 
-        With a schema the reply ends after the first JSON object that the model writes; whether this object follows the
-        schema is not checked.
+        With a schema the reply ends after the first JSON object that the model writes; whether this
+        object follows the schema is not checked.
 
         Args:
           messages: with `role` and `content`; the last one is the user's.
@@ -152,9 +168,11 @@ class LocalModel:
         finish: Finish = "length"
         rng = np.random.default_rng(seed)
         with self._lock:
-            begin = time.monotonic()  # what waits for its turn has its whole time, and its prompt is read in it
+            # what waits for its turn has its whole time, and its prompt is read in it
+            begin = time.monotonic()
             late = min((begin if first is None else first) + self.timeout, calls_end())
-            if begin > late:  # whoever wanted the reply waited for another one to be written, and waits no longer
+            # whoever wanted the reply waited for another one to be written, and waits no longer
+            if begin > late:
                 self._late(0, 0.0)
             ids = model.prompt_ids(messages)
             self._check_room(model, len(ids), max_tokens)
@@ -166,12 +184,18 @@ class LocalModel:
                     break
                 written.append(step)
                 text = model.text([part.token for part in written])
-                ended = min((at for at in (text.find(mark) for mark in stop) if at >= 0), default=-1)
+                ended = min(
+                    (at for at in (text.find(mark) for mark in stop) if at >= 0), default=-1
+                )
                 if ended >= 0:
                     text, finish = text[:ended], "stop"
                     break
                 # What a model adds to its object would only cut the reply off.
-                if schema is not None and "}" in model.text([step.token]) and _is_object(json_object(text)):
+                if (
+                    schema is not None
+                    and "}" in model.text([step.token])
+                    and _is_object(json_object(text))
+                ):
                     finish = "stop"
                     break
                 if len(written) == max_tokens:
@@ -182,7 +206,9 @@ class LocalModel:
         return Completion(shown.strip(), tokens, finish, len(ids), len(written), ms)
 
     def scores(self, messages: Sequence[Message], reply: str) -> tuple[TokenScore, ...]:
-        """Tokens of a given reply with their log-probabilities, in the model's own template; see `ModelClient.scores`.
+        """Tokens of a given reply with their log-probabilities, in the model's own template.
+
+        See `ModelClient.scores`.
 
         Args:
           messages: with `role` and `content`; the last one is the user's.
@@ -200,7 +226,8 @@ class LocalModel:
                 return ()
             values = model.reply_log_probabilities(ids, written)
         return tuple(
-            TokenScore(model.text([token]), float(value)) for token, value in zip(written, values, strict=True)
+            TokenScore(model.text([token]), float(value))
+            for token, value in zip(written, values, strict=True)
         )
 
     def capabilities(self) -> Capabilities:
@@ -211,34 +238,50 @@ class LocalModel:
         """Capabilities of the model; no request is made."""
         return self.capabilities()
 
-    def _steps(self, model: CausalModel, ids: Sequence[int], rng: np.random.Generator, top: int) -> Iterator[_Step]:
+    def _steps(
+        self, model: CausalModel, ids: Sequence[int], rng: np.random.Generator, top: int
+    ) -> Iterator[_Step]:
         """Tokens as the model writes them, without end."""
         steps = model.log_probabilities(ids)
         values = next(steps)
         while True:
             chosen = self._choose(values, rng)
             best = np.argsort(-values, kind="stable")[: min(top, TOP)] if top else ()
-            yield _Step(chosen, float(values[chosen]), tuple((int(token), float(values[token])) for token in best))
+            yield _Step(
+                chosen,
+                float(values[chosen]),
+                tuple((int(token), float(values[token])) for token in best),
+            )
             values = steps.send(chosen)
 
     def _choose(self, values: NDArray[np.float64], rng: np.random.Generator) -> int:
         """The most probable token, or one that is drawn at the temperature."""
         if not self.temperature:
             return int(values.argmax())
-        noise = rng.gumbel(size=len(values))  # the largest of scores with such noise is a draw from their softmax
+        # the largest of scores with such noise is a draw from their softmax
+        noise = rng.gumbel(size=len(values))
         return int((values + self.temperature * noise).argmax())
 
     def _check_room(self, model: CausalModel, prompt: int, reply: int) -> None:
         """Stop where prompt and reply do not fit the context."""
         if prompt + reply > model.context:
-            reason = f"a prompt of {prompt} tokens and a reply of {reply} exceed the context of {model.context}"
-            msg = f"a language model must have room for prompt and reply, got {reason}; send fewer or shorter passages."
+            reason = (
+                f"a prompt of {prompt} tokens and a reply of {reply} exceed the context of "
+                f"{model.context}"
+            )
+            msg = (
+                f"a language model must have room for prompt and reply, got {reason}; send fewer "
+                "or shorter passages."
+            )
             raise ModelUnavailableError(msg, kind=TOO_LONG, reason=reason, seconds=0.0)
 
     def _late(self, written: int, seconds: float) -> None:
         """Stop a reply that takes too long."""
         reason = f"{written} tokens were written in {seconds:.1f} s"
-        msg = f"a language model must answer, got {TIMEOUT}: {reason}; raise timeout, or lower max_tokens."
+        msg = (
+            f"a language model must answer, got {TIMEOUT}: {reason}; raise timeout, or lower "
+            "max_tokens."
+        )
         raise ModelUnavailableError(msg, kind=TIMEOUT, reason=reason, seconds=seconds)
 
 

@@ -68,7 +68,8 @@ class RequestBudget:
                 raise ValueError(msg)
         if self.cost < math.inf and not self.price_prompt + self.price_completion:
             msg = (
-                f"a budget with a cost must have prices, got cost {self.cost:g} and none; state what 1,000 tokens cost."
+                f"a budget with a cost must have prices, got cost {self.cost:g} and none; state "
+                "what 1,000 tokens cost."
             )
             raise ValueError(msg)
 
@@ -82,15 +83,18 @@ class RequestBudget:
           >>> RequestBudget(price_prompt=0.5, price_completion=2.0).price(TokenCount(4000, 500))
           3.0
         """
-        return (tokens.prompt * self.price_prompt + tokens.completion * self.price_completion) / PER_PRICE
+        return (
+            tokens.prompt * self.price_prompt + tokens.completion * self.price_completion
+        ) / PER_PRICE
 
 
 class RequestCounts(NamedTuple):
     """What was asked so far.
 
-    requests: sent. prompt_tokens, completion_tokens, cost: as the backend reports them; the most that a request could
-    take where it reports nothing and may have read it; of a text that is scored, its tokens and about those before it.
-    ms: of each request that was answered, in the order they ended.
+    requests: sent. prompt_tokens, completion_tokens, cost: as the backend reports them; the most
+    that a request could take where it reports nothing and may have read it; of a text that is
+    scored, its tokens and about those before it. ms: of each request that was answered, in the
+    order they ended.
     """
 
     requests: int = 0
@@ -105,7 +109,10 @@ class BudgetSpentError(ModelUnavailableError):
 
 
 class MeteredClient:
-    """A client that counts its requests and stops before a budget is exceeded; threads may share it."""
+    """A client that counts its requests and stops before a budget is exceeded.
+
+    Threads may share it.
+    """
 
     def __init__(self, client: ModelClient, budget: RequestBudget | None = None) -> None:
         """Meter a client; no budget only counts.
@@ -115,7 +122,10 @@ class MeteredClient:
         """
         check_client(client)
         if budget is not None and not isinstance(budget, RequestBudget):
-            msg = f"budget must be a RequestBudget, got {type(budget).__name__}; write RequestBudget(calls=100)."
+            msg = (
+                f"budget must be a RequestBudget, got {type(budget).__name__}; write "
+                "RequestBudget(calls=100)."
+            )
             raise TypeError(msg)
         self.client, self.budget = client, RequestBudget() if budget is None else budget
         self._lock, self._begin = Lock(), math.nan
@@ -133,7 +143,9 @@ class MeteredClient:
     def counts(self) -> RequestCounts:
         """What was asked so far."""
         with self._lock:
-            return RequestCounts(self._requests, *self._tokens, self.budget.price(self._tokens), tuple(self._ms))
+            return RequestCounts(
+                self._requests, *self._tokens, self.budget.price(self._tokens), tuple(self._ms)
+            )
 
     def complete(
         self,
@@ -154,7 +166,9 @@ class MeteredClient:
         most = TokenCount(_prompt_tokens(messages), max_tokens)
         return self._metered(
             most,
-            lambda: self.client.complete(messages, schema=schema, max_tokens=max_tokens, stop=stop, seed=seed, top=top),
+            lambda: self.client.complete(
+                messages, schema=schema, max_tokens=max_tokens, stop=stop, seed=seed, top=top
+            ),
             lambda reply: _stated(reply, most),
         )
 
@@ -168,11 +182,15 @@ class MeteredClient:
         most = TokenCount(_prompt_tokens(messages) + len(reply.encode("utf-8", "replace")), 1)
         read = sum(estimate_tokens(message["content"]) for message in messages) + OVERHEAD
         return self._metered(
-            most, lambda: self.client.scores(messages, reply), lambda tokens: TokenCount(read + len(tokens), 1)
+            most,
+            lambda: self.client.scores(messages, reply),
+            lambda tokens: TokenCount(read + len(tokens), 1),
         )
 
     def capabilities(self) -> Capabilities:
-        """What the backend can do; not metered, and not asked where the budget bears no further request.
+        """What the backend can do.
+
+        Not metered, and not asked where the budget bears no further request.
 
         Raises:
           BudgetSpentError: it does not.
@@ -189,14 +207,17 @@ class MeteredClient:
         self._reserve(None)
         return self.client.probe()
 
-    def _metered(self, most: TokenCount, request: Callable[[], T], used: Callable[[T], TokenCount]) -> T:
+    def _metered(
+        self, most: TokenCount, request: Callable[[], T], used: Callable[[T], TokenCount]
+    ) -> T:
         """Result of a request, charged in full until its reply says less."""
         self._reserve(most)
         begin = time.monotonic()
         try:
             result = request()
         except ModelUnavailableError as error:
-            # A status of HTTP was no reply: the server did not read the request, or did not charge it.
+            # A status of HTTP was no reply: the server did not read the request, or did not charge
+            # it.
             self._charge(most, TokenCount(0, 0) if error.kind.startswith("HTTP ") else most)
             raise
         except ValueError:
@@ -206,12 +227,17 @@ class MeteredClient:
         return result
 
     def _reserve(self, most: TokenCount | None) -> None:
-        """Charge the most that a request can take, or stop where the budget does not bear it; None charges nothing."""
+        """Charge the most that a request can take, or stop where the budget does not bear it.
+
+        None charges nothing.
+        """
         with self._lock:
             now = time.monotonic()
             begin = now if math.isnan(self._begin) else self._begin
             least = TokenCount(1, 0) if most is None else most
-            after = TokenCount(self._tokens.prompt + least.prompt, self._tokens.completion + least.completion)
+            after = TokenCount(
+                self._tokens.prompt + least.prompt, self._tokens.completion + least.completion
+            )
             limits = {
                 "calls": self._requests + 1 > self.budget.calls,
                 "tokens": sum(after) > self.budget.tokens,
@@ -228,14 +254,18 @@ class MeteredClient:
             spent = f"{self._requests} requests, {sum(self._tokens)} tokens at a cost of"
             spent = f"{spent} {self.budget.price(self._tokens):.6g} in {now - begin:.0f} s"
         reason = f"the {over[0]} of the budget do not bear the next request, after {spent}"
-        msg = f"a budget must bear the next request, got {reason}; raise it, and go on with the same cache."
+        msg = (
+            f"a budget must bear the next request, got {reason}; raise it, and go on with the "
+            "same cache."
+        )
         raise BudgetSpentError(msg, kind=SPENT, reason=reason, seconds=0.0)
 
     def _charge(self, reserved: TokenCount, used: TokenCount, ms: float | None = None) -> None:
         with self._lock:
             prompt, completion = self._tokens
             self._tokens = TokenCount(
-                prompt - reserved.prompt + used.prompt, completion - reserved.completion + used.completion
+                prompt - reserved.prompt + used.prompt,
+                completion - reserved.completion + used.completion,
             )
             if ms is not None:
                 self._ms.append(ms)
@@ -244,7 +274,9 @@ class MeteredClient:
 def _prompt_tokens(messages: Sequence[Message]) -> int:
     """Most tokens that messages can be: no token is shorter than a byte."""
     check_messages(messages)
-    return sum(len(message["content"].encode("utf-8", "replace")) for message in messages) + OVERHEAD
+    return (
+        sum(len(message["content"].encode("utf-8", "replace")) for message in messages) + OVERHEAD
+    )
 
 
 def _stated(reply: Completion, most: TokenCount) -> TokenCount:

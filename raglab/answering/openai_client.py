@@ -1,8 +1,8 @@
-"""A client of OpenAI-compatible servers (shore): what a server can do, its replies, the circuit breaker.
+"""A client of OpenAI-compatible servers (shore): server abilities, replies, circuit breaker.
 
-What is sent goes to the host of `base_url` alone: redirects are not followed, proxies and further headers of the
-environment not used. The key is read from the environment at each call, stands in no field, and is masked in whatever
-comes back.
+What is sent goes to the host of `base_url` alone: redirects are not followed, proxies and further
+headers of the environment not used. The key is read from the environment at each call, stands in no
+field, and is masked in whatever comes back.
 """
 
 from __future__ import annotations
@@ -49,7 +49,12 @@ from raglab.answering.server_replies import (
     message_of,
     model_of,
 )
-from raglab.answering.server_requests import ServerRequest, StatusError, import_libraries, reply_body
+from raglab.answering.server_requests import (
+    ServerRequest,
+    StatusError,
+    import_libraries,
+    reply_body,
+)
 from raglab.answering.server_secrets import (
     KEY_VARIABLE,
     carries,
@@ -65,14 +70,16 @@ from raglab.canonical import canonical_json, digest
 from raglab.values import ModelUnavailableError
 
 T = TypeVar("T")
-TOP_LOGPROBS = 1  # llama.cpp's server gives no log-probabilities unless some alternatives are asked for
+# llama.cpp's server gives no log-probabilities unless some alternatives are asked for
+TOP_LOGPROBS = 1
 PROBED_TOPS = (20, 5)  # alternatives a token that a server is tried with: OpenAI gives 20 at most
 IN_A_ROW = 5  # failures of a server after which it is left alone for a while
 PAUSE_S = 30.0  # that it is left alone; twice as long with each further failure
 MOST_DOUBLED = 4  # times
 BUSY, BROKEN = 429, 500  # statuses of HTTP; from BROKEN on the server itself fails
 KEPT_IN = "servers.sqlite"  # what servers can do, in the user's cache folder
-_REFUSES_FORM = frozenset({400, 404, 405, 422, 500, 501})  # statuses by which a server may refuse a way of asking
+# statuses by which a server may refuse a way of asking
+_REFUSES_FORM = frozenset({400, 404, 405, 422, 500, 501})
 PROBED_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"wet": {"type": "boolean"}},
@@ -88,13 +95,18 @@ _REMEDIES = {
     OVERLOADED: "mend that (the server's log may say more), wait",
     "HTTP 404": "correct model or base_url",
     "HTTP 429": "wait, or ask for less at once",
-    **dict.fromkeys((f"HTTP {status}" for status in (301, 302, 303, 307, 308)), "state the address that it points to"),
+    **dict.fromkeys(
+        (f"HTTP {status}" for status in (301, 302, 303, 307, 308)),
+        "state the address that it points to",
+    ),
 }
 
 
 @dataclass(slots=True)
 class _ServerState:
-    """What a client knows of its server: failures in a row, until when it is left alone, and what it can do.
+    """What a client knows of its server.
+
+    Failures in a row, until when it is left alone, and what it can do.
 
     cause: of the last failure, in raglab's own words.
     """
@@ -104,7 +116,8 @@ class _ServerState:
     until: float = -math.inf
     capabilities: Capabilities | None = None
     lock: Any = field(default_factory=Lock, repr=False)
-    probing: Any = field(default_factory=Lock, repr=False)  # threads wait for the probe of the first
+    # threads wait for the probe of the first
+    probing: Any = field(default_factory=Lock, repr=False)
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
         """Pickle as one that knows nothing: the clock is of this process."""
@@ -113,7 +126,8 @@ class _ServerState:
     def note(self, failure: str) -> None:
         """Count a failure, told in words; '' is a reply, and forgets those before it.
 
-        The pause grows: a server goes on with what a client has given up, and each further request would wait behind.
+        The pause grows: a server goes on with what a client has given up, and each further request
+        would wait behind.
         """
         with self.lock:
             self.failures, self.cause = (self.failures + 1, failure) if failure else (0, "")
@@ -133,24 +147,25 @@ class OpenAIClient:
 
     Attributes:
       model: its name on the server.
-      base_url: such as `http://127.0.0.1:8000/v1`; a user and a password in it take precedence over the key, and appear
-        in no name, representation or reason.
-      key_env: variable of the environment that holds the key, in capitals unless it is set already; where it is not
-        set, none is sent. The key itself is no argument.
-      timeout: seconds of all calls of a question that is asked live, or of a call alone: every attempt, the pauses
-        between them, headers and body; a probe, which asks once, has as many of its own.
-      max_retries: further attempts after a 408, 409, 429 or 5xx or a broken connection, after the seconds that
-        Retry-After asks for; none where these are over 60 or outlast the timeout.
+      base_url: such as `http://127.0.0.1:8000/v1`; a user and a password in it take precedence over
+        the key, and appear in no name, representation or reason.
+      key_env: variable of the environment that holds the key, in capitals unless it is set already;
+        where it is not set, none is sent. The key itself is no argument.
+      timeout: seconds of all calls of a question that is asked live, or of a call alone: every
+        attempt, the pauses between them, headers and body; a probe, which asks once, has as many of
+        its own.
+      max_retries: further attempts after a 408, 409, 429 or 5xx or a broken connection, after the
+        seconds that Retry-After asks for; none where these are over 60 or outlast the timeout.
       temperature: 0 takes the most probable token.
 
-    A server that fails five times in a row is left alone for 30 seconds, then for twice as long after each further
-    failure, up to 8 minutes: requests fail at once.
+    A server that fails five times in a row is left alone for 30 seconds, then for twice as long
+    after each further failure, up to 8 minutes: requests fail at once.
 
     Raises:
       ImportError: the extra `raglab-toolkit[openai]` must be installed.
       TypeError: a key as an argument.
-      ValueError: the URL must be one of http or https without a query, key_env the name of a variable, and the numbers
-        in range.
+      ValueError: the URL must be one of http or https without a query, key_env the name of a
+        variable, and the numbers in range.
     """
 
     model: str
@@ -182,7 +197,8 @@ class OpenAIClient:
         retries = isinstance(self.max_retries, Integral) and self.max_retries >= 0
         if not named or not retries or not 0.0 <= self.temperature < math.inf:
             msg = (
-                "model must be named, max_retries a whole number from 0, and temperature 0 or more, got "
+                "model must be named, max_retries a whole number from 0, and temperature 0 or "
+                "more, got "
                 f"{self.model!r}, {self.max_retries} and {self.temperature}."
             )
             raise ValueError(msg)
@@ -199,7 +215,10 @@ class OpenAIClient:
     def name(self) -> str:
         """Model and host, and a hash of what else shapes a reply."""
         url = urlsplit(self.base_url)
-        return f"{self.model}@{self.host}:{digest(canonical_json([url.scheme, url.path, self.temperature]), 6)}"
+        return (
+            f"{self.model}@{self.host}:"
+            f"{digest(canonical_json([url.scheme, url.path, self.temperature]), 6)}"
+        )
 
     def complete(
         self,
@@ -213,7 +232,8 @@ class OpenAIClient:
     ) -> Completion:
         """Reply of the server, with secrets masked; see `ModelClient.complete`.
 
-        How the server is held to a schema, and how many alternatives it gives, is what `capabilities` finds.
+        How the server is held to a schema, and how many alternatives it gives, is what
+        `capabilities` finds.
 
         Args:
           messages: with `role` and `content`; the last one is the user's.
@@ -224,7 +244,8 @@ class OpenAIClient:
           top: alternatives that are returned for each token.
 
         Raises:
-          ModelUnavailableError: no reply in time, no connection, an error of HTTP, a reply that cannot be read.
+          ModelUnavailableError: no reply in time, no connection, an error of HTTP, a reply that
+            cannot be read.
           ValueError: alternatives are wanted of a server that gives none.
         """
         check_messages(messages)
@@ -243,15 +264,24 @@ class OpenAIClient:
           ValueError: it gives fewer than two.
         """
         top = self.capabilities().top
-        top = self.probe().top if top <= TOP_LOGPROBS else top  # it may have been started otherwise since
+        # it may have been started otherwise since
+        top = self.probe().top if top <= TOP_LOGPROBS else top
         if top <= TOP_LOGPROBS:
-            rule = "probabilities of several words need a server that gives log-probabilities with alternatives"
-            msg = f"{rule}, got {top} from {self.model}@{self.host}; take raglab.LocalModel, or another server."
+            rule = (
+                "probabilities of several words need a server that gives log-probabilities with "
+                "alternatives"
+            )
+            msg = (
+                f"{rule}, got {top} from {self.model}@{self.host}; take raglab.LocalModel, or "
+                "another server."
+            )
             raise ValueError(msg)
         return top
 
     def scores(self, messages: Sequence[Message], reply: str) -> tuple[TokenScore, ...]:
-        """Tokens of a given reply with their log-probabilities, by an echoed completion; see `ModelClient.scores`.
+        """Tokens of a given reply with their log-probabilities, by an echoed completion.
+
+        See `ModelClient.scores`.
 
         Args:
           messages: with `role` and `content`; the last one is the user's.
@@ -259,25 +289,35 @@ class OpenAIClient:
 
         Raises:
           ModelUnavailableError: the server failed.
-          ValueError: the server does not echo a prompt with its log-probabilities, each at its own token.
+          ValueError: the server does not echo a prompt with its log-probabilities, each at its own
+            token.
         """
         check_messages(messages)
         echo = self.capabilities().echo
-        echo = self.probe().echo if echo != "exact" else echo  # it may have been started otherwise since
+        # it may have been started otherwise since
+        echo = self.probe().echo if echo != "exact" else echo
         if echo != "exact":
-            echoed = "log-probabilities of the token beside" if echo == "shifted" else "no echo of a prompt"
+            echoed = (
+                "log-probabilities of the token beside"
+                if echo == "shifted"
+                else "no echo of a prompt"
+            )
             msg = (
-                f"scores of a given text need a server that echoes a prompt with its log-probabilities, got {echoed} "
+                "scores of a given text need a server that echoes a prompt with its "
+                f"log-probabilities, got {echoed} "
                 f"from {self.model}@{self.host}; take raglab.LocalModel, or a server such as vLLM."
             )
             raise ValueError(msg)
         before = "\n\n".join(message["content"] for message in messages) + "\n\n"
         return self._request(
-            self._echo_body(before + reply), lambda raw: echoed_scores(raw, len(before), len(before + reply))
+            self._echo_body(before + reply),
+            lambda raw: echoed_scores(raw, len(before), len(before + reply)),
         )
 
     def capabilities(self) -> Capabilities:
-        """Capabilities of the server, by a handful of tokens; asked once and stored on disk by address and model.
+        """Capabilities of the server, by a handful of tokens.
+
+        Asked once and stored on disk by address and model.
 
         Raises:
           ModelUnavailableError: the server failed.
@@ -286,7 +326,9 @@ class OpenAIClient:
             known = self._state.capabilities
             if known is None:
                 with closing(self._capability_cache()) as store:
-                    known = _stored_capabilities(store.get([self._key]).get(self._key)) or self.probe()
+                    known = (
+                        _stored_capabilities(store.get([self._key]).get(self._key)) or self.probe()
+                    )
                 self._state.capabilities = known
         return known
 
@@ -306,7 +348,8 @@ class OpenAIClient:
     def _probed(self) -> Capabilities:
         """What the server can do, by nine requests at most for a few tokens each."""
         yes = [{"role": "user", "content": "Reply with the single word yes."}]
-        # The plainest request must be answered; the model's name is that of the reply, whatever was asked for.
+        # The plainest request must be answered; the model's name is that of the reply, whatever was
+        # asked for.
         plain = self._body(yes, 8, 1, 0, (), None, "text")
         first, served = self._request(plain, lambda raw: (chat_completion(raw, 8), model_of(raw)))
         # A server may refuse more alternatives than it gives, or leave out all log-probabilities.
@@ -358,7 +401,9 @@ class OpenAIClient:
         try:
             return self._request(body, parse, retries=0)
         except ModelUnavailableError as error:
-            if error.kind == MALFORMED or error.kind in {f"HTTP {status}" for status in _REFUSES_FORM}:
+            if error.kind == MALFORMED or error.kind in {
+                f"HTTP {status}" for status in _REFUSES_FORM
+            }:
                 return None
             raise
 
@@ -369,11 +414,16 @@ class OpenAIClient:
         except ModelUnavailableError:
             return None
         listed = listed.get("data") if isinstance(listed, dict) else None
-        rows = [row for row in (listed if isinstance(listed, list) else []) if isinstance(row, dict)]
+        rows = [
+            row for row in (listed if isinstance(listed, list) else []) if isinstance(row, dict)
+        ]
         own = [row for row in rows if row.get("id") == self.model]
-        metas = [row["meta"] for row in own if isinstance(row.get("meta"), dict)]  # as llama.cpp states it
+        # as llama.cpp states it
+        metas = [row["meta"] for row in own if isinstance(row.get("meta"), dict)]
         values = [row.get(key) for row in (*own, *metas) for key in _CONTEXT_KEYS]
-        return next((value for value in values if type(value) is int and 0 < value <= MAX_COUNT), None)
+        return next(
+            (value for value in values if type(value) is int and 0 < value <= MAX_COUNT), None
+        )
 
     def _body(
         self,
@@ -387,7 +437,10 @@ class OpenAIClient:
     ) -> dict[str, Any]:
         """Fields of a request to a chat, the same each time."""
         held: dict[str, Any] = {
-            "json_schema": {"type": form, "json_schema": {"name": "reply", "strict": True, "schema": schema}},
+            "json_schema": {
+                "type": form,
+                "json_schema": {"name": "reply", "strict": True, "schema": schema},
+            },
             "json_object": {"type": form, "schema": schema},
         }
         return {
@@ -407,8 +460,15 @@ class OpenAIClient:
         fixed = {"echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0.0}
         return {"model": self.model, "prompt": text, **fixed}
 
-    def _request(self, body: Mapping[str, Any] | None, parse: Callable[[bytes], T], retries: int | None = None) -> T:
-        """What a reply says, parsed, before the deadline; None as a body asks for the list of models.
+    def _request(
+        self,
+        body: Mapping[str, Any] | None,
+        parse: Callable[[bytes], T],
+        retries: int | None = None,
+    ) -> T:
+        """What a reply says, parsed, before the deadline.
+
+        None as a body asks for the list of models.
 
         Raises:
           ModelUnavailableError: the server failed; the reason names the host and shows no secret.
@@ -417,10 +477,15 @@ class OpenAIClient:
         begin = time.monotonic()
         deadline = min(call_begin() + self.timeout, calls_end())
         if (seconds := self._state.until - _now()) > 0.0:
-            why = f"is left alone for {seconds:.0f} s more after {self._state.failures} failures in a row"
+            why = (
+                f"is left alone for {seconds:.0f} s more after {self._state.failures} failures in "
+                "a row"
+            )
             self._fail(f"{why}, where it last {self._state.cause}", OVERLOADED)
         if deadline <= begin:
-            self._fail(f"is not asked: calls before took the {self.timeout:g} s of this request", TIMEOUT)
+            self._fail(
+                f"is not asked: calls before took the {self.timeout:g} s of this request", TIMEOUT
+            )
         try:
             authorization, secrets = credentials(urlsplit(self.base_url), self.key_env)
         except ValueError as error:
@@ -444,24 +509,29 @@ class OpenAIClient:
             reason, kind = f"answered {status}{message_of(error.body)}", f"HTTP {status}"
         except ReplyError as error:
             reason, kind = str(error), MALFORMED
-        except Exception as error:  # noqa: BLE001  (whatever a server sends must not end the session)
+        #   (whatever a server sends must not end the session)
+        except Exception as error:  # noqa: BLE001
             reason, kind = f"could not be asked or read ({type(error).__name__})", MALFORMED
         if kind in {TIMEOUT, NO_CONNECTION} or status == BUSY or status >= BROKEN:
             self._state.note(reason.partition(": ")[0])  # without the server's own words
         return self._fail(reason, kind, time.monotonic() - begin, secrets)
 
-    def _fail(self, why: str, kind: str, seconds: float = 0.0, secrets: Sequence[str] = ()) -> NoReturn:
+    def _fail(
+        self, why: str, kind: str, seconds: float = 0.0, secrets: Sequence[str] = ()
+    ) -> NoReturn:
         """Raise the error of a server that failed: rule, what happened, remedy."""
         reason = f"{self.host} {one_line_reason(why, secrets)}"
         by_status = {"HTTP 401": f"set {self.key_env}", FORBIDDEN: f"check {self.key_env}"}
-        remedy = _REMEDIES.get(kind) or by_status.get(kind, "look at the server's log, or correct what it names")
+        remedy = _REMEDIES.get(kind) or by_status.get(
+            kind, "look at the server's log, or correct what it names"
+        )
         rule = f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}"
         msg = f"{rule}; {remedy}, then ask again."
         raise ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds)
 
 
 def _is_base_url(text: str) -> bool:
-    """Whether a text is a URL of http or https with a host and without a query, fragment or blank."""
+    """Whether a text is an http or https URL with a host and without a query, fragment or blank."""
     if not isinstance(text, str) or any(map(str.isspace, text)):
         return False
     try:
@@ -481,7 +551,8 @@ def _masked(parsed: T, secrets: Sequence[str]) -> T:
     """A parsed reply whose text shows no secret.
 
     Raises:
-      ReplyError: it carries one that masking cannot reach, spelt with other marks between its letters.
+      ReplyError: it carries one that masking cannot reach, spelt with other marks between its
+        letters.
     """
     if not isinstance(parsed, Completion):
         return parsed
@@ -490,7 +561,9 @@ def _masked(parsed: T, secrets: Sequence[str]) -> T:
         msg = "answered with the key in it"
         raise ReplyError(msg)
     tokens = (
-        parsed.tokens if text == parsed.text else tuple(token._replace(token="", top=()) for token in parsed.tokens)
+        parsed.tokens
+        if text == parsed.text
+        else tuple(token._replace(token="", top=()) for token in parsed.tokens)
     )
     reason = one_line_reason(parsed.reason, secrets) if parsed.reason else ""
     masked: Any = parsed._replace(text=text, tokens=tokens, reason=reason)

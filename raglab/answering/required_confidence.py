@@ -14,7 +14,9 @@ SWITCHES = ("generation.enabled", "signals.generation.enabled")
 
 
 def confidence_switch(policy: PolicyData) -> str | None:
-    """Switch of the first gate that a missing confidence of the generator fires; None where no gate does.
+    """Switch of the first gate that a missing confidence of the generator fires.
+
+    None where no gate does.
 
     Example:
       >>> confidence_switch(PolicyData.from_mapping({}))
@@ -23,9 +25,18 @@ def confidence_switch(policy: PolicyData) -> str | None:
     """
     order, signal = policy.decision.order, policy.signals.get("generation")
     gate, of_signal = SWITCHES
-    if policy.generation.enabled and policy.decision.rule != EXPECTED_COST and (order is None or "generation" in order):
+    if (
+        policy.generation.enabled
+        and policy.decision.rule != EXPECTED_COST
+        and (order is None or "generation" in order)
+    ):
         return gate
-    if signal is None or not signal.enabled or signal.on_fire == "warn" or signal.min is signal.max is None:
+    if (
+        signal is None
+        or not signal.enabled
+        or signal.on_fire == "warn"
+        or signal.min is signal.max is None
+    ):
         return None
     return of_signal if order is None or {"signals", "signals.generation"} & set(order) else None
 
@@ -34,7 +45,8 @@ def check_confidence(generator: Generator, switch: str | None) -> None:
     """Ask a generator that has a server whether its answers carry a confidence.
 
     Args:
-      switch: of a gate that needs it, see `confidence_switch`; None needs none, and asks the server all the same.
+      switch: of a gate that needs it, see `confidence_switch`; None needs none, and asks the server
+        all the same.
 
     Raises:
       ValueError: a gate needs the confidence, and the generator gives none.
@@ -51,11 +63,13 @@ def check_confidence(generator: Generator, switch: str | None) -> None:
 class RequiredConfidence:
     """A generator whose answers must carry a confidence.
 
-    It is checked before its first answer, and by the first answer where the generator does not state that it gives
-    one. After an answer that carries a confidence, one that lacks it is a missing measurement like any other.
+    It is checked before its first answer, and by the first answer where the generator does not
+    state that it gives one. After an answer that carries a confidence, one that lacks it is a
+    missing measurement like any other.
 
-    base: the generator. switch: of the gate that needs the confidence. known: whether answers are known to carry one,
-    by the name of each generator that was checked; it belongs to whoever asks, and is written here.
+    base: the generator. switch: of the gate that needs the confidence. known: whether answers are
+    known to carry one, by the name of each generator that was checked; it belongs to whoever asks,
+    and is written here.
     """
 
     base: Generator
@@ -104,8 +118,10 @@ def given_confidence(generation: Generation) -> float:
 def _lacking(name: str, switch: str) -> ValueError:
     section = switch.removesuffix(".enabled")
     msg = (
-        f"the gate {section} needs a generator that gives a confidence, got {name}, whose answers carry none (a server"
-        f" gives it as log-probabilities); take another generator or server, or switch the gate off:"
+        f"the gate {section} needs a generator that gives a confidence, got {name}, whose answers "
+        "carry none (a server"
+        " gives it as log-probabilities); take another generator or server, or switch the gate "
+        "off:"
         f' policy.replace("{switch}", False).'
     )
     return ValueError(msg)

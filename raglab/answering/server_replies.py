@@ -46,11 +46,14 @@ def chat_completion(body: bytes, max_tokens: int) -> Completion:
     if not isinstance(text, str):
         msg = "answered without a text"
         raise ReplyError(msg)
-    if len(text) > TOKEN_CHARS * max_tokens:  # it did not heed max_tokens, and what reads the answer takes time
+    # it did not heed max_tokens, and what reads the answer takes time
+    if len(text) > TOKEN_CHARS * max_tokens:
         msg = f"answered with {len(text)} characters, more than {max_tokens} tokens hold"
         raise ReplyError(msg)
     tokens = _token_scores(choice.get("logprobs"))
-    return empty._replace(text=visible(text).strip(), tokens=tokens, finish="length" if end == "length" else "stop")
+    return empty._replace(
+        text=visible(text).strip(), tokens=tokens, finish="length" if end == "length" else "stop"
+    )
 
 
 def model_of(body: bytes) -> str:
@@ -69,7 +72,10 @@ def read_json(body: bytes) -> Any:  # noqa: ANN401  (any JSON)
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        msg = f"answered with {'a page of HTML' if body.lstrip().startswith(b'<') else 'what is not JSON'}"
+        msg = (
+            "answered with "
+            f"{'a page of HTML' if body.lstrip().startswith(b'<') else 'what is not JSON'}"
+        )
         raise ReplyError(msg) from None
 
 
@@ -80,7 +86,10 @@ def _token_scores(logprobs: Any) -> tuple[TokenScore, ...]:  # noqa: ANN401  (an
         return ()
     if not all(_is_logprob(row.get("logprob")) for row in rows):
         return ()
-    return tuple(TokenScore(str(row.get("token", "")), float(row["logprob"]), _alternatives(row)) for row in rows)
+    return tuple(
+        TokenScore(str(row.get("token", "")), float(row["logprob"]), _alternatives(row))
+        for row in rows
+    )
 
 
 def _alternatives(row: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
@@ -113,7 +122,10 @@ def message_of(body: Any) -> str:  # noqa: ANN401  (any JSON)
 
 
 class _EchoedToken(NamedTuple):
-    """A token of an echoed prompt: first character, text, log-probability, NaN where it is not measured."""
+    """A token of an echoed prompt.
+
+    First character, text, log-probability, NaN where it is not measured.
+    """
 
     at: int
     token: str
@@ -125,12 +137,19 @@ def _echo_rows(body: bytes) -> list[_EchoedToken]:
     reply = read_json(body)
     try:
         logprobs = reply["choices"][0]["logprobs"]
-        rows = list(zip(logprobs["text_offset"], logprobs["tokens"], logprobs["token_logprobs"], strict=True))
+        rows = list(
+            zip(
+                logprobs["text_offset"], logprobs["tokens"], logprobs["token_logprobs"], strict=True
+            )
+        )
     except (LookupError, TypeError, ValueError):
         return []
     if not all(type(at) is int and isinstance(token, str) for at, token, _ in rows):
         return []
-    return [_EchoedToken(at, token, float(value) if _is_logprob(value) else math.nan) for at, token, value in rows]
+    return [
+        _EchoedToken(at, token, float(value) if _is_logprob(value) else math.nan)
+        for at, token, value in rows
+    ]
 
 
 def echo_kind(body: bytes) -> Echo:
@@ -138,7 +157,8 @@ def echo_kind(body: bytes) -> Echo:
 
     In a count that a word interrupts, the word is by far the least probable token.
     """
-    rows = [row for row in _echo_rows(body) if row.at < len(ECHOED)][1:]  # before the first token nothing is expected
+    # before the first token nothing is expected
+    rows = [row for row in _echo_rows(body) if row.at < len(ECHOED)][1:]
     start, end = ECHOED.index(UNLIKELY), ECHOED.index(UNLIKELY) + len(UNLIKELY)
     inside = [row.logprob for row in rows if start <= row.at < end]
     outside = [row.logprob for row in rows if not start <= row.at < end]

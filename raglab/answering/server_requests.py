@@ -1,7 +1,9 @@
-"""Requests to OpenAI-compatible servers (shore): one reply, read whole before a deadline; retries and Retry-After.
+"""Requests to OpenAI-compatible servers (shore): one reply, read whole before a deadline.
 
-What is sent goes to the host of the address alone: redirects are not followed, proxies and further headers of the
-environment not used.
+Retries and Retry-After.
+
+What is sent goes to the host of the address alone: redirects are not followed, proxies and further
+headers of the environment not used.
 """
 
 from __future__ import annotations
@@ -23,16 +25,24 @@ if TYPE_CHECKING:
 
 _PARTS = ("chat", "completions", "models")  # of the client, which it imports with its first request
 LONGEST_WAIT_S = 60.0  # that the client waits for a Retry-After
-MAX_BYTES = 4_000_000  # of a reply; an answer of 10,000 tokens with their log-probabilities takes 2 MB
+# of a reply; an answer of 10,000 tokens with their log-probabilities takes 2 MB
+MAX_BYTES = 4_000_000
 _SENT = frozenset({"host", "content-type", "content-length", "accept", "user-agent", "connection"})
 _USED = frozenset({"content-type", "retry-after", "retry-after-ms"})
 
 
 def _wait_s(header: str | None) -> float:
-    """Seconds of a Retry-After header, stated as such or as a date; 0 where there is none that can be read."""
+    """Seconds of a Retry-After header, stated as such or as a date.
+
+    0 where there is none that can be read.
+    """
     text = (header or "").strip()
     try:
-        seconds = float(text) if text[:1].isdigit() else parsedate_to_datetime(text).timestamp() - time.time()
+        seconds = (
+            float(text)
+            if text[:1].isdigit()
+            else parsedate_to_datetime(text).timestamp() - time.time()
+        )
     except (ValueError, TypeError, OverflowError):
         return 0.0
     return seconds if 0.0 < seconds < math.inf else 0.0
@@ -41,8 +51,9 @@ def _wait_s(header: str | None) -> float:
 class ServerRequest(NamedTuple):
     """A request to a server.
 
-    base_url: without user and password. authorization: header, None for none. body: of a chat or a completion; None
-    asks for the list of models. deadline: by `time.monotonic`. retries: further attempts.
+    base_url: without user and password. authorization: header, None for none. body: of a chat or a
+    completion; None asks for the list of models. deadline: by `time.monotonic`. retries: further
+    attempts.
     """
 
     base_url: str
@@ -69,13 +80,14 @@ def import_libraries() -> None:
 def reply_body(request: ServerRequest) -> bytes:
     """The body of the server's reply, read whole before the deadline.
 
-    A client's own timeout is for one step: a server that sends a header, a `100 Continue` or a byte at a time would
-    never reach it. The asynchronous client can be cancelled in whatever it waits for, which closes the connection; it
-    runs in a thread of its own, since a notebook has a running loop already.
+    A client's own timeout is for one step: a server that sends a header, a `100 Continue` or a byte
+    at a time would never reach it. The asynchronous client can be cancelled in whatever it waits
+    for, which closes the connection; it runs in a thread of its own, since a notebook has a running
+    loop already.
 
     Raises:
-      TimeoutError, ConnectionError, StatusError, ReplyError: without the library's own error, which holds the request
-        with its key.
+      TimeoutError, ConnectionError, StatusError, ReplyError: without the library's own error, which
+        holds the request with its key.
     """
     import httpx2
     import openai
@@ -95,7 +107,9 @@ def reply_body(request: ServerRequest) -> bytes:
             ) as client:
                 if request.body is None:
                     return (await client.models.with_raw_response.list()).content
-                endpoint: Any = client.chat.completions if "messages" in request.body else client.completions
+                endpoint: Any = (
+                    client.chat.completions if "messages" in request.body else client.completions
+                )
                 response = await endpoint.with_raw_response.create(**request.body)
                 content: bytes = response.content
                 return content
@@ -117,12 +131,15 @@ def _transport(server_request: ServerRequest) -> httpx2.AsyncBaseTransport:
 
     class Bounded(httpx2.AsyncHTTPTransport):
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-            # The client adds headers of its own, which would say what runs here; unpacked size could not be bounded.
+            # The client adds headers of its own, which would say what runs here; unpacked size
+            # could not be bounded.
             headers = {name: value for name, value in request.headers.items() if name in _SENT}
             headers["accept-encoding"] = "identity"
             if server_request.authorization is not None:
                 headers["authorization"] = server_request.authorization
-            bare = httpx2.Request(request.method, request.url, headers=headers, stream=request.stream)
+            bare = httpx2.Request(
+                request.method, request.url, headers=headers, stream=request.stream
+            )
             body = bytearray()
             async with aclosing(await super().handle_async_request(bare)) as response:
                 async for part in response.aiter_raw():
@@ -134,7 +151,8 @@ def _transport(server_request: ServerRequest) -> httpx2.AsyncBaseTransport:
             used = [(name, value) for name, value in response.headers.items() if name in _USED]
             wait = _wait_s(response.headers.get("retry-after"))
             if wait > LONGEST_WAIT_S or wait >= server_request.deadline - time.monotonic():
-                used = [("x-should-retry", "false")]  # it would be asked too early, or too late: the status says more
+                # it would be asked too early, or too late: the status says more
+                used = [("x-should-retry", "false")]
             return httpx2.Response(response.status_code, headers=used, content=bytes(body))
 
     secure = urlsplit(server_request.base_url).scheme == "https"

@@ -14,12 +14,22 @@ from urllib.parse import SplitResult, unquote
 
 from raglab.answering.hygiene import clean, visible
 
-MIN_SECRET = 6  # characters; shorter keys are placeholders such as EMPTY or none, and words of answers
+# characters; shorter keys are placeholders such as EMPTY or none, and words of answers
+MIN_SECRET = 6
 MAX_REASON = 240
 MASK = "[hidden]"
 KEY_VARIABLE = "OPENAI_API_KEY"
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")  # keys of servers have small letters or a hyphen
-_KEY_ARGUMENTS = ("api_key", "apikey", "key", "token", "secret", "password", "openai_api_key", "bearer_token")
+_KEY_ARGUMENTS = (
+    "api_key",
+    "apikey",
+    "key",
+    "token",
+    "secret",
+    "password",
+    "openai_api_key",
+    "bearer_token",
+)
 T = TypeVar("T")
 _CONNECTION_LOGS = ("httpcore2.connection", "httpcore2.http11")
 
@@ -46,20 +56,32 @@ def credentials(url: SplitResult, key_env: str) -> tuple[str | None, list[str]]:
 
 
 def check_key_variable(name: object) -> None:
-    """Stop where the name of a variable is expected; the value is not shown, since it may be the key itself.
+    """Stop where the name of a variable is expected.
+
+    The value is not shown, since it may be the key itself.
 
     Raises:
       ValueError: with the remedy.
     """
-    if not isinstance(name, str) or not (_VARIABLE.fullmatch(name) or (name and name in os.environ)):
-        rule = "key_env must be the name of a variable of the environment, in capitals unless it is set"
-        shown = "a text that is none and is not shown" if isinstance(name, str) else type(name).__name__
+    if not isinstance(name, str) or not (
+        _VARIABLE.fullmatch(name) or (name and name in os.environ)
+    ):
+        rule = (
+            "key_env must be the name of a variable of the environment, in capitals unless it is "
+            "set"
+        )
+        shown = (
+            "a text that is none and is not shown" if isinstance(name, str) else type(name).__name__
+        )
         msg = f"{rule}, got {shown}; set {KEY_VARIABLE} to the key and leave key_env out."
         raise ValueError(msg)
 
 
 def without_keys(client: type[T]) -> type[T]:
-    """The class, which answers a key among its arguments with where keys go; the key is not shown."""
+    """The class, which answers a key among its arguments with where keys go.
+
+    The key is not shown.
+    """
     initializer: Any = client.__init__
 
     @wraps(initializer)
@@ -67,7 +89,8 @@ def without_keys(client: type[T]) -> type[T]:
         for name in _KEY_ARGUMENTS:
             if name in settings:
                 msg = (
-                    f"{client.__name__} takes no {name}, since keys stay out of code, notebooks and logs; set the "
+                    f"{client.__name__} takes no {name}, since keys stay out of code, notebooks "
+                    "and logs; set the "
                     f"variable {KEY_VARIABLE}, or name another one by key_env."
                 )
                 raise TypeError(msg)
@@ -86,7 +109,7 @@ def mask_secrets(text: str, secrets: Sequence[str]) -> str:
 
 
 def carries(text: str, secrets: Sequence[str]) -> bool:
-    """Whether a secret would show in a text once it is cleaned, or with other marks between its letters."""
+    """Whether a secret would show in a text once cleaned, or with other marks between letters."""
     plain = [re.sub("[^A-Za-z0-9]", "", shown) for shown in (text, clean(text).text)]
     bare = [re.sub("[^A-Za-z0-9]", "", secret) for secret in secrets]
     return any(len(secret) >= MIN_SECRET and secret in shown for secret in bare for shown in plain)
@@ -101,7 +124,10 @@ def one_line_reason(why: str, secrets: Sequence[str]) -> str:
 
 @contextmanager
 def unlogged(secrets: Sequence[str]) -> Iterator[None]:
-    """Meanwhile the connection's log leaves out lines with a secret: a server may send the key back as a header."""
+    """Meanwhile the connection's log leaves out lines with a secret.
+
+    A server may send the key back as a header.
+    """
 
     def shows_none(record: logging.LogRecord) -> bool:
         return not any(secret in record.getMessage() for secret in secrets)

@@ -1,7 +1,8 @@
 """Support (shore): how far the chosen hits bear out each claim of an answer (S2.11).
 
-The constants were set by what they mean and checked on SciFact, SQuAD, Natural Questions, PubMedQA, MT-RAG and the
-bundled set, where a wide range about each ranks alike; none was chosen by its score on WiCE or BEGIN.
+The constants were set by what they mean and checked on SciFact, SQuAD, Natural Questions, PubMedQA,
+MT-RAG and the bundled set, where a wide range about each ranks alike; none was chosen by its score
+on WiCE or BEGIN.
 """
 
 from __future__ import annotations
@@ -17,7 +18,18 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.answering.claim_words import BREAK, KEY, LITTLE, NAME, NEGATION, NUMBER, UNIT, WORD, Word, claim_words
+from raglab.answering.claim_words import (
+    BREAK,
+    KEY,
+    LITTLE,
+    NAME,
+    NEGATION,
+    NUMBER,
+    UNIT,
+    WORD,
+    Word,
+    claim_words,
+)
 from raglab.code_blocks import split_code
 from raglab.languages import LANGUAGES
 from raglab.models import Nli
@@ -28,16 +40,17 @@ SUBSTANCE = frozenset({WORD, NAME, NUMBER, UNIT})
 # Keys of words that begin a clause, and of those that do so after a number.
 PARTING = frozenset(word[:KEY] for word in LANGUAGES.words.parting)
 PARTING_NUMBERS = frozenset(word[:KEY] for word in LANGUAGES.words.parting_numbers)
-# Keys of pronouns and auxiliaries: a clause that begins with one leaves what it is about to the clause before.
+# Keys of pronouns and auxiliaries: a clause that begins with one leaves what it is about to the
+# clause before.
 LEANING = frozenset(word[:KEY] for word in LANGUAGES.words.leaning)
 
 
 class WordPosition(NamedTuple):
     """Where a word stands.
 
-    at: its number in the sentence. sign, negated: see `Word`. clause: counted over all evidence. leads: no word of
-    substance is before it in its clause, or the clause begins with a pronoun or an auxiliary. counts: a word of
-    substance comes right after it.
+    at: its number in the sentence. sign, negated: see `Word`. clause: counted over all evidence.
+    leads: no word of substance is before it in its clause, or the clause begins with a pronoun or
+    an auxiliary. counts: a word of substance comes right after it.
     """
 
     at: int
@@ -51,7 +64,8 @@ class WordPosition(NamedTuple):
 class EvidenceWords(NamedTuple):
     """Where every word of the evidence stands.
 
-    places: by key and sentence. passage: of each sentence. numbered: whether each clause has a number.
+    places: by key and sentence. passage: of each sentence. numbered: whether each clause has a
+    number.
     """
 
     places: dict[str, dict[int, list[WordPosition]]]
@@ -77,7 +91,8 @@ def evidence_words(texts: Sequence[str], keys: Collection[str] | None = None) ->
             sentence, first = len(passage), len(numbered)  # clauses are counted over all evidence
             passage.append(number)
             numbered += [False] * (clauses[-1] + 1 if clauses else 0)
-            led = begun = -1  # the clause of the last word of substance, and the one that was entered last
+            # the clause of the last word of substance, and the one that was entered last
+            led = begun = -1
             leaning = False
             for at, (word, clause) in enumerate(zip(words, clauses, strict=True)):
                 key, kind, sign, negated = word
@@ -86,7 +101,9 @@ def evidence_words(texts: Sequence[str], keys: Collection[str] | None = None) ->
                     begun, leaning = clause, key in LEANING or kind == NEGATION
                 if keys is None or key in keys:
                     counts = at + 1 < len(words) and words[at + 1].kind in SUBSTANCE
-                    place = WordPosition(at, sign, negated, first + clause, leaning or led != clause, counts)
+                    place = WordPosition(
+                        at, sign, negated, first + clause, leaning or led != clause, counts
+                    )
                     places.setdefault(key, {}).setdefault(sentence, []).append(place)
                 if kind in SUBSTANCE:  # after its own place is noted: a word does not lead itself
                     led = clause
@@ -96,7 +113,9 @@ def evidence_words(texts: Sequence[str], keys: Collection[str] | None = None) ->
 
 
 def clause_numbers(words: Sequence[Word]) -> list[int]:
-    """Number of the clause that each word stands in, from 0: punctuation and `and` or `but` part clauses.
+    """Number of the clause that each word stands in, from 0.
+
+    Punctuation and `and` or `but` part clauses.
 
     Example:
       >>> clause_numbers(claim_words("2 vans and 3 cars"))
@@ -109,7 +128,11 @@ def clause_numbers(words: Sequence[Word]) -> list[int]:
             clause, numbered = clause + 1, False
         elif kind == NUMBER:
             numbered = True
-        elif numbered and key in PARTING_NUMBERS and any(word.kind == NUMBER for word in words[at + 1 : at + 3]):
+        elif (
+            numbered
+            and key in PARTING_NUMBERS
+            and any(word.kind == NUMBER for word in words[at + 1 : at + 3])
+        ):
             clause, numbered = clause + 1, False
         numbers.append(clause)
     return numbers
@@ -118,24 +141,33 @@ def clause_numbers(words: Sequence[Word]) -> list[int]:
 @lru_cache(maxsize=4096)
 def _sentence_words(text: str) -> tuple[tuple[tuple[Word, ...], tuple[int, ...]], ...]:
     """Words of each sentence of a text, and their clauses."""
-    return tuple((tuple(words), tuple(clause_numbers(words))) for words in map(claim_words, sentences(text)))
+    return tuple(
+        (tuple(words), tuple(clause_numbers(words))) for words in map(claim_words, sentences(text))
+    )
 
 
 # What a word counts: a number or a name that is not there is worse than a verb that is not.
 WEIGHTS = {BREAK: 0.0, LITTLE: 0.2, NEGATION: 0.2, UNIT: 0.5, WORD: 1.0, NAME: 1.5, NUMBER: 2.0}
-PRESENT = 0.5  # of its weight a word earns by being in the evidence at all; the rest is for the company it keeps there
+# of its weight a word earns by being in the evidence at all; the rest is for the company it keeps
+# there
+PRESENT = 0.5
 ALONE = 1.0 / 3.0  # of a score that is for the best single sentence
-LONG = 8  # words of substance; in a longer claim, one sentence, and one word in doubt, count for less
+# words of substance; in a longer claim, one sentence, and one word in doubt, count for less
+LONG = 8
 
 # What a word's company counts, by where it stands from the word.
 SPAN = 4  # words of substance on either side that are a word's company
 SLACK = 2  # places by which company may have moved to be as far off as in the claim
 CLAUSE = 0.9  # in its clause, but further off than in the claim
 BESIDE = 0.85  # in another clause, but no further off, as in a list
-HEAD = 0.9  # in an earlier clause, where the word's own begins with it: what a sentence is about is often said once
+# in an earlier clause, where the word's own begins with it: what a sentence is about is often said
+# once
+HEAD = 0.9
 EARLIER = 0.8  # in an earlier clause
-LATER = 0.7  # in a later clause: what was said before holds on more often than what comes after held before
-SHARED = 0.8  # a number's company, in an earlier clause with a number of its own: `covers 2 vans and 3 cars`
+# in a later clause: what was said before holds on more often than what comes after held before
+LATER = 0.7
+# a number's company, in an earlier clause with a number of its own: `covers 2 vans and 3 cars`
+SHARED = 0.8
 TAKEN = 0.0  # a number's company, in a later clause with a number of its own
 OPPOSITE = 0.5  # times that, for company of the opposite meaning: `after` for `before`
 NEARBY = 0.3  # in another sentence of the passage, such as its heading, or in one close by
@@ -153,7 +185,8 @@ TWICE = 0.8  # of its share, a number that the claim says more often than the ev
 UNNAMED = 0.75  # a name that is not there
 
 
-# What no text for people comes near: a hostile one repeats a word until each is held against each, for hours.
+# What no text for people comes near: a hostile one repeats a word until each is held against each,
+# for hours.
 MOST_COMPARISONS = 200_000  # of places with places, for one claim
 LONGEST_CLAIM = 1_000  # words
 MOST_CLAIMS = 500  # of an answer
@@ -162,8 +195,9 @@ MOST_CLAIMS = 500  # of an answer
 class _Mate(NamedTuple):
     """A word of another's company.
 
-    pole: its sign, negations apart. offset: places after that word in the claim. apart: it stands in another clause of
-    the claim. counted: one of the two is a number, and the claim puts them together.
+    pole: its sign, negations apart. offset: places after that word in the claim. apart: it stands
+    in another clause of the claim. counted: one of the two is a number, and the claim puts them
+    together.
     """
 
     key: str
@@ -177,8 +211,9 @@ class _Mate(NamedTuple):
 class _WordMatch(NamedTuple):
     """The place where a word has most of its company.
 
-    share: of its company, in [0, 1]. alike: it is turned there as in the claim. negated: by a negation. ahead: of the
-    best place where it is turned as in the claim, in shares. place: sentence and number in it.
+    share: of its company, in [0, 1]. alike: it is turned there as in the claim. negated: by a
+    negation. ahead: of the best place where it is turned as in the claim, in shares. place:
+    sentence and number in it.
     """
 
     share: float
@@ -191,11 +226,12 @@ class _WordMatch(NamedTuple):
 def claim_support(words: Sequence[Word], evidence: EvidenceWords) -> float:
     """Support of a claim, in [0, 1]; 0 for a claim without a word and for no evidence.
 
-    Two thirds are the weighted share of its words that the evidence has, half of it for being there and half for the
-    company they keep; a third is the weighted share in the best single sentence, less in a long claim, which is often
-    put together from several. That is multiplied down for words turned the other way, numbers in other company, and
-    missing names. A claim beyond all measure is not read, and one that a text repeats without end is read in part:
-    either counts as less supported.
+    Two thirds are the weighted share of its words that the evidence has, half of it for being there
+    and half for the company they keep; a third is the weighted share in the best single sentence,
+    less in a long claim, which is often put together from several. That is multiplied down for
+    words turned the other way, numbers in other company, and missing names. A claim beyond all
+    measure is not read, and one that a text repeats without end is read in part: either counts as
+    less supported.
 
     Args:
       words: of the claim.
@@ -224,7 +260,7 @@ def claim_support(words: Sequence[Word], evidence: EvidenceWords) -> float:
 
 
 def _word_matches(words: Sequence[Word], evidence: EvidenceWords) -> dict[int, _WordMatch]:
-    """Best place of each word of substance and each negation that the evidence has, by place in the claim."""
+    """Best place of each content word and negation the evidence has, by place in the claim."""
     substance = [at for at, word in enumerate(words) if word.kind in SUBSTANCE]
     clauses = clause_numbers(words)
     numbered = {clauses[at] for at in substance if words[at].kind == NUMBER}
@@ -236,9 +272,17 @@ def _word_matches(words: Sequence[Word], evidence: EvidenceWords) -> dict[int, _
         if word.key in evidence.places and (is_substance or word.kind == NEGATION):
             # The words of substance on either side, without the word itself where it is one.
             after = n_before + is_substance
-            neighbours = substance[max(0, n_before - SPAN) : n_before] + substance[after : after + SPAN]
+            neighbours = (
+                substance[max(0, n_before - SPAN) : n_before] + substance[after : after + SPAN]
+            )
             mates = [
-                _mate(word, words[i], i - at, apart=clauses[i] != clauses[at], has_number=clauses[i] in numbered)
+                _mate(
+                    word,
+                    words[i],
+                    i - at,
+                    apart=clauses[i] != clauses[at],
+                    has_number=clauses[i] in numbered,
+                )
                 for i in neighbours
             ]
             best, spent = _best_place(word, mates, evidence, used, spent)
@@ -254,7 +298,8 @@ def _mate(word: Word, neighbour: Word, offset: int, *, apart: bool, has_number: 
     """A neighbour as company of a word.
 
     Args:
-      offset, apart: see `_Mate`. has_number: the clause of the neighbour has a number.
+      offset, apart: see `_Mate`.
+      has_number: the clause of the neighbour has a number.
     """
     return _Mate(
         key=neighbour.key,
@@ -262,32 +307,44 @@ def _mate(word: Word, neighbour: Word, offset: int, *, apart: bool, has_number: 
         offset=offset,
         weight=WEIGHTS[neighbour.kind],
         apart=apart,
-        # A number counts the words of its own clause, and those of a clause that has no number of its own.
+        # A number counts the words of its own clause, and those of a clause that has no number of
+        # its own.
         counted=NUMBER in {word.kind, neighbour.kind} and not (apart and has_number),
     )
 
 
 def _best_place(  # noqa: C901 (one loop, with a way out of it)
-    word: Word, mates: Sequence[_Mate], evidence: EvidenceWords, used: set[tuple[int, int]], spent: int
+    word: Word,
+    mates: Sequence[_Mate],
+    evidence: EvidenceWords,
+    used: set[tuple[int, int]],
+    spent: int,
 ) -> tuple[_WordMatch, int]:
-    """The place where a word has most of its company, turned as in the claim if there are several; comparisons spent.
+    """The place where a word has most of its company, turned as in the claim if there are several.
+
+    Comparisons spent.
 
     Args:
-      used: places of numbers that an earlier word of the claim has taken. spent: comparisons for the words before; past
-        the most of them no further sentence is looked at, and a word that none was looked at for has a share of -1.
+      used: places of numbers that an earlier word of the claim has taken.
+      spent: comparisons for the words before; past the most of them no further sentence is looked
+        at, and a word that none was looked at for has a share of -1.
     """
     whole = sum(mate.weight for mate in mates)
-    # The best place of all, and the share of the best place where the word is turned as in the claim.
+    # The best place of all, and the share of the best place where the word is turned as in the
+    # claim.
     best, straight = _WordMatch(-1.0, False, False, 0.0, (-1, -1)), 0.0
     known = _known_company(mates, evidence)
     for sentence, places in evidence.places[word.key].items():
-        # Company outside the sentence counts the same for every place in it; `meant` where the place leads its clause.
+        # Company outside the sentence counts the same for every place in it; `meant` where the
+        # place leads its clause.
         beside: list[tuple[_Mate, list[WordPosition]]] = []
         elsewhere = meant = 0.0
         for mate, there, passages in known:
             if sentence in there:
                 beside.append((mate, there[sentence]))
-            elif evidence.passage[sentence] in passages or any(sentence + step in there for step in CLOSE):
+            elif evidence.passage[sentence] in passages or any(
+                sentence + step in there for step in CLOSE
+            ):
                 elsewhere += mate.weight * NEARBY
                 meant += mate.weight * (MEANT if sentence - 1 in there else NEARBY)
         spent += 1 + len(known) + len(places) * sum(len(mate_places) for _, mate_places in beside)
@@ -300,7 +357,8 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
             share = got / whole if whole else 1.0
             if (sentence, place.at) in used:
                 share *= TWICE
-            alike = place.sign == word.sign or word.kind == NEGATION  # a negation turns others, and has no sign
+            # a negation turns others, and has no sign
+            alike = place.sign == word.sign or word.kind == NEGATION
             if alike:
                 straight = max(straight, share)
             if (share, alike) > (best.share, best.alike):
@@ -311,7 +369,10 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
 def _known_company(
     mates: Sequence[_Mate], evidence: EvidenceWords
 ) -> list[tuple[_Mate, dict[int, list[WordPosition]], set[int]]]:
-    """Company that the evidence has at all, with its places by sentence and its passages; once for all places."""
+    """Company that the evidence has at all, with its places by sentence and its passages.
+
+    Once for all places.
+    """
     return [
         (mate, there, {evidence.passage[sentence] for sentence in there})
         for mate in mates
@@ -320,25 +381,34 @@ def _known_company(
 
 
 def _best_worth(
-    place: WordPosition, mate_places: Sequence[WordPosition], mate: _Mate, word: Word, evidence: EvidenceWords
+    place: WordPosition,
+    mate_places: Sequence[WordPosition],
+    mate: _Mate,
+    word: Word,
+    evidence: EvidenceWords,
 ) -> float:
     """Of several places of one word of the company the one that counts most."""
     return max(
         [
-            _worth(place, mate_place, mate, word, evidence) * (1.0 if _pole(mate_place) == mate.pole else OPPOSITE)
+            _worth(place, mate_place, mate, word, evidence)
+            * (1.0 if _pole(mate_place) == mate.pole else OPPOSITE)
             for mate_place in mate_places
         ]
     )
 
 
-def _worth(place: WordPosition, mate_place: WordPosition, mate: _Mate, word: Word, evidence: EvidenceWords) -> float:
-    """What a word of its company counts for a word, by where both stand in one sentence, in [0, 1]."""
+def _worth(
+    place: WordPosition, mate_place: WordPosition, mate: _Mate, word: Word, evidence: EvidenceWords
+) -> float:
+    """What one word of a word's company counts, by where both stand in one sentence, in [0, 1]."""
     near = abs(mate_place.at - place.at - mate.offset) <= SLACK
     if mate_place.clause == place.clause:
         return 1.0 if near else CLAUSE
     if mate.counted:
         number, thing, offset = (
-            (place, mate_place, mate.offset) if word.kind == NUMBER else (mate_place, place, -mate.offset)
+            (place, mate_place, mate.offset)
+            if word.kind == NUMBER
+            else (mate_place, place, -mate.offset)
         )
         if evidence.numbered[thing.clause]:
             replaced = number.counts and offset == 1  # `3 vans` by `2 vans and 3 cars`
@@ -364,7 +434,11 @@ def _score_left(words: Sequence[Word], matches: dict[int, _WordMatch], brief: fl
     factor = 1.0
     for share in _negation_shares(words, matches)[:MOST_TURNED]:
         factor *= 1.0 - (1.0 - TURNED) * brief * share
-    shares = [matches[at].share if at in matches else 0.0 for at, word in enumerate(words) if word.kind == NUMBER]
+    shares = [
+        matches[at].share if at in matches else 0.0
+        for at, word in enumerate(words)
+        if word.kind == NUMBER
+    ]
     if shares:
         factor *= 1.0 - (1.0 - UNPROVEN) * brief * max(0.0, 1.0 - min(shares) / PROVEN)
     if any(word.kind == NAME and at not in matches for at, word in enumerate(words)):
@@ -373,10 +447,11 @@ def _score_left(words: Sequence[Word], matches: dict[int, _WordMatch], brief: fl
 
 
 def _negation_shares(words: Sequence[Word], matches: dict[int, _WordMatch]) -> list[float]:
-    """Shares of company of the words that the evidence turns the other way, as far as they are ahead.
+    """Company shares of words that the evidence turns the other way, as far as they are ahead.
 
-    `No hail cover` and `hail is not covered` negate different words: two such words close together, one negated by
-    the claim and one by the evidence, are one negation put differently, and are left out.
+    `No hail cover` and `hail is not covered` negate different words: two such words close together,
+    one negated by the claim and one by the evidence, are one negation put differently, and are left
+    out.
     """
     turned: list[tuple[int, int]] = []
     rank = 0
@@ -408,8 +483,8 @@ _ASKED = re.compile(r"\?[\"'”»)\]\s]*$")
 class Support(NamedTuple):
     """How well the claims of an answer are supported.
 
-    score: of the least supported, in [0, 1]; NaN where the answer claims nothing. claim: that claim, '' where there is
-    none. by_claim: every claim with its score, in the order of the answer.
+    score: of the least supported, in [0, 1]; NaN where the answer claims nothing. claim: that
+    claim, '' where there is none. by_claim: every claim with its score, in the order of the answer.
     """
 
     score: float
@@ -430,7 +505,10 @@ class ClaimScorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WordSupport:
-    """The embedded scorer: weighted words in their company, numbers, names, negations; no model, no network."""
+    """The embedded scorer: weighted words in their company, numbers, names, negations.
+
+    No model, no network.
+    """
 
     name: str = field(default=WORDS, init=False)
 
@@ -445,7 +523,9 @@ class WordSupport:
 
 @dataclass(frozen=True, slots=True)
 class NliScorer:
-    """Entailment by a cross-encoder: the probability that the best few adjacent sentences of a text entail the claim.
+    """Entailment by a cross-encoder.
+
+    The probability that the best few adjacent sentences of a text entail the claim.
 
     model: of `raglab.models.load_nli`.
     """
@@ -458,7 +538,9 @@ class NliScorer:
         return f"nli:{self.model.name}"
 
     def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
-        """Highest probability of entailment over the windows of each claim's evidence, float64 [N]; 0 without any.
+        """Highest probability of entailment over the windows of each claim's evidence, float64 [N].
+
+        0 without any.
 
         Raises:
           ValueError: claims and evidence differ in number.
@@ -467,10 +549,16 @@ class NliScorer:
         pairs: dict[tuple[str, str], int] = {}
         pair_indices: list[list[int]] = []
         for claim, texts in zip(claims, evidence, strict=True):
-            windows = [window for text in texts for window in _windows(text)] if claim.strip() else []
-            pair_indices.append([pairs.setdefault((window, claim), len(pairs)) for window in windows])
+            windows = (
+                [window for text in texts for window in _windows(text)] if claim.strip() else []
+            )
+            pair_indices.append(
+                [pairs.setdefault((window, claim), len(pairs)) for window in windows]
+            )
         entailed = self.model.entailment(list(pairs))
-        return np.array([max((float(entailed[i]) for i in at), default=0.0) for at in pair_indices], np.float64)
+        return np.array(
+            [max((float(entailed[i]) for i in at), default=0.0) for at in pair_indices], np.float64
+        )
 
     def support(self, answer: str, passages: Sequence[str]) -> Support:
         """`answer_support` by this scorer."""
@@ -480,13 +568,15 @@ class NliScorer:
 def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
     """Support of each claim by its evidence, in [0, 1], float64 [N]; 0 where either has no word.
 
-    What counts is the weighted share of the claim's words that the evidence has, and whether each stands there in the
-    company it has in the claim; less where the evidence negates what the claim states or the reverse, where a number
-    stands in other company, and where a name is missing. English and French. A claim's score depends on nothing but the
-    claim and its evidence. It is a ranking with a useful middle, not a probability.
+    What counts is the weighted share of the claim's words that the evidence has, and whether each
+    stands there in the company it has in the claim; less where the evidence negates what the claim
+    states or the reverse, where a number stands in other company, and where a name is missing.
+    English and French. A claim's score depends on nothing but the claim and its evidence. It is a
+    ranking with a useful middle, not a probability.
 
     Args:
-      claims: a statement each. evidence: of each claim, its texts, each a sentence or a passage.
+      claims: a statement each.
+      evidence: of each claim, its texts, each a sentence or a passage.
 
     Raises:
       ValueError: claims and evidence differ in number.
@@ -495,7 +585,12 @@ def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> 
 
     Example:
       >>> evidence = ["The storm excess is £400. The frost excess is £250. Hail is not covered."]
-      >>> claims = ["The storm excess is £400.", "The storm excess is £250.", "Hail is covered.", "Bees are covered."]
+      >>> claims = [
+      ...     "The storm excess is £400.",
+      ...     "The storm excess is £250.",
+      ...     "Hail is covered.",
+      ...     "Bees are covered.",
+      ... ]
       >>> support_scores(claims, [evidence] * 4).round(2).tolist()
       [1.0, 0.85, 0.4, 0.3]
     """
@@ -512,7 +607,9 @@ def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> 
 
 
 def overlap_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
-    """Share of each claim's distinct words that its evidence has, in [0, 1], float64 [N]; the measure to beat.
+    """Share of each claim's distinct words that its evidence has, in [0, 1], float64 [N].
+
+    The measure to beat.
 
     Raises:
       ValueError: claims and evidence differ in number.
@@ -524,14 +621,18 @@ def overlap_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> 
     _check_claims(claims, evidence)
     claim_words = [frozenset(split_words(claim, underscores=True)) for claim in claims]
     held = [frozenset(split_words("\n".join(texts), underscores=True)) for texts in evidence]
-    return np.array([len(a & b) / max(1, len(a)) for a, b in zip(claim_words, held, strict=True)], np.float64)
+    return np.array(
+        [len(a & b) / max(1, len(a)) for a, b in zip(claim_words, held, strict=True)], np.float64
+    )
 
 
 def split_claims(answer: str) -> list[str]:
-    """What an answer states, in order: sentences, list items, table rows and lines of code, parts at semicolons apart.
+    """What an answer states, in order.
 
-    Citations such as `[2]` are left out; so are headings, questions, and what has no word of substance, such as
-    `Yes.`; an answer may so have no claim.
+    Sentences, list items, table rows and lines of code, parts at semicolons apart.
+
+    Citations such as `[2]` are left out; so are headings, questions, and what has no word of
+    substance, such as `Yes.`; an answer may so have no claim.
 
     Example:
       >>> split_claims("Yes. Storm carries £400 [1]; frost carries £250 [2, 3]. Anything else?")
@@ -555,14 +656,20 @@ def split_claims(answer: str) -> list[str]:
     ]
 
 
-def answer_support(answer: str, passages: Sequence[str], scorer: ClaimScorer | None = None) -> Support:
-    """Support of an answer by passages: that of its least supported claim, the first of several; 0 past 500 claims.
+def answer_support(
+    answer: str, passages: Sequence[str], scorer: ClaimScorer | None = None
+) -> Support:
+    """Support of an answer by passages: that of its least supported claim, the first of several.
+
+    0 past 500 claims.
 
     Args:
       scorer: None is the embedded one.
 
     Example:
-      >>> answer_support("Storm is covered. Frost is excluded.", ["Storm is covered. Frost is covered."]).claim
+      >>> answer_support(
+      ...     "Storm is covered. Frost is excluded.", ["Storm is covered. Frost is covered."]
+      ... ).claim
       'Frost is excluded.'
     """
     claims = split_claims(answer)
@@ -584,18 +691,23 @@ def _semicolon_parts(text: str) -> list[str]:
 def _windows(text: str) -> list[str]:
     """Runs of a few adjacent sentences of a text."""
     parts = sentences(text)
-    return [" ".join(parts[i : i + WINDOW]) for i in range(max(1, len(parts) - WINDOW + 1))] if parts else []
+    return (
+        [" ".join(parts[i : i + WINDOW]) for i in range(max(1, len(parts) - WINDOW + 1))]
+        if parts
+        else []
+    )
 
 
 def _check_claims(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:
-    """Stop where claims and evidence are not one to one, or evidence is text where a list of texts is meant.
+    """Stop if claims and evidence are not one to one, or evidence is text, not a list of texts.
 
     Raises:
       ValueError: they differ in number, or evidence of a claim is a text.
     """
     if len(claims) != len(evidence):
         msg = (
-            f"claims and evidence must be one to one, got {len(claims)} claims and evidence for {len(evidence)}; "
+            f"claims and evidence must be one to one, got {len(claims)} claims and evidence for "
+            f"{len(evidence)}; "
             "give each claim its own list of texts."
         )
         raise ValueError(msg)

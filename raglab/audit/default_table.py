@@ -47,8 +47,9 @@ class DefaultUse(NamedTuple):
 class Pending(NamedTuple):
     """A request that a user was asked about.
 
-    question: None where its text is not kept. parsed: fields as they were read, JSON values. key, version, confidence,
-    gate: of the row of the default table, as of then. tried: values that failed before the user was asked.
+    question: None where its text is not kept. parsed: fields as they were read, JSON values. key,
+    version, confidence, gate: of the row of the default table, as of then. tried: values that
+    failed before the user was asked.
     """
 
     request_id: str
@@ -87,8 +88,9 @@ class Application(NamedTuple):
 class ReplayedDefault(NamedTuple):
     """A row of the default table as it was when it was used.
 
-    used: asked or applied. value: that was applied, or proposed. confidence, votes, gate: rebuilt from the changes
-    before. requests: that had come to the row by then, this one among them; asks: whether gate and schedule ask.
+    used: asked or applied. value: that was applied, or proposed. confidence, votes, gate: rebuilt
+    from the changes before. requests: that had come to the row by then, this one among them; asks:
+    whether gate and schedule ask.
     """
 
     used: str
@@ -116,21 +118,25 @@ class ReplayedDefault(NamedTuple):
         verdict = self.gate
         if verdict == "ask_occasionally":
             verdict += (
-                f" (request {self.requests} of the row, every {self.every}th asks: {'yes' if self.asks else 'no'})"
+                f" (request {self.requests} of the row, every {self.every}th asks: "
+                f"{'yes' if self.asks else 'no'})"
             )
         sure, (low, high) = self.confidence, self.thresholds
         return (
-            f"{self.used} {self.value or 'nothing'} for {self.target_field} on {self.doctype}{where}: "
-            f"row {self.row_id} version {self.version}, confidence {decimals(self.confidence)} from {self.sample_size} "
-            f"(votes {votes}), gate {verdict} (asks below {decimals(low, sure)}, applies above {decimals(high, sure)})"
+            f"{self.used} {self.value or 'nothing'} for {self.target_field} on "
+            f"{self.doctype}{where}: "
+            f"row {self.row_id} version {self.version}, confidence {decimals(self.confidence)} "
+            f"from {self.sample_size} "
+            f"(votes {votes}), gate {verdict} (asks below {decimals(low, sure)}, applies above "
+            f"{decimals(high, sure)})"
         )
 
 
 class ReplayedUses(NamedTuple):
     """What a request did with the default table.
 
-    defaults: rows that it used, in order. signals: changes that it made, each with the version that followed.
-    differences: what the log records against what follows from it, in words.
+    defaults: rows that it used, in order. signals: changes that it made, each with the version that
+    followed. differences: what the log records against what follows from it, in words.
     """
 
     defaults: tuple[ReplayedDefault, ...] = ()
@@ -141,7 +147,8 @@ class ReplayedUses(NamedTuple):
 class DefaultTable(Protocol):
     """What keeps the default table: each method works within the caller's transaction of a log."""
 
-    def rows(self, log: Entries, **where: Any) -> tuple[ClarificationDefault, ...]:  # noqa: ANN401 - values of columns
+    # values of columns
+    def rows(self, log: Entries, **where: Any) -> tuple[ClarificationDefault, ...]:  # noqa: ANN401
         """Latest versions of the rows that have these values."""
 
     def rebuild(self, log: Entries) -> tuple[ClarificationDefault, ...]:
@@ -168,10 +175,18 @@ class DefaultTable(Protocol):
         learner: DefaultLearner,
         at: datetime,
     ) -> tuple[ClarificationDefault, ...]:
-        """New versions by a signal: value, the signal's name, and what the value was corrected to."""
+        """New versions by a signal.
+
+        Value, the signal's name, and what the value was corrected to.
+        """
 
     def settle(
-        self, log: Entries, at: datetime, session: str | None, learner: DefaultLearner, rule: SilenceRule
+        self,
+        log: Entries,
+        at: datetime,
+        session: str | None,
+        learner: DefaultLearner,
+        rule: SilenceRule,
     ) -> int:
         """Settle what silence confirms; how many defaults it did."""
 

@@ -1,9 +1,10 @@
-"""Explanation of a request (shore): rebuilt from the log alone and compared with what was recorded (S5.8).
+"""Explanation of a request (shore): rebuilt from the log alone, compared with the record (S5.8).
 
-Nothing is retrieved and no policy file is read: the log holds the policy's body, the learner's settings, every check
-and every change of the default table. What is recorded is held against what follows from them; an edit of the log that
-contradicts the rest stands among the differences. Replies, proposals, answers, sources and moments follow from nothing:
-that these were edited, the hash chain tells, which every event of the request is held against.
+Nothing is retrieved and no policy file is read: the log holds the policy's body, the learner's
+settings, every check and every change of the default table. What is recorded is held against what
+follows from them; an edit of the log that contradicts the rest stands among the differences.
+Replies, proposals, answers, sources and moments follow from nothing: that these were edited, the
+hash chain tells, which every event of the request is held against.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ if TYPE_CHECKING:
 # Gates that refuse nothing by themselves: those that warn or ask, and the rules they hand over to.
 WARNS = frozenset({"resolver", *(gate.name for gate in gates.GATES if gate.firing != "refuse")})
 _GATES = {gate.name: gate for gate in gates.GATES}
-# Of a gate of several measurements a check records one; the others are taken as ones that let it decide alone.
+# Of a gate of several measurements a check records one; the others are taken as ones that let it
+# decide alone.
 _OTHERS: Mapping[str, Any] = {
     "words": 1.0,
     "denied": 0.0,
@@ -84,11 +86,14 @@ class CheckDecision(NamedTuple):
 
 
 def decide_by_checks(checks: Sequence[Check]) -> CheckDecision | None:
-    """Decision of checks in the order of the chain: the first that fails and decides refuses; None without checks.
+    """Decision of checks in the order of the chain: the first that fails and decides refuses.
 
-    A gap that is too small hands over to the resolver's rules, of which the first that passes decides; where none
-    does, or the question is an overview, the user is asked, unless one option was left and the chain went on. A gate on
-    a signal refuses, asks back or warns, and so do expected costs, as the rule of their check says.
+    None without checks.
+
+    A gap that is too small hands over to the resolver's rules, of which the first that passes
+    decides; where none does, or the question is an overview, the user is asked, unless one option
+    was left and the chain went on. A gate on a signal refuses, asks back or warns, and so do
+    expected costs, as the rule of their check says.
 
     Source: rules S2.12, S2.15, S2.17, S3.3.
     """
@@ -98,14 +103,23 @@ def decide_by_checks(checks: Sequence[Check]) -> CheckDecision | None:
         if check.gate not in WARNS and not check.passes and check.rule not in WARN_RULES:
             status = "ambiguous" if check.rule in {*ASK_RULES, COST_RULES["ask"]} else "refuse"
             return CheckDecision(status, check.gate, check.text)
-        if check.gate == "resolver" and all(later_check.gate != "resolver" for later_check in checks[place + 1 :]):
+        if check.gate == "resolver" and all(
+            later_check.gate != "resolver" for later_check in checks[place + 1 :]
+        ):
             rule = next(
-                (rule_check for rule_check in checks if rule_check.gate == "resolver" and rule_check.passes), None
+                (
+                    rule_check
+                    for rule_check in checks
+                    if rule_check.gate == "resolver" and rule_check.passes
+                ),
+                None,
             )
             picked = rule is not None and not rule.rule.endswith("overview")
             if not picked and place + 1 == len(checks):
                 return CheckDecision(
-                    "ambiguous", "resolver", rule.text if rule is not None else "no rule picks a group"
+                    "ambiguous",
+                    "resolver",
+                    rule.text if rule is not None else "no rule picks a group",
                 )
     return CheckDecision("ok", "", "")
 
@@ -113,8 +127,8 @@ def decide_by_checks(checks: Sequence[Check]) -> CheckDecision | None:
 def margins(checks: Sequence[Check], thresholds: Thresholds) -> list[float | None]:
     """Margin of each check anew, from its value, by the gates under a policy's thresholds.
 
-    None where the value alone does not tell: a rule over two measurements of which one is recorded, two hits that
-    agree whatever their gap, a gate that is not of the policy.
+    None where the value alone does not tell: a rule over two measurements of which one is recorded,
+    two hits that agree whatever their gap, a gate that is not of the policy.
     """
     return [_margin(check, checks[:place], thresholds) for place, check in enumerate(checks)]
 
@@ -126,7 +140,11 @@ def _judged(check: Check, thresholds: Thresholds) -> tuple[gates.Gate | None, An
         if section != SIGNALS or signal not in thresholds.signals:
             return None, None
         # Unit and direction of a user's own stand in the trace; its margin is formed without them.
-        known = BUILT_IN_SET.signal(signal) if signal in NAMES else own_signal(signal, higher="surer", unit="number")
+        known = (
+            BUILT_IN_SET.signal(signal)
+            if signal in NAMES
+            else own_signal(signal, higher="surer", unit="number")
+        )
         return gates.signal_gate(known), thresholds.signals[signal]
     return _GATES.get(check.gate), thresholds.gates.get(check.gate)
 
@@ -135,13 +153,22 @@ def _margin(check: Check, before: Sequence[Check], thresholds: Thresholds) -> fl
     if check.gate == "resolver":
         return None if len(_RULES.get(check.rule, ())) > 1 else check.value - check.threshold
     judged, bounds = _judged(check, thresholds)
-    if judged is None or (judged.thresholds and bounds is None) or (check.gate == "gap" and math.isinf(check.margin)):
+    if (
+        judged is None
+        or (judged.thresholds and bounds is None)
+        or (check.gate == "gap" and math.isinf(check.margin))
+    ):
         return None
-    if math.isnan(check.value) and check.gate.startswith(f"{SIGNALS}."):  # what a missing one means, its trace knows
+    # what a missing one means, its trace knows
+    if math.isnan(check.value) and check.gate.startswith(f"{SIGNALS}."):
         return None
-    rank = min(sum(earlier_check.gate == check.gate for earlier_check in before), len(judged.measurements) - 1)
+    rank = min(
+        sum(earlier_check.gate == check.gate for earlier_check in before),
+        len(judged.measurements) - 1,
+    )
     known = {**_OTHERS, judged.measurements[rank]: check.value}
-    for threshold in judged.thresholds[1:]:  # which of them the case met is told by the number that is recorded
+    # which of them the case met is told by the number that is recorded
+    for threshold in judged.thresholds[1:]:
         if threshold.where:
             known[threshold.where] = check.threshold == _scalar(getattr(bounds, threshold.key))
     try:
@@ -153,7 +180,10 @@ def _margin(check: Check, before: Sequence[Check], thresholds: Thresholds) -> fl
 def _check_thresholds(check: Check, before: Sequence[Check], thresholds: Thresholds) -> list[float]:
     """Thresholds that a policy has for a check, none where it has none."""
     if check.gate == "resolver":
-        return [_scalar(getattr(thresholds.rules, threshold.key)) for threshold in _RULES.get(check.rule, ())[:1]]
+        return [
+            _scalar(getattr(thresholds.rules, threshold.key))
+            for threshold in _RULES.get(check.rule, ())[:1]
+        ]
     if check.gate == "l2" and all(
         earlier_check.gate != "l2" for earlier_check in before
     ):  # whether there is a hit at all
@@ -165,7 +195,10 @@ def _check_thresholds(check: Check, before: Sequence[Check], thresholds: Thresho
 
 
 def check_differences(checks: Sequence[Check], thresholds: Thresholds) -> list[str]:
-    """Contradictions within checks, in words: margins, verdicts, thresholds that the policy does not have."""
+    """Contradictions within checks, in words.
+
+    Margins, verdicts, thresholds that the policy does not have.
+    """
     differences = []
     for place, (check, margin) in enumerate(zip(checks, margins(checks, thresholds), strict=True)):
         named = f"check {check.gate} ({check.rule})"
@@ -177,20 +210,25 @@ def check_differences(checks: Sequence[Check], thresholds: Thresholds) -> list[s
         if bool(check.passes) == bool(gates.fires((check.margin,))):
             verdict = "passes" if check.passes else "fails"
             differences.append(
-                f"{named}: it is recorded that it {verdict}, margin {decimals(check.margin)} says the opposite"
+                f"{named}: it is recorded that it {verdict}, margin {decimals(check.margin)} says "
+                "the opposite"
             )
         differences += _signal_problems(check, named, thresholds)
         stated = _check_thresholds(check, checks[:place], thresholds)
         if stated and not any(_same(check.threshold, value) for value in stated):
             alternatives = " or ".join(decimals(value, check.threshold) for value in stated)
             differences.append(
-                f"{named}: threshold {decimals(check.threshold, stated[0])} is recorded, the policy has {alternatives}"
+                f"{named}: threshold {decimals(check.threshold, stated[0])} is recorded, the "
+                f"policy has {alternatives}"
             )
     return differences
 
 
 def _signal_problems(check: Check, named: str, thresholds: Thresholds) -> Iterator[str]:
-    """What a check of a signal's gate says that the policy does not: that it is gated, and what it does on fire."""
+    """What a check of a signal's gate says that the policy does not.
+
+    That it is gated, and what it does on fire.
+    """
     section, _, signal = check.gate.partition(".")
     if section != SIGNALS or not signal:
         return
@@ -198,7 +236,8 @@ def _signal_problems(check: Check, named: str, thresholds: Thresholds) -> Iterat
         yield f"{named}: the policy gates no signal {signal}"
         return
     act = firing_of(thresholds.signals[signal])
-    known = {SIGNAL_RULES[act], *((SIGNAL_RULES["refuse"],) if act == "ask" else ())}  # one that asks in vain refuses
+    # one that asks in vain refuses
+    known = {SIGNAL_RULES[act], *((SIGNAL_RULES["refuse"],) if act == "ask" else ())}
     if check.rule not in known:
         yield f"{named}: what it does is recorded as {check.rule}, the policy has on_fire {act}"
 
@@ -211,14 +250,16 @@ def _scalar(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
     return float(np.squeeze(value))
 
 
-_PLAIN = frozenset({"domain", "l2"})  # gates whose reason may be said in other words than the check's
+# gates whose reason may be said in other words than the check's
+_PLAIN = frozenset({"domain", "l2"})
 
 
 class ReplayedDecision(NamedTuple):
     """A decision as it is recorded, and as it follows from its checks.
 
-    derived: None where no checks are recorded. margins: anew, one a check; None where value and threshold do not tell.
-    warnings: what the user was told beside the answer, a default that stood in for a callable among it.
+    derived: None where no checks are recorded. margins: anew, one a check; None where value and
+    threshold do not tell. warnings: what the user was told beside the answer, a default that stood
+    in for a callable among it.
     """
 
     status: str
@@ -234,8 +275,13 @@ class ReplayedDecision(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def recorded_policy(log: Entries, request: Mapping[str, Any]) -> tuple[Thresholds | None, list[str]]:
-    """Thresholds of the policy that a request was decided under; and what is wrong with its body."""
+def recorded_policy(
+    log: Entries, request: Mapping[str, Any]
+) -> tuple[Thresholds | None, list[str]]:
+    """Thresholds of the policy that a request was decided under.
+
+    And what is wrong with its body.
+    """
     named = request["policy_id"]
     row = log.row(POLICIES, policy_id=named)
     if row is None:
@@ -265,11 +311,13 @@ def replay_decisions(
     for row in rows:
         checks = tuple(check_from_json(check) for check in row["checks"])
         derived = _derive_decision(row, checks, clarified=clarified)
-        # Without a readable policy there are no margins, but the checks alone still derive the decision.
+        # Without a readable policy there are no margins, but the checks alone still derive the
+        # decision.
         own_margins: Sequence[float | None] = (
             [None] * len(checks) if thresholds is None else margins(checks, thresholds)
         )
-        # The fields are those of the log, even wrong ones: an explanation shows a difference and corrects nothing.
+        # The fields are those of the log, even wrong ones: an explanation shows a difference and
+        # corrects nothing.
         decision = ReplayedDecision(
             status=row["status"],
             reason=row["reason"],
@@ -286,32 +334,48 @@ def replay_decisions(
         decisions.append(decision)
         differences += [] if thresholds is None else check_differences(checks, thresholds)
         differences += _differs(row, decision, events.request)
-        # A default is logged twice, with the decision and by itself, so it is compared both ways: here and below.
+        # A default is logged twice, with the decision and by itself, so it is compared both ways:
+        # here and below.
         named = decision.default_applied
         if named is not None and not any(_names_application(named, each) for each in applied):
-            differences.append(f"default_applied {named} is recorded with the decision, no such default was applied")
+            differences.append(
+                f"default_applied {named} is recorded with the decision, no such default was "
+                "applied"
+            )
     differences += _unnamed(decisions, applied)
     # Where no decision is recorded, nothing above could differ: its absence is a difference itself.
     return tuple(decisions), differences if rows else [*differences, "no decision is recorded"]
 
 
-def _unnamed(decisions: Sequence[ReplayedDecision], applied: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _unnamed(
+    decisions: Sequence[ReplayedDecision], applied: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
     """Defaults that were applied and that no decision names."""
     for application in applied if decisions else ():
         if not any(
-            each.default_applied and _names_application(each.default_applied, application) for each in decisions
+            each.default_applied and _names_application(each.default_applied, application)
+            for each in decisions
         ):
-            yield f"default {application['value']} of row {application['row_id']} was applied, and no decision names it"
+            yield (
+                f"default {application['value']} of row {application['row_id']} was applied, and "
+                "no decision names it"
+            )
 
 
 def _names_application(named: Mapping[str, Any], applied: Mapping[str, Any]) -> bool:
-    return all(named.get(name) == applied[name] for name in ("value", "row_id", "version", "confidence", "gate"))
+    return all(
+        named.get(name) == applied[name]
+        for name in ("value", "row_id", "version", "confidence", "gate")
+    )
 
 
-_INVALID = tuple(sentence(INVALID_SELECTION, language, option="") for language in TEXTS)  # in any language
+# in any language
+_INVALID = tuple(sentence(INVALID_SELECTION, language, option="") for language in TEXTS)
 
 
-def _derive_decision(row: Mapping[str, Any], checks: Sequence[Check], *, clarified: bool) -> CheckDecision | None:
+def _derive_decision(
+    row: Mapping[str, Any], checks: Sequence[Check], *, clarified: bool
+) -> CheckDecision | None:
     if row["clarified"]:
         return CheckDecision("ambiguous", "clarification", "") if clarified else None
     if row["reason"] and row["reason"].startswith(_INVALID):
@@ -319,7 +383,9 @@ def _derive_decision(row: Mapping[str, Any], checks: Sequence[Check], *, clarifi
     return decide_by_checks(checks)
 
 
-def _differs(row: Mapping[str, Any], decision: ReplayedDecision, request: Mapping[str, Any]) -> Iterator[str]:
+def _differs(
+    row: Mapping[str, Any], decision: ReplayedDecision, request: Mapping[str, Any]
+) -> Iterator[str]:
     derived = decision.derived
     if derived is None:
         yield "no checks are recorded, so that the decision cannot be derived anew"
@@ -328,26 +394,34 @@ def _differs(row: Mapping[str, Any], decision: ReplayedDecision, request: Mappin
         by = f" by {derived.gate}" if derived.gate else ""
         yield f"status {decision.status} is recorded, the checks give {derived.status}{by}"
     reason = decision.reason or ""
-    if derived.status == "refuse" and derived.gate not in _PLAIN and not reason.startswith(derived.text):
+    if (
+        derived.status == "refuse"
+        and derived.gate not in _PLAIN
+        and not reason.startswith(derived.text)
+    ):
         yield f"reason {reason!r} is recorded, the check that decides says {derived.text!r}"
     if bool(row["status"] == "refuse") != (decision.reason is not None):
         recorded = f"status {decision.status} is recorded with reason {decision.reason!r}"
         yield f"{recorded}; a refusal has one, and nothing else has"
     for name in ("policy_id", "fingerprint", "models", "prompt_version"):
         if row[name] != request[name]:
-            yield f"{name} {row[name]!r} is recorded with the decision, {request[name]!r} with the request"
+            yield (
+                f"{name} {row[name]!r} is recorded with the decision, {request[name]!r} with the "
+                "request"
+            )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """What happened to a request, rebuilt; see `explain_request`.
 
-    request: its row of the log: question or hash, parsed fields, policy, models. clarification: what the user was
-    asked, why, and what was replied; None where nothing was. defaults: rows of the default table that were used, as
-    of then. signals: what was learned from it, in order. became: what a clarified request was retrieved as: query,
-    documents, task and arm, one a turn. decisions: in order, one a turn; the last is the outcome.
-    differences: what the log records against what follows from it, in words. events: of the request, held against the
-    hash chain. damage: what does not fit there, in words; None where the log has no chain yet.
+    request: its row of the log: question or hash, parsed fields, policy, models. clarification:
+    what the user was asked, why, and what was replied; None where nothing was. defaults: rows of
+    the default table that were used, as of then. signals: what was learned from it, in order.
+    became: what a clarified request was retrieved as: query, documents, task and arm, one a turn.
+    decisions: in order, one a turn; the last is the outcome. differences: what the log records
+    against what follows from it, in words. events: of the request, held against the hash chain.
+    damage: what does not fit there, in words; None where the log has no chain yet.
     """
 
     request: Mapping[str, Any]
@@ -367,13 +441,18 @@ class Explanation:
 
     @property
     def default_applied(self) -> Mapping[str, Any] | None:
-        """The default that the last decision rests on, as its response named it; None where it rests on none."""
+        """The default that the last decision rests on, as its response named it.
+
+        None where it rests on none.
+        """
         return self.decisions[-1].default_applied if self.decisions else None
 
     @property
     def rebuilt(self) -> bool:
         """Whether everything that is recorded follows from the log, and a decision does."""
-        return not self.differences and all(decision.derived is not None for decision in self.decisions)
+        return not self.differences and all(
+            decision.derived is not None for decision in self.decisions
+        )
 
     @property
     def verified(self) -> str:
@@ -383,13 +462,18 @@ class Explanation:
         return "NO" if self.damage else f"yes: its {self.events} events are as they were written"
 
     def frame(self) -> pd.DataFrame:
-        """Checks of the last decision, a row each: gate, rule, value, threshold, margin, passes, text; margin anew."""
+        """Checks of the last decision, a row each.
+
+        Gate, rule, value, threshold, margin, passes, text; margin anew.
+        """
         import pandas as pd
 
         names = ["gate", "rule", "value", "threshold", "margin", "passes", "text", "margin_anew"]
         last = self.decisions[-1] if self.decisions else None
         rows = (
-            [] if last is None else [(*check, margin) for check, margin in zip(last.checks, last.margins, strict=True)]
+            []
+            if last is None
+            else [(*check, margin) for check, margin in zip(last.checks, last.margins, strict=True)]
         )
         return pd.DataFrame(rows, columns=names)
 
@@ -426,13 +510,23 @@ class Explanation:
         lines = [
             *_request_lines(self.request),
             *(("default", default.text) for default in self.defaults),
-            *([("clarification", "none")] if self.clarification is None else _clarification_lines(self.clarification)),
-            *(("signal", _signal_words(signal)) for signal in self.signals if signal["kind"] == "signal"),
+            *(
+                [("clarification", "none")]
+                if self.clarification is None
+                else _clarification_lines(self.clarification)
+            ),
+            *(
+                ("signal", _signal_words(signal))
+                for signal in self.signals
+                if signal["kind"] == "signal"
+            ),
             *(line for evidence_row in self.became for line in _narrowed_lines(evidence_row)),
         ]
         for decision in self.decisions:
             lines += _decision_lines(decision)
-        lines.append(("rebuilt", "yes: everything recorded follows from the log" if self.rebuilt else "NO"))
+        lines.append(
+            ("rebuilt", "yes: everything recorded follows from the log" if self.rebuilt else "NO")
+        )
         lines += [("difference", difference) for difference in self.differences]
         lines.append(("verified", self.verified))
         return lines + [("damage", finding) for finding in self.damage or ()]
@@ -441,14 +535,18 @@ class Explanation:
         return "\n".join(f"{head:<14}{visible(words, lines=True)}" for head, words in self.lines())
 
     def __repr__(self) -> str:
-        return f"Explained({self.request_id!r}, rebuilt={self.rebuilt}, differences={list(self.differences)!r})"
+        return (
+            f"Explained({self.request_id!r}, rebuilt={self.rebuilt}, "
+            f"differences={list(self.differences)!r})"
+        )
 
     def _repr_html_(self) -> str:
         """Table for a notebook; whatever came from people, documents or models is escaped."""
         cell_style = "text-align: left; vertical-align: top"
         text = f"{cell_style}; white-space: pre-wrap"
         rows = "".join(
-            f'<tr><th style="{cell_style}">{html_text(head)}</th><td style="{text}">{html_text(words)}</td></tr>'
+            f'<tr><th style="{cell_style}">{html_text(head)}</th><td '
+            f'style="{text}">{html_text(words)}</td></tr>'
             for head, words in self.lines()
         )
         return f'<table class="{NO_MATH}">{rows}</table>'
@@ -457,8 +555,9 @@ class Explanation:
 def explain_request(request_id: str, log: AuditLog) -> Explanation:
     """How a request came to its answer, rebuilt from the log alone.
 
-    Rows of the default table are folded anew from the changes before it, their gate is asked again under the settings
-    that are kept, margins are taken again from values and thresholds, and the decision from the checks.
+    Rows of the default table are folded anew from the changes before it, their gate is asked again
+    under the settings that are kept, margins are taken again from values and thresholds, and the
+    decision from the checks.
 
     Raises:
       ValueError: the log has no such request, or rows of it that were altered beyond reading.
@@ -469,7 +568,8 @@ def explain_request(request_id: str, log: AuditLog) -> Explanation:
         request = request_row(entries, request_id)
         with as_written():
             explanation = _replay_request(entries, request)
-            explanation.lines()  # reads what was not read yet, so that a row altered beyond reading stops here
+            # reads what was not read yet, so that a row altered beyond reading stops here
+            explanation.lines()
             return explanation
 
 
@@ -480,8 +580,13 @@ def request_damage(events: RequestEvents) -> tuple[int, tuple[str, ...] | None]:
     """
     log, request = events.log, events.request
     event_numbers = {table: [int(row["seq"]) for row in events.of(table)] for table in _EVENTS}
-    event_numbers[VERSIONS] = [int(row["seq"]) for cause in event_numbers[CHANGES] for row in events.versions(cause)]
-    for table, name, value in ((POLICIES, "policy_id", "policy_id"), (LEARNERS, "digest", "learner")):
+    event_numbers[VERSIONS] = [
+        int(row["seq"]) for cause in event_numbers[CHANGES] for row in events.versions(cause)
+    ]
+    for table, name, value in (
+        (POLICIES, "policy_id", "policy_id"),
+        (LEARNERS, "digest", "learner"),
+    ):
         named = log.rows(table, columns=("seq",), **{name: request[value]})
         event_numbers[table] = [int(row["seq"]) for row in named]
     count = sum(map(len, event_numbers.values()))
@@ -496,22 +601,40 @@ def request_damage(events: RequestEvents) -> tuple[int, tuple[str, ...] | None]:
     return count, tuple(damage)
 
 
-_EVENTS = (REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, EVIDENCE, CHANGES, DECISIONS, SETTLEMENTS)
+_EVENTS = (
+    REQUESTS,
+    CLARIFICATIONS,
+    REPLIES,
+    APPLICATIONS,
+    EVIDENCE,
+    CHANGES,
+    DECISIONS,
+    SETTLEMENTS,
+)
 
 
 def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
     thresholds, differences = recorded_policy(log, request)
-    if request["question"] is not None and request["question_hash"] not in {"", digest(request["question"])}:
-        differences.append(f"question {request['question']!r:.80} is recorded, its hash is that of another")
+    if request["question"] is not None and request["question_hash"] not in {
+        "",
+        digest(request["question"]),
+    }:
+        differences.append(
+            f"question {request['question']!r:.80} is recorded, its hash is that of another"
+        )
     events = RequestEvents(log, request)
     learner, mismatches = recorded_learner(log, request["learner"])
     differences += mismatches
     clarification = _clarification(events.of(CLARIFICATIONS), events.of(REPLIES))
     uses = ReplayedUses()
     if any(events.of(table) for table in (APPLICATIONS, CLARIFICATIONS, CHANGES)):
-        uses = default_table("explain of a request that used the default table").replay(events, learner)
+        uses = default_table("explain of a request that used the default table").replay(
+            events, learner
+        )
     differences += uses.differences
-    decisions, mismatches = replay_decisions(events, thresholds, clarified=clarification is not None)
+    decisions, mismatches = replay_decisions(
+        events, thresholds, clarified=clarification is not None
+    )
     count, damage = request_damage(events)
     return Explanation(
         request=request,
@@ -526,11 +649,15 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
     )
 
 
-def _clarification(clarifications: list[dict[str, Any]], replies: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _clarification(
+    clarifications: list[dict[str, Any]], replies: list[dict[str, Any]]
+) -> dict[str, Any] | None:
     if not clarifications:
         return None
     row = clarifications[-1]
-    return dict(row) | {"replies": [reply["reply"] for reply in replies if reply["seq"] > row["seq"]]}
+    return dict(row) | {
+        "replies": [reply["reply"] for reply in replies if reply["seq"] > row["seq"]]
+    }
 
 
 def _request_lines(request: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -543,10 +670,18 @@ def _request_lines(request: Mapping[str, Any]) -> list[tuple[str, str]]:
     if request["documents"]:
         lines.append(("documents", ", ".join(request["documents"])))
     fields = parsed_fields(request["parsed"]) if isinstance(request["parsed"], Mapping) else ()
-    lines += [("parsed", f"{name}: {value or 'none'} ({confidence:.2f})") for name, value, confidence in fields]
+    lines += [
+        ("parsed", f"{name}: {value or 'none'} ({confidence:.2f})")
+        for name, value, confidence in fields
+    ]
     lines += [("group", f"{name} {value}") for name, value in request_groups(request)]
-    models = ", ".join(f"{name} {value}" for name, value in request["models"].items() if not name.startswith(GROUP))
-    system = f"policy {request['policy_id']}, index {request['fingerprint']}{f', {models}' if models else ''}"
+    models = ", ".join(
+        f"{name} {value}" for name, value in request["models"].items() if not name.startswith(GROUP)
+    )
+    system = (
+        f"policy {request['policy_id']}, index "
+        f"{request['fingerprint']}{f', {models}' if models else ''}"
+    )
     return [*lines, ("system", system)]
 
 
@@ -562,7 +697,9 @@ def _signal_words(signal: Mapping[str, Any]) -> str:
 
 def _clarification_lines(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     worth = (
-        "" if row["gain"] is None else f"; expected gain {decimals(row['gain'])}, cost {decimals(row['cost'] or 0.0)}"
+        ""
+        if row["gain"] is None
+        else f"; expected gain {decimals(row['gain'])}, cost {decimals(row['cost'] or 0.0)}"
     )
     proposed = f"; proposed {row['proposed']}" if row["proposed"] else ""
     lines = [
@@ -572,7 +709,9 @@ def _clarification_lines(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if row["tried"]:
         lines.append(("", f"after {', '.join(row['tried'])} failed"))
-    return lines + [("reply", reply if reply is not None else "not kept") for reply in row["replies"]]
+    return lines + [
+        ("reply", reply if reply is not None else "not kept") for reply in row["replies"]
+    ]
 
 
 _BECAME = ("query", "documents", "task", "arm")
@@ -582,11 +721,16 @@ def _narrowed_lines(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Query, documents and task of the narrowed request."""
     task = f", task {row['task']}" if row["task"] else ""
     where = ", ".join(row["documents"]) or "all documents"
-    return [("became", row["query"] or "text not kept"), ("", f"retrieved by {row['arm']} in {where}{task}")]
+    return [
+        ("became", row["query"] or "text not kept"),
+        ("", f"retrieved by {row['arm']} in {where}{task}"),
+    ]
 
 
 def _decision_lines(decision: ReplayedDecision) -> list[tuple[str, str]]:
-    confidence = "" if decision.confidence is None else f", confidence {decimals(decision.confidence)}"
+    confidence = (
+        "" if decision.confidence is None else f", confidence {decimals(decision.confidence)}"
+    )
     reason = f": {decision.reason}" if decision.reason else ""
     lines = [("decision", f"{decision.status}{confidence}{reason}")]
     if decision.answer is not None:
@@ -597,7 +741,10 @@ def _decision_lines(decision: ReplayedDecision) -> list[tuple[str, str]]:
     lines += [
         (
             "check",
-            f"{'passes' if check.passes else 'FAILS '}  {check.gate:<12} margin {check.margin:+.4g}  {check.text}",
+            (
+                f"{'passes' if check.passes else 'FAILS '}  {check.gate:<12} margin "
+                f"{check.margin:+.4g}  {check.text}"
+            ),
         )
         for check in decision.checks
     ]

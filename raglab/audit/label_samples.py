@@ -1,8 +1,9 @@
-"""Label samples (shore): requests drawn by stratum, the file in which people label them, and labels read back (S6.4).
+"""Label samples (shore): requests drawn by stratum, the file people label, labels back (S6.4).
 
-A stratum is what a request got: its first decision, with the gate that made it. Within one, requests are drawn without
-replacement, each with the same probability; the log keeps who was drawn out of how many, so that what the labels say
-of the drawn ones holds for all of them (see `raglab.audit.live_rates`).
+A stratum is what a request got: its first decision, with the gate that made it. Within one,
+requests are drawn without replacement, each with the same probability; the log keeps who was drawn
+out of how many, so that what the labels say of the drawn ones holds for all of them (see
+`raglab.audit.live_rates`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decision.checks import ERROR_GATE, Check
 from raglab.store.cells import check_heads
 from raglab.store.csv_tables import csv_records, table_text
-from raglab.store.files import Where, csv_text, input_error, json_lines, shown_value, write_lines, write_text
+from raglab.store.files import (
+    Where,
+    csv_text,
+    input_error,
+    json_lines,
+    shown_value,
+    write_lines,
+    write_text,
+)
 from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import CLARIFICATIONS, DECISIONS, LABELS, REQUESTS, SAMPLES
@@ -62,8 +71,8 @@ def stratum_name(status: str, gate: str) -> str:
 class FirstDecision(NamedTuple):
     """What a request got at first: what the system did by itself, before any reply.
 
-    request: number of the request's event; decision: of the decision's. gate: that decided, '' of an answer,
-    `ERROR_GATE` where the model failed and nothing was decided (rule S0.1).
+    request: number of the request's event; decision: of the decision's. gate: that decided, '' of
+    an answer, `ERROR_GATE` where the model failed and nothing was decided (rule S0.1).
     """
 
     request: int
@@ -84,11 +93,14 @@ class FirstDecision(NamedTuple):
         return self.gate == ERROR_GATE
 
 
-def first_decisions(log: Entries, *, last: int | None = None, days: float | None = None) -> list[FirstDecision]:
+def first_decisions(
+    log: Entries, *, last: int | None = None, days: float | None = None
+) -> list[FirstDecision]:
     """First decisions of the requests, in order of the requests; those without one are left out.
 
     Args:
-      last: only so many of the latest requests. days: only of so many days before the latest request.
+      last: only so many of the latest requests.
+      days: only of so many days before the latest request.
     """
     columns = ("seq", "at", "request_id")
     rows = list(log.rows(REQUESTS, columns=columns, most=last))
@@ -107,7 +119,7 @@ def first_decisions(log: Entries, *, last: int | None = None, days: float | None
 
 
 def first_within(moments: Sequence[str], days: float) -> int:
-    """Position of the first of some moments in order that lies within so many days before the last."""
+    """Position of the first of some ordered moments that is within so many days before the last."""
     since = utc_text(datetime.fromisoformat(moments[-1]) - timedelta(days=days))
     return next(position for position, moment in enumerate(moments) if moment >= since)
 
@@ -132,7 +144,9 @@ def draw_sample(
     days: float | None = None,
     now: datetime | None = None,
 ) -> pd.DataFrame:
-    """Draw requests to be labelled, evenly over the strata as far as these go; the draw becomes an event of the log.
+    """Draw requests to be labelled, evenly over the strata as far as these go.
+
+    The draw becomes an event of the log.
 
     Args:
       log: audit log that is drawn from.
@@ -143,7 +157,8 @@ def draw_sample(
       now: time of the draw; the clock's where None.
 
     Returns:
-      A row a request: sample, request_id, stratum, inclusion_probability, question, decision, answer, reason (as far
+      A row a request: sample, request_id, stratum, inclusion_probability, question, decision,
+      answer, reason (as far
         as the log keeps them), and an empty label.
 
     Raises:
@@ -163,21 +178,32 @@ def draw_sample(
         decisions = first_decisions(entries, last=last, days=days)
         population = [decision for decision in decisions if not decision.failed]
         if not population:
-            msg = "a sample must be drawn from requests with a decision, got none; ask first, or take a longer window."
+            msg = (
+                "a sample must be drawn from requests with a decision, got none; ask first, or "
+                "take a longer window."
+            )
             raise ValueError(msg)
         strata: dict[str, list[FirstDecision]] = {}
         for decision in population:
             strata.setdefault(decision.stratum, []).append(decision)
-        # In the order of the alphabet: the seed must give the same draw whichever stratum the log begins with.
+        # In the order of the alphabet: the seed must give the same draw whichever stratum the log
+        # begins with.
         sizes = {name: len(strata[name]) for name in sorted(strata)}
         shares = even_shares(sizes, n)
-        drawn = sorted(draw_strata(strata, shares, np.random.default_rng(seed)), key=lambda decision: decision.request)
+        drawn = sorted(
+            draw_strata(strata, shares, np.random.default_rng(seed)),
+            key=lambda decision: decision.request,
+        )
         ends = {"first": population[0].request, "last": population[-1].request}
         ids = sorted(decision.request_id for decision in drawn)
-        # The id is made of the draw, so that the same draw again is the same sample and adds no second event.
+        # The id is made of the draw, so that the same draw again is the same sample and adds no
+        # second event.
         sample = digest(canonical_json([seed, *ends.values(), ids]), 12)
         if entries.row(SAMPLES, sample=sample) is None:
-            entries.add(SAMPLES, {"at": at, "sample": sample, "seed": seed, **ends, "sizes": sizes, "drawn": ids})
+            entries.add(
+                SAMPLES,
+                {"at": at, "sample": sample, "seed": seed, **ends, "sizes": sizes, "drawn": ids},
+            )
         rows = [
             {
                 "sample": sample,
@@ -193,7 +219,9 @@ def draw_sample(
 
 
 def even_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
-    """How many to draw of each stratum: as evenly as their sizes allow, the first in the alphabet before the last.
+    """How many to draw of each stratum.
+
+    As evenly as their sizes allow, the first in the alphabet before the last.
 
     Example:
       >>> even_shares({"ok": 100, "refuse": 2}, 10)
@@ -209,7 +237,7 @@ def even_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
 def draw_strata(
     strata: Mapping[str, Sequence[Member]], shares: Mapping[str, int], rng: np.random.Generator
 ) -> list[Member]:
-    """So many members of each stratum, drawn without replacement, each as likely as any of its stratum."""
+    """So many members of each stratum, drawn without replacement, all equally likely within it."""
     chosen: list[Member] = []
     for name, share in shares.items():
         places = rng.choice(len(strata[name]), size=share, replace=False)
@@ -218,10 +246,21 @@ def draw_strata(
 
 
 def _request_texts(log: Entries, first_decision: FirstDecision) -> dict[str, Any]:
-    """Texts of a request as far as the log keeps them; what was put to the user stands for the answer."""
-    request = next(log.rows(REQUESTS, after=first_decision.request - 1, until=first_decision.request))
-    decided = next(log.rows(DECISIONS, after=first_decision.decision - 1, until=first_decision.decision))
-    question = log.row(CLARIFICATIONS, request_id=first_decision.request_id) if decided["clarified"] else None
+    """Texts of a request as far as the log keeps them.
+
+    What was put to the user stands for the answer.
+    """
+    request = next(
+        log.rows(REQUESTS, after=first_decision.request - 1, until=first_decision.request)
+    )
+    decided = next(
+        log.rows(DECISIONS, after=first_decision.decision - 1, until=first_decision.decision)
+    )
+    question = (
+        log.row(CLARIFICATIONS, request_id=first_decision.request_id)
+        if decided["clarified"]
+        else None
+    )
     answer = decided["answer"] if question is None else question["question_to_user"]
     texts = {
         "question": request["question"],
@@ -233,14 +272,22 @@ def _request_texts(log: Entries, first_decision: FirstDecision) -> dict[str, Any
 
 
 def write_sample(sample: pd.DataFrame, path: Path) -> None:
-    """Write a drawn sample to be labelled: as JSON lines where the name ends in `.jsonl`, else as CSV.
+    """Write a drawn sample to be labelled.
+
+    As JSON lines where the name ends in `.jsonl`, else as CSV.
 
     Args:
       sample: as `draw_sample` gives it.
       path: of the file.
     """
     if path.suffix == ".jsonl":
-        write_lines(({str(name): value for name, value in row.items()} for row in sample.to_dict("records")), path)
+        write_lines(
+            (
+                {str(name): value for name, value in row.items()}
+                for row in sample.to_dict("records")
+            ),
+            path,
+        )
     else:
         write_text(csv_text(sample), path)
 
@@ -258,8 +305,8 @@ def read_labels(path: Path) -> list[LabelledRow]:
     """Rows of a labelled file that have a label; the other columns are not read.
 
     Raises:
-      InputError: a file that is neither CSV nor JSON lines, a missing column, a label that is none, a request twice in
-        one sample; names file, line, column, rule and remedy.
+      InputError: a file that is neither CSV nor JSON lines, a missing column, a label that is none,
+        a request twice in one sample; names file, line, column, rule and remedy.
     """
     labelled_rows: dict[tuple[str, str], LabelledRow] = {}
     for row in sample_rows(path):
@@ -276,7 +323,9 @@ def read_labels(path: Path) -> list[LabelledRow]:
 
 
 class SampleRow(NamedTuple):
-    """Row of a labelled sample: its line, counted from 1, the columns that are read back, and all of them as texts.
+    """Row of a labelled sample.
+
+    Its line, counted from 1, the columns that are read back, and all of them as texts.
 
     label: '' where nobody labelled the request.
     """
@@ -292,7 +341,8 @@ def sample_rows(labels: pd.DataFrame | str | Path) -> Iterator[SampleRow]:
     """Rows of a labelled file, or of its frame, whose labels may be empty.
 
     Raises:
-      InputError: a file that is neither CSV nor JSON lines, a missing column, or a label that is none.
+      InputError: a file that is neither CSV nor JSON lines, a missing column, or a label that is
+        none.
     """
     if isinstance(labels, str | Path):
         for line, row in file_rows(Path(labels)):
@@ -300,7 +350,9 @@ def sample_rows(labels: pd.DataFrame | str | Path) -> Iterator[SampleRow]:
         return
     texts = labels.astype(object).where(labels.notna(), "").astype(str)
     for place, record in enumerate(texts.to_dict("records")):
-        yield checked_row(Where("labels", place + 1), {str(name): cell for name, cell in record.items()})
+        yield checked_row(
+            Where("labels", place + 1), {str(name): cell for name, cell in record.items()}
+        )
 
 
 def checked_row(where: Where, row: Mapping[str, Any]) -> SampleRow:
@@ -313,7 +365,9 @@ def checked_row(where: Where, row: Mapping[str, Any]) -> SampleRow:
         if not isinstance(row.get(name), str):
             value = "no such column" if name not in row else shown_value(row[name])
             rule = f"column {name} must be a text"
-            raise input_error(where, rule, "keep the columns that the sample was written with", value)
+            raise input_error(
+                where, rule, "keep the columns that the sample was written with", value
+            )
     sample, request_id, label = (row[name].strip() for name in _CHECKED)
     sample_row = SampleRow(where.line or 1, sample, request_id, label, row)
     if sample_row.label and sample_row.label not in LABEL_NAMES:
@@ -328,7 +382,9 @@ def drawn_id(request_id: str, drawn: Container[str]) -> str | None:
 
     A spreadsheet's CSV has an apostrophe before an id that it would run as a formula.
     """
-    return next((name for name in (request_id, request_id.removeprefix("'")) if name in drawn), None)
+    return next(
+        (name for name in (request_id, request_id.removeprefix("'")) if name in drawn), None
+    )
 
 
 def file_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -345,7 +401,10 @@ def file_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 class LabelCounts(NamedTuple):
-    """What came of a labelled file: labels that are new, that changed another, that were known already."""
+    """What came of a labelled file.
+
+    Labels that are new, that changed another, that were known already.
+    """
 
     new: int
     changed: int
@@ -353,7 +412,9 @@ class LabelCounts(NamedTuple):
 
 
 def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> LabelCounts:
-    """Read a labelled file back into the log: an event a label, all of them or none; a label that is there adds none.
+    """Read a labelled file back into the log: an event a label, all of them or none.
+
+    A label that is there adds none.
 
     Args:
       log: audit log that the sample was drawn from.
@@ -364,23 +425,34 @@ def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> 
       Numbers of labels that were added, and that were there.
 
     Raises:
-      InputError: a file that `read_labels` refuses; a sample that the log did not draw, a request that is not of it.
+      InputError: a file that `read_labels` refuses; a sample that the log did not draw, a request
+        that is not of it.
 
     Source: rule S6.4.
     """
     rows, at = read_labels(path), utc_text(NOW() if now is None else now)
     counts: Counter[str] = Counter()
     with log.log.writing() as entries, as_written():
-        known = {row["sample"]: frozenset(row["drawn"]) for row in entries.rows(SAMPLES, columns=("sample", "drawn"))}
+        known = {
+            row["sample"]: frozenset(row["drawn"])
+            for row in entries.rows(SAMPLES, columns=("sample", "drawn"))
+        }
         for row in rows:
             where = Where(str(path), row.line)
             if row.sample not in known:
                 rule = "column sample must name a draw of this log"
-                raise input_error(where, rule, "give the log that the sample was drawn from", shown_value(row.sample))
+                raise input_error(
+                    where,
+                    rule,
+                    "give the log that the sample was drawn from",
+                    shown_value(row.sample),
+                )
             request = drawn_id(row.request_id, known[row.sample])
             if request is None:
                 rule = f"column request_id must be one that sample {row.sample} drew"
-                raise input_error(where, rule, "keep the ids as they were written", shown_value(row.request_id))
+                raise input_error(
+                    where, rule, "keep the ids as they were written", shown_value(row.request_id)
+                )
             before = entries.row(LABELS, sample=row.sample, request_id=request)
             if before is not None and before["label"] == row.label:
                 counts["known"] += 1

@@ -1,9 +1,12 @@
-"""Live rates (shore): rolling estimates of false refusals and needless questions, from labels and from feedback (S6.4).
+"""Live rates (shore): rolling estimates of false refusals and needless questions (S6.4).
 
-The rates are those of S6.2, with what is known of live requests in place of a label on each. `labels`: of a sample
-drawn by stratum, see `raglab.audit.label_samples`; their interval holds for the requests that could be drawn, whatever
-nobody labelled. `feedback`: what users did next; it holds for those whose users did something. Silence is no feedback:
-a request that its user neither confirmed, corrected, replied to nor rephrased is unknown, and is counted as that.
+They come from labels and from feedback.
+
+The rates are those of S6.2, with what is known of live requests in place of a label on each.
+`labels`: of a sample drawn by stratum, see `raglab.audit.label_samples`; their interval holds for
+the requests that could be drawn, whatever nobody labelled. `feedback`: what users did next; it
+holds for those whose users did something. Silence is no feedback: a request that its user neither
+confirmed, corrected, replied to nor rephrased is unknown, and is counted as that.
 """
 
 from __future__ import annotations
@@ -13,7 +16,13 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.audit.label_samples import FirstDecision, first_decisions, first_within
-from raglab.metrics.intervals import Interval, Stratum, check_level, clopper_pearson, stratified_share
+from raglab.metrics.intervals import (
+    Interval,
+    Stratum,
+    check_level,
+    clopper_pearson,
+    stratified_share,
+)
 from raglab.misuse import takes
 from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
@@ -54,13 +63,15 @@ LIVE_RATES = (
     LiveRate("false_refusal_rate", "refuse", frozenset({"ok"})),
     LiveRate("over_ask_rate", "ambiguous", frozenset({"ok", "refuse"})),  # a needless question
 )
-CORRECTIONS = "correction_rate"  # answers that were corrected or rephrased, among those with feedback
+# answers that were corrected or rephrased, among those with feedback
+CORRECTIONS = "correction_rate"
 
 
 class Feedback(NamedTuple):
     """What the user's next steps say of a request.
 
-    label: that it should have got, '' where they tell none. corrected: whether they correct or rephrase an answer.
+    label: that it should have got, '' where they tell none. corrected: whether they correct or
+    rephrase an answer.
     """
 
     label: str
@@ -70,8 +81,9 @@ class Feedback(NamedTuple):
 class KnownRequest(NamedTuple):
     """A request with what is known of it.
 
-    sample: latest draw with labels that could have taken it, '' where none could. drawn: whether that did. label: what
-    a person says, '' where nobody did. feedback: what its user's next steps say, None where there were none.
+    sample: latest draw with labels that could have taken it, '' where none could. drawn: whether
+    that did. label: what a person says, '' where nobody did. feedback: what its user's next steps
+    say, None where there were none.
     """
 
     first: FirstDecision
@@ -90,22 +102,25 @@ def live_rates(
     every: int | None = None,
     level: float = 0.95,
 ) -> pd.DataFrame:
-    """False refusals, needless questions and corrections among the latest requests, from labels and from feedback.
+    """False refusals, needless questions and corrections, from labels and from feedback.
+
+    They are counted among the latest requests.
 
     Args:
       log: audit log whose requests are counted.
       last: number of requests in a window; None where `days` is given.
       days: length of a window in days before its last request.
-      every: requests from the end of one window to the end of the next, for a course over time; only the newest window
-        where not given.
+      every: requests from the end of one window to the end of the next, for a course over time;
+        only the newest window where not given.
       level: of the intervals, in (0, 1).
 
     Returns:
-      A row a window, rate and source: until and since (moments of its last and first request), estimate, low, high,
-        level, known (requests with a label or feedback that the estimate rests on), covered (requests it covers),
-        unknown (requests without a label, or without feedback; of the correction rate, answers without feedback),
-        requests (of the window, without those whose model failed) and errors (those). NaN where nothing is known, and
-        where 0 of 0 is.
+      A row a window, rate and source: until and since (moments of its last and first request),
+      estimate, low, high,
+        level, known (requests with a label or feedback that the estimate rests on), covered
+        (requests it covers), unknown (requests without a label, or without feedback; of the
+        correction rate, answers without feedback), requests (of the window, without those whose
+        model failed) and errors (those). NaN where nothing is known, and where 0 of 0 is.
 
     Raises:
       ValueError: no window, one below a request, or a level outside (0, 1).
@@ -116,16 +131,25 @@ def live_rates(
 
     check_level(level)
     if (last is None) == (days is None):
-        msg = f"a window must be of last requests or of days, got last {last} and days {days}; give one of the two."
+        msg = (
+            f"a window must be of last requests or of days, got last {last} and days {days}; give "
+            "one of the two."
+        )
         raise ValueError(msg)
     for name, value, least in (("last", last, 1), ("days", days, 0), ("every", every, 1)):
         if value is not None and not value >= least:
-            msg = f"{name} must be at least {least}, got {value}; it is the length of a window or of a step."
+            msg = (
+                f"{name} must be at least {least}, got {value}; it is the length of a window or "
+                "of a step."
+            )
             raise ValueError(msg)
     with log.log.reading() as entries, as_written():
-        # For one window the requests before it need not be read; feedback on a request comes after it.
+        # For one window the requests before it need not be read; feedback on a request comes after
+        # it.
         newest = every is None
-        requests = known_requests(entries, last=last if newest else None, days=days if newest else None)
+        requests = known_requests(
+            entries, last=last if newest else None, days=days if newest else None
+        )
     rows = []
     for part in _windows(requests, last, days, every):
         decided = [
@@ -135,7 +159,9 @@ def live_rates(
         about |= {"requests": len(decided), "errors": len(part) - len(decided)}
         rows += [{**about, **row} for row in window_rates(decided, level)]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    moments = {name: pd.to_datetime(frame[name], utc=True, format="ISO8601") for name in ("until", "since")}
+    moments = {
+        name: pd.to_datetime(frame[name], utc=True, format="ISO8601") for name in ("until", "since")
+    }
     return frame.assign(**moments)
 
 
@@ -159,13 +185,19 @@ def window_rates(requests: Sequence[KnownRequest], level: float) -> Iterator[dic
     """Estimate and interval of each rate over some requests, from labels and from feedback."""
     covered = [request for request in requests if request.sample]
     labelled = sum(request.drawn and bool(request.label) for request in covered)
-    feedback = [(request.first.status, request.feedback) for request in requests if request.feedback is not None]
+    feedback = [
+        (request.first.status, request.feedback)
+        for request in requests
+        if request.feedback is not None
+    ]
     for rate in LIVE_RATES:
         share, bounds = _from_labels(covered, rate, level) if labelled else (float("nan"), _NOTHING)
         counts = {"known": labelled, "covered": len(covered), "unknown": len(requests) - labelled}
         yield {"rate": rate.name, "source": "labels", **_estimate(share, bounds), **counts}
         wanted = [status for status, entry in feedback if entry.label in rate.labels]
-        yield _feedback_row(rate.name, wanted.count(rate.status), len(wanted), len(requests) - len(feedback), level)
+        yield _feedback_row(
+            rate.name, wanted.count(rate.status), len(wanted), len(requests) - len(feedback), level
+        )
     answers = [entry.corrected for status, entry in feedback if status == "ok"]
     silent = sum(request.first.status == "ok" for request in requests) - len(answers)
     yield _feedback_row(CORRECTIONS, sum(answers), len(answers), silent, level)
@@ -185,11 +217,13 @@ def _feedback_row(name: str, hits: int, known: int, unknown: int, level: float) 
     return {"rate": name, "source": "feedback", **shown, **counts}
 
 
-def _from_labels(covered: Sequence[KnownRequest], rate: LiveRate, level: float) -> tuple[float, Interval]:
+def _from_labels(
+    covered: Sequence[KnownRequest], rate: LiveRate, level: float
+) -> tuple[float, Interval]:
     """Estimate and interval from the labels of what was drawn.
 
-    The part of a sample that falls into the window is itself a random sample of the window's requests, so each stratum
-    of each sample is a stratum by itself.
+    The part of a sample that falls into the window is itself a random sample of the window's
+    requests, so each stratum of each sample is a stratum by itself.
     """
     parts: dict[tuple[str, str], list[KnownRequest]] = {}
     for request in covered:
@@ -199,19 +233,24 @@ def _from_labels(covered: Sequence[KnownRequest], rate: LiveRate, level: float) 
     for members in parts.values():
         drawn = [request for request in members if request.drawn]
         hits = sum(request.label in rate.labels for request in drawn)
-        stratum = Stratum(len(members), len(drawn), hits, sum(not request.label for request in drawn))
+        stratum = Stratum(
+            len(members), len(drawn), hits, sum(not request.label for request in drawn)
+        )
         (counted if members[0].first.status == rate.status else remaining).append(stratum)
     share, bounds = stratified_share(counted, remaining, level)
     return share, _NOTHING if isnan(share) else bounds  # 0 of 0, or of nothing that is known
 
 
-def known_requests(log: Entries, *, last: int | None = None, days: float | None = None) -> list[KnownRequest]:
+def known_requests(
+    log: Entries, *, last: int | None = None, days: float | None = None
+) -> list[KnownRequest]:
     """Requests with their first decision and what is known of it, in order."""
     first = first_decisions(log, last=last, days=days)
     after = first[0].request - 1 if first else 0
     feedback = _feedback(log, first, after)
     labels = {(row["sample"], row["request_id"]): row["label"] for row in log.rows(LABELS)}
-    begun = {sample for sample, _ in labels}  # a draw that nobody labels yet takes the place of none
+    # a draw that nobody labels yet takes the place of none
+    begun = {sample for sample, _ in labels}
     samples = [
         (row["seq"], row["first"], row["last"], row["sample"], frozenset(row["drawn"]))
         for row in log.rows(SAMPLES)
@@ -220,7 +259,11 @@ def known_requests(log: Entries, *, last: int | None = None, days: float | None 
     known = []
     for entry in first:
         # It could be drawn where it was decided by then; of several draws the latest speaks for it.
-        could = [each for each in samples if each[1] <= entry.request <= each[2] and entry.decision < each[0]]
+        could = [
+            each
+            for each in samples
+            if each[1] <= entry.request <= each[2] and entry.decision < each[0]
+        ]
         sample, drawn = (could[-1][3], entry.request_id in could[-1][4]) if could else ("", False)
         label = labels.get((sample, entry.request_id), "") if drawn else ""
         known.append(KnownRequest(entry, sample, drawn, label, feedback.get(entry.request_id)))
@@ -228,11 +271,13 @@ def known_requests(log: Entries, *, last: int | None = None, days: float | None 
 
 
 def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[str, Feedback]:
-    """What users' next steps say of a request, by its id; silence says nothing, so such a request has no entry.
+    """What users' next steps say of a request, by its id.
 
-    A refusal that a rephrasing turned into an answer should have been one. A question whose reply took what was
-    proposed was needless; any other reply says that it was not. An answer that was confirmed was right; one that was
-    corrected or asked again in other words was not.
+    Silence says nothing, so such a request has no entry.
+
+    A refusal that a rephrasing turned into an answer should have been one. A question whose reply
+    took what was proposed was needless; any other reply says that it was not. An answer that was
+    confirmed was right; one that was corrected or asked again in other words was not.
     """
     rows = list(log.rows(REQUESTS, columns=("seq", "request_id", "rephrases"), after=after))
     rephrased = {row["rephrases"]: row["request_id"] for row in rows if row["rephrases"]}
@@ -244,9 +289,9 @@ def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[
     confirmed = {row["request_id"] for row in signals if row["signal"] == "explicit_yes"}
     corrected = {row["request_id"] for row in signals if row["signal"] == "explicit_no"}
     # A reply that names nothing leaves no signal, and says nothing of the question.
-    replied = {row["request_id"] for row in log.rows(REPLIES, columns=("request_id",), after=after)} & (
-        confirmed | corrected
-    )
+    replied = {
+        row["request_id"] for row in log.rows(REPLIES, columns=("request_id",), after=after)
+    } & (confirmed | corrected)
     feedback: dict[str, Feedback] = {}
     for entry in first:
         name = entry.request_id
@@ -262,4 +307,6 @@ def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[
 
 
 def _agrees(change: Mapping[str, Any], proposed: Mapping[str, str | None]) -> bool:
-    return change["signal"] == "explicit_yes" and change["value"] == proposed.get(change["request_id"])
+    return change["signal"] == "explicit_yes" and change["value"] == proposed.get(
+        change["request_id"]
+    )

@@ -1,8 +1,11 @@
-"""Audit log (shore): requests, decisions, clarifications and votes as rows; redaction, retention, export (S5.8).
+"""Audit log (shore): requests, decisions, clarifications and votes as rows.
 
-The log is the truth and the default table a fold over it: whatever is killed in the middle of a question, the log
-rebuilds the rows that there were, to the byte, and its hash chain tells what was altered since (see `AuditLog.verify`).
-Every time is UTC; `now` is the log's clock where it is not given.
+Redaction, retention, export (S5.8).
+
+The log is the truth and the default table a fold over it: whatever is killed in the middle of a
+question, the log rebuilds the rows that there were, to the byte, and its hash chain tells what was
+altered since (see `AuditLog.verify`). Every time is UTC; `now` is the log's clock where it is not
+given.
 """
 
 from __future__ import annotations
@@ -17,7 +20,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from raglab.audit.default_table import Application, DefaultTable, DefaultUse, Key, Pending, default_table
+from raglab.audit.default_table import (
+    Application,
+    DefaultTable,
+    DefaultUse,
+    Key,
+    Pending,
+    default_table,
+)
 from raglab.audit.log_learners import digest_of, record_learner
 from raglab.audit.sessions import SilenceRule, close_previous, open_findings
 from raglab.canonical import digest, utc_text
@@ -71,7 +81,10 @@ def record_policy(log: Entries, policy: PolicyData, at: str) -> str:
 
 
 def _body(policy: PolicyData) -> dict[str, Any]:
-    """A policy as the log keeps it: its pack by the hash, whatever folder that lay in, and no cases it learned from."""
+    """A policy as the log keeps it.
+
+    Its pack by the hash, whatever folder that lay in, and no cases it learned from.
+    """
     return policy.model_dump(mode="json", exclude={"pack", "tuned_on", "learned_cases"})
 
 
@@ -84,8 +97,17 @@ def row_columns(
     row: ClarificationDefault, kind: str, conditions: Mapping[str, str], learner: DefaultLearner
 ) -> dict[str, Any]:
     """Columns of a row of the default table as it is now."""
-    state = {"row_id": row.row_id, "version": row.version, "confidence": row.confidence, "gate": row_gate(row, learner)}
-    return state | {"votes": dict(row.candidate_votes), "kind": kind, "conditions": dict(conditions)}
+    state = {
+        "row_id": row.row_id,
+        "version": row.version,
+        "confidence": row.confidence,
+        "gate": row_gate(row, learner),
+    }
+    return state | {
+        "votes": dict(row.candidate_votes),
+        "kind": kind,
+        "conditions": dict(conditions),
+    }
 
 
 def decision_row(
@@ -94,7 +116,9 @@ def decision_row(
     checks: Sequence[Check],
     ms: Mapping[str, float] | float | None,
 ) -> dict[str, Any]:
-    """Columns of a decision: what was answered, by which checks, under what the request was opened with.
+    """Columns of a decision.
+
+    What was answered, by which checks, under what the request was opened with.
 
     Args:
       of: row of the request.
@@ -104,7 +128,10 @@ def decision_row(
     """
     if response.get("status") not in Status.__members__:
         status = f"{response.get('status')!r:.80}"
-        msg = f"status must be one of {', '.join(Status.__members__)}, got {status}; a broken input raises."
+        msg = (
+            f"status must be one of {', '.join(Status.__members__)}, got {status}; a broken input "
+            "raises."
+        )
         raise ValueError(msg)
     spent = ms if isinstance(ms, Mapping) else {} if ms is None else {"total": ms}
     stated = {
@@ -131,7 +158,13 @@ def decision_row(
 def check_to_json(check: Check) -> dict[str, Any]:
     """Check as JSON values: null for NaN, a text for an infinity."""
     numbers = {name: _out(getattr(check, name)) for name in ("value", "threshold", "margin")}
-    return {"gate": check.gate, "rule": check.rule, **numbers, "passes": bool(check.passes), "text": check.text}
+    return {
+        "gate": check.gate,
+        "rule": check.rule,
+        **numbers,
+        "passes": bool(check.passes),
+        "text": check.text,
+    }
 
 
 def check_from_json(row: Mapping[str, Any]) -> Check:
@@ -192,7 +225,10 @@ _WITH_TEXTS = tuple(table.name for table in EVENTS if table.without is not None)
 def check_retention(query: str, keep_days: float) -> None:
     """Raise ValueError for an invalid setting of retention."""
     if query not in get_args(Redaction):
-        msg = f"query must be one of {', '.join(get_args(Redaction))}, got {query!r:.80}; choose what is kept."
+        msg = (
+            f"query must be one of {', '.join(get_args(Redaction))}, got {query!r:.80}; choose "
+            "what is kept."
+        )
         raise ValueError(msg)
     if not 0.0 <= keep_days < float("inf"):
         msg = f"keep_days must be at least 0, got {keep_days!r:.80}; 0 keeps texts for ever."
@@ -202,10 +238,16 @@ def check_retention(query: str, keep_days: float) -> None:
 def check_silence(rule: SilenceRule) -> None:
     """Refuse a rule of silence that could confirm nothing, or everything."""
     if not 0.0 < rule.hours < float("inf"):
-        msg = f"silence.hours must be above 0, got {rule.hours!r:.80}; at once, nobody can have corrected an answer."
+        msg = (
+            f"silence.hours must be above 0, got {rule.hours!r:.80}; at once, nobody can have "
+            "corrected an answer."
+        )
         raise ValueError(msg)
     if not 0.0 <= rule.near_same <= 1.0:
-        msg = f"silence.near_same must be in [0, 1], got {rule.near_same!r:.80}; it is a share of words."
+        msg = (
+            f"silence.near_same must be in [0, 1], got {rule.near_same!r:.80}; it is a share of "
+            "words."
+        )
         raise ValueError(msg)
 
 
@@ -231,7 +273,11 @@ def blank_texts(log: Entries, before: str) -> int:
     """Take texts out of rows older than a moment; requests that had any."""
     had: set[str] = set()
     for table in _WITH_TEXTS:
-        had.update(row["request_id"] for row in list(log.rows(table, before=before)) if log.blank(table, row))
+        had.update(
+            row["request_id"]
+            for row in list(log.rows(table, before=before))
+            if log.blank(table, row)
+        )
     return len(had)
 
 
@@ -252,7 +298,9 @@ def forgotten_findings(log: Entries) -> Iterator[Finding]:
     until = max((row["before"] for row in log.rows(FORGOTTEN)), default="")
     for table in _WITH_TEXTS:
         for seq in log.blanked(table, until):
-            yield Finding(table, seq, "its texts were taken out, and no event of forgetting covers it")
+            yield Finding(
+                table, seq, "its texts were taken out, and no event of forgetting covers it"
+            )
 
 
 AUDIT_REBUILDS = (
@@ -267,7 +315,10 @@ def export_tables(log: Entries, folder: Path) -> list[Path]:
     """Files of every table of events and of the rows, each whole or as it was."""
     paths = []
     make_folder(folder)
-    for table in (*EVENTS, *(request_table for request_table in REQUEST_TABLES if request_table.name == CURRENT)):
+    for table in (
+        *EVENTS,
+        *(request_table for request_table in REQUEST_TABLES if request_table.name == CURRENT),
+    ):
         path = folder / f"{table.name}.parquet"
         with replacing(path) as partial:
             table_frame(log, table).to_parquet(partial, index=False)
@@ -287,9 +338,9 @@ def table_frame(log: Entries, table: EventTable) -> pd.DataFrame:
     for name, kind in kinds.items():
         values = [row[name] for row in rows]
         if kind == "time":
-            columns[name] = pd.to_datetime(pd.Series(values, dtype="str"), utc=True, format="ISO8601").astype(
-                "datetime64[us, UTC]"
-            )
+            columns[name] = pd.to_datetime(
+                pd.Series(values, dtype="str"), utc=True, format="ISO8601"
+            ).astype("datetime64[us, UTC]")
         else:
             columns[name] = pd.Series(values, dtype=kind)
     return pd.DataFrame(columns)
@@ -297,13 +348,16 @@ def table_frame(log: Entries, table: EventTable) -> pd.DataFrame:
 
 def _flat_row(row: Mapping[str, Any], packed: set[str]) -> dict[str, Any]:
     return {
-        name: json.dumps(value, ensure_ascii=False, separators=(",", ":")) if name in packed else value
+        name: json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        if name in packed
+        else value
         for name, value in row.items()
     }
 
 
 NOW = partial(datetime.now, UTC)
-_JOINT: ContextVar[tuple[Database, Entries] | None] = ContextVar("_JOINT", default=None)  # of `AuditLog.together`
+# of `AuditLog.together`
+_JOINT: ContextVar[tuple[Database, Entries] | None] = ContextVar("_JOINT", default=None)
 
 
 GROUP = "group."  # before the attribute of a group, among the names of models of a request
@@ -317,7 +371,11 @@ def request_groups(request: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
       (('tenant', 'acme'),)
     """
     models = request["models"].items()
-    return tuple(sorted((name.removeprefix(GROUP), value) for name, value in models if name.startswith(GROUP)))
+    return tuple(
+        sorted(
+            (name.removeprefix(GROUP), value) for name, value in models if name.startswith(GROUP)
+        )
+    )
 
 
 class AuditLog:
@@ -342,10 +400,10 @@ class AuditLog:
 
         Args:
           log: a file, or a URL with `://`.
-          learner: settings that signals are learned under; each signal is stored with the settings that it was learned
-            under.
-          query: whether a question is stored as its text, as a hash (a short one can be guessed), or not at all; values
-            and quotations of it go with its text, replies and answers do not.
+          learner: settings that signals are learned under; each signal is stored with the settings
+            that it was learned under.
+          query: whether a question is stored as its text, as a hash (a short one can be guessed),
+            or not at all; values and quotations of it go with its text, replies and answers do not.
           keep_days: `forget` without a moment blanks what is older, in days; 0 is never.
           silence: when silence confirms a default that was applied silently.
           create: whether the log is made where it does not exist.
@@ -353,15 +411,19 @@ class AuditLog:
           patience_s: seconds to wait for a turn to write, see `Database`.
 
         Raises:
-          InputError: the log is a folder, such as that of an index, which keeps its log in `audit.sqlite`.
-          ValueError: query is none of the three, keep_days below 0, a rule of silence that could confirm nothing.
+          InputError: the log is a folder, such as that of an index, which keeps its log in
+            `audit.sqlite`.
+          ValueError: query is none of the three, keep_days below 0, a rule of silence that could
+            confirm nothing.
         """
         check_no_folder(log, AUDIT_LOG)
         check_retention(query, keep_days)
         check_silence(silence)
         self.learner, self.query, self.keep_days = learner, query, float(keep_days)
         self.silence = silence
-        self.log = Database(log, REQUEST_TABLES, beside=CHOICE_TABLES, create=create, patience_s=patience_s)
+        self.log = Database(
+            log, REQUEST_TABLES, beside=CHOICE_TABLES, create=create, patience_s=patience_s
+        )
         self._clock = clock
         self._last_questions: dict[str, tuple[str, frozenset[str]]] = {}
 
@@ -384,19 +446,21 @@ class AuditLog:
         models: Mapping[str, str],
         now: datetime | None = None,
     ) -> bool:
-        """Log a request before anything is done for it; true where it continues one that was stopped.
+        """Log a request before anything is done for it.
 
-        A request without decision or clarification, as of a process that was killed, may be opened again by the same
-        question to the same system: it keeps its row.
+        True where it continues one that was stopped.
+
+        A request without decision or clarification, as of a process that was killed, may be opened
+        again by the same question to the same system: it keeps its row.
 
         Args:
           request_id: of the request, unique in the log.
           question: the user's text.
-          session: the session whose requests follow one another; '' is a request alone, whose silence ends by the clock
-            only.
+          session: the session whose requests follow one another; '' is a request alone, whose
+            silence ends by the clock only.
           documents: files that the user named.
-          groups: attribute and value of each group of the request; kept with the names of the models, see
-            `request_groups`.
+          groups: attribute and value of each group of the request; kept with the names of the
+            models, see `request_groups`.
           parsed: a `ParsedQuestion` or a mapping of its fields.
           policy: the policy that decides it.
           fingerprint: of the system.
@@ -404,8 +468,8 @@ class AuditLog:
           now: with a time zone; the log's clock where not given.
 
         Raises:
-          ValueError: the id is no text or had its decision or another question, question or session is none, `now` has
-            no time zone.
+          ValueError: the id is no text or had its decision or another question, question or session
+            is none, `now` has no time zone.
         """
         check_id(request_id)
         check_texts(question=question, session=session)
@@ -423,17 +487,36 @@ class AuditLog:
             }
             stopped = log.row(REQUESTS, request_id=request_id)
             if stopped is not None:
-                ended = any(log.row(table, request_id=request_id) for table in (DECISIONS, CLARIFICATIONS))
-                if ended or any(stopped[name] != value for name, value in (request_fields | made_by).items()):
-                    msg = f"request_id must be new, got {request_id!r}, which is in the log; give another or none."
+                ended = any(
+                    log.row(table, request_id=request_id) for table in (DECISIONS, CLARIFICATIONS)
+                )
+                if ended or any(
+                    stopped[name] != value for name, value in (request_fields | made_by).items()
+                ):
+                    msg = (
+                        f"request_id must be new, got {request_id!r}, which is in the log; give "
+                        "another or none."
+                    )
                     raise ValueError(msg)
                 return True
             before = close_previous(
-                log, self._last_questions, request_id, session, question, documents, at, self.silence
+                log,
+                self._last_questions,
+                request_id,
+                session,
+                question,
+                documents,
+                at,
+                self.silence,
             )
             record_policy(log, policy, at)
             record_learner(log, self.learner, at)
-            log.add(REQUESTS, {"at": at, "request_id": request_id, "rephrases": before} | request_fields | made_by)
+            log.add(
+                REQUESTS,
+                {"at": at, "request_id": request_id, "rephrases": before}
+                | request_fields
+                | made_by,
+            )
         return False
 
     @contextmanager
@@ -460,12 +543,17 @@ class AuditLog:
             yield log
 
     def pack(self) -> str | None:
-        """Hash of the pack under which the last request was read; None where it named none, or there is none."""
+        """Hash of the pack under which the last request was read.
+
+        None where it named none, or there is none.
+        """
         with self.log.reading() as log, as_written():
             last = log.row(REQUESTS)
             return None if last is None else last["models"].get("pack")
 
-    def rows(self, target_field: str | None = None, doctype: str | None = None) -> tuple[ClarificationDefault, ...]:
+    def rows(
+        self, target_field: str | None = None, doctype: str | None = None
+    ) -> tuple[ClarificationDefault, ...]:
         """Latest versions of the default table's rows, of a field or doctype where given.
 
         Args:
@@ -474,10 +562,16 @@ class AuditLog:
         """
         where = {"target_field": target_field, "doctype": doctype}
         with self.log.reading() as log, as_written():
-            return default_table().rows(log, **{name: value for name, value in where.items() if value is not None})
+            return default_table().rows(
+                log, **{name: value for name, value in where.items() if value is not None}
+            )
 
-    def met(self, request_id: str, key: Key, *, now: datetime | None = None) -> ClarificationDefault:
-        """Count a request for a row of the default table, once; return the row, new where it did not exist.
+    def met(
+        self, request_id: str, key: Key, *, now: datetime | None = None
+    ) -> ClarificationDefault:
+        """Count a request for a row of the default table, once.
+
+        Return the row, new where it did not exist.
 
         Args:
           request_id: of the request.
@@ -521,8 +615,16 @@ class AuditLog:
           ValueError: request or row is not in the log, or the request was asked about already.
         """
         with self._writing() as log:
-            about = {"at": self._at(now), "request_id": request_id, "why": why, "gain": gain, "cost": cost}
-            columns = about | {"tried": list(tried)} | row_columns(row, kind, conditions, self.learner)
+            about = {
+                "at": self._at(now),
+                "request_id": request_id,
+                "why": why,
+                "gain": gain,
+                "cost": cost,
+            }
+            columns = (
+                about | {"tried": list(tried)} | row_columns(row, kind, conditions, self.learner)
+            )
             default_table().clarify(log, columns, request)
 
     def applied(
@@ -536,7 +638,9 @@ class AuditLog:
         kind: str,
         now: datetime | None = None,
     ) -> None:
-        """Log that a row's value was applied silently, with the row as it is now; once a request and row.
+        """Log that a row's value was applied silently, with the row as it is now.
+
+        Once a request and row.
 
         Args:
           request_id: of the request.
@@ -552,7 +656,9 @@ class AuditLog:
         with self._writing() as log:
             self._fill_in(log, request_row(log, request_id), use, now)
 
-    def _fill_in(self, log: Entries, request: Mapping[str, Any], use: DefaultUse, now: datetime | None) -> None:
+    def _fill_in(
+        self, log: Entries, request: Mapping[str, Any], use: DefaultUse, now: datetime | None
+    ) -> None:
         columns = row_columns(use.row, use.kind, use.conditions, self.learner) | {"gate": use.gate}
         default_table().fill_in(log, request, {"at": self._at(now), "value": use.value} | columns)
 
@@ -580,10 +686,13 @@ class AuditLog:
         conditions: Mapping[str, str],
         now: datetime | None = None,
     ) -> tuple[ClarificationDefault, ...]:
-        """Learn from a signal: the row's new versions, and those of rows that a split makes, in one transaction.
+        """Learn from a signal.
 
-        A request gives a row each kind of signal once; a second one changes nothing and gives (). A signal after
-        silence was settled is one more: the half vote of `implicit_ok` stays, since rows are never undone.
+        The row's new versions, and those of rows that a split makes, in one transaction.
+
+        A request gives a row each kind of signal once; a second one changes nothing and gives (). A
+        signal after silence was settled is one more: the half vote of `implicit_ok` stays, since
+        rows are never undone.
 
         Args:
           request_id: of the request.
@@ -595,7 +704,8 @@ class AuditLog:
           now: with a time zone; the log's clock where not given.
 
         Raises:
-          ValueError: the request is not in the log; an unknown signal, a value that is empty or too long.
+          ValueError: the request is not in the log; an unknown signal, a value that is empty or too
+            long.
 
         Source: rules S5.4, S5.6.
         """
@@ -603,7 +713,9 @@ class AuditLog:
         with self._writing() as log:
             request_row(log, request_id)
             signal_fields = (value, signal, corrected_to)
-            return default_table().learn(log, request_id, row_key, signal_fields, conditions, self.learner, at)
+            return default_table().learn(
+                log, request_id, row_key, signal_fields, conditions, self.learner, at
+            )
 
     def decided(
         self,
@@ -622,7 +734,8 @@ class AuditLog:
           response: with the keys of rule S0.3.
           checks: every check of the decision.
           ms: milliseconds, by stage or in all.
-          applied: the default that the decision rests on and the response names; both are logged, or neither.
+          applied: the default that the decision rests on and the response names; both are logged,
+            or neither.
           now: with a time zone; the log's clock where not given.
         """
         with self._writing() as log:
@@ -634,7 +747,9 @@ class AuditLog:
                 row |= without_quotations(row, OF_QUESTION)
             log.add(DECISIONS, {"at": self._at(now), **row})
 
-    def evidence(self, request_id: str, evidence: Mapping[str, Any], *, now: datetime | None = None) -> None:
+    def evidence(
+        self, request_id: str, evidence: Mapping[str, Any], *, now: datetime | None = None
+    ) -> None:
         """Log the query, retrieval and answer of a clarified request.
 
         Args:
@@ -670,10 +785,13 @@ class AuditLog:
                 return default_table().application(log, request_id)
 
     def settle(self, *, now: datetime | None = None, session: str | None = None) -> int:
-        """Settle the defaults that were applied silently, where that is possible; the number that silence confirms.
+        """Settle the defaults that were applied silently, where that is possible.
 
-        Silence is `implicit_ok` where the answer is ok, the field was filled, and the user neither corrected nor
-        rephrased before the session's next request or 24 hours (rule S5.4). Each is settled once.
+        The number that silence confirms.
+
+        Silence is `implicit_ok` where the answer is ok, the field was filled, and the user neither
+        corrected nor rephrased before the session's next request or 24 hours (rule S5.4). Each is
+        settled once.
 
         Args:
           now: with a time zone; the log's clock where not given.
@@ -696,7 +814,9 @@ class AuditLog:
             return default_table().rebuild(log)
 
     def verify(self, *heads: Head) -> Verification:
-        """Check every event against the hash chain, and the default table against the events; see `Database.verify`.
+        """Check every event against the hash chain, and the default table against the events.
+
+        See `Database.verify`.
 
         Args:
           *heads: of the chain, stored elsewhere before; the chain must still contain them.
@@ -718,14 +838,17 @@ class AuditLog:
             return export_tables(log, Path(folder))
 
     def forget(self, *, before: datetime | None = None) -> int:
-        """Blank what people wrote and were answered in older rows; how many requests. Decisions and votes stay.
+        """Blank what people wrote and were answered in older rows; how many requests.
+
+        Decisions and votes stay.
 
         Args:
           before: the moment; `keep_days` ago where not given.
 
         Raises:
           ValueError: neither a moment nor keep_days; the moment has no time zone.
-          InputError: another process reads the log meanwhile, so that the files still hold what was blanked.
+          InputError: another process reads the log meanwhile, so that the files still hold what was
+            blanked.
         """
         if before is None and not self.keep_days:
             msg = "forget needs a moment, got none and keep_days 0; give `before` or set keep_days."
@@ -747,10 +870,16 @@ class AuditLog:
 
     def __repr__(self) -> str:
         learner = f"learner {self.learner.rule} {self.digest[:12]}"
-        return f"AuditLog({short(self.log.shown)}, query={self.query!r}, keep_days={self.keep_days:g}, {learner})"
+        return (
+            f"AuditLog({short(self.log.shown)}, query={self.query!r}, "
+            f"keep_days={self.keep_days:g}, {learner})"
+        )
 
     def _repr_html_(self) -> str:
-        """Display for a notebook: how far the log goes, and what it keeps; a log that is not there is not made."""
+        """Display for a notebook: how far the log goes, and what it keeps.
+
+        A log that is not there is not made.
+        """
         try:
             head = self.log.head()
             end = "none yet" if head is None else f"{head.seq:,}, last digest {head.digest[:12]}"
@@ -766,7 +895,9 @@ class AuditLog:
         settings = [(name, str(value)) for name, value in self.learner._asdict().items()]
         silence = [(name, str(value)) for name, value in self.silence._asdict().items()]
         return display(
-            "Audit log", facts, [Fold("learner's settings", settings), Fold("what silence confirms", silence)]
+            "Audit log",
+            facts,
+            [Fold("learner's settings", settings), Fold("what silence confirms", silence)],
         )
 
     def _at(self, now: datetime | None) -> str:

@@ -34,18 +34,26 @@ def learner_of(log: Entries, named: str, known: dict[str, DefaultLearner]) -> De
 def _learner_body(log: Entries, named: str) -> Mapping[str, Any]:
     row = log.row(LEARNERS, digest=named)
     if row is None:
-        msg = f"a log must hold the learner settings that it names, got {named!r}; its tables were altered."
+        msg = (
+            f"a log must hold the learner settings that it names, got {named!r}; its tables were "
+            "altered."
+        )
         raise ValueError(msg)
     body: Mapping[str, Any] = row["body"]
     return body
 
 
 def recorded_learner(log: Entries, named: str) -> tuple[DefaultLearner, list[str]]:
-    """Settings of a learner as a log keeps them, and what is wrong with them; the published ones where unreadable."""
+    """Settings of a learner as a log keeps them, and what is wrong with them.
+
+    The published ones where unreadable.
+    """
     try:
         body = _learner_body(log, named)
         learner = stored_learner(body)
     except (ValueError, TypeError) as error:
         return DefaultLearner(), [f"learner {named} cannot be read: {error}"]
     stated = digest(canonical_json(body), 16)  # of what the log keeps, whatever version wrote it
-    return learner, [] if stated == named else [f"learner {named} is recorded, its settings have the digest {stated}"]
+    return learner, [] if stated == named else [
+        f"learner {named} is recorded, its settings have the digest {stated}"
+    ]

@@ -34,9 +34,9 @@ _SIGNAL_COUNTS = {"explicit_yes": "confirmed", "explicit_no": "rejected"}
 def days(log: AuditLog) -> pd.DataFrame:
     """Counts by day (UTC) of the request, one row a day with requests.
 
-    ok, refuse, ambiguous: by the last decision. errors: requests whose model failed, in none of the three (rule S0.1).
-    asked: clarifications. filled_in: defaults applied silently. confirmed, rejected: by word. silent, rephrased: how
-    the silent ones were settled.
+    ok, refuse, ambiguous: by the last decision. errors: requests whose model failed, in none of the
+    three (rule S0.1). asked: clarifications. filled_in: defaults applied silently. confirmed,
+    rejected: by word. silent, rephrased: how the silent ones were settled.
 
     Source: rule S6.4.
     """
@@ -46,7 +46,8 @@ def days(log: AuditLog) -> pd.DataFrame:
         day = {row["request_id"]: row["at"][:10] for row in entries.rows(REQUESTS)}
         # A later decision of a request takes the place of an earlier one.
         outcomes = {
-            row["request_id"]: "errors" if _is_failed(row) else row["status"] for row in entries.rows(DECISIONS)
+            row["request_id"]: "errors" if _is_failed(row) else row["status"]
+            for row in entries.rows(DECISIONS)
         }
         events = list(outcomes.items())
         events += [(row["request_id"], "asked") for row in entries.rows(CLARIFICATIONS)]
@@ -79,8 +80,12 @@ def defaults(log: AuditLog) -> pd.DataFrame:
             {
                 "target_field": row.target_field,
                 "doctype": row.doctype,
-                "sub_conditions": ", ".join(f"{name}={value}" for name, value in sorted(row.sub_conditions.items())),
-                "votes": ", ".join(f"{value} {votes:g}" for value, votes in row.candidate_votes.items()),
+                "sub_conditions": ", ".join(
+                    f"{name}={value}" for name, value in sorted(row.sub_conditions.items())
+                ),
+                "votes": ", ".join(
+                    f"{value} {votes:g}" for value, votes in row.candidate_votes.items()
+                ),
                 "confidence": row.confidence,
                 "sample_size": row.sample_size,
                 "gate": row_gate(row, log.learner),

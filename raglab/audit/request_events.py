@@ -10,7 +10,7 @@ from raglab.store.log_tables import CHANGES, REQUESTS, VERSIONS
 
 
 class RequestEvents:
-    """Events of one request, each table read once, with the versions of rows that its changes made."""
+    """Events of one request, each table read once, with the row versions that its changes made."""
 
     def __init__(self, log: Entries, request: Mapping[str, Any]) -> None:
         self.log, self.request = log, request

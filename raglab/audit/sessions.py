@@ -17,8 +17,8 @@ from raglab.words import split_words
 class SilenceRule(NamedTuple):
     """When silence after an answer confirms it (rule S5.4).
 
-    hours: after which an answer that nobody corrected was right. near_same: Jaccard index of the words of two
-    questions, in [0, 1], from which the second rephrases the first.
+    hours: after which an answer that nobody corrected was right. near_same: Jaccard index of the
+    words of two questions, in [0, 1], from which the second rephrases the first.
     """
 
     hours: float = 24.0
@@ -43,10 +43,13 @@ def close_previous(
     at: str,
     rule: SilenceRule = SilenceRule(),  # noqa: B008 - a value
 ) -> str:
-    """Close what the session's last request left open; give that request's id where this one rephrases it, else ''.
+    """Close what the session's last request left open.
 
-    A rephrasing asks nearly the same (`SilenceRule.near_same`) of the same documents. Where the log keeps no text,
-    words are compared with what this process remembers, and else only the hash of the whole question.
+    Give that request's id where this one rephrases it, else ''.
+
+    A rephrasing asks nearly the same (`SilenceRule.near_same`) of the same documents. Where the log
+    keeps no text, words are compared with what this process remembers, and else only the hash of
+    the whole question.
 
     Args:
       last_questions: last question of each session: id and words; added to.
@@ -61,7 +64,11 @@ def close_previous(
         last_questions.pop(next(iter(last_questions)))
     if before is None:
         return ""
-    old = known[1] if known[0] == before["request_id"] else frozenset(split_words(before["question"] or ""))
+    old = (
+        known[1]
+        if known[0] == before["request_id"]
+        else frozenset(split_words(before["question"] or ""))
+    )
     alike = jaccard(old, new) >= rule.near_same or before["question_hash"] == digest(question)
     again = alike and set(before["documents"]) == set(documents)
     in_time = datetime.fromisoformat(at) - datetime.fromisoformat(before["at"]) < rule.span
@@ -72,12 +79,17 @@ def close_previous(
 
 
 def open_applications(log: Entries) -> dict[str, dict[str, Any]]:
-    """Rows of `OPEN` from the events: defaults applied and not settled, closed by the session's next request.
+    """Rows of `OPEN` from the events.
 
-    `rephrased` is None where the next request repeats the question: whether that came in time hangs on the hours of
-    the rule that the log was written under, which it does not hold.
+    Defaults applied and not settled, closed by the session's next request.
+
+    `rephrased` is None where the next request repeats the question: whether that came in time hangs
+    on the hours of the rule that the log was written under, which it does not hold.
     """
-    requests = {row[0]: row for row in log.stored(REQUESTS, "seq", "at", "request_id", "session", "rephrases")}
+    requests = {
+        row[0]: row
+        for row in log.stored(REQUESTS, "seq", "at", "request_id", "session", "rephrases")
+    }
     applied = {row[0]: row for row in log.stored(APPLICATIONS, "seq", "once", "request_id")}
     settled = {once for (once,) in log.stored(SETTLEMENTS, "once")}
     request_sessions: dict[str, tuple[str, str]] = {}  # by request: its time and session

@@ -1,4 +1,7 @@
-"""Bandits over retrieval arms (algebra): `init`, `choose`, `update`, and a fast simulation (S4.1 to S4.7)."""
+"""Bandits over retrieval arms (algebra): `init`, `choose`, `update`, simulation (S4.1 to S4.7).
+
+The simulation is fast.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,16 @@ from raglab.bandit.learner import (
 )
 from raglab.bandit.learners import POLICIES
 from raglab.bandit.ledgers import Ledger, learned_ledger
-from raglab.bandit.persistence import Helps, Saved, dumps, history_of, loads, merge, warm_start, warm_start_helps
+from raglab.bandit.persistence import (
+    Helps,
+    Saved,
+    dumps,
+    history_of,
+    loads,
+    merge,
+    warm_start,
+    warm_start_helps,
+)
 from raglab.bandit.plans import compare_plans
 from raglab.bandit.priced_policy import PricedPolicy, fit_priced_policy, play_paced
 from raglab.bandit.propensity import propensities, sample

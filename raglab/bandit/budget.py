@@ -1,4 +1,4 @@
-"""Budgets (algebra): the frontier of fixed mixtures, a price that keeps a budget, a pacer (S4.8)."""
+"""Budgets (algebra): frontier of fixed mixtures, a price that keeps a budget, a pacer (S4.8)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Budget(NamedTuple):
       per_question: in the unit of the table's costs, above 0.
       unit: its name, for displays.
       price: value lost a unit of cost with which a pacer starts; 0.1 / per_question where None.
-      step: of a pacer, above 0: a question that costs k budgets more than its own raises the price by the factor
-        exp(step * k).
+      step: of a pacer, above 0: a question that costs k budgets more than its own raises the price
+        by the factor exp(step * k).
     """
 
     per_question: float
@@ -48,12 +48,18 @@ def check_budget(budget: Budget | float) -> Budget:
     for name in ("per_question", "price", "step"):
         value = getattr(checked, name)
         unset = name == "price" and value is None
-        if not unset and (isinstance(value, bool) or not isinstance(value, int | float | np.number)):
+        if not unset and (
+            isinstance(value, bool) or not isinstance(value, int | float | np.number)
+        ):
             refuse(f"{name} of a budget must be a number", repr(value), "give a number")
     if not 0.0 < checked.per_question < np.inf:
-        refuse("per_question must be above 0", checked.per_question, "give the mean cost of a question")
+        refuse(
+            "per_question must be above 0", checked.per_question, "give the mean cost of a question"
+        )
     if checked.price is not None and not 0.0 < checked.price < np.inf:
-        refuse("the price of a budget must be above 0", checked.price, "leave it out for a usual start")
+        refuse(
+            "the price of a budget must be above 0", checked.price, "leave it out for a usual start"
+        )
     if not 0.0 < checked.step < np.inf:
         refuse("the step of a budget must be above 0", checked.step, "0.01 is usual")
     return checked
@@ -78,7 +84,9 @@ def check_keepable(table: Table, budget: Budget | float, rounds: int) -> None:
     checked, played = check_budget(budget), slice(rounds if table.order == "given" else None)
     least = float(np.where(table.mask, table_costs(table), np.inf)[played].min(axis=1).mean())
     if checked.per_question < least * (1.0 - ROUNDING):
-        _refuse_budget(checked, least, "the cheapest arm of each question", "raise it, or add a cheaper arm")
+        _refuse_budget(
+            checked, least, "the cheapest arm of each question", "raise it, or add a cheaper arm"
+        )
 
 
 def unkept_note(budget: Budget | float, spend: float, rounds: int) -> str:
@@ -95,8 +103,10 @@ def unkept_note(budget: Budget | float, spend: float, rounds: int) -> str:
     if ratio <= KEPT:
         return ""
     return (
-        f"The mean spend of {rounds:,} rounds is {spend:.4g}{unit}, {ratio:.3g} times the budget of "
-        f"{checked.per_question:.4g}{unit} (rule S4.8): the price follows what was spent, and that was too few rounds "
+        f"The mean spend of {rounds:,} rounds is {spend:.4g}{unit}, {ratio:.3g} times the budget "
+        "of "
+        f"{checked.per_question:.4g}{unit} (rule S4.8): the price follows what was spent, and "
+        "that was too few rounds "
         "for it. More rounds, a larger step, a first price or a ledger from history come nearer."
     )
 
@@ -107,7 +117,9 @@ def table_costs(table: Table) -> Array:
 
 
 class Frontier(NamedTuple):
-    """Upper concave frontier of the fixed mixtures of arms: no mixture earns more at the same spend.
+    """Upper concave frontier of the fixed mixtures of arms.
+
+    No mixture earns more at the same spend.
 
     Attributes:
       arms: names of the arms that are mixed, [A].
@@ -147,14 +159,20 @@ class Frontier(NamedTuple):
         """
         checked = check_budget(budget)
         if checked.per_question < self.least_spend * (1.0 - ROUNDING):
-            _refuse_budget(checked, self.least_spend, "a fixed mixture", "raise it, or add a cheaper arm")
-        return np.array([np.interp(checked.per_question, self.spend, share) for share in self.mixture.T])
+            _refuse_budget(
+                checked, self.least_spend, "a fixed mixture", "raise it, or add a cheaper arm"
+            )
+        return np.array(
+            [np.interp(checked.per_question, self.spend, share) for share in self.mixture.T]
+        )
 
     def frame(self) -> pd.DataFrame:
         """A row a corner: spend, reward, and the share of each arm."""
         import pandas as pd
 
-        shares = {f"share_{arm}": share for arm, share in zip(self.arms, self.mixture.T, strict=True)}
+        shares = {
+            f"share_{arm}": share for arm, share in zip(self.arms, self.mixture.T, strict=True)
+        }
         return pd.DataFrame({"spend": self.spend, "reward": self.reward, **shares})
 
 
@@ -172,7 +190,9 @@ def frontier(table: Table) -> Frontier:
     Example:
       >>> import pandas as pd
       >>> frame = pd.DataFrame({"small": [0.5, 0.5], "poor": [0.4, 0.6], "large": [1.0, 0.8]})
-      >>> table = Table.from_frame(frame, costs={"small": 1.0, "poor": 2.0, "large": 3.0}, order="given")
+      >>> table = Table.from_frame(
+      ...     frame, costs={"small": 1.0, "poor": 2.0, "large": 3.0}, order="given"
+      ... )
       >>> frontier(table).frame()[["spend", "reward"]].round(6).values.tolist()
       [[1.0, 0.5], [3.0, 0.9]]
       >>> frontier(table).mixture_at(2.0).tolist()
@@ -180,11 +200,21 @@ def frontier(table: Table) -> Frontier:
     """
     always = np.flatnonzero(table.mask.all(axis=0))
     if not len(always):
-        refuse("a fixed mixture needs an arm that every question can have", "none", "add one, such as the default")
+        refuse(
+            "a fixed mixture needs an arm that every question can have",
+            "none",
+            "add one, such as the default",
+        )
     left_out = [arm for number, arm in enumerate(table.arms) if number not in always]
-    notes = (f"{len(left_out)} arms that some question cannot have are in no mixture: {', '.join(left_out)}.",)
+    notes = (
+        (
+            f"{len(left_out)} arms that some question cannot have are in no mixture: "
+            f"{', '.join(left_out)}."
+        ),
+    )
     spend, reward = table_costs(table)[:, always].mean(axis=0), table.gross[:, always].mean(axis=0)
-    # From the cheapest arm on, a corner stays while the slope to the next falls; at equal spend the better arm counts.
+    # From the cheapest arm on, a corner stays while the slope to the next falls; at equal spend the
+    # better arm counts.
     corners: list[int] = []
     for arm in np.lexsort((-reward, spend)):
         if corners and reward[arm] <= reward[corners[-1]]:
@@ -206,9 +236,10 @@ def _slope(spend: Array, reward: Array, first: int, second: int) -> float:
 class PriceChoice(NamedTuple):
     """Price that keeps a budget on the questions that it was chosen on.
 
-    price, looser_price: value lost a unit of cost; at the first the spend is within the budget, at the second, just
-    below the last crossing, it is above. share: of the questions that are decided at the looser price, so that the
-    budget is used up; both prices are 0 where the budget does not bind. spend: a question, expected.
+    price, looser_price: value lost a unit of cost; at the first the spend is within the budget, at
+    the second, just below the last crossing, it is above. share: of the questions that are decided
+    at the looser price, so that the budget is used up; both prices are 0 where the budget does not
+    bind. spend: a question, expected.
     """
 
     price: float
@@ -216,9 +247,13 @@ class PriceChoice(NamedTuple):
     share: float
     spend: float
 
-    def plan(self, reward: ArrayLike, cost: ArrayLike, mask: NDArray[np.bool_] | None = None) -> Array:
+    def plan(
+        self, reward: ArrayLike, cost: ArrayLike, mask: NDArray[np.bool_] | None = None
+    ) -> Array:
         """Probabilities [Q, A] of arms of predicted reward and cost [Q, A]."""
-        tight, loose = (priced_arms(reward, cost, price, mask) for price in (self.price, self.looser_price))
+        tight, loose = (
+            priced_arms(reward, cost, price, mask) for price in (self.price, self.looser_price)
+        )
         n_arms = np.shape(reward)[-1]
         return (1.0 - self.share) * np.eye(n_arms)[tight] + self.share * np.eye(n_arms)[loose]
 
@@ -226,10 +261,14 @@ class PriceChoice(NamedTuple):
 def priced_arms(
     reward: ArrayLike, cost: ArrayLike, price: ArrayLike, mask: NDArray[np.bool_] | None = None
 ) -> NDArray[np.intp]:
-    """Arm of largest reward - price * cost among the available ones, [...]; the cheapest of equals, then the lowest.
+    """Arm of largest reward - price * cost among the available ones, [...].
+
+    The cheapest of equals, then the lowest.
 
     Args:
-      reward, cost: [..., A]. price: [...], at least 0. mask: [..., A].
+      reward, cost: [..., A].
+      price: [...], at least 0.
+      mask: [..., A].
     """
     dear = np.asarray(cost, np.float64)
     score = np.asarray(reward, np.float64) - np.asarray(price, np.float64)[..., None] * dear
@@ -246,10 +285,13 @@ def choose_price(
     spend: ArrayLike | None = None,
     mask: NDArray[np.bool_] | None = None,
 ) -> PriceChoice:
-    """Smallest price from which on the spend keeps a budget: exact, over all prices at which some choice changes.
+    """Smallest price from which on the spend keeps a budget.
 
-    A price is a Lagrange multiplier: of all plans with this spend, deciding by reward - price * cost earns most by
-    its own predictions. A share of the questions decided at the price just below uses the budget up.
+    Exact, over all prices at which some choice changes.
+
+    A price is a Lagrange multiplier: of all plans with this spend, deciding by reward - price *
+    cost earns most by its own predictions. A share of the questions decided at the price just below
+    uses the budget up.
 
     Args:
       reward: predicted reward, [Q, A], finite where available.
@@ -259,10 +301,12 @@ def choose_price(
       mask: available arms, [Q, A].
 
     Raises:
-      ValueError: a budget below the spend of the arm that is predicted cheapest of each question; shapes that do not
-        fit, no question, or a number that is missing or infinite where the arm is available.
+      ValueError: a budget below the spend of the arm that is predicted cheapest of each question;
+        shapes that do not fit, no question, or a number that is missing or infinite where the arm
+        is available.
 
-    Source: Everett, Generalized Lagrange multiplier method for solving problems of optimum allocation (1963).
+    Source: Everett, Generalized Lagrange multiplier method for solving problems of optimum
+    allocation (1963).
 
     Example:
       >>> choice = choose_price([[0.5, 0.9], [0.5, 0.6]], [[0.0, 1.0], [0.0, 1.0]], 0.5)
@@ -274,7 +318,8 @@ def choose_price(
     rewards, costs = float_array(reward, "reward"), float_array(cost, "cost")
     _check_predictions({"reward": rewards, "cost": costs, "spend": paid}, mask)
     prices, steps, first = _switches(rewards, costs, paid, mask)
-    # Spend a question between one price of change and the next; sums are of the prices' order, so the bits are.
+    # Spend a question between one price of change and the next; sums are of the prices' order, so
+    # the bits are.
     levels = (first + np.concatenate([[0.0], np.cumsum(steps)])) / len(paid)
     within = levels <= checked.per_question * (1.0 + ROUNDING)
     if not within[-1]:
@@ -282,7 +327,8 @@ def choose_price(
         _refuse_budget(checked, float(levels[-1]), "the cheapest arm of each question", remedy)
     if within.all():
         return PriceChoice(0.0, 0.0, 0.0, float(levels[0]))
-    last = int(np.flatnonzero(~within)[-1])  # the spend is above the budget until prices[last] is passed
+    # the spend is above the budget until prices[last] is passed
+    last = int(np.flatnonzero(~within)[-1])
     before = prices[last - 1] if last else 0.0
     after = prices[last + 1] if last + 1 < len(prices) else 2.0 * prices[last]
     share = (checked.per_question - levels[last + 1]) / (levels[last] - levels[last + 1])
@@ -299,18 +345,33 @@ def _check_predictions(parts: dict[str, Array], mask: NDArray[np.bool_] | None) 
     wrong = [name for name, part in {**parts, "mask": open_}.items() if part.shape != shape]
     if wrong or len(shape) != 2 or 0 in shape:
         value = {name: part.shape for name, part in parts.items()}
-        refuse("reward, cost, spend and mask must be [Q, A] each, of a question at least", value, "give all of each")
+        refuse(
+            "reward, cost, spend and mask must be [Q, A] each, of a question at least",
+            value,
+            "give all of each",
+        )
     if open_.dtype != np.bool_ or not open_.any(axis=1).all():
         refuse(
-            "mask must be booleans, with an arm for each question", open_.dtype, "leave out a question without an arm"
+            "mask must be booleans, with an arm for each question",
+            open_.dtype,
+            "leave out a question without an arm",
         )
     for name, part in parts.items():
         if not np.isfinite(part[open_]).all():
-            refuse(f"{name} of an available arm must be finite", "NaN or infinity", "predict it, or mask the arm")
+            refuse(
+                f"{name} of an available arm must be finite",
+                "NaN or infinity",
+                "predict it, or mask the arm",
+            )
 
 
-def _switches(reward: Array, cost: Array, paid: Array, mask: NDArray[np.bool_] | None) -> tuple[Array, Array, float]:
-    """Prices at which some question takes a cheaper arm, ascending; what is paid more then, in all; paid at price 0."""
+def _switches(
+    reward: Array, cost: Array, paid: Array, mask: NDArray[np.bool_] | None
+) -> tuple[Array, Array, float]:
+    """Prices at which some question takes a cheaper arm, ascending; what is paid more then, in all.
+
+    Paid at price 0.
+    """
     rows, arm = np.arange(len(reward)), priced_arms(reward, cost, np.zeros(len(reward)), mask)
     first = float(paid[rows, arm].sum())
     at: list[Array] = []
@@ -329,7 +390,11 @@ def _switches(reward: Array, cost: Array, paid: Array, mask: NDArray[np.bool_] |
         step.append((paid[rows, target] - paid[rows, arm])[moving])
         arm = np.where(moving, target, arm)
     prices, place = np.unique(np.concatenate([np.zeros(0), *at]), return_inverse=True)
-    return prices, np.bincount(place, np.concatenate([np.zeros(0), *step]), len(prices)).astype(np.float64), first
+    return (
+        prices,
+        np.bincount(place, np.concatenate([np.zeros(0), *step]), len(prices)).astype(np.float64),
+        first,
+    )
 
 
 class Pacer(NamedTuple):
@@ -363,18 +428,20 @@ def start_pacer(budget: Budget | float, batch: tuple[int, ...] = ()) -> Pacer:
 def pace(pacer: Pacer, cost: ArrayLike) -> Pacer:
     """Pacer after one more question of each play, which cost `cost`.
 
-    The price is multiplied by exp(step * (cost / per_question - 1)) and stays within a factor of 10,000 of 1 /
-    per_question. While it stays inside, spend - rounds * per_question is exactly per_question / step * ln(price / first
-    price): the overspend of a question falls as 1 / rounds.
+    The price is multiplied by exp(step * (cost / per_question - 1)) and stays within a factor of
+    10,000 of 1 / per_question. While it stays inside, spend - rounds * per_question is exactly
+    per_question / step * ln(price / first price): the overspend of a question falls as 1 / rounds.
 
     Args:
       pacer: before the question.
-      cost: of the question, [...], at least 0; NaN, a cost that never arrives, counts as the budget of a question.
+      cost: of the question, [...], at least 0; NaN, a cost that never arrives, counts as the budget
+        of a question.
 
     Raises:
       ValueError: a cost below 0 or infinite.
 
-    Source: Balseiro, Lu and Mirrokni, Dual mirror descent for online allocation problems (2020), with entropy.
+    Source: Balseiro, Lu and Mirrokni, Dual mirror descent for online allocation problems (2020),
+    with entropy.
 
     Example:
       >>> pacer = pace(start_pacer(Budget(2.0, price=1.0, step=0.1)), 4.0)
@@ -385,7 +452,11 @@ def pace(pacer: Pacer, cost: ArrayLike) -> Pacer:
     paid = np.asarray(cost, np.float64)
     paid = np.where(np.isnan(paid), budget.per_question, paid)
     if not ((paid >= 0.0) & (paid < np.inf)).all():
-        refuse("a cost must be at least 0", paid[~((paid >= 0.0) & (paid < np.inf))].flat[0], "give what was paid")
+        refuse(
+            "a cost must be at least 0",
+            paid[~((paid >= 0.0) & (paid < np.inf))].flat[0],
+            "give what was paid",
+        )
     # The logarithm moves, so that no single dear question overflows the price.
     log_price = np.log(pacer.price) + budget.step * (paid / budget.per_question - 1.0)
     reach, middle = np.log(REACH), -np.log(budget.per_question)

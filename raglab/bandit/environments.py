@@ -1,4 +1,4 @@
-"""Simulation environments (algebra): Bernoulli arms and reward tables, and their draws from a seed."""
+"""Simulation environments (algebra): Bernoulli arms, reward tables, and their draws from a seed."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ class Table(NamedTuple):
       features: [Q, F] contexts; F may be 0.
       feature_names: of the features, [F].
       ms: [Q, A] milliseconds; NaN unknown.
-      cost: in the user's unit, [Q, A], at least 0; NaN where an arm that is not available states none, and a single 0
-        where there are no costs.
+      cost: in the user's unit, [Q, A], at least 0; NaN where an arm that is not available states
+        none, and a single 0 where there are no costs.
       price: value lost a unit of cost; 0 counts costs without charging them.
-      order: in which a simulation plays the rows, `replacement` (a row drawn for each round), `shuffled` (a permutation
-        of the rows in each replication), or `given` (row t in round t); of the last two each row is played once at
-        most.
+      order: in which a simulation plays the rows, `replacement` (a row drawn for each round),
+        `shuffled` (a permutation of the rows in each replication), or `given` (row t in round t);
+        of the last two each row is played once at most.
       delay: rounds until the reward arrives, [Q] or [Q, A]; None: at once.
-      cost_range: least and largest cost that the learner's reward is scaled by; None: those of the table.
+      cost_range: least and largest cost that the learner's reward is scaled by; None: those of the
+        table.
     """
 
     arms: tuple[str, ...]
@@ -58,7 +59,10 @@ class Table(NamedTuple):
     def __repr__(self) -> str:
         rows, n_features = len(self.value), len(self.feature_names)
         costs = f", price {self.price:g}" if self.is_charged else ""
-        return f"Table({rows:,} cases × {self.n_arms} arms {', '.join(self.arms)!r:.120}, {n_features} features{costs})"
+        return (
+            f"Table({rows:,} cases × {self.n_arms} arms {', '.join(self.arms)!r:.120}, "
+            f"{n_features} features{costs})"
+        )
 
     @property
     def n_arms(self) -> int:
@@ -83,8 +87,8 @@ class Table(NamedTuple):
     def priced(self, price: float) -> Self:
         """Table under another price of a unit of cost: value and reward are computed again.
 
-        Value is gross value minus price times cost; the learner sees gross reward minus price times cost, moved into
-        [0, 1] as in `from_frame`.
+        Value is gross value minus price times cost; the learner sees gross reward minus price times
+        cost, moved into [0, 1] as in `from_frame`.
 
         Args:
           price: value lost a unit of cost, at least 0.
@@ -95,7 +99,9 @@ class Table(NamedTuple):
         Example:
           >>> import pandas as pd
           >>> frame = pd.DataFrame({"small": [0.5, 1.0], "large": [1.0, 1.0]})
-          >>> table = Table.from_frame(frame, costs={"small": 0.0, "large": 2.0}, price=0.25, order="given")
+          >>> table = Table.from_frame(
+          ...     frame, costs={"small": 0.0, "large": 2.0}, price=0.25, order="given"
+          ... )
           >>> table.value.tolist(), table.priced(0.0).value.tolist()
           ([[0.5, 0.5], [1.0, 0.5]], [[0.5, 1.0], [1.0, 1.0]])
         """
@@ -105,7 +111,9 @@ class Table(NamedTuple):
         low, high = _cost_ends(self)
         before = self.reward * (1.0 + self.price * (high - low)) + self.price * (self.cost - high)
         reward = _scaled_reward(before - price * self.cost, price * low, price * high)
-        return self._replace(value=self.gross - price * self.cost, reward=reward, price=float(price))
+        return self._replace(
+            value=self.gross - price * self.cost, reward=reward, price=float(price)
+        )
 
     @classmethod
     def from_frame(
@@ -123,40 +131,49 @@ class Table(NamedTuple):
     ) -> Self:
         """Table of stored rewards: a row a round, a column an arm.
 
-        A missing reward means that the arm was not available in that round. With costs the value is reward minus price
-        times cost, and the learner gets the same moved into [0, 1]: (reward - price * cost + highest) / (1 + highest -
-        lowest), where highest and lowest are the ends of price * cost over the table, or of `cost_range`, in which two
-        tables share a scale.
+        A missing reward means that the arm was not available in that round. With costs the value is
+        reward minus price times cost, and the learner gets the same moved into [0, 1]: (reward -
+        price * cost + highest) / (1 + highest - lowest), where highest and lowest are the ends of
+        price * cost over the table, or of `cost_range`, in which two tables share a scale.
 
         Args:
-          frame: rewards in [0, 1], [Q, A], and the columns named below; arms in the order of their columns.
-          costs: of one choice of each arm, at least 0, in any unit: a number or the name of a column by arm, or [Q, A],
-            as an array or as a frame with a column an arm.
-          price: value lost a unit of cost; 1 where costs are in the unit of the reward. 0 counts them, charging none.
+          frame: rewards in [0, 1], [Q, A], and the columns named below; arms in the order of their
+            columns.
+          costs: of one choice of each arm, at least 0, in any unit: a number or the name of a
+            column by arm, or [Q, A], as an array or as a frame with a column an arm.
+          price: value lost a unit of cost; 1 where costs are in the unit of the reward. 0 counts
+            them, charging none.
           features: columns that are the context, finite numbers; no arms.
-          intercept: whether a feature `intercept` of ones is added in front, where no feature is constant: without one
-            a linear learner cannot tell a good arm from a poor one where its features are 0.
-          order: in which a simulation plays the rows, `given` (row t in round t), `shuffled` (a permutation in each
-            replication) or `replacement`. None: replacement, with a warning, which also names the arms whose mean
-            changes along the rows (F test over ten blocks of rows, 20 rewards each at least, level .001 over all arms).
+          intercept: whether a feature `intercept` of ones is added in front, where no feature is
+            constant: without one a linear learner cannot tell a good arm from a poor one where its
+            features are 0.
+          order: in which a simulation plays the rows, `given` (row t in round t), `shuffled` (a
+            permutation in each replication) or `replacement`. None: replacement, with a warning,
+            which also names the arms whose mean changes along the rows (F test over ten blocks of
+            rows, 20 rewards each at least, level .001 over all arms).
           delay: rounds until a reward is there: of all, a column, [Q], or [Q, A].
           mask: booleans [Q, A], False where an arm has a reward but was not available.
           cost_range: least and largest cost that the learner's reward is scaled by.
 
         Raises:
-          ValueError: a column or cell breaks a rule; the message names row and column, and counts the bad cells.
+          ValueError: a column or cell breaks a rule; the message names row and column, and counts
+            the bad cells.
 
         Example:
           >>> import pandas as pd
           >>> frame = pd.DataFrame({"bm25": [1.0, 0.0], "hybrid": [1.0, None]})
-          >>> Table.from_frame(frame, costs={"bm25": 0.0, "hybrid": 0.25}, order="given").value.tolist()
+          >>> Table.from_frame(
+          ...     frame, costs={"bm25": 0.0, "hybrid": 0.25}, order="given"
+          ... ).value.tolist()
           [[1.0, 0.75], [0.0, nan]]
         """
         _check_price(price)
         _check_cost_range(cost_range)
         if costs is None and (price != 1.0 or cost_range is not None):
             refuse("a price and a cost_range need costs", "none", "state costs, or leave both out")
-        parts = read_frame(frame, costs=costs, features=features, intercept=intercept, delay=delay, mask=mask)
+        parts = read_frame(
+            frame, costs=costs, features=features, intercept=intercept, delay=delay, mask=mask
+        )
         unknown = np.full(parts.mask.shape, np.nan)
         table = cls(
             parts.arms,
@@ -179,13 +196,20 @@ class Table(NamedTuple):
 
 
 def _check_cost_range(cost_range: object) -> None:
-    """Refuse a range of costs that is not two numbers; its place beside the costs is checked with these."""
+    """Refuse a range of costs that is not two numbers.
+
+    Its place beside the costs is checked with these.
+    """
     if cost_range is None:
         return
     ends = tuple(cost_range) if isinstance(cost_range, tuple | list) else ()
     numbers = all(isinstance(end, int | float | np.number) and 0.0 <= end < np.inf for end in ends)
     if len(ends) != 2 or not numbers or ends[0] > ends[1]:
-        refuse("cost_range must be the least and the largest cost, two numbers from 0", repr(cost_range), "state both")
+        refuse(
+            "cost_range must be the least and the largest cost, two numbers from 0",
+            repr(cost_range),
+            "state both",
+        )
 
 
 def _cost_ends(table: Table) -> tuple[float, float]:
@@ -196,12 +220,19 @@ def _cost_ends(table: Table) -> tuple[float, float]:
 
 
 def _scaled_reward(net: Array, lowest: float, highest: float) -> Array:
-    """Reward net of costs moved into [0, 1], [Q, A]: costs can push it out, where Beta learners need it."""
+    """Reward net of costs moved into [0, 1], [Q, A].
+
+    Costs can push it out, where Beta learners need it.
+    """
     return np.clip((net + highest) / (1.0 + highest - lowest), 0.0, 1.0)
 
 
 def _check_price(price: float) -> None:
-    if isinstance(price, bool) or not isinstance(price, int | float | np.number) or not 0.0 <= price < np.inf:
+    if (
+        isinstance(price, bool)
+        or not isinstance(price, int | float | np.number)
+        or not 0.0 <= price < np.inf
+    ):
         refuse("price must be a number from 0", repr(price), "it is the value lost a unit of cost")
 
 
@@ -232,28 +263,47 @@ def check_world(world: World, rounds: int) -> World:
       ValueError: shapes that do not fit, values outside their range, or a round without an arm.
     """
     if not isinstance(world, Table | Bernoulli):
-        refuse("a world must be a Table or a Bernoulli", type(world).__name__, "write Bernoulli(means)")
-    return _check_table(world, rounds) if isinstance(world, Table) else _check_bernoulli(world, rounds)
+        refuse(
+            "a world must be a Table or a Bernoulli", type(world).__name__, "write Bernoulli(means)"
+        )
+    return (
+        _check_table(world, rounds) if isinstance(world, Table) else _check_bernoulli(world, rounds)
+    )
 
 
 def _check_table(world: Table, rounds: int = 1) -> Table:
     value, reward, ms, features = (
-        np.asarray(array, dtype=np.float64) for array in (world.value, world.reward, world.ms, world.features)
+        np.asarray(array, dtype=np.float64)
+        for array in (world.value, world.reward, world.ms, world.features)
     )
     mask = np.asarray(world.mask)
     shape = (len(value), len(world.arms))
     for name, array in (("value", value), ("reward", reward), ("mask", mask), ("ms", ms)):
         if array.shape != shape or 0 in shape:
-            refuse(f"{name} must be [Q, A], a row a case and a column an arm, {shape}", array.shape, "fill it")
+            refuse(
+                f"{name} must be [Q, A], a row a case and a column an arm, {shape}",
+                array.shape,
+                "fill it",
+            )
     if features.shape != (len(value), len(world.feature_names)):
-        refuse("features must be [Q, F], a column a feature name", features.shape, "name each feature")
+        refuse(
+            "features must be [Q, F], a column a feature name", features.shape, "name each feature"
+        )
     _check_mask(mask)
     rewards = reward[mask & ~np.isnan(reward)]
     if not ((rewards >= 0.0) & (rewards <= 1.0)).all():
         wrong = rewards[~((rewards >= 0.0) & (rewards <= 1.0))][0]
-        refuse("reward must be in [0, 1], or NaN where it never arrives", wrong, "normalise it (rule S4.4)")
+        refuse(
+            "reward must be in [0, 1], or NaN where it never arrives",
+            wrong,
+            "normalise it (rule S4.4)",
+        )
     if not np.isfinite(value[mask]).all():
-        refuse("value of an available arm must be finite", "NaN or infinity", "measure it, or mask the arm")
+        refuse(
+            "value of an available arm must be finite",
+            "NaN or infinity",
+            "measure it, or mask the arm",
+        )
     if not np.isfinite(features).all():
         refuse("features must be finite", "NaN or infinity", "impute what is missing before")
     checked = world._replace(value=value, reward=reward, mask=mask, features=features, ms=ms)
@@ -264,21 +314,34 @@ def _check_costs(world: Table) -> Table:
     """Table with its costs [Q, A]; one 0 that stands for all takes no memory.
 
     Raises:
-      ValueError: a cost below 0 or missing where the arm is available, or outside cost_range; a price below 0.
+      ValueError: a cost below 0 or missing where the arm is available, or outside cost_range; a
+        price below 0.
     """
     _check_price(world.price)
     _check_cost_range(world.cost_range)
     cost = np.asarray(world.cost, dtype=np.float64)
     if cost.shape != world.mask.shape:
         if cost.shape != FREE.shape or cost.any():
-            refuse(f"cost must be [Q, A], {world.mask.shape}", cost.shape, "give a number for every arm of every case")
+            refuse(
+                f"cost must be [Q, A], {world.mask.shape}",
+                cost.shape,
+                "give a number for every arm of every case",
+            )
         cost = np.broadcast_to(FREE, world.mask.shape)
     low, high = (0.0, np.inf) if world.cost_range is None else world.cost_range
     stated = cost[world.mask]
-    if not (0.0 <= low <= high and (stated >= low).all() and (stated <= high).all() and np.isfinite(stated).all()):
+    if not (
+        0.0 <= low <= high
+        and (stated >= low).all()
+        and (stated <= high).all()
+        and np.isfinite(stated).all()
+    ):
         wrong = stated[~((stated >= low) & (stated <= high) & np.isfinite(stated))]
         value = float(wrong[0]) if len(wrong) else (low, high)
-        rule = "the cost of an available arm must be a number from 0, within cost_range where that is stated"
+        rule = (
+            "the cost of an available arm must be a number from 0, within cost_range where that "
+            "is stated"
+        )
         refuse(rule, value, "measure it, mask the arm, or widen the range")
     return world._replace(cost=cost)
 
@@ -287,19 +350,26 @@ def _check_order(world: Table, rounds: int) -> Table:
     """Table whose order and delays can be played.
 
     Raises:
-      ValueError: an unknown order, more rounds than rows where each is played once, or delays that are none.
+      ValueError: an unknown order, more rounds than rows where each is played once, or delays that
+        are none.
     """
     if world.order not in ORDERS:
         refuse(f"order must be one of {', '.join(ORDERS)}", repr(world.order), "choose one of them")
     if world.order != "replacement" and rounds > len(world.mask):
-        rule = f"order {world.order} plays each row once, so rounds must be at most {len(world.mask)}"
+        rule = (
+            f"order {world.order} plays each row once, so rounds must be at most {len(world.mask)}"
+        )
         refuse(rule, rounds, "play fewer rounds, or take order='replacement'")
     if world.delay is None:
         return world
     delay = np.asarray(world.delay)
     if delay.shape not in {world.mask.shape[:1], world.mask.shape} or not is_whole(delay):
         value = f"{delay.dtype} of {delay.shape}"
-        refuse("delay must be whole numbers of rounds from 0, [Q] or [Q, A]", value, "0 is a reward at once")
+        refuse(
+            "delay must be whole numbers of rounds from 0, [Q] or [Q, A]",
+            value,
+            "0 is a reward at once",
+        )
     return world._replace(delay=delay.astype(np.int64))
 
 
@@ -311,12 +381,20 @@ def _check_bernoulli(world: Bernoulli, rounds: int) -> Bernoulli:
         wrong = means[~((means >= 0.0) & (means <= 1.0))][0]
         refuse("means must be in [0, 1]", wrong, "they are probabilities of a reward of 1")
     if means.ndim == 2 and len(means) != rounds:
-        refuse(f"drifting means must have a row a round, {rounds}", len(means), "give as many rows as rounds")
+        refuse(
+            f"drifting means must have a row a round, {rounds}",
+            len(means),
+            "give as many rows as rounds",
+        )
     if world.mask is None:
         return Bernoulli(means)
     mask = np.asarray(world.mask)
     if mask.shape not in {means.shape[-1:], (rounds, means.shape[-1])}:
-        refuse(f"mask must be [A] or [T, A], {(rounds, means.shape[-1])}", mask.shape, "one boolean an arm")
+        refuse(
+            f"mask must be [A] or [T, A], {(rounds, means.shape[-1])}",
+            mask.shape,
+            "one boolean an arm",
+        )
     _check_mask(mask)
     return Bernoulli(means, None if mask.all() else mask)
 
@@ -325,11 +403,14 @@ def _check_mask(mask: NDArray[np.bool_]) -> None:
     if mask.dtype != np.bool_:
         refuse("mask must be of booleans", mask.dtype, "True where the arm is available")
     if not mask.any(axis=-1).all():
-        refuse("mask must leave an arm in every round", "all false", "let one arm be available always")
+        refuse(
+            "mask must leave an arm in every round", "all false", "let one arm be available always"
+        )
 
 
 Arms = NDArray[np.int8]
-BLOCK = 200  # replications that share one spawned stream; fixed, so that the bits are; of 100 half as fast
+# replications that share one spawned stream; fixed, so that the bits are; of 100 half as fast
+BLOCK = 200
 REWARDS, DELAYS, LOST, POLICY = range(4)  # streams of a block
 
 
@@ -348,7 +429,8 @@ class Feed(NamedTuple):
     delay: NDArray[np.int64] | int  # [T, R] rounds until the reward is there, or the same for all
     lost: NDArray[np.bool_] | None  # [T, R] reward never arrives
     cost: Array | None = None  # [N, A]; none where nothing costs
-    arm_delay: NDArray[np.int64] | None = None  # [N, A] of a table whose arms differ in it; then `delay` is 0
+    # [N, A] of a table whose arms differ in it; then `delay` is 0
+    arm_delay: NDArray[np.int64] | None = None
 
     @property
     def n_arms(self) -> int:
@@ -363,9 +445,15 @@ class Feed(NamedTuple):
 
     def open(self, t: int) -> NDArray[np.bool_] | None:
         """Arms available at round t, [R, A]."""
-        return None if self.mask is None else np.broadcast_to(self.mask[self.row(t)], (self.size, self.n_arms))
+        return (
+            None
+            if self.mask is None
+            else np.broadcast_to(self.mask[self.row(t)], (self.size, self.n_arms))
+        )
 
-    def rewards(self, t: NDArray[np.int64], replication: NDArray[np.int64], arm: NDArray[np.int64]) -> Array:
+    def rewards(
+        self, t: NDArray[np.int64], replication: NDArray[np.int64], arm: NDArray[np.int64]
+    ) -> Array:
         """Rewards [N] of rounds that were chosen; NaN never arrives."""
         if self.uniform is None:
             rows = t if self.case is None else self.case[t, replication]
@@ -405,7 +493,11 @@ def check_delay(delay: int | tuple[int, int], missing: float) -> tuple[int, int]
     low = check_count("delay", low, 0, "0 is a reward before the next choice")
     high = check_count("the greatest delay", high, low, "give (low, high) with low <= high")
     if not 0.0 <= missing <= 1.0:
-        refuse("missing must be in [0, 1]", missing, "it is the probability that a reward never arrives")
+        refuse(
+            "missing must be in [0, 1]",
+            missing,
+            "it is the probability that a reward never arrives",
+        )
     return low, high
 
 
@@ -419,7 +511,9 @@ def feed(
     delay: tuple[int, int] = (0, 0),
     missing: float = 0.0,
 ) -> Feed:
-    """Block of a world that was checked; hangs on seed and block alone, and is the same for every policy.
+    """Block of a world that was checked.
+
+    Hangs on seed and block alone, and is the same for every policy.
 
     Args:
       delay: least and largest, drawn for each round; of a table without delays of its own.
@@ -430,7 +524,11 @@ def feed(
     case = _drawn_rows(world, rng, rounds, size) if isinstance(world, Table) else None
     low, high = delay
     late: NDArray[np.int64] | int
-    late = low if low == high else stream(seed, block, DELAYS).integers(low, high, size=shape, endpoint=True)
+    late = (
+        low
+        if low == high
+        else stream(seed, block, DELAYS).integers(low, high, size=shape, endpoint=True)
+    )
     arm_delay = None
     if isinstance(world, Table) and world.delay is not None:
         by_row = world.delay if world.delay.ndim == 1 else world.delay[:, 0]
@@ -454,7 +552,9 @@ def feed(
     )
 
 
-def _drawn_rows(world: Table, rng: np.random.Generator, rounds: int, size: int) -> NDArray[np.int32]:
+def _drawn_rows(
+    world: Table, rng: np.random.Generator, rounds: int, size: int
+) -> NDArray[np.int32]:
     """Row of the table in each round and replication, [T, R], by the table's order."""
     n_rows = len(world.value)
     if world.order == "given":
@@ -470,10 +570,16 @@ def _arms_from_table(world: Table) -> tuple[Array, Array, Array, NDArray[np.bool
     return world.value, world.value, world.reward, mask, world.features
 
 
-def _arms_from_means(world: Bernoulli) -> tuple[Array, Array, Array, NDArray[np.bool_] | None, Array]:
+def _arms_from_means(
+    world: Bernoulli,
+) -> tuple[Array, Array, Array, NDArray[np.bool_] | None, Array]:
     rows = max(1 if np.ndim(part) < 2 else len(part) for part in world if part is not None)
     means = np.ascontiguousarray(np.broadcast_to(world.means, (rows, world.n_arms)))
-    mask = None if world.mask is None else np.ascontiguousarray(np.broadcast_to(world.mask, means.shape))
+    mask = (
+        None
+        if world.mask is None
+        else np.ascontiguousarray(np.broadcast_to(world.mask, means.shape))
+    )
     return means, means, means, mask, np.zeros((rows, 0))
 
 
@@ -491,7 +597,9 @@ def play_accounts(met: Feed, arm: Arms) -> Accounts:
     pulls = np.stack([(mine == number).sum(axis=1) for number in range(met.n_arms)], axis=1)
     regret, value = (np.take(table, place) for table in (met.gap, met.worth))
     spend = cumulative_spend(met, mine, case)
-    return Accounts(np.cumsum(regret, 1, out=regret), np.cumsum(value, 1, out=value), pulls, mine, case, spend)
+    return Accounts(
+        np.cumsum(regret, 1, out=regret), np.cumsum(value, 1, out=value), pulls, mine, case, spend
+    )
 
 
 def cumulative_spend(met: Feed, arm: Arms, case: NDArray[np.int32] | None) -> Array | None:

@@ -1,4 +1,4 @@
-"""Policies that learn nothing (algebra): the best fixed arm, uniform, the oracle, as probabilities (S4.7)."""
+"""Policies that learn nothing (algebra): best fixed arm, uniform, oracle, as probability (S4.7)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ Array = NDArray[np.float64]
 FIXED, UNIFORM, ORACLE, ROUTER = "best fixed arm", "uniform", "oracle", "router"
 
 
-def baselines(world: Table, router: Array | None = None, *, fixed: str | None = None) -> dict[str, Array]:
-    """Policies that learn nothing, as probabilities [Q, A]: the best fixed arm, uniform, the router, the oracle.
+def baselines(
+    world: Table, router: Array | None = None, *, fixed: str | None = None
+) -> dict[str, Array]:
+    """Policies that learn nothing, as probabilities [Q, A].
 
-    A fixed arm is available in every case; where no arm is, this policy is left out. The oracle takes the best
-    available arm of each case and shares ties. The best is by value, net of price times cost.
+    The best fixed arm, uniform, the router, the oracle.
+
+    A fixed arm is available in every case; where no arm is, this policy is left out. The oracle
+    takes the best available arm of each case and shares ties. The best is by value, net of price
+    times cost.
 
     Args:
       world: table of all arms of every case.
@@ -47,17 +52,25 @@ def baselines(world: Table, router: Array | None = None, *, fixed: str | None = 
 
 
 def best_fixed_arm(world: Table) -> str | None:
-    """Arm of most value among those that are available in every case; the first of equals, None if there is none.
+    """Arm of most value among those that are available in every case.
+
+    The first of equals, None if there is none.
 
     Args:
       world: table of all arms of every case.
     """
     always = np.flatnonzero(world.mask.all(axis=0))
-    return None if not len(always) else world.arms[always[int(np.argmax(world.value[:, always].sum(axis=0)))]]
+    return (
+        None
+        if not len(always)
+        else world.arms[always[int(np.argmax(world.value[:, always].sum(axis=0)))]]
+    )
 
 
 def greedy_arms(signal: Array, mask: NDArray[np.bool_]) -> Array:
-    """Who has the highest signal among the available arms, as probabilities [Q, A]; ties share a case equally.
+    """Who has the highest signal among the available arms, as probabilities [Q, A].
+
+    Ties share a case equally.
 
     An arm without a signal (NaN) is chosen only where none has one.
     """

@@ -1,7 +1,8 @@
 """Compiled kernels of the bandits (algebra): the simulation loops in numba.
 
-A generator draws in a compiled loop what it draws in NumPy, in the order in which it is asked: rounds, then
-replications, then arms. Logarithms come ready from NumPy, whose last digits are its own.
+A generator draws in a compiled loop what it draws in NumPy, in the order in which it is asked:
+rounds, then replications, then arms. Logarithms come ready from NumPy, whose last digits are its
+own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from raglab.bandit.environments import Accounts, Arms, Array, Feed, cumulative_s
 from raglab.bandit.learner import LEARNERS, Bandit, State
 from raglab.bandit.scores import noise
 
-# ruff: noqa: ANN401, C901, FBT001, PLR0912 - arrays, which numba types for itself; one loop says a policy whole
+# numba types the arrays for itself, and one loop says a policy whole.
+# ruff: noqa: ANN401, C901, FBT001, PLR0912
 
 THIRD = 1.0 / 3.0
 CLOSE = 1e-14  # share of a score and its bound, beyond all rounding of either
@@ -62,34 +64,63 @@ def _best_bound(counts: Any, mean: Any, r: int, twice: float, width: float) -> i
 
 @compile_kernel(checked=False)
 def _ucb_arms(
-    out: Any, case: Any, uniform: Any, reward: Any, mask: Any, at_random: Any, level: Any, width: float, bounds: bool
+    out: Any,
+    case: Any,
+    uniform: Any,
+    reward: Any,
+    mask: Any,
+    at_random: Any,
+    level: Any,
+    width: float,
+    bounds: bool,
 ) -> None:
     """Arms of ucb1, or without bounds of epsilon_greedy, whose uniform choices are given.
 
     Arms first and replications last, so that the scores of several replications are made at once.
     """
     n_arms, size = reward.shape[1], out.shape[1]
-    # an infinite mean puts an arm first until its first reward; its bound divides by 1, so that no arm is NaN
-    total, counts, mean = np.zeros((n_arms, size)), np.zeros((n_arms, size)), np.full((n_arms, size), np.inf)
+    # an infinite mean puts an arm first until its first reward; its bound divides by 1, so that no
+    # arm is NaN
+    total, counts, mean = (
+        np.zeros((n_arms, size)),
+        np.zeros((n_arms, size)),
+        np.full((n_arms, size), np.inf),
+    )
     # of 2 / n, which changes with a reward and not with a round
     roots_of = np.sqrt(2.0 / np.maximum(np.arange(len(out) + 1), 1))
     root = np.full((n_arms, size), roots_of[0])
     best, second = np.empty(size), np.empty(size)
     paid, first, place = np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64)
-    flat_counts, flat_total, flat_mean, flat_root = counts.ravel(), total.ravel(), mean.ravel(), root.ravel()
-    masked, has_random, tabled, drifts = len(mask) > 0, len(at_random) > 0, len(case) > 0, len(reward) > 1
+    flat_counts, flat_total, flat_mean, flat_root = (
+        counts.ravel(),
+        total.ravel(),
+        mean.ravel(),
+        root.ravel(),
+    )
+    masked, has_random, tabled, drifts = (
+        len(mask) > 0,
+        len(at_random) > 0,
+        len(case) > 0,
+        len(reward) > 1,
+    )
     for t in range(len(out)):
-        # the score is made and compared in one pass: a stored one would cost more memory than the choice
+        # the score is made and compared in one pass: a stored one would cost more memory than the
+        # choice
         twice, scale = 2.0 * level[t], width * np.sqrt(level[t])
         best[:], second[:] = -np.inf, -np.inf
         first[:] = 0
         for a in range(n_arms):
             n, means, roots = counts[a], mean[a], root[a]
-            # what is rare stands apart, so that the common loop has no branch and runs several replications at once
+            # what is rare stands apart, so that the common loop has no branch and runs several
+            # replications at once
             if masked or not bounds:
                 for r in range(size):
                     if not masked or mask[_row(t, r, case, len(reward)), a]:
-                        score = width * np.sqrt(twice / max(n[r], 1.0)) + means[r] if bounds else means[r]
+                        score = (
+                            width * np.sqrt(twice / max(n[r], 1.0)) + means[r]
+                            if bounds
+                            else means[r]
+                        )
                         first[r] = a if score > best[r] else first[r]
                         best[r] = max(score, best[r])
             else:
@@ -101,7 +132,8 @@ def _ucb_arms(
                     best[r] = score if better else most
                     second[r] = max(second[r], less)
         if bounds and not masked:
-            # a score with its root at hand is off by some last digits: where two are that close, all are made in full
+            # a score with its root at hand is off by some last digits: where two are that close,
+            # all are made in full
             n_close = 0
             for r in range(size):
                 n_close += 0 if best[r] - second[r] > CLOSE * best[r] else 1
@@ -113,7 +145,8 @@ def _ucb_arms(
         if has_random:
             for r in range(size):
                 first[r] = at_random[t, r] if at_random[t, r] >= 0 else first[r]
-        # the reward of the arm taken: from a table's row, or 1 where the round's uniform is below its mean
+        # the reward of the arm taken: from a table's row, or 1 where the round's uniform is below
+        # its mean
         if tabled:
             for r in range(size):
                 paid[r] = reward[case[t, r], first[r]]
@@ -124,7 +157,8 @@ def _ucb_arms(
         for r in range(size):
             out[t, r], place[r] = first[r], first[r] * size + r
         for r in range(size):
-            at = np.uint64(place[r])  # without a sign, so that it is not looked at for being counted from the end
+            # without a sign, so that it is not looked at for being counted from the end
+            at = np.uint64(place[r])
             count, won = flat_counts[at] + 1.0, flat_total[at] + paid[r]
             flat_counts[at], flat_total[at] = count, won
             flat_mean[at], flat_root[at] = won / count, roots_of[np.uint64(np.int64(count))]
@@ -178,7 +212,8 @@ def _thompson_beta(
         for r in range(size):
             for a in range(n_arms):
                 first, second = shape[0, r, a], shape[1, r, a]
-                # where both are small, NumPy draws a Beta by another method, and in another order of draws
+                # where both are small, NumPy draws a Beta by another method, and in another order
+                # of draws
                 if first <= 1.0 and second <= 1.0:
                     draw[r, a] = _beta(bits, first, second)
                 else:
@@ -212,7 +247,9 @@ def _thompson_nig(
     n_arms, size = reward.shape[1], out.shape[1]
     n, total, square = np.zeros((size, n_arms)), np.zeros((size, n_arms)), np.zeros((size, n_arms))
     draw, location = np.empty((size, n_arms)), np.full((size, n_arms), strength * mu / strength)
-    scale = np.full((size, n_arms), exploration * np.sqrt(variance * strength / strength / strength))
+    scale = np.full(
+        (size, n_arms), exploration * np.sqrt(variance * strength / strength / strength)
+    )
     for t in range(len(out)):
         for r in range(size):
             for a in range(n_arms):
@@ -230,7 +267,9 @@ def _thompson_nig(
             shift = added - n_rewards * mu
             between = strength * shift * shift / (n_rewards * count)
             location[r, arm] = (strength * mu + added) / count
-            scale[r, arm] = exploration * np.sqrt((variance * strength + scatter + between) / count / count)
+            scale[r, arm] = exploration * np.sqrt(
+                (variance * strength + scatter + between) / count / count
+            )
 
 
 @compile_kernel(checked=False)
@@ -249,7 +288,8 @@ def _linear_arms(
 ) -> None:
     """Arms of lin_ucb, or of lin_thompson, which draws; mu is the prior mean.
 
-    first_inverse, first_moment: of each arm's design and of its sums before the first round, [A, d, d] and [A, d].
+    first_inverse, first_moment: of each arm's design and of its sums before the first round, [A, d,
+    d] and [A, d].
     """
     bits = rng.bit_generator
     n_arms, size, d = reward.shape[1], out.shape[1], features.shape[1]
@@ -268,7 +308,8 @@ def _linear_arms(
             for a in range(n_arms):
                 if len(mask) > 0 and not mask[row, a]:
                     continue
-                # solved is the inverse times x: it gives mean and width now, and the update of the arm that is taken
+                # solved is the inverse times x: it gives mean and width now, and the update of the
+                # arm that is taken
                 mine = solved[a]
                 for i in range(d):
                     mine[i] = inverse[r, a, 0, i] * x[0]
@@ -297,15 +338,29 @@ def _linear_arms(
 
 @compile_kernel(inline="always", checked=False)
 def _count_reward(
-    gram: Any, moment: Any, n: Any, r: int, arm: int, x: Any, reward: Any, row: int, mu: float, sign: float
+    gram: Any,
+    moment: Any,
+    n: Any,
+    r: int,
+    arm: int,
+    x: Any,
+    reward: Any,
+    row: int,
+    mu: float,
+    sign: float,
 ) -> None:
-    """Add a reward to an arm's sums, or take it out; no digit of what was taken out stays where nothing is left."""
+    """Add a reward to an arm's sums, or take it out.
+
+    No digit of what was taken out stays where nothing is left.
+    """
     paid = sign * (reward[row, arm] - mu)
     n[r, arm] += sign
     for i in range(len(x)):
         moment[r, arm, i] = moment[r, arm, i] + paid * x[i] if n[r, arm] != 0.0 else 0.0
         for j in range(len(x)):
-            gram[r, arm, i, j] = gram[r, arm, i, j] + sign * (x[i] * x[j]) if n[r, arm] != 0.0 else 0.0
+            gram[r, arm, i, j] = (
+                gram[r, arm, i, j] + sign * (x[i] * x[j]) if n[r, arm] != 0.0 else 0.0
+            )
 
 
 @compile_kernel(checked=False)
@@ -325,13 +380,20 @@ def _forgetful_arms(
     discount: float,
     window: int,
 ) -> None:
-    """Arms of lin_ucb or lin_thompson that discount, or whose window is above 0; first_gram is without the ridge.
+    """Arms of lin_ucb or lin_thompson that discount, or whose window is above 0.
 
-    What is forgotten is not the ridge, so that no inverse can be carried on: each score is solved for by Cholesky.
+    first_gram is without the ridge.
+
+    What is forgotten is not the ridge, so that no inverse can be carried on: each score is solved
+    for by Cholesky.
     """
     bits = rng.bit_generator
     n_arms, size, d = reward.shape[1], out.shape[1], features.shape[1]
-    gram, moment, n = np.empty((size, n_arms, d, d)), np.empty((size, n_arms, d)), np.zeros((size, n_arms))
+    gram, moment, n = (
+        np.empty((size, n_arms, d, d)),
+        np.empty((size, n_arms, d)),
+        np.zeros((size, n_arms)),
+    )
     gram[:], moment[:] = first_gram, first_moment
     lower, first, second, chance = np.zeros((d, d)), np.empty(d), np.empty(d), np.ones(n_arms)
     for t in range(len(out)):
@@ -345,8 +407,8 @@ def _forgetful_arms(
             for a in range(n_arms):
                 if len(mask) > 0 and not mask[row, a]:
                     continue
-                # with lower the root of the design, first solves for x and second for the moment: their products are
-                # x' inv(A) x and moment' inv(A) x
+                # with lower the root of the design, first solves for x and second for the moment:
+                # their products are x' inv(A) x and moment' inv(A) x
                 square, mean = 0.0, 0.0
                 for i in range(d):
                     for j in range(i + 1):
@@ -365,7 +427,8 @@ def _forgetful_arms(
                 if score > best:
                     arm, best = a, score
             out[t, r] = arm
-            # the round is counted first: all sums fade, or the round that leaves the window is taken out
+            # the round is counted first: all sums fade, or the round that leaves the window is
+            # taken out
             if discount < 1.0:
                 for a in range(n_arms):
                     for i in range(d):
@@ -374,17 +437,33 @@ def _forgetful_arms(
                             gram[r, a, i, j] *= discount
             if window > 0 and t >= window:
                 old = int(case[t - window, r])
-                _count_reward(gram, moment, n, r, int(out[t - window, r]), features[old], reward, old, mu, -1.0)
+                _count_reward(
+                    gram,
+                    moment,
+                    n,
+                    r,
+                    int(out[t - window, r]),
+                    features[old],
+                    reward,
+                    old,
+                    mu,
+                    -1.0,
+                )
             _count_reward(gram, moment, n, r, arm, x, reward, row, mu, 1.0)
 
 
 @compile_kernel(checked=False)
-def _add_round(arm: Any, case: Any, gap: Any, worth: Any, regret: Any, value: Any, pulls: Any) -> None:
+def _add_round(
+    arm: Any, case: Any, gap: Any, worth: Any, regret: Any, value: Any, pulls: Any
+) -> None:
     """Cumulative regret and value [R, T], and pulls [R, A], of arms [R, T]."""
     for r in range(len(arm)):
         lost, won = 0.0, 0.0
         for t in range(arm.shape[1]):
-            row, mine = _row(r, t, case, 1) if len(case) > 0 else (t if len(gap) > 1 else 0), arm[r, t]
+            row, mine = (
+                _row(r, t, case, 1) if len(case) > 0 else (t if len(gap) > 1 else 0),
+                arm[r, t],
+            )
             lost += gap[row, mine]
             won += worth[row, mine]
             regret[r, t], value[r, t] = lost, won
@@ -392,17 +471,31 @@ def _add_round(arm: Any, case: Any, gap: Any, worth: Any, regret: Any, value: An
 
 
 def accounts(met: Feed, arm: Arms) -> Accounts:
-    """Regret, value and pulls of the arms chosen, [T, R]; the same bits as `environments.play_accounts`."""
+    """Regret, value and pulls of the arms chosen, [T, R].
+
+    The same bits as `environments.play_accounts`.
+    """
     mine = np.ascontiguousarray(arm.T)
     case = None if met.case is None else np.ascontiguousarray(met.case.T)
     regret, value = np.empty(mine.shape), np.empty(mine.shape)
     pulls = np.zeros((met.size, met.n_arms), np.int64)
-    _add_round(mine, np.zeros((0, 0), np.int32) if case is None else case, met.gap, met.worth, regret, value, pulls)
+    _add_round(
+        mine,
+        np.zeros((0, 0), np.int32) if case is None else case,
+        met.gap,
+        met.worth,
+        regret,
+        value,
+        pulls,
+    )
     return Accounts(regret, value, pulls, mine, case, cumulative_spend(met, mine, case))
 
 
 class _Block(NamedTuple):
-    """Arrays of a block as the loops read them; what is not there is empty, so that numba has one type for it."""
+    """Arrays of a block as the loops read them.
+
+    What is not there is empty, so that numba has one type for it.
+    """
 
     out: Arms  # [T, R], which the loop fills
     case: Any
@@ -421,13 +514,18 @@ def _block(met: Feed) -> _Block:
     )
 
 
-def played(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None) -> Arms:
+def played(
+    met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None
+) -> Arms:
     """Arms [T, R] that a plain learner with a compiled loop chooses: that which its entry names.
 
     Args:
       initial: state of one linear learner that every replication begins with.
     """
-    loop, first = globals()[str(LEARNERS[bandit.algorithm].compiled)], {} if initial is None else {"initial": initial}
+    loop, first = (
+        globals()[str(LEARNERS[bandit.algorithm].compiled)],
+        {} if initial is None else {"initial": initial},
+    )
     arms: Arms = loop(met, bandit, rng, **first)
     return arms
 
@@ -448,12 +546,21 @@ def logs(rounds: int) -> Array:
 
 
 def exploration_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms | None:
-    """Arms [T, R] that a learner with an epsilon chooses uniformly, -1 where it does not; none for other learners."""
+    """Arms [T, R] that a learner with an epsilon chooses uniformly, -1 where it does not.
+
+    None for other learners.
+    """
     if not LEARNERS[bandit.algorithm].uniform:
         return None
     chance = rng.random((met.rounds, met.size))
     open_ = np.ones((1, met.n_arms), np.bool_) if met.mask is None else met.mask
-    rows = met.case if met.case is not None else np.arange(met.rounds)[:, None] if len(open_) > 1 else 0
+    rows = (
+        met.case
+        if met.case is not None
+        else np.arange(met.rounds)[:, None]
+        if len(open_) > 1
+        else 0
+    )
     rows = rows if len(open_) > 1 else 0
     n_open = open_.sum(axis=-1)[rows]
     place = np.minimum(chance / max(bandit.epsilon, 1e-300) * n_open, n_open - 1).astype(np.int64)
@@ -484,18 +591,28 @@ def student(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     return block.out
 
 
-def lin_ucb(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None) -> Arms:
+def lin_ucb(
+    met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None
+) -> Arms:
     """Arms [T, R] of lin_ucb."""
     return _regress_arms(met, bandit, rng, float(bandit.exploration), initial, draws=False)
 
 
-def lin_thompson(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None) -> Arms:
+def lin_thompson(
+    met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None
+) -> Arms:
     """Arms [T, R] of lin_thompson."""
     return _regress_arms(met, bandit, rng, noise(bandit), initial, draws=True)
 
 
 def _regress_arms(
-    met: Feed, bandit: Bandit, rng: np.random.Generator, width: float, initial: State | None, *, draws: bool
+    met: Feed,
+    bandit: Bandit,
+    rng: np.random.Generator,
+    width: float,
+    initial: State | None,
+    *,
+    draws: bool,
 ) -> Arms:
     block, features = _block(met), np.ascontiguousarray(met.features)
     d, mu, ridge = features.shape[1], float(bandit.prior_mean), float(bandit.prior_strength)

@@ -1,4 +1,4 @@
-"""Latency guard (algebra): arms that are too slow for the budget are not offered to a bandit (S4.5)."""
+"""Latency guard (algebra): arms too slow for the budget are not offered to a bandit (S4.5)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.bool_]:
-    """Mask without the arms whose recent P95 latency exceeds the budget, unless none would be left, [..., A].
+    """Mask without arms whose recent P95 latency is over budget, unless none is left, [..., A].
 
     Args:
       mask: available arms, bool [..., A].
-      p95_ms: recent 95th percentile of each arm in milliseconds, [A] or [..., A]; NaN, an arm never seen, passes; at
-        the budget passes.
+      p95_ms: recent 95th percentile of each arm in milliseconds, [A] or [..., A]; NaN, an arm never
+        seen, passes; at the budget passes.
       budget_ms: milliseconds of a question, above 0.
 
     Raises:
-      ValueError: a mask that is not of booleans or false for every arm, a negative latency, a budget not above 0.
+      ValueError: a mask that is not of booleans or false for every arm, a negative latency, a
+        budget not above 0.
 
     Source: rule S4.5.
 
@@ -28,10 +29,16 @@ def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.
     """
     on, slow = np.asarray(mask), np.asarray(p95_ms, dtype=np.float64)
     if on.dtype != np.bool_ or not on.any(axis=-1).all():
-        msg = f"mask must be of booleans and leave an arm, got {on.tolist()}; let one arm be available always."
+        msg = (
+            f"mask must be of booleans and leave an arm, got {on.tolist()}; let one arm be "
+            "available always."
+        )
         raise ValueError(msg)
     if not budget_ms > 0.0 or bool((slow < 0.0).any()):
-        msg = f"budget and latencies must be positive milliseconds, got {budget_ms:g} and {slow.tolist()}."
+        msg = (
+            f"budget and latencies must be positive milliseconds, got {budget_ms:g} and "
+            f"{slow.tolist()}."
+        )
         raise ValueError(msg)
     in_budget = on & ~(slow > budget_ms)
     return np.where(in_budget.any(axis=-1, keepdims=True), in_budget, on)

@@ -1,4 +1,4 @@
-"""First states from history (algebra): what a learner knows after a log, or after a fixed policy on a table (S4.5)."""
+"""First states from history (algebra): what a log or fixed policy on a table teaches (S4.5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.environments import Array, Table, check_world
-from raglab.bandit.learner import CHOSEN, REWARDED, Bandit, State, Steps, check_count, fold, init, refuse
+from raglab.bandit.learner import (
+    CHOSEN,
+    REWARDED,
+    Bandit,
+    State,
+    Steps,
+    check_count,
+    fold,
+    init,
+    refuse,
+)
 from raglab.bandit.simulation import follow_costs, run
 
 if TYPE_CHECKING:
@@ -40,23 +50,26 @@ def learned_state(
 ) -> State:
     """State of a learner after history, the start of `run`, `log` or a live bandit.
 
-    The history of a table is what a fixed policy would have logged on it, the history of a log is its rows in order. A
-    round without a reward counts as chosen and teaches nothing.
+    The history of a table is what a fixed policy would have logged on it, the history of a log is
+    its rows in order. A round without a reward counts as chosen and teaches nothing.
 
     Args:
-      source: a table; or a log with the columns `action` (number of the arm) or `arm`, and `reward`.
-      bandit: the learner that continues, with the settings it will have then: a linear learner's sums depend on
-        prior_mean.
-      policy: of a table: probabilities that stay fixed, [A] or [Q, A]; uniform over the available arms where not given.
+      source: a table; or a log with the columns `action` (number of the arm) or `arm`, and
+        `reward`.
+      bandit: the learner that continues, with the settings it will have then: a linear learner's
+        sums depend on prior_mean.
+      policy: of a table: probabilities that stay fixed, [A] or [Q, A]; uniform over the available
+        arms where not given.
       rounds: of a table: how many are played; as many as it has rows where not given.
       seed: of a table: of the rows and arms that are drawn.
       arms: of a log: names in the order of the learner's; the columns `p_<arm>` where not given.
-      features: of a log, for a linear learner: contexts [N, F], or the names of their columns, in the order of the
-        table or setup in which the learner continues, the intercept among them.
+      features: of a log, for a linear learner: contexts [N, F], or the names of their columns, in
+        the order of the table or setup in which the learner continues, the intercept among them.
       weight: of a round of history against a new one; it multiplies all sums.
 
     Raises:
-      ValueError: a policy, a log or sizes that break a rule; a learner that cannot follow the table's costs.
+      ValueError: a policy, a log or sizes that break a rule; a learner that cannot follow the
+        table's costs.
 
     Source: rules S4.5, S4.7.
 
@@ -69,8 +82,16 @@ def learned_state(
     """
     if not isinstance(bandit, Bandit):
         refuse("a history is learned by a Bandit", repr(bandit), f"write Bandit({bandit!r})")
-    if isinstance(weight, bool | str) or not 0.0 < weight < np.inf or (bandit.window and weight != 1.0):
-        refuse("weight must be above 0, and 1 beside a window", weight, "1 counts a round of history as a new one")
+    if (
+        isinstance(weight, bool | str)
+        or not 0.0 < weight < np.inf
+        or (bandit.window and weight != 1.0)
+    ):
+        refuse(
+            "weight must be above 0, and 1 beside a window",
+            weight,
+            "1 counts a round of history as a new one",
+        )
     if isinstance(source, Table):
         past = _played_history(source, bandit, policy, rounds, seed)
     else:
@@ -80,7 +101,10 @@ def learned_state(
     if weight == 1.0:
         return state
     return state._replace(
-        **{name: weight * getattr(state, name) for name in ("n", "total", "square", "gram", "moment")}
+        **{
+            name: weight * getattr(state, name)
+            for name in ("n", "total", "square", "gram", "moment")
+        }
     )
 
 
@@ -98,14 +122,19 @@ def _steps(past: History, width: int) -> Steps:
     return Steps(kind, past.arm[at], none, reward, none.astype(np.int64), past.context[at, :width])
 
 
-def _played_history(table: Table, bandit: Bandit, policy: ArrayLike | None, rounds: int | None, seed: int) -> History:
+def _played_history(
+    table: Table, bandit: Bandit, policy: ArrayLike | None, rounds: int | None, seed: int
+) -> History:
     """What a fixed policy would have logged."""
-    n_rounds = len(table.mask) if rounds is None else check_count("rounds", rounds, 1, "play at least one")
+    n_rounds = (
+        len(table.mask) if rounds is None else check_count("rounds", rounds, 1, "play at least one")
+    )
     world = check_world(table, n_rounds)
     _, note = follow_costs(bandit, world)
     if note:
         refuse("the learner of a history must follow the table's costs", note, "name that learner")
-    if not isinstance(world, Table):  # for the type checker: check_world gives a table back for a table
+    # for the type checker: check_world gives a table back for a table
+    if not isinstance(world, Table):
         raise TypeError
     probabilities = world.mask / world.mask.sum(axis=1, keepdims=True) if policy is None else policy
     done = run(probabilities, world, rounds=n_rounds, replications=1, seed=seed)
@@ -114,13 +143,20 @@ def _played_history(table: Table, bandit: Bandit, policy: ArrayLike | None, roun
 
 
 def _logged_history(
-    log: pd.DataFrame, bandit: Bandit, arms: Sequence[str] | None, features: ArrayLike | Sequence[str] | None
+    log: pd.DataFrame,
+    bandit: Bandit,
+    arms: Sequence[str] | None,
+    features: ArrayLike | Sequence[str] | None,
 ) -> History:
     """Rounds of a log."""
     import pandas as pd
 
     if not isinstance(log, pd.DataFrame):
-        refuse("a history must be a Table or a log", type(log).__name__, "give a DataFrame, a row a round")
+        refuse(
+            "a history must be a Table or a log",
+            type(log).__name__,
+            "give a DataFrame, a row a round",
+        )
     names = [str(head).removeprefix(PREFIX) for head in log.columns if str(head).startswith(PREFIX)]
     names = names if arms is None else list(arms)
     column = "action" if "action" in log.columns else "arm"
@@ -132,23 +168,38 @@ def _logged_history(
     places = {key: place for place, key in enumerate(keys)}
     unknown = [cell for cell in cells if cell not in places]
     if unknown:
-        refuse(f"{column} must be one of {', '.join(map(str, places))[:200]}", repr(unknown[0]), "name all arms")
+        refuse(
+            f"{column} must be one of {', '.join(map(str, places))[:200]}",
+            repr(unknown[0]),
+            "name all arms",
+        )
     arm = np.array([places[cell] for cell in cells], dtype=np.int64)
     reward = log["reward"].to_numpy(dtype=np.float64, na_value=np.nan)
     context = np.zeros((len(log), 0))
     if bandit.linear:
         if features is None:
             refuse(
-                f"{bandit.algorithm} learns from a context", "no features", "name their columns, or give them [N, F]"
+                f"{bandit.algorithm} learns from a context",
+                "no features",
+                "name their columns, or give them [N, F]",
             )
         stated = features if isinstance(features, list | tuple) else ()
         strings = [name for name in stated if isinstance(name, str)]
         columns = bool(stated) and len(strings) == len(stated)
         missing = [name for name in strings if name not in log.columns] if columns else []
         if missing or isinstance(features, str):
-            rule = f"features must be a list of columns among {', '.join(map(str, log.columns))[:300]}"
-            refuse(rule, features if isinstance(features, str) else ", ".join(missing)[:80], "name each in a list")
-        context = np.asarray(log[list(features)] if columns else features, dtype=np.float64)  # type: ignore[arg-type]
+            rule = (
+                f"features must be a list of columns among {', '.join(map(str, log.columns))[:300]}"
+            )
+            refuse(
+                rule,
+                features if isinstance(features, str) else ", ".join(missing)[:80],
+                "name each in a list",
+            )
+        source = log[list(features)] if columns else features  # type: ignore[arg-type]
+        context = np.asarray(source, dtype=np.float64)
         if context.ndim != 2 or len(context) != len(log):
-            refuse(f"features must be [N, F] of {len(log)} rounds", context.shape, "give a row a round")
+            refuse(
+                f"features must be [N, F] of {len(log)} rounds", context.shape, "give a row a round"
+            )
     return History(len(names), arm, reward, context)

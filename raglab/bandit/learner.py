@@ -1,4 +1,6 @@
-"""Bandit learners (algebra): settings, state, init, choose, update; the latency guard on arms (S4.5).
+"""Bandit learners (algebra): settings, state, init, choose, update.
+
+The latency guard on arms (S4.5).
 
 What the entries hold stands in `raglab.bandit.learners`: here nothing knows a learner by its name.
 """
@@ -40,20 +42,21 @@ class Bandit(NamedTuple):
     Attributes:
       algorithm: the learner, by its name in `LEARNERS`; files have it under `policy`.
       epsilon: share of rounds in which epsilon_greedy chooses uniformly.
-      exploration: multiplies the width of an upper bound or the spread of a posterior (a Beta's pseudo-counts are
-        divided by its square).
+      exploration: multiplies the width of an upper bound or the spread of a posterior (a Beta's
+        pseudo-counts are divided by its square).
       threshold: thompson_beta calls a reward above it a success (rule S4.5).
-      prior_mean: of thompson_beta the mean of the prior Beta(mean * strength, (1 - mean) * strength); of thompson_nig
-        mu0; of the linear learners the reward expected of an arm without one (1 is optimistic: every arm is tried
-        before a good one is settled on).
-      prior_strength: of thompson_beta the strength of that Beta; of thompson_nig kappa0 = 2 * alpha0; of the linear
-        learners the ridge.
+      prior_mean: of thompson_beta the mean of the prior Beta(mean * strength, (1 - mean) *
+        strength); of thompson_nig mu0; of the linear learners the reward expected of an arm without
+        one (1 is optimistic: every arm is tried before a good one is settled on).
+      prior_strength: of thompson_beta the strength of that Beta; of thompson_nig kappa0 = 2 *
+        alpha0; of the linear learners the ridge.
       prior_variance: of thompson_nig beta0 / alpha0; of lin_thompson the variance of its noise.
       discount: every round multiplies all statistics by it.
       window: above 0, only the last `window` rounds count.
       floor: least propensity of every available arm.
       ties: how ties of scores are broken: the `lowest` arm, or a `random` one.
-      history: pseudo-counts [A] added to the statistics whenever scores are made; no part of the state.
+      history: pseudo-counts [A] added to the statistics whenever scores are made; no part of the
+        state.
 
     Raises:
       ValueError: `algorithm` is the name of no learner.
@@ -82,7 +85,8 @@ def _checked(make: Callable[..., Bandit]) -> Callable[..., Bandit]:
     """Making of a bandit that stops at a name of no learner, not only the run that uses it."""
 
     @wraps(make)
-    def new(cls: type[Bandit], *args: Any, **settings: Any) -> Bandit:  # noqa: ANN401 - fields of any type
+    # fields of any type
+    def new(cls: type[Bandit], *args: Any, **settings: Any) -> Bandit:  # noqa: ANN401
         bandit = make(cls, *args, **settings)
         if LEARNERS:  # defaults of functions are made before the table is filled
             check_algorithm(bandit.algorithm)
@@ -91,7 +95,8 @@ def _checked(make: Callable[..., Bandit]) -> Callable[..., Bandit]:
     return new
 
 
-Bandit.__new__ = _checked(Bandit.__new__)  # type: ignore[assignment] # a NamedTuple has no room for it
+# a NamedTuple has no room for it
+Bandit.__new__ = _checked(Bandit.__new__)  # type: ignore[assignment]
 
 # Keys of files and logs for fields that are named otherwise: formats on disk stay.
 STORED_KEYS: Mapping[str, str] = {"algorithm": "policy"}
@@ -150,28 +155,33 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerEntry:
-    """A learner in the table: its properties for choices, propensities, simulation, files, studies and displays.
+    """A learner in the table.
+
+    Its properties for choices, propensities, simulation, files, studies and displays.
 
     Attributes:
-      settings: fields of `Bandit` that it reads in addition to those of every learner (discount, window, floor, ties,
-        history); a study searches those it has a range for, and a learner that reads `epsilon` chooses uniformly in
-        that share of the rounds, around its scores.
+      settings: fields of `Bandit` that it reads in addition to those of every learner (discount,
+        window, floor, ties, history); a study searches those it has a range for, and a learner that
+        reads `epsilon` chooses uniformly in that share of the rounds, around its scores.
       positive: settings that it divides by, so that 0 is refused.
       check: refuses what neither ranges nor `positive` do.
       linear: whether it needs a context, and with it `gram` and `moment` of the state.
-      successes: whether it adds up successes (rewards above the threshold) rather than rewards; then its history is
-        scored as one of coins.
-      bounded: whether its scores need rewards in [0, 1], so that it cannot read rewards net of a price.
-      index: (state, bandit, mask, context) to scores [..., A], of a learner that draws nothing; None for one with
-        `draw` and `largest`.
-      draw: (state, bandit, rng, context) to one draw of each arm, [..., A]; None for one with an index.
-      largest: (state, bandit, mask, context) to the probability that each available arm's draw is the largest,
-        [..., A]; of an index it follows by itself.
-      compiled: name of its loop in `raglab.bandit.kernel`, a name because numba is optional and slow to load; None
-        where there is none.
+      successes: whether it adds up successes (rewards above the threshold) rather than rewards;
+        then its history is scored as one of coins.
+      bounded: whether its scores need rewards in [0, 1], so that it cannot read rewards net of a
+        price.
+      index: (state, bandit, mask, context) to scores [..., A], of a learner that draws nothing;
+        None for one with `draw` and `largest`.
+      draw: (state, bandit, rng, context) to one draw of each arm, [..., A]; None for one with an
+        index.
+      largest: (state, bandit, mask, context) to the probability that each available arm's draw is
+        the largest, [..., A]; of an index it follows by itself.
+      compiled: name of its loop in `raglab.bandit.kernel`, a name because numba is optional and
+        slow to load; None where there is none.
       pays: choices of a simulation from which the compiled loop makes up for its loading.
       belief: (state, bandit) to what a display draws of each arm; None: no density of one variable.
-      quantity: the quantity of that density, with unit and range; `{threshold:g}` is replaced by the setting.
+      quantity: the quantity of that density, with unit and range; `{threshold:g}` is replaced by
+        the setting.
 
     Source: rule S4.5.
     """
@@ -196,7 +206,8 @@ class LearnerEntry:
         return "epsilon" in self.settings
 
 
-LEARNERS: dict[str, LearnerEntry] = {}  # by name, in the order in which they are listed; `learners` fills it
+# by name, in the order in which they are listed; `learners` fills it
+LEARNERS: dict[str, LearnerEntry] = {}
 
 RANGES = {
     "epsilon": (0.0, 1.0, "it is a share of rounds"),
@@ -231,7 +242,9 @@ def check_algorithm(algorithm: str) -> None:
 
 
 def check_bandit(bandit: Bandit, n_arms: int | None = None) -> None:
-    """Refuse settings outside their ranges; with n_arms also a floor or a history that does not fit them.
+    """Refuse settings outside their ranges.
+
+    With n_arms also a floor or a history that does not fit them.
 
     Raises:
       ValueError: the rule, the value, and what to do.
@@ -251,7 +264,11 @@ def check_bandit(bandit: Bandit, n_arms: int | None = None) -> None:
     if not (isinstance(bandit.window, int | np.integer) and bandit.window >= 0):
         refuse("window must be a whole number of rounds, >= 0", bandit.window, "0 is no window")
     if bandit.window and bandit.discount < 1.0:
-        refuse("a window and a discount exclude each other", (bandit.window, bandit.discount), "set one of them")
+        refuse(
+            "a window and a discount exclude each other",
+            (bandit.window, bandit.discount),
+            "set one of them",
+        )
     if bandit.history is not None:
         _check_history(bandit, n_arms)
 
@@ -268,7 +285,11 @@ def _check_history(bandit: Bandit, n_arms: int | None) -> None:
     n, total, square = (np.asarray(values, dtype=np.float64) for values in bandit.history or ())
     if (total > n * (1.0 + ROUNDING)).any() or (square > total * (1.0 + ROUNDING)).any():
         statistics = (n.tolist(), total.tolist(), square.tolist())
-        refuse("history must have n >= total >= square, as rewards in [0, 1] do", statistics, "see warm_start")
+        refuse(
+            "history must have n >= total >= square, as rewards in [0, 1] do",
+            statistics,
+            "see warm_start",
+        )
 
 
 def check_mask(mask: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
@@ -286,7 +307,9 @@ def check_mask(mask: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.boo
         refuse(f"mask must be [A] or [..., A] of {shape}", array.shape, "one boolean an arm")
     array = np.broadcast_to(array, shape)
     if not array.any(axis=-1).all():
-        refuse("mask must leave an arm in every round", "all false", "let one arm be available always")
+        refuse(
+            "mask must leave an arm in every round", "all false", "let one arm be available always"
+        )
     return None if array.all() else array
 
 
@@ -300,13 +323,21 @@ def check_context(context: ArrayLike | None, state: State) -> NDArray[np.float64
     shape = (*state.t.shape, n_features)
     if context is None:
         if n_features:
-            refuse(f"context must be [..., {n_features}]", "none", "give the features that init was told of")
+            refuse(
+                f"context must be [..., {n_features}]",
+                "none",
+                "give the features that init was told of",
+            )
         return np.zeros(shape)
     array = float_array(context, "context")
     if n_features == 0:
         return np.zeros(shape)
     if array.ndim == 0 or array.shape[-1] != n_features:
-        refuse(f"context must be [..., {n_features}]", array.shape, "give the features that init was told of")
+        refuse(
+            f"context must be [..., {n_features}]",
+            array.shape,
+            "give the features that init was told of",
+        )
     if not np.isfinite(array).all():
         refuse("context must be finite", "NaN or infinity", "impute what is missing before")
     return np.broadcast_to(array, shape)
@@ -334,7 +365,9 @@ def check_arm(arm: ArrayLike, n_arms: int) -> NDArray[np.int64]:
     """
     array = np.asarray(arm)
     if not np.issubdtype(array.dtype, np.integer):
-        refuse(f"arm must be a whole number in [0, {n_arms})", array, "it is a place among the arms")
+        refuse(
+            f"arm must be a whole number in [0, {n_arms})", array, "it is a place among the arms"
+        )
     if array.size and not (array.min() >= 0 and array.max() < n_arms):
         refuse(f"arm must be in [0, {n_arms})", array, "it is unknown to this state")
     return array.astype(np.int64)
@@ -348,7 +381,11 @@ def check_age(age: object) -> NDArray[np.int64]:
     """
     array = np.asarray(age)
     if not np.issubdtype(array.dtype, np.integer) or (array < 0).any():
-        refuse("age must be a whole number of rounds, >= 0", age, "0 is a reward before the next choice")
+        refuse(
+            "age must be a whole number of rounds, >= 0",
+            age,
+            "0 is a reward before the next choice",
+        )
     return array.astype(np.int64)
 
 
@@ -368,7 +405,8 @@ def check_reward(reward: Floats | ArrayLike, name: str = "reward") -> NDArray[np
     return array
 
 
-def check_count(name: str, value: Any, least: int, remedy: str) -> int:  # noqa: ANN401 - what a person gave
+# what a person gave
+def check_count(name: str, value: Any, least: int, remedy: str) -> int:  # noqa: ANN401
     """A whole number that is at least so large.
 
     Raises:
@@ -391,7 +429,9 @@ def record_pull(state: State, arm: NDArray[np.int64], bandit: Bandit) -> State:
     state = state._replace(pulls=pulls)
     if bandit.discount < 1.0:
         statistics = ("n", "total", "square", "gram", "moment")
-        state = state._replace(**{name: getattr(state, name) * bandit.discount for name in statistics})
+        state = state._replace(
+            **{name: getattr(state, name) * bandit.discount for name in statistics}
+        )
     if bandit.window:
         state = _without_oldest(state, bandit)
     return state._replace(t=np.asarray(state.t + 1))
@@ -409,8 +449,15 @@ def restore_batch(state: State, batch: tuple[int, ...]) -> State:
 
 
 def reward_outcome(reward: Array, bandit: Bandit) -> Array:
-    """What a learner adds up: the reward, or of some learners whether it is a success (rule S4.5)."""
-    return np.asarray(is_success(reward, bandit), np.float64) if LEARNERS[bandit.algorithm].successes else reward
+    """What a learner adds up.
+
+    The reward, or of some learners whether it is a success (rule S4.5).
+    """
+    return (
+        np.asarray(is_success(reward, bandit), np.float64)
+        if LEARNERS[bandit.algorithm].successes
+        else reward
+    )
 
 
 def is_success(reward: Array, bandit: Bandit) -> NDArray[np.bool_]:
@@ -429,13 +476,20 @@ def _without_oldest(state: State, bandit: Bandit) -> State:
     x = mine.recent_context[rows, place]
     _add(mine, rows, arm, -np.ones(len(rows)), reward_outcome(reward, bandit), x, bandit.prior_mean)
     empty = rows[mine.n[rows, arm] == 0.0], arm[mine.n[rows, arm] == 0.0]
-    for field in (mine.total, mine.square, mine.gram, mine.moment):  # no digit of what was subtracted stays
+    # no digit of what was subtracted stays
+    for field in (mine.total, mine.square, mine.gram, mine.moment):
         field[empty] = 0.0
-    mine.recent_arm[rows, place], mine.recent_reward[rows, place], mine.recent_context[rows, place] = -1, 0.0, 0.0
+    (
+        mine.recent_arm[rows, place],
+        mine.recent_reward[rows, place],
+        mine.recent_context[rows, place],
+    ) = -1, 0.0, 0.0
     return restore_batch(mine, state.t.shape)
 
 
-def _add(mine: State, rows: Ints, arm: Ints, weight: Array, outcome: Array, context: Array, centre: float) -> None:
+def _add(
+    mine: State, rows: Ints, arm: Ints, weight: Array, outcome: Array, context: Array, centre: float
+) -> None:
     """Add outcomes to the statistics of a state that is one's own; a row may occur more than once.
 
     Args:
@@ -446,14 +500,18 @@ def _add(mine: State, rows: Ints, arm: Ints, weight: Array, outcome: Array, cont
     np.add.at(mine.total, at, weight * outcome)
     np.add.at(mine.square, at, weight * (outcome * outcome))
     if mine.moment.shape[-1]:
-        np.add.at(mine.gram, at, weight[:, None, None] * (context[:, :, None] * context[:, None, :]))
+        np.add.at(
+            mine.gram, at, weight[:, None, None] * (context[:, :, None] * context[:, None, :])
+        )
         np.add.at(mine.moment, at, (weight * (outcome - centre))[:, None] * context)
 
 
 def record_rewards(
     state: State, rows: Ints, arm: Ints, reward: Array, age: Ints, context: Array, bandit: Bandit
 ) -> State:
-    """State [B, ...] after rewards [N] of these rows, of arguments that were checked; a row may occur more than once.
+    """State [B, ...] after rewards [N] of these rows, of arguments that were checked.
+
+    A row may occur more than once.
 
     Args:
       context: [N, d]; d = 0 without a context.
@@ -484,7 +542,9 @@ _WITHIN_ROUNDS = "age must be less than the rounds chosen"
 _OF_ROUNDS = "a window keeps rewards of rounds that were chosen"
 
 
-def init(n_arms: int, *, bandit: Bandit = DEFAULT, n_features: int = 0, batch: tuple[int, ...] = ()) -> State:
+def init(
+    n_arms: int, *, bandit: Bandit = DEFAULT, n_features: int = 0, batch: tuple[int, ...] = ()
+) -> State:
     """State before the first round.
 
     Args:
@@ -504,9 +564,17 @@ def init(n_arms: int, *, bandit: Bandit = DEFAULT, n_features: int = 0, batch: t
     check_count("n_features", n_features, 0, "0 is no context")
     check_bandit(bandit, n_arms)
     if bandit.linear and n_features == 0:
-        refuse(f"{bandit.algorithm} learns from a context", "n_features = 0", "name the width of the context")
+        refuse(
+            f"{bandit.algorithm} learns from a context",
+            "n_features = 0",
+            "name the width of the context",
+        )
     if bandit.floor * n_arms > 1.0:
-        refuse(f"floor times {n_arms} arms may not pass 1", bandit.floor, f"at most {1.0 / n_arms:g} fits")
+        refuse(
+            f"floor times {n_arms} arms may not pass 1",
+            bandit.floor,
+            f"at most {1.0 / n_arms:g} fits",
+        )
     width = n_features if bandit.linear else 0
     arms, recent = (*batch, n_arms), (*batch, bandit.window)
     return State(
@@ -524,7 +592,11 @@ def init(n_arms: int, *, bandit: Bandit = DEFAULT, n_features: int = 0, batch: t
 
 
 def scores(
-    state: State, bandit: Bandit, rng: np.random.Generator, mask: NDArray[np.bool_] | None, context: Array
+    state: State,
+    bandit: Bandit,
+    rng: np.random.Generator,
+    mask: NDArray[np.bool_] | None,
+    context: Array,
 ) -> Array:
     """Index or draw of each arm, [..., A]; -inf where masked.
 
@@ -537,7 +609,11 @@ def scores(
     elif entry.draw is not None:
         score = entry.draw(state, bandit, rng, context)
     else:
-        refuse("an entry must have an index or a draw", f"neither in {bandit.algorithm}", "see raglab.bandit.learners")
+        refuse(
+            "an entry must have an index or a draw",
+            f"neither in {bandit.algorithm}",
+            "see raglab.bandit.learners",
+        )
     return score if mask is None else np.where(mask, score, -np.inf)
 
 
@@ -547,14 +623,21 @@ def nth(open_: NDArray[np.bool_], place: Ints) -> Ints:
 
 
 def uniform_share(bandit: Bandit, n_available: NDArray[np.integer] | int) -> Array:
-    """Probability [...] that a round chooses uniformly among the available arms: epsilon, floor, or both."""
+    """Probability [...] that a round chooses uniformly among the available arms.
+
+    Epsilon, floor, or both.
+    """
     floor = np.asarray(bandit.floor * np.asarray(n_available))
     epsilon = bandit.epsilon if LEARNERS[bandit.algorithm].uniform else 0.0
     return epsilon + floor - epsilon * floor
 
 
 def choose_arm(
-    state: State, bandit: Bandit, rng: np.random.Generator, mask: NDArray[np.bool_] | None, context: Array
+    state: State,
+    bandit: Bandit,
+    rng: np.random.Generator,
+    mask: NDArray[np.bool_] | None,
+    context: Array,
 ) -> tuple[State, Choice]:
     """What `choose` returns, of arguments that were checked."""
     score = scores(state, bandit, rng, mask, context)
@@ -568,7 +651,9 @@ def choose_arm(
         n_available = open_.sum(axis=-1)
         share = uniform_share(bandit, n_available)
         chance = rng.random(state.t.shape)
-        place = np.minimum((chance / np.maximum(share, 1e-300) * n_available), n_available - 1).astype(np.int64)
+        place = np.minimum(
+            (chance / np.maximum(share, 1e-300) * n_available), n_available - 1
+        ).astype(np.int64)
         arm = np.where(chance < share, nth(open_, place), arm)
     return record_pull(state, arm, bandit), Choice(arm, score)
 
@@ -583,8 +668,8 @@ def choose(
 ) -> tuple[State, Choice]:
     """State that has counted the round, and the arm of each replication.
 
-    Draws replication by replication, arm by arm; with random ties one uniform a replication follows, and with
-    epsilon_greedy or a floor one more.
+    Draws replication by replication, arm by arm; with random ties one uniform a replication
+    follows, and with epsilon_greedy or a floor one more.
 
     Args:
       state: before the round.
@@ -594,7 +679,8 @@ def choose(
       context: [..., d], for linear policies.
 
     Raises:
-      ValueError: settings outside their range, a mask that leaves no arm, or a context that does not fit.
+      ValueError: settings outside their range, a mask that leaves no arm, or a context that does
+        not fit.
 
     Source: rule S4.5.
 
@@ -609,13 +695,19 @@ def choose(
     checked = check_mask(mask, state.n.shape)
     most = n_arms if checked is None else int(checked.sum(axis=-1).max())
     if bandit.floor * most > 1.0:
-        refuse(f"floor times {most} arms may not pass 1", bandit.floor, f"at most {1.0 / most:g} fits")
+        refuse(
+            f"floor times {most} arms may not pass 1", bandit.floor, f"at most {1.0 / most:g} fits"
+        )
     return choose_arm(state, bandit, rng, checked, check_context(context, state))
 
 
 def _check_fits(state: State, bandit: Bandit) -> None:
     if bandit.linear and state.moment.shape[-1] == 0:
-        refuse(f"{bandit.algorithm} needs a state with features", "none", "give init the same bandit and n_features")
+        refuse(
+            f"{bandit.algorithm} needs a state with features",
+            "none",
+            "give init the same bandit and n_features",
+        )
     if state.recent_arm.shape[-1] != bandit.window:
         windows = (state.recent_arm.shape[-1], bandit.window)
         refuse("state and bandit must have the same window", windows, "give init the same bandit")
@@ -623,12 +715,21 @@ def _check_fits(state: State, bandit: Bandit) -> None:
 
 def _full(name: str, values: NDArray[Any], batch: tuple[int, ...]) -> NDArray[Any]:
     if values.shape not in {batch[place:] for place in range(len(batch) + 1)}:
-        refuse(f"{name} must be one for all, or fit the state's batch {batch}", values.shape, "give one a replication")
+        refuse(
+            f"{name} must be one for all, or fit the state's batch {batch}",
+            values.shape,
+            "give one a replication",
+        )
     return np.broadcast_to(values, batch)
 
 
 def _check_observations(
-    state: State, arm: ArrayLike, rewards: tuple[ArrayLike, ...], bandit: Bandit, context: ArrayLike | None, age: object
+    state: State,
+    arm: ArrayLike,
+    rewards: tuple[ArrayLike, ...],
+    bandit: Bandit,
+    context: ArrayLike | None,
+    age: object,
 ) -> tuple[Ints, tuple[Array, ...], Array, Ints]:
     """Checked arm [B], rewards [B], context [B, d] and age [B]."""
     check_bandit(bandit, state.n.shape[-1])
@@ -660,18 +761,21 @@ def update(
       reward: in [0, 1], [...].
       bandit: settings of the learner.
       context: of the choice, [..., d], for linear policies.
-      age: rounds between the choice and this reward, scalar or [...]: a late reward counts discount**age, and outside
-        the window not at all.
+      age: rounds between the choice and this reward, scalar or [...]: a late reward counts
+        discount**age, and outside the window not at all.
 
     Raises:
-      ValueError: a reward that is NaN or outside [0, 1], an unknown arm, or a second reward in one place of a window.
+      ValueError: a reward that is NaN or outside [0, 1], an unknown arm, or a second reward in one
+        place of a window.
 
     Example:
       >>> update(init(2), 1, 0.8, Bandit("ucb1")).total
       array([0. , 0.8])
     """
     arms, (value,), x, ages = _check_observations(state, arm, (reward,), bandit, context, age)
-    return restore_batch(record_rewards(state, np.arange(len(arms)), arms, value, ages, x, bandit), state.t.shape)
+    return restore_batch(
+        record_rewards(state, np.arange(len(arms)), arms, value, ages, x, bandit), state.t.shape
+    )
 
 
 def revise(
@@ -703,19 +807,31 @@ def revise(
       >>> revise(update(init(2), 1, 0.25, bandit), 1, 0.25, 1.0, bandit).total
       array([0., 1.])
     """
-    arms, (before, after), x, ages = _check_observations(state, arm, (old, new), bandit, context, age)
+    arms, (before, after), x, ages = _check_observations(
+        state, arm, (old, new), bandit, context, age
+    )
     mine, rows = flat(state), np.arange(len(arms))
     if bandit.window:
         in_window = ages < bandit.window
         rows, arms, ages, x = rows[in_window], arms[in_window], ages[in_window], x[in_window]
         before, after = before[in_window], after[in_window]
         place = (mine.t[rows] - 1 - ages) % bandit.window
-        if not ((mine.recent_arm[rows, place] == arms) & (mine.recent_reward[rows, place] == before)).all():
-            refuse("old must be the reward that was counted", before, "give arm, reward and age of that round")
+        if not (
+            (mine.recent_arm[rows, place] == arms) & (mine.recent_reward[rows, place] == before)
+        ).all():
+            refuse(
+                "old must be the reward that was counted",
+                before,
+                "give arm, reward and age of that round",
+            )
         mine.recent_reward[rows, place] = after
     weight = np.asarray(bandit.discount**ages, np.float64)
     if (mine.n[rows, arms] < LEAST_COUNT * weight).any():
-        refuse("old must be a reward that was counted", "an arm without one", "update with the first, then revise")
+        refuse(
+            "old must be a reward that was counted",
+            "an arm without one",
+            "update with the first, then revise",
+        )
     was, becomes = reward_outcome(before, bandit), reward_outcome(after, bandit)
     at = rows, arms
     mine.total[at] += weight * (becomes - was)
@@ -749,7 +865,9 @@ CHOSEN, REWARDED, REVISED = range(3)
 
 
 def fold(state: State, steps: Steps, bandit: Bandit) -> State:
-    """State of one learner after many steps: the bits that `choose`, `update` and `revise` give one after another.
+    """State of one learner after many steps.
+
+    The bits that `choose`, `update` and `revise` give one after another.
 
     A round counts for the arm that it chose, even where the learner would choose another.
 
@@ -763,7 +881,9 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
 
     Example:
       >>> none, ones, context = np.zeros(2), np.ones(2, int), np.zeros((2, 0))
-      >>> steps = Steps(np.array([CHOSEN, REWARDED]), ones, none, np.array([0.0, 0.8]), 0 * ones, context)
+      >>> steps = Steps(
+      ...     np.array([CHOSEN, REWARDED]), ones, none, np.array([0.0, 0.8]), 0 * ones, context
+      ... )
       >>> fold(init(2), steps, Bandit("ucb1")).total
       array([0. , 0.8])
     """
@@ -771,13 +891,18 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
     _check_fits(state, bandit)
     if state.t.shape:
         refuse("steps must be of one learner", state.t.shape, "fold each of a batch for itself")
-    kind, contexts = np.asarray(steps.kind), check_context_rows(steps.context, state, len(steps.kind))
+    kind, contexts = (
+        np.asarray(steps.kind),
+        check_context_rows(steps.context, state, len(steps.kind)),
+    )
     arm, age = check_arm(steps.arm, state.n.shape[-1]), check_age(steps.age)
     check_reward(steps.new[kind != CHOSEN])
     check_reward(steps.old[kind == REVISED])
     if bandit.discount == 1.0 and not bandit.window:
         return _with_steps_added(state, kind, arm, steps.old, steps.new, contexts, bandit)
-    for what, place, old, new, late, x in zip(kind, arm, steps.old, steps.new, age, contexts, strict=True):
+    for what, place, old, new, late, x in zip(
+        kind, arm, steps.old, steps.new, age, contexts, strict=True
+    ):
         if what == CHOSEN:
             state = record_pull(state, place, bandit)
         elif what == REWARDED:
@@ -788,18 +913,31 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
 
 
 def _with_steps_added(
-    state: State, kind: Ints, arm: Ints, old_reward: Array, new_reward: Array, context: Array, bandit: Bandit
+    state: State,
+    kind: Ints,
+    arm: Ints,
+    old_reward: Array,
+    new_reward: Array,
+    context: Array,
+    bandit: Bandit,
 ) -> State:
-    """State of one learner that forgets nothing after many steps: sums in their order, so that their bits are the same.
+    """State of one learner that forgets nothing after many steps.
+
+    Sums in their order, so that their bits are the same.
 
     Raises:
       ValueError: a reward is revised that was not counted.
     """
     mine, chosen, rewarded, revised = flat(state), kind == CHOSEN, kind == REWARDED, kind == REVISED
-    rewards = np.cumsum((arm[:, None] == np.arange(mine.n.shape[1])) & rewarded[:, None], axis=0)  # so far, [N, A]
+    # so far, [N, A]
+    rewards = np.cumsum((arm[:, None] == np.arange(mine.n.shape[1])) & rewarded[:, None], axis=0)
     counted = mine.n[0] + rewards
     if (counted[revised, arm[revised]] < LEAST_COUNT).any():
-        refuse("old must be a reward that was counted", "an arm without one", "update with the first, then revise")
+        refuse(
+            "old must be a reward that was counted",
+            "an arm without one",
+            "update with the first, then revise",
+        )
     # What a step adds: a reward, or what a revised one is more than it was.
     after = reward_outcome(np.asarray(new_reward, np.float64), bandit)
     before = np.where(revised, reward_outcome(np.asarray(old_reward, np.float64), bandit), 0.0)

@@ -1,7 +1,8 @@
 """The bandits (algebra): the index or the draw of each, and the table with one entry each (S4.5).
 
-An entry holds all that choosing, propensities, simulation, files, settings, studies and displays read of a learner. One
-more is an index (or a draw and the probability that it is the largest) and an entry; the rest of it is optional.
+An entry holds all that choosing, propensities, simulation, files, settings, studies and displays
+read of a learner. One more is an index (or a draw and the probability that it is the largest) and
+an entry; the rest of it is optional.
 """
 
 from __future__ import annotations
@@ -28,14 +29,18 @@ from raglab.bandit.scores import (
 
 
 def greedy(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
-    """Mean reward of each arm, [..., A]; epsilon_greedy takes the largest where it does not choose uniformly."""
+    """Mean reward of each arm, [..., A].
+
+    epsilon_greedy takes the largest where it does not choose uniformly.
+    """
     return index_of_means(state, bandit, mask)
 
 
 def ucb1(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
     """Mean plus exploration * sqrt(2 ln t / n), [..., A].
 
-    Source: Auer, Cesa-Bianchi and Fischer, Finite-time analysis of the multiarmed bandit problem (2002).
+    Source: Auer, Cesa-Bianchi and Fischer, Finite-time analysis of the multiarmed bandit problem
+    (2002).
     """
 
     def bound(mean: Array, counted: Array, level: Array) -> Array:
@@ -60,11 +65,18 @@ def check_beta_prior(bandit: Bandit) -> None:
       ValueError: it is 0 or 1.
     """
     if bandit.prior_mean in {0.0, 1.0}:
-        refuse(f"prior_mean of {bandit.algorithm} must be in (0, 1)", bandit.prior_mean, "a Beta needs both counts")
+        refuse(
+            f"prior_mean of {bandit.algorithm} must be in (0, 1)",
+            bandit.prior_mean,
+            "a Beta needs both counts",
+        )
 
 
 def thompson_beta(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
-    """One draw of each arm's success rate, [..., A]; replications, then arms, in the generator's order."""
+    """One draw of each arm's success rate, [..., A].
+
+    Replications, then arms, in the generator's order.
+    """
     return rng.beta(*beta(state, bandit))
 
 
@@ -74,7 +86,10 @@ def beta_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], _: Array) 
 
 
 def thompson_nig(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
-    """One draw of each arm's mean reward, [..., A]; replications, then arms, in the generator's order."""
+    """One draw of each arm's mean reward, [..., A].
+
+    Replications, then arms, in the generator's order.
+    """
     location, scale, df = student(state, bandit)
     return location + scale * rng.standard_t(df)
 
@@ -92,7 +107,7 @@ def lin_ucb(state: State, bandit: Bandit, _: Mask, context: Array) -> Array:
 
 
 def lin_thompson(state: State, bandit: Bandit, rng: np.random.Generator, context: Array) -> Array:
-    """One draw of each arm's expected reward in this context, [..., A], in the generator's order."""
+    """One draw of each arm's expected reward in this context, [..., A], in generator order."""
     mean, sd = normal(state, bandit, context)
     return mean + noise(bandit) * sd * rng.standard_normal(mean.shape)
 
@@ -100,19 +115,29 @@ def lin_thompson(state: State, bandit: Bandit, rng: np.random.Generator, context
 def normal_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], context: Array) -> Array:
     """Probability that each available arm's draw of lin_thompson is the largest, [..., A]."""
     mean, sd = normal(state, bandit, context)
-    return _unless_certain(mean, noise(bandit) * sd, bandit, on, lambda wide: largest_normal(mean, wide, on))
+    return _unless_certain(
+        mean, noise(bandit) * sd, bandit, on, lambda wide: largest_normal(mean, wide, on)
+    )
 
 
 def _unless_certain(
-    mean: Array, scale: Array, bandit: Bandit, on: NDArray[np.bool_], integrated: Callable[[Array], Array]
+    mean: Array,
+    scale: Array,
+    bandit: Bandit,
+    on: NDArray[np.bool_],
+    integrated: Callable[[Array], Array],
 ) -> Array:
-    """Integral over draws, [..., A]; where no available arm has a spread there is nothing to draw: the means decide.
+    """Integral over draws, [..., A].
+
+    Where no available arm has a spread there is nothing to draw: the means decide.
 
     Args:
       integrated: scales [..., A], all above 0, to probabilities.
     """
     certain = np.asarray(~(on & (scale > 0.0)).any(axis=-1, keepdims=True))
-    return np.where(certain, greedy_choice(mean, bandit, on), integrated(np.where(certain, 1.0, scale)))
+    return np.where(
+        certain, greedy_choice(mean, bandit, on), integrated(np.where(certain, 1.0, scale))
+    )
 
 
 BUILT_IN = {

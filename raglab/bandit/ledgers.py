@@ -1,7 +1,10 @@
-"""Learners under a budget (algebra): sums of rewards and of costs side by side, decided by at the pacer's price (S4.8).
+"""Learners under a budget (algebra): sums of rewards and of costs, and the pacer's price (S4.8).
 
-A price that moves would leave a learner with rewards net of many prices. Sums of rewards, of costs and of their
-products say what the sums of net rewards would be at any price: so every past round is charged at today's.
+The sums stand side by side, and decisions are made at the pacer's price.
+
+A price that moves would leave a learner with rewards net of many prices. Sums of rewards, of costs
+and of their products say what the sums of net rewards would be at any price: so every past round is
+charged at today's.
 """
 
 from __future__ import annotations
@@ -58,20 +61,34 @@ def check_budgeted(bandit: Bandit, world: World) -> None:
     """Refuse a learner or a world that no budget can be kept in.
 
     Raises:
-      ValueError: no costs; or a learner that needs rewards in [0, 1], keeps a window, or has a history without costs.
+      ValueError: no costs; or a learner that needs rewards in [0, 1], keeps a window, or has a
+        history without costs.
     """
     if not isinstance(world, Table) or not world.has_costs:
         refuse("a budget needs a table with costs", "none", "state costs in Table.from_frame")
     if LEARNERS[bandit.algorithm].bounded:
         follower = ", ".join(name for name, entry in LEARNERS.items() if not entry.bounded)
-        refuse("a learner under a budget must read rewards below 0", bandit.algorithm, f"play one of {follower}")
+        refuse(
+            "a learner under a budget must read rewards below 0",
+            bandit.algorithm,
+            f"play one of {follower}",
+        )
     if bandit.window or bandit.history is not None:
         value = "a window" if bandit.window else "a history"
-        refuse("a learner under a budget keeps sums of costs", value, "use a discount, or a ledger from history")
+        refuse(
+            "a learner under a budget keeps sums of costs",
+            value,
+            "use a discount, or a ledger from history",
+        )
 
 
 def start_ledger(
-    n_arms: int, bandit: Bandit, budget: Budget | float, *, n_features: int = 0, batch: tuple[int, ...] = ()
+    n_arms: int,
+    bandit: Bandit,
+    budget: Budget | float,
+    *,
+    n_features: int = 0,
+    batch: tuple[int, ...] = (),
 ) -> Ledger:
     """Ledger before the first round."""
     state = init(n_arms, bandit=bandit, n_features=n_features, batch=batch)
@@ -80,7 +97,9 @@ def start_ledger(
 
 
 def net_state(ledger: Ledger) -> State:
-    """Learner's state as if every reward had been charged at today's price: what `choose` and `propensities` read.
+    """Learner's state as if every reward had been charged at today's price.
+
+    What `choose` and `propensities` read.
 
     An arm without a reward is expected to pay prior_mean net of costs, so that each is tried.
 
@@ -100,8 +119,14 @@ def net_state(ledger: Ledger) -> State:
 
 
 def record_choice(ledger: Ledger, arm: ArrayLike, cost: ArrayLike, bandit: Bandit) -> Ledger:
-    """Ledger after a round that chose these arms [...] and paid these costs [...]: pulls, forgetting, the price."""
-    forgotten = {name: getattr(ledger, name) * bandit.discount for name in ("cost", "square", "cross", "moment")}
+    """Ledger after a round that chose these arms [...] and paid these costs [...].
+
+    Pulls, forgetting, the price.
+    """
+    forgotten = {
+        name: getattr(ledger, name) * bandit.discount
+        for name in ("cost", "square", "cross", "moment")
+    }
     state = record_pull(ledger.state, check_arm(arm, ledger.cost.shape[-1]), bandit)
     return ledger._replace(state=state, pacer=pace(ledger.pacer, cost), **forgotten)
 
@@ -116,16 +141,32 @@ def record_paid(
     context: ArrayLike | None = None,
     age: int = 0,
 ) -> Ledger:
-    """Ledger of one learner that knows one more reward and what it cost; see `update` for the arguments."""
+    """Ledger of one learner that knows one more reward and what it cost.
+
+    See `update` for the arguments.
+    """
     width = ledger.moment.shape[-1]
-    x = np.zeros((1, width)) if context is None else np.asarray(context, np.float64).reshape(1, width)
+    x = (
+        np.zeros((1, width))
+        if context is None
+        else np.asarray(context, np.float64).reshape(1, width)
+    )
     arms, ages = check_arm(arm, ledger.cost.shape[-1]).reshape(1), np.full(1, age, np.int64)
     rows, values = np.zeros(1, np.int64), check_reward(reward).reshape(1)
-    return record_outcomes(ledger, rows, arms, values, np.asarray(cost, np.float64).reshape(1), ages, x, bandit)
+    return record_outcomes(
+        ledger, rows, arms, values, np.asarray(cost, np.float64).reshape(1), ages, x, bandit
+    )
 
 
 def record_outcomes(
-    ledger: Ledger, rows: Ints, arm: Ints, reward: Array, cost: Array, age: Ints, context: Array, bandit: Bandit
+    ledger: Ledger,
+    rows: Ints,
+    arm: Ints,
+    reward: Array,
+    cost: Array,
+    age: Ints,
+    context: Array,
+    bandit: Bandit,
 ) -> Ledger:
     """Ledger [B, ...] after rewards and costs [N] of these rows, of arguments that were checked.
 
@@ -134,10 +175,13 @@ def record_outcomes(
     """
     state = record_rewards(ledger.state, rows, arm, reward, age, context, bandit)
     weight, n_arms, width = bandit.discount**age, ledger.cost.shape[-1], ledger.moment.shape[-1]
-    sums = [array.reshape(-1, n_arms).copy() for array in (ledger.cost, ledger.square, ledger.cross)]
+    sums = [
+        array.reshape(-1, n_arms).copy() for array in (ledger.cost, ledger.square, ledger.cross)
+    ]
     for array, outcome in zip(sums, (cost, cost * cost, reward * cost), strict=True):
         np.add.at(array, (rows, arm), weight * outcome)
-    moment = ledger.moment.reshape(len(sums[0]), n_arms, width).copy()  # -1 says nothing where d is 0
+    # -1 says nothing where d is 0
+    moment = ledger.moment.reshape(len(sums[0]), n_arms, width).copy()
     np.add.at(moment, (rows, arm), (weight * cost)[:, None] * context)
     shape = ledger.cost.shape
     paid, square, cross = (array.reshape(shape) for array in sums)
@@ -169,11 +213,13 @@ def learned_ledger(
       context: of each round, [N, d], for a linear learner.
 
     Raises:
-      ValueError: an unknown arm, a reward outside [0, 1], a cost that is missing or below 0, contexts that are missing,
-        or shapes that do not fit.
+      ValueError: an unknown arm, a reward outside [0, 1], a cost that is missing or below 0,
+        contexts that are missing, or shapes that do not fit.
 
     Example:
-      >>> ledger = learned_ledger([0, 1, 1], [0.5, 1.0, 0.5], [0.0, 2.0, 4.0], Bandit("thompson_nig"), 1.0, n_arms=2)
+      >>> ledger = learned_ledger(
+      ...     [0, 1, 1], [0.5, 1.0, 0.5], [0.0, 2.0, 4.0], Bandit("thompson_nig"), 1.0, n_arms=2
+      ... )
       >>> ledger.state.total.tolist(), ledger.cost.tolist(), float(ledger.pacer.spend)
       ([0.5, 1.5], [0.0, 6.0], 0.0)
     """
@@ -182,19 +228,34 @@ def learned_ledger(
     n_rounds = np.shape(arm)
     if len(n_rounds) != 1 or rewards.shape != n_rounds or costs.shape != n_rounds:
         shapes = n_rounds, rewards.shape, costs.shape
-        refuse("arm, reward and cost must be [N] each", shapes, "give a number a round to all three")
+        refuse(
+            "arm, reward and cost must be [N] each", shapes, "give a number a round to all three"
+        )
     wrong = there & ~((costs >= 0.0) & (costs < np.inf))
     if wrong.any():
         value = f"{costs[wrong][0]:g}, one of {int(wrong.sum())}"
         refuse(
-            "the cost of a round with a reward must be a number from 0", value, "give what was paid, or drop the round"
+            "the cost of a round with a reward must be a number from 0",
+            value,
+            "give what was paid, or drop the round",
         )
-    x = np.zeros((len(rewards), 0)) if context is None or not bandit.linear else np.asarray(context, np.float64)
-    if bandit.linear and x.ndim == 2 and x.shape[1] > 0 and not (len(x) == len(rewards) and np.isfinite(x).all()):
+    x = (
+        np.zeros((len(rewards), 0))
+        if context is None or not bandit.linear
+        else np.asarray(context, np.float64)
+    )
+    if (
+        bandit.linear
+        and x.ndim == 2
+        and x.shape[1] > 0
+        and not (len(x) == len(rewards) and np.isfinite(x).all())
+    ):
         rule = f"context must be finite, [N, d] of {len(rewards)} rounds"
         refuse(rule, x.shape if len(x) != len(rewards) else "NaN or infinity", "give a row a round")
     if bandit.linear and (x.ndim != 2 or x.shape[1] == 0):
-        refuse(f"{bandit.algorithm} learns from a context", "none", "give the features of every round")
+        refuse(
+            f"{bandit.algorithm} learns from a context", "none", "give the features of every round"
+        )
     ledger = start_ledger(n_arms, bandit, check_budget(budget), n_features=x.shape[1])
     arms = check_arm(arm, n_arms)
     pulls = np.bincount(arms, minlength=n_arms)
@@ -210,20 +271,32 @@ def repeated_ledger(ledger: Ledger, size: int) -> Ledger:
     def repeated(array: Array) -> Array:
         return np.broadcast_to(array, (size, *array.shape)).copy()
 
-    pacer = ledger.pacer._replace(price=repeated(ledger.pacer.price), spend=repeated(ledger.pacer.spend))
-    state = State._make(np.broadcast_to(field, (size, *field.shape)).copy() for field in ledger.state)
-    cost, square, cross, moment = (repeated(part) for part in (ledger.cost, ledger.square, ledger.cross, ledger.moment))
+    pacer = ledger.pacer._replace(
+        price=repeated(ledger.pacer.price), spend=repeated(ledger.pacer.spend)
+    )
+    state = State._make(
+        np.broadcast_to(field, (size, *field.shape)).copy() for field in ledger.state
+    )
+    cost, square, cross, moment = (
+        repeated(part) for part in (ledger.cost, ledger.square, ledger.cross, ledger.moment)
+    )
     return Ledger(state, cost, square, cross, moment, pacer)
 
 
 def budgeted_arms(
-    met: Feed, cost: Array, bandit: Bandit, rng: np.random.Generator, first: Ledger, arrivals: Arrivals
+    met: Feed,
+    cost: Array,
+    bandit: Bandit,
+    rng: np.random.Generator,
+    first: Ledger,
+    arrivals: Arrivals,
 ) -> Arms:
     """Arms [T, R] of a learner that keeps a budget; the learner sees rewards before costs.
 
     Args:
-      cost: [N, A] of the table. first: ledger of one learner that every replication begins with. arrivals: from a round
-        and its arms to the choices whose rewards arrive in it.
+      cost: [N, A] of the table.
+      first: ledger of one learner that every replication begins with.
+      arrivals: from a round and its arms to the choices whose rewards arrive in it.
     """
     ledger = repeated_ledger(first, met.size)
     arms = np.empty((met.rounds, met.size), np.int8)
@@ -233,7 +306,8 @@ def budgeted_arms(
         context = met.features[row] if bandit.linear else none
         _, choice = choose_arm(net_state(ledger), bandit, rng, met.open(t), context)
         arms[t] = choice.arm
-        # What a choice costs is known at once; what it is worth may come later, and is learned beside its cost then.
+        # What a choice costs is known at once; what it is worth may come later, and is learned
+        # beside its cost then.
         ledger = record_choice(ledger, choice.arm, cost[row, choice.arm], bandit)
         when, who = np.divmod(arrivals(t, choice.arm), met.size)
         arm = arms[when, who].astype(np.int64)
@@ -242,5 +316,7 @@ def budgeted_arms(
         when, who, arm, reward = when[there], who[there], arm[there], reward[there]
         rows = when if met.case is None else met.case[when, who]
         contexts = met.features[rows] if bandit.linear else none[who]
-        ledger = record_outcomes(ledger, who, arm, reward, cost[rows, arm], t - when, contexts, bandit)
+        ledger = record_outcomes(
+            ledger, who, arm, reward, cost[rows, arm], t - when, contexts, bandit
+        )
     return arms

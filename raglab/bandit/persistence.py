@@ -1,4 +1,4 @@
-"""Saved bandits (algebra): state as text and back, merged states, warm start from history (S4.5, S4.6)."""
+"""Saved bandits (algebra): state as text and back, merges, warm start from history (S4.5, S4.6)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 KEY = "raglab_bandit"
 VERSION = 1
 PARTS = ("bandit", "rng", "sha256", "state", KEY)
-CENTRED = "centred"  # mark of a linear learner whose sums are of rewards less prior_mean; those of before have none
+# mark of a linear learner whose sums are of rewards less prior_mean; those of before have none
+CENTRED = "centred"
 GENERATORS = ("PCG64", "PCG64DXSM")  # those of default_rng; the others hold arrays
 WHOLE = ("t", "pulls", "recent_arm")
 
@@ -50,22 +51,25 @@ class Saved(NamedTuple):
     rng: np.random.Generator | None
 
 
-def dumps(state: State, bandit: Bandit, rng: np.random.Generator | None = None, *, centred: bool = True) -> str:
+def dumps(
+    state: State, bandit: Bandit, rng: np.random.Generator | None = None, *, centred: bool = True
+) -> str:
     """State, settings and the generator's position as one line of canonical JSON.
 
-    Keys are sorted, there is no white space, every float is written to the last bit, and `sha256` is the hash of all
-    the rest: equal learners have equal bytes. A generator's children (`spawn`) are not part of its position.
+    Keys are sorted, there is no white space, every float is written to the last bit, and `sha256`
+    is the hash of all the rest: equal learners have equal bytes. A generator's children (`spawn`)
+    are not part of its position.
 
     Args:
       state: of one learner, or of a batch.
       bandit: its settings.
       rng: the generator whose position is saved with it; None saves none.
-      centred: whether a linear learner's sums are of rewards less prior_mean, as all are now; False writes the bytes of
-        older versions, which did not read prior_mean, for their logs.
+      centred: whether a linear learner's sums are of rewards less prior_mean, as all are now; False
+        writes the bytes of older versions, which did not read prior_mean, for their logs.
 
     Raises:
-      ValueError: a state that does not fit the settings, a number that is not finite, or a generator other than NumPy's
-        default.
+      ValueError: a state that does not fit the settings, a number that is not finite, or a
+        generator other than NumPy's default.
 
     Example:
       >>> from raglab.bandit.learner import init
@@ -78,7 +82,8 @@ def dumps(state: State, bandit: Bandit, rng: np.random.Generator | None = None, 
     if rng is not None and rng.bit_generator.state["bit_generator"] not in GENERATORS:
         name = rng.bit_generator.state["bit_generator"]
         msg = (
-            f"the generator must be one of {', '.join(GENERATORS)}, got {name}; make it with numpy.random.default_rng."
+            f"the generator must be one of {', '.join(GENERATORS)}, got {name}; make it with "
+            "numpy.random.default_rng."
         )
         raise ValueError(msg)
     document = {
@@ -86,7 +91,9 @@ def dumps(state: State, bandit: Bandit, rng: np.random.Generator | None = None, 
         "bandit": _settings(bandit),
         "state": {
             name: {"shape": list(array.shape), "values": array.ravel().tolist()}
-            for name, array in ((name, _typed_array(name, value)) for name, value in state._asdict().items())
+            for name, array in (
+                (name, _typed_array(name, value)) for name, value in state._asdict().items()
+            )
         },
         "rng": None if rng is None else rng.bit_generator.state,
     }
@@ -98,15 +105,15 @@ def dumps(state: State, bandit: Bandit, rng: np.random.Generator | None = None, 
 def loads(text: str) -> Saved:
     """Learner that `dumps` wrote, bit for bit.
 
-    A linear learner of an older version, which has no mark, did not read its prior_mean: it is loaded with a prior_mean
-    of 0, under which it continues unchanged.
+    A linear learner of an older version, which has no mark, did not read its prior_mean: it is
+    loaded with a prior_mean of 0, under which it continues unchanged.
 
     Args:
       text: the text that `dumps` gave.
 
     Raises:
-      ValueError: broken JSON, another version, content that does not match its hash, settings outside their ranges, or
-        shapes that do not fit; nothing is restored in part.
+      ValueError: broken JSON, another version, content that does not match its hash, settings
+        outside their ranges, or shapes that do not fit; nothing is restored in part.
     """
     document = _parse_document(text)
     if document.get(KEY) != VERSION or type(document[KEY]) is not int:
@@ -115,20 +122,30 @@ def loads(text: str) -> Saved:
             "rebuild the state from the log with this version of raglab."
         )
         raise ValueError(msg)
-    if sorted(document.keys() - {CENTRED}) != sorted(PARTS) or document.get(CENTRED, True) is not True:
-        msg = f"a saved learner must hold {', '.join(PARTS)}, got {_shown(document)}; take the file whole."
+    if (
+        sorted(document.keys() - {CENTRED}) != sorted(PARTS)
+        or document.get(CENTRED, True) is not True
+    ):
+        msg = (
+            f"a saved learner must hold {', '.join(PARTS)}, got {_shown(document)}; take the file "
+            "whole."
+        )
         raise ValueError(msg)
     stated = document.pop("sha256")
     if stated != _document_digest(document):
         msg = (
-            f"sha256 must stand for the rest, got {ascii(stated)[:14]} where it is {_document_digest(document)[:12]}; "
+            f"sha256 must stand for the rest, got {ascii(stated)[:14]} where it is "
+            f"{_document_digest(document)[:12]}; "
             "the file was altered or cut: restore a copy, or rebuild the state from the log."
         )
         raise ValueError(msg)
     bandit = _bandit(document["bandit"])
     if bandit.linear != (CENTRED in document):
         if not bandit.linear:
-            msg = f"{CENTRED} must mark a linear learner, got one of {bandit.algorithm}; give what dumps wrote."
+            msg = (
+                f"{CENTRED} must mark a linear learner, got one of {bandit.algorithm}; give what "
+                "dumps wrote."
+            )
             raise ValueError(msg)
         bandit = bandit._replace(prior_mean=0.0)
     state = _state(document["state"])
@@ -138,17 +155,21 @@ def loads(text: str) -> Saved:
 
 
 def merge(states: Sequence[State], bandit: Bandit) -> State:
-    """State of one learner that counts the rounds of several workers; the order of the workers does not matter.
+    """State of one learner that counts the rounds of several workers.
 
-    Rounds, pulls and statistics add. Every worker must have started from `init`, else its starting state counts as
-    often as there are workers; pseudo-counts of a history are part of the settings and count once.
+    The order of the workers does not matter.
+
+    Rounds, pulls and statistics add. Every worker must have started from `init`, else its starting
+    state counts as often as there are workers; pseudo-counts of a history are part of the settings
+    and count once.
 
     Args:
       states: of the workers, of one shape.
       bandit: settings of all of them.
 
     Raises:
-      ValueError: no state, states of different shapes, or a bandit that forgets, by discount or window.
+      ValueError: no state, states of different shapes, or a bandit that forgets, by discount or
+        window.
 
     Example:
       >>> from raglab.bandit.learner import init, update
@@ -160,7 +181,8 @@ def merge(states: Sequence[State], bandit: Bandit) -> State:
     if bandit.window or bandit.discount < 1.0:
         decay = f"window {bandit.window}" if bandit.window else f"discount {bandit.discount:g}"
         msg = (
-            f"states merge only where nothing is forgotten, got {decay}: which worker's rewards are the older ones is "
+            f"states merge only where nothing is forgotten, got {decay}: which worker's rewards "
+            "are the older ones is "
             "not known; replay the joint log in the order of time."
         )
         raise ValueError(msg)
@@ -173,13 +195,21 @@ def merge(states: Sequence[State], bandit: Bandit) -> State:
         shapes = [(field.shape, first.shape) for field, first in zip(state, states[0], strict=True)]
         if any(here != there for here, there in shapes):
             here, there = next((here, there) for here, there in shapes if here != there)
-            msg = f"states must have one shape, got {there} and {here}; merge workers with the same arms and features."
+            msg = (
+                f"states must have one shape, got {there} and {here}; merge workers with the same "
+                "arms and features."
+            )
             raise ValueError(msg)
-    return State(*(_ordered_sum([np.asarray(state[place]) for state in states]) for place in range(len(State._fields))))
+    return State(
+        *(
+            _ordered_sum([np.asarray(state[place]) for state in states])
+            for place in range(len(State._fields))
+        )
+    )
 
 
 def _ordered_sum(fields: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Sum in the order of the values, so that the order of the workers does not reach the last digit."""
+    """Sum in the order of the values, so that worker order does not reach the last digit."""
     return np.asarray(np.sort(np.stack(fields), axis=0).sum(axis=0))
 
 
@@ -195,10 +225,21 @@ _DEFAULTS = stored_settings(Bandit())  # by the keys of files
 
 
 def _settings(bandit: Bandit) -> dict[str, Any]:
-    """Settings as JSON has them; every number with the type of its default, so that 1 and 1.0 are the same bytes."""
-    plain = {name: type(_DEFAULTS[name])(value) for name, value in stored_settings(bandit).items() if name != "history"}
+    """Settings as JSON has them.
+
+    Every number with the type of its default, so that 1 and 1.0 are the same bytes.
+    """
+    plain = {
+        name: type(_DEFAULTS[name])(value)
+        for name, value in stored_settings(bandit).items()
+        if name != "history"
+    }
     history = bandit.history
-    history_lists = None if history is None else {k: _typed_array(k, v).tolist() for k, v in history._asdict().items()}
+    history_lists = (
+        None
+        if history is None
+        else {k: _typed_array(k, v).tolist() for k, v in history._asdict().items()}
+    )
     return plain | {"history": history_lists}
 
 
@@ -208,59 +249,91 @@ def _typed_array(name: str, value: object) -> NDArray[Any]:
 
 def _parse_document(text: str) -> dict[str, Any]:
     def constant(name: str) -> float:
-        msg = f"a saved learner must hold finite numbers, got {name}; rebuild the state from the log."
+        msg = (
+            f"a saved learner must hold finite numbers, got {name}; rebuild the state from the log."
+        )
         raise ValueError(msg)
 
     try:
         document = json.loads(text, parse_constant=constant)
     except (json.JSONDecodeError, RecursionError) as error:
-        msg = f"a saved learner must be JSON, got {text[:20]!r}… ({error}); restore a copy, or rebuild it from the log."
+        msg = (
+            f"a saved learner must be JSON, got {text[:20]!r}… ({error}); restore a copy, or "
+            "rebuild it from the log."
+        )
         raise ValueError(msg) from None
     if not isinstance(document, dict):
-        msg = f"a saved learner must be a JSON object, got {type(document).__name__}; give what dumps wrote."
+        msg = (
+            f"a saved learner must be a JSON object, got {type(document).__name__}; give what "
+            "dumps wrote."
+        )
         raise ValueError(msg)  # noqa: TRY004 - whatever is wrong with a file is a ValueError
     return document
 
 
 def _bandit(saved: Any) -> Bandit:  # noqa: ANN401 - what a file holds
     if not isinstance(saved, dict) or sorted(saved) != sorted(_DEFAULTS):
-        msg = f"bandit must hold {', '.join(_DEFAULTS)}, got {_shown(saved)}; give what dumps wrote."
+        msg = (
+            f"bandit must hold {', '.join(_DEFAULTS)}, got {_shown(saved)}; give what dumps wrote."
+        )
         raise ValueError(msg)
     for name, default in _DEFAULTS.items():
         if name != "history" and type(saved[name]) is not type(default):
-            msg = f"bandit.{name} must be {type(default).__name__}, got {_shown(saved[name])}; give what dumps wrote."
+            msg = (
+                f"bandit.{name} must be {type(default).__name__}, got {_shown(saved[name])}; give "
+                "what dumps wrote."
+            )
             raise ValueError(msg)
     history = saved["history"]
     if history is not None:
         if not isinstance(history, dict) or sorted(history) != sorted(Stats._fields):
-            msg = f"bandit.history must hold {', '.join(Stats._fields)}, got {_shown(history)}; give what dumps wrote."
+            msg = (
+                f"bandit.history must hold {', '.join(Stats._fields)}, got {_shown(history)}; "
+                "give what dumps wrote."
+            )
             raise ValueError(msg)
         history = Stats(*(_parse_array(f"history.{name}", history[name]) for name in Stats._fields))
     return bandit_of({**saved, "history": history})
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - what a file holds
-    """A value as a message shows it; of an object its keys, of a number that is too long to write its kind."""
+    """A value as a message shows it.
+
+    Of an object its keys, of a number that is too long to write its kind.
+    """
     if isinstance(value, dict):
         return ascii(sorted(value))[:200]
-    short = isinstance(value, str | float | bool | None) or (isinstance(value, int) and value.bit_length() <= 64)
+    short = isinstance(value, str | float | bool | None) or (
+        isinstance(value, int) and value.bit_length() <= 64
+    )
     return ascii(value)[:40] if short else type(value).__name__
 
 
 def _state(saved: Any) -> State:  # noqa: ANN401 - what a file holds
     if not isinstance(saved, dict) or sorted(saved) != sorted(State._fields):
-        msg = f"state must hold {', '.join(State._fields)}, got {_shown(saved)}; give what dumps wrote."
+        msg = (
+            f"state must hold {', '.join(State._fields)}, got {_shown(saved)}; give what dumps "
+            "wrote."
+        )
         raise ValueError(msg)
     fields = {}
     for name in State._fields:
         part = saved[name]
         if not isinstance(part, dict) or sorted(part) != ["shape", "values"]:
-            msg = f"state.{name} must hold shape and values, got {_shown(part)}; give what dumps wrote."
+            msg = (
+                f"state.{name} must hold shape and values, got {_shown(part)}; give what dumps "
+                "wrote."
+            )
             raise ValueError(msg)
         shape, values = part["shape"], _parse_array(name, part["values"])
-        whole = isinstance(shape, list) and all(type(size) is int and 0 <= size < 2**31 for size in shape)
+        whole = isinstance(shape, list) and all(
+            type(size) is int and 0 <= size < 2**31 for size in shape
+        )
         if not whole or prod(shape) != len(values):
-            msg = f"state.{name} must have as many values as its shape says, got {len(values)} for {ascii(shape)[:80]}."
+            msg = (
+                f"state.{name} must have as many values as its shape says, got {len(values)} for "
+                f"{ascii(shape)[:80]}."
+            )
             raise ValueError(msg)
         fields[name] = values.reshape(shape)
     return State(**fields)
@@ -269,13 +342,17 @@ def _state(saved: Any) -> State:  # noqa: ANN401 - what a file holds
 def _parse_array(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - what a file holds
     kinds = (int,) if name in WHOLE else (float,)
     if not isinstance(values, list) or not all(type(value) in kinds for value in values):
-        msg = f"{name} must be a list of {kinds[0].__name__}, got {_shown(values)}; give what dumps wrote."
+        msg = (
+            f"{name} must be a list of {kinds[0].__name__}, got {_shown(values)}; give what dumps "
+            "wrote."
+        )
         raise ValueError(msg)
     try:
         return _typed_array(name, values)
     except OverflowError:
         msg = (
-            f"{name} must fit into 64 bits, got one of {max(values, key=abs).bit_length()} bits; give what dumps wrote."
+            f"{name} must fit into 64 bits, got one of {max(values, key=abs).bit_length()} bits; "
+            "give what dumps wrote."
         )
         raise ValueError(msg) from None
 
@@ -288,18 +365,30 @@ def check_state(state: State, bandit: Bandit) -> None:
     for name, value, end in zip(State._fields, state, ends, strict=True):
         shape = batch + end
         if value.shape != shape:
-            msg = f"state.{name} must have shape {shape}, got {value.shape}; give init the same bandit and arms."
+            msg = (
+                f"state.{name} must have shape {shape}, got {value.shape}; give init the same "
+                "bandit and arms."
+            )
             raise ValueError(msg)
         if not np.isfinite(value).all():
-            msg = f"state.{name} must be finite, got {value[~np.isfinite(value)][0]}; rebuild the state from the log."
+            msg = (
+                f"state.{name} must be finite, got {value[~np.isfinite(value)][0]}; rebuild the "
+                "state from the log."
+            )
             raise ValueError(msg)
     if not arms or arms[0] == 0 or bandit.linear != bool(d[0]):
-        msg = f"a state must have arms, and features where the policy is linear, got {arms} arms, {d} features."
+        msg = (
+            f"a state must have arms, and features where the policy is linear, got {arms} arms, "
+            f"{d} features."
+        )
         raise ValueError(msg)
     least = min(value.min(initial=0) for value in (state.t, state.pulls, state.n))
     places = state.recent_arm
     if least < 0 or places.min(initial=-1) < -1 or places.max(initial=-1) >= arms[0]:
-        msg = f"counts must be at least 0 and arms below {arms[0]}, got a state where they are not; rebuild it."
+        msg = (
+            f"counts must be at least 0 and arms below {arms[0]}, got a state where they are not; "
+            "rebuild it."
+        )
         raise ValueError(msg)
 
 
@@ -350,14 +439,14 @@ def history_of(log: DataFrame, arms: Sequence[Any], bandit: Bandit) -> Stats:
     """Statistics of a log as the learner itself would hold them at its end, [A].
 
     Args:
-      log: a row a round, with arm and reward, and time where the rows are not in order. A bandit that discounts or has
-        a window forgets the older of them.
+      log: a row a round, with arm and reward, and time where the rows are not in order. A bandit
+        that discounts or has a window forgets the older of them.
       arms: as the column names them, in the order of the learner's.
       bandit: settings of the learner.
 
     Raises:
-      ValueError: a column is missing, an arm is unknown, a reward is NaN or outside [0, 1], or the policy is linear,
-        whose statistics need contexts.
+      ValueError: a column is missing, an arm is unknown, a reward is NaN or outside [0, 1], or the
+        policy is linear, whose statistics need contexts.
 
     Example:
       >>> import pandas as pd
@@ -370,16 +459,19 @@ def history_of(log: DataFrame, arms: Sequence[Any], bandit: Bandit) -> Stats:
     age = np.arange(len(arm))[::-1]
     weight = np.where(age < bandit.window, 1.0, 0.0) if bandit.window else bandit.discount**age
     n, total, square = (
-        np.bincount(arm, weight * value, len(arms)) for value in (np.ones(len(arm)), outcome, outcome * outcome)
+        np.bincount(arm, weight * value, len(arms))
+        for value in (np.ones(len(arm)), outcome, outcome * outcome)
     )
-    return Stats(np.asarray(n, np.float64), np.asarray(total, np.float64), np.asarray(square, np.float64))
+    return Stats(
+        np.asarray(n, np.float64), np.asarray(total, np.float64), np.asarray(square, np.float64)
+    )
 
 
 def warm_start(history: Stats, *, discount: float, most: float) -> Stats:
-    """History scaled by discount, and where that leaves an arm more than `most` pseudo-observations, to these; [A].
+    """History scaled by discount, with arms above `most` pseudo-observations cut to these; [A].
 
-    Put it into `Bandit.history`. It does not fade: under a bandit that discounts, `most` should stay well below the 1 /
-    (1 − discount) rounds that such a bandit remembers.
+    Put it into `Bandit.history`. It does not fade: under a bandit that discounts, `most` should
+    stay well below the 1 / (1 − discount) rounds that such a bandit remembers.
 
     Args:
       history: statistics of a log, such as `history_of` gives.
@@ -397,7 +489,10 @@ def warm_start(history: Stats, *, discount: float, most: float) -> Stats:
       Stats(n=array([ 5., 20.]), total=array([ 2.5, 16. ]), square=array([ 2.5, 16. ]))
     """
     if not 0.0 <= discount <= 1.0:
-        msg = f"discount must be in [0, 1], got {discount:g}; it is the weight of an old reward against a new one."
+        msg = (
+            f"discount must be in [0, 1], got {discount:g}; it is the weight of an old reward "
+            "against a new one."
+        )
         raise ValueError(msg)
     if not most >= 0.0:
         msg = f"most must be at least 0, got {most:g}; it caps the pseudo-observations of an arm."
@@ -421,13 +516,14 @@ def warm_start_helps(
 ) -> Helps:
     """Whether a warm start predicts rewards better than none, on the rounds after its history.
 
-    The first share of the log, in time, makes the history. The rest is cut into blocks of `horizon` rounds, and in each
-    the learner starts again, with the history and without: each reward is predicted from the rewards of its block
-    before it, and the log scores are compared. A Beta bandit is scored on successes, any other on rewards by the
-    Student-t predictive of its Normal-Inverse-Gamma prior. The reward of an arm is predicted only in the rounds that
-    chose it, so any logging policy will do. The interval takes blocks as its units, and sessions too where the log has
-    them; it is the wider of the two. Few blocks make it a little narrow: at 95 %, ten covered the mean gain in 90 to 92
-    % of 400 simulated logs, thirty in 93 to 94 %.
+    The first share of the log, in time, makes the history. The rest is cut into blocks of `horizon`
+    rounds, and in each the learner starts again, with the history and without: each reward is
+    predicted from the rewards of its block before it, and the log scores are compared. A Beta
+    bandit is scored on successes, any other on rewards by the Student-t predictive of its
+    Normal-Inverse-Gamma prior. The reward of an arm is predicted only in the rounds that chose it,
+    so any logging policy will do. The interval takes blocks as its units, and sessions too where
+    the log has them; it is the wider of the two. Few blocks make it a little narrow: at 95 %, ten
+    covered the mean gain in 90 to 92 % of 400 simulated logs, thirty in 93 to 94 %.
 
     Args:
       log: a row a round: arm, reward; optional time (else in order) and session.
@@ -440,17 +536,25 @@ def warm_start_helps(
       level: of the interval, in (0, 1).
 
     Raises:
-      ValueError: as `history_of`; share, level or horizon out of range; fewer than five blocks, or no history.
+      ValueError: as `history_of`; share, level or horizon out of range; fewer than five blocks, or
+        no history.
 
-    Source: prequential log score, Dawid 1984; clustered standard error with Student-t over the clusters.
+    Source: prequential log score, Dawid 1984; clustered standard error with Student-t over the
+    clusters.
     """
     if not (0.0 < share < 1.0 and 0.0 < level < 1.0 and horizon >= 1):
-        msg = f"share and level must be in (0, 1) and horizon at least 1, got {share:g}, {level:g} and {horizon}."
+        msg = (
+            f"share and level must be in (0, 1) and horizon at least 1, got {share:g}, {level:g} "
+            f"and {horizon}."
+        )
         raise ValueError(msg)
     # the history that is judged is the one made here, not one the settings already hold
     base = bandit._replace(history=None)
     if not base.prior_strength > 0.0:
-        msg = f"prior_strength must be above 0 to predict without a history, got {base.prior_strength:g}; 2 is usual."
+        msg = (
+            "prior_strength must be above 0 to predict without a history, got "
+            f"{base.prior_strength:g}; 2 is usual."
+        )
         raise ValueError(msg)
     _check_log_columns(log)
     ordered = log.sort_values("time", kind="stable") if "time" in log.columns else log
@@ -461,19 +565,29 @@ def warm_start_helps(
     # an interval over fewer than five blocks says next to nothing
     if n_before < 1 or len(after) < LEAST_BLOCKS * horizon:
         msg = (
-            f"a log must have at least {LEAST_BLOCKS} blocks of {horizon} rounds after its history, got {len(after)} "
+            f"a log must have at least {LEAST_BLOCKS} blocks of {horizon} rounds after its "
+            f"history, got {len(after)} "
             f"rounds after {n_before}; log more, or shorten horizon."
         )
         raise ValueError(msg)
     # each block is a start of its own, once with the history and once without
-    history = warm_start(history_of(ordered.iloc[:n_before], names, base), discount=discount, most=most)
+    history = warm_start(
+        history_of(ordered.iloc[:n_before], names, base), discount=discount, most=most
+    )
     arm, reward = _arm_rewards(after, names, base)
     outcome, block = reward_outcome(reward, base), np.arange(len(after)) // horizon
     before = _before(arm, outcome, block, base)
     warm = Stats(*(value + old[arm] for value, old in zip(before, history, strict=True)))
     gains = _log_score(outcome, warm, base) - _log_score(outcome, before, base)
     # rewards of one block share its start, those of one session their user: both hang together
-    units = [block, *([after["session"].factorize(use_na_sentinel=False)[0]] if "session" in after.columns else [])]
+    units = [
+        block,
+        *(
+            [after["session"].factorize(use_na_sentinel=False)[0]]
+            if "session" in after.columns
+            else []
+        ),
+    ]
     low, high = _interval(gains, units, level)
     return _warm_start_verdict(float(gains.mean()), low, high, n_before, len(after), horizon)
 
@@ -481,34 +595,49 @@ def warm_start_helps(
 def _check_log_columns(log: DataFrame) -> None:
     absent = [name for name in ("arm", "reward") if name not in log.columns]
     if absent:
-        msg = f"a log must have the columns arm and reward, got {', '.join(map(str, log.columns))}; rename them."
+        msg = (
+            f"a log must have the columns arm and reward, got {', '.join(map(str, log.columns))}; "
+            "rename them."
+        )
         raise ValueError(msg)
 
 
-def _arm_rewards(log: DataFrame, arms: Sequence[Any], bandit: Bandit) -> tuple[NDArray[np.int64], Array]:
+def _arm_rewards(
+    log: DataFrame, arms: Sequence[Any], bandit: Bandit
+) -> tuple[NDArray[np.int64], Array]:
     """Arm's place and reward of each round, [N], in the order of time."""
     check_bandit(bandit)
     if bandit.linear:
-        msg = f"a history has no contexts, got the policy {bandit.algorithm}; a linear policy starts without one."
+        msg = (
+            f"a history has no contexts, got the policy {bandit.algorithm}; a linear policy "
+            "starts without one."
+        )
         raise ValueError(msg)
     _check_log_columns(log)
     ordered = log.sort_values("time", kind="stable") if "time" in log.columns else log
     places = {arm: place for place, arm in enumerate(arms)}
     unknown = [arm for arm in ordered["arm"].unique().tolist() if arm not in places]
     if unknown:
-        msg = f"arm must be one of {', '.join(map(str, arms))}, got {unknown[0]!r}; name all arms, or drop its rows."
+        msg = (
+            f"arm must be one of {', '.join(map(str, arms))}, got {unknown[0]!r}; name all arms, "
+            "or drop its rows."
+        )
         raise ValueError(msg)
     reward = check_reward(ordered["reward"].to_numpy(dtype=np.float64, na_value=np.nan))
     return np.array([places[arm] for arm in ordered["arm"]], dtype=np.int64), reward
 
 
-def _before(arm: NDArray[np.int64], outcome: Array, block: NDArray[np.int64], bandit: Bandit) -> Stats:
-    """Statistics of each round's arm from the rounds of its block before it, [N], forgotten as the bandit forgets."""
+def _before(
+    arm: NDArray[np.int64], outcome: Array, block: NDArray[np.int64], bandit: Bandit
+) -> Stats:
+    """Each round's arm statistics from its block's earlier rounds, [N], forgotten as in the bandit."""
     out = np.zeros((3, len(arm)))
     known: dict[int, Array] = {}
     recent: deque[tuple[int, Array]] = deque()
     last = -1
-    for place, (arm_number, value, part) in enumerate(zip(arm.tolist(), outcome.tolist(), block.tolist(), strict=True)):
+    for place, (arm_number, value, part) in enumerate(
+        zip(arm.tolist(), outcome.tolist(), block.tolist(), strict=True)
+    ):
         if part != last:
             known, recent, last = {}, deque(), part
         out[:, place] = known.get(arm_number, 0.0)
@@ -540,8 +669,12 @@ def _log_score(outcome: Array, stats: Stats, bandit: Bandit) -> Array:
 
 
 def _interval(gains: Array, units: Sequence[NDArray[Any]], level: float) -> tuple[float, float]:
-    """Interval of a mean whose terms hang together within each unit; the widest over the kinds of unit."""
-    from raglab.metrics.intervals import t_quantile  # here, so that a writer of a log loads no metrics
+    """Interval of a mean whose terms hang together within each unit.
+
+    The widest over the kinds of unit.
+    """
+    # here, so that a writer of a log loads no metrics
+    from raglab.metrics.intervals import t_quantile
 
     mean, off = float(gains.mean()), gains - gains.mean()
     half = 0.0
@@ -549,16 +682,25 @@ def _interval(gains: Array, units: Sequence[NDArray[Any]], level: float) -> tupl
         sums = np.bincount(unit, off)
         n = len(sums)
         if n < LEAST_BLOCKS:
-            msg = f"a log must have at least {LEAST_BLOCKS} sessions after its history, got {n}; log more of them."
+            msg = (
+                f"a log must have at least {LEAST_BLOCKS} sessions after its history, got {n}; "
+                "log more of them."
+            )
             raise ValueError(msg)
         error = np.sqrt(n / (n - 1) * float((sums * sums).sum())) / len(gains)
         half = max(half, t_quantile(n - 1, level) * error)
     return float(mean - half), float(mean + half)
 
 
-def _warm_start_verdict(gain: float, low: float, high: float, n_before: int, n_after: int, horizon: int) -> Helps:
+def _warm_start_verdict(
+    gain: float, low: float, high: float, n_before: int, n_after: int, horizon: int
+) -> Helps:
     helps = True if low > 0.0 else False if high < 0.0 else None
-    verdict = {True: "the history helps", False: "the history harms: start without it", None: "no verdict"}[helps]
+    verdict = {
+        True: "the history helps",
+        False: "the history harms: start without it",
+        None: "no verdict",
+    }[helps]
     why = ", which spans 0: log more, or start without it" if helps is None else ""
     blocks = -(-n_after // horizon)
     note = (

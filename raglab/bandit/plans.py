@@ -40,22 +40,25 @@ def compare_plans(
     Args:
       table: with costs, on which the plans are compared.
       plans: name -> probabilities [A] or [Q, A].
-      budget: adds the row `best fixed mixture`: of most reward within the budget on `validation`, or on this table
-        where there is none, which flatters it and is noted.
+      budget: adds the row `best fixed mixture`: of most reward within the budget on `validation`,
+        or on this table where there is none, which flatters it and is noted.
       validation: another table of the same arms, on which the best fixed mixture is chosen.
-      reference: name of the plan that `difference` and `spend_difference` compare with; the first plan where it is
-        missing.
+      reference: name of the plan that `difference` and `spend_difference` compare with; the first
+        plan where it is missing.
       level: of the intervals, in (0, 1).
       n_boot: resamples of the questions.
       seed: of the resamples.
 
     Returns:
-      A row a plan: `policy`, `reward` a question, `spend` a question in the unit of the costs, `of_budget` (spend over
-        budget; without a budget NaN), `difference` and `spend_difference` (less those of the reference), each but
-        `of_budget` with `_low` and `_high`. `attrs["notes"]` names what flatters or was left out.
+      A row a plan: `policy`, `reward` a question, `spend` a question in the unit of the costs,
+      `of_budget` (spend over
+        budget; without a budget NaN), `difference` and `spend_difference` (less those of the
+        reference), each but `of_budget` with `_low` and `_high`. `attrs["notes"]` names what
+        flatters or was left out.
 
     Raises:
-      ValueError: probabilities that break a rule, other arms in `validation`, or a budget that nothing can keep.
+      ValueError: probabilities that break a rule, other arms in `validation`, or a budget that
+        nothing can keep.
 
     Source: rule S4.8.
 
@@ -77,20 +80,33 @@ def compare_plans(
     if budget is not None:
         chosen_on = table if validation is None else validation
         if chosen_on.arms != table.arms:
-            refuse("validation must have the table's arms in their order", chosen_on.arms, "name them alike")
+            refuse(
+                "validation must have the table's arms in their order",
+                chosen_on.arms,
+                "name them alike",
+            )
         corners = frontier(chosen_on)
         each[MIXTURE] = _plan_rows(table, MIXTURE, corners.mixture_at(budget))
         notes += corners.notes
         if validation is None:
-            notes.append(f"The {MIXTURE} was chosen on the questions that it is judged on, which flatters it.")
+            notes.append(
+                f"The {MIXTURE} was chosen on the questions that it is judged on, which flatters "
+                "it."
+            )
     if not each:
         refuse("there must be a plan or a budget", "neither", "give a plan")
     against = list(each).index(reference if reference in each else next(iter(each)))
     if len(table.mask) < FEWEST:
-        notes.append(f"Intervals resample {len(table.mask)} questions, which are too few: they are too narrow.")
+        notes.append(
+            f"Intervals resample {len(table.mask)} questions, which are too few: they are too "
+            "narrow."
+        )
     # A masked cell has probability 0; what stands in it is no number of anything.
     reward, cost = (np.where(table.mask, part, 0.0) for part in (table.gross, table_costs(table)))
-    values = np.stack([[(plan * part).sum(axis=1) for plan in each.values()] for part in (reward, cost)])  # [2, P, Q]
+    # The shape is [2, P, Q].
+    values = np.stack(
+        [[(plan * part).sum(axis=1) for plan in each.values()] for part in (reward, cost)]
+    )
     point, drawn = values.mean(axis=2), _resampled_means(values, n_boot, seed)
     columns = {
         "reward": (point[0], drawn[:, 0]),
@@ -102,7 +118,9 @@ def compare_plans(
     for name, (centre, draws) in columns.items():
         low, high = percentile_interval(draws, level)
         frame |= {name: centre, f"{name}_low": low, f"{name}_high": high}
-    frame["of_budget"] = point[1] / (np.nan if budget is None else check_budget(budget).per_question)
+    frame["of_budget"] = point[1] / (
+        np.nan if budget is None else check_budget(budget).per_question
+    )
     result = pd.DataFrame(frame)
     result.attrs["notes"] = tuple(notes)
     return result
@@ -112,13 +130,25 @@ def _plan_rows(table: Table, name: str, plan: ArrayLike) -> Array:
     """Probabilities [Q, A] of a plan, checked."""
     rows = np.asarray(plan, np.float64)
     if rows.shape not in {table.mask.shape, table.mask.shape[1:]}:
-        refuse(f"plan {name!r} must be [A] or [Q, A] of {table.mask.shape}", rows.shape, "give a number an arm")
+        refuse(
+            f"plan {name!r} must be [A] or [Q, A] of {table.mask.shape}",
+            rows.shape,
+            "give a number an arm",
+        )
     rows = np.broadcast_to(rows, table.mask.shape)
     wrong = ~((rows >= 0.0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1.0) <= ROUNDING))
     if wrong.any():
-        refuse(f"rows of plan {name!r} must be >= 0 and sum to 1", rows[wrong][0].tolist(), "they are probabilities")
+        refuse(
+            f"rows of plan {name!r} must be >= 0 and sum to 1",
+            rows[wrong][0].tolist(),
+            "they are probabilities",
+        )
     if (rows[~table.mask] > 0.0).any():
-        refuse(f"plan {name!r} may give nothing to an arm that is not available", "some", "give a row a question")
+        refuse(
+            f"plan {name!r} may give nothing to an arm that is not available",
+            "some",
+            "give a row a question",
+        )
     return rows
 
 

@@ -1,4 +1,7 @@
-"""Linear policies under a budget (algebra): predicted reward less a price times predicted cost, at a pace (S4.8)."""
+"""Linear policies under a budget (algebra): predicted reward less priced cost, at a pace (S4.8).
+
+The cost is predicted too and multiplied by a price.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,8 @@ class PricedPolicy(NamedTuple):
       rewards: regression of the reward of each arm.
       costs: regression of the cost of each arm; None where costs are known before the choice.
       budget: mean cost of a question that it keeps.
-      price: chosen on predictions of questions that the regressions had not seen, with the spend of a question measured
-        there.
+      price: chosen on predictions of questions that the regressions had not seen, with the spend of
+        a question measured there.
       notes: whether the regressions on all rows spend something else.
     """
 
@@ -66,11 +69,17 @@ class PricedPolicy(NamedTuple):
             if fitted != applied:
                 rule = f"a table must have the policy's {name}, {', '.join(fitted)[:200]}"
                 refuse(rule, ", ".join(applied)[:200], "give the same in the same order")
-        cost = table_costs(table) if self.costs is None else np.maximum(self.costs.predict(table.features), 0.0)
+        cost = (
+            table_costs(table)
+            if self.costs is None
+            else np.maximum(self.costs.predict(table.features), 0.0)
+        )
         return self.rewards.predict(table.features), cost
 
     def plan(self, table: Table) -> Array:
-        """Probabilities [Q, A] at the chosen price: 0 and 1, except where a share of the questions uses the budget up.
+        """Probabilities [Q, A] at the chosen price.
+
+        0 and 1, except where a share of the questions uses the budget up.
 
         Args:
           table: of the same arms and features.
@@ -83,7 +92,9 @@ class PricedPolicy(NamedTuple):
 
         fits = {"reward": self.rewards} | ({} if self.costs is None else {"cost": self.costs})
         parts = ("constant", "strength", "error")
-        columns = {f"{name}_{part}": getattr(fit, part) for name, fit in fits.items() for part in parts}
+        columns = {
+            f"{name}_{part}": getattr(fit, part) for name, fit in fits.items() for part in parts
+        }
         return pd.DataFrame({"arm": self.arms, **columns})
 
 
@@ -98,51 +109,72 @@ def fit_priced_policy(
 ) -> PricedPolicy:
     """Policy from a table: a ridge of reward and of cost an arm, and one price.
 
-    The price is chosen on predictions of questions that were not fitted: those of `validation`, or each row of `table`
-    by the regressions without it (leave-one-out, exact). The spend there is the measured cost.
+    The price is chosen on predictions of questions that were not fitted: those of `validation`, or
+    each row of `table` by the regressions without it (leave-one-out, exact). The spend there is the
+    measured cost.
 
     Args:
       table: rewards, costs and features.
       budget: see `choose_price`.
       validation: another table that the price is chosen on.
-      logged: the arm that was chosen in each row of a log, [Q]: no other reward or cost of the row is read. Without
-        `validation` the price is chosen on predicted costs, since nobody paid the other arms.
+      logged: the arm that was chosen in each row of a log, [Q]: no other reward or cost of the row
+        is read. Without `validation` the price is chosen on predicted costs, since nobody paid the
+        other arms.
       known_costs: whether a cost is known before the arm is chosen, such as a price list.
       strength: of all ridges; chosen for each from the data where None (see `fit_ridge`).
 
     Raises:
-      ValueError: a table without features or costs, a row without its logged arm, an arm measured in fewer than two
-        rows, a budget that nothing can keep, or a validation table of other arms.
+      ValueError: a table without features or costs, a row without its logged arm, an arm measured
+        in fewer than two rows, a budget that nothing can keep, or a validation table of other arms.
 
     Warns:
-      UserWarning: the regressions on all rows spend another amount than the price was chosen for; it is in `notes` too.
+      UserWarning: the regressions on all rows spend another amount than the price was chosen for;
+        it is in `notes` too.
 
     Source: rule S4.8.
 
     Example: the dear arm is better where x is 1, and half of the questions can have it.
       >>> import pandas as pd
-      >>> frame = pd.DataFrame({"small": [0.5, 0.5] * 4, "large": [0.5, 1.0] * 4, "x": [0.0, 1.0] * 4})
-      >>> table = Table.from_frame(frame, costs={"small": 1.0, "large": 3.0}, features=["x"], order="given")
+      >>> frame = pd.DataFrame(
+      ...     {"small": [0.5, 0.5] * 4, "large": [0.5, 1.0] * 4, "x": [0.0, 1.0] * 4}
+      ... )
+      >>> table = Table.from_frame(
+      ...     frame, costs={"small": 1.0, "large": 3.0}, features=["x"], order="given"
+      ... )
       >>> fit_priced_policy(table, Budget(2.0, "$")).plan(table)[:2].tolist()
       [[1.0, 0.0], [0.0, 1.0]]
     """
     checked = check_budget(budget)
     if not table.feature_names or not table.has_costs:
         value = "none" if table.has_costs else "no costs"
-        refuse("a priced policy needs a table with features and costs", value, "name features and costs in from_frame")
+        refuse(
+            "a priced policy needs a table with features and costs",
+            value,
+            "name features and costs in from_frame",
+        )
     if logged is not None and np.shape(logged) != (len(table.mask),):
-        refuse(f"logged must be [Q], the arm of {len(table.mask)} rows", np.shape(logged), "give an arm a row")
+        refuse(
+            f"logged must be [Q], the arm of {len(table.mask)} rows",
+            np.shape(logged),
+            "give an arm a row",
+        )
     known, paid = table.mask & np.isfinite(table.gross), table_costs(table)
     if logged is not None:
         known = known & (check_arm(logged, len(table.arms))[:, None] == np.arange(len(table.arms)))
     if (known.sum(axis=0) < 2).any():
         arm = table.arms[int(np.argmin(known.sum(axis=0)))]
         refuse(
-            "a regression needs two measured rows of each arm", f"{known.sum(axis=0).min()} of {arm}", "drop the arm"
+            "a regression needs two measured rows of each arm",
+            f"{known.sum(axis=0).min()} of {arm}",
+            "drop the arm",
         )
     # A cell that was not measured teaches nothing, and is NaN for the regressions.
     rewards = fit_ridge(table.features, np.where(known, table.gross, np.nan), strength=strength)
-    costs = None if known_costs else fit_ridge(table.features, np.where(known, paid, np.nan), strength=strength)
+    costs = (
+        None
+        if known_costs
+        else fit_ridge(table.features, np.where(known, paid, np.nan), strength=strength)
+    )
     free = PriceChoice(0.0, 0.0, 0.0, 0.0)
     policy = PricedPolicy(table.arms, table.feature_names, rewards, costs, checked, free)
     judged = table if validation is None else validation
@@ -152,15 +184,21 @@ def fit_priced_policy(
         reward = rewards.held_out
         cost = cost if costs is None else np.maximum(costs.held_out, 0.0)
     spend = cost if validation is None and logged is not None else table_costs(judged)
-    policy = policy._replace(price=choose_price(reward, cost, checked, spend=spend, mask=judged.mask))
+    policy = policy._replace(
+        price=choose_price(reward, cost, checked, spend=spend, mask=judged.mask)
+    )
     return policy if validation is not None else _with_spend_note(policy, table, logged is not None)
 
 
-def _with_spend_note(policy: PricedPolicy, table: Table, is_log: bool) -> PricedPolicy:  # noqa: FBT001
-    """Policy whose note says, with a warning, where the regressions on all rows do not spend what was chosen.
+def _with_spend_note(
+    policy: PricedPolicy,
+    table: Table,
+    is_log: bool,  # noqa: FBT001
+) -> PricedPolicy:
+    """Policy noting, with a warning, where regressions on all rows do not spend what was chosen.
 
-    Where features hardly tell the arms apart, predictions without a row differ by that row's own noise alone: a price
-    that halves those sends all questions to one arm later.
+    Where features hardly tell the arms apart, predictions without a row differ by that row's own
+    noise alone: a price that halves those sends all questions to one arm later.
     """
     reward, cost = policy.predictions(table)
     paid = cost if is_log else np.where(table.mask, table_costs(table), 0.0)
@@ -168,8 +206,10 @@ def _with_spend_note(policy: PricedPolicy, table: Table, is_log: bool) -> Priced
     if abs(spend - policy.price.spend) <= UNSTEADY * policy.price.spend:
         return policy
     note = (
-        f"The price spends {policy.price.spend:.4g} a question on predictions without the row, but {spend:.4g} by the "
-        "regressions on all rows: the features hardly tell the arms apart. Choose the price on a validation table, and "
+        f"The price spends {policy.price.spend:.4g} a question on predictions without the row, "
+        f"but {spend:.4g} by the "
+        "regressions on all rows: the features hardly tell the arms apart. Choose the price on a "
+        "validation table, and "
         "see whether the best fixed mixture earns more (compare_plans)."
     )
     warn_user(note)
@@ -179,8 +219,8 @@ def _with_spend_note(policy: PricedPolicy, table: Table, is_log: bool) -> Priced
 class PacedPlay(NamedTuple):
     """What a paced policy chose, question after question.
 
-    arm: [Q] by row of the table. price: [Q] when the row was decided. order: [Q] rows in the order played. pacer: at
-    the end. plan: [Q, A] 1 on the arm chosen, for `compare_plans`.
+    arm: [Q] by row of the table. price: [Q] when the row was decided. order: [Q] rows in the order
+    played. pacer: at the end. plan: [Q, A] 1 on the arm chosen, for `compare_plans`.
     """
 
     arm: NDArray[np.intp]
@@ -191,11 +231,17 @@ class PacedPlay(NamedTuple):
 
 
 def play_paced(
-    policy: PricedPolicy, table: Table, *, order: str = "given", seed: int = 0, pacer: Pacer | None = None
+    policy: PricedPolicy,
+    table: Table,
+    *,
+    order: str = "given",
+    seed: int = 0,
+    pacer: Pacer | None = None,
 ) -> PacedPlay:
     """Play every question once, in order, with a price that follows the spend so far.
 
-    The price starts where it was chosen and holds the budget on questions that cost more or less than those.
+    The price starts where it was chosen and holds the budget on questions that cost more or less
+    than those.
 
     Args:
       policy: its regressions and its first price.
@@ -212,12 +258,21 @@ def play_paced(
     if order not in {"given", "shuffled"}:
         refuse("order must be given or shuffled", repr(order), "choose one of them")
     reward, cost = policy.predictions(table)
-    rows = np.arange(len(reward)) if order == "given" else np.random.default_rng(seed).permutation(len(reward))
-    # A price of 0 cannot be multiplied: where the budget did not bind, the pacer starts as it does without a price.
+    rows = (
+        np.arange(len(reward))
+        if order == "given"
+        else np.random.default_rng(seed).permutation(len(reward))
+    )
+    # A price of 0 cannot be multiplied: where the budget did not bind, the pacer starts as it does
+    # without a price.
     start = policy.price.price or policy.budget.price
     pacer = start_pacer(policy.budget._replace(price=start)) if pacer is None else pacer
     if np.ndim(pacer.price):
-        refuse("a pacer of one play is needed", f"one of {np.shape(pacer.price)} plays", "start it without a batch")
+        refuse(
+            "a pacer of one play is needed",
+            f"one of {np.shape(pacer.price)} plays",
+            "start it without a batch",
+        )
     paid, arm, price = table_costs(table), np.empty(len(reward), np.intp), np.empty(len(reward))
     for row in rows:
         price[row] = float(pacer.price)

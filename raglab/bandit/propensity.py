@@ -1,7 +1,8 @@
 """Propensities (algebra): the exact probability of each arm under a learner (S4.6).
 
-P(i) = ∫ f_i(x) ∏_{j≠i} F_j(x) dx over the arms that are available, by Gauss–Legendre on panels that are short wherever
-one of the densities bends. Nothing is drawn, so the same posteriors give the same bits.
+P(i) = ∫ f_i(x) ∏_{j≠i} F_j(x) dx over the arms that are available, by Gauss–Legendre on panels that
+are short wherever one of the densities bends. Nothing is drawn, so the same posteriors give the
+same bits.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ GRADE = 1.7  # panels grow from the middle of a Beta outwards
 LONGEST = 0.9  # panel in a heavy tail, in units of the logarithm of the distance
 LEAST_DF = 0.1
 FAR = 30.0  # log-odds
-KINKS = np.array([0.0, 1.2, 2.4, 4.8, 9.6, 19.2, 38.4, 76.8])  # log-odds where 1 − x and x change their roles
+# log-odds where 1 − x and x change their roles
+KINKS = np.array([0.0, 1.2, 2.4, 4.8, 9.6, 19.2, 38.4, 76.8])
 PANEL_ERROR = 1e-10  # panels are halved until the probabilities sum to 1 within it
 MOST_ERROR = 1e-9  # where halving no longer helps, and the digits of a float end
 HALVINGS = 5
@@ -49,10 +51,12 @@ def largest_normal(mean: ArrayLike, sd: ArrayLike, mask: ArrayLike | None = None
     Absolute error below 1e-9, as for the others here; what is rarer than that may come out as 0.
 
     Args:
-      mean, sd: [..., A], sd > 0. mask: which draws take part, bool, broadcast to [..., A]; None: all.
+      mean, sd: [..., A], sd > 0.
+      mask: which draws take part, bool, broadcast to [..., A]; None: all.
 
     Raises:
-      ValueError: a parameter of a draw that takes part is not finite or not positive where it must be, or none does.
+      ValueError: a parameter of a draw that takes part is not finite or not positive where it must
+        be, or none does.
 
     Example:
       >>> largest_normal([0.0, 0.0], [1.0, 5.0]).round(12).tolist()
@@ -61,34 +65,44 @@ def largest_normal(mean: ArrayLike, sd: ArrayLike, mask: ArrayLike | None = None
     return _largest((_normal_points, _normal), {"mean": mean}, {"sd": sd}, mask)
 
 
-def largest_t(mean: ArrayLike, scale: ArrayLike, df: ArrayLike, mask: ArrayLike | None = None) -> FloatArray:
+def largest_t(
+    mean: ArrayLike, scale: ArrayLike, df: ArrayLike, mask: ArrayLike | None = None
+) -> FloatArray:
     """Probability that each of A Student-t draws is the largest, [..., A]; 0 where masked.
 
     Args:
-      mean, scale, df: [..., A], scale and df > 0. mask: which draws take part, bool, broadcast to [..., A]; None: all.
+      mean, scale, df: [..., A], scale and df > 0.
+      mask: which draws take part, bool, broadcast to [..., A]; None: all.
 
     Raises:
-      ValueError: a parameter of a draw that takes part is not finite or not positive where it must be, or none does,
-        or a df is below 0.1, whose draws do not fit into floats.
+      ValueError: a parameter of a draw that takes part is not finite or not positive where it must
+        be, or none does, or a df is below 0.1, whose draws do not fit into floats.
 
     Example:
       >>> largest_t([0.0, 0.0], [1.0, 5.0], [2.0, 30.0]).round(9).tolist()
       [0.5, 0.5]
     """
     if np.any((np.asarray(df) < LEAST_DF) & np.asarray(True if mask is None else mask)):
-        msg = f"df must be at least {LEAST_DF:g}, got {float(np.min(df)):g}; give the prior more observations."
+        msg = (
+            f"df must be at least {LEAST_DF:g}, got {float(np.min(df)):g}; give the prior more "
+            "observations."
+        )
         raise ValueError(msg)
-    return _largest((_student_points, _student_cdf), {"mean": mean}, {"scale": scale, "df": df}, mask)
+    return _largest(
+        (_student_points, _student_cdf), {"mean": mean}, {"scale": scale, "df": df}, mask
+    )
 
 
 def largest_beta(a: ArrayLike, b: ArrayLike, mask: ArrayLike | None = None) -> FloatArray:
     """Probability that each of A Beta draws is the largest, [..., A]; 0 where masked.
 
     Args:
-      a, b: [..., A], both > 0. mask: which draws take part, bool, broadcast to [..., A]; None: all.
+      a, b: [..., A], both > 0.
+      mask: which draws take part, bool, broadcast to [..., A]; None: all.
 
     Raises:
-      ValueError: a parameter of a draw that takes part is not finite and positive, or none takes part.
+      ValueError: a parameter of a draw that takes part is not finite and positive, or none takes
+        part.
 
     Example:
       >>> largest_beta([2.0, 1.0], [1.0, 1.0]).round(12).tolist()  # 2/3 and 1/3
@@ -98,17 +112,28 @@ def largest_beta(a: ArrayLike, b: ArrayLike, mask: ArrayLike | None = None) -> F
 
 
 def _largest(
-    family: Family, free: dict[str, ArrayLike], positive: dict[str, ArrayLike], mask: ArrayLike | None
+    family: Family,
+    free: dict[str, ArrayLike],
+    positive: dict[str, ArrayLike],
+    mask: ArrayLike | None,
 ) -> FloatArray:
     named = {name: np.asarray(value, dtype=np.float64) for name, value in (free | positive).items()}
-    *values, on = np.broadcast_arrays(*named.values(), np.asarray(True if mask is None else mask, dtype=bool))
+    *values, on = np.broadcast_arrays(
+        *named.values(), np.asarray(True if mask is None else mask, dtype=bool)
+    )
     if not on.any(axis=-1).all():
-        msg = "one draw at least must take part, got a mask that is false for all; leave one arm available."
+        msg = (
+            "one draw at least must take part, got a mask that is false for all; leave one arm "
+            "available."
+        )
         raise ValueError(msg)
     for name, value in zip(named, values, strict=True):
         wrong = on & ~(np.isfinite(value) & ((value > 0.0) | (name in free)))
         if wrong.any():
-            msg = f"{name} must be finite{' and above 0' * (name in positive)}, got {value[wrong][0]:g}; see the prior."
+            msg = (
+                f"{name} must be finite{' and above 0' * (name in positive)}, got "
+                f"{value[wrong][0]:g}; see the prior."
+            )
             raise ValueError(msg)
     # a draw that takes no part gets a parameter that is harmless to every formula
     safe = [np.where(on, value, 1.0).reshape(-1, on.shape[-1]) for value in values]
@@ -116,7 +141,8 @@ def _largest(
     _, first, again = np.unique(
         np.concatenate([*safe, available], axis=-1), axis=0, return_index=True, return_inverse=True
     )
-    safe, available = [value[first] for value in safe], available[first]  # equal posteriors are integrated once
+    # equal posteriors are integrated once
+    safe, available = [value[first] for value in safe], available[first]
     # so many rows at a time, whose panels fit into memory
     out = np.empty(available.shape)
     for start in range(0, len(out), ROWS):
@@ -136,7 +162,9 @@ def _integrated_probabilities(
     points: FloatArray,
     halvings: int,
 ) -> FloatArray:
-    """Probabilities of B rows before they are normalised, [B, A]; rows that miss 1 again with panels half as long.
+    """Probabilities of B rows before they are normalised, [B, A].
+
+    Rows that miss 1 again with panels half as long.
 
     Args:
       halvings: that may still follow.
@@ -149,21 +177,29 @@ def _integrated_probabilities(
         missed = float(np.abs(out[wrong].sum(axis=-1) - 1.0).max())
         if not missed <= MOST_ERROR:
             msg = (
-                f"probabilities must sum to 1 within {MOST_ERROR:g}, missed by {missed:g}; give the prior more weight."
+                f"probabilities must sum to 1 within {MOST_ERROR:g}, missed by {missed:g}; give "
+                "the prior more weight."
             )
             raise ValueError(msg)
         return out
     coarse = points[wrong]
-    finer = np.sort(np.concatenate([coarse, 0.5 * (coarse[:, 1:] + coarse[:, :-1])], axis=-1), axis=-1)
+    finer = np.sort(
+        np.concatenate([coarse, 0.5 * (coarse[:, 1:] + coarse[:, :-1])], axis=-1), axis=-1
+    )
     finer_params = [value[wrong] for value in params]
-    out[wrong] = _integrated_probabilities(cdf_and_density, finer_params, on[wrong], finer, halvings - 1)
+    out[wrong] = _integrated_probabilities(
+        cdf_and_density, finer_params, on[wrong], finer, halvings - 1
+    )
     return out
 
 
 def _integrals(
-    cdf_and_density: Callable[..., Any], params: list[FloatArray], on: NDArray[np.bool_], points: FloatArray
+    cdf_and_density: Callable[..., Any],
+    params: list[FloatArray],
+    on: NDArray[np.bool_],
+    points: FloatArray,
 ) -> FloatArray:
-    """∫ f_i ∏_{j≠i} F_j over the panels between the points of each row, by Gauss–Legendre, [B, A]."""
+    """∫ f_i ∏_{j≠i} F_j over the panels between each row's points, by Gauss–Legendre, [B, A]."""
     row, panel = np.nonzero(points[:, 1:] > points[:, :-1])
     low, high = points[row, panel], points[row, panel + 1]
     half = 0.5 * (high - low)
@@ -187,14 +223,21 @@ def _product_of_others(below: FloatArray) -> FloatArray:
 
 
 def _break_points(
-    points: FloatArray, low: FloatArray, high: FloatArray, on: NDArray[np.bool_], more: FloatArray | None = None
+    points: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    on: NDArray[np.bool_],
+    more: FloatArray | None = None,
 ) -> FloatArray:
-    """Break points [B, M] in order, between the highest lower end and the highest upper end of the draws.
+    """Break points [B, M] in order, from highest lower end to highest upper end of the draws.
 
-    Below the first the product of the F_j is at most TAIL, above the second no draw has more than TAIL.
+    Below the first the product of the F_j is at most TAIL, above the second no draw has more than
+    TAIL.
 
     Args:
-      points: [B, A, M]. low, high: ends of each draw, [B, A]. more: the same further points for every row.
+      points: [B, A, M].
+      low, high: ends of each draw, [B, A].
+      more: the same further points for every row.
     """
     least = np.where(on, low, -np.inf).max(axis=-1)[:, None]
     most = np.where(on, high, -np.inf).max(axis=-1)[:, None]
@@ -219,7 +262,9 @@ def _normal(x: FloatArray, mean: FloatArray, sd: FloatArray) -> tuple[FloatArray
     return ndtr(z), np.exp(-0.5 * z * z) / (sd * np.sqrt(2.0 * np.pi))
 
 
-def _student_points(on: NDArray[np.bool_], mean: FloatArray, scale: FloatArray, df: FloatArray) -> FloatArray:
+def _student_points(
+    on: NDArray[np.bool_], mean: FloatArray, scale: FloatArray, df: FloatArray
+) -> FloatArray:
     """Even steps in w, x = mean + scale · √df · sinh(w): there the density is cosh(w)^−df."""
     from scipy.special import stdtrit
 
@@ -232,11 +277,14 @@ def _student_points(on: NDArray[np.bool_], mean: FloatArray, scale: FloatArray, 
     return _break_points(points, points[..., 0], points[..., -1], on)
 
 
-def _student_cdf(x: FloatArray, mean: FloatArray, scale: FloatArray, df: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _student_cdf(
+    x: FloatArray, mean: FloatArray, scale: FloatArray, df: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     from scipy.special import stdtr
 
     z, h = (x - mean) / scale, 0.5 * df
-    gammas = h * np.log1p(0.5 / h) - 0.5 + _rest(h + 0.5) - _rest(h)  # ln Γ(h + ½) − ln Γ(h) − ½ ln h
+    # ln Γ(h + ½) − ln Γ(h) − ½ ln h
+    gammas = h * np.log1p(0.5 / h) - 0.5 + _rest(h + 0.5) - _rest(h)
     norm = gammas - 0.5 * np.log(2.0 * np.pi) - np.log(scale)
     return stdtr(df, z), np.exp(norm - 0.5 * (df + 1.0) * np.log1p(z * z / df))
 
@@ -245,8 +293,13 @@ def _beta_points(on: NDArray[np.bool_], a: FloatArray, b: FloatArray) -> FloatAr
     low, high = _lower_log_odds(a, b), -_lower_log_odds(b, a)
     middle = np.clip(np.log(a) - np.log(b), low, high)[..., None]
     share = np.linspace(0.0, 1.0, PANELS // 2 + 1) ** GRADE
-    left, right = middle + (low[..., None] - middle) * share, middle + (high[..., None] - middle) * share[1:]
-    return _break_points(np.concatenate([left, right], axis=-1), low, high, on, np.concatenate([-KINKS, KINKS]))
+    left, right = (
+        middle + (low[..., None] - middle) * share,
+        middle + (high[..., None] - middle) * share[1:],
+    )
+    return _break_points(
+        np.concatenate([left, right], axis=-1), low, high, on, np.concatenate([-KINKS, KINKS])
+    )
 
 
 def _lower_log_odds(a: FloatArray, b: FloatArray) -> FloatArray:
@@ -255,29 +308,42 @@ def _lower_log_odds(a: FloatArray, b: FloatArray) -> FloatArray:
 
     x = betaincinv(a, b, TAIL)
     tiny = x < 1e-290
-    return np.where(tiny, (np.log(TAIL * a) + betaln(a, b)) / a, np.log(x) - np.log1p(-np.minimum(x, 1.0 - 1e-16)))
+    return np.where(
+        tiny,
+        (np.log(TAIL * a) + betaln(a, b)) / a,
+        np.log(x) - np.log1p(-np.minimum(x, 1.0 - 1e-16)),
+    )
 
 
 def _log_odds_cdf(z: FloatArray, a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """F and f of the log-odds z of a Beta draw; f is smooth and falls exponentially whatever a and b are.
+    """F and f of the log-odds z of a Beta draw.
 
-    f is taken relative to its value at the log-odds of a / (a + b), which Stirling's series gives without cancellation.
+    F is smooth and falls exponentially whatever a and b are.
+
+    f is taken relative to its value at the log-odds of a / (a + b), which Stirling's series gives
+    without cancellation.
     """
     from scipy.special import betainc, betaln
 
     right = z > 0.0
     near, far, away = np.where(right, b, a), np.where(right, a, b), np.exp(-np.abs(z))
     tail = betainc(near, far, away / (1.0 + away))
-    if away.min() < 1e-290:  # the leading term, where the smaller of x and 1 − x is too small for a float
-        tail = np.where(away < 1e-290, np.exp(-near * np.abs(z) - np.log(near) - betaln(a, b)), tail)
+    # the leading term, where the smaller of x and 1 − x is too small for a float
+    if away.min() < 1e-290:
+        tail = np.where(
+            away < 1e-290, np.exp(-near * np.abs(z) - np.log(near) - betaln(a, b)), tail
+        )
     middle = np.log(a) - np.log(b)
     d = z - middle
     less = a <= b
-    ahead = np.where(d > 0.0, less & (d <= FAR), less | (d < -FAR))  # the form in which nothing cancels
+    # the form in which nothing cancels
+    ahead = np.where(d > 0.0, less & (d <= FAR), less | (d < -FAR))
     count, step = np.where(ahead, a, b), np.where(ahead, d, -d)
     bent = count * step - (a + b) * np.log1p(count / (a + b) * np.expm1(step))
     peak = 0.5 * (np.log(a) + np.log(b) - np.log(a + b) - np.log(2.0 * np.pi))
-    return np.where(right, 1.0 - tail, tail), np.exp(bent + peak + _rest(a + b) - _rest(a) - _rest(b))
+    return np.where(right, 1.0 - tail, tail), np.exp(
+        bent + peak + _rest(a + b) - _rest(a) - _rest(b)
+    )
 
 
 def _rest(x: FloatArray) -> FloatArray:
@@ -286,7 +352,9 @@ def _rest(x: FloatArray) -> FloatArray:
 
     far = np.maximum(x, 10.0)
     square = 1.0 / (far * far)
-    series = (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))) / far
+    series = (
+        1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
+    ) / far
     near = gammaln(x) - ((x - 0.5) * np.log(x) - x + 0.5 * np.log(2.0 * np.pi))
     return np.where(x >= 10.0, series, near)
 
@@ -298,14 +366,17 @@ SUM_ERROR = 1e-9
 def propensities(
     state: State, bandit: Bandit, *, mask: ArrayLike | None = None, context: ArrayLike | None = None
 ) -> Array:
-    """Probability that `choose` takes each arm in this round, [..., A]; sums to 1, 0 on masked arms.
+    """Probability that `choose` takes each arm in this round, [..., A].
 
-    Read it before `choose`, which counts the round. The index policies put 1 on their best arm, or split it over ties
-    where these are random; Thompson sampling is integrated over the posteriors of the available arms, to an absolute
-    error below 1e-8. With share s of rounds that choose uniformly (epsilon, the floor, or both) it is
-    (1 − s) p + s / available. An arm whose draws are best less often than once in 1e12 may get 0; a floor above 0
-    keeps every weight of an off-policy estimate finite. Draws are taken as real numbers: with Beta counts below 0.1
-    (an exploration above 4 on few rewards) those of `choose` round to 1 and tie, and its lowest arm gains.
+    Sums to 1, 0 on masked arms.
+
+    Read it before `choose`, which counts the round. The index policies put 1 on their best arm, or
+    split it over ties where these are random; Thompson sampling is integrated over the posteriors
+    of the available arms, to an absolute error below 1e-8. With share s of rounds that choose
+    uniformly (epsilon, the floor, or both) it is (1 − s) p + s / available. An arm whose draws are
+    best less often than once in 1e12 may get 0; a floor above 0 keeps every weight of an off-policy
+    estimate finite. Draws are taken as real numbers: with Beta counts below 0.1 (an exploration
+    above 4 on few rewards) those of `choose` round to 1 and tie, and its lowest arm gains.
 
     Args:
       state: before the round.
@@ -314,7 +385,8 @@ def propensities(
       context: [..., d], for linear policies.
 
     Raises:
-      ValueError: settings outside their ranges, a mask that leaves no arm, or a context that does not fit.
+      ValueError: settings outside their ranges, a mask that leaves no arm, or a context that does
+        not fit.
 
     Source: rules S4.5 and S4.6.
 
@@ -329,7 +401,10 @@ def propensities(
     """
     check_bandit(bandit, state.n.shape[-1])
     if bandit.linear and state.moment.shape[-1] == 0:
-        msg = f"{bandit.algorithm} needs a state with features, got none; give init the same bandit and n_features."
+        msg = (
+            f"{bandit.algorithm} needs a state with features, got none; give init the same bandit "
+            "and n_features."
+        )
         raise ValueError(msg)
     checked = check_mask(mask, state.n.shape)
     on = np.ones(state.n.shape, np.bool_) if checked is None else checked
@@ -338,21 +413,27 @@ def propensities(
     available = on.sum(axis=-1, keepdims=True)
     most = int(available.max())
     if bandit.floor * most > 1.0:
-        msg = f"floor times {most} arms may not pass 1, got {bandit.floor:g}; at most {1.0 / most:g} fits."
+        msg = (
+            f"floor times {most} arms may not pass 1, got {bandit.floor:g}; at most "
+            f"{1.0 / most:g} fits."
+        )
         raise ValueError(msg)
     share = uniform_share(bandit, available)
     return np.where(on, (1.0 - share) * best + share / available, 0.0)
 
 
 def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
-    """Arm that a uniform number picks by the inverse of the cumulated propensities, [...]; never one of propensity 0.
+    """Arm that a uniform number picks by the inverse of the cumulated propensities, [...].
+
+    Never one of propensity 0.
 
     Args:
       propensity: [..., A], sums to 1.
       uniform: in [0, 1), [...].
 
     Raises:
-      ValueError: propensities that are negative, NaN or do not sum to 1, or a uniform outside [0, 1).
+      ValueError: propensities that are negative, NaN or do not sum to 1, or a uniform outside [0,
+        1).
 
     Example:
       >>> sample([0.25, 0.0, 0.75], [0.0, 0.2, 0.25, 0.999]).tolist()
@@ -360,35 +441,53 @@ def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
     """
     p, u = float_array(propensity, "propensity"), float_array(uniform, "uniform")
     if not bool((p >= 0.0).all()):
-        msg = f"propensity must be at least 0, got {p[~(p >= 0.0)][0]:g}; it is 0 on an arm that is not available."
+        msg = (
+            f"propensity must be at least 0, got {p[~(p >= 0.0)][0]:g}; it is 0 on an arm that is "
+            "not available."
+        )
         raise ValueError(msg)
     total = p.sum(axis=-1)
     missed = np.abs(total - 1.0) > SUM_ERROR
     if missed.any():
-        msg = f"propensities of a round must sum to 1, got {total[missed].flat[0]:.9g}; divide them by their sum."
+        msg = (
+            f"propensities of a round must sum to 1, got {total[missed].flat[0]:.9g}; divide them "
+            "by their sum."
+        )
         raise ValueError(msg)
     inside = (u >= 0.0) & (u < 1.0)
     if not inside.all():
-        msg = f"uniform must be in [0, 1), got {u[~inside].flat[0]:g}; draw it with Generator.random."
+        msg = (
+            f"uniform must be in [0, 1), got {u[~inside].flat[0]:g}; draw it with Generator.random."
+        )
         raise ValueError(msg)
     upto = np.cumsum(p, axis=-1)
     beyond = upto > (u * upto[..., -1])[..., None]
-    last = p.shape[-1] - 1 - np.argmax((p > 0.0)[..., ::-1], axis=-1)  # where u · total rounds up to the total
+    # where u · total rounds up to the total
+    last = p.shape[-1] - 1 - np.argmax((p > 0.0)[..., ::-1], axis=-1)
     return np.asarray(np.where(beyond[..., -1], np.argmax(beyond, axis=-1), last), dtype=np.int64)
 
 
-def _greedy_probabilities(state: State, bandit: Bandit, on: NDArray[np.bool_], context: Array) -> Array:
-    """Probability that each available arm has the best score, [..., A]: certain of an index, an integral of draws."""
+def _greedy_probabilities(
+    state: State, bandit: Bandit, on: NDArray[np.bool_], context: Array
+) -> Array:
+    """Probability that each available arm has the best score, [..., A].
+
+    Certain of an index, an integral of draws.
+    """
     entry = LEARNERS[bandit.algorithm]
     if entry.index is not None:
         return greedy_choice(entry.index(state, bandit, on, context), bandit, on)
     if entry.largest is None:
-        refuse("propensities need the probability that a draw is the largest", "none", f"give {bandit.algorithm} one")
+        refuse(
+            "propensities need the probability that a draw is the largest",
+            "none",
+            f"give {bandit.algorithm} one",
+        )
     return entry.largest(state, bandit, on, context)
 
 
 def greedy_choice(score: Array, bandit: Bandit, on: NDArray[np.bool_]) -> Array:
-    """1 on the best available score, on the lowest of equal arms or split between them, [..., A]."""
+    """1 on the best available score, on the lowest of tied arms or split among them, [..., A]."""
     masked = np.where(on, score, -np.inf)
     tied = on & (masked == masked.max(axis=-1, keepdims=True))
     if bandit.ties == "random":

@@ -1,4 +1,7 @@
-"""Ridge regression whose strength the data choose (algebra): exact leave-one-out errors in closed form (S4.5)."""
+"""Ridge regression of strength set by data (algebra): exact leave-one-out errors (S4.5).
+
+The errors are in closed form.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,18 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 STRENGTHS = 2.0 ** np.arange(-6.0, 17.0)  # tried in turn; the first of equals
-CERTAIN = 1e-9  # singular values below this share of the largest are rounding; so is 1 minus a leverage below it
+# singular values below this share of the largest are rounding; so is 1 minus a leverage below it
+CERTAIN = 1e-9
 
 
 class RidgeFit(NamedTuple):
-    """Linear regressions of several targets on the same features, each with a constant and a strength of its own.
+    """Linear regressions of several targets on the same features, own constant and strength each.
 
-    mean, scale: [F] of the features, which are standardised by them. weights: [T, F] of the standardised features.
-    constant: [T], not shrunk. strength: [T]. held_out: [Q, T] prediction of each row by a fit without that row (the
-    strength is the one chosen on all rows); of a row without this target, the ordinary prediction. error: [T] mean
-    square of the leave-one-out errors.
+    mean, scale: [F] of the features, which are standardised by them. weights: [T, F] of the
+    standardised features. constant: [T], not shrunk. strength: [T]. held_out: [Q, T] prediction of
+    each row by a fit without that row (the strength is the one chosen on all rows); of a row
+    without this target, the ordinary prediction. error: [T] mean square of the leave-one-out
+    errors.
     """
 
     mean: Array
@@ -42,19 +47,23 @@ class RidgeFit(NamedTuple):
         return standardised @ self.weights.T + self.constant
 
 
-def fit_ridge(features: ArrayLike, targets: ArrayLike, *, strength: float | None = None) -> RidgeFit:
+def fit_ridge(
+    features: ArrayLike, targets: ArrayLike, *, strength: float | None = None
+) -> RidgeFit:
     """Ridge regression of each target on the standardised features.
 
     Args:
       features: [Q, F], finite.
       targets: [Q, T]; NaN where a row has no such target.
-      strength: of the penalty on the weights; chosen for each target from `STRENGTHS` by least leave-one-out error
-        where None.
+      strength: of the penalty on the weights; chosen for each target from `STRENGTHS` by least
+        leave-one-out error where None.
 
     Raises:
-      ValueError: shapes that do not fit, features without a number, or a target with fewer than two rows.
+      ValueError: shapes that do not fit, features without a number, or a target with fewer than two
+        rows.
 
-    Source: Allen, The relationship between variable selection and data augmentation and a method for prediction
+    Source: Allen, The relationship between variable selection and data augmentation and a method
+    for prediction
       (1974): a row's leave-one-out error is its error over 1 minus its leverage.
 
     Example:
@@ -64,21 +73,38 @@ def fit_ridge(features: ArrayLike, targets: ArrayLike, *, strength: float | None
     """
     x, y = float_array(features, "features"), float_array(targets, "targets")
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
-        refuse("features must be [Q, F] and targets [Q, T]", (x.shape, y.shape), "give a row a question to both")
+        refuse(
+            "features must be [Q, F] and targets [Q, T]",
+            (x.shape, y.shape),
+            "give a row a question to both",
+        )
     if not np.isfinite(x).all():
         refuse("features must be finite", "NaN or infinity", "impute what is missing before")
     if np.isinf(y).any():
-        refuse("targets must be numbers, or NaN where a row has none", "infinity", "leave it out as NaN")
+        refuse(
+            "targets must be numbers, or NaN where a row has none",
+            "infinity",
+            "leave it out as NaN",
+        )
     mean, spread = x.mean(axis=0), x.std(axis=0)
     scale = np.where(spread > 0.0, spread, 1.0)
     x = (x - mean) / scale
     rows = [~np.isnan(column) for column in y.T]
     if rows and min(int(known.sum()) for known in rows) < 2:
-        refuse("a target must have two rows", min(int(known.sum()) for known in rows), "measure it on more questions")
+        refuse(
+            "a target must have two rows",
+            min(int(known.sum()) for known in rows),
+            "measure it on more questions",
+        )
     tried = STRENGTHS if strength is None else np.array([_checked(strength)])
-    fits = [_centred_fit(x[known], column[known], tried) for known, column in zip(rows, y.T, strict=True)]
+    fits = [
+        _centred_fit(x[known], column[known], tried)
+        for known, column in zip(rows, y.T, strict=True)
+    ]
     held_out = np.empty(y.shape)
-    for number, (known, (weights, constant, _, left_out)) in enumerate(zip(rows, fits, strict=True)):
+    for number, (known, (weights, constant, _, left_out)) in enumerate(
+        zip(rows, fits, strict=True)
+    ):
         held_out[:, number] = x @ weights + constant
         held_out[known, number] = left_out
     return RidgeFit(
@@ -117,10 +143,14 @@ def _shrinkage(singular: Array, strength: float, power: int) -> Array:
       power: 1 for weights, 2 for predictions.
     """
     some = singular > CERTAIN * singular.max(initial=0.0)
-    return np.where(some, singular**power / np.where(some, singular * singular + strength, 1.0), 0.0)
+    return np.where(
+        some, singular**power / np.where(some, singular * singular + strength, 1.0), 0.0
+    )
 
 
-def _left_out_errors(basis: Array, singular: Array, y: Array, strength: float, constant: float) -> Array:
+def _left_out_errors(
+    basis: Array, singular: Array, y: Array, strength: float, constant: float
+) -> Array:
     """Errors [N] of each row predicted from all others."""
     share = _shrinkage(singular, strength, 2)
     leverage = constant + (basis * basis) @ share
@@ -129,15 +159,20 @@ def _left_out_errors(basis: Array, singular: Array, y: Array, strength: float, c
 
 
 def ridge_strength(
-    source: Table | pd.DataFrame, *, features: tuple[str, ...] | list[str] = (), prior_mean: float = 0.5
+    source: Table | pd.DataFrame,
+    *,
+    features: tuple[str, ...] | list[str] = (),
+    prior_mean: float = 0.5,
 ) -> float:
     """`prior_strength` of a linear learner, from data: the one that predicts left-out rewards best.
 
-    The model is the learner's own (S4.5): reward = prior_mean + theta' x, theta shrunk by the strength, each arm for
-    itself. The strength of `STRENGTHS` with the least sum of squared leave-one-out errors over all arms is taken.
+    The model is the learner's own (S4.5): reward = prior_mean + theta' x, theta shrunk by the
+    strength, each arm for itself. The strength of `STRENGTHS` with the least sum of squared
+    leave-one-out errors over all arms is taken.
 
     Args:
-      source: a table, of which all available arms count, or a log with columns `action`, `reward` and `features`.
+      source: a table, of which all available arms count, or a log with columns `action`, `reward`
+        and `features`.
       features: columns of a log that are the context; a table knows its own.
       prior_mean: reward that the learner expects of an arm it does not know.
 
@@ -146,8 +181,12 @@ def ridge_strength(
 
     Example:
       >>> import pandas as pd
-      >>> log = pd.DataFrame({"action": [0, 0, 1, 1] * 9, "reward": [0.5] * 36, "x": [0.0, 1.0] * 18})
-      >>> ridge_strength(log, features=["x"]) == float(STRENGTHS[0])  # nothing to shrink: all are equal, the first wins
+      >>> log = pd.DataFrame(
+      ...     {"action": [0, 0, 1, 1] * 9, "reward": [0.5] * 36, "x": [0.0, 1.0] * 18}
+      ... )
+      >>> ridge_strength(log, features=["x"]) == float(
+      ...     STRENGTHS[0]
+      ... )  # nothing to shrink: all are equal, the first wins
       True
     """
     if isinstance(source, Table):
@@ -159,7 +198,11 @@ def ridge_strength(
             refuse("source must be a Table or a log", type(source).__name__, "give one of them")
         missing = [name for name in ("action", "reward", *features) if name not in source.columns]
         if missing:
-            refuse("a log must have its columns action, reward and features", ", ".join(missing), "correct the names")
+            refuse(
+                "a log must have its columns action, reward and features",
+                ", ".join(missing),
+                "correct the names",
+            )
         logged = source[source["reward"].notna()]
         context = logged[list(features)].to_numpy(np.float64)
         action, reward = logged["action"].to_numpy(), logged["reward"].to_numpy(np.float64)
@@ -167,12 +210,19 @@ def ridge_strength(
     if not np.isfinite(context).all():
         refuse("features must be finite", "NaN or infinity", "impute what is missing before")
     if context.shape[1] == 0 or not len(context):
-        refuse("a ridge needs features and rows", context.shape, "name the columns that are the context")
+        refuse(
+            "a ridge needs features and rows",
+            context.shape,
+            "name the columns that are the context",
+        )
     # Arms are disjoint regressions of one strength: their squared errors add up.
     total = np.zeros(len(STRENGTHS))
     for x, reward in cells:
         if len(x):
             basis, singular, _ = np.linalg.svd(x, full_matrices=False)
-            errors = (_left_out_errors(basis, singular, reward - prior_mean, value, 0.0) for value in STRENGTHS)
+            errors = (
+                _left_out_errors(basis, singular, reward - prior_mean, value, 0.0)
+                for value in STRENGTHS
+            )
             total += [float((error**2).sum()) for error in errors]
     return float(STRENGTHS[int(np.argmin(total))])

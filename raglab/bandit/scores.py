@@ -13,8 +13,10 @@ from raglab.bandit.learner import Bandit, State, Stats
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_] | None
 
-NEWTON = 10  # steps of kl_upper; from its start, seven reach the last digits (tests/test_bandit_learner.py)
-PULLED = np.finfo(np.float64).max  # score of an arm without a reward yet that others were pulled less than
+# steps of kl_upper; from its start, seven reach the last digits (tests/test_bandit_learner.py)
+NEWTON = 10
+# score of an arm without a reward yet that others were pulled less than
+PULLED = np.finfo(np.float64).max
 
 
 class Beta(NamedTuple):
@@ -48,9 +50,15 @@ def pooled_stats(state: State, bandit: Bandit) -> Stats:
 
 
 def beta(state: State, bandit: Bandit) -> Beta:
-    """Posterior of thompson_beta: prior counts plus successes and failures, over exploration squared (rule S4.5)."""
+    """Posterior of thompson_beta.
+
+    Prior counts plus successes and failures, over exploration squared (rule S4.5).
+    """
     n, total, _ = pooled_stats(state, bandit)
-    before, spread = bandit.prior_strength * bandit.prior_mean, bandit.exploration * bandit.exploration
+    before, spread = (
+        bandit.prior_strength * bandit.prior_mean,
+        bandit.exploration * bandit.exploration,
+    )
     failures = np.maximum(n - total, 0.0)  # a discounted 1 - 1 may fall a last digit below 0
     return Beta((before + total) / spread, (bandit.prior_strength - before + failures) / spread)
 
@@ -58,7 +66,8 @@ def beta(state: State, bandit: Bandit) -> Beta:
 def student(state: State, bandit: Bandit) -> Student:
     """Posterior of thompson_nig: of the mean, with the variance integrated out.
 
-    Source: Murphy, Conjugate Bayesian analysis of the Gaussian distribution (2007), section 6; alpha0 is half of
+    Source: Murphy, Conjugate Bayesian analysis of the Gaussian distribution (2007), section 6;
+    alpha0 is half of
       kappa0, so that prior_strength counts the pseudo-observations of both.
     """
     return student_posterior(*pooled_stats(state, bandit), bandit)
@@ -77,46 +86,61 @@ def student_posterior(n: Array, total: Array, square: Array, bandit: Bandit) -> 
 
 
 def normal(state: State, bandit: Bandit, context: Array) -> Normal:
-    """Posterior of a linear arm's expected reward: ridge regression of rewards less prior_mean, disjoint arms.
+    """Posterior of a linear arm's expected reward.
+
+    Ridge regression of rewards less prior_mean, disjoint arms.
 
     What an arm without a reward is expected to pay is prior_mean, in every context.
 
     Args:
       context: [..., d].
 
-    Source: Li et al., A contextual-bandit approach to personalized news article recommendation (2010), algorithm 1.
+    Source: Li et al., A contextual-bandit approach to personalized news article recommendation
+    (2010), algorithm 1.
     """
     ridge = bandit.prior_strength * np.eye(context.shape[-1])
     x = context[..., None, :]
-    solved = np.linalg.solve(state.gram + ridge, np.broadcast_to(x, state.moment.shape)[..., None])[..., 0]
+    solved = np.linalg.solve(state.gram + ridge, np.broadcast_to(x, state.moment.shape)[..., None])[
+        ..., 0
+    ]
     mean = bandit.prior_mean + (state.moment * solved).sum(axis=-1)
     return Normal(mean, np.sqrt(np.maximum((x * solved).sum(axis=-1), 0.0)))
 
 
 def noise(bandit: Bandit) -> float:
-    """What multiplies sqrt(x' inv(A) x) where lin_thompson draws: exploration, and the deviation of its noise."""
+    """What multiplies sqrt(x' inv(A) x) where lin_thompson draws.
+
+    Exploration, and the deviation of its noise.
+    """
     return float(bandit.exploration * np.sqrt(bandit.prior_variance))
 
 
 def index_of_means(
-    state: State, bandit: Bandit, mask: Mask, bound: Callable[[Array, Array, Array], Array] | None = None
+    state: State,
+    bandit: Bandit,
+    mask: Mask,
+    bound: Callable[[Array, Array, Array], Array] | None = None,
 ) -> Array:
     """Index that starts from each arm's mean reward, [..., A]; arms without a reward come first.
 
     Args:
-      bound: (mean, rewards counted, ln of the rewards of all arms) to the index; None: the mean itself. An arm without
-        a reward counts one, so that nothing is divided by 0: its index is replaced afterwards.
+      bound: (mean, rewards counted, ln of the rewards of all arms) to the index; None: the mean
+        itself. An arm without a reward counts one, so that nothing is divided by 0: its index is
+        replaced afterwards.
     """
     n, total, _ = pooled_stats(state, bandit)
     unseen = n <= 0.0
     counted = np.where(unseen, 1.0, n)
     score = total / counted
-    if bound is not None:  # rewards that were counted stand for t: what a discount forgets, ln(t) forgets as well
+    # rewards that were counted stand for t: what a discount forgets, ln(t) forgets as well
+    if bound is not None:
         score = bound(score, counted, np.log(np.maximum(n.sum(axis=-1), 1.0))[..., None])
     return _prefer_unpulled(score, unseen, state.pulls, mask) if unseen.any() else score
 
 
-def _prefer_unpulled(score: Array, unseen: NDArray[np.bool_], pulls: NDArray[np.int64], mask: Mask) -> Array:
+def _prefer_unpulled(
+    score: Array, unseen: NDArray[np.bool_], pulls: NDArray[np.int64], mask: Mask
+) -> Array:
     """Scores in which, of the arms without a reward, those that were pulled least are infinite."""
     open_ = unseen if mask is None else unseen & mask
     least = np.where(open_, pulls, np.iinfo(np.int64).max).min(axis=-1, keepdims=True)
@@ -132,11 +156,14 @@ def kl_upper(mean: Array, level: Array) -> Array:
       mean: [...] in [0, 1].
       level: [...] >= 0; ln(t) / n in KL-UCB.
 
-    Source: Garivier and Cappe, The KL-UCB algorithm for bounded stochastic bandits and beyond (2011), with c = 0.
+    Source: Garivier and Cappe, The KL-UCB algorithm for bounded stochastic bandits and beyond
+    (2011), with c = 0.
     """
     low = 1.0 - mean
     with np.errstate(divide="ignore", invalid="ignore"):
-        entropy = np.where(mean > 0.0, mean * np.log(mean), 0.0) + np.where(low > 0.0, low * np.log(low), 0.0)
+        entropy = np.where(mean > 0.0, mean * np.log(mean), 0.0) + np.where(
+            low > 0.0, low * np.log(low), 0.0
+        )
         pinsker = mean + np.sqrt(0.5 * level)
         near_one = -np.expm1((entropy - level) / low)
         q = np.minimum(np.minimum(pinsker, near_one), 1.0)
@@ -155,7 +182,8 @@ WIDE = 4.0  # scales of a t distribution that are drawn on each side
 class Belief(NamedTuple):
     """What a display draws of each arm's posterior.
 
-    distribution: of SciPy, of the arms, with `pdf` and `interval`. mean: [A]. grid: values at which it is drawn, [N].
+    distribution: of SciPy, of the arms, with `pdf` and `interval`. mean: [A]. grid: values at which
+    it is drawn, [N].
     """
 
     distribution: Any
@@ -172,7 +200,10 @@ def beta_belief(state: State, bandit: Bandit) -> Belief:
 
 
 def student_belief(state: State, bandit: Bandit) -> Belief:
-    """Student-t of each arm; its location stands for the mean, which few degrees of freedom do not have."""
+    """Student-t of each arm.
+
+    Its location stands for the mean, which few degrees of freedom do not have.
+    """
     from scipy import stats
 
     location, scale, df = student(state, bandit)

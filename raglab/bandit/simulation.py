@@ -1,4 +1,7 @@
-"""Bandit simulation (algebra): replications of a learner in an environment; the log a live one would write (S4.7)."""
+"""Bandit simulation (algebra): replications of a learner in an environment.
+
+The log a live one would write (S4.7).
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SEED = "the same seed gives the same bits"
-COST_FOLLOWER = "thompson_nig"  # played where costs are charged, in the place of a learner of successes (rule S4.5)
+# played where costs are charged, in the place of a learner of successes (rule S4.5)
+COST_FOLLOWER = "thompson_nig"
 
 
 class Simulation(NamedTuple):
@@ -96,15 +100,18 @@ def _played(title: str, regret: Array, pulls: NDArray[np.int64]) -> str:
     share = pulls.sum(axis=0) / max(1, int(pulls.sum()))
     rows = ((str(arm), f"{arm_share:.1%}") for arm, arm_share in enumerate(share.tolist()))
     facts = [("size", _size_text(regret, pulls)), ("regret", _end_text(regret))]
-    return display(title, facts, [Fold("share of pulls", rows, len(share), ("arm", "pulls"), open=True)])
+    return display(
+        title, facts, [Fold("share of pulls", rows, len(share), ("arm", "pulls"), open=True)]
+    )
 
 
 def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tuple[Bandit, str]:
     """Learner that is played in a world, and a note where it is not the one that was named.
 
-    A learner of successes counts rewards above a threshold, so a cost that leaves a reward on its side of it changes
-    nothing. In a table that charges costs `thompson_nig` is played instead, which follows mean rewards, with the same
-    prior_mean, prior_strength, exploration and all other settings.
+    A learner of successes counts rewards above a threshold, so a cost that leaves a reward on its
+    side of it changes nothing. In a table that charges costs `thompson_nig` is played instead,
+    which follows mean rewards, with the same prior_mean, prior_strength, exploration and all other
+    settings.
 
     Args:
       charged: whether costs are charged beside the table's own price, as a budget does.
@@ -115,26 +122,35 @@ def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tupl
     Source: rule S4.5.
     """
     entry = LEARNERS.get(bandit.algorithm)
-    if entry is None or not entry.successes or not isinstance(world, Table) or not (charged or world.is_charged):
+    if (
+        entry is None
+        or not entry.successes
+        or not isinstance(world, Table)
+        or not (charged or world.is_charged)
+    ):
         return bandit, ""
     if bandit.history is not None:
         rule = f"a history of {bandit.algorithm} counts successes, which cannot follow costs"
         refuse(rule, "one beside costs", f"make it with history_of for {COST_FOLLOWER}")
     note = (
-        f"{bandit.algorithm} counts rewards above {bandit.threshold:g} and cannot follow costs; {COST_FOLLOWER} is "
+        f"{bandit.algorithm} counts rewards above {bandit.threshold:g} and cannot follow costs; "
+        f"{COST_FOLLOWER} is "
         "played instead, with the same settings (rule S4.5)."
     )
     return bandit._replace(algorithm=COST_FOLLOWER), note
 
 
 def check_initial(
-    initial: State | Ledger | None, bandit: Bandit, world: World, budget: Budget | float | None = None
+    initial: State | Ledger | None,
+    bandit: Bandit,
+    world: World,
+    budget: Budget | float | None = None,
 ) -> None:
-    """Refuse a first state that the learner cannot go on from in this world, or a budget that it cannot keep.
+    """Refuse a first state the learner cannot go on from here, or a budget that it cannot keep.
 
     Raises:
-      ValueError: a batch of states, other arms, features or window than the learner's; a state without costs beside a
-        budget, or a ledger without one.
+      ValueError: a batch of states, other arms, features or window than the learner's; a state
+        without costs beside a budget, or a ledger without one.
     """
     if budget is not None:
         check_budgeted(bandit, world)
@@ -144,20 +160,30 @@ def check_initial(
         rule = "initial must be a Ledger with a budget, and a State without one"
         refuse(rule, type(initial).__name__, "make it with learned_ledger or with learned_state")
     if not isinstance(initial, State | Ledger):
-        refuse("initial must be a State or a Ledger", type(initial).__name__, "make it with learned_state")
+        refuse(
+            "initial must be a State or a Ledger",
+            type(initial).__name__,
+            "make it with learned_state",
+        )
     state = initial.state if isinstance(initial, Ledger) else initial
     check_state(state, bandit)
     n_features = len(world.feature_names) if bandit.linear and isinstance(world, Table) else 0
     shape = (*state.t.shape, state.n.shape[-1], state.moment.shape[-1])
     if shape != (world.n_arms, n_features):
-        rule = f"initial must be the state of one learner of {world.n_arms} arms and {n_features} features"
+        rule = (
+            f"initial must be the state of one learner of {world.n_arms} arms and {n_features} "
+            "features"
+        )
         refuse(rule, shape, "make it with learned_state from the same arms and features")
 
 
 def first_ledger(
     initial: State | Ledger | None, bandit: Bandit, world: World, budget: Budget | float | None
 ) -> State | Ledger | None:
-    """What a learner begins with: under a budget a ledger, with the budget that it is to keep now."""
+    """What a learner begins with.
+
+    Under a budget a ledger, with the budget that it is to keep now.
+    """
     if budget is None:
         return initial
     checked = check_budget(budget)
@@ -171,7 +197,9 @@ def repeated_state(initial: State, size: int) -> State:
     return State._make(np.broadcast_to(field, (size, *field.shape)).copy() for field in initial)
 
 
-def stepwise_arms(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None) -> Arms:
+def stepwise_arms(
+    met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None
+) -> Arms:
     """Arms [T, R] of any learner, by `choose` and `update`: the reference of the compiled loops.
 
     Args:
@@ -193,13 +221,17 @@ def stepwise_arms(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: 
         reward = met.rewards(when, who, arm)
         there = ~np.isnan(reward)
         when, who, arm, reward = when[there], who[there], arm[there], reward[there]
-        reward_context = met.features[met.case[when, who]] if bandit.linear and met.case is not None else none[who]
+        reward_context = (
+            met.features[met.case[when, who]]
+            if bandit.linear and met.case is not None
+            else none[who]
+        )
         state = record_rewards(state, who, arm, reward, t - when, reward_context, bandit)
     return arms
 
 
 def _arrivals(met: Feed) -> Callable[[int, NDArray[np.int64]], NDArray[np.int64]]:
-    """From a round and its arms [R] to the choices (round * R + replication) whose rewards arrive in it."""
+    """From a round and its arms [R] to choices (round * R + replication) rewarded in it."""
     if met.arm_delay is not None and met.case is not None:
         return _arrivals_by_arm(met, met.arm_delay, met.case)
     due = (met.delay + np.arange(met.rounds)[:, None] + np.zeros((1, met.size), np.int64)).ravel()
@@ -248,7 +280,9 @@ def _kernel() -> Any:  # noqa: ANN401 - a module
     return kernel
 
 
-def check_simulation(bandit: Bandit, world: Bernoulli | Table, rounds: int, replications: int, engine: str) -> None:
+def check_simulation(
+    bandit: Bandit, world: Bernoulli | Table, rounds: int, replications: int, engine: str
+) -> None:
     """Refuse what cannot be simulated.
 
     Raises:
@@ -264,14 +298,21 @@ def check_simulation(bandit: Bandit, world: Bernoulli | Table, rounds: int, repl
 
 
 def is_plain(bandit: Bandit, met: Feed) -> bool:
-    """Whether a compiled loop says what the learner would: nothing delayed, missing or floored, nor forgotten.
+    """Whether a compiled loop says what the learner would.
+
+    Nothing delayed, missing or floored, nor forgotten.
 
     A linear learner may forget: its loop knows how.
     """
     remembers = (bandit.discount == 1.0 and bandit.window == 0) or bandit.linear
     settings = remembers and bandit.floor == 0.0 and bandit.ties == "lowest"
-    there = met.case is None or not np.isnan(met.reward if met.mask is None else met.reward[met.mask]).any()
-    never_late = isinstance(met.delay, int) and met.delay == 0 and met.lost is None and met.arm_delay is None
+    there = (
+        met.case is None
+        or not np.isnan(met.reward if met.mask is None else met.reward[met.mask]).any()
+    )
+    never_late = (
+        isinstance(met.delay, int) and met.delay == 0 and met.lost is None and met.arm_delay is None
+    )
     return settings and bandit.history is None and never_late and bool(there)
 
 
@@ -292,17 +333,28 @@ def play_block(
     """One block of replications; the same bits wherever it runs.
 
     Args:
-      work: choices that the whole simulation makes. initial: state of one learner that every replication begins with;
-        a ledger where it keeps a budget.
+      work: choices that the whole simulation makes.
+      initial: state of one learner that every replication begins with; a ledger where it keeps a
+        budget.
     """
     met = feed(world, rounds, size, seed, number, delay=delay, missing=missing)
     rng = stream(seed, number, POLICY)
-    # a first state of a window holds rounds of its own, which the loop does not know; nor does it know a ledger
-    is_looped = initial is None or (isinstance(initial, State) and bandit.linear and bandit.window == 0)
+    # a first state of a window holds rounds of its own, which the loop does not know; nor does it
+    # know a ledger
+    is_looped = initial is None or (
+        isinstance(initial, State) and bandit.linear and bandit.window == 0
+    )
     plain = is_plain(bandit, met) and is_looped
     if engine == "numba" and not plain:
-        value = "a learner that forgets, has a floor, a budget or without a context a first state, or late rewards"
-        refuse("engine numba plays plain learners whose rewards are there at once", value, "use engine='auto'")
+        value = (
+            "a learner that forgets, has a floor, a budget or without a context a first state, or "
+            "late rewards"
+        )
+        refuse(
+            "engine numba plays plain learners whose rewards are there at once",
+            value,
+            "use engine='auto'",
+        )
     twin = kernel(bandit, work, engine) if plain else None
     if twin is not None:
         done: Accounts = twin.accounts(met, twin.played(met, bandit, rng, initial))
@@ -314,18 +366,32 @@ def play_block(
     return play_accounts(met, arms)
 
 
-def ledger_arms(met: Feed, world: Table, bandit: Bandit, rng: np.random.Generator, initial: Ledger) -> Arms:
-    """Arms [T, R] of a learner that keeps a budget: a ledger charges costs itself, at its own price."""
+def ledger_arms(
+    met: Feed, world: Table, bandit: Bandit, rng: np.random.Generator, initial: Ledger
+) -> Arms:
+    """Arms [T, R] of a learner that keeps a budget.
+
+    A ledger charges costs itself, at its own price.
+    """
     free = met._replace(reward=world.priced(0.0).reward)
     return budgeted_arms(free, table_costs(world), bandit, rng, initial, _arrivals(met))
 
 
 def simulate(
-    policy: str, means: ArrayLike, *, rounds: int, replications: int, seed: int, mask: ArrayLike | None = None
+    policy: str,
+    means: ArrayLike,
+    *,
+    rounds: int,
+    replications: int,
+    seed: int,
+    mask: ArrayLike | None = None,
 ) -> Simulation:
-    """Cumulative expected regret of a policy on Bernoulli arms: the summed gaps of the arms it pulled.
+    """Cumulative expected regret of a policy on Bernoulli arms.
 
-    Inside `raglab.lab.parallel_workers` the workers play its blocks of 200 replications, to the same bits.
+    The summed gaps of the arms it pulled.
+
+    Inside `raglab.lab.parallel_workers` the workers play its blocks of 200 replications, to the
+    same bits.
 
     Args:
       policy: one of `LEARNERS` that needs no context; its settings are those of `Bandit`.
@@ -339,7 +405,8 @@ def simulate(
       Regret [R, T] and pulls [R, A].
 
     Raises:
-      ValueError: means outside [0, 1], a round without an arm, an unknown policy, or rounds below 1.
+      ValueError: means outside [0, 1], a round without an arm, an unknown policy, or rounds below
+        1.
 
     Example:
       >>> simulate("ucb1", [0.5, 0.6], rounds=3, replications=2, seed=0).regret.shape
@@ -348,14 +415,29 @@ def simulate(
     bandit = Bandit(policy)
     check_count("rounds", rounds, 1, "simulate at least one")
     check_count("seed", seed, 0, SEED)
-    world = check_world(Bernoulli(np.asarray(means), None if mask is None else np.asarray(mask)), rounds)
+    world = check_world(
+        Bernoulli(np.asarray(means), None if mask is None else np.asarray(mask)), rounds
+    )
     check_simulation(bandit, world, rounds, replications, "auto")
     work = float(rounds * replications)
     blocks = list(enumerate(replication_blocks(replications)))
     done = list(
-        run_each(_numbered_block, blocks, bandit, world, rounds, seed, {"work": work}, what="simulate", unit="block")
+        run_each(
+            _numbered_block,
+            blocks,
+            bandit,
+            world,
+            rounds,
+            seed,
+            {"work": work},
+            what="simulate",
+            unit="block",
+        )
     )
-    return Simulation(np.concatenate([each.regret for each in done]), np.concatenate([each.pulls for each in done]))
+    return Simulation(
+        np.concatenate([each.regret for each in done]),
+        np.concatenate([each.pulls for each in done]),
+    )
 
 
 def _numbered_block(
@@ -366,7 +448,7 @@ def _numbered_block(
     seed: int,
     settings: Mapping[str, Any],
 ) -> Accounts:
-    """One block of replications, (number, size), of a learner or of probabilities [1, A] or [N, A]."""
+    """One block of replications, (number, size), of a learner or probabilities [1, A] or [N, A]."""
     number, size = block
     if isinstance(policy, Bandit):
         return play_block(policy, world, rounds, size, seed, number, **settings)
@@ -384,7 +466,8 @@ class Run(NamedTuple):
       case: row of the table, [R, T]; None where there is no table.
       spend: cumulative cost in the user's unit, [R, T]; None where nothing costs.
       price: value lost a unit of cost: value is net of price * spend.
-      arm_value: value of each arm, [T, A], NaN where not available; None unless all replications meet the same rounds.
+      arm_value: value of each arm, [T, A], NaN where not available; None unless all replications
+        meet the same rounds.
       notes: settings that were replaced or ignored.
     """
 
@@ -399,12 +482,17 @@ class Run(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def frame(self) -> pd.DataFrame:
-        """A row a replication: value and regret at the end, spend where choices cost, rounds that chose each arm."""
+        """A row a replication.
+
+        Value and regret at the end, spend where choices cost, rounds that chose each arm.
+        """
         import pandas as pd
 
         spend = {} if self.spend is None else {"spend": self.spend[:, -1]}
         pulls = {f"pulls_{arm}": rounds for arm, rounds in enumerate(self.pulls.T)}
-        return pd.DataFrame({"value": self.value[:, -1], "regret": self.regret[:, -1], **spend, **pulls})
+        return pd.DataFrame(
+            {"value": self.value[:, -1], "regret": self.regret[:, -1], **spend, **pulls}
+        )
 
     @property
     def gross(self) -> Array:
@@ -412,7 +500,9 @@ class Run(NamedTuple):
         return self.value if self.spend is None else self.value + self.price * self.spend
 
     def __repr__(self) -> str:
-        spend = "" if self.spend is None else f"; mean spend at the end {self.spend[:, -1].mean():.4g}"
+        spend = (
+            "" if self.spend is None else f"; mean spend at the end {self.spend[:, -1].mean():.4g}"
+        )
         return f"Run({_size_text(self.regret, self.pulls)}; {_end_text(self.regret)}{spend})"
 
     def _repr_html_(self) -> str:
@@ -434,35 +524,41 @@ def run(
     engine: str = "auto",
     n_jobs: int = 1,
 ) -> Run:
-    """Play a policy in a world: cases in the order that their table states, or arms with known means.
+    """Play a policy in a world.
 
-    The seed and the block decide the chance of the world, the policy does not: two policies under one seed meet the
-    same cases, the same chance and the same delays, so that their differences may be taken pair by pair.
+    Cases in the order that their table states, or arms with known means.
+
+    The seed and the block decide the chance of the world, the policy does not: two policies under
+    one seed meet the same cases, the same chance and the same delays, so that their differences may
+    be taken pair by pair.
 
     Args:
-      policy: a learner, or fixed probabilities: [A], or a row a case [Q, A] (a round where means drift).
+      policy: a learner, or fixed probabilities: [A], or a row a case [Q, A] (a round where means
+        drift).
       world: table, or arms with known means.
       rounds: of each replication, T.
       replications: independent plays, R.
       seed: of the world and of the policy.
-      delay: rounds until a reward is there, or the least and the greatest of them, drawn uniformly; of a world that
-        states no delays of its own.
+      delay: rounds until a reward is there, or the least and the greatest of them, drawn uniformly;
+        of a world that states no delays of its own.
       missing: probability that a reward never arrives.
-      initial: state of one learner that every replication begins with, such as `learned_state` makes; with a budget a
-        ledger, such as `learned_ledger` makes.
-      budget: mean cost of a round that the learner keeps, by a price that follows each replication's spend (`pace`).
-        What it learns is reward before costs, and each arm's cost; value and regret are at the table's own price.
-      engine: `numpy`, `numba` (the compiled twin, where there is one), or `auto`: numba where it pays.
-      n_jobs: processes, as joblib counts them; the same bits for any number. 1 leaves the blocks to the workers of
-        `raglab.lab.parallel_workers`, where there are any.
+      initial: state of one learner that every replication begins with, such as `learned_state`
+        makes; with a budget a ledger, such as `learned_ledger` makes.
+      budget: mean cost of a round that the learner keeps, by a price that follows each
+        replication's spend (`pace`). What it learns is reward before costs, and each arm's cost;
+        value and regret are at the table's own price.
+      engine: `numpy`, `numba` (the compiled twin, where there is one), or `auto`: numba where it
+        pays.
+      n_jobs: processes, as joblib counts them; the same bits for any number. 1 leaves the blocks to
+        the workers of `raglab.lab.parallel_workers`, where there are any.
 
     Raises:
-      ValueError: a world, a policy or sizes that break a rule; probability on an arm that is not available; a budget
-        below what the cheapest arm of each question costs.
+      ValueError: a world, a policy or sizes that break a rule; probability on an arm that is not
+        available; a budget below what the cheapest arm of each question costs.
 
     Warns:
-      UserWarning: another learner is played (rule S4.5), or the mean spend is over the budget (rule S4.8); it is in
-        `notes` too.
+      UserWarning: another learner is played (rule S4.5), or the mean spend is over the budget (rule
+        S4.8); it is in `notes` too.
 
     Source: rule S4.7.
 
@@ -478,25 +574,39 @@ def run(
     if isinstance(policy, Bernoulli | Table) and not isinstance(world, Bernoulli | Table):
         refuse("run takes a policy and a world in this order", "a world first", "swap them")
     if isinstance(policy, str):
-        refuse("a policy must be a Bandit or probabilities", repr(policy), f"write Bandit({policy!r})")
+        refuse(
+            "a policy must be a Bandit or probabilities", repr(policy), f"write Bandit({policy!r})"
+        )
     met = check_world(world, rounds)
     late = _check_lateness(delay, missing, met)
     charged, learner, note = budget is not None, Bandit("ucb1"), ""
     if isinstance(policy, Bandit):
         learner, note = follow_costs(policy, met, charged=charged)
     elif charged:
-        refuse("a budget needs a learner", "probabilities", "see fit_priced_policy and play_paced for a fixed policy")
+        refuse(
+            "a budget needs a learner",
+            "probabilities",
+            "see fit_priced_policy and play_paced for a fixed policy",
+        )
     check_simulation(learner, met, rounds, replications, engine)
     check_initial(initial, learner, met, budget)
     if budget is not None and isinstance(met, Table):
         check_keepable(met, budget, rounds)
     fixed = None if isinstance(policy, Bandit) else _check_probabilities(policy, met, rounds)
     if initial is not None and (note or fixed is not None):
-        refuse("an initial state must be of the learner that is played", note or "a fixed policy", "leave it out")
+        refuse(
+            "an initial state must be of the learner that is played",
+            note or "a fixed policy",
+            "leave it out",
+        )
     if note:
         warn_user(note)
     blocks = list(enumerate(replication_blocks(replications)))
-    settings: dict[str, Any] = {"engine": engine, "work": float(rounds * replications), "delay": late}
+    settings: dict[str, Any] = {
+        "engine": engine,
+        "work": float(rounds * replications),
+        "delay": late,
+    }
     settings |= {"missing": missing, "initial": first_ledger(initial, learner, met, budget)}
     shared = (learner if fixed is None else fixed, met, rounds, seed, settings)
     if n_jobs == 1 or len(blocks) == 1:
@@ -507,15 +617,23 @@ def run(
         calls = (delayed(_numbered_block)(block, *shared) for block in blocks)
         played = Parallel(n_jobs=n_jobs, return_as="generator")(calls)
         done = list(progress(played, "simulate", "block", total=len(blocks)))
-    whole = Run(*done[0]) if len(done) == 1 else Run(*(_join_blocks(part) for part in zip(*done, strict=True)))
+    whole = (
+        Run(*done[0])
+        if len(done) == 1
+        else Run(*(_join_blocks(part) for part in zip(*done, strict=True)))
+    )
     price = met.price if isinstance(met, Table) else 0.0
-    over = _warn_unkept(budget, None if whole.spend is None else float(whole.spend[:, -1].mean()), rounds)
+    over = _warn_unkept(
+        budget, None if whole.spend is None else float(whole.spend[:, -1].mean()), rounds
+    )
     notes = tuple(filter(None, (note, over)))
     return whole._replace(price=price, arm_value=_arm_values(met, rounds), notes=notes)
 
 
 def _warn_unkept(budget: Budget | float | None, spend: float | None, rounds: int) -> str:
-    """Note of a budget that was not kept, which is warned of too; nothing where it was, or where there is none.
+    """Note of a budget that was not kept, which is warned of too.
+
+    Nothing where it was, or where there is none.
 
     Args:
       spend: in all rounds.
@@ -534,12 +652,14 @@ def _check_lateness(delay: int | tuple[int, int], missing: float, world: World) 
     """
     late = check_delay(delay, missing)
     if late != (0, 0) and isinstance(world, Table) and world.delay is not None:
-        refuse("delay must be stated once", f"{delay} beside the table's own", "leave one of them out")
+        refuse(
+            "delay must be stated once", f"{delay} beside the table's own", "leave one of them out"
+        )
     return late
 
 
 def _arm_values(world: World, rounds: int) -> Array | None:
-    """Value of every arm in each round, [T, A], where all replications meet the same rounds and these differ."""
+    """Value of each arm a round, [T, A], if all replications meet the same rounds, which differ."""
     if isinstance(world, Table):
         value, mask = world.value[:rounds], world.mask[:rounds]
         return np.where(mask, value, np.nan) if world.order == "given" else None
@@ -558,21 +678,35 @@ def _check_probabilities(policy: ArrayLike, world: World, rounds: int) -> Array:
     met = feed(world, 1, 1, 0, 0) if isinstance(world, Table) else feed(world, rounds, 1, 0, 0)
     if probabilities.shape not in {(met.n_arms,), met.worth.shape}:
         shape = probabilities.shape
-        refuse(f"a policy must be a Bandit, [{met.n_arms}], or {met.worth.shape}", shape, "give a number an arm")
+        refuse(
+            f"a policy must be a Bandit, [{met.n_arms}], or {met.worth.shape}",
+            shape,
+            "give a number an arm",
+        )
     rows = np.atleast_2d(probabilities)
     wrong = ~((rows >= 0.0).all(axis=-1) & (np.abs(rows.sum(axis=-1) - 1.0) <= 1e-9))
     if wrong.any():
-        refuse("a policy's rows must be >= 0 and sum to 1", rows[wrong][0].tolist(), "they are probabilities")
+        refuse(
+            "a policy's rows must be >= 0 and sum to 1",
+            rows[wrong][0].tolist(),
+            "they are probabilities",
+        )
     if met.mask is not None and (np.broadcast_to(rows, met.mask.shape)[~met.mask] > 0.0).any():
-        refuse("a policy may give nothing to an arm that is not available", "some", "give a row a case")
+        refuse(
+            "a policy may give nothing to an arm that is not available", "some", "give a row a case"
+        )
     return rows
 
 
-def _stationary(policy: Array, world: World, rounds: int, size: int, seed: int, number: int) -> Accounts:
+def _stationary(
+    policy: Array, world: World, rounds: int, size: int, seed: int, number: int
+) -> Accounts:
     """One block of a policy that learns nothing: the arm by the inverse of its distribution."""
     met = feed(world, rounds, size, seed, number)
     last = policy.shape[-1] - 1 - np.argmax(policy[:, ::-1] > 0.0, axis=-1)
-    upper = np.where(np.arange(policy.shape[-1]) >= last[:, None], np.inf, np.cumsum(policy, axis=-1))
+    upper = np.where(
+        np.arange(policy.shape[-1]) >= last[:, None], np.inf, np.cumsum(policy, axis=-1)
+    )
     chance = stream(seed, number, POLICY).random((rounds, size))
     rows = met.case if met.case is not None else np.arange(rounds)[:, None]
     arm = np.zeros((rounds, size), np.int8)
@@ -591,23 +725,26 @@ def log(
     initial: State | Ledger | None = None,
     budget: Budget | float | None = None,
 ) -> pd.DataFrame:
-    """One learner's rounds in a world, each chosen by its exact propensities, as a live system would have logged them.
+    """One learner's rounds in a world, by its exact propensities, as a live system logs them.
 
     Args:
       bandit: settings of the learner.
       world: table, or arms with known means.
-      rounds: to play; Thompson sampling takes a millisecond each, since its propensities are integrals.
+      rounds: to play; Thompson sampling takes a millisecond each, since its propensities are
+        integrals.
       seed: of the world and of the learner.
-      delay: as for `run`; a reward that arrives after the last round is in the log too, at its own round.
+      delay: as for `run`; a reward that arrives after the last round is in the log too, at its own
+        round.
       initial: as for `run`.
       budget: as for `run`.
 
     Returns:
-      A row a round: `action` (number of the arm), `arm` (its name, or number), `reward` (that the learner gets, NaN
-        where it never arrives), `propensity` of that arm, `case` (row of a table; -1 where there is none), `value` of
-        the choice (net of price times cost), `cost` of the choice in the user's unit, `delay` (rounds until its reward
-        arrived), and `p_<arm>` of every arm. With a budget `reward` is before costs, and `price` is the pacer's at the
-        choice.
+      A row a round: `action` (number of the arm), `arm` (its name, or number), `reward` (that the
+      learner gets, NaN
+        where it never arrives), `propensity` of that arm, `case` (row of a table; -1 where there is
+        none), `value` of the choice (net of price times cost), `cost` of the choice in the user's
+        unit, `delay` (rounds until its reward arrived), and `p_<arm>` of every arm. With a budget
+        `reward` is before costs, and `price` is the pacer's at the choice.
 
     Raises:
       ValueError: a world, settings or sizes that break a rule.
@@ -616,7 +753,9 @@ def log(
 
     Example:
       >>> from raglab.bandit.environments import Bernoulli
-      >>> seen = log(Bandit("epsilon_greedy", epsilon=0.5), Bernoulli(np.array([0.2, 0.8])), rounds=3)
+      >>> seen = log(
+      ...     Bandit("epsilon_greedy", epsilon=0.5), Bernoulli(np.array([0.2, 0.8])), rounds=3
+      ... )
       >>> seen[["p_0", "p_1"]].sum(axis=1).tolist()
       [1.0, 1.0, 1.0]
     """
@@ -633,7 +772,9 @@ def log(
     if note:
         warn_user(note)
     met = feed(checked, rounds, 1, seed, 0, delay=_check_lateness(delay, 0.0, checked))
-    names = checked.arms if isinstance(checked, Table) else tuple(str(arm) for arm in range(met.n_arms))
+    names = (
+        checked.arms if isinstance(checked, Table) else tuple(str(arm) for arm in range(met.n_arms))
+    )
     first = first_ledger(initial, learner, checked, budget)
     if isinstance(first, Ledger) and isinstance(checked, Table):
         met = met._replace(reward=checked.priced(0.0).reward)
@@ -668,17 +809,29 @@ class LoggedRounds(NamedTuple):
     price: Array | None  # value lost a unit of cost; none without a budget
 
 
-def _logged_rounds(bandit: Bandit, met: Feed, seed: int, initial: State | Ledger | None) -> LoggedRounds:
-    """Rounds of a block of one replication, each drawn by the propensities of the state before it."""
+def _logged_rounds(
+    bandit: Bandit, met: Feed, seed: int, initial: State | Ledger | None
+) -> LoggedRounds:
+    """Rounds of one replication's block, each drawn by the propensities of the state before it."""
     rounds = met.rounds
     state: State | Ledger
-    state = init(met.n_arms, bandit=bandit, n_features=met.features.shape[1] if bandit.linear else 0)
+    state = init(
+        met.n_arms, bandit=bandit, n_features=met.features.shape[1] if bandit.linear else 0
+    )
     state = state if initial is None else initial
-    cost = met.cost if isinstance(state, Ledger) and met.cost is not None else np.zeros((len(met.worth), met.n_arms))
+    cost = (
+        met.cost
+        if isinstance(state, Ledger) and met.cost is not None
+        else np.zeros((len(met.worth), met.n_arms))
+    )
     price = np.empty(rounds)
     # the uniforms come from the policy's own stream, as everywhere
     chance = stream(seed, 0, POLICY).random(rounds)
-    share, actions, rewards = np.empty((rounds, met.n_arms)), np.empty(rounds, np.int64), np.empty(rounds)
+    share, actions, rewards = (
+        np.empty((rounds, met.n_arms)),
+        np.empty(rounds, np.int64),
+        np.empty(rounds),
+    )
     late, waiting = np.zeros(rounds, np.int64), dict[int, list[int]]()
     contexts: list[Array | None] = []
     for t in progress(range(rounds), "log", "round"):
@@ -686,7 +839,8 @@ def _logged_rounds(bandit: Bandit, met: Feed, seed: int, initial: State | Ledger
         row = int(np.ravel(met.row(t))[0])
         contexts.append(met.features[row] if bandit.linear else None)
         mask = None if met.mask is None else met.mask[row]
-        # propensities are read before the round is counted, and the arm is drawn by them: so they are exact
+        # propensities are read before the round is counted, and the arm is drawn by them: so they
+        # are exact
         reads = net_state(state) if isinstance(state, Ledger) else state
         share[t] = propensities(reads, bandit, mask=mask, context=contexts[t])
         arm = sample(share[t], chance[t])
@@ -707,7 +861,9 @@ def _logged_rounds(bandit: Bandit, met: Feed, seed: int, initial: State | Ledger
                 action, reward, context = int(actions[when]), float(rewards[when]), contexts[when]
                 if isinstance(state, Ledger):
                     paid = cost[int(np.ravel(met.row(when))[0]), action]
-                    state = record_paid(state, action, reward, paid, bandit, context=context, age=t - when)
+                    state = record_paid(
+                        state, action, reward, paid, bandit, context=context, age=t - when
+                    )
                 else:
                     state = update(state, action, reward, bandit, context=context, age=t - when)
     return LoggedRounds(actions, rewards, late, share, price if isinstance(state, Ledger) else None)

@@ -1,4 +1,4 @@
-"""Tables of stored rewards out of DataFrames (algebra): rewards, costs, delays, masks and features (S4.7)."""
+"""Stored reward tables of DataFrames (algebra): rewards, costs, delays, masks, features (S4.7)."""
 
 from __future__ import annotations
 
@@ -49,19 +49,29 @@ def read_frame(
     """Parts of a table; see `Table.from_frame` for the arguments.
 
     Raises:
-      ValueError: a column or cell breaks a rule; the message names row and column, and counts the bad cells.
+      ValueError: a column or cell breaks a rule; the message names row and column, and counts the
+        bad cells.
     """
-    # What is not named as a feature, a cost or a delay counts as an arm, so a stray column is refused and never played.
+    # What is not named as a feature, a cost or a delay counts as an arm, so a stray column is
+    # refused and never played.
     heads = _frame_heads(frame, features)
     if isinstance(delay, str) and delay not in heads:
-        _refuse_frame(f"delay must be a column among {', '.join(heads)[:300]}", delay, "correct the name")
+        _refuse_frame(
+            f"delay must be a column among {', '.join(heads)[:300]}", delay, "correct the name"
+        )
     named = (*_cost_columns(costs, heads), *([delay] if isinstance(delay, str) else []))
     arms = tuple(head for head in heads if head not in {*features, *named})
     if not arms:
-        _refuse_frame("a frame must have a row and an arm", "columns of features and costs alone", "add the rewards")
+        _refuse_frame(
+            "a frame must have a row and an arm",
+            "columns of features and costs alone",
+            "add the rewards",
+        )
     remedy = "normalise it (rule S4.4), or name a column that is no arm in features or drop it"
     reward = _frame_numbers(frame, arms, heads, "a reward", (0.0, 1.0), remedy)
-    context = _frame_numbers(frame, features, heads, "a feature", (-np.inf, np.inf), "fill or drop it")
+    context = _frame_numbers(
+        frame, features, heads, "a feature", (-np.inf, np.inf), "fill or drop it"
+    )
     available = _available(frame, reward, mask, arms)
     # A context without a number has no linear score, and nothing may stand in for it.
     if np.isnan(context).any():
@@ -75,20 +85,30 @@ def read_frame(
             _refuse_frame(rule, "one that varies", "rename it, or say intercept=False")
         context, names = np.column_stack([np.ones(len(frame)), context]), (INTERCEPT, *names)
     cost = None if costs is None else _frame_costs(frame, costs, arms, heads, available)
-    return FrameParts(arms, reward, available, context, names, cost, _frame_delay(frame, delay, arms, heads))
+    return FrameParts(
+        arms, reward, available, context, names, cost, _frame_delay(frame, delay, arms, heads)
+    )
 
 
 def _available(
     frame: pd.DataFrame, reward: Array, mask: ArrayLike | pd.DataFrame | None, arms: Sequence[str]
 ) -> NDArray[np.bool_]:
-    """Arms that each round offers, [Q, A]: those with a reward that the mask, if there is one, does not take out."""
+    """Arms that each round offers, [Q, A].
+
+    Those with a reward that the mask, if there is one, does not take out.
+    """
     available = ~np.isnan(reward)
     if mask is not None:
         stated = _matrix(frame, mask, arms, "mask")
         if stated.dtype != np.bool_:
-            _refuse_frame("mask must be of booleans", stated.dtype, "True where the arm is available")
+            _refuse_frame(
+                "mask must be of booleans", stated.dtype, "True where the arm is available"
+            )
         if n_missing := int((stated & ~available).sum()):
-            warn_user(f"{n_missing} arms of rounds have no reward and stay unavailable, whatever the mask says (S4.7).")
+            warn_user(
+                f"{n_missing} arms of rounds have no reward and stay unavailable, whatever the "
+                "mask says (S4.7)."
+            )
         available = available & stated
     # a round without any arm leaves nothing to choose
     if not available.any(axis=1).all():
@@ -98,7 +118,10 @@ def _available(
 
 
 def _has_constant(context: Array) -> bool:
-    """Whether a feature is the same number, not 0, in every row: a linear learner has its intercept there."""
+    """Whether a feature is the same number, not 0, in every row.
+
+    A linear learner has its intercept there.
+    """
     return bool(((context == context[:1]).all(axis=0) & (context[0] != 0.0)).any())
 
 
@@ -107,12 +130,22 @@ def _frame_heads(frame: pd.DataFrame, features: Sequence[str]) -> list[str]:
     import pandas as pd
 
     if not isinstance(frame, pd.DataFrame):
-        _refuse_frame("rewards must be a pandas DataFrame", type(frame).__name__, "wrap them in one, a column an arm")
+        _refuse_frame(
+            "rewards must be a pandas DataFrame",
+            type(frame).__name__,
+            "wrap them in one, a column an arm",
+        )
     heads = [str(head) for head in frame.columns]
     if len(set(heads)) < len(heads):
         twice = next(head for place, head in enumerate(heads) if head in heads[:place])
-        _refuse_frame("arms must have different names", f"{twice!r} twice", "rename or drop a column")
-    missing = [str(name) for name in features if name not in heads] if not isinstance(features, str) else [features]
+        _refuse_frame(
+            "arms must have different names", f"{twice!r} twice", "rename or drop a column"
+        )
+    missing = (
+        [str(name) for name in features if name not in heads]
+        if not isinstance(features, str)
+        else [features]
+    )
     if missing:
         rule = f"features must be a list of columns among {', '.join(heads)[:300]}"
         _refuse_frame(rule, ", ".join(missing)[:80], "correct the name")
@@ -120,7 +153,11 @@ def _frame_heads(frame: pd.DataFrame, features: Sequence[str]) -> list[str]:
         twice = next(name for place, name in enumerate(features) if name in features[:place])
         _refuse_frame("features must be different columns", f"{twice} twice", "name it once")
     if not len(frame) or len(heads) == len(features):
-        _refuse_frame("a frame must have a row and an arm", frame.shape, "write a row a round and a column an arm")
+        _refuse_frame(
+            "a frame must have a row and an arm",
+            frame.shape,
+            "write a row a round and a column an arm",
+        )
     return heads
 
 
@@ -148,7 +185,9 @@ def _frame_numbers(
         for row, (cell, gone) in enumerate(zip(cells.tolist(), cells.isna().tolist(), strict=True)):
             if gone:
                 continue
-            number: float = float(cell) if isinstance(cell, _NUMBERS) and -MOST <= cell <= MOST else np.nan
+            number: float = (
+                float(cell) if isinstance(cell, _NUMBERS) and -MOST <= cell <= MOST else np.nan
+            )
             if allowed[0] <= number <= allowed[1]:
                 out[row, place] = number
             elif allowed[0] - ROUNDING <= number <= allowed[1] + ROUNDING:  # of single precision
@@ -160,13 +199,24 @@ def _frame_numbers(
         warn_user(f"{rounding_note(f'cells of {what}', n_rounded, out.size, *allowed)}.")
     if wrong:
         row, column, cell = min(wrong, key=lambda place: place[0])
-        value = f"{_shown(cell)} in {_frame_place(frame, row)}, column {column}, one of {len(wrong)} such cells"
-        span = f" from {allowed[0]:g}" * (allowed[0] == 0.0) + f" to {allowed[1]:g}" * (allowed[1] == 1.0)
+        value = (
+            f"{_shown(cell)} in {_frame_place(frame, row)}, column {column}, one of {len(wrong)} "
+            "such cells"
+        )
+        span = f" from {allowed[0]:g}" * (allowed[0] == 0.0) + f" to {allowed[1]:g}" * (
+            allowed[1] == 1.0
+        )
         _refuse_frame(f"{what} must be a number{span}", value, remedy)
     return out
 
 
-def _matrix(frame: pd.DataFrame, values: Any, arms: Sequence[str], name: str) -> NDArray[Any]:  # noqa: ANN401 - of a user
+# of a user
+def _matrix(
+    frame: pd.DataFrame,
+    values: Any,  # noqa: ANN401
+    arms: Sequence[str],
+    name: str,
+) -> NDArray[Any]:
     """Values [Q, A] of an array, or of a frame with a column an arm, in the arms' order."""
     import pandas as pd
 
@@ -178,7 +228,9 @@ def _matrix(frame: pd.DataFrame, values: Any, arms: Sequence[str], name: str) ->
         values = values.iloc[:, [columns.index(arm) for arm in arms]].to_numpy()
     array = np.asarray(values)
     if array.shape != (len(frame), len(arms)):
-        rule = f"{name} must be [Q, A], a row a round and a column an arm, {(len(frame), len(arms))}"
+        rule = (
+            f"{name} must be [Q, A], a row a round and a column an arm, {(len(frame), len(arms))}"
+        )
         _refuse_frame(rule, array.shape, "give a number for every arm of every row")
     return array
 
@@ -189,7 +241,9 @@ def _cost_columns(costs: Costs | None, heads: Sequence[str]) -> tuple[str, ...]:
 
     if not isinstance(costs, Mapping | pd.Series):
         return ()
-    columns = tuple(dict.fromkeys(cell for cell in dict(costs.items()).values() if isinstance(cell, str)))
+    columns = tuple(
+        dict.fromkeys(cell for cell in dict(costs.items()).values() if isinstance(cell, str))
+    )
     missing = [column for column in columns if column not in heads]
     if missing:
         rule = f"a cost must be a number, or a column among {', '.join(heads)[:300]}"
@@ -198,7 +252,11 @@ def _cost_columns(costs: Costs | None, heads: Sequence[str]) -> tuple[str, ...]:
 
 
 def _frame_costs(
-    frame: pd.DataFrame, costs: Costs, arms: Sequence[str], heads: Sequence[str], mask: NDArray[np.bool_]
+    frame: pd.DataFrame,
+    costs: Costs,
+    arms: Sequence[str],
+    heads: Sequence[str],
+    mask: NDArray[np.bool_],
 ) -> Array:
     """Costs [Q, A], NaN where an arm that was not available states none.
 
@@ -207,12 +265,16 @@ def _frame_costs(
     """
     import pandas as pd
 
-    if isinstance(costs, pd.DataFrame) or (not isinstance(costs, Mapping | pd.Series) and np.ndim(costs) > 0):
+    if isinstance(costs, pd.DataFrame) or (
+        not isinstance(costs, Mapping | pd.Series) and np.ndim(costs) > 0
+    ):
         stated = _matrix(frame, costs, arms, "costs")
         try:
             cost = stated.astype(np.float64)
         except (TypeError, ValueError):
-            _refuse_frame("costs must be numbers from 0", f"cells of type {stated.dtype}", "give numbers")
+            _refuse_frame(
+                "costs must be numbers from 0", f"cells of type {stated.dtype}", "give numbers"
+            )
     elif isinstance(costs, Mapping | pd.Series):
         cost = _costs_of_arms(frame, costs, arms, heads)
     else:
@@ -224,13 +286,23 @@ def _frame_costs(
     wrong = mask & ~((cost >= 0.0) & (cost <= MOST))
     if wrong.any():
         row, number = (int(place[0]) for place in np.nonzero(wrong))
-        value = f"{cost[row, number]:g} in {_frame_place(frame, row)}, arm {arms[number]}, one of {int(wrong.sum())}"
-        _refuse_frame("the cost of an available arm must be a number from 0", value, "measure it, or mask the arm")
+        value = (
+            f"{cost[row, number]:g} in {_frame_place(frame, row)}, arm {arms[number]}, one of "
+            f"{int(wrong.sum())}"
+        )
+        _refuse_frame(
+            "the cost of an available arm must be a number from 0",
+            value,
+            "measure it, or mask the arm",
+        )
     return np.where((cost >= 0.0) & (cost <= MOST), cost, np.nan)
 
 
 def _costs_of_arms(
-    frame: pd.DataFrame, costs: Mapping[str, Any] | pd.Series[Any], arms: Sequence[str], heads: Sequence[str]
+    frame: pd.DataFrame,
+    costs: Mapping[str, Any] | pd.Series[Any],
+    arms: Sequence[str],
+    heads: Sequence[str],
 ) -> Array:
     """Costs [Q, A] of a number or a column for each arm."""
     by_arm: dict[str, Any] = {str(arm): cost for arm, cost in costs.items()}
@@ -245,16 +317,23 @@ def _costs_of_arms(
     for number, arm in enumerate(arms):
         cost = by_arm[arm]
         if isinstance(cost, str):
-            out[:, number] = _frame_numbers(frame, [cost], heads, "a cost", (0.0, MOST), "measure it")[:, 0]
+            out[:, number] = _frame_numbers(
+                frame, [cost], heads, "a cost", (0.0, MOST), "measure it"
+            )[:, 0]
             continue
         if not isinstance(cost, _NUMBERS) or not 0.0 <= cost <= MOST:
-            _refuse_frame(f"the cost of {arm} must be a number from 0", _shown(cost), "state it in your unit")
+            _refuse_frame(
+                f"the cost of {arm} must be a number from 0", _shown(cost), "state it in your unit"
+            )
         out[:, number] = float(cost)
     return out
 
 
 def _frame_delay(
-    frame: pd.DataFrame, delay: int | str | ArrayLike | None, arms: Sequence[str], heads: Sequence[str]
+    frame: pd.DataFrame,
+    delay: int | str | ArrayLike | None,
+    arms: Sequence[str],
+    heads: Sequence[str],
 ) -> NDArray[np.int64] | None:
     """Rounds until a reward is there, [Q] or [Q, A].
 
@@ -266,7 +345,9 @@ def _frame_delay(
     if delay is None:
         return None
     if isinstance(delay, str):
-        rounds: NDArray[Any] = _frame_numbers(frame, [delay], heads, "a delay", (0.0, MOST), "fill it")[:, 0]
+        rounds: NDArray[Any] = _frame_numbers(
+            frame, [delay], heads, "a delay", (0.0, MOST), "fill it"
+        )[:, 0]
     elif isinstance(delay, pd.DataFrame) or np.ndim(delay) == 2:  # [Q, A]
         rounds = _matrix(frame, delay, arms, "delay")
     else:
@@ -274,7 +355,11 @@ def _frame_delay(
         rounds = np.full(len(frame), rounds) if rounds.ndim == 0 else rounds
     if rounds.shape not in {(len(frame),), (len(frame), len(arms))} or not is_whole(rounds):
         value = f"{rounds.dtype} of {rounds.shape}"
-        _refuse_frame("delay must be whole numbers of rounds from 0, one a row or [Q, A]", value, "0 is at once")
+        _refuse_frame(
+            "delay must be whole numbers of rounds from 0, one a row or [Q, A]",
+            value,
+            "0 is at once",
+        )
     return rounds.astype(np.int64)
 
 
@@ -293,8 +378,9 @@ def is_whole(rounds: NDArray[Any]) -> bool:
 def drifting_arms(reward: Array, mask: NDArray[np.bool_], arms: Sequence[str]) -> list[str]:
     """Arms whose mean reward changes along the rows.
 
-    The rows are cut into ten blocks in their order, of 20 rewards at least, and the arm's means in them are
-    compared by the F test of one-way analysis of variance, at level .001 over all arms together.
+    The rows are cut into ten blocks in their order, of 20 rewards at least, and the arm's means in
+    them are compared by the F test of one-way analysis of variance, at level .001 over all arms
+    together.
 
     Example:
       >>> reward = np.column_stack([np.tile([0.0, 1.0], 50), np.repeat([0.0, 1.0], 50)])
@@ -326,12 +412,17 @@ def warn_order_ignored(parts: FrameParts) -> None:
     """Say that rows will be drawn with replacement, and which arms drift along them."""
     drifting = drifting_arms(parts.reward, parts.mask, parts.arms)
     text = (
-        f"The order of the {len(parts.reward)} rows is not stated: they are drawn with replacement, and their order is "
-        'ignored. State order="given" (row t in round t), "shuffled" (each row once) or "replacement" (rule S4.7).'
+        f"The order of the {len(parts.reward)} rows is not stated: they are drawn with "
+        "replacement, and their order is "
+        'ignored. State order="given" (row t in round t), "shuffled" (each row once) or '
+        '"replacement" (rule S4.7).'
     )
     if drifting:
         shown = ", ".join(drifting)[:200]
-        text += f" The mean reward of {len(drifting)} of {len(parts.arms)} arms changes along the rows ({shown})."
+        text += (
+            f" The mean reward of {len(drifting)} of {len(parts.arms)} arms changes along the "
+            f"rows ({shown})."
+        )
     warn_user(visible(text))
 
 

@@ -1,7 +1,8 @@
-"""Calibration (algebra): how far scores can be believed as probabilities, and maps that make them so.
+"""Calibration (algebra): how far to believe scores as probabilities, and maps to make them so.
 
-Measures take outcomes y, 0 or 1, and probabilities p, both [Q], and give the same number, to the last bit, for the
-same cases in any order. A calibrator is never judged by the cases it was fitted to alone: see `calibrated`.
+Measures take outcomes y, 0 or 1, and probabilities p, both [Q], and give the same number, to the
+last bit, for the same cases in any order. A calibrator is never judged by the cases it was fitted
+to alone: see `calibrated`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Calibrators (algebra): isotonic, Platt, beta, temperature, Venn-Abers; cross-fitting; parts of the Brier score.
+"""Calibrators (algebra): isotonic, Platt, beta, temperature, Venn-Abers; cross-fitting.
 
-A million rows on a hundred levels cost what a hundred rows cost, once they are sorted. Isotonic, Platt and
-Venn–Abers take scores of any scale; beta takes probabilities, temperature probabilities other than 0 and 1.
+Parts of the Brier score.
+
+A million rows on a hundred levels cost what a hundred rows cost, once they are sorted. Isotonic,
+Platt and Venn–Abers take scores of any scale; beta takes probabilities, temperature probabilities
+other than 0 and 1.
 
 A calibrator is never judged by the cases it was fitted to alone: see `calibrated`.
 """
@@ -29,7 +32,9 @@ from raglab.plain_arrays import float_array
 
 Method = Literal["isotonic", "platt", "beta", "temperature", "venn-abers"]
 METHODS: tuple[Method, ...] = get_args(Method)
-RIDGE = 1e-11  # a case: keeps a logistic fit finite where the score separates the outcomes, next to nothing elsewhere
+# a case: keeps a logistic fit finite where the score separates the outcomes, next to nothing
+# elsewhere
+RIDGE = 1e-11
 EPSILON = np.finfo(np.float64).eps  # beta: the nearest that a score comes to 0 and 1
 
 
@@ -38,11 +43,13 @@ class Calibrator(NamedTuple):
 
     Attributes:
       method: one of `METHODS`.
-      weights: platt (slope, intercept); beta (a, b, c) of `a ln s − b ln(1 − s) + c`; temperature (1 / T,); else empty.
+      weights: platt (slope, intercept); beta (a, b, c) of `a ln s − b ln(1 − s) + c`; temperature
+        (1 / T,); else empty.
       at: scores of the knots, ascending [K]; empty where there are weights.
-      low: isotonic: the probability at each knot, [K], straight in between and flat outside. venn-abers: p0 below,
-        between and above the knots, [K + 1]; on a knot p0 of above it.
-      high: isotonic: as `low`. venn-abers: p1 below, between and above the knots, [K + 1]; on a knot p1 of below it.
+      low: isotonic: the probability at each knot, [K], straight in between and flat outside.
+        venn-abers: p0 below, between and above the knots, [K + 1]; on a knot p0 of above it.
+      high: isotonic: as `low`. venn-abers: p1 below, between and above the knots, [K + 1]; on a
+        knot p1 of below it.
     """
 
     method: Method
@@ -53,7 +60,9 @@ class Calibrator(NamedTuple):
 
 
 def fit(y: ArrayLike, score: ArrayLike, *, method: Method) -> Calibrator:
-    """A map from score to the probability that y is 1. It flatters on the cases it was fitted to: see `calibrated`.
+    """A map from score to the probability that y is 1.
+
+    It flatters on the cases it was fitted to: see `calibrated`.
 
     isotonic: the rising step function nearest to the outcomes, its steps joined by lines.
     platt: logistic in the score, on outcomes shrunk to (n1 + 1) / (n1 + 2) and 1 / (n0 + 2).
@@ -69,7 +78,8 @@ def fit(y: ArrayLike, score: ArrayLike, *, method: Method) -> Calibrator:
     Raises:
       ValueError: one outcome only; a score outside the method's range; NaN.
 
-    Source: Zadrozny and Elkan 2002; Platt 1999 with Lin, Lin and Weng 2007; Kull, Silva Filho and Flach 2017;
+    Source: Zadrozny and Elkan 2002; Platt 1999 with Lin, Lin and Weng 2007; Kull, Silva Filho and
+    Flach 2017;
       Guo et al. 2017; Vovk, Petej and Fedorova 2015.
 
     Example:
@@ -87,7 +97,10 @@ def fit_counts(levels: ScoreLevels, method: Method) -> Calibrator:
     n, k = int(levels.n.sum()), int(levels.k.sum())
     # with one outcome the likelihood has no finite maximum
     if k in {0, n}:
-        msg = f"y must hold both outcomes to fit on, got {k} of {n} true; add cases of the other, or take fewer folds."
+        msg = (
+            f"y must hold both outcomes to fit on, got {k} of {n} true; add cases of the other, "
+            "or take fewer folds."
+        )
         raise ValueError(msg)
     none = np.empty(0)
     if method == "isotonic":
@@ -109,7 +122,10 @@ def fit_counts(levels: ScoreLevels, method: Method) -> Calibrator:
         weights = _rising(_logistic_columns(method, levels.at), levels)
     else:
         # a temperature below 0 would turn the order round
-        weights = np.maximum(_logistic(_logistic_columns(method, levels.at), levels.n, levels.k, intercept=False), 0.0)
+        weights = np.maximum(
+            _logistic(_logistic_columns(method, levels.at), levels.n, levels.k, intercept=False),
+            0.0,
+        )
     return _frozen(Calibrator(method, weights, none, none, none))
 
 
@@ -144,10 +160,12 @@ def apply(calibrator: Calibrator, score: ArrayLike) -> FloatArray:
 
 
 def venn_abers_interval(calibrator: Calibrator, score: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """p0 and p1 at each score, [...] each: the isotonic estimates if the new case were a 0, and if it were a 1.
+    """p0 and p1 at each score, [...] each.
 
-    One of the two is calibrated under any distribution, if cases are exchangeable; their distance shows how little the
-    data tell at that score. NaN stays NaN.
+    The isotonic estimates if the new case were a 0, and if it were a 1.
+
+    One of the two is calibrated under any distribution, if cases are exchangeable; their distance
+    shows how little the data tell at that score. NaN stays NaN.
 
     Args:
       calibrator: of the method `venn-abers`.
@@ -162,7 +180,10 @@ def venn_abers_interval(calibrator: Calibrator, score: ArrayLike) -> tuple[Float
       (0.5, 1.0)
     """
     if calibrator.method != "venn-abers":
-        msg = f"p0 and p1 need a venn-abers calibrator, got {calibrator.method}; fit with method='venn-abers'."
+        msg = (
+            f"p0 and p1 need a venn-abers calibrator, got {calibrator.method}; fit with "
+            "method='venn-abers'."
+        )
         raise ValueError(msg)
     value = float_array(score, "score")
     p0 = np.asarray(calibrator.low)[np.searchsorted(calibrator.at, value, side="right")]
@@ -187,18 +208,24 @@ def _block_steps(levels: ScoreLevels) -> tuple[FloatArray, FloatArray]:
 
 
 def _isotonic_with_success(n: IntArray, k: IntArray) -> FloatArray:
-    """Isotonic estimate at a new case of outcome 1 that stands before level i, for i in 0 … L; [L + 1].
+    """Isotonic estimate at a new case of outcome 1 that stands before level i, for i in 0 … L.
 
-    It is the slope of the line that touches, from below, the cumulative counts up to level i moved back by the new
-    case, and those from level i on. Both points of contact only move up, so that one pass over exact integers does.
+    [L + 1].
+
+    It is the slope of the line that touches, from below, the cumulative counts up to level i moved
+    back by the new case, and those from level i on. Both points of contact only move up, so that
+    one pass over exact integers does.
     """
     size, true = [0, *np.cumsum(n).tolist()], [0, *np.cumsum(k).tolist()]
     last = len(size) - 1
-    corner, hull = [last] * (last + 1), [last]  # the next corner of the lower hull of all points from one on
+    # the next corner of the lower hull of all points from one on
+    corner, hull = [last] * (last + 1), [last]
     for i in range(last - 1, -1, -1):
         while len(hull) > 1:
             a, b = hull[-1], hull[-2]
-            if (true[a] - true[i]) * (size[b] - size[a]) < (true[b] - true[a]) * (size[a] - size[i]):
+            if (true[a] - true[i]) * (size[b] - size[a]) < (true[b] - true[a]) * (
+                size[a] - size[i]
+            ):
                 break
             hull.pop()
         corner[i] = hull[-1]
@@ -226,8 +253,15 @@ def _logistic_columns(method: Method, score: FloatArray) -> list[FloatArray]:
     ends = "[0, 1]" if method == "beta" else "(0, 1)"
     lost = (score < 0.0) | (score > 1.0) if method == "beta" else (score <= 0.0) | (score >= 1.0)
     if lost.any():
-        extreme = f"{score[lost].max()} at most" if (score[lost] > 0.5).any() else f"{score[lost].min()} at least"
-        msg = f"score must be in {ends} for {method}, got {extreme}; isotonic, platt and venn-abers take any scale."
+        extreme = (
+            f"{score[lost].max()} at most"
+            if (score[lost] > 0.5).any()
+            else f"{score[lost].min()} at least"
+        )
+        msg = (
+            f"score must be in {ends} for {method}, got {extreme}; isotonic, platt and venn-abers "
+            "take any scale."
+        )
         raise ValueError(msg)
     inner = np.clip(score, EPSILON, 1.0 - EPSILON) if method == "beta" else score
     up, down = np.log(inner), -np.log1p(-inner)
@@ -246,7 +280,10 @@ def _rising(columns: list[FloatArray], levels: ScoreLevels) -> FloatArray:
     rate = levels.k.sum() / levels.n.sum()
     flat = np.array([0.0, 0.0, np.log(rate / (1.0 - rate))])
     rising = [weights for weights in (flat, *shut) if np.all(weights[:2] >= 0.0)]
-    return min(rising, key=lambda weights: _loss(weights[:2] @ np.stack(columns) + weights[2], levels.n, levels.k))
+    return min(
+        rising,
+        key=lambda weights: _loss(weights[:2] @ np.stack(columns) + weights[2], levels.n, levels.k),
+    )
 
 
 def _loss(margin: FloatArray, n: IntArray, true: NDArray[np.number]) -> float:
@@ -267,7 +304,9 @@ def _logistic(
     spread[spread == 0.0] = 1.0
     start = np.append(np.zeros(len(columns)), np.log(true.sum() / (n.sum() - true.sum())))
     held = np.append(np.ones(len(columns)), 0.0)
-    weights = _newton(np.append((rows - middle) / spread, np.ones((1, n.size)), axis=0), n, true, start, held)
+    weights = _newton(
+        np.append((rows - middle) / spread, np.ones((1, n.size)), axis=0), n, true, start, held
+    )
     slopes = weights[:-1] / spread[:, 0]
     return np.append(slopes, weights[-1] - (slopes * middle[:, 0]).sum())
 
@@ -275,7 +314,7 @@ def _logistic(
 def _newton(
     rows: FloatArray, n: IntArray, true: NDArray[np.number], weights: FloatArray, held: FloatArray
 ) -> FloatArray:
-    """Weights at which the logistic loss is least, [M], by Newton's steps, halved while they overshoot.
+    """Weights of least logistic loss, [M], by Newton's steps, halved while they overshoot.
 
     rows: what the margin is linear in, [M, L]. held: 1 for a weight under the ridge, [M].
     """
@@ -293,7 +332,8 @@ def _newton(
         bend = np.einsum("al,bl,l->ab", rows, rows, n * p * (1.0 - p)) + np.diag(ridge)
         step = np.linalg.solve(bend, slope)
         gain = float((slope * step).sum())
-        if gain > 1e-3:  # nearer than that Newton's steps do not overshoot, and rounding hides what they gain
+        # nearer than that Newton's steps do not overshoot, and rounding hides what they gain
+        if gain > 1e-3:
             here = loss(weights)
             while loss(weights - step) > here:
                 step = step / 2.0
@@ -348,7 +388,7 @@ class Judgement(NamedTuple):
 
 
 class Calibrated(NamedTuple):
-    """A calibrator with its judgement on the cases it was fitted to and on cases it had not seen, side by side.
+    """A calibrator judged on the cases it was fitted to and on unseen cases, side by side.
 
     Attributes:
       calibrator: fitted to all cases.
@@ -364,9 +404,10 @@ class Calibrated(NamedTuple):
 
 
 def brier_decomposition(y: ArrayLike, p: ArrayLike) -> Brier:
-    """Brier score, the mean of (p − y)², in parts, with isotonic regression as the recalibration (CORP).
+    """Brier score, mean of (p − y)², in parts, with isotonic regression as recalibration (CORP).
 
-    mcb is 0 where p is its own isotonic recalibration, dsc is 0 where p ranks no better than a constant.
+    mcb is 0 where p is its own isotonic recalibration, dsc is 0 where p ranks no better than a
+    constant.
 
     Args:
       y: outcomes, 0 or 1, [Q].
@@ -395,10 +436,13 @@ def brier_decomposition(y: ArrayLike, p: ArrayLike) -> Brier:
 
 
 def spiegelhalter(y: ArrayLike, p: ArrayLike) -> Spiegelhalter:
-    """Whether the Brier score is as large as calibrated probabilities would make it: z and two-sided p-value.
+    """Whether the Brier score is as large as calibrated probabilities would make it.
 
-    z > 0: outcomes scatter more than p predicts (too sure); z < 0: less (too unsure). Scores of 0, 1/2 and 1 add no
-    variance: where there are only such, z is 0, or infinite if a sure score was wrong.
+    Z and two-sided p-value.
+
+    z > 0: outcomes scatter more than p predicts (too sure); z < 0: less (too unsure). Scores of 0,
+    1/2 and 1 add no variance: where there are only such, z is 0, or infinite if a sure score was
+    wrong.
 
     Args:
       y: outcomes, 0 or 1, [Q].
@@ -424,21 +468,29 @@ def spiegelhalter(y: ArrayLike, p: ArrayLike) -> Spiegelhalter:
 
 
 def folds_of(
-    y: ArrayLike, score: ArrayLike, *, folds: int = 5, groups: ArrayLike | None = None, rng: np.random.Generator
+    y: ArrayLike,
+    score: ArrayLike,
+    *,
+    folds: int = 5,
+    groups: ArrayLike | None = None,
+    rng: np.random.Generator,
 ) -> IntArray:
-    """Fold of each case, from 0, [Q]; sizes differ by one at most; it does not depend on the order of the cases.
+    """Fold of each case, from 0, [Q]; sizes differ by one at most.
 
-    Folds are drawn for the cases in the order of score, then outcome; cases alike in both are interchangeable. They are
-    not stratified, on purpose: stratified folds, at each score or over all, repeat the noise of the fitted part in the
-    part held out, and cross-fitted errors become too small: isotonic, 400 cases, 11 levels without information, ECE
-    0.003 and 0.030 where fresh cases, and these folds, show 0.045.
+    It does not depend on the order of the cases.
+
+    Folds are drawn for the cases in the order of score, then outcome; cases alike in both are
+    interchangeable. They are not stratified, on purpose: stratified folds, at each score or over
+    all, repeat the noise of the fitted part in the part held out, and cross-fitted errors become
+    too small: isotonic, 400 cases, 11 levels without information, ECE 0.003 and 0.030 where fresh
+    cases, and these folds, show 0.045.
 
     Args:
       y: outcomes, 0 or 1, [Q].
       score: of any scale, [Q].
       folds: their number, at least 2.
-      groups: a label a case, [Q]; cases that must not be separated, such as paraphrases or questions on one document.
-        Groups are drawn whole, in the order of their labels.
+      groups: a label a case, [Q]; cases that must not be separated, such as paraphrases or
+        questions on one document. Groups are drawn whole, in the order of their labels.
       rng: generator of the folds.
 
     Raises:
@@ -451,12 +503,17 @@ def folds_of(
     else:
         part = np.unique(np.asarray(groups), return_inverse=True)[1]
         if part.shape != value.shape:
-            msg = f"groups must be [Q], a label a case, got shape {part.shape} for {value.size} cases."
+            msg = (
+                f"groups must be [Q], a label a case, got shape {part.shape} for {value.size} "
+                "cases."
+            )
             raise ValueError(msg)
     parts = int(part.max()) + 1
     if not 2 <= folds <= parts:
         kind = "cases" if groups is None else "groups"
-        remedy = f"lower folds to {parts} or less" if parts >= 2 else f"there must be at least 2 {kind}"
+        remedy = (
+            f"lower folds to {parts} or less" if parts >= 2 else f"there must be at least 2 {kind}"
+        )
         msg = f"folds must be between 2 and the {parts} {kind}, got {folds}; {remedy}."
         raise ValueError(msg)
     return rng.permutation(np.resize(np.arange(folds), parts))[part]
@@ -471,7 +528,9 @@ def cross_fitted(
     groups: ArrayLike | None = None,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Probability of each case from a calibrator fitted to the other folds, [Q]; folds as in `folds_of`.
+    """Probability of each case from a calibrator fitted to the other folds, [Q].
+
+    Folds as in `folds_of`.
 
     Args:
       y: outcomes, 0 or 1, [Q].
@@ -499,7 +558,10 @@ def cross_fitted(
         n = levels.n - np.bincount(place[rows], minlength=levels.at.size)
         k = levels.k - np.bincount(place[rows & outcome], minlength=levels.at.size)
         has_cases = n > 0
-        p[rows] = apply(fit_counts(ScoreLevels(levels.at[has_cases], n[has_cases], k[has_cases]), method), value[rows])
+        p[rows] = apply(
+            fit_counts(ScoreLevels(levels.at[has_cases], n[has_cases], k[has_cases]), method),
+            value[rows],
+        )
     return p
 
 

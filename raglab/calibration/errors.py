@@ -1,10 +1,11 @@
 """Calibration error (algebra): reliability bins, ECE with intervals, smooth ECE.
 
-Rows are sorted once; whatever comes after sums over levels, or over sorted rows, so that no number depends on
-the order of the rows, not even in its last bit.
+Rows are sorted once; whatever comes after sums over levels, or over sorted rows, so that no number
+depends on the order of the rows, not even in its last bit.
 
-Smooth ECE lays residuals (score minus outcome) and cases on a mesh over [0, 1], smooths both, and takes the
-mean absolute smoothed residual. The width is the smallest at which the error is no larger than the width.
+Smooth ECE lays residuals (score minus outcome) and cases on a mesh over [0, 1], smooths both, and
+takes the mean absolute smoothed residual. The width is the smallest at which the error is no larger
+than the width.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.metrics.intervals import check_level, percentile_interval
-from raglab.plain_arrays import ROUNDING, check_present, float_array, plain_array, shown_number, within_range
+from raglab.plain_arrays import (
+    ROUNDING,
+    check_present,
+    float_array,
+    plain_array,
+    shown_number,
+    within_range,
+)
 from raglab.values import Curve
 
 FloatArray = NDArray[np.float64]
@@ -31,15 +39,21 @@ class ScoreLevels(NamedTuple):
     k: IntArray
 
 
-def pairs(y: ArrayLike, score: ArrayLike, name: str = "score") -> tuple[NDArray[np.bool_], FloatArray]:
+def pairs(
+    y: ArrayLike, score: ArrayLike, name: str = "score"
+) -> tuple[NDArray[np.bool_], FloatArray]:
     """Outcomes, bool [Q], and finite scores, float [Q], one of each a case.
 
     Raises:
-      ValueError: another shape, different lengths, no case, NaN, an infinite score, or an outcome beside 0 and 1.
+      ValueError: another shape, different lengths, no case, NaN, an infinite score, or an outcome
+        beside 0 and 1.
     """
     outcome, value = plain_array(y, "y"), float_array(score, name)
     if outcome.ndim != 1 or outcome.shape != value.shape:
-        msg = f"y and {name} must be [Q], one of each a case, got shapes {outcome.shape} and {value.shape}."
+        msg = (
+            f"y and {name} must be [Q], one of each a case, got shapes {outcome.shape} and "
+            f"{value.shape}."
+        )
         raise ValueError(msg)
     if not outcome.size:
         msg = f"y and {name} must hold at least one case, got none; check the filter before."
@@ -53,21 +67,28 @@ def pairs(y: ArrayLike, score: ArrayLike, name: str = "score") -> tuple[NDArray[
 
 def _refuse(outcome: NDArray[Any], value: FloatArray, name: str) -> None:
     """Raise for the worst of what is wrong with outcomes and scores."""
-    missing = [int((part != part).sum()) for part in (outcome, value)]  # noqa: PLR0124 - NaN, of any dtype
+    # NaN, of any dtype
+    missing = [int((part != part).sum()) for part in (outcome, value)]  # noqa: PLR0124
     if any(missing):
         first = int(((outcome != outcome) | (value != value)).argmax())  # noqa: PLR0124
         value_text = (
-            f"{missing[0]} in y and {missing[1]} in {name}, of {value.size} cases, the first at position {first}"
+            f"{missing[0]} in y and {missing[1]} in {name}, of {value.size} cases, the first at "
+            f"position {first}"
         )
         msg = f"y and {name} must not be NaN, got {value_text}; label or drop them first."
         raise ValueError(msg)
     if np.isinf(value).any():
         place = f"the first at position {int(np.isinf(value).argmax())}"
-        msg = f"{name} must be finite, got {np.isinf(value).sum()} infinite of {value.size}, {place}; leave them out."
+        msg = (
+            f"{name} must be finite, got {np.isinf(value).sum()} infinite of {value.size}, "
+            f"{place}; leave them out."
+        )
         raise ValueError(msg)
     odd = (outcome != 0) & (outcome != 1)
     position = int(odd.argmax())
-    value_text = f"{outcome[position]!s} in {int(odd.sum())} cases, the first at position {position}"
+    value_text = (
+        f"{outcome[position]!s} in {int(odd.sum())} cases, the first at position {position}"
+    )
     msg = f"y must be 0 or 1 (or bool), got {value_text}; compare with the outcome meant first."
     raise ValueError(msg)
 
@@ -102,7 +123,10 @@ rank only: calibrate first (fit, apply).
         return within_range(value, 0.0, 1.0, "p")
     worst = float(high if high > 1.0 else low)
     value_text = f"{shown_number(worst, 0.0, 1.0)} at {'most' if high > 1.0 else 'least'}"
-    rank = "a cosine, an L2 distance or a confidence in points is rank only: calibrate first (fit, apply)."
+    rank = (
+        "a cosine, an L2 distance or a confidence in points is rank only: calibrate first (fit, "
+        "apply)."
+    )
     msg = f"p must be in [0, 1], got {value_text}; {rank}"
     raise ValueError(msg)
 
@@ -110,7 +134,8 @@ rank only: calibrate first (fit, apply).
 def sort_by_score(y: NDArray[np.bool_], score: FloatArray) -> tuple[IntArray, FloatArray]:
     """Outcomes, 0 or 1, and scores of the same rows sorted by score, then outcome, [Q] each."""
     plain = score + 0.0  # one zero, not two
-    if plain.min() >= 0.0 and plain.max() < 2.0:  # bits of floats in [0, 2) keep their order and leave room for one
+    # bits of floats in [0, 2) keep their order and leave room for one
+    if plain.min() >= 0.0 and plain.max() < 2.0:
         key = plain.view(np.int64) << 1
         key |= y
         key.sort()
@@ -128,13 +153,16 @@ def score_levels(y: NDArray[np.bool_], score: FloatArray) -> ScoreLevels:
     """
     outcome, value = sort_by_score(y, score)
     start = np.flatnonzero(np.concatenate(([True], value[1:] != value[:-1])))
-    return ScoreLevels(value[start], np.diff(start, append=value.size), np.add.reduceat(outcome, start))
+    return ScoreLevels(
+        value[start], np.diff(start, append=value.size), np.add.reduceat(outcome, start)
+    )
 
 
 def isotonic_blocks(n: IntArray, k: IntArray) -> IntArray:
-    """First level of each block of the isotonic regression of k / n on the level, weighted by n; [B].
+    """First level of each isotonic regression block of k / n on the level, weighted by n; [B].
 
-    Rates of the blocks rise strictly: they are taken from the counts again until none is out of order.
+    Rates of the blocks rise strictly: they are taken from the counts again until none is out of
+    order.
 
     Source: Dimitriadis, Gneiting and Jordan 2021 (CORP); pool-adjacent-violators by SciPy.
     """
@@ -151,14 +179,18 @@ def isotonic_blocks(n: IntArray, k: IntArray) -> IntArray:
 
 Strategy = Literal["uniform", "quantile", "corp"]
 Norm = Literal["l1", "l2", "max"]
-FINE = 1024  # levels that are resampled as they are; more are merged where they share a cell of this width
+# levels that are resampled as they are; more are merged where they share a cell of this width
+FINE = 1024
 BLOCK = 1 << 19  # counts drawn at once
 CHUNK = 1 << 15  # rows binned at once, few enough for the cache
 UNIT = 2.0**26
 
 
 class Bins(NamedTuple):
-    """Non-empty bins in ascending order, [B]: k of n cases came true, `total` is the sum of their scores."""
+    """Non-empty bins in ascending order, [B].
+
+    K of n cases came true, `total` is the sum of their scores.
+    """
 
     at: FloatArray
     n: IntArray
@@ -166,22 +198,28 @@ class Bins(NamedTuple):
     total: FloatArray
 
 
-def reliability(y: ArrayLike, p: ArrayLike, *, bins: int = 10, strategy: Strategy = "uniform") -> Curve:
-    """Observed rate against mean score, one entry a non-empty bin; `at` is the lower edge of the bin.
+def reliability(
+    y: ArrayLike, p: ArrayLike, *, bins: int = 10, strategy: Strategy = "uniform"
+) -> Curve:
+    """Observed rate against mean score, one entry a non-empty bin.
 
-    A score on an inner edge belongs to the bin below it, a score of 0 to the first bin: bins are (low, high]. Edges
-    are those of floating point, as in scikit-learn's `calibration_curve`; with 5, 10, 15, 20, 25, 50 or 100 bins every
-    decimal that names an edge, such as 0.6 and 0.7 or 30 / 100 and 40 / 100, does fall below it.
+    `at` is the lower edge of the bin.
+
+    A score on an inner edge belongs to the bin below it, a score of 0 to the first bin: bins are
+    (low, high]. Edges are those of floating point, as in scikit-learn's `calibration_curve`; with
+    5, 10, 15, 20, 25, 50 or 100 bins every decimal that names an edge, such as 0.6 and 0.7 or 30 /
+    100 and 40 / 100, does fall below it.
 
     Args:
       y: outcomes, 0 or 1, [Q].
       p: probabilities, [Q].
       bins: their number; not used by "corp".
-      strategy: "uniform", equal widths; "quantile", equal numbers of cases, edges at percentiles of p; "corp", the
-        blocks of the isotonic regression of y on p, which has no bins to choose.
+      strategy: "uniform", equal widths; "quantile", equal numbers of cases, edges at percentiles of
+        p; "corp", the blocks of the isotonic regression of y on p, which has no bins to choose.
 
     Raises:
-      ValueError: p outside [0, 1] (a score that only ranks), NaN, no case, y other than 0 and 1, bins below 1.
+      ValueError: p outside [0, 1] (a score that only ranks), NaN, no case, y other than 0 and 1,
+        bins below 1.
 
     Source: Dimitriadis, Gneiting and Jordan 2021 for "corp".
 
@@ -203,7 +241,9 @@ def ece(
     norm: Norm = "l1",
     debias: bool = False,
 ) -> float:
-    """Expected calibration error, in probability: the gap of mean score and observed rate, over bins.
+    """Expected calibration error, in probability.
+
+    The gap of mean score and observed rate, over bins.
 
     Bins are those of `reliability`. The error is biased upwards, the more bins the more.
 
@@ -212,9 +252,10 @@ def ece(
       p: probabilities, [Q].
       bins: their number; not used by "corp".
       strategy: of the bins, as for `reliability`.
-      norm: "l1", mean absolute gap, weighted by cases; "l2", root of the mean squared gap; "max", the largest gap.
-      debias: takes the sampling variance rate (1 − rate) / (n − 1) off each squared gap, leaves bins of one case out,
-        and never goes below 0; with the norm "l2" only.
+      norm: "l1", mean absolute gap, weighted by cases; "l2", root of the mean squared gap; "max",
+        the largest gap.
+      debias: takes the sampling variance rate (1 − rate) / (n − 1) off each squared gap, leaves
+        bins of one case out, and never goes below 0; with the norm "l2" only.
 
     Raises:
       ValueError: as in `reliability`; debias with a norm other than "l2".
@@ -227,7 +268,9 @@ def ece(
     """
     _check_norm(norm, debias=debias)
     counts = _bin_counts(*chances(y, p), bins, strategy)
-    return float(_calibration_error(counts.total - counts.k, counts.n, counts.k, norm, debias=debias))
+    return float(
+        _calibration_error(counts.total - counts.k, counts.n, counts.k, norm, debias=debias)
+    )
 
 
 def ece_interval(
@@ -244,11 +287,12 @@ def ece_interval(
 ) -> tuple[float, float]:
     """Percentile bootstrap interval of `ece`: low and high end, in probability.
 
-    Cases are drawn with replacement, the bins stay those of the data. Drawn are counts of score level × outcome, which
-    is exact up to 1,024 levels. Beyond, levels that share a bin and a cell of width 1 / 1,024 count as one, at the mean
-    score of each outcome in it: only the spread of scores inside a cell is left out, at most 0.0005 a case against the
-    0.3 to 0.5 of an outcome. Since ECE is biased upwards, and a resample's more so, the interval of a well calibrated
-    score lies above 0 and may lie above its own ECE; "l2" with debias suffers least.
+    Cases are drawn with replacement, the bins stay those of the data. Drawn are counts of score
+    level × outcome, which is exact up to 1,024 levels. Beyond, levels that share a bin and a cell
+    of width 1 / 1,024 count as one, at the mean score of each outcome in it: only the spread of
+    scores inside a cell is left out, at most 0.0005 a case against the 0.3 to 0.5 of an outcome.
+    Since ECE is biased upwards, and a resample's more so, the interval of a well calibrated score
+    lies above 0 and may lie above its own ECE; "l2" with debias suffers least.
 
     Args:
       y: outcomes, 0 or 1, [Q].
@@ -282,11 +326,13 @@ def ece_interval(
 
 
 def _bin_counts(y: NDArray[np.bool_], p: FloatArray, bins: int, strategy: Strategy) -> Bins:
-    """Counts and sums of scores in each non-empty bin, alike to the last bit for rows in any order."""
+    """Counts and sums of scores in each non-empty bin, equal to the last bit in any row order."""
     if strategy == "corp":
         levels = score_levels(y, p)
         start = isotonic_blocks(levels.n, levels.k)
-        size, true, total = (np.add.reduceat(part, start) for part in (levels.n, levels.k, levels.n * levels.at))
+        size, true, total = (
+            np.add.reduceat(part, start) for part in (levels.n, levels.k, levels.n * levels.at)
+        )
         return Bins(levels.at[start], size, true, total)
     if strategy == "uniform":
         return _even(y, p, _bin_edges(p, bins, strategy))
@@ -300,8 +346,9 @@ def _bin_counts(y: NDArray[np.bool_], p: FloatArray, bins: int, strategy: Strate
 def _even(y: NDArray[np.bool_], p: FloatArray, edges: FloatArray) -> Bins:
     """Sums over bins of equal width, without sorting.
 
-    The nearest edge and one comparison with it place a score. Scores are summed as two integers, multiples of 2^-26
-    and of 2^-52: sums of integers are exact below 2^53, so they do not depend on the order.
+    The nearest edge and one comparison with it place a score. Scores are summed as two integers,
+    multiples of 2^-26 and of 2^-52: sums of integers are exact below 2^53, so they do not depend on
+    the order.
     """
     bins = edges.size - 1
     below = np.append(-1.0, edges[1:])
@@ -335,7 +382,7 @@ def _bin_edges(score: FloatArray, bins: int, strategy: Strategy) -> FloatArray:
 
 
 def _starts(score: FloatArray, edges: FloatArray) -> tuple[IntArray, IntArray]:
-    """First position of each non-empty bin in sorted scores, and the number of that bin, [B] each."""
+    """First position of each non-empty bin in sorted scores, and that bin's number, [B] each."""
     start = np.append(0, np.searchsorted(score, edges[1:-1], side="right"))
     filled = np.flatnonzero(np.diff(start, append=score.size))
     return start[filled], filled
@@ -349,8 +396,13 @@ def _level_bins(levels: ScoreLevels, bins: int, strategy: Strategy) -> IntArray:
     return _starts(levels.at, _bin_edges(rows, bins, strategy))[0]
 
 
-def _outcome_cells(levels: ScoreLevels, start: IntArray) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
-    """Cells of level × outcome, [C]: cases, mean residual, outcome; and the first cell of each bin, [B]."""
+def _outcome_cells(
+    levels: ScoreLevels, start: IntArray
+) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
+    """Cells of level × outcome, [C]: cases, mean residual, outcome.
+
+    And the first cell of each bin, [B].
+    """
     if levels.at.size > FINE:
         inside = np.zeros(levels.at.size, dtype=np.int64)
         inside[start] = 1
@@ -384,7 +436,10 @@ def _bootstrap_errors(
     size = max(1, BLOCK // count.size)
     for begin in range(0, resamples, size):
         drawn = rng.multinomial(total, count / total, size=min(size, resamples - begin))
-        gap, n, k = (np.add.reduceat(part, start, axis=1) for part in (drawn * residual, drawn, drawn * outcome))
+        gap, n, k = (
+            np.add.reduceat(part, start, axis=1)
+            for part in (drawn * residual, drawn, drawn * outcome)
+        )
         errors.append(_calibration_error(gap, n, k, norm, debias=debias))
     return np.concatenate(errors)
 
@@ -398,8 +453,13 @@ def _check_norm(norm: Norm, *, debias: bool) -> None:
         raise ValueError(msg)
 
 
-def _calibration_error(gap: FloatArray, n: IntArray, k: IntArray, norm: Norm, *, debias: bool) -> FloatArray:
-    """Norm of gaps over the last axis. gap: sum of scores less k, in each bin; a bin without cases adds nothing."""
+def _calibration_error(
+    gap: FloatArray, n: IntArray, k: IntArray, norm: Norm, *, debias: bool
+) -> FloatArray:
+    """Norm of gaps over the last axis. gap: sum of scores less k, in each bin.
+
+    A bin without cases adds nothing.
+    """
     share = n / n.sum(axis=-1, keepdims=True)
     filled = np.maximum(n, 1)
     each = np.abs(gap) / filled
@@ -439,7 +499,8 @@ def smooth_ece(y: ArrayLike, p: ArrayLike) -> float:
       y: outcomes, 0 or 1, [Q].
       p: probabilities, [Q].
 
-    Source: Błasiok and Nakkiran 2023, on the probability itself, not its logit, with the mesh and the search of
+    Source: Błasiok and Nakkiran 2023, on the probability itself, not its logit, with the mesh and
+    the search of
       their package relplot.
 
     Example:
@@ -490,7 +551,8 @@ def smooth_levels(at: ScoreLevels) -> SmoothECE:
 def _laid(at: FloatArray, moments: FloatArray, points: int) -> FloatArray:
     """Residuals and cases on a mesh, each split between its two neighbours, [2, points].
 
-    moments: residual, residual × level, cases, cases × level, [4, L]; their sums over a cell say what each end gets.
+    moments: residual, residual × level, cases, cases × level, [4, L]; their sums over a cell say
+    what each end gets.
     """
     start = np.searchsorted(at, np.arange(points - 1) / (points - 1))
     start[0] = 0
@@ -506,8 +568,8 @@ def _laid(at: FloatArray, moments: FloatArray, points: int) -> FloatArray:
 def _smooth_error(mesh: FloatArray, width: float) -> float:
     """Mean absolute smoothed residual, weighted by the smoothed density of cases.
 
-    The kernel spans the length of the mesh around its middle point; where the number of points is even it stands
-    half a cell off, as in the package.
+    The kernel spans the length of the mesh around its middle point; where the number of points is
+    even it stands half a cell off, as in the package.
     """
     points = mesh.shape[1]
     grid = np.linspace(0.0, 1.0, points)

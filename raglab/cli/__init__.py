@@ -93,13 +93,20 @@ def _show_version(*, value: bool) -> None:
 def shared_options(
     debug: Annotated[
         bool,
-        typer.Option(DEBUG, help=f"Show the stack of an error; before or after the command, or {DEBUG_VARIABLE}=1."),
+        typer.Option(
+            DEBUG,
+            help=f"Show the stack of an error; before or after the command, or {DEBUG_VARIABLE}=1.",
+        ),
     ] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Tune when a RAG system answers, refuses or asks back: retrieval once, every threshold replayed."""
+    """Tune when a RAG system answers, refuses or asks back.
+
+    Retrieval once, every threshold replayed.
+    """
 
 
 def main() -> None:
@@ -111,51 +118,76 @@ def main() -> None:
         close_standard_streams()
 
 
-@app.command(epilog="Example: raglab trace datasets/broker --out out/broker.parquet -p datasets/broker/policy.yaml")
+@app.command(
+    epilog="Example: raglab trace datasets/broker --out out/broker.parquet -p "
+    "datasets/broker/policy.yaml"
+)
 def trace(
     ctx: typer.Context,
     corpus: Annotated[
         Path,
         typer.Argument(
-            help="Folder of Markdown, text, HTML, CSV, PDF or pictures; JSONL; CSV; SQuAD 2.0; BEIR or MT-RAG folder."
+            help="Folder of Markdown, text, HTML, CSV, PDF or pictures; JSONL; CSV; SQuAD 2.0; "
+            "BEIR or MT-RAG folder."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write. An interrupted run continues.")],
-    cases: Annotated[Path | None, typer.Option("--cases", "-c", help="Labelled questions. Default: CORPUS.")] = None,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Trace to write. An interrupted run continues.")
+    ],
+    cases: Annotated[
+        Path | None, typer.Option("--cases", "-c", help="Labelled questions. Default: CORPUS.")
+    ] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option(help="field=column, such as expect_status=label, for a CSV or TSV of --cases. Repeatable."),
+        typer.Option(
+            help="field=column, such as expect_status=label, for a CSV or TSV of --cases. "
+            "Repeatable."
+        ),
     ] = None,
     corpus_columns: CorpusColumns = None,
     encoding: TextEncoding = None,
     cases_encoding: Annotated[
-        str | None, typer.Option(help="Encoding of a CSV or TSV of --cases, such as cp1252. Default: UTF-8.")
+        str | None,
+        typer.Option(help="Encoding of a CSV or TSV of --cases, such as cp1252. Default: UTF-8."),
     ] = None,
     policy: PolicyPath = None,
-    arm: Annotated[list[str] | None, typer.Option(help=f"Arm: {', '.join(ARMS)}. Repeatable.")] = None,
+    arm: Annotated[
+        list[str] | None, typer.Option(help=f"Arm: {', '.join(ARMS)}. Repeatable.")
+    ] = None,
     encoder: Encoder = None,
     reranker: Reranker = None,
     download: Download = False,
     index: Annotated[
-        str, typer.Option(help="flat (exact), hnsw, ivf, hnsw-sq8 or ivfpq. auto is flat up to 100,000 chunks.")
+        str,
+        typer.Option(
+            help="flat (exact), hnsw, ivf, hnsw-sq8 or ivfpq. auto is flat up to 100,000 chunks."
+        ),
     ] = "auto",
-    index_mb: Annotated[float, typer.Option(help="Megabytes that an index of auto may use above that number.")] = 1_000,
+    index_mb: Annotated[
+        float, typer.Option(help="Megabytes that an index of auto may use above that number.")
+    ] = 1_000,
     fetch_k: Annotated[int, typer.Option(min=1, max=10_000, help="Hits per question.")] = 50,
     rerank_k: Annotated[int, typer.Option(min=0, max=10_000, help="Hits to rerank.")] = 20,
-    max_depth: Annotated[int, typer.Option(help="Refinements to measure after the first search.")] = 0,
+    max_depth: Annotated[
+        int, typer.Option(help="Refinements to measure after the first search.")
+    ] = 0,
     dense_weight: DenseWeight = 1.0,
     precision: Precision = "float32",
     turns: Annotated[
         int,
         typer.Option(
-            min=0, help="Number of earlier turns of a conversation whose words are added to its last question."
+            min=0,
+            help="Number of earlier turns of a conversation whose words are added to its last "
+            "question.",
         ),
     ] = 0,
     follow_links: FollowLinks = False,
     shares: Annotated[
         str | None,
         typer.Option(
-            "--split", help="Deal questions without splits: shares of tune, certify and report, such as 0.4,0.3,0.3."
+            "--split",
+            help="Deal questions without splits: shares of tune, certify and report, such as "
+            "0.4,0.3,0.3.",
         ),
     ] = None,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
@@ -213,34 +245,51 @@ def trace(
     if not as_json:
         say_headline(result)
         n_stated = len(result) - table.attrs["without_source"]
-        of_all = f" of the {n_stated} of {len(result)} cases that state some" if n_stated < len(result) else ""
+        of_all = (
+            f" of the {n_stated} of {len(result)} cases that state some"
+            if n_stated < len(result)
+            else ""
+        )
         say(f"\nwhere the expected sources{of_all} stand:\n" + table_text(table.round(4)))
-        # A weight is of these two lists, and is searched over cases that expect a source: without any it raises.
+        # A weight is of these two lists, and is searched over cases that expect a source: without
+        # any it raises.
         if {"bm25", "dense"} <= set(result.arms) and len(table) and table["n"].iloc[0]:
             _say_weight(fusion_weights(result))
 
 
 def _say_weight(weights: FusionWeights) -> None:
     """Say which weight of the embeddings' list fuses best, beside the equal one."""
-    measure = next(name for name in weights.table.columns if name.startswith("nDCG"))  # the one it was chosen by
+    # the one it was chosen by
+    measure = next(name for name in weights.table.columns if name.startswith("nDCG"))
     ndcg = weights.table.set_index("dense_weight")[measure]
     best, equal = ndcg[weights.dense_weight], ndcg[1.0]
-    say(f"\nfused best at --dense-weight {weights.dense_weight:g}: {measure} {best:.4f}, at 1 {equal:.4f}")
+    say(
+        f"\nfused best at --dense-weight {weights.dense_weight:g}: {measure} {best:.4f}, at 1 "
+        f"{equal:.4f}"
+    )
 
 
-@app.command(epilog="Example: raglab decide out/broker.parquet -p datasets/broker/policy.yaml --case w1-001")
+@app.command(
+    epilog="Example: raglab decide out/broker.parquet -p datasets/broker/policy.yaml --case w1-001"
+)
 def decide(
     path: TracePath,
     policy: PolicyPath = None,
     case: Annotated[
-        str | None, typer.Option(help="Explain this case: every gate, and the smallest change that flips it.")
+        str | None,
+        typer.Option(help="Explain this case: every gate, and the smallest change that flips it."),
     ] = None,
     arm: Arm = None,
     split: Split = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Print how many contracts pass (rule S6.3); exit 1 if any fails.")
+        bool,
+        typer.Option(
+            "--strict", help="Print how many contracts pass (rule S6.3); exit 1 if any fails."
+        ),
     ] = False,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Decide every case with one policy, or explain one."""
@@ -254,7 +303,8 @@ def decide(
     decisions = decided(cases, chosen, arm=arm)
     say_headline(cases)
     if case is not None:
-        # The exit code of --strict is of a set of contracts; of one case it would pass for all of them.
+        # The exit code of --strict is of a set of contracts; of one case it would pass for all of
+        # them.
         if strict:
             msg = "--strict must judge all cases, got --case with it; leave one of the two out."
             raise ValueError(msg)
@@ -264,7 +314,9 @@ def decide(
     write_csv(table, out)
     # The file and JSON have every column, the screen those that fit a line.
     show(
-        table if as_json else table[["case_id", "expect_status", "status", "decided_by", "confidence", "reason"]],
+        table
+        if as_json
+        else table[["case_id", "expect_status", "status", "decided_by", "confidence", "reason"]],
         as_json=as_json,
     )
     if not as_json:  # a page of rows has no total
@@ -280,10 +332,16 @@ def _check_case(case: str, ids: Sequence[str]) -> None:
       ValueError: names the nearest ids.
     """
     if case not in ids:
-        near = get_close_matches(case, ids, 3, 0.5) or [case_id for case_id in ids if case in case_id][:3]
+        near = (
+            get_close_matches(case, ids, 3, 0.5)
+            or [case_id for case_id in ids if case in case_id][:3]
+        )
         meant = f"did you mean {' or '.join(near)}? All" if near else "all"
         remedy = f"{meant} are in the column case_id of `raglab decide TRACE`"
-        msg = f"--case must be the id of one of the trace's {len(ids):,} cases, got {case!r:.80}; {remedy}."
+        msg = (
+            f"--case must be the id of one of the trace's {len(ids):,} cases, got {case!r:.80}; "
+            f"{remedy}."
+        )
         raise ValueError(msg)
 
 
@@ -309,7 +367,10 @@ def _explain_case(
         say_json(parts, indent=2)
         return
     label = row["expect_status"] or "none"
-    say(f"{row['query']}\nlabel {label}, decided {row['status']} ({row['decided_by']}): {row['reason']}")
+    say(
+        f"{row['query']}\nlabel {label}, decided {row['status']} ({row['decided_by']}): "
+        f"{row['reason']}"
+    )
     # None without a label: the case is neither correct nor wrong.
     if row["correct"] is not None:
         say(f"{'correct' if row['correct'] else 'not correct'}: {row['why']}")
@@ -339,7 +400,9 @@ def _exit_on_failed_contracts(decisions: Decisions, *, as_json: bool) -> None:
 @app.command(epilog="Example: raglab sweep out/broker.parquet --path similarity.min_similarity")
 def sweep(
     path: TraceOrFolder,
-    policies: Annotated[list[Path] | None, typer.Argument(help="Policies to compare, one row each.")] = None,
+    policies: Annotated[
+        list[Path] | None, typer.Argument(help="Policies to compare, one row each.")
+    ] = None,
     threshold: Annotated[
         str | None, typer.Option("--path", help="Sweep this threshold exactly, such as l2.max_l2.")
     ] = None,
@@ -347,7 +410,9 @@ def sweep(
     arm: Arm = None,
     split: Split = None,
     cost: CostOptions = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write all columns as CSV.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write all columns as CSV.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Rates and expected cost of several policies, or of one threshold at every breakpoint."""
@@ -360,42 +425,63 @@ def sweep(
         raise ValueError(msg)
     paths = [str(file) for file in policies or () if str(file) in SWEPT and not file.exists()]
     if paths:
-        msg = f"a policy must be a file, got {paths[0]}, which is a threshold; sweep it by --path {paths[0]}."
+        msg = (
+            f"a policy must be a file, got {paths[0]}, which is a threshold; sweep it by --path "
+            f"{paths[0]}."
+        )
         raise ValueError(msg)
     keep_inputs(out, path, policy, *(policies or ()))
     of, costs = open_trace(path, split), parse_costs(cost)
     if threshold is not None:
-        table, lead = steps(of, load_policy(policy), path=threshold, arm=arm, costs=costs), ["low", "high"]
+        table, lead = (
+            steps(of, load_policy(policy), path=threshold, arm=arm, costs=costs),
+            ["low", "high"],
+        )
     else:
         table = swept(of, [load_policy(file) for file in policies or ()], arm=arm, costs=costs)
         table.insert(0, "policy", [str(file) for file in policies or ()])
         lead = ["policy"]
     write_csv(table, out)
-    lead += ["note"] if "note" in table else []  # of a policy that is judged on what it learned from
+    # of a policy that is judged on what it learned from
+    lead += ["note"] if "note" in table else []
     show(table if as_json else table[[*lead, *RATES, "expected_cost"]], as_json=as_json)
 
 
 @app.command(
-    epilog="Example: raglab tune out/broker.parquet -p datasets/broker/policy.yaml --trials 1000 --out out/broker"
+    epilog="Example: raglab tune out/broker.parquet -p datasets/broker/policy.yaml --trials 1000 "
+    "--out out/broker"
 )
 def tune(
     path: TraceOrFolder,
     policy: PolicyPath = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for policy, report and study. A study that is there continues.")
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder for policy, report and study. A study that is there continues.",
+        ),
     ] = Path("out/tune"),
     rule: Annotated[
         Literal["expected_cost", "chain"],
-        typer.Option(help="What competes with the simple policies: a fitted decision, or the published chain, tuned."),
+        typer.Option(
+            help="What competes with the simple policies: a fitted decision, or the published "
+            "chain, tuned."
+        ),
     ] = "expected_cost",
     candidate: Annotated[
         list[str] | None,
         typer.Option(
-            help="A further candidate: 'one threshold', chain, 'expected cost', or a policy file. Repeatable."
+            help="A further candidate: 'one threshold', chain, 'expected cost', or a policy file. "
+            "Repeatable."
         ),
     ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Folds in which every candidate is cross-fitted.")] = 5,
-    repeats: Annotated[int, typer.Option(min=1, help="How often the cases are dealt into folds.")] = 4,
+    folds: Annotated[
+        int, typer.Option(min=2, help="Folds in which every candidate is cross-fitted.")
+    ] = 5,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="How often the cases are dealt into folds.")
+    ] = 4,
     trials: Trials = 1000,
     cost: CostOptions = None,
     target: TargetOptions = None,
@@ -404,17 +490,24 @@ def tune(
     arm: Arm = None,
     storage: Annotated[
         str | None,
-        typer.Option(help="Place of the trials: a folder, or the URL of a database. Default: in --out."),
+        typer.Option(
+            help="Place of the trials: a folder, or the URL of a database. Default: in --out."
+        ),
     ] = None,
     study_name: Annotated[
-        str | None, typer.Option(help="Name of the study in the storage. Default: made from corpus and settings.")
+        str | None,
+        typer.Option(
+            help="Name of the study in the storage. Default: made from corpus and settings."
+        ),
     ] = None,
     worker: Annotated[
         bool,
         typer.Option(
             "--worker",
-            help="Share the study of --storage, on a database server, with other such processes: judge trials until "
-            "all are there, and end without a result; the same command without --worker makes it of them.",
+            help="Share the study of --storage, on a database server, with other such processes: "
+            "judge trials until "
+            "all are there, and end without a result; the same command without --worker makes it "
+            "of them.",
         ),
     ] = False,
     mlruns: Runs = None,
@@ -433,12 +526,19 @@ def tune(
     study_place = out / "study" if storage is None else storage
     if worker:
         check_shareable(study_place)
-    start = None if policy is None else load_policy(policy)  # without one, that of the trace's scores
+    # without one, that of the trace's scores
+    start = None if policy is None else load_policy(policy)
     unknown = [name for name in candidate or () if name not in RECIPES and not Path(name).exists()]
     if unknown:
-        msg = f"a candidate must be one of {', '.join(RECIPES)}, or a policy file, got {unknown[0]!r}; correct it."
+        msg = (
+            f"a candidate must be one of {', '.join(RECIPES)}, or a policy file, got "
+            f"{unknown[0]!r}; correct it."
+        )
         raise ValueError(msg)
-    candidates = [name if name.replace("_", " ") in RECIPES else load_policy(Path(name)) for name in candidate or ()]
+    candidates = [
+        name if name.replace("_", " ") in RECIPES else load_policy(Path(name))
+        for name in candidate or ()
+    ]
     of = open_trace(path)
     if worker:
         share_study = extension("share_study", "scale", "raglab tune --worker")
@@ -455,7 +555,10 @@ def tune(
         )
         show(did._asdict(), as_json=as_json)
         idle = "--out, --mlruns and --track are of that command"
-        say(f"no result is written here. The same command without --worker makes it; {idle}.", err=True)
+        say(
+            f"no result is written here. The same command without --worker makes it; {idle}.",
+            err=True,
+        )
         return
     result = tuned(
         of,
@@ -476,17 +579,22 @@ def tune(
 
 
 @app.command(
-    epilog="Example: raglab report out/broker.parquet -p out/broker/tuned.yaml --split report -o out/report.html"
+    epilog="Example: raglab report out/broker.parquet -p out/broker/tuned.yaml --split report -o "
+    "out/report.html"
 )
 def report(
     path: TraceOrFolder,
     policy: PolicyPath = None,
     incumbent: Annotated[
         Path | None,
-        typer.Option(help="Policy to compare with. Default: the published thresholds with the policy's patterns."),
+        typer.Option(
+            help="Policy to compare with. Default: the published thresholds with the policy's "
+            "patterns."
+        ),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="HTML page to write. PNG figures are written next to it.")
+        Path,
+        typer.Option("--out", "-o", help="HTML page to write. PNG figures are written next to it."),
     ] = Path("out/report.html"),
     arm: Arm = None,
     split: Split = None,
@@ -494,13 +602,20 @@ def report(
     target: TargetOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """One self-contained page: rates, reliability, risk and coverage, every threshold, every flipped case."""
+    """One self-contained page.
+
+    Rates, reliability, risk and coverage, every threshold, every flipped case.
+    """
     from raglab.lab.report.page import write_report
     from raglab.lab.search_space import always_answer, always_refuse, published_policy
 
     keep_inputs(out, path, policy, incumbent)
     chosen, costs, targets = load_policy(policy), parse_costs(cost), parse_targets(target)
-    policies = {"defaults": (base := load_policy(incumbent) if incumbent is not None else published_policy(chosen))}
+    policies = {
+        "defaults": (
+            base := load_policy(incumbent) if incumbent is not None else published_policy(chosen)
+        )
+    }
     if chosen.policy_id != base.policy_id:
         policies["tuned"] = chosen
     policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
@@ -521,13 +636,18 @@ def policy(path: PolicyPath = None, as_json: AsJson = False) -> None:
     if as_json:
         say_json({"policy_id": shown.policy_id, **rows}, indent=2)
     else:
-        say(f"# policy_id {shown.policy_id}\n" + yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=120))
+        say(
+            f"# policy_id {shown.policy_id}\n"
+            + yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=120)
+        )
 
 
 @app.command(epilog="Run it in a clone of the project. It needs datasets/broker.")
 def demo(
     data: Annotated[Path, typer.Option(help="The bundled set.")] = Path("datasets/broker"),
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for trace, policy and report.")] = Path("out/broker"),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for trace, policy and report.")
+    ] = Path("out/broker"),
     trials: Trials = 1000,
     mlruns: Runs = None,
 ) -> None:
@@ -545,7 +665,10 @@ def demo(
         policy=start,
         command="raglab demo",
     )
-    say(f"2/3 study: {trials} configurations replayed over {len(demo_trace)} cases, then an exact line search")
+    say(
+        f"2/3 study: {trials} configurations replayed over {len(demo_trace)} cases, then an exact "
+        "line search"
+    )
     result = tuned(demo_trace, policy=start, trials=trials)
     say("3/3 report")
     write_study(result, out, mlruns, track=True, as_json=False)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raglab.cli.common import AsJson, Seed, json_records, keep_inputs, say, say_json_text, show, table_text
+from raglab.cli.common import (
+    AsJson,
+    Seed,
+    json_records,
+    keep_inputs,
+    say,
+    say_json_text,
+    show,
+    table_text,
+)
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
@@ -18,7 +27,9 @@ MOST_FINDINGS = 100  # that are printed
 
 AuditLogPlace = Annotated[
     str | None,
-    typer.Option("--log", "-l", help="Index, or its audit log: a file or a URL. Default: RAGLAB_AUDIT_LOG."),
+    typer.Option(
+        "--log", "-l", help="Index, or its audit log: a file or a URL. Default: RAGLAB_AUDIT_LOG."
+    ),
 ]
 
 
@@ -29,18 +40,25 @@ def explain(
 ) -> None:
     """Explain an answer from the audit log alone. Exit code 1: the log is inconsistent.
 
-    Its events are checked against the hash chain of the log. Exit code 5: the log is consistent, but was altered.
+    Its events are checked against the hash chain of the log. Exit code 5: the log is consistent,
+    but was altered.
     """
     from raglab.audit.explanation import explain_request as explained
 
     if log is None and Path(request).is_dir():
         rule = "REQUEST must be the id of a request, as its response named it"
-        msg = f"{rule}, got the folder {request}; give the folder as --log: raglab explain ID --log {request}."
+        msg = (
+            f"{rule}, got the folder {request}; give the folder as --log: raglab explain ID --log "
+            f"{request}."
+        )
         raise ValueError(msg)
     explanation = explained(request, _open_audit_log(log))
     say_json_text(explanation.json()) if as_json else say(str(explanation))
     if explanation.damage:
-        say("warning: the log was damaged or altered; `raglab audit --verify` names all of it", err=True)
+        say(
+            "warning: the log was damaged or altered; `raglab audit --verify` names all of it",
+            err=True,
+        )
     if not explanation.rebuilt or explanation.damage:
         raise typer.Exit(DAMAGED if explanation.rebuilt else 1)
 
@@ -52,35 +70,50 @@ def audit(
     forget: Annotated[
         str | None,
         typer.Option(
-            help="Blank questions and answers before a day such as 2026-01-31. `old`: before RAGLAB_AUDIT_KEEP_DAYS. "
+            help="Blank questions and answers before a day such as 2026-01-31. `old`: before "
+            "RAGLAB_AUDIT_KEEP_DAYS. "
             "Decisions and votes stay."
         ),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Check the log, and the bandit's log next to it, against the hash chain.")
+        bool,
+        typer.Option(
+            "--verify",
+            help="Check the log, and the bandit's log next to it, against the hash chain.",
+        ),
     ] = False,
     head: Annotated[
-        bool, typer.Option("--head", help="Print number and digest of the last event. Keep them elsewhere.")
+        bool,
+        typer.Option(
+            "--head", help="Print number and digest of the last event. Keep them elsewhere."
+        ),
     ] = False,
     head_was: Annotated[
         list[str] | None,
-        typer.Option(help="A stored head, in quotes. --verify checks that a log still contains it. Repeatable."),
+        typer.Option(
+            help="A stored head, in quotes. --verify checks that a log still contains it. "
+            "Repeatable."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print counts by day and the default table of an audit log, or check the log.
 
-    `sample` draws requests to be labelled, `label` reads the labels back. Exit code 5 where --verify finds that a log
-    was damaged or altered, does not contain a head, or has no chain yet.
+    `sample` draws requests to be labelled, `label` reads the labels back. Exit code 5 where
+    --verify finds that a log was damaged or altered, does not contain a head, or has no chain yet.
     """
     from raglab.audit.log_summary import days, defaults
 
     # `audit sample` and `audit label` pass through here first; they open the log themselves.
     if ctx.invoked_subcommand is not None:
         return
-    # Forgetting rewrites rows: a check or a head in the same call could be of the log before it or after it.
+    # Forgetting rewrites rows: a check or a head in the same call could be of the log before it or
+    # after it.
     if (verify or head or head_was) and (export or forget):
-        msg = "--verify, --head and --head-was must stand without --export and --forget; run them one after another."
+        msg = (
+            "--verify, --head and --head-was must stand without --export and --forget; run them "
+            "one after another."
+        )
         raise ValueError(msg)
     if verify or head_was:
         _verify_logs(log, head_was or [], as_json=as_json)
@@ -119,15 +152,23 @@ def _verify_logs(log: str | None, head_texts: list[str], *, as_json: bool) -> No
     heads = [parse_head(text) for text in head_texts]
     logs = open_logs(log)
     verifications = [opened_log.verify(AUDIT_REBUILDS + BANDIT_REBUILDS) for opened_log in logs]
-    where = {head: [opened_log.shown for opened_log in logs if opened_log.contains(head)] for head in heads}
+    where = {
+        head: [opened_log.shown for opened_log in logs if opened_log.contains(head)]
+        for head in heads
+    }
     if as_json:
         rows = [
             verification._asdict()
             | {"intact": verification.intact, "head": verification.head and str(verification.head)}
             for verification in verifications
         ]
-        records = [row | {"findings": [finding._asdict() for finding in row["findings"]]} for row in rows]
-        show({"logs": records, "heads": {str(head): places for head, places in where.items()}}, as_json=True)
+        records = [
+            row | {"findings": [finding._asdict() for finding in row["findings"]]} for row in rows
+        ]
+        show(
+            {"logs": records, "heads": {str(head): places for head, places in where.items()}},
+            as_json=True,
+        )
     else:
         for verification in verifications:
             first, *findings = str(verification).splitlines()
@@ -165,25 +206,37 @@ def _day(text: str) -> datetime:
     try:
         return datetime.combine(date.fromisoformat(text), time(), UTC)
     except ValueError:
-        msg = f"--forget must be a day such as 2026-01-31, or old, got {text!r:.80}; the day is in UTC."
+        msg = (
+            f"--forget must be a day such as 2026-01-31, or old, got {text!r:.80}; the day is in "
+            "UTC."
+        )
         raise ValueError(msg) from None
 
 
 def sample(
     ctx: typer.Context,
-    out: Annotated[Path, typer.Argument(help="File to label: CSV, or JSON lines if its name ends in .jsonl.")],
-    n: Annotated[int, typer.Option("--n", "-n", min=1, max=1_000_000, help="Requests to draw.")] = 100,
-    last: Annotated[int | None, typer.Option(min=1, help="Draw only from this many latest requests.")] = None,
-    days: Annotated[float | None, typer.Option(min=0.0, help="Draw only from this many latest days.")] = None,
+    out: Annotated[
+        Path, typer.Argument(help="File to label: CSV, or JSON lines if its name ends in .jsonl.")
+    ],
+    n: Annotated[
+        int, typer.Option("--n", "-n", min=1, max=1_000_000, help="Requests to draw.")
+    ] = 100,
+    last: Annotated[
+        int | None, typer.Option(min=1, help="Draw only from this many latest requests.")
+    ] = None,
+    days: Annotated[
+        float | None, typer.Option(min=0.0, help="Draw only from this many latest days.")
+    ] = None,
     seed: Seed = 0,
     log: AuditLogPlace = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw requests to label, evenly over decisions and their gates, without replacement.
 
-    Each row has the request, its stratum, the probability with which it was drawn, question, answer and reason as far
-    as the log keeps them, and an empty column `label`: write ok, refuse or ambiguous, whatever the request should have
-    got, or leave it empty. The draw is kept in the log, so that `raglab audit label` knows whom it stands for.
+    Each row has the request, its stratum, the probability with which it was drawn, question, answer
+    and reason as far as the log keeps them, and an empty column `label`: write ok, refuse or
+    ambiguous, whatever the request should have got, or leave it empty. The draw is kept in the log,
+    so that `raglab audit label` knows whom it stands for.
     """
     from raglab.audit.label_samples import draw_sample, write_sample
 
@@ -193,21 +246,28 @@ def sample(
     by_stratum = drawn.groupby("stratum").agg(
         drawn=("request_id", "size"), inclusion_probability=("inclusion_probability", "first")
     )
-    show(by_stratum.reset_index() if as_json else by_stratum.reset_index().round(4), as_json=as_json)
+    show(
+        by_stratum.reset_index() if as_json else by_stratum.reset_index().round(4), as_json=as_json
+    )
     say(f"wrote {out}; fill in the column label, then run `raglab audit label {out}`", err=True)
 
 
 def label(
     ctx: typer.Context,
-    labelled: Annotated[Path, typer.Argument(help="File that `raglab audit sample` wrote, with labels filled in.")],
-    last: Annotated[int, typer.Option(min=1, help="Number of latest requests for the rates.")] = 1000,
+    labelled: Annotated[
+        Path, typer.Argument(help="File that `raglab audit sample` wrote, with labels filled in.")
+    ],
+    last: Annotated[
+        int, typer.Option(min=1, help="Number of latest requests for the rates.")
+    ] = 1000,
     log: AuditLogPlace = None,
     as_json: AsJson = False,
 ) -> None:
     """Read labels into the log, and print false refusals and needless questions with intervals.
 
-    All labels of a file are kept or none; those that are there already add nothing, another label for the same request
-    counts from now on. Rows without a label widen the intervals, whichever they are.
+    All labels of a file are kept or none; those that are there already add nothing, another label
+    for the same request counts from now on. Rows without a label widen the intervals, whichever
+    they are.
     """
     from raglab.audit.label_samples import record_labels
     from raglab.audit.live_rates import live_rates
@@ -217,7 +277,10 @@ def label(
     rates = live_rates(opened, last=last)
     if as_json:
         show(
-            {"labels": counts._asdict(), "rates": json_records(rates.astype({"until": str, "since": str}))},
+            {
+                "labels": counts._asdict(),
+                "rates": json_records(rates.astype({"until": str, "since": str})),
+            },
             as_json=True,
         )
         return
@@ -233,6 +296,8 @@ def _place(ctx: typer.Context, log: str | None) -> str | None:
 
 AUDIT = typer.Typer(invoke_without_command=True)
 AUDIT.callback(epilog="Example: raglab audit --log out/index --verify")(audit)
-AUDIT.command(epilog="Example: raglab audit sample out/sample.csv -n 200 --last 5000 --log out/index")(sample)
+AUDIT.command(
+    epilog="Example: raglab audit sample out/sample.csv -n 200 --last 5000 --log out/index"
+)(sample)
 AUDIT.command(epilog="Example: raglab audit label out/sample.csv --log out/index")(label)
 COMMANDS = ((explain, "raglab explain 4f0c2d --log out/index"),)

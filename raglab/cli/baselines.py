@@ -1,4 +1,7 @@
-"""Command line (shore): what `raglab check` does with a baseline: compare with it, print, and write a new one."""
+"""Command line (shore): what `raglab check` does with a baseline.
+
+Compare with it, print, and write a new one.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,20 @@ BaselinePath = Annotated[
     Path | None,
     typer.Option(
         "--baseline",
-        help="Compare with this stored table, paired by case, in place of the certificate; exits 3 where the expected "
+        help="Compare with this stored table, paired by case, in place of the certificate; exits 3 "
+        "where the expected "
         "cost or a rate of --rate lost more than --min-effect and its 95 % interval excludes 0.",
     ),
 ]
 SavedBaseline = Annotated[
-    Path | None, typer.Option("--save-baseline", help="Write the table of this policy here. No file is overwritten.")
+    Path | None,
+    typer.Option(
+        "--save-baseline", help="Write the table of this policy here. No file is overwritten."
+    ),
 ]
 TestedRates = Annotated[
-    list[str] | None, typer.Option("--rate", help="Rate that is tested like the expected cost. Repeatable.")
+    list[str] | None,
+    typer.Option("--rate", help="Rate that is tested like the expected cost. Repeatable."),
 ]
 MinEffect = Annotated[
     float | None,
@@ -66,18 +74,27 @@ class BaselineOptions(NamedTuple):
         idle = {
             "--rate": (bool(self.rates) and not compares, "with --baseline"),
             "--min-effect": (self.min_effect is not None and not compares, "with --baseline"),
-            "--cost": (self.costs is not None and not (compares or writes), "with --baseline or --save-baseline"),
+            "--cost": (
+                self.costs is not None and not (compares or writes),
+                "with --baseline or --save-baseline",
+            ),
             "--again": (self.again and (compares or writes), "without a baseline"),
         }
         for name, (is_idle, where) in idle.items():
             if is_idle:
-                msg = f"{name} must be given {where}, where it acts, got it otherwise; leave {name} out."
+                msg = (
+                    f"{name} must be given {where}, where it acts, got it otherwise; leave {name} "
+                    "out."
+                )
                 raise ValueError(msg)
         return compares or writes
 
 
 def stated_retrieval(policy: Policy, baseline: Baseline | None) -> Mapping[str, Any]:
-    """Retrieval settings and arm of a baseline, else of the policy's certificate, else none: the published ones."""
+    """Retrieval settings and arm of a baseline, else of the policy's certificate, else none.
+
+    The published ones.
+    """
     if baseline is not None:
         return {"retrieval": baseline.retrieval, "arm": baseline.arm}
     return dict(policy.certificate or {})
@@ -91,14 +108,21 @@ def run_baseline(
     *,
     as_json: bool,
 ) -> bool:
-    """Compare a policy with a baseline, write its own, and print both; whether something tested is lost."""
+    """Compare a policy with a baseline, write its own, and print both.
+
+    Whether something tested is lost.
+    """
     from raglab.lab.baseline import MIN_EFFECT, baseline_of, compare_baselines
     from raglab.metrics import stated_costs
     from raglab.store.baselines import check_free
 
     if options.save is not None:
         check_free(options.save)
-    costs = stated_costs(baseline.costs) if options.costs is None and baseline is not None else options.costs
+    costs = (
+        stated_costs(baseline.costs)
+        if options.costs is None and baseline is not None
+        else options.costs
+    )
     now = baseline_of(trace, policy, costs=costs, arm=None if baseline is None else baseline.arm)
     comparison = None
     if baseline is not None:
@@ -114,10 +138,16 @@ def run_baseline(
     return comparison is not None and bool(comparison.lost)
 
 
-def _record(now: Baseline, comparison: BaselineComparison | None, saved: Path | None) -> dict[str, Any]:
+def _record(
+    now: Baseline, comparison: BaselineComparison | None, saved: Path | None
+) -> dict[str, Any]:
     from raglab.lab.baseline import scoring_notes
 
-    record: dict[str, Any] = {"policy_id": now.policy_id, "basis": now.basis, "cases_hash": now.cases_hash}
+    record: dict[str, Any] = {
+        "policy_id": now.policy_id,
+        "basis": now.basis,
+        "cases_hash": now.cases_hash,
+    }
     if comparison is None:
         record |= {"cases": len(now.cases), "measures": now.measures, "notes": scoring_notes(now)}
     else:
@@ -128,21 +158,26 @@ def _record(now: Baseline, comparison: BaselineComparison | None, saved: Path | 
             "min_effect": comparison.min_effect,
             "cases": comparison.cases,
             "unpaired": comparison.unpaired,
-            "measures": json_records(comparison.table.astype(object).where(comparison.table.notna(), None)),
+            "measures": json_records(
+                comparison.table.astype(object).where(comparison.table.notna(), None)
+            ),
             "changed": json_records(comparison.changed),
             "notes": comparison.notes,
         }
     return record | {"saved": None if saved is None else str(saved)}
 
 
-def _print(now: Baseline, comparison: BaselineComparison | None, saved: Path | None, *, certified: bool) -> None:
+def _print(
+    now: Baseline, comparison: BaselineComparison | None, saved: Path | None, *, certified: bool
+) -> None:
     from raglab.lab.baseline import scoring_notes
 
     if comparison is not None:
         say(
             f"policy {comparison.after} against the baseline of policy {comparison.before}: "
             f"{comparison.cases:,} paired cases, basis "
-            f"{now.basis}.\nA loss above 0 is worse than the baseline. A test fails above {comparison.min_effect:g} "
+            f"{now.basis}.\nA loss above 0 is worse than the baseline. A test fails above "
+            f"{comparison.min_effect:g} "
             "if its 95 % interval excludes 0.\n"
         )
         say(table_text(_readable(comparison.table)))
@@ -157,16 +192,27 @@ def _print(now: Baseline, comparison: BaselineComparison | None, saved: Path | N
         for note in scoring_notes(now):
             say(f"note: {note}")
     if certified:
-        say("note: The policy's certificate is not re-tested here; run check without a baseline for that.")
+        say(
+            "note: The policy's certificate is not re-tested here; run check without a baseline "
+            "for that."
+        )
     if saved is not None:
         rates = ", ".join(
-            f"{name} {row['k']}/{row['n']}" for name, row in now.measures.items() if "k" in row and row["n"]
+            f"{name} {row['k']}/{row['n']}"
+            for name, row in now.measures.items()
+            if "k" in row and row["n"]
         )
-        say(f"baseline:    {saved}  ({len(now.cases):,} cases, expected cost {now.expected_cost:.3f}; {rates})")
+        say(
+            f"baseline:    {saved}  ({len(now.cases):,} cases, expected cost "
+            f"{now.expected_cost:.3f}; {rates})"
+        )
 
 
 def _readable(table: pd.DataFrame) -> pd.DataFrame:
-    """Table with counts beside rates and the interval in one column; a rate of no case is a dash."""
+    """Table with counts beside rates and the interval in one column.
+
+    A rate of no case is a dash.
+    """
     import pandas as pd
 
     rows = []

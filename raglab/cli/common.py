@@ -29,31 +29,43 @@ if TYPE_CHECKING:
 
 TracePath = Annotated[Path, typer.Argument(help="Trace, a Parquet file made by `raglab trace`.")]
 TraceOrFolder = Annotated[Path, typer.Argument(help="Trace, a Parquet file or a folder of shards.")]
-PolicyPath = Annotated[Path | None, typer.Option("--policy", "-p", help="Policy YAML. Default: the published policy.")]
-Arm = Annotated[str | None, typer.Option(help="Retrieval strategy of the trace to replay. Default: the first.")]
-Split = Annotated[str | None, typer.Option(help="Only cases of this split: tune, certify or report.")]
+PolicyPath = Annotated[
+    Path | None, typer.Option("--policy", "-p", help="Policy YAML. Default: the published policy.")
+]
+Arm = Annotated[
+    str | None, typer.Option(help="Retrieval strategy of the trace to replay. Default: the first.")
+]
+Split = Annotated[
+    str | None, typer.Option(help="Only cases of this split: tune, certify or report.")
+]
 Sampler = Literal["nsga2", "tpe", "random"]
 Encoder = Annotated[
     str | None,
-    typer.Option(help="sentence-transformers model: folder or NAME[@REVISION]. Default: the bundled model."),
+    typer.Option(
+        help="sentence-transformers model: folder or NAME[@REVISION]. Default: the bundled model."
+    ),
 ]
 Reranker = Annotated[
-    str | None, typer.Option(help="CrossEncoder: folder, NAME or NAME@REVISION. Default: late interaction.")
+    str | None,
+    typer.Option(help="CrossEncoder: folder, NAME or NAME@REVISION. Default: late interaction."),
 ]
 DenseWeight = Annotated[
-    float, typer.Option(help="Weight of the embeddings in the fusion. 1 is the weight of the keywords.")
+    float,
+    typer.Option(help="Weight of the embeddings in the fusion. 1 is the weight of the keywords."),
 ]
 Precision = Annotated[
     Literal["float32", "bfloat16"],
     typer.Option(
-        help="Precision of the encoder. bfloat16 is faster on processors that multiply in it (avx512_bf16, amx_bf16)."
+        help="Precision of the encoder. bfloat16 is faster on processors that multiply in it "
+        "(avx512_bf16, amx_bf16)."
     ),
 ]
 CostOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--cost",
-        help="label.outcome=cost, such as refuse.answered_wrong=10; outcomes: answered_right, answered_wrong, refused, "
+        help="label.outcome=cost, such as refuse.answered_wrong=10; outcomes: answered_right, "
+        "answered_wrong, refused, "
         "asked (or asked_right, asked_wrong). Repeatable. By default a failed contract costs 1.",
     ),
 ]
@@ -62,26 +74,39 @@ TargetOptions = Annotated[
     typer.Option(
         "--target",
         "-t",
-        help="rate=highest, such as over_ask_rate=0.1; rate=lowest of coverage and pass_rate. Repeatable. "
+        help="rate=highest, such as over_ask_rate=0.1; rate=lowest of coverage and pass_rate. "
+        "Repeatable. "
         "Default: none.",
     ),
 ]
 Download = Annotated[
-    bool, typer.Option("--download", help="Fetch models from the hub if they are not on this machine.")
+    bool,
+    typer.Option("--download", help="Fetch models from the hub if they are not on this machine."),
 ]
-Runs = Annotated[Path | None, typer.Option(help="MLflow folder. Default: MLFLOW_TRACKING_URI, else mlruns.")]
+Runs = Annotated[
+    Path | None, typer.Option(help="MLflow folder. Default: MLFLOW_TRACKING_URI, else mlruns.")
+]
 TUNED = "tuned.yaml"  # of a study, in its folder
 MOST_COST = 1e9  # of a case; sums of far more leave the floats
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed. The same seed gives the same result.")]
-Trials = Annotated[int, typer.Option(min=1, max=1_000_000, help="Configurations to try before the exact line search.")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**63 - 1, help="Seed. The same seed gives the same result.")
+]
+Trials = Annotated[
+    int,
+    typer.Option(min=1, max=1_000_000, help="Configurations to try before the exact line search."),
+]
 FollowLinks = Annotated[
-    bool, typer.Option("--follow-links", help="Follow links inside the folders of documents and questions.")
+    bool,
+    typer.Option(
+        "--follow-links", help="Follow links inside the folders of documents and questions."
+    ),
 ]
 CorpusColumns = Annotated[
     list[str] | None,
     typer.Option(
         "--corpus-columns",
-        help="field=column, such as text=body, for a CORPUS in CSV or TSV, one row per chunk. Repeatable.",
+        help="field=column, such as text=body, for a CORPUS in CSV or TSV, one row per chunk. "
+        "Repeatable.",
     ),
 ]
 
@@ -90,7 +115,8 @@ TextEncoding = Annotated[
     str | None,
     typer.Option(
         "--encoding",
-        help="Encoding of texts, pages and CSV or TSV tables, such as cp1252. In a folder: of files not in UTF-8.",
+        help="Encoding of texts, pages and CSV or TSV tables, such as cp1252. In a folder: of "
+        "files not in UTF-8.",
     ),
 ]
 
@@ -112,7 +138,10 @@ def parse_target(text: str) -> tuple[str, float]:
     try:
         return name.strip(), float(value)
     except ValueError:
-        msg = f"--target must be rate=highest, such as {name.strip() or 'over_ask_rate'}=0.05, got {text!r:.80}."
+        msg = (
+            f"--target must be rate=highest, such as {name.strip() or 'over_ask_rate'}=0.05, got "
+            f"{text!r:.80}."
+        )
         raise ValueError(msg) from None
 
 
@@ -120,7 +149,8 @@ def parse_costs(texts: Sequence[str] | None) -> dict[str, dict[str, float]] | No
     """Costs of `--cost label.outcome=cost`, each once; None where none is given.
 
     Raises:
-      ValueError: a text of another form, an unknown label or outcome, a cost out of range, or one outcome twice.
+      ValueError: a text of another form, an unknown label or outcome, a cost out of range, or one
+        outcome twice.
 
     Source: rule S6.7.
 
@@ -139,13 +169,18 @@ def parse_costs(texts: Sequence[str] | None) -> dict[str, dict[str, float]] | No
         except ValueError:
             dot = ""
         if not (dot and label and outcome):
-            msg = f"--cost must be label.outcome=cost, such as refuse.answered_wrong=10, got {text!r}."
+            msg = (
+                "--cost must be label.outcome=cost, such as refuse.answered_wrong=10, got "
+                f"{text!r}."
+            )
             raise ValueError(msg)
         if outcome in costs.get(label, {}):
             msg = f"--cost must state an outcome once, got {label}.{outcome} twice; leave one out."
             raise ValueError(msg)
         if cost > MOST_COST:
-            msg = f"--cost must be at most {MOST_COST:g}, got {text!r}; state costs in a larger unit."
+            msg = (
+                f"--cost must be at most {MOST_COST:g}, got {text!r}; state costs in a larger unit."
+            )
             raise ValueError(msg)
         costs.setdefault(label, {})[outcome] = cost
     cost_matrix(costs)  # refuses names and numbers that mean nothing
@@ -156,7 +191,8 @@ def parse_columns(texts: Sequence[str] | None, option: str = "--columns") -> dic
     """Columns of `field=column`, each field once; None where none is given.
 
     Args:
-      texts: of the option. option: its name, in messages.
+      texts: of the option.
+      option: its name, in messages.
 
     Raises:
       ValueError: a text of another form, or a field twice.
@@ -171,17 +207,25 @@ def parse_columns(texts: Sequence[str] | None, option: str = "--columns") -> dic
         pairs = re.split(r",\s*(?=\w+\s*=)", text)
         if len(pairs) > 1:
             remedy = f"repeat the option: {' '.join(f'{option} {pair.strip()}' for pair in pairs)}"
-            msg = f"{option} must be one pair field=column each time, got {len(pairs)} in {text!r:.200}; {remedy}."
+            msg = (
+                f"{option} must be one pair field=column each time, got {len(pairs)} in "
+                f"{text!r:.200}; {remedy}."
+            )
             raise ValueError(msg)
         if not field or not column or field in columns:
-            msg = f"{option} must be field=column, such as query=question, each field once, got {text!r}; correct it."
+            msg = (
+                f"{option} must be field=column, such as query=question, each field once, got "
+                f"{text!r}; correct it."
+            )
             raise ValueError(msg)
         columns[field] = column
     return columns or None
 
 
 def parse_shares(text: str | None) -> dict[str, Any] | None:
-    """Shares of `--split`, by split; None where it is not stated. `raglab.split` checks their range and sum.
+    """Shares of `--split`, by split; None where it is not stated.
+
+    `raglab.split` checks their range and sum.
 
     Raises:
       ValueError: no three numbers.
@@ -195,7 +239,10 @@ def parse_shares(text: str | None) -> dict[str, Any] | None:
     try:
         return dict(zip(("tune", "certify", "report"), map(float, text.split(",")), strict=True))
     except ValueError:
-        msg = f"--split must be the shares of tune, certify and report, got {text!r:.80}; write --split 0.4,0.3,0.3."
+        msg = (
+            f"--split must be the shares of tune, certify and report, got {text!r:.80}; write "
+            "--split 0.4,0.3,0.3."
+        )
         raise ValueError(msg) from None
 
 
@@ -229,7 +276,10 @@ def load_trace(path: Path, split: str | None = None) -> Trace:
 
 
 def open_trace(path: Path, split: str | None = None) -> StudyTrace:
-    """Trace of a file, or of a folder of shards, which are loaded one at a time; or one of its splits."""
+    """Trace of a file, or of a folder of shards, which are loaded one at a time.
+
+    Or one of its splits.
+    """
     from raglab.store.traces import load_view
 
     trace = load_view(path)
@@ -244,7 +294,10 @@ def load_policy(path: Path | None) -> Policy:
 
 
 def policy_for(path: Path | None, trace: StudyTrace, arm: str | None = None) -> Policy:
-    """Policy of a file, or that which the scores of a trace begin with; says where that is not the published one."""
+    """Policy of a file, or that which the scores of a trace begin with.
+
+    Says where that is not the published one.
+    """
     from raglab.lab.search_space import starting_note, starting_policy
 
     if path is not None:
@@ -264,19 +317,26 @@ def say_headline(trace: StudyTrace) -> None:
 
 
 def json_records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of a table as JSON can hold them: every digit kept, null where a number is not finite."""
+    """Rows of a table as JSON can hold them.
+
+    Every digit kept, null where a number is not finite.
+    """
     return [json_record(row) for row in table.to_dict("records")]
 
 
 def json_record(row: Mapping[Any, Any]) -> dict[str, Any]:
     """A row as JSON can hold it: null where a number is not finite."""
     return {
-        str(key): None if isinstance(item, float) and not math.isfinite(item) else item for key, item in row.items()
+        str(key): None if isinstance(item, float) and not math.isfinite(item) else item
+        for key, item in row.items()
     }
 
 
 def say(text: str, *, err: bool = False, end: str = "\n") -> None:
-    """Print a text of any origin: what would move a cursor or turn the reading direction is shown as an escape."""
+    """Print a text of any origin.
+
+    What would move a cursor or turn the reading direction is shown as an escape.
+    """
     echo(visible(text, lines=True) + end, err=err)
 
 
@@ -300,7 +360,9 @@ def shown_json(text: str) -> str:
     if all(line.isprintable() for line in text.split("\n")):
         return text
     return "".join(
-        character if character == "\n" or visible(character) == character else json_escapes(character)
+        character
+        if character == "\n" or visible(character) == character
+        else json_escapes(character)
         for character in text
     )
 
@@ -324,11 +386,14 @@ def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a m
             say(f"{key}: {visible(str(item))}")
 
 
-def keep_inputs(out: Path | None, *inputs: Path | str | None, option: str = "--out", folder: bool = False) -> None:
+def keep_inputs(
+    out: Path | None, *inputs: Path | str | None, option: str = "--out", folder: bool = False
+) -> None:
     """Refuse to write over what is read, or where no file can be, before any work is done.
 
     Args:
-      inputs: files and folders that the command reads; in a folder no file may be written over but a trace.
+      inputs: files and folders that the command reads; in a folder no file may be written over but
+        a trace.
       folder: whether it is a folder that is written.
 
     Raises:
@@ -343,16 +408,31 @@ def keep_inputs(out: Path | None, *inputs: Path | str | None, option: str = "--o
         if input_path is None:
             continue
         read, written = Path(realpath(input_path)), Path(realpath(out))
-        inside = read.is_dir() and written.is_file() and read in written.parents and written.suffix != ".parquet"
-        if written == read or inside or (written.exists() and read.exists() and written.samefile(read)):
+        inside = (
+            read.is_dir()
+            and written.is_file()
+            and read in written.parents
+            and written.suffix != ".parquet"
+        )
+        if (
+            written == read
+            or inside
+            or (written.exists() and read.exists() and written.samefile(read))
+        ):
             rule = f"{option} must be another file than those that are read"
             raise input_error(
-                Where(str(out)), rule, "choose another path", f"what {input_path} holds" if inside else str(input_path)
+                Where(str(out)),
+                rule,
+                "choose another path",
+                f"what {input_path} holds" if inside else str(input_path),
             )
 
 
 def write_csv(table: pd.DataFrame, out: Path | None) -> None:
-    """Write a table as CSV where a path is given, compressed where it ends in `.gz`; whole or not at all."""
+    """Write a table as CSV where a path is given, compressed where it ends in `.gz`.
+
+    Whole or not at all.
+    """
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         content = csv_text(table).encode()
@@ -360,8 +440,12 @@ def write_csv(table: pd.DataFrame, out: Path | None) -> None:
         say(f"wrote {out}", err=True)
 
 
-def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, track: bool, as_json: bool) -> None:
-    """Write policy, report and run of a study; print what was selected, what it is shown to beat, where everything is.
+def write_study(
+    result: TuneResult, out: Path, mlruns: Path | None, *, track: bool, as_json: bool
+) -> None:
+    """Write policy, report and run of a study.
+
+    Print what was selected, what it is shown to beat, where everything is.
 
     On the cases that it was tuned on nothing is compared (rules S6.5, S6.11).
     """
@@ -373,7 +457,9 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, track: bo
     page = result.report(out / "report.html")
     by = (result.settings["arm"], result.goal.costs)
     policy_contests = (
-        contests(result.judged_on, result.policies, reference_roles(result.outcome), *by) if result.unseen else []
+        contests(result.judged_on, result.policies, reference_roles(result.outcome), *by)
+        if result.unseen
+        else []
     )
     if as_json:
         _say_study_json(result, policy_contests, {"policy": str(out / TUNED), "report": str(page)})
@@ -401,8 +487,14 @@ def _say_study(result: TuneResult, policy_contests: Sequence[PolicyContest]) -> 
     if result.unseen:
         lead = f"Judged on {len(result.judged_on)} cases that the study did not see"
     else:
-        say(f"nested estimate of its expected cost on new cases: {result.held_out_estimate:.3f} a case")
-        lead = f"In sample, on the {len(result.judged_on)} cases of the tuning: fitted policies are not comparable"
+        say(
+            f"nested estimate of its expected cost on new cases: {result.held_out_estimate:.3f} a "
+            "case"
+        )
+        lead = (
+            f"In sample, on the {len(result.judged_on)} cases of the tuning: fitted policies are "
+            "not comparable"
+        )
     say(f"\n{lead} (rate [95 % interval] k/n; expected cost a case):\n")
     if result.headline:
         say(f"{result.headline}.\n")
@@ -419,7 +511,9 @@ def _say_study(result: TuneResult, policy_contests: Sequence[PolicyContest]) -> 
         say(f"note: {note}")
 
 
-def _say_study_json(result: TuneResult, policy_contests: Sequence[PolicyContest], files: Mapping[str, str]) -> None:
+def _say_study_json(
+    result: TuneResult, policy_contests: Sequence[PolicyContest], files: Mapping[str, str]
+) -> None:
     """Print a study for programs."""
     from raglab.lab.comparison import contest_record
 

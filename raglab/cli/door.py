@@ -1,4 +1,4 @@
-"""The outermost door (shore): every exception of a command as one line and an exit code, its stack on demand."""
+"""The outermost door (shore): a command's exception as one line and exit code, stack on demand."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from raglab.store.files import InputError, shown_value
 from raglab.values import ModelUnavailableError
 
 EXIT_CODES = (
-    "Exit codes: 0 done · 1 an input was refused, the message says why; or decide --strict found a failed contract · "
-    "2 wrong usage · 3 a promise is not certified or is broken, or a check found a loss · 4 too few cases to say · "
+    "Exit codes: 0 done · 1 an input was refused, the message says why; or decide --strict found "
+    "a failed contract · "
+    "2 wrong usage · 3 a promise is not certified or is broken, or a check found a loss · 4 too "
+    "few cases to say · "
     "5 a log was damaged or altered · "
     "69 a language model or its server failed: ask again · "
     "70 an error inside raglab · 130 interrupted · 141 whoever read the output has gone."
@@ -67,35 +69,77 @@ _REMEDIES = {
 # What the libraries below refuse, by the package of the error: rule and remedy.
 _LIBRARIES: Mapping[str, tuple[str, str]] = {
     "yaml": ("a file of settings must be YAML", "correct it"),
-    "sqlalchemy": ("a log must be a database that raglab wrote and may open", "check its place and rights"),
-    "sqlite3": ("a log must be a database that raglab wrote and may open", "check its place and rights"),
-    "psycopg": ("a log must be a database that raglab wrote and may open", "check its place and rights"),
+    "sqlalchemy": (
+        "a log must be a database that raglab wrote and may open",
+        "check its place and rights",
+    ),
+    "sqlite3": (
+        "a log must be a database that raglab wrote and may open",
+        "check its place and rights",
+    ),
+    "psycopg": (
+        "a log must be a database that raglab wrote and may open",
+        "check its place and rights",
+    ),
     "pyarrow": ("a Parquet file must be whole", "write it again"),
     "pandas": ("a table must be whole and have the columns that are asked for", "correct it"),
     "duckdb": ("a table must be whole and have the columns that are asked for", "correct it"),
     "pydantic": ("a value must fit its field", "correct it"),
     "pydantic_core": ("a value must fit its field", "correct it"),
-    "mlflow": ("the folder of --mlruns must be one that MLflow may write", "choose another, or give --no-track"),
-    "alembic": ("the folder of --mlruns must be one that MLflow may write", "choose another, or give --no-track"),
+    "mlflow": (
+        "the folder of --mlruns must be one that MLflow may write",
+        "choose another, or give --no-track",
+    ),
+    "alembic": (
+        "the folder of --mlruns must be one that MLflow may write",
+        "choose another, or give --no-track",
+    ),
     "optuna": ("a study must fit its trials", "correct the options"),
     "huggingface_hub": ("a model must be a path or a name that can be fetched", "correct it"),
     "safetensors": ("a model must be whole", "fetch it again"),
 }
 # What Python itself refuses, the narrower kinds first.
 _OF_PYTHON: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str], ...] = (
-    (RecursionError, "an input must not be nested so deep, got more levels than Python follows; make it flatter."),
-    (MemoryError, "an input must fit into memory, got more; take smaller files, or fewer trials, rounds or users."),
-    (UnicodeError, "text must be Unicode, got {value}; save files as UTF-8 and correct odd file names."),
+    (
+        RecursionError,
+        (
+            "an input must not be nested so deep, got more levels than Python follows; make it "
+            "flatter."
+        ),
+    ),
+    (
+        MemoryError,
+        (
+            "an input must fit into memory, got more; take smaller files, or fewer trials, rounds "
+            "or "
+            "users."
+        ),
+    ),
+    (
+        UnicodeError,
+        "text must be Unicode, got {value}; save files as UTF-8 and correct odd file names.",
+    ),
     (OverflowError, "a number must fit into 64 bits, got {value}; choose one nearer to zero."),
-    (ImportError, "what a command needs must be installed, got {value}; install raglab with the extra that has it."),
-    ((ValueError, OSError, EOFError), f"files and options must fit the command, got {{value}}; {DEBUG} shows where."),
+    (
+        ImportError,
+        (
+            "what a command needs must be installed, got {value}; install raglab with the extra "
+            "that "
+            "has it."
+        ),
+    ),
+    (
+        (ValueError, OSError, EOFError),
+        f"files and options must fit the command, got {{value}}; {DEBUG} shows where.",
+    ),
 )
 
 
 def refusal(error: BaseException) -> Refusal:
     """Line and exit code of an error that ends a command.
 
-    What raglab raises states rule, value and remedy by itself; what a library or the system raises gets them here.
+    What raglab raises states rule, value and remedy by itself; what a library or the system raises
+    gets them here.
 
     Example:
       >>> refusal(FileNotFoundError(2, "No such file or directory", "a.csv")).text
@@ -112,14 +156,19 @@ def refusal(error: BaseException) -> Refusal:
     if isinstance(error, InputError | ModelUnavailableError) or (
         isinstance(error, Exception) and _raised_by_raglab(error)
     ):
-        return Refusal(_text(error), UNAVAILABLE if isinstance(error, ModelUnavailableError) else REFUSED)
+        return Refusal(
+            _text(error), UNAVAILABLE if isinstance(error, ModelUnavailableError) else REFUSED
+        )
     stated = _stated_by_others(error)
     if stated is None:
-        return Refusal(f"internal error: {_error_text(error)}; run again with {DEBUG} and report it.", INTERNAL)
+        return Refusal(
+            f"internal error: {_error_text(error)}; run again with {DEBUG} and report it.", INTERNAL
+        )
     return Refusal(stated)
 
 
-def _usage(error: Any) -> str:  # noqa: ANN401 - of click, which typer carries under a name of its own
+# of click, which typer carries under a name of its own
+def _usage(error: Any) -> str:  # noqa: ANN401
     ctx, cause = getattr(error, "ctx", None), error.__cause__
     value = f", got {shown_value(cause.errors()[0]['input'])}" if hasattr(cause, "errors") else ""
     command = ctx.command_path if ctx else "raglab"
@@ -138,19 +187,27 @@ def _error_text(error: BaseException) -> str:
 
 
 def _raised_by_raglab(error: Exception) -> bool:
-    """Whether raglab itself raised the error to report invalid input, rather than a call into something else."""
+    """Whether raglab itself raised the error for invalid input, not a call into something else."""
     last = error.__traceback__
     if last is None or not isinstance(error, ValueError | KeyError | ImportError | OSError):
         return False
     while last.tb_next is not None:
         last = last.tb_next
     code = last.tb_frame.f_code
-    named = isinstance(error, OSError) and error.errno is not None  # a message of the system, whoever raised it
-    return code.co_filename.startswith(_OF_RAGLAB) and code.co_code[last.tb_lasti] == _RAISES and not named
+    # a message of the system, whoever raised it
+    named = isinstance(error, OSError) and error.errno is not None
+    return (
+        code.co_filename.startswith(_OF_RAGLAB)
+        and code.co_code[last.tb_lasti] == _RAISES
+        and not named
+    )
 
 
 def _stated_by_others(error: BaseException) -> str | None:
-    """Rule, value and remedy for an error of the system or a library; None where it is nobody's input."""
+    """Rule, value and remedy for an error of the system or a library.
+
+    None where it is nobody's input.
+    """
     if isinstance(error, OSError) and error.errno is not None:
         return _of_system(error)
     package = type(error).__module__.partition(".")[0]
@@ -164,33 +221,55 @@ def _stated_by_others(error: BaseException) -> str | None:
 
 
 def _of_system(error: OSError) -> str:
-    shown = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "a file or address"
+    shown = (
+        os.fsdecode(error.filename)
+        if isinstance(error.filename, str | bytes)
+        else "a file or address"
+    )
     reason = error.strerror or type(error).__name__
     rule = "the system must be able to read or write it"
     return f"{shown}: {rule}, got {reason}; {_REMEDIES.get(error.errno or 0, _CHECK)}."
 
 
 def one_line(text: str) -> str:
-    """Text as one line that a terminal may show, without passwords; of a long one the middle is left out.
+    """Text as one line that a terminal may show, without passwords.
+
+    Of a long one the middle is left out.
 
     The value stands in the middle, rule and remedy after it.
     """
     line = visible(masked_passwords(re.sub(r"\s*[\r\n]+\s*", " ", text.strip())))
-    return line if len(line) <= _WIDEST_LINE else f"{line[: _WIDEST_LINE // 2]} … {line[-_WIDEST_LINE // 2 :]}"
+    return (
+        line
+        if len(line) <= _WIDEST_LINE
+        else f"{line[: _WIDEST_LINE // 2]} … {line[-_WIDEST_LINE // 2 :]}"
+    )
 
 
 class Door(TyperGroup):
     """The group of all commands: whatever one of them raises ends here."""
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any) -> NoReturn:  # noqa: ANN401 - of click
+    # of click
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        *_: Any,  # noqa: ANN401
+        **extra: Any,  # noqa: ANN401
+    ) -> NoReturn:
         """Run the command of the arguments; end with its exit code."""
         stated = list(sys.argv[1:] if args is None else args)
         rest = stated.index("--") if "--" in stated else len(stated)  # what follows is no option
-        debug = DEBUG in stated[:rest] or os.environ.get(DEBUG_VARIABLE, "").strip().lower() not in _NO
+        debug = (
+            DEBUG in stated[:rest] or os.environ.get(DEBUG_VARIABLE, "").strip().lower() not in _NO
+        )
         command_line = [argument for argument in stated[:rest] if argument != DEBUG] + stated[rest:]
         extra.pop("standalone_mode", None)
-        # What options set for their command, such as no progress bars, ends with it, refused or not.
-        sys.exit(copy_context().run(self._run, command_line, prog_name or "raglab", extra, debug=debug))
+        # What options set for their command, such as no progress bars, ends with it, refused or
+        # not.
+        sys.exit(
+            copy_context().run(self._run, command_line, prog_name or "raglab", extra, debug=debug)
+        )
 
     def _run(self, args: list[str], name: str, extra: dict[str, Any], *, debug: bool) -> int:
         try:
@@ -199,7 +278,9 @@ class Door(TyperGroup):
                 check_environment()
             with (
                 warnings.catch_warnings(),
-                self.make_context(name, [*args] or ["--help"], obj=shell_command(args), **extra) as ctx,
+                self.make_context(
+                    name, [*args] or ["--help"], obj=shell_command(args), **extra
+                ) as ctx,
             ):
                 warnings.showwarning = _show_warning
                 self.invoke(ctx)
@@ -223,12 +304,15 @@ def check_arguments(args: Sequence[str]) -> None:
     """
     for argument in args:
         if "\0" in argument or any("\ud800" <= letter <= "\udfff" for letter in argument):
-            msg = f"an argument must be text in UTF-8 without NUL, got {argument!a:.80}; rename the file or correct it."
+            msg = (
+                f"an argument must be text in UTF-8 without NUL, got {argument!a:.80}; rename the "
+                "file or correct it."
+            )
             raise InputError(msg)
 
 
 def check_environment() -> None:
-    """Refuse an unknown variable with the prefix RAGLAB_, whether or not the command reads settings.
+    """Refuse an unknown variable prefixed RAGLAB_, whether or not the command reads settings.
 
     Raises:
       InputError: names it, and the nearest that there is.
@@ -284,7 +368,8 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:  # noqa: ANN401 - of warnings.showwarning
+# of warnings.showwarning
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:  # noqa: ANN401
     """A library's warning as one line, in the place of a line of its source."""
     echo(f"warning: {one_line(str(message))}\n", err=True)
 
@@ -301,9 +386,12 @@ def _flushed(code: int) -> int:
 
 
 def open_standard_streams() -> None:
-    """Give a process without standard streams silent ones, and text that a terminal cannot encode an escape.
+    """Give a process silent standard streams if it has none, and escape text it cannot encode.
 
-    A file that is opened where a stream was closed would take its number, and be written over by what is printed.
+    The text is what a terminal cannot encode.
+
+    A file that is opened where a stream was closed would take its number, and be written over by
+    what is printed.
     """
     for number in range(3):
         try:
@@ -317,7 +405,7 @@ def open_standard_streams() -> None:
 
 
 def close_standard_streams() -> None:
-    """Send what could not be written to nobody, so that the interpreter ends without a word about it."""
+    """Send unwritable output to nobody, so that the interpreter ends without a word about it."""
     for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
         try:
             if stream is not None:

@@ -14,24 +14,35 @@ from raglab.extension_points import extension
 def import_spans(
     source: Annotated[
         list[Path],
-        typer.Argument(help="Spans: OTLP JSON or JSON lines, plain or gzipped; files, or a folder of them."),
+        typer.Argument(
+            help="Spans: OTLP JSON or JSON lines, plain or gzipped; files, or a folder of them."
+        ),
     ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Trace to write: a file .parquet, or else a folder of shards.")
+        Path,
+        typer.Option(
+            "--out", "-o", help="Trace to write: a file .parquet, or else a folder of shards."
+        ),
     ],
     cases: Annotated[
-        Path | None, typer.Option("--cases", "-c", help="Labelled questions, matched by trace id or question.")
+        Path | None,
+        typer.Option("--cases", "-c", help="Labelled questions, matched by trace id or question."),
     ] = None,
     feedback: Annotated[
         list[str] | None,
-        typer.Option(help="Judgement that becomes a label; none takes no label. Repeatable. Default: all."),
+        typer.Option(
+            help="Judgement that becomes a label; none takes no label. Repeatable. Default: all."
+        ),
     ] = None,
     higher: Annotated[
         list[str] | None,
-        typer.Option(help="Direction of a score, such as retriever_score=ask for a distance. Repeatable."),
+        typer.Option(
+            help="Direction of a score, such as retriever_score=ask for a distance. Repeatable."
+        ),
     ] = None,
     group: Annotated[
-        list[str] | None, typer.Option(help="Attribute that is kept as a group, such as tenant.id. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Attribute that is kept as a group, such as tenant.id. Repeatable."),
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the collection.")] = "spans",
     workers: Annotated[int, typer.Option(min=1, help="Processes that read the files.")] = 1,
@@ -59,7 +70,11 @@ def import_spans(
         )
     if is_file:
         trace.save(out)
-    facts = {"trace": str(out), "cases": len(trace), "signals": ", ".join(trace.meta.get("signals", {})) or "none"}
+    facts = {
+        "trace": str(out),
+        "cases": len(trace),
+        "signals": ", ".join(trace.meta.get("signals", {})) or "none",
+    }
     show(facts, as_json=as_json)
 
 

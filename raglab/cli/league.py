@@ -15,17 +15,27 @@ from raglab.extension_points import extension
 def league(
     data: Annotated[
         Path,
-        typer.Argument(help="Folder of published tables (dba, nomiracl, paretobandit, adarague), or a table of yours."),
+        typer.Argument(
+            help="Folder of published tables (dba, nomiracl, paretobandit, adarague), or a table "
+            "of yours."
+        ),
     ],
-    table: Annotated[str | None, typer.Option(help="Only this table. Default: all that are there.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File .md or .csv of all rows.")] = None,
+    table: Annotated[
+        str | None, typer.Option(help="Only this table. Default: all that are there.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File .md or .csv of all rows.")
+    ] = None,
     level: Annotated[float, typer.Option(help="Level of the intervals, in (0, 1).")] = 0.95,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Replay published tables from their stored outputs, or a table of yours: ahead, level or behind, row by row.
+    """Replay published tables from their stored outputs, or a table of yours.
 
-    A row's verdict is that of its interval; two rates of a cell are counted as one, which may be a trade.
+    Ahead, level or behind, row by row.
+
+    A row's verdict is that of its interval; two rates of a cell are counted as one, which may be a
+    trade.
     """
     from raglab.store.files import Where, csv_text, input_error, write_text
 
@@ -33,7 +43,9 @@ def league(
     if out is not None and out.suffix not in {".md", ".csv"}:
         rule = "--out must be a file .md or .csv"
         raise input_error(Where(str(out)), rule, "choose one of these", out.suffix or "no suffix")
-    result = extension("league_table", "league", "raglab league")(data, table=table, level=level, seed=seed)
+    result = extension("league_table", "league", "raglab league")(
+        data, table=table, level=level, seed=seed
+    )
     if out is not None:
         page = extension("league_page", "league", "raglab league")
         write_text(page(result) if out.suffix == ".md" else csv_text(result.frame()), out)

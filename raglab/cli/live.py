@@ -40,44 +40,73 @@ from raglab.store.files import Where, input_error
 OPENAI = "https://api.openai.com/v1"
 Nli = Annotated[
     str | None,
-    typer.Option("--nli", help="NLI cross-encoder: folder or NAME[@REVISION]. Default: the embedded scorer."),
+    typer.Option(
+        "--nli", help="NLI cross-encoder: folder or NAME[@REVISION]. Default: the embedded scorer."
+    ),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(help="Model of an OpenAI-compatible server, or a folder or .gguf file. Default: extractive answers."),
+    typer.Option(
+        help="Model of an OpenAI-compatible server, or a folder or .gguf file. Default: extractive "
+        "answers."
+    ),
 ]
 ParseModel = Annotated[
     str | None,
-    typer.Option("--parser", help="Model that reads questions with --clarify, named like --model. Default: rules."),
+    typer.Option(
+        "--parser",
+        help="Model that reads questions with --clarify, named like --model. Default: rules.",
+    ),
 ]
-BaseUrl = Annotated[str | None, typer.Option(help="Address of that server. Its key is read from OPENAI_API_KEY.")]
+BaseUrl = Annotated[
+    str | None, typer.Option(help="Address of that server. Its key is read from OPENAI_API_KEY.")
+]
 LiveArm = Annotated[
-    str | None, typer.Option("--arm", help="Arm that answers, router or bandit. Default: the arm of the policy.")
+    str | None,
+    typer.Option(
+        "--arm", help="Arm that answers, router or bandit. Default: the arm of the policy."
+    ),
 ]
 Index = Annotated[Path, typer.Argument(help="Index, a folder made by `raglab index`.")]
-Kept = Annotated[bool, typer.Option("--cache/--no-cache", help="Keep answers and retrievals in the folder.")]
+Kept = Annotated[
+    bool, typer.Option("--cache/--no-cache", help="Keep answers and retrievals in the folder.")
+]
 
 
 def index(
     corpus: Annotated[
         Path,
-        typer.Argument(help="Folder of Markdown, HTML, text, CSV, PDF, Word, pictures; JSONL; SQuAD 2.0; BEIR folder."),
+        typer.Argument(
+            help="Folder of Markdown, HTML, text, CSV, PDF, Word, pictures; JSONL; SQuAD 2.0; BEIR "
+            "folder."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the index.")],
     arm: Annotated[
-        list[str] | None, typer.Option(help=f"Arm that may answer. Repeatable. Default: all of {', '.join(LIVE_ARMS)}.")
+        list[str] | None,
+        typer.Option(
+            help=f"Arm that may answer. Repeatable. Default: all of {', '.join(LIVE_ARMS)}."
+        ),
     ] = None,
     encoder: Encoder = None,
     reranker: Reranker = None,
     dense_weight: DenseWeight = 1.0,
     precision: Precision = "float32",
     kind: Annotated[
-        str, typer.Option("--index", help="flat (exact), hnsw-sq8 or ivfpq. auto is flat up to 100,000 chunks.")
+        str,
+        typer.Option(
+            "--index", help="flat (exact), hnsw-sq8 or ivfpq. auto is flat up to 100,000 chunks."
+        ),
     ] = "auto",
-    index_mb: Annotated[float, typer.Option(help="Megabytes that an index of auto may use above that number.")] = 1_000,
+    index_mb: Annotated[
+        float, typer.Option(help="Megabytes that an index of auto may use above that number.")
+    ] = 1_000,
     download: Download = False,
     policy: Annotated[
-        Path | None, typer.Option("--policy", "-p", help="Policy file whose pack the index is for. Default: any pack.")
+        Path | None,
+        typer.Option(
+            "--policy", "-p", help="Policy file whose pack the index is for. Default: any pack."
+        ),
     ] = None,
     corpus_columns: CorpusColumns = None,
     encoding: TextEncoding = None,
@@ -95,7 +124,9 @@ def index(
     if encoder is not None:
         find_model(encoder, download=download)  # documents are cut by its tokens
     columns = parse_columns(corpus_columns, "--corpus-columns")
-    loaded = load_corpus(corpus, columns=columns, encoder=encoder, follow_links=follow_links, encoding=encoding)
+    loaded = load_corpus(
+        corpus, columns=columns, encoder=encoder, follow_links=follow_links, encoding=encoding
+    )
     more: dict[str, Any] = {
         "arms": arm or None,
         "encoder": encoder,
@@ -106,29 +137,43 @@ def index(
         "index_mb": index_mb,
         "download": download,
     }
-    fingerprint = build_index(loaded, out, policy=None if policy is None else Policy.load(policy), **more)
-    show({"index": str(out), "chunks": len(loaded.chunks), "fingerprint": fingerprint}, as_json=as_json)
+    fingerprint = build_index(
+        loaded, out, policy=None if policy is None else Policy.load(policy), **more
+    )
+    show(
+        {"index": str(out), "chunks": len(loaded.chunks), "fingerprint": fingerprint},
+        as_json=as_json,
+    )
 
 
 def add(
     folder: Index,
     documents: Annotated[list[Path], typer.Argument(help="Files or folders of documents.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a document that has the same source.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace a document that has the same source.")
+    ] = False,
     follow_links: FollowLinks = False,
     encoding: TextEncoding = None,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
-    """Add documents to an index and encode the new ones. Open systems keep the version that they opened."""
+    """Add documents to an index and encode the new ones.
+
+    Open systems keep the version that they opened.
+    """
     from raglab.live.index_growth import add_documents
 
-    change = add_documents(folder, documents, replace=replace, follow_links=follow_links, encoding=encoding)
+    change = add_documents(
+        folder, documents, replace=replace, follow_links=follow_links, encoding=encoding
+    )
     _show_change(folder, change, as_json=as_json)
 
 
 def remove(
     folder: Index,
-    names: Annotated[list[str], typer.Argument(help="Documents by source, or by a file name that is unique.")],
+    names: Annotated[
+        list[str], typer.Argument(help="Documents by source, or by a file name that is unique.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Remove documents from an index. Open systems keep the version that they opened."""
@@ -137,21 +182,37 @@ def remove(
     _show_change(folder, remove_documents(folder, names), as_json=as_json)
 
 
-def _show_change(folder: Path, change: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a change of an index
+# a change of an index
+def _show_change(folder: Path, change: Any, *, as_json: bool) -> None:  # noqa: ANN401
     parts = {name: list(getattr(change, name)) for name in ("added", "replaced", "removed")}
-    stated = parts if as_json else {name: visible(", ".join(names)) or "none" for name, names in parts.items()}
+    stated = (
+        parts
+        if as_json
+        else {name: visible(", ".join(names)) or "none" for name, names in parts.items()}
+    )
     show(
-        {"index": str(folder), **stated, "chunks": change.n_chunks, "fingerprint": change.fingerprint}, as_json=as_json
+        {
+            "index": str(folder),
+            **stated,
+            "chunks": change.n_chunks,
+            "fingerprint": change.fingerprint,
+        },
+        as_json=as_json,
     )
 
 
 def _keep_corpus(out: Path, corpus: Path, policy: Path | None) -> None:
-    """Refuse an index in the place of its documents, or of a folder that holds them: it takes the folder's place."""
+    """Refuse an index in the place of its documents, or of a folder that holds them.
+
+    It takes the folder's place.
+    """
     keep_inputs(out, corpus, policy, folder=True)
     for read in filter(None, (corpus, policy)):
         if Path(realpath(out)) in Path(realpath(read)).parents:
             rule = "--out must be a folder of its own"
-            raise input_error(Where(str(out)), rule, "choose another path", f"one that holds {read}")
+            raise input_error(
+                Where(str(out)), rule, "choose another path", f"one that holds {read}"
+            )
 
 
 def ask(
@@ -159,10 +220,12 @@ def ask(
     question: Annotated[str, typer.Argument(help="The question.")],
     policy: PolicyPath = None,
     select: Annotated[
-        int | None, typer.Option(help="Number of the chosen option of an ambiguous question, from 1.")
+        int | None,
+        typer.Option(help="Number of the chosen option of an ambiguous question, from 1."),
     ] = None,
     document: Annotated[
-        list[str] | None, typer.Option(help="Path, path#page or unique file name to search in. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Path, path#page or unique file name to search in. Repeatable."),
     ] = None,
     arm: LiveArm = None,
     model: Model = None,
@@ -173,11 +236,15 @@ def ask(
     clarify: Annotated[
         bool | None,
         typer.Option(
-            "--clarify/--no-clarify", help="Ask once for what a vague question leaves out, and learn the reply."
+            "--clarify/--no-clarify",
+            help="Ask once for what a vague question leaves out, and learn the reply.",
         ),
     ] = None,
     session: Annotated[
-        str, typer.Option(help="Session of the user. The next question of the session accepts this answer.")
+        str,
+        typer.Option(
+            help="Session of the user. The next question of the session accepts this answer."
+        ),
     ] = "",
     explain: Annotated[
         bool, typer.Option(help="Show every gate with its numbers, and the time of each stage.")
@@ -193,7 +260,9 @@ def ask(
         clarifier_maker("--clarify")
     parts = _open_models(model, parser, base_url, nli)
     system = System.open(folder, policy=policy, arm=arm, cache=cache, clarify=clarify, **parts)
-    response = ask_system(question, system=system, selected_option=select, documents=document, session=session)
+    response = ask_system(
+        question, system=system, selected_option=select, documents=document, session=session
+    )
     if as_json:
         say_json_text(response.json())
         return
@@ -209,10 +278,16 @@ def reply(
     folder: Index,
     request_id: Annotated[str, typer.Argument(help="Id of the request, as its response names it.")],
     answer: Annotated[
-        str, typer.Argument(help="yes, no, a value, its number, or words. A reply that names none of these is no vote.")
+        str,
+        typer.Argument(
+            help="yes, no, a value, its number, or words. A reply that names none of these is no "
+            "vote."
+        ),
     ],
     policy: PolicyPath = None,
-    question: Annotated[str | None, typer.Option(help="The question again, if the audit log keeps no text.")] = None,
+    question: Annotated[
+        str | None, typer.Option(help="The question again, if the audit log keeps no text.")
+    ] = None,
     arm: LiveArm = None,
     model: Model = None,
     parser: ParseModel = None,
@@ -244,30 +319,47 @@ def reply(
 def signals(
     path: TracePath,
     signal: Annotated[
-        list[str], typer.Option("--signal", "-s", help="Signal of an installed package (entry points). Repeatable.")
+        list[str],
+        typer.Option(
+            "--signal", "-s", help="Signal of an installed package (entry points). Repeatable."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write, with the new columns.")],
     policy: PolicyPath = None,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
-    """Measure signal functions over a trace and store them as columns. An interrupted run continues."""
+    """Measure signal functions over a trace and store them as columns.
+
+    An interrupted run continues.
+    """
     from raglab.live.measured_signals import add_signals
 
     keep_inputs(out, path, policy)
     trace = add_signals(load_trace(path), signal, policy=load_policy(policy))
     trace.save(out)
-    show({"trace": str(out), "signals": list(trace.signals), "fingerprint": trace.fingerprint}, as_json=as_json)
+    show(
+        {"trace": str(out), "signals": list(trace.signals), "fingerprint": trace.fingerprint},
+        as_json=as_json,
+    )
 
 
-def _response_text(response: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401 - a response
-    head = (response["status"], response["arm_reason"], _confidence_text(response), response["policy_id"])
+# a response
+def _response_text(response: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401
+    head = (
+        response["status"],
+        response["arm_reason"],
+        _confidence_text(response),
+        response["policy_id"],
+    )
     lines = [visible(" · ".join(filter(None, head)))]
     question, default = response["clarification"], response["default_applied"]
     if question is not None:
         lines += [visible(question["question_to_user"])]
         texts = [
-            option["text"] if option["text"] == option["value"] else f"{option['value']}  {option['text']}"
+            option["text"]
+            if option["text"] == option["value"]
+            else f"{option['value']}  {option['text']}"
             for option in response["options"]
         ]
         lines += [visible(f"  {text}") for text in texts]
@@ -297,7 +389,9 @@ def _response_text(response: Any, folder: Path, policy: Path | None) -> str:  # 
 
 
 def _confidence_text(response: Any) -> str:  # noqa: ANN401 - a response
-    return "" if response["confidence"] is None else f"confidence {decimals(response['confidence'])}"
+    return (
+        "" if response["confidence"] is None else f"confidence {decimals(response['confidence'])}"
+    )
 
 
 def _print_checks(response: Any) -> None:  # noqa: ANN401 - a response
@@ -329,10 +423,15 @@ def _prompt_reply(response: Any, system: Any) -> Any:  # noqa: ANN401 - response
             say(f"raglab: {one_line(str(error))}", err=True)
 
 
-def _open_models(model: str | None, parser: str | None, base_url: str | None, nli: str | None) -> dict[str, Any]:
+def _open_models(
+    model: str | None, parser: str | None, base_url: str | None, nli: str | None
+) -> dict[str, Any]:
     """Generator, parser and scorer; None is the embedded one."""
     if model is None and parser is None and base_url is not None:
-        msg = f"base_url goes with a model, got {base_url} alone; name the model with --model or --parser."
+        msg = (
+            f"base_url goes with a model, got {base_url} alone; name the model with --model or "
+            "--parser."
+        )
         raise ValueError(msg)
     models: dict[str, Any] = {"generator": None, "parser": None, "scorer": _scorer(nli)}
     if model is not None:
@@ -342,12 +441,17 @@ def _open_models(model: str | None, parser: str | None, base_url: str | None, nl
     if parser is not None:
         from raglab.extension_points import extension
 
-        models["parser"] = extension("model_calls", "clarification", "--parser")(_client(parser, base_url)).parser
+        models["parser"] = extension("model_calls", "clarification", "--parser")(
+            _client(parser, base_url)
+        ).parser
     return models
 
 
 def _client(model: str, base_url: str | None) -> Any:  # noqa: ANN401 - a client
-    """Model in this process where the name is a file or folder and no server is named; else one of a server."""
+    """Model in this process where the name is a file or folder and no server is named.
+
+    Else one of a server.
+    """
     if base_url is None and Path(model).expanduser().exists():
         from raglab.answering.local_model import LocalModel
 
@@ -370,7 +474,10 @@ COMMANDS = (
     (index, "raglab index datasets/broker --out out/index"),
     (add, "raglab add out/index new_contract.md"),
     (remove, "raglab remove out/index old_contract.md"),
-    (ask, "raglab ask out/index 'How soon must a claim be reported?' -p datasets/broker/policy.yaml"),
+    (
+        ask,
+        "raglab ask out/index 'How soon must a claim be reported?' -p datasets/broker/policy.yaml",
+    ),
     (reply, "raglab reply out/index REQUEST_ID yes"),
     (signals, "raglab signals out/broker.parquet --signal judge --out out/judged.parquet"),
 )

@@ -37,8 +37,10 @@ def evaluate_log(
     log: Annotated[
         str,
         typer.Argument(
-            help="CSV or Parquet, a row a round: action, reward, propensity, optional q_<arm>, optional p_<arm> (the "
-            "probability of every arm); or an index whose questions a bandit answered, or its log: a .sqlite or a URL."
+            help="CSV or Parquet, a row a round: action, reward, propensity, optional q_<arm>, "
+            "optional p_<arm> (the "
+            "probability of every arm); or an index whose questions a bandit answered, or its "
+            "log: a .sqlite or a URL."
         ),
     ],
     target: Annotated[
@@ -46,8 +48,10 @@ def evaluate_log(
         typer.Option(
             "--target",
             "-t",
-            help="uniform, over the arms that a round could take where p_<arm> tells; best:ARM, always that arm; or a "
-            "CSV or Parquet with a column of probabilities for each arm and a row a round, or one row for all.",
+            help="uniform, over the arms that a round could take where p_<arm> tells; best:ARM, "
+            "always that arm; or a "
+            "CSV or Parquet with a column of probabilities for each arm and a row a round, or one "
+            "row for all.",
         ),
     ] = "uniform",
     estimators: Annotated[
@@ -55,29 +59,43 @@ def evaluate_log(
         typer.Option(
             "--estimators",
             "-e",
-            help="replay, ips, clipped_ips, snips, dm, dr or switch_dr. Repeat it, or write commas. Default: all.",
+            help="replay, ips, clipped_ips, snips, dm, dr or switch_dr. Repeat it, or write "
+            "commas. Default: all.",
         ),
     ] = None,
     session: Annotated[
-        str | None, typer.Option(help="Column of sessions. The rounds of a session count together in the intervals.")
+        str | None,
+        typer.Option(
+            help="Column of sessions. The rounds of a session count together in the intervals."
+        ),
     ] = None,
     arm: Annotated[
         list[str] | None,
-        typer.Option(help="Arm, in the order of action 0, 1, …. Repeatable. Default: the arms of the log."),
+        typer.Option(
+            help="Arm, in the order of action 0, 1, …. Repeatable. Default: the arms of the log."
+        ),
     ] = None,
-    interval: Annotated[Literal["delta", "bootstrap"], typer.Option(help="Method of the intervals.")] = "delta",
+    interval: Annotated[
+        Literal["delta", "bootstrap"], typer.Option(help="Method of the intervals.")
+    ] = "delta",
     level: Annotated[float, typer.Option(help="Confidence of the intervals.")] = 0.95,
     clip: Annotated[
-        float | None, typer.Option(help="Largest weight of clipped_ips. Default: the root of the number of rounds.")
+        float | None,
+        typer.Option(
+            help="Largest weight of clipped_ips. Default: the root of the number of rounds."
+        ),
     ] = None,
     switch: Annotated[
-        float | None, typer.Option(help="Largest weight of switch_dr. Default: the root of the number of rounds.")
+        float | None,
+        typer.Option(
+            help="Largest weight of switch_dr. Default: the root of the number of rounds."
+        ),
     ] = None,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the table as CSV.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate the value of another policy from the log of this one, and say whether the log suffices."""
+    """Estimate the value of another policy from this one's log, and say if the log suffices."""
     from raglab.off_policy import ESTIMATORS, estimate, overlap
 
     # A bandit's log is a URL, an index or a database; any other file is a table of rounds.
@@ -85,13 +103,23 @@ def evaluate_log(
     rounds = _live(log) if live else _read_table(Path(log))
     # A URL is no file that --out could write over.
     keep_inputs(out, None if "://" in log else log, target)
-    names = tuple(name.strip() for part in estimators or () for name in part.split(",")) or ESTIMATORS
+    names = (
+        tuple(name.strip() for part in estimators or () for name in part.split(",")) or ESTIMATORS
+    )
     aim = _target_frame(target, rounds, arm)
     # Caught, so that warnings follow the table that they are about, and stand in the JSON.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         table = estimate(
-            rounds, aim, names, seed, level=level, interval=interval, clip=clip, switch=switch, session=session
+            rounds,
+            aim,
+            names,
+            seed,
+            level=level,
+            interval=interval,
+            clip=clip,
+            switch=switch,
+            session=session,
         )
     support = overlap(rounds, aim, level=level, session=session)
     messages = [str(warning.message) for warning in caught]
@@ -114,12 +142,15 @@ def evaluate_log(
         raise typer.Exit(OPEN)
 
 
-def _estimate_lines(table: pd.DataFrame, overlap: Overlap, notes: dict[str, str], level: float) -> list[str]:
+def _estimate_lines(
+    table: pd.DataFrame, overlap: Overlap, notes: dict[str, str], level: float
+) -> list[str]:
     """Table, overlap and reasons, for people."""
     held = (
         f"overlap: {overlap.status} · {overlap.n} rounds worth {overlap.ess:.1f} · "
         f"largest weight {overlap.max_weight:.3g} · "
-        f"mean weight {overlap.mean_weight:.3f} ({level:.0%} interval {overlap.mean_weight_low:.3f} to "
+        f"mean weight {overlap.mean_weight:.3f} ({level:.0%} interval "
+        f"{overlap.mean_weight_low:.3f} to "
         f"{overlap.mean_weight_high:.3f}; 1 is expected)"
     )
     lines = [table_text(table.round(4)), "", held]
@@ -154,7 +185,11 @@ def _live(place: str) -> pd.DataFrame:
     frame = open_online(place).frame()
     rounds = frame.dropna(subset=["reward"]).reset_index(drop=True)
     if len(rounds) < len(frame):
-        say(f"{len(frame) - len(rounds)} of {len(frame)} rounds have no reward yet and are left out", err=True)
+        say(
+            f"{len(frame) - len(rounds)} of {len(frame)} rounds have no reward yet and are left "
+            "out",
+            err=True,
+        )
     return rounds
 
 
@@ -174,13 +209,18 @@ def _target_frame(stated: str, rounds: pd.DataFrame, stated_arms: list[str] | No
         wanted = stated.removeprefix("best:")
         only = np.array([str(arm) == wanted for arm in arms])
         if not only.any():
-            msg = f"best:ARM must name an arm, got {wanted!r}; there is {arms}; name others with --arm."
+            msg = (
+                f"best:ARM must name an arm, got {wanted!r}; there is {arms}; name others with "
+                "--arm."
+            )
             raise ValueError(msg)
         closed = int((~there[:, only]).sum())
         if closed:
             msg = (
-                f"best:ARM must be an arm that every round could take, got {wanted!r}, whose probability is 0 in "
-                f"{closed} of {len(rounds)} rounds; keep the other rounds, or give the target as a file."
+                f"best:ARM must be an arm that every round could take, got {wanted!r}, whose "
+                "probability is 0 in "
+                f"{closed} of {len(rounds)} rounds; keep the other rounds, or give the target as "
+                "a file."
             )
             raise ValueError(msg)
         share = np.broadcast_to(only, there.shape).astype(np.float64)
@@ -188,7 +228,10 @@ def _target_frame(stated: str, rounds: pd.DataFrame, stated_arms: list[str] | No
 
 
 def _available_arms(rounds: pd.DataFrame, arms: list[Any]) -> NDArray[np.bool_]:
-    """Arms that each round could take, [T, A]: all, unless p_<arm> tells and the log is not of a fixed choice."""
+    """Arms that each round could take, [T, A].
+
+    All, unless p_<arm> tells and the log is not of a fixed choice.
+    """
     import numpy as np
 
     if _probability_arms(rounds) != [str(arm) for arm in arms]:
@@ -206,14 +249,23 @@ def _probability_arms(rounds: pd.DataFrame) -> list[str]:
     if not names or not all(kind.kind in "fi" for kind in share.dtypes):
         return []
     sums = share.to_numpy(np.float64).sum(axis=1)
-    return [name.removeprefix("p_") for name in names] if bool((np.abs(sums - 1.0) <= 1e-6).all()) else []
+    return (
+        [name.removeprefix("p_") for name in names]
+        if bool((np.abs(sums - 1.0) <= 1e-6).all())
+        else []
+    )
 
 
 def _logged_arms(rounds: pd.DataFrame) -> list[Any]:
-    """Arms of a log: of p_<arm>, else of its reward model, else 0 to the largest action, else the names, sorted."""
+    """Arms of a log.
+
+    Of p_<arm>, else of its reward model, else 0 to the largest action, else the names, sorted.
+    """
     if known := _probability_arms(rounds):
         return _whole_numbers(known)
-    if modelled := [str(name).removeprefix("q_") for name in rounds.columns if str(name).startswith("q_")]:
+    if modelled := [
+        str(name).removeprefix("q_") for name in rounds.columns if str(name).startswith("q_")
+    ]:
         return _whole_numbers(modelled)
     if "action" not in rounds.columns:
         msg = f"a log must have a column action, got {list(rounds.columns)}."
@@ -229,29 +281,42 @@ def _whole_numbers(names: list[str]) -> list[Any]:
 
 
 BanditLogPlace = Annotated[
-    str, typer.Argument(help="Index whose questions a bandit answered, or its log: a file or a URL.")
+    str,
+    typer.Argument(help="Index whose questions a bandit answered, or its log: a file or a URL."),
 ]
-MetricsPlace = Annotated[str, typer.Argument(help="Index, or the log of its bandit or its audit: a file or a URL.")]
+MetricsPlace = Annotated[
+    str, typer.Argument(help="Index, or the log of its bandit or its audit: a file or a URL.")
+]
 
 
 def metrics(
     log: MetricsPlace,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a text file for Prometheus.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write a text file for Prometheus.")
+    ] = None,
     serve: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, help="Serve the metrics to this machine on a port until interrupted. 0: any port."
+            min=0,
+            max=65535,
+            help="Serve the metrics to this machine on a port until interrupted. 0: any port.",
         ),
     ] = None,
-    last: Annotated[int, typer.Option(min=1, help="Number of latest requests for the live rates.")] = 1000,
+    last: Annotated[
+        int, typer.Option(min=1, help="Number of latest requests for the live rates.")
+    ] = 1000,
     as_json: AsJson = False,
 ) -> None:
-    """Print pulls, reward and latency of each arm, and live rates of false refusals and needless questions."""
+    """Print pulls, reward, latency by arm, live rates of false refusals and needless questions."""
     from raglab.live import prometheus
 
     keep_inputs(out, log)
     arms, rates = _measured(log, last)
-    tables = {name: measured() for name, measured in (("arms", arms), ("rates", rates)) if measured is not None}
+    tables = {
+        name: measured()
+        for name, measured in (("arms", arms), ("rates", rates))
+        if measured is not None
+    }
     if as_json:
         only = next(iter(tables.values())) if len(tables) == 1 else None
         records = {name: json_records(table.astype(object)) for name, table in tables.items()}
@@ -270,7 +335,9 @@ def metrics(
             served.close()
 
 
-def _measured(log: str, last: int) -> tuple[Callable[[], pd.DataFrame] | None, Callable[[], pd.DataFrame] | None]:
+def _measured(
+    log: str, last: int
+) -> tuple[Callable[[], pd.DataFrame] | None, Callable[[], pd.DataFrame] | None]:
     """What measures arms and live rates anew, each None where the place holds no such log.
 
     Raises:

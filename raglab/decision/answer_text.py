@@ -1,7 +1,7 @@
-"""Text of recorded answers (algebra): which answer is right, and on which basis the cases of a trace are judged (S6.3).
+"""Text of recorded answers (algebra): which is right, on what basis a trace is judged (S6.3).
 
-A case labelled ok that has a gold answer, in a trace that holds recorded answers, is judged by text as well as by its
-sources. Every other case is judged by its sources alone.
+A case labelled ok that has a gold answer, in a trace that holds recorded answers, is judged by text
+as well as by its sources. Every other case is judged by its sources alone.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from raglab.text import answer_recall, exact_match
 from raglab.values import Answers, Case, Status, TraceData
 
 MIN_RECALL = 0.5  # share of the gold answer's words and numbers that a right answer holds
-MAX_MISSING = 0.05  # share of the answered cases with a gold answer that may lack a recorded answer in a comparison
+# share of the answered cases with a gold answer that may lack a recorded answer in a comparison
+MAX_MISSING = 0.05
 SOURCES, TEXT, MIXED = "sources", "text", "mixed"  # kinds of basis
 
 
 class AnswerCheck(IntEnum):
     """What a decision's recorded answer says of one case.
 
-    by_sources: the case is not judged by text. not_answered: it is, but retrieval answers nothing. recorded: an answer
-    is recorded. wrong_text: one is recorded from the expected sources, and it is not the expected one. unrecorded: none
-    is recorded for the chosen hits. unearned: the case is labelled refuse, retrieval answers it, and it is refused only
-    since no answer is recorded; it is not judged by text either.
+    by_sources: the case is not judged by text. not_answered: it is, but retrieval answers nothing.
+    recorded: an answer is recorded. wrong_text: one is recorded from the expected sources, and it
+    is not the expected one. unrecorded: none is recorded for the chosen hits. unearned: the case is
+    labelled refuse, retrieval answers it, and it is refused only since no answer is recorded; it is
+    not judged by text either.
     """
 
     by_sources = 0
@@ -42,24 +44,35 @@ class AnswerCheck(IntEnum):
 
 ANSWERS = "answers"  # key of `Case.extra` that holds several gold answers
 ANSWERS_RULE = "answers must be a text, a list of texts, or an object whose text is one"
-ANSWERS_REMEDY = 'write ["Ann", "Anna"], as JSON in a file, or {"text": ["Ann"], "answer_start": [5]}'
-_PRINTED = re.compile(r"\s*[\[{]\s*[\[{'\"]")  # how a list or an object of texts begins where it was written as a text
+ANSWERS_REMEDY = (
+    'write ["Ann", "Anna"], as JSON in a file, or {"text": ["Ann"], "answer_start": [5]}'
+)
+# how a list or an object of texts begins where it was written as a text
+_PRINTED = re.compile(r"\s*[\[{]\s*[\[{'\"]")
 
 
 def listed_answers(value: object) -> tuple[str, ...] | None:
-    """Texts of `answers`: of a text, a list of texts, or an object whose `text` is one of these; None of all else.
+    """Texts of `answers`: of a text, a list of texts, or an object whose `text` is one of these.
 
-    A text that is a JSON list or object is read as that; one that only looks like it, as Python prints a list, is none.
+    None of all else.
+
+    A text that is a JSON list or object is read as that; one that only looks like it, as Python
+    prints a list, is none.
 
     Source: rule S6.3.
 
     Example:
-      >>> listed_answers({"text": ["Ann"], "answer_start": [5]}), listed_answers('["Ann", "Anna"]'), listed_answers(7)
+      >>> (
+      ...     listed_answers({"text": ["Ann"], "answer_start": [5]}),
+      ...     listed_answers('["Ann", "Anna"]'),
+      ...     listed_answers(7),
+      ... )
       (('Ann',), ('Ann', 'Anna'), None)
     """
     plain = _parsed(value) if isinstance(value, str) else value
     plain = plain.get("text") if isinstance(plain, Mapping) else plain
-    plain = plain.tolist() if isinstance(plain, np.ndarray) else plain  # as Hugging Face has them in a frame
+    # as Hugging Face has them in a frame
+    plain = plain.tolist() if isinstance(plain, np.ndarray) else plain
     if isinstance(plain, str):
         return (plain,)
     if not isinstance(plain, list | tuple) or not all(isinstance(text, str) for text in plain):
@@ -78,7 +91,9 @@ def _parsed(text: str) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def gold_answers(case: Case) -> tuple[str, ...]:
-    """Gold answers of a case: its `answer`, and those of `answers` among its further keys; blank ones are none.
+    """Gold answers of a case: its `answer`, and those of `answers` among its further keys.
+
+    Blank ones are none.
 
     Raises:
       ValueError: `answers` are no texts, see `listed_answers`.
@@ -100,10 +115,10 @@ def gold_answers(case: Case) -> tuple[str, ...]:
 def is_right_answer(answer: str, golds: Sequence[str], min_recall: float = MIN_RECALL) -> bool:
     """Whether an answer says what one of the gold answers says.
 
-    It must hold at least `min_recall` of the distinct content words and numbers of one gold answer, without regard to
-    case, accents, function words and the spelling of numbers (`answer_recall`). What it says beside them is not
-    judged. A gold answer of function words alone must be the answer itself, normalised (`exact_match`). An empty answer
-    is never right.
+    It must hold at least `min_recall` of the distinct content words and numbers of one gold answer,
+    without regard to case, accents, function words and the spelling of numbers (`answer_recall`).
+    What it says beside them is not judged. A gold answer of function words alone must be the answer
+    itself, normalised (`exact_match`). An empty answer is never right.
 
     Args:
       answer: text as it leaves the system.
@@ -121,11 +136,16 @@ def is_right_answer(answer: str, golds: Sequence[str], min_recall: float = MIN_R
     if not answer.strip():
         return False
     recalls = ((answer_recall(answer, gold), gold) for gold in golds)
-    return any(exact_match(answer, [gold]) if np.isnan(share) else share >= min_recall for share, gold in recalls)
+    return any(
+        exact_match(answer, [gold]) if np.isnan(share) else share >= min_recall
+        for share, gold in recalls
+    )
 
 
 def text_cases(trace: TraceData) -> NDArray[np.bool_]:
-    """Which cases are judged by text, [Q]: labelled ok, with a gold answer, in a trace that holds recorded answers.
+    """Which cases are judged by text, [Q].
+
+    Labelled ok, with a gold answer, in a trace that holds recorded answers.
 
     Source: rule S6.3.
     """
@@ -137,11 +157,17 @@ def text_cases(trace: TraceData) -> NDArray[np.bool_]:
 def has_gold_answer(cases: Sequence[Case]) -> NDArray[np.bool_]:
     """Which cases are labelled ok and have a gold answer, [Q]."""
     ok = Status.ok.name
-    return np.array([case.expect_status == ok and bool(gold_answers(case)) for case in cases], dtype=bool)
+    return np.array(
+        [case.expect_status == ok and bool(gold_answers(case)) for case in cases], dtype=bool
+    )
 
 
-def right_answers(answers: Answers, cases: Sequence[Case], by_text: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which recorded answers are right, [N]; false for those that hygiene refused and cases not judged by text.
+def right_answers(
+    answers: Answers, cases: Sequence[Case], by_text: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which recorded answers are right, [N].
+
+    False for those that hygiene refused and cases not judged by text.
 
     Args:
       by_text: of `text_cases`, [Q].
@@ -174,7 +200,7 @@ class Basis(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """`sources`, `text`, or `mixed` where only some of the cases labelled ok are judged by text."""
+        """`sources`, `text`, or `mixed` where text judges only some of the cases labelled ok."""
         return SOURCES if not self.text else TEXT if self.text == self.ok else MIXED
 
     def __str__(self) -> str:
@@ -209,7 +235,9 @@ class MissingAnswers(NamedTuple):
         return self.k <= MAX_MISSING * self.n
 
     def __str__(self) -> str:
-        return f"no answer is recorded for {self.k:,} of {self.n:,} answered cases with a gold answer"
+        return (
+            f"no answer is recorded for {self.k:,} of {self.n:,} answered cases with a gold answer"
+        )
 
 
 REMEDY = "record them for this policy: raglab.record_answers(trace, policy, generator, scorer)"

@@ -1,4 +1,4 @@
-"""Verdicts on decided cases (algebra): whether each contract is met, and what another policy changes (S6.3)."""
+"""Verdicts on decided cases (algebra): contracts met, and what another policy changes (S6.3)."""
 
 from __future__ import annotations
 
@@ -39,10 +39,16 @@ def _contract_table() -> NDArray[np.object_]:
     for label in Status:
         for status in Status:
             table[label, status, 0] = f"{status.name} where the label is {label.name}"
-            table[label, status, 4] = f"{status.name} where the label is {label.name}, and {UNRECORDED}"
+            table[label, status, 4] = (
+                f"{status.name} where the label is {label.name}, and {UNRECORDED}"
+            )
         where = lacks.get(label, "the refusal rests on")
-        table[label, label, 1] = f"{label.name} as labelled, but {where} other sources than expected"
-        table[label, label, 2] = f"{label.name} as labelled" + (", expected sources" if label in lacks else "")
+        table[label, label, 1] = (
+            f"{label.name} as labelled, but {where} other sources than expected"
+        )
+        table[label, label, 2] = f"{label.name} as labelled" + (
+            ", expected sources" if label in lacks else ""
+        )
     table[Status.ok, Status.ok, 3] = f"ok as labelled, but {NOT_EXPECTED}"
     table[Status.ok, Status.ok, 4] = f"ok as labelled, but {UNRECORDED}"
     table[Status.ok, Status.ok, 5] = "ok as labelled, expected sources and answer"
@@ -86,11 +92,14 @@ class CaseVerdicts(Protocol):
 
     @property
     def status_only(self) -> NDArray[np.bool_]:
-        """Whether each case is scored by status alone, since it is labelled ok and states no sources, [Q]."""
+        """Whether each case is scored by status alone: labelled ok, with no sources stated, [Q]."""
 
     @property
     def answer_checks(self) -> NDArray[np.int8]:
-        """`AnswerCheck` of every case, [Q]: what its recorded answer says, where it is judged by text."""
+        """`AnswerCheck` of every case, [Q].
+
+        What its recorded answer says, where it is judged by text.
+        """
 
     def ids(self) -> Sequence[str]:
         """Ids of the cases, [Q]."""
@@ -99,22 +108,35 @@ class CaseVerdicts(Protocol):
         """Cases at ascending positions."""
 
     def _repr_html_(self) -> str:
-        """Display for a notebook: what decided, label by decision, and the first cases whose contract is not met."""
+        """Display for a notebook.
+
+        What decided, label by decision, and the first cases whose contract is not met.
+        """
         # Most frequent first: the gate that decides most is the one to look at.
         deciders, counts = np.unique(self.decided_by.astype(str), return_counts=True)
-        decided = [(str(deciders[place]), f"{counts[place]:,}") for place in np.argsort(-counts, kind="stable")]
+        decided = [
+            (str(deciders[place]), f"{counts[place]:,}")
+            for place in np.argsort(-counts, kind="stable")
+        ]
         labels = self.label_code
         # Cases without a label have a row of their own, since they can be neither right nor wrong.
         table = [
             (
                 status.name if code >= 0 else "none",
-                *(f"{int(((labels == code) & (self.status == outcome)).sum()):,}" for outcome in Status),
+                *(
+                    f"{int(((labels == code) & (self.status == outcome)).sum()):,}"
+                    for outcome in Status
+                ),
             )
-            for code, status in ((UNLABELLED, Status.ok), *((outcome.value, outcome) for outcome in Status))
+            for code, status in (
+                (UNLABELLED, Status.ok),
+                *((outcome.value, outcome) for outcome in Status),
+            )
             if (labels == code).any()
         ]
         # Only cases that are shown are looked up: a trace of millions would make no page.
-        failed = np.flatnonzero(self.correct == False)  # noqa: E712 - None where a case has no label
+        # None where a case has no label
+        failed = np.flatnonzero(self.correct == False)  # noqa: E712
         shown = failed[:MOST_ROWS]
         rows = [
             (case.id, case.query, str(self.decided_by[row]), self.why(row) or "")
@@ -129,7 +151,13 @@ class CaseVerdicts(Protocol):
             *([("judged", self.in_sample)] if self.in_sample else []),
         ]
         folds = (
-            Fold("label by decision", table, None, ("label", *(outcome.name for outcome in Status)), open=True),
+            Fold(
+                "label by decision",
+                table,
+                None,
+                ("label", *(outcome.name for outcome in Status)),
+                open=True,
+            ),
             Fold("what decided", decided, None, ("decided by", "cases")),
             Fold("contract not met", rows, len(failed), ("case", "query", "decided by", "why")),
         )
@@ -146,7 +174,9 @@ class CaseVerdicts(Protocol):
         if not labelled:
             return "no labels"
         alone = status_only_sentence(int(self.status_only.sum()), len(self))
-        return f"met in {int(self.passes.sum()):,} of {labelled:,}" + (f" ({alone})" if alone else "")
+        return f"met in {int(self.passes.sum()):,} of {labelled:,}" + (
+            f" ({alone})" if alone else ""
+        )
 
     @property
     def is_labelled(self) -> bool:
@@ -161,7 +191,7 @@ class CaseVerdicts(Protocol):
 
     @property
     def missing_answers(self) -> MissingAnswers:
-        """Answers that are not recorded for the hits that are answered from, of cases judged by text."""
+        """Answers not recorded for the hits that are answered from, of cases judged by text."""
         checks = self.answer_checks
         recorded = int(np.isin(checks, [AnswerCheck.recorded, AnswerCheck.wrong_text]).sum())
         unrecorded = int((checks == AnswerCheck.unrecorded).sum())
@@ -169,22 +199,35 @@ class CaseVerdicts(Protocol):
 
     def basis_text(self) -> str:
         """The basis, and how many answers are missing, in words."""
-        missing, unearned = self.missing_answers, int((self.answer_checks == AnswerCheck.unearned).sum())
+        missing, unearned = (
+            self.missing_answers,
+            int((self.answer_checks == AnswerCheck.unearned).sum()),
+        )
         parts = [str(self.basis), *([str(missing)] if missing.k else [])]
         if unearned:
-            parts.append(f"{unearned:,} refused only since no answer is recorded, which is not correct")
+            parts.append(
+                f"{unearned:,} refused only since no answer is recorded, which is not correct"
+            )
         return "; ".join(parts)
 
     @property
     def in_sample(self) -> str:
-        """That the policy learned from some of these labelled cases, with the count; '' where it is not known to."""
-        return in_sample_note(trace_learned([self.policy], self.trace)[0]) if self.is_labelled else ""
+        """That the policy learned from some of these labelled cases, with the count.
+
+        '' where it is not known to.
+        """
+        return (
+            in_sample_note(trace_learned([self.policy], self.trace)[0]) if self.is_labelled else ""
+        )
 
     def _summary(self) -> str:
         """What its representation says of the decisions."""
         basis = f"; basis {self.basis_text()}" if self.is_labelled else ""
         in_sample = f", {self.in_sample}" if self.in_sample else ""
-        return f"{self.status_counts()}; contract {self.contracts()}{basis}; policy {self.policy.policy_id}{in_sample}"
+        return (
+            f"{self.status_counts()}; contract {self.contracts()}{basis}; policy "
+            f"{self.policy.policy_id}{in_sample}"
+        )
 
     @property
     def right(self) -> NDArray[np.bool_]:
@@ -198,7 +241,9 @@ class CaseVerdicts(Protocol):
 
     @property
     def cells(self) -> NDArray[np.int8]:
-        """Cell of every case, [Q]: decision, label, and whether the contract is met where that says more than they do.
+        """Cell of every case, [Q].
+
+        Decision, label, and whether the contract is met where that says more than they do.
 
         Raises:
           ValueError: some case has no label.
@@ -216,13 +261,19 @@ class CaseVerdicts(Protocol):
         return read_only(correct)
 
     def why(self, row: int) -> str | None:
-        """How a case met or missed its contract, None without a label; `reason` says what decided."""
+        """How a case met or missed its contract, None without a label.
+
+        `reason` says what decided.
+        """
         contract: str | None = CONTRACTS[self.contract_codes[row]]
         return contract
 
     @cached_property
     def contract_codes(self) -> NDArray[np.intp]:
-        """Place in `CONTRACTS` of the reason of each verdict, [Q]: no answer, else status, sources or text wrong."""
+        """Place in `CONTRACTS` of the reason of each verdict, [Q].
+
+        No answer, else status, sources or text wrong.
+        """
         label, check = self.label_code, self.answer_checks
         met = np.where((check == AnswerCheck.recorded) & (self.status == Status.ok), 5, 2)
         fails = np.where(check == AnswerCheck.wrong_text, 3, 1)
@@ -233,14 +284,17 @@ class CaseVerdicts(Protocol):
         return read_only(codes)
 
     def changed(self, after: CaseVerdicts) -> pd.DataFrame:
-        """Cases that another policy decides otherwise: by status, or by whether their contract is met.
+        """Cases that another policy decides otherwise.
+
+        By status, or by whether their contract is met.
 
         Args:
           after: decisions on the same cases; what they say stands as `now`.
 
-        Returns: a row a case in the trace's order: `case_id`, `query`, `expect_status`, `was` and `now` (statuses),
-          `decided_by_was`, `decided_by_now`, `correct_was`, `correct_now` (None without a label), `change`: `gained`,
-          `lost` or `after`.
+        Returns: a row a case in the trace's order: `case_id`, `query`, `expect_status`, `was` and
+        `now` (statuses),
+          `decided_by_was`, `decided_by_now`, `correct_was`, `correct_now` (None without a label),
+          `change`: `gained`, `lost` or `after`.
 
         Raises:
           ValueError: the cases are not the same.
@@ -266,18 +320,24 @@ class CaseVerdicts(Protocol):
         )
 
     def changed_rows(self, after: CaseVerdicts) -> NDArray[np.intp]:
-        """Positions of the cases whose status, or whether their contract is met, differs, in the trace's order.
+        """Positions of cases whose status, or meeting of contract, differs, in the trace's order.
 
         Raises:
           ValueError: the cases are not the same, or judged on another basis.
         """
         if self.trace is not after.trace and list(self.ids()) != list(after.ids()):
             pair = f"{len(self.ids())} and {len(after.ids())}"
-            msg = f"decisions must be on the same cases to be compared, got others ({pair}); decide one trace twice."
+            msg = (
+                f"decisions must be on the same cases to be compared, got others ({pair}); decide "
+                "one trace twice."
+            )
             raise ValueError(msg)
         if self.basis != after.basis:
             pair = f"{self.basis} and {after.basis}"
-            msg = f"decisions must be judged on one basis to be compared, got {pair}; decide one trace twice."
+            msg = (
+                f"decisions must be judged on one basis to be compared, got {pair}; decide one "
+                "trace twice."
+            )
             raise ValueError(msg)
         return np.flatnonzero((self.status != after.status) | (self.correct != after.correct))
 
@@ -299,7 +359,10 @@ def case_row(ids: Sequence[str], case_id: str) -> int:
     for row, known in enumerate(ids):
         if known == case_id:
             return row
-    msg = f"case must be one of the trace's {len(ids)} cases, got {case_id!r}; see frame()['case_id']."
+    msg = (
+        f"case must be one of the trace's {len(ids)} cases, got {case_id!r}; see "
+        "frame()['case_id']."
+    )
     raise KeyError(msg)
 
 

@@ -24,15 +24,22 @@ from raglab.signals import retrieval_confidence
 from raglab.thresholds import Thresholds
 from raglab.values import Status
 
-COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "least_cost_answer"  # rule S2.17
+# rule S2.17
+COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "least_cost_answer"
 
 
 def _outcome_order() -> tuple[tuple[str, Status], ...]:
-    """Outcomes in the order of their numbers: what gates refuse or ask, what the resolver asks, what is answered."""
+    """Outcomes in the order of their numbers.
+
+    What gates refuse or ask, what the resolver asks, what is answered.
+    """
     order = [gates.JUDGED.index(gate.judges) for gate in gates.GATES]
     if order != sorted(order):
         rows = ", ".join(f"{gate.name} ({gate.judges})" for gate in gates.GATES)
-        msg = f"gates must stand in the order {', '.join(gates.JUDGED)} of what they judge, got {rows}; move the row."
+        msg = (
+            f"gates must stand in the order {', '.join(gates.JUDGED)} of what they judge, got "
+            f"{rows}; move the row."
+        )
         raise ValueError(msg)
     refusals = [name for gate in gates.GATES if gate.firing == "refuse" for name in gate.decides]
     confident = [name for gate in gates.GATES if gate.firing == "ask" for name in gate.decides]
@@ -49,21 +56,26 @@ def _outcome_order() -> tuple[tuple[str, Status], ...]:
     )
 
 
-STAGES = _outcome_order()  # what decided, by its number: the margin of a gate, or a rule of the resolver
+# what decided, by its number: the margin of a gate, or a rule of the resolver
+STAGES = _outcome_order()
 STAGE = {name: number for number, (name, _) in enumerate(STAGES)}
 STATUS_OF = np.array([status for _, status in STAGES], dtype=np.int8)
-ON_ANSWER = tuple(name for gate in gates.judging_gates("answer") for name in gate.decides)  # they judge the answer
+# they judge the answer
+ON_ANSWER = tuple(name for gate in gates.judging_gates("answer") for name in gate.decides)
 NONE = NO_NUMBER  # where no gate fires
 GAP = gates.gate_by_name("gap")
 FIRST_OK = STAGE[GAP.name]
 # Whether retrieval answers, so that a generator is asked, by the number of the outcome.
-GENERATES = np.array([number >= FIRST_OK or name in ON_ANSWER for number, (name, _) in enumerate(STAGES)])
+GENERATES = np.array(
+    [number >= FIRST_OK or name in ON_ANSWER for number, (name, _) in enumerate(STAGES)]
+)
 
 
 def _slot_table() -> NDArray[np.int16]:
-    """Slot of what the resolver picked, after those of relevant hits, by (whether rule `entities` speaks, stage).
+    """Slot of the resolver's pick, after relevant-hit slots, by (rule `entities` speaks, stage).
 
-    Where it speaks, the rules after it choose among the groups that tie on entities, so each stage has two winners.
+    Where it speaks, the rules after it choose among the groups that tie on entities, so each stage
+    has two winners.
     """
     table = np.zeros((2, len(STAGES)), dtype=np.int16)
     for tied, group in enumerate(("all", "tied")):
@@ -86,13 +98,19 @@ def _slot_table() -> NDArray[np.int16]:
 STAGE_OF_OUTCOME = np.array([STAGE[name] for name, _ in resolver.OUTCOMES], dtype=np.int8)
 SLOT_TABLE = _slot_table()
 ASKED_SLOT = SLOT_TABLE[0, STAGE[SIGNALS_ASK]]  # after the slots of relevant hits
-COMPUTED = frozenset({"n_relevant", "confidence"})  # measurements that hang on thresholds or on the blend
+# measurements that hang on thresholds or on the blend
+COMPUTED = frozenset({"n_relevant", "confidence"})
 # Measured of the chosen hits.
-BY_SLOT = frozenset({"missing", "right", "share", "generation", "support", "unfit", "unrecorded", "sources_right"})
+BY_SLOT = frozenset(
+    {"missing", "right", "share", "generation", "support", "unfit", "unrecorded", "sources_right"}
+)
 
 
 class Outcome(NamedTuple):
-    """stage, slot, depth [P, Q]: what decided (`STAGES`), on which set of hits, at which refinement depth."""
+    """stage, slot, depth [P, Q].
+
+    What decided (`STAGES`), on which set of hits, at which refinement depth.
+    """
 
     stage: NDArray[np.int8]
     slot: NDArray[np.int16]
@@ -108,13 +126,18 @@ class Pass(NamedTuple):
 
 
 def narrow_evidence(evidence: Evidence, thresholds: Thresholds) -> tuple[Evidence, Thresholds]:
-    """The same L2 distances and bounds in float32, where no distance loses a digit: half the memory to read.
+    """The same L2 distances and bounds in float32, where no distance loses a digit.
+
+    Half the memory to read.
 
     The bounds are rounded down, so that every float32 distance compares with them as before.
     """
     l2: Any = evidence.l2.astype(np.float32)
     best: Any = evidence.best_l2.astype(np.float32)
-    if not (np.array_equal(l2, evidence.l2, equal_nan=True) and np.array_equal(best, evidence.best_l2, equal_nan=True)):
+    if not (
+        np.array_equal(l2, evidence.l2, equal_nan=True)
+        and np.array_equal(best, evidence.best_l2, equal_nan=True)
+    ):
         return evidence, thresholds
 
     def down(bound: Any) -> Any:  # noqa: ANN401 - scalar or array
@@ -123,11 +146,16 @@ def narrow_evidence(evidence: Evidence, thresholds: Thresholds) -> tuple[Evidenc
 
     wide = thresholds.gates["l2"]
     l2_thresholds = wide._replace(max_l2=down(wide.max_l2), soft_max_l2=down(wide.soft_max_l2))
-    return evidence._replace(l2=l2, best_l2=best), thresholds._replace(gates={**thresholds.gates, "l2": l2_thresholds})
+    return evidence._replace(l2=l2, best_l2=best), thresholds._replace(
+        gates={**thresholds.gates, "l2": l2_thresholds}
+    )
 
 
 def hits_needed(evidence: Evidence, thresholds: Thresholds) -> int:
-    """How many of the nearest hits a count must look at: in L2 order no more than are chosen or must be kept."""
+    """How many of the nearest hits a count must look at.
+
+    In L2 order no more than are chosen or must be kept.
+    """
     if evidence.rank_order:
         return int(evidence.l2.shape[1])
     return int(max(evidence.final_k, 2, np.max(thresholds.gates["density"].min_keep)))
@@ -137,7 +165,8 @@ def hits_needed(evidence: Evidence, thresholds: Thresholds) -> int:
 class GateMeasurements:
     """What the gates read at one depth, each measurement by its name: [Q], [1, Q] or [P, Q].
 
-    depth: or that which decided, [P, Q]. slot: chosen hits, [P, Q]. computed: those of `COMPUTED`, by gates on hits.
+    depth: or that which decided, [P, Q]. slot: chosen hits, [P, Q]. computed: those of `COMPUTED`,
+    by gates on hits.
     """
 
     evidence: Evidence
@@ -150,7 +179,10 @@ class GateMeasurements:
         if name in self.computed:
             return self.computed[name]
         if name in COMPUTED:
-            msg = f"a gate on a query or an answer must not read {name}, which is of the hits; judge those instead."
+            msg = (
+                f"a gate on a query or an answer must not read {name}, which is of the hits; "
+                "judge those instead."
+            )
             raise KeyError(msg)
         table = measurement(self.evidence, name)
         if getattr(table, "ndim", 0) < 2:  # of the question, whatever the depth
@@ -170,7 +202,11 @@ def measurement(evidence: Evidence, name: str) -> Any:  # noqa: ANN401 - an arra
     section, _, gated = name.partition(".")
     if gated and section == SIGNALS:
         return evidence.signals[evidence.known.place(gated)]
-    return getattr(evidence, name) if name in Evidence._fields else evidence.signals[evidence.known.place(name)]
+    return (
+        getattr(evidence, name)
+        if name in Evidence._fields
+        else evidence.signals[evidence.known.place(name)]
+    )
 
 
 def read_by_slot(evidence: Evidence, depth: int) -> gates.Read:
@@ -184,7 +220,7 @@ def read_by_slot(evidence: Evidence, depth: int) -> gates.Read:
 
 
 def check_own_gates(evidence: Evidence, thresholds: Thresholds) -> None:
-    """Stop at a gate of the user whose headroom moves against the side of a threshold, at any depth.
+    """Stop at a user's gate whose headroom moves against a threshold's side, at any depth.
 
     Args:
       thresholds: of many policies, [P, 1] each.
@@ -199,7 +235,8 @@ def check_own_gates(evidence: Evidence, thresholds: Thresholds) -> None:
             check_direction(own, read_by_slot(evidence, depth))
 
 
-def _lower(first: NDArray[np.int8], number: int, passes: Any) -> None:  # noqa: ANN401 - bool or array
+# bool or array
+def _lower(first: NDArray[np.int8], number: int, passes: Any) -> None:  # noqa: ANN401
     """Lower the number of what decided to this one, except where it passes."""
     np.minimum(first, number_unless(number, passes), out=first)
 
@@ -215,10 +252,13 @@ def first_refusal(
     first = np.full(shape, NONE, dtype=np.int8)
     for gate, names, rank in steps:
         of_user = gate.name == SIGNALS
-        gate_thresholds: Any = thresholds.user.only(names) if of_user else thresholds.gates.get(gate.name)
+        gate_thresholds: Any = (
+            thresholds.user.only(names) if of_user else thresholds.gates.get(gate.name)
+        )
         if gate.firing != "refuse" or (gate.scalar and not np.asarray(gate_thresholds.on).any()):
             continue
-        if of_user and not (gate_thresholds.signals or gate_thresholds.own):  # as of nearly every policy
+        # as of nearly every policy
+        if of_user and not (gate_thresholds.signals or gate_thresholds.own):
             continue
         for place, margin in enumerate(gates.margins_of(gate, read, gate_thresholds)):
             _lower(first, rank + place, gates.meets_threshold(margin))
@@ -226,13 +266,18 @@ def first_refusal(
 
 
 def _stage_of_rank(order: Order) -> NDArray[np.int8]:
-    """Stage by the rank of an order, and `NONE` by itself; of the published one the two are the same."""
+    """Stage by the rank of an order, and `NONE` by itself.
+
+    Of the published one the two are the same.
+    """
     table = np.full(NONE + 1, NONE, dtype=np.int8)
     table[: len(order.decides)] = [STAGE[name] for name in order.decides]
     return table
 
 
-def refused_query(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]) -> NDArray[np.int8]:
+def refused_query(
+    evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]
+) -> NDArray[np.int8]:
     """Stage of the first gate that refuses the query itself, `NONE` where none does, [P, Q]."""
     return first_refusal(thresholds.order.query, GateMeasurements(evidence), thresholds, shape)
 
@@ -267,20 +312,31 @@ def _resolver_stage(
     evidence: Evidence, thresholds: Thresholds, depth: int, shape: tuple[int, ...]
 ) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
     """Stage and slot if the case goes to the resolver, [P, Q]."""
-    number, tied = resolver.decide_rules(rule_evidence(evidence, depth), thresholds.switches, thresholds.rules, shape)
+    number, tied = resolver.decide_rules(
+        rule_evidence(evidence, depth), thresholds.switches, thresholds.rules, shape
+    )
     stage = STAGE_OF_OUTCOME.take(number)
     # A look-up in a flat table: (tied, stage) gives the slot of the picked hits.
     picked = np.multiply(tied, len(STAGES), dtype=np.int8) + stage
     return stage, SLOT_TABLE.take(picked) + np.int16(evidence.n_slots_relevant)
 
 
-def _write_where(into: NDArray[Any], value: Any, where: Any) -> None:  # noqa: ANN401 - a number or array, a bool or array
-    """Write a value where a mask holds, in arithmetic: far faster than a masked copy of small integers."""
+# a number or array, a bool or array
+def _write_where(into: NDArray[Any], value: Any, where: Any) -> None:  # noqa: ANN401
+    """Write a value where a mask holds, in arithmetic.
+
+    Far faster than a masked copy of small integers.
+    """
     np.add(into, where * (value - into), out=into)
 
 
-def _lower_where(stage: NDArray[np.int8], refusal: NDArray[np.int8], where: NDArray[np.bool_]) -> None:
-    """Lower the stage to that of a refusal, where a mask holds; elsewhere the refusal becomes `NONE`, by its bits."""
+def _lower_where(
+    stage: NDArray[np.int8], refusal: NDArray[np.int8], where: NDArray[np.bool_]
+) -> None:
+    """Lower the stage to that of a refusal, where a mask holds.
+
+    Elsewhere the refusal becomes `NONE`, by its bits.
+    """
     np.minimum(stage, refusal | np.multiply(~where, NONE, dtype=np.int8), out=stage)
 
 
@@ -296,7 +352,7 @@ def values_at_slot(table: NDArray[Any], slot: NDArray[np.int16]) -> NDArray[Any]
 
 
 def relevant_counts(evidence: Evidence, thresholds: Thresholds, depth: int) -> NDArray[np.int16]:
-    """Relevant hits, counted no further than a gate reads it, [P, Q], or [1, Q] where all policies cut alike."""
+    """Relevant hits, counted only as far as a gate reads, [P, Q], or [1, Q] if all cut alike."""
     cut: Any = np.atleast_2d(gates.l2_cut(evidence.best_l2[depth], thresholds.gates["l2"]))
     return gates.n_relevant(evidence.l2[depth][: hits_needed(evidence, thresholds)], cut)
 
@@ -306,23 +362,30 @@ def choose_hits(
 ) -> tuple[NDArray[np.int8], NDArray[np.int16], GateMeasurements]:
     """Stage and slot before any gate on hits refuses, [P, Q], and what such gates read.
 
-    What retrieval would answer from: the relevant hits where the two nearest part well enough to answer without the
-    resolver, else what that picks or asks.
+    What retrieval would answer from: the relevant hits where the two nearest part well enough to
+    answer without the resolver, else what that picks or asks.
     """
     count = relevant_counts(evidence, thresholds, depth)
     confidence = depth_confidence(evidence, thresholds, depth)
-    read = GateMeasurements(evidence, depth, computed={"n_relevant": count, "confidence": confidence})
+    read = GateMeasurements(
+        evidence, depth, computed={"n_relevant": count, "confidence": confidence}
+    )
     confident = ~gates.fires(gates.margins_of(GAP, read, thresholds.gates["gap"]))
     stage, slot = _resolver_stage(evidence, thresholds, depth, shape)
     _write_where(stage, FIRST_OK, confident)
-    _write_where(slot, count if evidence.rank_order else np.minimum(count, evidence.final_k), confident)
+    _write_where(
+        slot, count if evidence.rank_order else np.minimum(count, evidence.final_k), confident
+    )
     return stage, slot, replace(read, slot=slot)
 
 
-def gate_depth(evidence: Evidence, thresholds: Thresholds, depth: int, shape: tuple[int, ...]) -> Pass:
+def gate_depth(
+    evidence: Evidence, thresholds: Thresholds, depth: int, shape: tuple[int, ...]
+) -> Pass:
     """Gates from L2 to confidence on the hits of one depth."""
     stage, slot, read = choose_hits(evidence, thresholds, depth, shape)
-    # Gates behind the gap gate judge only what would be answered; those before it judge also what would be asked.
+    # Gates behind the gap gate judge only what would be answered; those before it judge also what
+    # would be asked.
     on_hits = first_refusal(thresholds.order.before, read, thresholds, shape)
     on_chosen = first_refusal(thresholds.order.after, read, thresholds, shape)
     _lower_where(stage, on_chosen, stage >= FIRST_OK)
@@ -333,24 +396,33 @@ def gate_depth(evidence: Evidence, thresholds: Thresholds, depth: int, shape: tu
     if (
         thresholds.signals or thresholds.own
     ):  # one that asks back offers the options of all groups, whatever the gap says
-        _write_where(slot, ASKED_SLOT + np.int16(evidence.n_slots_relevant), stage == STAGE[SIGNALS_ASK])
+        _write_where(
+            slot, ASKED_SLOT + np.int16(evidence.n_slots_relevant), stage == STAGE[SIGNALS_ASK]
+        )
     return Pass(stage, slot, read("confidence"))
 
 
 def refines(last_pass: Pass, thresholds: Thresholds) -> Any:  # noqa: ANN401 - an array of bools
-    """Whether another try is made after a depth: its confidence is too low, or it refuses and that counts as such."""
+    """Whether another try is made after a depth.
+
+    Its confidence is too low, or it refuses and that counts as such.
+    """
     return (STATUS_OF.take(last_pass.stage) == Status.refuse) & (
         np.equal(last_pass.stage, STAGE["confidence"]) | thresholds.refine.on_refusal
     )
 
 
 def refine_loop(
-    evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...], passes: list[Pass] | None = None
+    evidence: Evidence,
+    thresholds: Thresholds,
+    shape: tuple[int, ...],
+    passes: list[Pass] | None = None,
 ) -> tuple[Outcome, NDArray[np.bool_]]:
-    """Outcome of retrieval, depth by depth, and whether the loop needs another depth than were measured.
+    """Outcome of retrieval, depth by depth, and whether the loop needs an unmeasured depth.
 
     Args:
-      passes: of the first depths, where they are known, taken as they are; those that are new are added.
+      passes: of the first depths, where they are known, taken as they are; those that are new are
+        added.
 
     Source: rule S2.9.
     """
@@ -382,21 +454,34 @@ def refine_loop(
 
 def needs_refinement(evidence: Evidence, thresholds: Thresholds) -> NDArray[np.bool_]:
     """Whether a live question is tried once more after the last depth that was measured, [P, Q]."""
-    return decide_and_refine(evidence, thresholds, (np.size(thresholds.refine.max_depth), len(evidence.words)))[1]
+    return decide_and_refine(
+        evidence, thresholds, (np.size(thresholds.refine.max_depth), len(evidence.words))
+    )[1]
 
 
 _BY_STATUS = np.array([STAGE[COST_ANSWERS], STAGE[COST_REFUSES], STAGE[COST_ASKS]], dtype=np.int8)
 # Outcome of the action that each cost belongs to, by field of `ActionCosts`.
 STAGE_OF_COST = {
-    name: STAGE[COST_REFUSES if name.startswith("refused") else COST_ASKS if name.startswith("asked") else COST_ANSWERS]
+    name: STAGE[
+        COST_REFUSES
+        if name.startswith("refused")
+        else COST_ASKS
+        if name.startswith("asked")
+        else COST_ANSWERS
+    ]
     for name in ActionCosts._fields
 }
 
 
 def answer_slots(evidence: Evidence) -> NDArray[np.int16]:
-    """Slot of an answer by expected cost, [Q]: the first hits of all, without a bound on their distance."""
+    """Slot of an answer by expected cost, [Q].
+
+    The first hits of all, without a bound on their distance.
+    """
     n_hits = evidence.n_hits[0]
-    return (n_hits if evidence.rank_order else np.minimum(n_hits, evidence.final_k)).astype(np.int16)
+    return (n_hits if evidence.rank_order else np.minimum(n_hits, evidence.final_k)).astype(
+        np.int16
+    )
 
 
 def action_costs_of(evidence: Evidence, thresholds: Thresholds) -> tuple[Any, Any, Any]:
@@ -416,13 +501,18 @@ def cheapest_action(evidence: Evidence, thresholds: Thresholds) -> NDArray[np.in
 
 
 def _least_cost(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]) -> Outcome:
-    """Outcome by expected cost at the first depth, after empty retrieval and gates of the user (rule S2.17)."""
+    """Expected-cost outcome at first depth, after empty retrieval and user gates (rule S2.17)."""
     status = np.broadcast_to(cheapest_action(evidence, thresholds), shape)
     stage = _BY_STATUS.take(status)
     _lower(stage, STAGE["no_hits"], evidence.n_hits[0] >= 1)
-    if thresholds.signals or thresholds.own:  # what the user adds is hard: it fires before any cost is compared
+    # what the user adds is hard: it fires before any cost is compared
+    if thresholds.signals or thresholds.own:
         read = GateMeasurements(evidence, 0, answer_slots(evidence))
-        steps = (step for step in (*thresholds.order.before, *thresholds.order.after) if step.gate.name == SIGNALS)
+        steps = (
+            step
+            for step in (*thresholds.order.before, *thresholds.order.after)
+            if step.gate.name == SIGNALS
+        )
         np.minimum(stage, first_refusal(steps, read, thresholds, shape), out=stage)
     asks = STATUS_OF[stage] == Status.ambiguous
     slot = np.where(asks, np.int16(evidence.n_slots_relevant + ASKED_SLOT), answer_slots(evidence))
@@ -433,7 +523,9 @@ def decide_cases(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, .
     """What each policy decides for each case.
 
     Args:
-      evidence: of the cases. thresholds: [P, 1] or [P, Q]. shape: (P, Q).
+      evidence: of the cases.
+      thresholds: [P, 1] or [P, Q].
+      shape: (P, Q).
 
     Source: rules S2.9, S2.12, S2.17.
     """
@@ -441,7 +533,10 @@ def decide_cases(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, .
 
 
 def decide_and_refine(
-    evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...], passes: list[Pass] | None = None
+    evidence: Evidence,
+    thresholds: Thresholds,
+    shape: tuple[int, ...],
+    passes: list[Pass] | None = None,
 ) -> tuple[Outcome, NDArray[np.bool_]]:
     """What each policy decides for each case, and whether it is tried once more after the last depth, [P, Q].
 

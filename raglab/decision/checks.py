@@ -1,4 +1,4 @@
-"""Checks (algebra): what a gate or rule measured in one case, the threshold it met, its headroom, in words."""
+"""Checks (algebra): what a gate or rule measured in a case, threshold met, headroom, in words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ FIT = "the answer is fit to leave"
 
 
 class Check(NamedTuple):
-    """One gate or rule of one case: what it measured, the threshold it met, its headroom (>= 0 passes), in words."""
+    """One gate or rule of one case.
+
+    What it measured, the threshold it met, its headroom (>= 0 passes), in words.
+    """
 
     gate: str
     rule: str
@@ -39,11 +42,15 @@ class Check(NamedTuple):
 
 
 class Checks(list[Check]):
-    """Checks of one case in the order of the chain; in a notebook a table, with the rules by number."""
+    """Checks of one case in the order of the chain.
+
+    In a notebook a table, with the rules by number.
+    """
 
     def __repr__(self) -> str:
         return "\n".join(
-            f"{'passes' if check.passes else 'fires '} {check.rule:10} {visible(check.text)}" for check in self
+            f"{'passes' if check.passes else 'fires '} {check.rule:10} {visible(check.text)}"
+            for check in self
         )
 
     def _repr_html_(self) -> str:
@@ -58,7 +65,11 @@ class Checks(list[Check]):
             for check in self
         )
         head = ("gate", "rule", "", "what was measured", "headroom")
-        return display(f"{len(self)} checks", (), [Fold("in the order of the chain", rows, head=head, open=True)])
+        return display(
+            f"{len(self)} checks",
+            (),
+            [Fold("in the order of the chain", rows, head=head, open=True)],
+        )
 
 
 class Judged(Protocol):
@@ -94,7 +105,9 @@ class Judged(Protocol):
         """Entities of the query that too few hits of a case's slot carry."""
 
 
-def format_check(gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, text: str) -> Check:
+def format_check(
+    gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, text: str
+) -> Check:
     """Check of given numbers; its gate passes at headroom of 0 or more."""
     headroom = scalar_value(margin)
     return Check(
@@ -108,7 +121,9 @@ def format_check(gate: str, rule: str, value: Floats, threshold: Floats, margin:
     )
 
 
-def step_checks(decisions: Judged, row: int, read: gates.Read, steps: Iterable[Step]) -> Iterator[Check]:
+def step_checks(
+    decisions: Judged, row: int, read: gates.Read, steps: Iterable[Step]
+) -> Iterator[Check]:
     """Checks of some gates in their order."""
     for gate, names, _ in steps:
         if gate.name == SIGNALS:
@@ -135,12 +150,16 @@ def threshold_check(decisions: Judged, gate: gates.Gate, read: gates.Read, more:
     return _check_against(gate, read, decisions.thresholds, more, decisions.language)
 
 
-def _check_against(gate: gates.Gate, read: gates.Read, thresholds: Thresholds, more: str, language: str) -> Check:
+def _check_against(
+    gate: gates.Gate, read: gates.Read, thresholds: Thresholds, more: str, language: str
+) -> Check:
     gate_thresholds, met = thresholds.gates[gate.name], gates.threshold_met(gate, read)
     value, bound = float(read(met.meets)), scalar_value(getattr(gate_thresholds, met.key))
     margin = reduce(np.minimum, gates.margins_of(gate, read, gate_thresholds))
     side, label = met.side == "ceiling", sentence(gate.label, language)
-    text = _margin_sentence(label, value, met.key, bound, margin, gate_thresholds.on, upper=side, language=language)
+    text = _margin_sentence(
+        label, value, met.key, bound, margin, gate_thresholds.on, upper=side, language=language
+    )
     return format_check(gate.name, gate.rule, value, bound, margin, text + more)
 
 
@@ -150,8 +169,12 @@ def _domain(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
     text, deny, allow = gates.margins_of(gate, read, thresholds)
     off, language = _off(thresholds.on, decisions.language), decisions.language
     of_words = decisions.say("{words} in the query", words=count_text(words, "word", language))
-    of_deny = decisions.say("{patterns} matched", patterns=count_text(denied, "deny pattern", language))
-    of_allow = decisions.say("{patterns} matched", patterns=count_text(allowed, "allow pattern", language))
+    of_deny = decisions.say(
+        "{patterns} matched", patterns=count_text(denied, "deny pattern", language)
+    )
+    of_allow = decisions.say(
+        "{patterns} matched", patterns=count_text(allowed, "allow pattern", language)
+    )
     yield format_check(gate.name, gate.rule, words, 1, text, of_words)
     yield format_check(gate.name, gate.rule, denied, 0, deny, of_deny + off)
     if read("needs_allowed"):
@@ -175,7 +198,9 @@ def _l2_check(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
     name = "soft_max_l2" if by_soft else "max_l2"
     bound, soft = scalar_value(getattr(thresholds, name)), scalar_value(thresholds.soft_max_l2)
     label, language = decisions.say(gate.label), decisions.language
-    text = _margin_sentence(label, best, name, bound, margin, thresholds.on, upper=True, language=language)
+    text = _margin_sentence(
+        label, best, name, bound, margin, thresholds.on, upper=True, language=language
+    )
     has_soft = fails and not np.isnan(soft)
     both = decisions.say(" and soft_max_l2 {bound}", bound=decimals(soft, best)) if has_soft else ""
     yield format_check(gate.name, gate.rule, best, bound, margin, text + both)
@@ -203,7 +228,9 @@ def gap_check(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
         check = check._replace(text=decisions.say("no second relevant hit to be apart from"))
     elif read("agree"):
         check = check._replace(
-            text=decisions.say("the two nearest hits agree: one document, near pages, or one signature")
+            text=decisions.say(
+                "the two nearest hits agree: one document, near pages, or one signature"
+            )
         )
     yield check
 
@@ -213,33 +240,66 @@ def resolver_checks(decisions: Judged, row: int) -> Iterator[Check]:
     evidence, thresholds = decisions.tables.evidence, decisions.thresholds
     depth, shape = int(decisions.outcome.depth[row]), (1, len(decisions))
     groups = int(evidence.n_groups[depth, row])
-    # The functions of the chain decide here too, so that an explanation cannot contradict a decision.
+    # The functions of the chain decide here too, so that an explanation cannot contradict a
+    # decision.
     rule_evidence = chain.rule_evidence(evidence, depth)
-    overview = bool(np.broadcast_to(resolver.is_overview(rule_evidence, thresholds.switches), shape)[0, row])
-    tied = bool(np.broadcast_to(resolver.entities_rule_applies(rule_evidence, thresholds.switches), shape)[0, row])
+    overview = bool(
+        np.broadcast_to(resolver.is_overview(rule_evidence, thresholds.switches), shape)[0, row]
+    )
+    tied = bool(
+        np.broadcast_to(resolver.entities_rule_applies(rule_evidence, thresholds.switches), shape)[
+            0, row
+        ]
+    )
     winner = tied and bool(evidence.has_winner[depth, row])
     entities_text = (
-        "one group has the query's entities" if winner else "groups tie on them" if tied else "they decide nothing"
+        "one group has the query's entities"
+        if winner
+        else "groups tie on them"
+        if tied
+        else "they decide nothing"
     )
-    counted = decisions.say("{groups} of hits", groups=count_text(groups, "group", decisions.language))
+    counted = decisions.say(
+        "{groups} of hits", groups=count_text(groups, "group", decisions.language)
+    )
     yield _rule_check("single_group", groups == 1, counted)
     yield _rule_check(
-        "overview", overview, decisions.say("an overview question" if overview else "no overview question")
+        "overview",
+        overview,
+        decisions.say("an overview question" if overview else "no overview question"),
     )
     yield _rule_check(
-        "entities", winner, decisions.say("entities of the query: {entities}", entities=decisions.say(entities_text))
+        "entities",
+        winner,
+        decisions.say("entities of the query: {entities}", entities=decisions.say(entities_text)),
     )
     # Where groups tie on entities, only the tied ones compete by the rules that follow (rule S3.3).
-    contest = resolver.Contest(*[field[depth, row] for field in (evidence.tied if tied else evidence.all)])
+    contest = resolver.Contest(
+        *[field[depth, row] for field in (evidence.tied if tied else evidence.all)]
+    )
     rules, margins = thresholds.rules, resolver.rule_margins(contest, thresholds.rules)
     least = scalar_value(rules.min_group_gap)
     what, gap = decisions.say("gap of the first two groups"), float(contest.group_gap)
     text = _against_threshold(what, gap, "min_group_gap", least, decisions.language)
-    yield format_check("resolver", "S3.3 group_gap", contest.group_gap, least, margins.group_gap, text)
+    yield format_check(
+        "resolver", "S3.3 group_gap", contest.group_gap, least, margins.group_gap, text
+    )
     # A similarity decides only where both hold, its height and its lead, so one check states both.
     for what, best, lead, least_best, least_lead in (
-        ("signature", contest.best_signature, contest.gap_signature, rules.min_sig_sim, rules.min_sig_sim_gap),
-        ("anchor", contest.best_anchor, contest.gap_anchor, rules.min_anchor_sim, rules.min_anchor_sim_gap),
+        (
+            "signature",
+            contest.best_signature,
+            contest.gap_signature,
+            rules.min_sig_sim,
+            rules.min_sig_sim_gap,
+        ),
+        (
+            "anchor",
+            contest.best_anchor,
+            contest.gap_anchor,
+            rules.min_anchor_sim,
+            rules.min_anchor_sim_gap,
+        ),
     ):
         name = f"{what}_similarity"
         pairs = {"best": (best, least_best), "lead": (lead, least_lead)}
@@ -248,11 +308,15 @@ def resolver_checks(decisions: Judged, row: int) -> Iterator[Check]:
             for key, (value, least) in pairs.items()
         }
         text = decisions.say(f"best {what} {{best}}, lead {{lead}}", **sides)
-        yield format_check("resolver", f"S3.3 {name}", best, least_best, getattr(margins, name), text)
+        yield format_check(
+            "resolver", f"S3.3 {name}", best, least_best, getattr(margins, name), text
+        )
 
 
 def _rule_check(name: str, decides: bool, text: str) -> Check:  # noqa: FBT001 - a verdict
-    return format_check("resolver", f"S3.3 {name}", float(decides), 1, 0.0 if decides else -1.0, text)
+    return format_check(
+        "resolver", f"S3.3 {name}", float(decides), 1, 0.0 if decides else -1.0, text
+    )
 
 
 def _coverage(decisions: Judged, row: int, read: gates.Read) -> Iterator[Check]:
@@ -263,14 +327,19 @@ def _coverage(decisions: Judged, row: int, read: gates.Read) -> Iterator[Check]:
     if missing:
         least, names = decisions.policy.coverage.min_hits, ", ".join(decisions.lacking(row))
         text = (
-            decisions.say("missing document coverage in {least} hits for: {names}", least=least, names=names)
+            decisions.say(
+                "missing document coverage in {least} hits for: {names}", least=least, names=names
+            )
             if least > 1
             else decisions.say("missing document coverage for: {names}", names=names)
         )
-    yield format_check(gate.name, gate.rule, missing, 0, margin, text + _off(thresholds.on, decisions.language))
+    yield format_check(
+        gate.name, gate.rule, missing, 0, margin, text + _off(thresholds.on, decisions.language)
+    )
 
 
-# What a gate on a signal does on fire, as the rule of its check tells it: the rest of the chain follows from checks.
+# What a gate on a signal does on fire, as the rule of its check tells it: the rest of the chain
+# follows from checks.
 SIGNAL_RULES = {"refuse": "S2.15", "ask": "S2.15 asks", "warn": "S2.15 warns"}
 OWN_RULES = {"refuse": "S2.18", "ask": "S2.18 asks", "warn": "S2.18 warns"}
 WARN_RULES = frozenset({SIGNAL_RULES["warn"], OWN_RULES["warn"]})
@@ -278,13 +347,15 @@ ASK_RULES = frozenset({SIGNAL_RULES["ask"], OWN_RULES["ask"]})
 
 
 def decides_by_signal(check: Check) -> bool:
-    """Whether a check is of a gate on a signal, or of the user, that fires and does more than warn."""
+    """Whether a check is of a gate on a signal, or a user's, that fires and does more than warn."""
     of_user = check.gate.startswith((f"{SIGNALS}.", f"{OWN}."))
     return of_user and not check.passes and check.rule not in WARN_RULES
 
 
-def user_checks(decisions: Judged, read: gates.Read, names: Sequence[str] | None = None) -> Iterator[Check]:
-    """Checks of gates on signals and of the user, those that refuse first, then those that ask, then those that warn.
+def user_checks(
+    decisions: Judged, read: gates.Read, names: Sequence[str] | None = None
+) -> Iterator[Check]:
+    """Checks of gates on signals and of the user, refusing first, then asking, then warning.
 
     Args:
       names: `signals.<name>` and `gates.<name>` of those wanted; all where not given.
@@ -294,7 +365,11 @@ def user_checks(decisions: Judged, read: gates.Read, names: Sequence[str] | None
         yield from _signal_checks(
             decisions,
             read,
-            [name for name, signal_thresholds in thresholds.signals.items() if firing_of(signal_thresholds) == act],
+            [
+                name
+                for name, signal_thresholds in thresholds.signals.items()
+                if firing_of(signal_thresholds) == act
+            ],
         )
         for own in thresholds.own.values():
             if own.firing == act:
@@ -309,7 +384,10 @@ def _own_check(decisions: Judged, own: OwnThresholds, read: gates.Read) -> Check
     gate = own_gate(own.name)
     margin = scalar_value(own.headroom(read))
     readings = [(name, scalar_value(read(name))) for name in gate.reads]
-    thresholds = [(threshold.key, scalar_value(getattr(own.values, threshold.key))) for threshold in gate.thresholds]
+    thresholds = [
+        (threshold.key, scalar_value(getattr(own.values, threshold.key)))
+        for threshold in gate.thresholds
+    ]
     numbers = ", ".join(f"{name} {decimals(value)}" for name, value in (*readings, *thresholds))
     vain = own.firing == "ask" and int(read("n_options_all")) < LEAST_OPTIONS
     fires = not gates.meets_threshold(margin)
@@ -323,7 +401,9 @@ def _own_check(decisions: Judged, own: OwnThresholds, read: gates.Read) -> Check
     )
     text += decisions.say(VAIN) if fires and vain else ""
     rule = OWN_RULES["refuse" if vain else own.firing]
-    return format_check(gate.path, rule, readings[0][1], thresholds[0][1] if thresholds else 0.0, margin, text)
+    return format_check(
+        gate.path, rule, readings[0][1], thresholds[0][1] if thresholds else 0.0, margin, text
+    )
 
 
 def _signal_checks(decisions: Judged, read: gates.Read, names: Iterable[str]) -> Iterator[Check]:
@@ -342,20 +422,31 @@ def _signal_checks(decisions: Judged, read: gates.Read, names: Iterable[str]) ->
         )
         value = scalar_value(read(gate.measurements[0]))
         (margin,) = gates.margins_of(gate, read, thresholds)
-        bounds = {threshold: scalar_value(getattr(thresholds, threshold.key)) for threshold in gate.thresholds}
+        bounds = {
+            threshold: scalar_value(getattr(thresholds, threshold.key))
+            for threshold in gate.thresholds
+        }
         stated = {threshold: bound for threshold, bound in bounds.items() if not np.isnan(bound)}
         # The bound that is told first is the one that the value fails, or comes nearest to.
         near = sorted(
             stated,
-            key=lambda threshold: value - stated[threshold] if threshold.side == "floor" else stated[threshold] - value,
+            key=lambda threshold: (
+                value - stated[threshold]
+                if threshold.side == "floor"
+                else stated[threshold] - value
+            ),
         )
         bound = stated[near[0]] if near else np.nan
         label = decisions.say("signal {name}", name=name)
         nearest_first = {threshold: stated[threshold] for threshold in near}
-        text = _signal_sentence(label, value, nearest_first, scalar_value(margin), thresholds.on, decisions.language)
+        text = _signal_sentence(
+            label, value, nearest_first, scalar_value(margin), thresholds.on, decisions.language
+        )
         fires, vain = not gates.meets_threshold(scalar_value(margin)), act == "ask" and not can_ask
         text += decisions.say(VAIN) if fires and vain else ""
-        yield format_check(gate.name, SIGNAL_RULES["refuse" if vain else act], value, bound, margin, text)
+        yield format_check(
+            gate.name, SIGNAL_RULES["refuse" if vain else act], value, bound, margin, text
+        )
 
 
 def _signal_sentence(
@@ -372,13 +463,19 @@ def _signal_sentence(
       stated: bounds that are set, ordered tightest first.
     """
     if not stated:
-        return sentence("{what} {value}, no bound is set", language, what=what, value=decimals(value))
+        return sentence(
+            "{what} {value}, no bound is set", language, what=what, value=decimals(value)
+        )
     (nearest, bound), *rest = stated.items()
     upper = nearest.side == "ceiling"
-    text = _margin_sentence(what, value, nearest.key, bound, margin, on, upper=upper, language=language)
+    text = _margin_sentence(
+        what, value, nearest.key, bound, margin, on, upper=upper, language=language
+    )
     if not scalar_value(on):
         return text
-    text += "".join(f", {threshold.key} {decimals(next_bound, value)}" for threshold, next_bound in rest)
+    text += "".join(
+        f", {threshold.key} {decimals(next_bound, value)}" for threshold, next_bound in rest
+    )
     missing = np.isnan(value) and gates.meets_threshold(margin)
     return text + (sentence("; it may be missing", language) if missing else "")
 
@@ -389,10 +486,17 @@ def _fusion_check(decisions: Judged, row: int, read: gates.Read) -> Iterator[Che
     if model is None:
         return
     evidence = decisions.tables.evidence
-    parts = fusion.logit_contributions(evidence.signals[:, depth, [row]], model, evidence.known.names)[:, 0]
-    largest = sorted(zip(parts.tolist(), model.parts, strict=True), key=lambda pair: (-abs(pair[0]), pair[1].signal))
+    parts = fusion.logit_contributions(
+        evidence.signals[:, depth, [row]], model, evidence.known.names
+    )[:, 0]
+    largest = sorted(
+        zip(parts.tolist(), model.parts, strict=True),
+        key=lambda pair: (-abs(pair[0]), pair[1].signal),
+    )
     terms = ", ".join(f"{part.signal} {_signed_share(share)}" for share, part in largest)
-    more = decisions.say("; in logits: {terms}, bias {bias}", terms=terms, bias=_signed_share(model.bias))
+    more = decisions.say(
+        "; in logits: {terms}, bias {bias}", terms=terms, bias=_signed_share(model.bias)
+    )
     yield threshold_check(decisions, gates.gate_by_name("fused"), read, more)
 
 
@@ -408,12 +512,19 @@ _EXPLAINED: Mapping[str, Callable[[Judged, int, gates.Read], Iterator[Check]]] =
 
 
 def answer_checks(
-    confidence: float, support: float, claim: str, refused: str, thresholds: Thresholds, language: str = "en"
+    confidence: float,
+    support: float,
+    claim: str,
+    refused: str,
+    thresholds: Thresholds,
+    language: str = "en",
 ) -> Iterator[Check]:
     """Checks of one answer: generation, support, hygiene.
 
     Args:
-      confidence: calibrated, in [0, 1]. support: of the weakest claim, in [0, 1]. refused: why it may not leave, or ''.
+      confidence: calibrated, in [0, 1].
+      support: of the weakest claim, in [0, 1].
+      refused: why it may not leave, or ''.
       language: of the texts.
 
     Source: rules S2.10 to S2.13.
@@ -421,10 +532,15 @@ def answer_checks(
     measured = {"generation": confidence, "support": support, "unfit": bool(refused)}
     reason = retold(refused, language)
     why = f"; {reason}" if refused else ""
-    more = {"generation": why if np.isnan(confidence) else "", "support": f": {claim!r}" if claim else why}
+    more = {
+        "generation": why if np.isnan(confidence) else "",
+        "support": f": {claim!r}" if claim else why,
+    }
     for gate in gates.judging_gates("answer"):
         if gate.scalar:
-            yield _check_against(gate, measured.__getitem__, thresholds, more.get(gate.name, ""), language)
+            yield _check_against(
+                gate, measured.__getitem__, thresholds, more.get(gate.name, ""), language
+            )
         else:  # hygiene, which no policy switches off
             (margin,) = gates.margins_of(gate, measured.__getitem__, None)
             text = reason or sentence(FIT, language)
@@ -455,9 +571,13 @@ def _margin_sentence(
         return f"{what} {decimals(value)}{_off(on, language)}"
     bound = threshold_text(threshold, value, language)
     if np.isnan(value):
-        return sentence("{what} is missing, {name} {bound}", language, what=what, name=name, bound=bound)
+        return sentence(
+            "{what} is missing, {name} {bound}", language, what=what, name=name, bound=bound
+        )
     relation = RELATIONS[not gates.meets_threshold(scalar_value(margin)), upper]
-    return sentence(relation, language, what=what, value=decimals(value, threshold), name=name, bound=bound)
+    return sentence(
+        relation, language, what=what, value=decimals(value, threshold), name=name, bound=bound
+    )
 
 
 def _off(on: Any, language: str) -> str:  # noqa: ANN401 - bool or [1, 1]
@@ -477,7 +597,9 @@ def _against_threshold(what: str, value: float, name: str, threshold: float, lan
 
 def _required_side(value: float, threshold: float, language: str) -> str:
     bound = threshold_text(threshold, value, language)
-    return sentence("{value} (at least {bound})", language, value=decimals(value, threshold), bound=bound)
+    return sentence(
+        "{value} (at least {bound})", language, value=decimals(value, threshold), bound=bound
+    )
 
 
 def _signed_share(share: float) -> str:
@@ -486,7 +608,9 @@ def _signed_share(share: float) -> str:
 
 def count_text(number: int, what: str, language: str) -> str:
     """Number and noun, such as `2 hits`."""
-    return sentence(f"{{number}} {what}" if number == 1 else f"{{number}} {what}s", language, number=number)
+    return sentence(
+        f"{{number}} {what}" if number == 1 else f"{{number}} {what}s", language, number=number
+    )
 
 
 def scalar_value(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
@@ -499,4 +623,6 @@ ERROR_GATE = "error"  # stands in a log for a gate where the model failed and no
 
 def error_check(text: str) -> Check:
     """Check of a request whose model failed, which counts in no rate (rule S0.1)."""
-    return Check(gate=ERROR_GATE, rule="S0.1", value=0.0, threshold=1.0, margin=-1.0, passes=False, text=text)
+    return Check(
+        gate=ERROR_GATE, rule="S0.1", value=0.0, threshold=1.0, margin=-1.0, passes=False, text=text
+    )

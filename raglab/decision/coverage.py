@@ -1,4 +1,4 @@
-"""Coverage (algebra): entities that a question compares must each occur among the chosen hits (S2.5)."""
+"""Coverage (algebra): entities that a question compares must each be in the chosen hits (S2.5)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raglab.values import PatternHits
 
 
 def entity_requirements(hits_of: PatternHits, batch: CaseBatch, structure: Structure) -> Entities:
-    """Entities that each question names, which hits carry them, and which of them the chosen hits must cover.
+    """Entities each question names, which hits carry them, and which the chosen hits must cover.
 
     Source: rule S2.5.
     """
@@ -28,7 +28,12 @@ def entity_requirements(hits_of: PatternHits, batch: CaseBatch, structure: Struc
     return Entities(carried, must_cover, np.zeros_like(wanted), np.zeros_like(carried))
 
 
-def _needs_coverage(hits_of: PatternHits, n_entities: NDArray[np.int64], depths: int) -> NDArray[np.bool_]:
-    """Whether a question must have its entities covered: one that compares two, or a generic one that names one."""
+def _needs_coverage(
+    hits_of: PatternHits, n_entities: NDArray[np.int64], depths: int
+) -> NDArray[np.bool_]:
+    """Whether a question must have its entities covered.
+
+    One that compares two, or a generic one that names one.
+    """
     compares, generic = (np.tile(hits_of.counts[:, column] > 0, depths) for column in (4, 5))
     return (compares & (n_entities >= 2)) | (generic & (n_entities >= 1))

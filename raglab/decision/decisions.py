@@ -1,4 +1,7 @@
-"""Decisions (algebra): status, what decided, reason and sources of every case; each gate of one case explained."""
+"""Decisions (algebra): status, what decided, reason and sources of every case.
+
+Each gate of one case explained.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
 
 
 def checks(decisions: Decisions, row: int) -> list[Check]:
-    """Checks of one case at the depth that decided, in the order of the chain, as far as it went."""
+    """Checks of one case at the depth that decided, in the chain's order, as far as it went."""
     read = _case_measurements(decisions, row)
     order = decisions.thresholds.order
     case_checks = [*step_checks(decisions, row, read, order.query)]
@@ -63,13 +66,18 @@ def checks(decisions: Decisions, row: int) -> list[Check]:
         return case_checks
     if decisions.thresholds.costs is not None:
         steps = [step for step in (*order.before, *order.after) if step.gate.name == SIGNALS]
-        hard = step_checks(decisions, row, read, steps) if decisions.tables.evidence.n_hits[0, row] else ()
+        hard = (
+            step_checks(decisions, row, read, steps)
+            if decisions.tables.evidence.n_hits[0, row]
+            else ()
+        )
         return [*case_checks, *_by_cost(decisions, row, hard)]
     case_checks += step_checks(decisions, row, read, order.before)
     if decisions.decided_early(row):
         return case_checks
     case_checks += gap_check(decisions, row, read)
-    if any(check.gate == chain.GAP.name and not check.passes for check in case_checks):  # it hands over to the resolver
+    # it hands over to the resolver
+    if any(check.gate == chain.GAP.name and not check.passes for check in case_checks):
         case_checks += resolver_checks(decisions, row)
     if decisions.status[row] == Status.ambiguous and decisions.stage(row) != SIGNALS_ASK:
         return case_checks
@@ -78,7 +86,11 @@ def checks(decisions: Decisions, row: int) -> list[Check]:
         answer = decisions.answer(row)
         answer_parts = ("", UNRECORDED) if answer is None else (answer.claim, answer.refused)
         case_checks += answer_checks(
-            read("generation"), read("support"), *answer_parts, decisions.thresholds, decisions.language
+            read("generation"),
+            read("support"),
+            *answer_parts,
+            decisions.thresholds,
+            decisions.language,
         )
     return case_checks
 
@@ -107,32 +119,44 @@ def decision_reason(decisions: Decisions, row: int, rows: Sequence[Check] | None
     # Nothing fired: the sentence claims only gates that are on and that the trace can judge.
     off = stage in decisions.tables.evidence.off
     if off or (stage == chain.GAP.name and not scalar_value(decisions.thresholds.gates[stage].on)):
-        return decisions.say("every gate that the trace can judge passes" if off else "every gate that is on passes")
+        return decisions.say(
+            "every gate that the trace can judge passes" if off else "every gate that is on passes"
+        )
     rows = checks(decisions, row) if rows is None else rows
     # No rule picked a group: every comparison that fell short is part of the reason.
     if stage == "options":
         thresholded = ("S3.3 group_gap", "S3.3 signature_similarity", "S3.3 anchor_similarity")
         comparisons = "; ".join(check.text for check in rows if check.rule in thresholded)
-        return decisions.say("no rule picks one of the groups: {comparisons}", comparisons=comparisons)
+        return decisions.say(
+            "no rule picks one of the groups: {comparisons}", comparisons=comparisons
+        )
     if GATE_OF[stage] == EXPECTED_COST or stage in {SIGNALS, SIGNALS_ASK}:
-        return next(check.text for check in rows if check.gate == EXPECTED_COST or decides_by_signal(check))
+        return next(
+            check.text for check in rows if check.gate == EXPECTED_COST or decides_by_signal(check)
+        )
     # A stage can have several checks; the one that fails is the reason.
     named = [check for check in rows if stage in {check.gate, check.rule.removeprefix("S3.3 ")}]
     text = next((check.text for check in named if not check.passes), named[-1].text)
     if stage != "confidence" or not depth:
         return text
     return decisions.say(
-        "{text} after {refinements}", text=text, refinements=count_text(depth, "refinement", decisions.language)
+        "{text} after {refinements}",
+        text=text,
+        refinements=count_text(depth, "refinement", decisions.language),
     )
 
 
-COST_RULES = {"refuse": "S2.17", "ask": "S2.17 asks"}  # of a check that does not pass, by what is done instead
-TIE = float(np.nextafter(0.0, -1.0))  # headroom of an answer that costs just as much as what is done instead
+# of a check that does not pass, by what is done instead
+COST_RULES = {"refuse": "S2.17", "ask": "S2.17 asks"}
+# headroom of an answer that costs just as much as what is done instead
+TIE = float(np.nextafter(0.0, -1.0))
 PARTS = 4  # of a decision that are told
 
 
 def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[Check]:
-    """Checks of a decision by expected cost: whether there is a hit, the costs, and what hygiene says (rule S2.17).
+    """Checks of a decision by expected cost.
+
+    Whether there is a hit, the costs, and what hygiene says (rule S2.17).
 
     Args:
       hard: checks of what fires before costs are compared.
@@ -160,17 +184,25 @@ def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[
     margin = alternative - answer_cost
     action_costs = {"answering": answer_cost, "refusing": refuse_cost}
     action_costs |= {"asking back": ask_cost} if can_ask else {}
-    action = {Status.ok: "answering", Status.refuse: "refusing", Status.ambiguous: "asking back"}[status]
+    action = {Status.ok: "answering", Status.refuse: "refusing", Status.ambiguous: "asking back"}[
+        status
+    ]
     rest_texts = (
         f"{decisions.say(name)} {decimals(cost, action_costs[action])}"
         for name, cost in action_costs.items()
         if name != action
     )
     shown = count_text(options, "option", decisions.language)
-    why = "" if can_ask else decisions.say("; with {options} there is no asking back", options=shown)
+    why = (
+        "" if can_ask else decisions.say("; with {options} there is no asking back", options=shown)
+    )
     cost, rest = decimals(action_costs[action]), ", ".join(rest_texts)
     text = decisions.say(
-        "{action} costs {cost}, the least ({rest}{why})", action=decisions.say(action), cost=cost, rest=rest, why=why
+        "{action} costs {cost}, the least ({rest}{why})",
+        action=decisions.say(action),
+        cost=cost,
+        rest=rest,
+        why=why,
     )
     # Equal costs refuse or ask, which a margin of 0 would show as passed.
     answers = status == Status.ok
@@ -189,7 +221,12 @@ def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[
         recorded = decisions.answer(row)
         refusal = UNRECORDED if recorded is None else recorded.refused
         yield format_check(
-            "hygiene", "S2.13", bool(refusal), 0, -float(bool(refusal)), retold(refusal or FIT, decisions.language)
+            "hygiene",
+            "S2.13",
+            bool(refusal),
+            0,
+            -float(bool(refusal)),
+            retold(refusal or FIT, decisions.language),
         )
 
 
@@ -197,11 +234,16 @@ def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
     """Largest contributions to the chosen class against the runner-up, by signal, in logits."""
     evidence, model = decisions.tables.evidence, decisions.policy.structure.decision
     assert model is not None  # noqa: S101 - of a policy that decides by it
-    added = expected_cost.class_logits(evidence.signals[:, 0, [row]], model, evidence.known.names)[:, :, 0]
+    added = expected_cost.class_logits(evidence.signals[:, 0, [row]], model, evidence.known.names)[
+        :, :, 0
+    ]
     groups = model.group_values([decisions.trace.cases[row]])
     logits = added.sum(axis=0) + expected_cost.group_bias(model, groups)[:, 0]
     own = {Status.ok: 0, Status.refuse: 2, Status.ambiguous: 3}[status]
-    rival = max((place for place in range(len(logits)) if place != own), key=lambda place: (logits[place], -place))
+    rival = max(
+        (place for place in range(len(logits)) if place != own),
+        key=lambda place: (logits[place], -place),
+    )
     names = expected_cost.CLASSES
     parts = sorted(
         (
@@ -217,7 +259,8 @@ def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
     listed = ", ".join(f"{name} {share:+.2f}" for name, share in terms)
     rest = float(logits[own] - logits[rival]) - sum(share for _, share in terms)
     chance = ", ".join(
-        f"{name} {p:.2f}" for name, p in zip(names, evidence.probability[:, 0, row].tolist(), strict=True)
+        f"{name} {p:.2f}"
+        for name, p in zip(names, evidence.probability[:, 0, row].tolist(), strict=True)
     )
     return decisions.say(
         "chances: {chance}; {action} against {rival} in logits: {listed}, the rest {rest}",
@@ -237,15 +280,23 @@ def _group_term(
     shown = visible(cut_value(f"{groups.attribute} {name}".rstrip()))
     if bias is not None:
         return shown, bias[own] - bias[rival]
-    return decisions.say("{group} without a bias of its own" if name else "{group} not stated", group=shown), 0.0
+    return decisions.say(
+        "{group} without a bias of its own" if name else "{group} not stated", group=shown
+    ), 0.0
 
 
 def _case_measurements(decisions: Decisions, row: int) -> gates.Read:
-    """Measurements of one case by their names, at the depth that decided and of the hits that it chose."""
-    evidence, depth, slot = decisions.tables.evidence, int(decisions.outcome.depth[row]), decisions.judged_slot(row)
+    """Measurements of one case by name, at the depth that decided and of the hits it chose."""
+    evidence, depth, slot = (
+        decisions.tables.evidence,
+        int(decisions.outcome.depth[row]),
+        decisions.judged_slot(row),
+    )
     cut = gates.l2_cut(float(evidence.best_l2[depth, row]), decisions.thresholds.gates["l2"])
     computed = {
-        "n_relevant": int(scalar_value(gates.n_relevant(evidence.l2[depth][:, [row]], np.reshape(cut, (1, 1))))),
+        "n_relevant": int(
+            scalar_value(gates.n_relevant(evidence.l2[depth][:, [row]], np.reshape(cut, (1, 1))))
+        ),
         "confidence": float(decisions.confidence()[row]),
     }
 
@@ -263,8 +314,10 @@ def _case_measurements(decisions: Decisions, row: int) -> gates.Read:
 GATE_OF = {name: gate.name for gate in gates.GATES for name in gate.decides}
 GATE_OF |= dict.fromkeys((chain.COST_REFUSES, chain.COST_ASKS, chain.COST_ANSWERS), EXPECTED_COST)
 GATE_OF |= dict.fromkeys((*(rule.name for rule in resolver.RULES), resolver.ONE_OPTION), "resolver")
-ANSWERED = "answered"  # what decides a case that no gate refuses and no rule of the resolver picks hits for
-UNSWITCHED = frozenset({"empty_query", "no_hits"})  # refused whatever gates are on (rules S2.1, S2.2)
+# what decides a case that no gate refuses and no rule of the resolver picks hits for
+ANSWERED = "answered"
+# refused whatever gates are on (rules S2.1, S2.2)
+UNSWITCHED = frozenset({"empty_query", "no_hits"})
 RESOLVER_STAGES = frozenset({*(rule.name for rule in resolver.RULES), resolver.ONE_OPTION})
 
 
@@ -277,11 +330,15 @@ def _decided_by(stage: str, status: Status) -> str:
     return stage if stage in UNSWITCHED else GATE_OF[stage]
 
 
-DECIDED_BY = np.array([_decided_by(name, status) for name, status in chain.STAGES], dtype=object)  # by stage
+# by stage
+DECIDED_BY = np.array([_decided_by(name, status) for name, status in chain.STAGES], dtype=object)
 
 
 def chain_place(name: str) -> int:
-    """Place of what decides in the order of the chain, by its name; gates of the user stand where signals do."""
+    """Place of what decides in the order of the chain, by its name.
+
+    Gates of the user stand where signals do.
+    """
     places: list[str] = DECIDED_BY.tolist()
     return places.index(name if name in places else SIGNALS)
 
@@ -301,7 +358,10 @@ def _case_columns(trace: TraceData) -> dict[str, Any]:
 
 
 def _empty_lists(n: int) -> list[Any]:
-    """A list a case, of its own; a comprehension over a repeated nothing is the fastest there is."""
+    """A list a case, of its own.
+
+    A comprehension over a repeated nothing is the fastest there is.
+    """
     return [[] for _ in repeat(None, n)]
 
 
@@ -318,8 +378,8 @@ class OptionShown(NamedTuple):
 class Decisions(CaseVerdicts):
     """What one policy says of every case of a trace; see `frame`, `explain` and `options`.
 
-    language: of the sentences; a question asked live is answered in its own. held: the trace as it was given, where it
-    was given as measured.
+    language: of the sentences; a question asked live is answered in its own. held: the trace as it
+    was given, where it was given as measured.
     """
 
     trace: TraceData
@@ -331,7 +391,8 @@ class Decisions(CaseVerdicts):
     held: Measured | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Gates are functions, which no pickle holds: they follow from the policy, as what was measured does.
+        # Gates are functions, which no pickle holds: they follow from the policy, as what was
+        # measured does.
         return _restored, (self.trace, self.policy, self.tables, self.outcome, self.language)
 
     def __len__(self) -> int:
@@ -344,7 +405,10 @@ class Decisions(CaseVerdicts):
     @property
     def origin(self) -> list[tuple[str, str]]:
         """What was decided, as facts of a display."""
-        return [("trace", str(self.trace.meta.get("fingerprint", "none"))), ("arm", self.tables.arm)]
+        return [
+            ("trace", str(self.trace.meta.get("fingerprint", "none"))),
+            ("arm", self.tables.arm),
+        ]
 
     def say(self, template: str, **parts: object) -> str:
         """A sentence in the language of these decisions."""
@@ -383,13 +447,20 @@ class Decisions(CaseVerdicts):
 
     @cached_property
     def answer_checks(self) -> np.ndarray[Any, np.dtype[np.int8]]:
-        """`AnswerCheck` of every case, [Q]: what its recorded answer says, where it is judged by text."""
+        """`AnswerCheck` of every case, [Q].
+
+        What its recorded answer says, where it is judged by text.
+        """
         evidence, answered = self.tables.evidence, chain.GENERATES[self.outcome.stage]
         if not evidence.answered:
             return read_only(np.full(len(self), AnswerCheck.by_sources, dtype=np.int8))
         lacks = answered & self._at_slot(evidence.unrecorded)
         unearned = lacks & (self.label_code == Status.refuse) & (self.status == Status.refuse)
-        wrong = self._at_slot(evidence.sources_right) & ~self._at_slot(evidence.right) & (self.status == Status.ok)
+        wrong = (
+            self._at_slot(evidence.sources_right)
+            & ~self._at_slot(evidence.right)
+            & (self.status == Status.ok)
+        )
         checks: np.ndarray[Any, np.dtype[np.int8]] = np.select(
             [unearned, ~evidence.by_text, ~answered, lacks, wrong],
             [
@@ -411,7 +482,10 @@ class Decisions(CaseVerdicts):
         return values
 
     def confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Retrieval confidence at the depth that decided, [Q], 0 to 100; NaN where no score was measured."""
+        """Retrieval confidence at the depth that decided, [Q], 0 to 100.
+
+        NaN where no score was measured.
+        """
         return self._confidence
 
     @cached_property
@@ -420,7 +494,10 @@ class Decisions(CaseVerdicts):
         evidence = self.tables.evidence
         if "confidence" in evidence.off:
             return read_only(np.full(len(self), np.nan))
-        by_depth = [chain.depth_confidence(evidence, self.thresholds, depth) for depth in range(evidence.l2.shape[0])]
+        by_depth = [
+            chain.depth_confidence(evidence, self.thresholds, depth)
+            for depth in range(evidence.l2.shape[0])
+        ]
         every = np.concatenate(by_depth)
         return read_only(every[self.outcome.depth, np.arange(len(self))])
 
@@ -432,7 +509,8 @@ class Decisions(CaseVerdicts):
     def decided_by(self) -> np.ndarray[Any, np.dtype[np.object_]]:
         """Name of what decided each case, [Q].
 
-        - a gate's name where that gate refused or asked back: `similarity`, `signals.<name>`, `gates.<name>`.
+        - a gate's name where that gate refused or asked back: `similarity`, `signals.<name>`,
+          `gates.<name>`.
         - `no_hits` and `empty_query`, which are refused whatever gates are on (rules S2.1, S2.2).
         - `resolver.<rule>` where a rule of the resolver answered or asked back (rule S3.3).
         - `expected_cost` where refusing or asking back costs least (rule S2.17).
@@ -446,18 +524,30 @@ class Decisions(CaseVerdicts):
         return read_only(names)
 
     def _name_user_gates(
-        self, names: np.ndarray[Any, np.dtype[np.object_]], wanted: np.ndarray[Any, np.dtype[np.bool_]], *, asks: bool
+        self,
+        names: np.ndarray[Any, np.dtype[np.object_]],
+        wanted: np.ndarray[Any, np.dtype[np.bool_]],
+        *,
+        asks: bool,
     ) -> None:
-        """Name the gate on a signal, or of the user, that decided the wanted cases: the first that fires so."""
+        """Name the gate on a signal, or of the user, that decided the wanted cases.
+
+        The first that fires so.
+        """
         evidence, thresholds = self.tables.evidence, self.thresholds
         read = self.measurements
         can_ask = np.asarray(read("n_options_all")) >= LEAST_OPTIONS
         is_open = wanted.copy()
-        steps = [step for step in (*thresholds.order.before, *thresholds.order.after) if step.gate.name == SIGNALS]
+        steps = [
+            step
+            for step in (*thresholds.order.before, *thresholds.order.after)
+            if step.gate.name == SIGNALS
+        ]
         for step in steps:
             user = thresholds.user.only(step.names)
             for act in ("ask",) if asks else ("refuse", "ask"):
-                # One that asks without two options refuses (rule S3.5), in the place of those that ask.
+                # One that asks without two options refuses (rule S3.5), in the place of those that
+                # ask.
                 acts = can_ask == asks if act == "ask" else True
                 on_signals = [
                     gates.signal_gate(evidence.known.signal(name))
@@ -465,28 +555,38 @@ class Decisions(CaseVerdicts):
                     if firing_of(signal_thresholds) == act and name in evidence.known.names
                 ]
                 margins = {
-                    gate.name: gates.margins_of(gate, read, thresholds.signals[gate.name.removeprefix(f"{SIGNALS}.")])[
-                        0
-                    ]
+                    gate.name: gates.margins_of(
+                        gate, read, thresholds.signals[gate.name.removeprefix(f"{SIGNALS}.")]
+                    )[0]
                     for gate in on_signals
                 }
-                margins |= {f"{OWN}.{n}": own.headroom(read) for n, own in user.own.items() if own.firing == act}
+                margins |= {
+                    f"{OWN}.{n}": own.headroom(read)
+                    for n, own in user.own.items()
+                    if own.firing == act
+                }
                 for name, margin in margins.items():
                     fires = (
-                        is_open & acts & ~gates.meets_threshold(np.reshape(np.broadcast_to(margin, (1, len(self))), -1))
+                        is_open
+                        & acts
+                        & ~gates.meets_threshold(
+                            np.reshape(np.broadcast_to(margin, (1, len(self))), -1)
+                        )
                     )
                     names[fires] = name
                     is_open &= ~fires
 
     @cached_property
     def measurements(self) -> chain.GateMeasurements:
-        """Measurements of all cases at the depth that decided, of the hits that the gates on chosen hits judged."""
+        """Measurements of all cases at the deciding depth, of hits judged by chosen-hit gates."""
         evidence, every = self.tables.evidence, np.arange(len(self))
         depth, slot = self.outcome.depth, self.outcome.slot
         asks = self.outcome.stage == chain.STAGE[SIGNALS_ASK]
         if asks.any():
             slot = np.where(asks, self._slot_without_signals[depth, every], slot)
-        cut = np.reshape(gates.l2_cut(evidence.best_l2[depth, every], self.thresholds.gates["l2"]), (1, -1))
+        cut = np.reshape(
+            gates.l2_cut(evidence.best_l2[depth, every], self.thresholds.gates["l2"]), (1, -1)
+        )
         computed = {
             "n_relevant": gates.n_relevant(evidence.l2[depth, :, every].T, cut)[0],
             "confidence": self.confidence(),
@@ -494,12 +594,12 @@ class Decisions(CaseVerdicts):
         return chain.GateMeasurements(evidence, depth, slot.astype(np.intp), computed)
 
     def gate(self, row: int) -> gates.Gate | None:
-        """The gate that decided a case, None where a rule of the resolver or the expected cost did."""
+        """The gate that decided a case, None where a resolver rule or the expected cost did."""
         name = GATE_OF[self.stage(row)]
         return None if name in {"resolver", EXPECTED_COST} else gates.gate_by_name(name)
 
     def decided_early(self, row: int) -> bool:
-        """Whether a gate before the gap gate decided a case, so that nothing was chosen (rule S2.12)."""
+        """Whether a gate before the gap gate decided, so that nothing was chosen (rule S2.12)."""
         gate = self.gate(row)
         if gate is None or gate.firing != "refuse" or gate.judges in {"query", "answer"}:
             return False
@@ -510,7 +610,7 @@ class Decisions(CaseVerdicts):
         return any(step.names is not None and name in step.names for step in steps)
 
     def judged_slot(self, row: int) -> int:
-        """Slot of the hits that the gates on chosen hits judged, also where a signal's gate asks back instead."""
+        """Slot of hits judged by the gates on chosen hits, even if a signal's gate asks back."""
         if self.stage(row) != SIGNALS_ASK:
             return int(self.outcome.slot[row])
         return int(self._slot_without_signals[self.outcome.depth[row], row])
@@ -520,7 +620,9 @@ class Decisions(CaseVerdicts):
         """Slot of every depth and case if no signal were gated, [D, Q]."""
         evidence, thresholds = self.tables.evidence, self.thresholds._replace(signals={}, own={})
         depths = range(evidence.l2.shape[0])
-        return np.concatenate([chain.gate_depth(evidence, thresholds, depth, (1, len(self))).slot for depth in depths])
+        return np.concatenate(
+            [chain.gate_depth(evidence, thresholds, depth, (1, len(self))).slot for depth in depths]
+        )
 
     def places(self, row: int) -> list[int]:
         """Places of the chosen hits of a case; none unless it is answered."""
@@ -552,13 +654,17 @@ class Decisions(CaseVerdicts):
         return int(self.outcome.depth[row]) * len(self) + row
 
     def _chunk(self, row: int, place: int) -> int:
-        hits = self.trace.hits.chunk[row, self.trace.arm(self.tables.arm), int(self.outcome.depth[row])]
+        hits = self.trace.hits.chunk[
+            row, self.trace.arm(self.tables.arm), int(self.outcome.depth[row])
+        ]
         return int(hits[place])
 
     def _ranked_options(self, row: int) -> tuple[resolver.Option, ...]:
         chosen, batch = self.tables.chosen, self._batch(row)
         last = self.tables.evidence.missing.shape[1] - 1  # `options_of_tied`, the last of `WINNERS`
-        return (chosen.options_tied if int(self.outcome.slot[row]) == last else chosen.options_all)[batch]
+        return (chosen.options_tied if int(self.outcome.slot[row]) == last else chosen.options_all)[
+            batch
+        ]
 
     def _options(self, row: int) -> tuple[OptionShown, ...]:
         if self.status[row] != Status.ambiguous:
@@ -580,9 +686,15 @@ class Decisions(CaseVerdicts):
         return [f"{name}#{page}" for name, page in self.tables.chosen.sources]
 
     def _source_lists(self) -> list[list[str]]:
-        """Sources of every case, each once, in the order of the chosen hits; none unless it is answered."""
+        """Sources of every case, each once, in the order of the chosen hits.
+
+        None unless it is answered.
+        """
         rows, chosen = np.flatnonzero(self.status == Status.ok), self.tables.chosen
-        depth, slot = self.outcome.depth[rows].astype(np.intp), self.outcome.slot[rows].astype(np.intp)
+        depth, slot = (
+            self.outcome.depth[rows].astype(np.intp),
+            self.outcome.slot[rows].astype(np.intp),
+        )
         places = chosen.places[depth * len(self) + rows, slot]
         at = (rows[:, None], self.trace.arm(self.tables.arm), depth[:, None], np.maximum(places, 0))
         chunk = self.trace.hits.chunk[at]
@@ -593,13 +705,19 @@ class Decisions(CaseVerdicts):
         texts = np.array([*self._shown, None], dtype=object)[numbers].tolist()
         lists = _empty_lists(len(self))
         for row, sources, whole in zip(rows.tolist(), texts, plain.tolist(), strict=True):
-            lists[row] = sources if whole else [text for text in dict.fromkeys(sources) if text is not None]
+            lists[row] = (
+                sources if whole else [text for text in dict.fromkeys(sources) if text is not None]
+            )
         return lists
 
     def _answer_texts(self) -> list[str | None]:
         """Recorded answer of every case; None where there is none, or none is given."""
         texts: list[str | None] = [None] * len(self)
-        for row in np.flatnonzero(self.status == Status.ok).tolist() if self.trace.answers is not None else ():
+        for row in (
+            np.flatnonzero(self.status == Status.ok).tolist()
+            if self.trace.answers is not None
+            else ()
+        ):
             answer = self.answer(row)
             texts[row] = None if answer is None else answer.text
         return texts
@@ -622,7 +740,7 @@ class Decisions(CaseVerdicts):
         return bool(chain.GENERATES[self.outcome.stage[row]])
 
     def route(self, row: int) -> str | None:
-        """`synthesize` where the confidence suffices, `refine` where the hits refuse, None where neither is asked.
+        """`synthesize` if confident, `refine` if the hits refuse, None if neither is asked.
 
         Source: rule S2.8.
         """
@@ -638,7 +756,10 @@ class Decisions(CaseVerdicts):
         if answers is None or not self.generated(row):
             return None
         key = AnswerKey(
-            row, self.trace.arm(self.tables.arm), int(self.outcome.depth[row]), self.chunks_of_decision(row)
+            row,
+            self.trace.arm(self.tables.arm),
+            int(self.outcome.depth[row]),
+            self.chunks_of_decision(row),
         )
         number = self._answers.get(key)
         return None if number is None else answer_at(answers, number)
@@ -657,7 +778,10 @@ class Decisions(CaseVerdicts):
         pattern_hits, least = self.tables.pattern_hits, self.policy.coverage.min_hits
         slot = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
         carried = Counter(
-            name for place in slot if place >= 0 for name in pattern_hits.chunk_entities[self._chunk(row, int(place))]
+            name
+            for place in slot
+            if place >= 0
+            for name in pattern_hits.chunk_entities[self._chunk(row, int(place))]
         )
         return [name for name in pattern_hits.query_entities[row] if carried[name] < least]
 
@@ -670,7 +794,10 @@ class Decisions(CaseVerdicts):
                 check, met = threshold_check(self, gate, read), gates.threshold_met(gate, read)
                 if not check.passes:
                     value, bound = check.value, check.threshold
-                    shown = {"value": decimals(value, bound), "bound": threshold_text(bound, value, self.language)}
+                    shown = {
+                        "value": decimals(value, bound),
+                        "bound": threshold_text(bound, value, self.language),
+                    }
                     relation = RELATIONS[True, met.side == "ceiling"]
                     out.append(self.say(relation, what=self.say(gate.label), name=met.key, **shown))
             warned = (check for check in user_checks(self, read) if check.rule in WARN_RULES)
@@ -683,7 +810,11 @@ class Decisions(CaseVerdicts):
             ran = self.trace.hits.n_reranked[row, self.trace.arm(self.tables.arm), depth] > 0
             cosine = ran and self.policy.confidence.fallback == "cosine"
             score = "the calibrated cosine" if cosine else "the hybrid score"
-            out.append(self.say("reranker gave no usable scores: confidence is {score}", score=self.say(score)))
+            out.append(
+                self.say(
+                    "reranker gave no usable scores: confidence is {score}", score=self.say(score)
+                )
+            )
         return out
 
     @cached_property
@@ -691,10 +822,14 @@ class Decisions(CaseVerdicts):
         """That gates of the policy are off in this trace; nothing where none is."""
         off = [gate.name for gate in gates.GATES if gate.name in self.tables.evidence.off]
         named = ", ".join(name for name in off if getattr(self.policy, name).enabled)
-        return [self.say("gates off, since the trace measured nothing for them: {named}", named=named)] if named else []
+        return (
+            [self.say("gates off, since the trace measured nothing for them: {named}", named=named)]
+            if named
+            else []
+        )
 
     def explain(self, case_id: str) -> Checks:
-        """Every gate and rule of one case in the order of the chain, with the numbers that decided."""
+        """Every gate and rule of one case in the chain's order, with the numbers that decided."""
         return Checks(checks(self, self.row_of(case_id)))
 
     def reason(self, row: int) -> str:
@@ -702,20 +837,28 @@ class Decisions(CaseVerdicts):
         return decision_reason(self, row)
 
     def frame(self, *, reasons: bool = False) -> pd.DataFrame:
-        """One row a case: its query, label, status, what decided, confidence, sources, options, whether it is correct.
+        """One row a case.
 
-        `decided_by` names what decided, see `Decisions.decided_by`. `correct` is whether the case fulfils its label
-        (rule S6.3), `why` in what it does or does not; both are None in a case without a label. Signals of the user's
-        own that the trace holds follow as `signals.<name>`, at the depth that decided.
+        Its query, label, status, what decided, confidence, sources, options, whether it is correct.
+
+        `decided_by` names what decided, see `Decisions.decided_by`. `correct` is whether the case
+        fulfils its label (rule S6.3), `why` in what it does or does not; both are None in a case
+        without a label. Signals of the user's own that the trace holds follow as `signals.<name>`,
+        at the depth that decided.
 
         Args:
-          reasons: also `reason`, what decided with its numbers, and `warnings`, each a sentence a case: a hundred times
-            as slow as all else. Of one case `reason` and `explain` tell them.
+          reasons: also `reason`, what decided with its numbers, and `warnings`, each a sentence a
+            case: a hundred times as slow as all else. Of one case `reason` and `explain` tell them.
         """
         import pandas as pd
 
-        def named(names: np.ndarray[Any, np.dtype[np.object_]], codes: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401 - a text array of pandas
-            return pd.Series(names).array.take(codes.astype(np.intp))  # ten times as fast as texts one by one
+        # a text array of pandas
+        def named(
+            names: np.ndarray[Any, np.dtype[np.object_]],
+            codes: np.ndarray[Any, Any],
+        ) -> Any:  # noqa: ANN401
+            # ten times as fast as texts one by one
+            return pd.Series(names).array.take(codes.astype(np.intp))
 
         evidence, stage = self.tables.evidence, self.outcome.stage
         # Texts are the slow part, and the same under every policy.
@@ -735,7 +878,9 @@ class Decisions(CaseVerdicts):
             "correct": self.correct.tolist(),
             "why": named(CONTRACTS, self.contract_codes),
             "split": split,
-            "policy_id": named(np.array([self.policy.policy_id], dtype=object), np.zeros(len(self), dtype=np.intp)),
+            "policy_id": named(
+                np.array([self.policy.policy_id], dtype=object), np.zeros(len(self), dtype=np.intp)
+            ),
         }
         if reasons:
             columns["reason"] = [self.reason(row) for row in rows]
@@ -743,11 +888,15 @@ class Decisions(CaseVerdicts):
         # A signal is that of the depth that decided: another depth has other hits.
         at = (self.outcome.depth, np.arange(len(self)))
         own = [name for name in evidence.known.names if name not in NAMES]
-        columns |= {f"{SIGNALS}.{name}": evidence.signals[evidence.known.place(name)][at] for name in own}
+        columns |= {
+            f"{SIGNALS}.{name}": evidence.signals[evidence.known.place(name)][at] for name in own
+        }
         return pd.DataFrame(columns)
 
 
-def _restored(trace: TraceData, policy: PolicyData, tables: Tables, outcome: chain.Outcome, language: str) -> Decisions:
+def _restored(
+    trace: TraceData, policy: PolicyData, tables: Tables, outcome: chain.Outcome, language: str
+) -> Decisions:
     """Decisions of a pickle or copy."""
     thresholds = policy_thresholds([policy]).without(tables.evidence.off)
     return Decisions(trace, policy, tables, thresholds, read_only(outcome), language)

@@ -1,8 +1,9 @@
-"""Evidence (algebra): what is measured of the cases of one arm under one structure, by name and shape (S0.6, S3.6).
+"""Evidence (algebra): measurements of an arm's cases and structure, name and shape (S0.6, S3.6).
 
-A slot numbers the sets of hits that a decision may rest on: 0 … K for "the first n hits are relevant",
-then one for each way the resolver can pick. Whatever is asked of the chosen hits (are the entities
-covered, is the expected source among them) is answered once per slot and looked up ever after.
+A slot numbers the sets of hits that a decision may rest on: 0 … K for "the first n hits are
+relevant", then one for each way the resolver can pick. Whatever is asked of the chosen hits (are
+the entities covered, is the expected source among them) is answered once per slot and looked up
+ever after.
 """
 
 from __future__ import annotations
@@ -38,52 +39,61 @@ WINNERS = (
 )
 
 
-OPTION_SLOTS = (-2, -1)  # slots of the options among all groups, and among the tied ones: the last of `WINNERS`
+# slots of the options among all groups, and among the tied ones: the last of `WINNERS`
+OPTION_SLOTS = (-2, -1)
 
 
 @holds_read_only
 class Evidence(NamedTuple):
-    """Measurements that gates and resolver meet, by group; none of them hangs on a threshold (rule S3.6).
+    """Measurements that gates and resolver meet, by group.
 
-    Q cases, D depths, K hits, k = `final_k` first hits, S slots. A float is NaN where there is nothing to measure.
-    Flat, because chain and compiled kernel read every field by its name, and parts of it are cut out field by field.
+    None of them hangs on a threshold (rule S3.6).
+
+    Q cases, D depths, K hits, k = `final_k` first hits, S slots. A float is NaN where there is
+    nothing to measure. Flat, because chain and compiled kernel read every field by its name, and
+    parts of it are cut out field by field.
 
     Question, [Q]:
-      words: white-space separated words. denied, allowed: deny and allow patterns that match. needs_allowed: one bool,
-      whether the policy has allow patterns. overview: a generic pattern matches and no facet pattern. names_entity:
-      the resolver sees an entity in it. explicit: the user named documents. label_code: the expected `Status`,
-      `UNLABELLED` where a case has none.
+      words: white-space separated words. denied, allowed: deny and allow patterns that match.
+      needs_allowed: one bool, whether the policy has allow patterns. overview: a generic pattern
+      matches and no facet pattern. names_entity: the resolver sees an entity in it. explicit: the
+      user named documents. label_code: the expected `Status`, `UNLABELLED` where a case has none.
 
     Hits in the order of `l2`:
-      l2 [D, K, Q]: squared L2 distances, ascending. n_hits [D, Q]: hits at all. best_l2 [D, Q]: squared L2 of the
-      first. top1 [D, Q]: cosine of the first. gap [D, Q]: squared L2 between the first two. agree [D, Q]: the first two
-      are of one document and near pages, or of one signature with a tag.
+      l2 [D, K, Q]: squared L2 distances, ascending. n_hits [D, Q]: hits at all. best_l2 [D, Q]:
+      squared L2 of the first. top1 [D, Q]: cosine of the first. gap [D, Q]: squared L2 between the
+      first two. agree [D, Q]: the first two are of one document and near pages, or of one signature
+      with a tag.
 
     Scores of the first k hits in the arm's order, in [0, 1]:
-      degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]; where it says nothing, the latter
-      is what stands in for it. signals [signals, D, Q]: units as known: names, units and directions of the signals, in
-      their order. fused [D, Q]: probability of being right, NaN where the structure has no model.
-      probability [4, D, Q]: of the classes of the decision by expected cost, NaN where there is no model.
-      asked_right [Q]: chance that the options of a case to be asked hold what it expects, of that model.
+      degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]; where it says
+      nothing, the latter is what stands in for it. signals [signals, D, Q]: units as known: names,
+      units and directions of the signals, in their order. fused [D, Q]: probability of being right,
+      NaN where the structure has no model. probability [4, D, Q]: of the classes of the decision by
+      expected cost, NaN where there is no model. asked_right [Q]: chance that the options of a case
+      to be asked hold what it expects, of that model.
 
     Resolver, [D, Q]:
-      n_groups: groups of hits with one signature. has_winner: rule `entities` decides. skips_entities: no group carries
-      an entity of the question. full_entities: the best group carries all of them. all, tied: contest among all groups,
-      and among those tied on entities, every field [D, Q]. n_options_all, n_options_tied: options of either contest.
+      n_groups: groups of hits with one signature. has_winner: rule `entities` decides.
+      skips_entities: no group carries an entity of the question. full_entities: the best group
+      carries all of them. all, tied: contest among all groups, and among those tied on entities,
+      every field [D, Q]. n_options_all, n_options_tied: options of either contest.
 
     Slots, [D, S, Q]: a number of relevant hits, then each of `WINNERS`:
-      missing: entities to be covered that the slot's hits lack. right: they hold the expected sources and, where text
-      is judged, the recorded answer is the expected one. share: of the question's content words, in [0, 1].
+      missing: entities to be covered that the slot's hits lack. right: they hold the expected
+      sources and, where text is judged, the recorded answer is the expected one. share: of the
+      question's content words, in [0, 1].
 
     Recorded answers, [D, S, Q], with S = 0 where the trace holds none:
-      answered: one bool, whether it holds any. generation, support: confidence and least support of the slot's answer,
-      in [0, 1]. unfit: hygiene leaves nothing of it. by_text, [Q]: the case is judged by text (`text_cases`).
-      unrecorded: it is, or it is labelled refuse, and the slot has no recorded answer. sources_right: the hits hold the
-      expected sources.
+      answered: one bool, whether it holds any. generation, support: confidence and least support of
+      the slot's answer, in [0, 1]. unfit: hygiene leaves nothing of it. by_text, [Q]: the case is
+      judged by text (`text_cases`). unrecorded: it is, or it is labelled refuse, and the slot has
+      no recorded answer. sources_right: the hits hold the expected sources.
 
     Structure:
-      off: gates that are off whatever a policy says, since nobody measured what they compare (`gates_off`).
-      rank_order: whether the chosen hits go by the arm's final order, else by l2. final_k: hits of an answer.
+      off: gates that are off whatever a policy says, since nobody measured what they compare
+      (`gates_off`). rank_order: whether the chosen hits go by the arm's final order, else by l2.
+      final_k: hits of an answer.
     """
 
     words: NDArray[np.int64]
@@ -153,10 +163,12 @@ class Evidence(NamedTuple):
 
 @holds_read_only
 class ChosenHits(NamedTuple):
-    """Places of the chosen hits by slot, [D·Q, S, k], -1 where there are fewer; options; sources by number.
+    """Places of the chosen hits by slot, [D·Q, S, k], -1 where there are fewer; options.
 
-    pages: document and page by the numbers of options' sources. sources: path and page; source_of: number of each
-    chunk's, [C].
+    Sources by number.
+
+    pages: document and page by the numbers of options' sources. sources: path and page; source_of:
+    number of each chunk's, [C].
     """
 
     places: NDArray[np.int64]
@@ -179,8 +191,8 @@ class Tables(NamedTuple):
 class CaseBatch(NamedTuple):
     """Hits of one arm as B = D·Q rows: row d·Q + q is case q at depth d.
 
-    shape: (D, Q). cases: of the rows. hits: fields [B, K]. keys: of the hits. by_arm: places of the hits in the arm's
-    final order, [B, K]; order: in the order that the structure chooses by.
+    shape: (D, Q). cases: of the rows. hits: fields [B, K]. keys: of the hits. by_arm: places of the
+    hits in the arm's final order, [B, K]; order: in the order that the structure chooses by.
     """
 
     shape: tuple[int, int]
@@ -196,10 +208,12 @@ class CaseBatch(NamedTuple):
 
 
 class Entities(NamedTuple):
-    """Entities of the questions, a bit each in W planes: in the question [W, B], and carried by its hits [W, B, K].
+    """Entities of the questions, a bit each in W planes.
 
-    must_cover: those that the chosen hits must carry (rule S2.5). resolved, resolved_carried: those that the resolver
-    uses, zero where the structure switches its extractor off.
+    In the question [W, B], and carried by its hits [W, B, K].
+
+    must_cover: those that the chosen hits must carry (rule S2.5). resolved, resolved_carried: those
+    that the resolver uses, zero where the structure switches its extractor off.
     """
 
     carried: NDArray[np.uint64]
@@ -211,7 +225,8 @@ class Entities(NamedTuple):
 class Contests(NamedTuple):
     """What the resolver's rules would say of every row.
 
-    entities: rule `entities`. all, tied: the contest among all groups, and among those tied on entities.
+    entities: rule `entities`. all, tied: the contest among all groups, and among those tied on
+    entities.
     """
 
     groups: resolver.Groups

@@ -1,7 +1,9 @@
-"""Hit sets (algebra): numbers of what hits are of, and the sets of places that a decision may rest on (S2.4, S3.5).
+"""Hit sets (algebra): numbers of what hits are of, place sets of decisions (S2.4, S3.5).
 
-A set of hits is a row of places, -1 at the end. All prefixes of the hits, every group and every option are laid out so,
-before anything is asked of them.
+A decision may rest on such a set of places.
+
+A set of hits is a row of places, -1 at the end. All prefixes of the hits, every group and every
+option are laid out so, before anything is asked of them.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from raglab.values import Chunk
 class Keys(NamedTuple):
     """Numbers of what each hit is of, [B, K], -1 where there is no hit.
 
-    hit: chunk. file: document, as the policy identifies it. page: (document, page), numbered in the order of `pages`.
-    page_only: page. core, sign: signature, without and (where asked for) with vendor and version. tagged: whether it
-    has a tag, bool. text: text. pages: document, as the policy identifies it, and page by number.
-    sources: path and page by number, the same list where the policy identifies documents by path; source_of: number of
-    each chunk's, [C].
+    hit: chunk. file: document, as the policy identifies it. page: (document, page), numbered in the
+    order of `pages`. page_only: page. core, sign: signature, without and (where asked for) with
+    vendor and version. tagged: whether it has a tag, bool. text: text. pages: document, as the
+    policy identifies it, and page by number. sources: path and page by number, the same list where
+    the policy identifies documents by path; source_of: number of each chunk's, [C].
     """
 
     hit: NDArray[np.int64]
@@ -44,7 +46,9 @@ class Keys(NamedTuple):
         return np.append(self.source_of, -1)[self.hit]
 
 
-def hit_keys(chunks: Sequence[Chunk], hit_chunk: NDArray[np.integer[Any]], *, strict: bool, identity: str) -> Keys:
+def hit_keys(
+    chunks: Sequence[Chunk], hit_chunk: NDArray[np.integer[Any]], *, strict: bool, identity: str
+) -> Keys:
     """Keys of hits.
 
     Args:
@@ -61,19 +65,31 @@ def hit_keys(chunks: Sequence[Chunk], hit_chunk: NDArray[np.integer[Any]], *, st
 
     # Keys are numbers, so that hits compare as arrays and not text by text.
     names = [document_name(chunk, identity) for chunk in chunks]
-    pages, page_of = _sorted_numbers([(name, chunk.page_shown) for name, chunk in zip(names, chunks, strict=True)])
-    # An answer names its sources by path and scoring counts them so, whatever the resolver takes for one document.
+    pages, page_of = _sorted_numbers(
+        [(name, chunk.page_shown) for name, chunk in zip(names, chunks, strict=True)]
+    )
+    # An answer names its sources by path and scoring counts them so, whatever the resolver takes
+    # for one document.
     sources, source_of = pages, page_of
     if identity != PATH:
-        sources, source_of = _sorted_numbers([(chunk.document, chunk.page_shown) for chunk in chunks])
-    # Vendor and version part groups only where strict; the core leaves them out in any case (rule S3.1).
-    signatures = [resolver.signature(chunk.tags, name, strict=False) for name, chunk in zip(names, chunks, strict=True)]
+        sources, source_of = _sorted_numbers(
+            [(chunk.document, chunk.page_shown) for chunk in chunks]
+        )
+    # Vendor and version part groups only where strict; the core leaves them out in any case (rule
+    # S3.1).
+    signatures = [
+        resolver.signature(chunk.tags, name, strict=False)
+        for name, chunk in zip(names, chunks, strict=True)
+    ]
     core = by_hit(_value_numbers(signatures))
-    tagged = np.array([not resolver.is_fallback(signature) for signature in signatures] + [False])[hit]
+    tagged = np.array([not resolver.is_fallback(signature) for signature in signatures] + [False])[
+        hit
+    ]
     sign = core
     if strict:
         strictly = (
-            resolver.signature(chunk.tags, name, strict=True) for name, chunk in zip(names, chunks, strict=True)
+            resolver.signature(chunk.tags, name, strict=True)
+            for name, chunk in zip(names, chunks, strict=True)
         )
         sign = by_hit(_value_numbers(list(strictly)))
     return Keys(
@@ -99,7 +115,9 @@ def document_name(chunk: Chunk, identity: str) -> str:
     return chunk.document if identity == PATH else chunk.file_name
 
 
-def _sorted_numbers(values: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], NDArray[np.int64]]:
+def _sorted_numbers(
+    values: Sequence[tuple[str, str]],
+) -> tuple[list[tuple[str, str]], NDArray[np.int64]]:
     """Different values, sorted, and the number of each among them."""
     different = sorted(set(values))
     place = {value: number for number, value in enumerate(different)}
@@ -114,11 +132,17 @@ def _value_numbers(values: Sequence[Any]) -> NDArray[np.int64]:
 def first_k_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     """First k in the order wanted among the n nearest hits, for n = 0 … K: places [B, K + 1, k].
 
-    The k least positions of every prefix at once: what a prefix's least displaces competes for its second, and so on.
+    The k least positions of every prefix at once: what a prefix's least displaces competes for its
+    second, and so on.
     """
     size, width = hit.shape
     position = np.empty_like(order)
-    np.put_along_axis(position, np.ascontiguousarray(order), np.broadcast_to(np.arange(width), order.shape), axis=1)
+    np.put_along_axis(
+        position,
+        np.ascontiguousarray(order),
+        np.broadcast_to(np.arange(width), order.shape),
+        axis=1,
+    )
     entry = np.where(hit >= 0, position, width)
     best = np.full((size, width + 1, k), width, dtype=np.int64)
     for level in range(min(k, width)):
@@ -127,11 +151,15 @@ def first_k_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -
         before = np.concatenate([np.full((size, 1), width), least[:, :-1]], axis=1)
         entry = np.maximum(entry, before)
     padded = np.append(order, np.full((size, 1), -1), axis=1)
-    return np.take_along_axis(padded, best.reshape(size, (width + 1) * k), axis=1).reshape(best.shape)
+    return np.take_along_axis(padded, best.reshape(size, (width + 1) * k), axis=1).reshape(
+        best.shape
+    )
 
 
 def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> NDArray[np.bool_]:
-    """Whether the first two hits agree by `raglab.gates.hits_agree`, [B]; False where there are fewer than two.
+    """Whether the first two hits agree by `raglab.gates.hits_agree`, [B].
+
+    False where there are fewer than two.
 
     One document is one path, whatever the resolver's identity: so the conformance cases have it.
 
@@ -140,9 +168,13 @@ def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> NDArray[np.bo
     hit = keys.hit[:, :2]
     if hit.shape[1] < 2:
         return np.zeros(len(hit), dtype=bool)
-    page = np.array([np.nan if chunk.page is None else float(chunk.page) for chunk in chunks] + [np.nan])
+    page = np.array(
+        [np.nan if chunk.page is None else float(chunk.page) for chunk in chunks] + [np.nan]
+    )
     document = np.append(_value_numbers([chunk.document for chunk in chunks]), -1)
-    return gates.hits_agree(document[hit], page[hit], keys.core[:, :2], keys.tagged[:, 0], near_pages)
+    return gates.hits_agree(
+        document[hit], page[hit], keys.core[:, :2], keys.tagged[:, 0], near_pages
+    )
 
 
 def row_options(
@@ -157,8 +189,11 @@ def row_options(
     """Options of every row.
 
     Args:
-      candidates: groups that go on, [B, G]. order: of them, a permutation, [B, G]. l2: [B, K].
-      size: max_options and final_k. known: options of all groups, taken where all go on in their order.
+      candidates: groups that go on, [B, G].
+      order: of them, a permutation, [B, G].
+      l2: [B, K].
+      size: max_options and final_k.
+      known: options of all groups, taken where all go on in their order.
 
     Source: rule S3.5.
     """
@@ -173,7 +208,12 @@ def row_options(
         group = groups.group[row]
         leaders = [leader for leader in order[row] if candidates[row, leader]][:most]
         members = [np.nonzero(group == leader)[0].tolist() for leader in leaders]
-        numbers = (keys.file[row].tolist(), keys.page[row].tolist(), keys.page_only[row].tolist(), l2[row].tolist())
+        numbers = (
+            keys.file[row].tolist(),
+            keys.page[row].tolist(),
+            keys.page_only[row].tolist(),
+            l2[row].tolist(),
+        )
         options.append(resolver.options(members, *numbers, final_k))
     return options
 
@@ -195,7 +235,9 @@ def pad_sets(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """
     whole = [part if part.ndim == 3 else part[:, None] for part in parts]
     sizes = [part.shape[1] for part in whole]
-    out = np.full((len(whole[0]), sum(sizes), max(part.shape[2] for part in whole)), -1, dtype=np.int64)
+    out = np.full(
+        (len(whole[0]), sum(sizes), max(part.shape[2] for part in whole)), -1, dtype=np.int64
+    )
     start = 0
     for part, size in zip(whole, sizes, strict=True):
         out[:, start : start + size, : part.shape[2]] = part

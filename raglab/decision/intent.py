@@ -1,6 +1,7 @@
-"""Intent of a question (algebra): whether it asks for a graph or a table, and how complex it is (S4.1).
+"""Intent of a question (algebra): whether it wants a graph or table, how complex it is (S4.1).
 
-The rules stand in the files of the languages, by no corpus. A question that no rule speaks to scores 0.
+The rules stand in the files of the languages, by no corpus. A question that no rule speaks to
+scores 0.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ FLAGS: tuple[Flag, ...] = ("graph", "table", "complexity")
 class IntentPattern(NamedTuple):
     """A pattern, and how much its occurrence says for a flag.
 
-    weight: score of the flag where this rule alone speaks, in (0, 1); 0.5 and more is a rule that needs no second.
-    pattern: case-insensitive. times: occurrences that it takes.
+    weight: score of the flag where this rule alone speaks, in (0, 1); 0.5 and more is a rule that
+    needs no second. pattern: case-insensitive. times: occurrences that it takes.
     """
 
     flag: Flag
@@ -36,9 +37,9 @@ class IntentPattern(NamedTuple):
 class Intent(NamedTuple):
     """What a question asks for, each score in [0, 1].
 
-    graph: relations of parties and things to one another. table: work on rows (compare, sort, count, add up, filter),
-    or the figure of a row.
-    complexity: several steps or conditions. reasons: by flag, the names of the rules that spoke.
+    graph: relations of parties and things to one another. table: work on rows (compare, sort,
+    count, add up, filter), or the figure of a row. complexity: several steps or conditions.
+    reasons: by flag, the names of the rules that spoke.
     """
 
     graph: float
@@ -47,11 +48,12 @@ class Intent(NamedTuple):
     reasons: Mapping[str, tuple[str, ...]]
 
 
-# Flag, name, weight and occurrences of each rule, and what it matches in every language; a language's own expressions
-# stand in its file under the name, or under flag and name where two flags have a rule of that name.
+# Flag, name, weight and occurrences of each rule, and what it matches in every language; a
+# language's own expressions stand in its file under the name, or under flag and name where two
+# flags have a rule of that name.
 _RULES: tuple[tuple[Flag, str, float, int, str], ...] = (
-    # Relations: who stands how to whom. A role, a relation, a way over two parties needs no second rule; `who` alone
-    # asks for a name.
+    # Relations: who stands how to whom. A role, a relation, a way over two parties needs no second
+    # rule; `who` alone asks for a name.
     ("graph", "role", 0.5, 1, ""),
     ("graph", "standing", 0.6, 1, ""),
     ("graph", "who is a party", 0.5, 1, ""),
@@ -66,8 +68,9 @@ _RULES: tuple[tuple[Flag, str, float, int, str], ...] = (
     ("graph", "a party by what it does", 0.6, 1, ""),
     ("graph", "both", 0.3, 1, ""),
     ("graph", "interest of a party", 0.4, 1, ""),
-    # Tables: work on rows (compare, sort, count, sum, filter), or the figure of a row. A bare figure or number, and a
-    # record that texts state as a fact (the highest mountain), ask for a sentence.
+    # Tables: work on rows (compare, sort, count, sum, filter), or the figure of a row. A bare
+    # figure or number, and a record that texts state as a fact (the highest mountain), ask for a
+    # sentence.
     ("table", "how much", 0.3, 1, ""),
     ("table", "how long", 0.2, 1, ""),
     ("table", "figure", 0.3, 1, ""),
@@ -111,20 +114,29 @@ def intent_rules(language: Language = LANGUAGES) -> tuple[IntentPattern, ...]:
       ValueError: the language has expressions for a rule that there is not.
 
     Example:
-      >>> next(rule for rule in intent_rules() if rule.name == "both").pattern.search("Are both covered?")[0]
+      >>> next(rule for rule in intent_rules() if rule.name == "both").pattern.search(
+      ...     "Are both covered?"
+      ... )[0]
       'both'
     """
     own = language.intent
     known = {name for _, name, *_ in _RULES} | {f"{flag} {name}" for flag, name, *_ in _RULES}
     if not own.rules.keys() <= known:
         unknown = ", ".join(sorted(own.rules.keys() - known))
-        msg = f"intent.rules of {language.name} must be rules of intent, got {unknown}; en.yaml has their names."
+        msg = (
+            f"intent.rules of {language.name} must be rules of intent, got {unknown}; en.yaml has "
+            "their names."
+        )
         raise ValueError(msg)
     rules = []
     for flag, name, weight, times, everywhere in _RULES:
         patterns = own.rules.get(f"{flag} {name}", own.rules.get(name, ()))
         every = [*([everywhere] if everywhere else []), *patterns] or ["(?!)"]
-        rules.append(IntentPattern(flag, name, weight, re.compile(expression(every, own.words), re.IGNORECASE), times))
+        rules.append(
+            IntentPattern(
+                flag, name, weight, re.compile(expression(every, own.words), re.IGNORECASE), times
+            )
+        )
     return tuple(rules)
 
 
@@ -133,10 +145,12 @@ RULES = intent_rules()
 
 @lru_cache(maxsize=1 << 16)
 def intent(question: str) -> Intent:
-    """Scores of a question by every rule that speaks: one minus the product of what their weights leave.
+    """Scores of a question by every rule that speaks.
 
-    They are kept: fifty expressions take longer than all other signals of a case together, and the router, the bandit
-    and the signals of one question ask alike.
+    One minus the product of what their weights leave.
+
+    They are kept: fifty expressions take longer than all other signals of a case together, and the
+    router, the bandit and the signals of one question ask alike.
 
     Example:
       >>> scores = intent("Who is the beneficiary of the contract with the highest fee?")
@@ -159,11 +173,15 @@ def intent_by_rules(question: str, rules: Sequence[IntentPattern]) -> Intent:
     """
     text = unaccented(question.replace("’", "'"))  # as the patterns are written
     spoke = [rule for rule in rules if _occurs(rule, text)]
-    absence = {flag: prod(1.0 - rule.weight for rule in spoke if rule.flag == flag) for flag in FLAGS}
+    absence = {
+        flag: prod(1.0 - rule.weight for rule in spoke if rule.flag == flag) for flag in FLAGS
+    }
     reasons: dict[str, tuple[str, ...]] = {
         flag: tuple(rule.name for rule in spoke if rule.flag == flag) for flag in FLAGS
     }
-    return Intent(1.0 - absence["graph"], 1.0 - absence["table"], 1.0 - absence["complexity"], reasons)
+    return Intent(
+        1.0 - absence["graph"], 1.0 - absence["table"], 1.0 - absence["complexity"], reasons
+    )
 
 
 def _occurs(rule: IntentPattern, text: str) -> bool:

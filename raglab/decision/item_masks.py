@@ -1,8 +1,8 @@
-"""Item masks (algebra): which of a question's words, entities or sources each hit has (S2.5, S2.7, S6.1).
+"""Item masks (algebra): which question words, entities or sources a hit has (S2.5, S2.7, S6.1).
 
-A mask is a number of 64 bits. A question with more items has a second number, and so on: planes. A batch has as many
-planes as its longest question needs, and a plane after the first holds only the rows that reach it, so that one long
-list costs the others nothing.
+A mask is a number of 64 bits. A question with more items has a second number, and so on: planes. A
+batch has as many planes as its longest question needs, and a plane after the first holds only the
+rows that reach it, so that one long list costs the others nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ def item_planes(items: Sequence[Sequence[str]]) -> Iterator[Plane]:
     """Items of every row, 64 at a time; the first plane is there whatever the rows hold.
 
     Example:
-      >>> [(plane.rows, len(plane.items[-1])) for plane in item_planes([("a",), tuple(map(str, range(70)))])]
+      >>> [
+      ...     (plane.rows, len(plane.items[-1]))
+      ...     for plane in item_planes([("a",), tuple(map(str, range(70)))])
+      ... ]
       [(slice(None, None, None), 64), (array([1]), 6)]
     """
     lengths = np.fromiter(map(len, items), dtype=np.int64, count=len(items))
@@ -42,13 +45,16 @@ def item_planes(items: Sequence[Sequence[str]]) -> Iterator[Plane]:
 
 
 def item_masks(
-    items: Sequence[Sequence[str]], holders: Mapping[str, NDArray[np.intp]], chunk: NDArray[np.integer[Any]]
+    items: Sequence[Sequence[str]],
+    holders: Mapping[str, NDArray[np.intp]],
+    chunk: NDArray[np.integer[Any]],
 ) -> NDArray[np.uint64]:
     """Bit i of plane w of a hit is set where its chunk has the query's item 64·w + i.
 
     Args:
-      items: per query, different ones. holders: item -> positions of the chunks that have it. chunk: [B, K] chunk of
-        each hit, -1 for none.
+      items: per query, different ones.
+      holders: item -> positions of the chunks that have it.
+      chunk: [B, K] chunk of each hit, -1 for none.
 
     Returns: uint64 [W, B, K] with as many planes as the longest list needs, one at least.
     """
@@ -72,12 +78,15 @@ def full_masks(count: NDArray[np.integer[Any]], n_planes: int) -> NDArray[np.uin
 
 
 def bit_masks(
-    items: Sequence[Sequence[str]], holders: Mapping[str, NDArray[np.intp]], chunk: NDArray[np.integer[Any]]
+    items: Sequence[Sequence[str]],
+    holders: Mapping[str, NDArray[np.intp]],
+    chunk: NDArray[np.integer[Any]],
 ) -> NDArray[np.uint64]:
     """Bit i of a hit is set where its chunk has the query's i-th item.
 
     Args:
-      items: per query, at most 64 different items. holders: item -> positions of the chunks that have it.
+      items: per query, at most 64 different items.
+      holders: item -> positions of the chunks that have it.
       chunk: [Q, K] chunk of each hit, -1 for none.
 
     Returns: uint64 [Q, K].
@@ -90,7 +99,10 @@ def bit_masks(
     bits_by_item: dict[str, list[tuple[int, int]]] = {}
     for query, row in enumerate(items):
         if len(row) > BITS:
-            msg = f"a query may name at most {BITS} entities, words or sources in one plane, got {len(row)}; "
+            msg = (
+                f"a query may name at most {BITS} entities, words or sources in one plane, got "
+                f"{len(row)}; "
+            )
             msg += "take item_masks."
             raise ValueError(msg)
         for bit, item in enumerate(row):

@@ -1,11 +1,13 @@
-"""The compiled kernel of the chain (algebra): the same decisions in numba, a case under many policies at a time.
+"""The compiled kernel of the chain (algebra): the same decisions in numba.
 
-A twin of `chain.gate_depth` for traces without refinement. Margins are formed as in `gates` and `resolver`, a
-difference against zero, so that NaN never passes. A case meets some policies at once: what hangs on the case alone is
-settled once, and the loops over policies have no branch and no table in them beside their columns, so that one
-instruction compares several. Look-ups in tables stand in loops of their own.
-Numbers of outcomes, which hold the order of the gates, come in as arguments: compiled code is kept on disk and must not
-hold those of another table.
+It takes a case under many policies at a time.
+
+A twin of `chain.gate_depth` for traces without refinement. Margins are formed as in `gates` and
+`resolver`, a difference against zero, so that NaN never passes. A case meets some policies at once:
+what hangs on the case alone is settled once, and the loops over policies have no branch and no
+table in them beside their columns, so that one instruction compares several. Look-ups in tables
+stand in loops of their own. Numbers of outcomes, which hold the order of the gates, come in as
+arguments: compiled code is kept on disk and must not hold those of another table.
 """
 
 from __future__ import annotations
@@ -86,9 +88,15 @@ def complete() -> bool:
 
 
 def _scalars() -> tuple[gates.Gate, ...]:
-    """Gates on the chosen hits that compare one measurement of the case, which hangs on no policy."""
-    chosen = [gate for gate in gates.judging_gates("chosen") if gate.firing == "refuse" and gate.name not in COMPILED]
-    return tuple(gate for gate in chosen if gate.scalar and gate.measurements[0] not in BY_SLOT | COMPUTED)
+    """Gates on the chosen hits that compare one case measurement, which depends on no policy."""
+    chosen = [
+        gate
+        for gate in gates.judging_gates("chosen")
+        if gate.firing == "refuse" and gate.name not in COMPILED
+    ]
+    return tuple(
+        gate for gate in chosen if gate.scalar and gate.measurements[0] not in BY_SLOT | COMPUTED
+    )
 
 
 @compile_kernel()
@@ -113,7 +121,10 @@ def _partition_hits(rerank: Any, hybrid: Any) -> Any:
 
 @compile_kernel()
 def _decide_by_cost(case: Any, policy: Any, number: Any) -> int:
-    """Stage of one case under one policy that decides by expected cost; sums in the order of `expected_costs`."""
+    """Stage of one case under one policy that decides by expected cost.
+
+    Sums in the order of `expected_costs`.
+    """
     if case.words < 1:
         return int(number.empty_query)
     if policy.domain_on and case.denied > 0:
@@ -122,16 +133,23 @@ def _decide_by_cost(case: Any, policy: Any, number: Any) -> int:
         return int(number.allow)
     if case.n_hits == 0:
         return int(number.no_hits)
-    wrong = policy.wrong_ok * case.miss + policy.wrong_refuse * case.refuse + policy.wrong_ambiguous * case.ambiguous
+    wrong = (
+        policy.wrong_ok * case.miss
+        + policy.wrong_refuse * case.refuse
+        + policy.wrong_ambiguous * case.ambiguous
+    )
     answer_cost = policy.right * case.right + policy.ratio * wrong
     refuse_cost = (
-        policy.refused_ok * case.ok + policy.refused_refuse * case.refuse + policy.refused_ambiguous * case.ambiguous
+        policy.refused_ok * case.ok
+        + policy.refused_refuse * case.refuse
+        + policy.refused_ambiguous * case.ambiguous
     )
     idle = policy.asked_right * case.asked_right + policy.asked_ambiguous * (1.0 - case.asked_right)
     ask_cost = policy.asked_ok * case.ok + policy.asked_refuse * case.refuse + idle * case.ambiguous
     if case.can_ask and ask_cost < refuse_cost and ask_cost <= answer_cost:
         return int(number.least_cost_ask)
-    answers = answer_cost < refuse_cost and not np.isnan(ask_cost)  # a cost that is not known is no reason to act
+    # a cost that is not known is no reason to act
+    answers = answer_cost < refuse_cost and not np.isnan(ask_cost)
     return int(number.least_cost_answer) if answers else int(number.least_cost_refuse)
 
 
@@ -160,12 +178,13 @@ def _cost_counts(policies: Any, cases: Any, right: Any, number: Any, codes: int)
 
 
 class PolicyColumns(NamedTuple):
-    """Thresholds of the policies, [P] each, so that several policies are compared in one instruction.
+    """Thresholds of the policies, [P] each, to compare several policies in one instruction.
 
-    min_keep: 0 where the density gate is off. coverage_stage, confidence_stage, scalar_stage: what the gate decides,
-    `NONE` where it is off, so that it never does. scalar_stage, scalar_bound: of the scalar gates on the chosen hits,
-    [gates, P] and [gates, thresholds of one, P]. signal_bound, signal_stage: bounds of signals that some policy sets,
-    [B, P], upper ones with their signs changed, and what each decides.
+    min_keep: 0 where the density gate is off. coverage_stage, confidence_stage, scalar_stage: what
+    the gate decides, `NONE` where it is off, so that it never does. scalar_stage, scalar_bound: of
+    the scalar gates on the chosen hits, [gates, P] and [gates, thresholds of one, P]. signal_bound,
+    signal_stage: bounds of signals that some policy sets, [B, P], upper ones with their signs
+    changed, and what each decides.
     """
 
     domain_on: NDArray[np.bool_]
@@ -196,7 +215,10 @@ class PolicyColumns(NamedTuple):
 
 
 class HitColumns(NamedTuple):
-    """Of the hits: l2 [Q, K], NaN last, scores of the first [Q, k] twice, by slot [Q, S] twice; of signals [Q, B]."""
+    """Of the hits: l2 [Q, K], NaN last, scores of the first [Q, k] twice, by slot [Q, S] twice.
+
+    Of signals [Q, B].
+    """
 
     l2: NDArray[np.float64]
     rerank: NDArray[np.float64]
@@ -207,12 +229,15 @@ class HitColumns(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """Outcomes of one case under some policies: early [P] before any hits are chosen, stage and slot [P] then.
+    """Outcomes of one case under some policies.
 
-    cut: how far a hit may lie to be relevant. score: confidence, and before it the distance that meets `min_keep`.
-    fired: first gate that fires, of those on the chosen hits and then of those on signals. tied: whether the resolver
-    chooses among the groups that tie on entities. nearest: distance of the hit that fills up each `min_keep`, [K + 2].
-    edge, chosen: see `_find_edges`, [K] and [K + 1].
+    Early [P] before any hits are chosen, stage and slot [P] then.
+
+    cut: how far a hit may lie to be relevant. score: confidence, and before it the distance that
+    meets `min_keep`. fired: first gate that fires, of those on the chosen hits and then of those on
+    signals. tied: whether the resolver chooses among the groups that tie on entities. nearest:
+    distance of the hit that fills up each `min_keep`, [K + 2]. edge, chosen: see `_find_edges`, [K]
+    and [K + 1].
     """
 
     cut: NDArray[np.float64]
@@ -248,8 +273,8 @@ def _new_tile(n_hits: int, size: int) -> Any:
 def _find_edges(case: Any, l2: Any, missing: Any, right: Any, exact: bool, tile: Any) -> int:
     """Number of distances at which one more hit becomes relevant, [K] in `edge`.
 
-    chosen: a slot that stands for all from one such distance to the next. exact: tell every count from the others,
-    else only sets of hits that lack other entities, or are right or wrong.
+    chosen: a slot that stands for all from one such distance to the next. exact: tell every count
+    from the others, else only sets of hits that lack other entities, or are right or wrong.
     """
     count, slot = 0, 0
     tile.chosen[0] = 0
@@ -266,7 +291,8 @@ def _find_edges(case: Any, l2: Any, missing: Any, right: Any, exact: bool, tile:
 @compile_kernel()
 def _refuse_early(case: Any, policies: Any, size: int, l2: Any, number: Any, tile: Any) -> None:
     """Write what refuses before any hits are chosen, `NONE` where nothing does, and how far a hit may lie."""
-    # Fewer hits than `min_keep` is a NaN, which meets no bound; 0 of them is nearer than every bound.
+    # Fewer hits than `min_keep` is a NaN, which meets no bound; 0 of them is nearer than every
+    # bound.
     n_hits, best = len(l2), case.best_l2
     tile.nearest[0], tile.nearest[n_hits + 1] = -np.inf, np.nan
     for k in range(n_hits):
@@ -294,7 +320,8 @@ def _refuse_early(case: Any, policies: Any, size: int, l2: Any, number: Any, til
 @compile_kernel()
 def _resolve_case(case: Any, policies: Any, size: int, number: Any, tile: Any) -> None:
     """Write the stage of the resolver, and whether rule `entities` speaks."""
-    # What the case alone decides is settled before the loop over policies, which then has no branch.
+    # What the case alone decides is settled before the loop over policies, which then has no
+    # branch.
     one_of_all, one_of_tied = case.n_options[0] == 1, case.n_options[1] == 1
     last_all = number.single_option if one_of_all else number.options
     last_tied = number.single_option if one_of_tied else number.options
@@ -305,7 +332,12 @@ def _resolve_case(case: Any, policies: Any, size: int, number: Any, tile: Any) -
     gap_sig_all, gap_sig_tied = case.gap_signature[0], case.gap_signature[1]
     best_anchor_all, best_anchor_tied = case.best_anchor[0], case.best_anchor[1]
     gap_anchor_all, gap_anchor_tied = case.gap_anchor[0], case.gap_anchor[1]
-    asks, full, winner, lifted = not case.skips_entities, case.full_entities, case.has_winner, case.names_entity
+    asks, full, winner, lifted = (
+        not case.skips_entities,
+        case.full_entities,
+        case.has_winner,
+        case.names_entity,
+    )
     overview, of_entities, of_gap = case.overview, number.entities, number.group_gap
     of_signature, of_anchor = number.signature_similarity, number.anchor_similarity
     for i in range(size):
@@ -341,7 +373,10 @@ def _resolve_case(case: Any, policies: Any, size: int, number: Any, tile: Any) -
 def _choose_hits(
     case: Any, policies: Any, size: int, l2: Any, slots: Any, n_edges: int, number: Any, tile: Any
 ) -> None:
-    """Write stage and slot before any gate on the chosen hits: the relevant ones, or what the resolver picks."""
+    """Write stage and slot before any gate on the chosen hits.
+
+    The relevant ones, or what the resolver picks.
+    """
     n_hits = len(l2)
     tile.slot[:size] = 0
     for e in range(n_edges):
@@ -371,7 +406,7 @@ def _choose_hits(
 
 @compile_kernel()
 def _blend_scores(case: Any, policies: Any, size: int, rerank: Any, hybrid: Any, tile: Any) -> None:
-    """Write the confidence of the first hits' blended scores, as `signals.retrieval_confidence` has it."""
+    """Write the first hits' blended confidence, as `signals.retrieval_confidence` has it."""
     tile.score[:size] = 0.0
     if case.n_front > 0:
         for i in range(size):
@@ -388,8 +423,10 @@ def _blend_scores(case: Any, policies: Any, size: int, rerank: Any, hybrid: Any,
 
 
 @compile_kernel()
-def _judge_chosen(case: Any, policies: Any, size: int, missing: Any, number: Any, tile: Any) -> None:
-    """Lower what is answered to the first of the gates on the chosen hits that fires, and all to what refuses early."""
+def _judge_chosen(
+    case: Any, policies: Any, size: int, missing: Any, number: Any, tile: Any
+) -> None:
+    """Lower answers to the first firing gate on the chosen hits, and all to an early refusal."""
     for i in range(size):
         tile.fired[i] = policies.coverage_stage[i] if missing[tile.slot[i]] > 0 else NONE
     tau = policies.tau_explicit if case.explicit else policies.tau_default
@@ -397,7 +434,11 @@ def _judge_chosen(case: Any, policies: Any, size: int, missing: Any, number: Any
         lacking = NONE if tile.score[i] - tau[i] >= 0.0 else policies.confidence_stage[i]
         tile.fired[i] = min(tile.fired[i], lacking)
     for g in range(len(case.scalar)):
-        bound, stage, value = policies.scalar_bound[g, case.met[g]], policies.scalar_stage[g], case.scalar[g]
+        bound, stage, value = (
+            policies.scalar_bound[g, case.met[g]],
+            policies.scalar_stage[g],
+            case.scalar[g],
+        )
         for i in range(size):
             lacking = NONE if value - bound[i] >= 0.0 else stage[i]
             tile.fired[i] = min(tile.fired[i], lacking)
@@ -434,11 +475,22 @@ def _gate_signals(
 
 @compile_kernel()
 def _decide_case(
-    case: Any, q: int, policies: Any, size: int, hits: Any, slots: Any, exact: bool, number: Any, tile: Any
+    case: Any,
+    q: int,
+    policies: Any,
+    size: int,
+    hits: Any,
+    slots: Any,
+    exact: bool,
+    number: Any,
+    tile: Any,
 ) -> None:
-    """Write stage and slot of one case under the policies from the first on; the slot is 0 where nothing was chosen.
+    """Write stage and slot of one case under the policies from the first on.
 
-    Every gate is compared, whatever decides: a branch that goes either way costs more than all of them.
+    The slot is 0 where nothing was chosen.
+
+    Every gate is compared, whatever decides: a branch that goes either way costs more than all of
+    them.
     """
     if case.words < 1:
         tile.stage[:size] = number.empty_query
@@ -456,12 +508,16 @@ def _decide_case(
     _blend_scores(case, policies, size, hits.rerank[q], hits.hybrid[q], tile)
     _judge_chosen(case, policies, size, missing, number, tile)
     if len(policies.signal_bound) > 0:
-        _gate_signals(case, policies, size, hits.measured[q], len(l2) + 1 + number.asked_slot, number, tile)
+        _gate_signals(
+            case, policies, size, hits.measured[q], len(l2) + 1 + number.asked_slot, number, tile
+        )
 
 
 @compile_kernel()
-def _outcome_counts(policies: Any, cases: Any, hits: Any, slots: Any, number: Any, codes: int) -> Any:
-    """How often each policy of a tile met each (stage, label, expected sources found), [codes, P]."""
+def _outcome_counts(
+    policies: Any, cases: Any, hits: Any, slots: Any, number: Any, codes: int
+) -> Any:
+    """How often each tile policy met each (stage, label, expected sources found), [codes, P]."""
     size = len(policies.blend)
     tile, counted = _new_tile(hits.l2.shape[1], size), np.zeros((codes, size), dtype=np.int32)
     for q in range(len(cases)):
@@ -476,7 +532,10 @@ def _outcome_counts(policies: Any, cases: Any, hits: Any, slots: Any, number: An
 def _stages(policies: Any, cases: Any, hits: Any, slots: Any, number: Any) -> Any:
     """Stage and slot of each policy of a tile and case, [Q, P]."""
     size = len(policies.blend)
-    stage, slot = np.empty((len(cases), size), dtype=np.int8), np.empty((len(cases), size), dtype=np.int16)
+    stage, slot = (
+        np.empty((len(cases), size), dtype=np.int8),
+        np.empty((len(cases), size), dtype=np.int16),
+    )
     tile = _new_tile(hits.l2.shape[1], size)
     for q in range(len(cases)):
         _decide_case(cases[q], q, policies, size, hits, slots, True, number, tile)
@@ -497,7 +556,8 @@ def _numpy_records(columns: dict[str, Any], n: int) -> NDArray[np.void]:
 def _policies(thresholds: Thresholds, n: int) -> PolicyColumns:
     """Columns of the thresholds of n policies."""
 
-    # A threshold that all policies share comes as one number; the loops need a contiguous one for each policy.
+    # A threshold that all policies share comes as one number; the loops need a contiguous one for
+    # each policy.
     def column(values: Any) -> Any:
         return np.ascontiguousarray(np.broadcast_to(values, (n, 1))[:, 0])
 
@@ -540,7 +600,7 @@ def _policies(thresholds: Thresholds, n: int) -> PolicyColumns:
 
 
 def _tiles(thresholds: Thresholds, n: int) -> Iterator[PolicyColumns]:
-    """Columns of some of the policies after the others, so few that they stay in the cache while all cases pass."""
+    """Columns of a few policies at a time, so few that they stay in cache while all cases pass."""
     columns = _policies(thresholds, n)
     n_tiles = -(-n // TILE)
     edges = [n * number // n_tiles for number in range(n_tiles + 1)] if n else []
@@ -554,7 +614,9 @@ def _sign(gate: gates.Gate) -> float:
 
 
 def _scalars_of(evidence: Evidence, n: int) -> dict[str, Any]:
-    """Of the scalar gates on the chosen hits, [Q, gates]: their measurement, and which of its thresholds a case meets.
+    """Of the scalar gates on the chosen hits, [Q, gates].
+
+    Their measurement, and which of its thresholds a case meets.
 
     An upper threshold and what it meets have their signs changed.
     """
@@ -568,32 +630,51 @@ def _scalars_of(evidence: Evidence, n: int) -> dict[str, Any]:
 
 
 def _stated_bounds(thresholds: Thresholds) -> list[tuple[str, str]]:
-    """Name of each signal and bound, `min` or `max`, that some policy sets, of gates that are on in some."""
-    pairs = [(name, key) for name, gate in thresholds.signals.items() if is_gated(gate) for key in ("min", "max")]
-    return [(name, key) for name, key in pairs if not np.isnan(getattr(thresholds.signals[name], key)).all()]
+    """Name of each signal and bound, `min` or `max`, that a policy sets, of gates on in some."""
+    pairs = [
+        (name, key)
+        for name, gate in thresholds.signals.items()
+        if is_gated(gate)
+        for key in ("min", "max")
+    ]
+    return [
+        (name, key)
+        for name, key in pairs
+        if not np.isnan(getattr(thresholds.signals[name], key)).all()
+    ]
 
 
 def _signals_of(evidence: Evidence, thresholds: Thresholds) -> NDArray[np.float64]:
-    """Signal that each set bound is compared with, [Q, B]; upper bounds negated, +inf passes every bound."""
+    """Signal that each set bound is compared with, [Q, B].
+
+    Upper bounds negated, +inf passes every bound.
+    """
     out = np.empty((len(evidence.label), len(stated := _stated_bounds(thresholds))))
     for b, (name, key) in enumerate(stated):
         value = evidence.signals[evidence.known.place(name), 0]
         value = value if key == "min" else np.negative(value)
         out[:, b] = (
-            np.where(np.isnan(value), np.inf, value) if evidence.known.signal(name).missing == "passes" else value
+            np.where(np.isnan(value), np.inf, value)
+            if evidence.known.signal(name).missing == "passes"
+            else value
         )
     return out
 
 
 def _bounds(thresholds: Thresholds, n: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Each stated bound of each policy, [B, P], and the outcome that it leads to; `NONE` where the policy has none."""
+    """Each stated bound of each policy, [B, P], and the outcome that it leads to.
+
+    `NONE` where the policy has none.
+    """
     stated = _stated_bounds(thresholds)
     bound, stage = np.empty((len(stated), n)), np.full((len(stated), n), NONE, dtype=np.int64)
     for b, (name, key) in enumerate(stated):
         gate = thresholds.signals[name]
         value = getattr(gate, key)
         acts = gate.on & ~np.isnan(value)
-        codes = np.where(gate.refuses, NUMBERS.signals, np.where(gate.asks, NUMBERS.signals_ask, NONE))
+        codes = np.where(
+            gate.refuses, NUMBERS.signals, np.where(gate.asks, NUMBERS.signals_ask, NONE)
+        )
         bound[b] = np.broadcast_to(value if key == "min" else np.negative(value), (n, 1))[:, 0]
         stage[b] = np.broadcast_to(np.where(acts, codes, NONE), (n, 1))[:, 0]
     return bound, stage
@@ -619,20 +700,32 @@ def _inputs(evidence: Evidence, thresholds: Thresholds) -> tuple[NDArray[np.void
     columns |= {name: getattr(evidence, name)[0] for name in of_hits}
     # All groups and the tied ones: which of them a rule compares depends on the policy.
     for name in ("group_gap", "best_signature", "gap_signature", "best_anchor", "gap_anchor"):
-        columns[name] = np.stack([getattr(evidence.all, name)[0], getattr(evidence.tied, name)[0]], axis=1)
+        columns[name] = np.stack(
+            [getattr(evidence.all, name)[0], getattr(evidence.tied, name)[0]], axis=1
+        )
     columns["n_options"] = np.stack([evidence.n_options_all[0], evidence.n_options_tied[0]], axis=1)
     columns["needs_allowed"] = np.full(n, evidence.needs_allowed)
-    columns["most_slots"] = np.full(n, evidence.l2.shape[1] if evidence.rank_order else evidence.final_k)
+    columns["most_slots"] = np.full(
+        n, evidence.l2.shape[1] if evidence.rank_order else evidence.final_k
+    )
     # Copies, since hits that no blend can make the best are moved to the back in place.
     rerank, hybrid = (
-        np.array(scores[:, 0].T, order="C", copy=True) for scores in (evidence.top_rerank, evidence.top_hybrid)
+        np.array(scores[:, 0].T, order="C", copy=True)
+        for scores in (evidence.top_rerank, evidence.top_hybrid)
     )
     columns["unblended"] = retrieval_confidence(rerank.T, hybrid.T, evidence.degenerate[0], 1.0)
     columns["n_front"] = _partition_hits(rerank, hybrid)
     # Copies, since numba would compile the loops again for arrays that are read-only.
-    missing, right = (np.array(table[0].T, order="C") for table in (evidence.missing, evidence.right))
+    missing, right = (
+        np.array(table[0].T, order="C") for table in (evidence.missing, evidence.right)
+    )
     hits = HitColumns(
-        np.sort(evidence.l2[0].T, axis=1), rerank, hybrid, missing, right, _signals_of(evidence, thresholds)
+        np.sort(evidence.l2[0].T, axis=1),
+        rerank,
+        hybrid,
+        missing,
+        right,
+        _signals_of(evidence, thresholds),
     )
     return _numpy_records(columns | _scalars_of(evidence, n), n), hits
 
@@ -641,53 +734,78 @@ def _cost_policies(thresholds: Thresholds, n: int) -> NDArray[np.void]:
     """A record a policy that decides by expected cost."""
     assert thresholds.costs is not None  # noqa: S101 - the caller asks for such policies only
     columns = {**thresholds.costs._asdict(), "domain_on": thresholds.gates["domain"].on}
-    return _numpy_records({name: np.broadcast_to(column, (n, 1))[:, 0] for name, column in columns.items()}, n)
+    return _numpy_records(
+        {name: np.broadcast_to(column, (n, 1))[:, 0] for name, column in columns.items()}, n
+    )
 
 
 def _cost_inputs(evidence: Evidence) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
-    """Records of the cases as a decision by expected cost reads them, and whether options and answer are right."""
+    """Case records as expected-cost decisions read them, and if options and answer are right."""
     n, every = len(evidence.label), np.arange(len(evidence.label))
     right, miss, refuse, ambiguous = evidence.probability[:, 0]
-    columns: dict[str, Any] = {name: getattr(evidence, name) for name in ("words", "denied", "allowed", "label")}
-    columns |= {"right": right, "miss": miss, "ok": right + miss, "refuse": refuse, "ambiguous": ambiguous}
-    columns |= {"asked_right": np.full(n, evidence.asked_right), "needs_allowed": np.full(n, evidence.needs_allowed)}
+    columns: dict[str, Any] = {
+        name: getattr(evidence, name) for name in ("words", "denied", "allowed", "label")
+    }
+    columns |= {
+        "right": right,
+        "miss": miss,
+        "ok": right + miss,
+        "refuse": refuse,
+        "ambiguous": ambiguous,
+    }
+    columns |= {
+        "asked_right": np.full(n, evidence.asked_right),
+        "needs_allowed": np.full(n, evidence.needs_allowed),
+    }
     columns |= {"n_hits": evidence.n_hits[0], "can_ask": evidence.n_options_all[0] >= LEAST_OPTIONS}
     options = evidence.right[0, evidence.n_slots_relevant + ASKED_SLOT]
-    return _numpy_records(columns, n), np.stack([options, evidence.right[0, answer_slots(evidence), every]], axis=1)
+    return _numpy_records(columns, n), np.stack(
+        [options, evidence.right[0, answer_slots(evidence), every]], axis=1
+    )
 
 
 def is_compiled(thresholds: Thresholds) -> bool:
-    """Whether this process has compiled what counts by such thresholds, or read it from the disk."""
+    """Whether this process has compiled what counts by such thresholds, or read it from disk."""
     function: Any = _outcome_counts if thresholds.costs is None else _cost_counts
     return bool(function.signatures)
 
 
 def tallied(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> NDArray[np.int64]:
-    """Cases by code (what decided, label, expected sources found), [P, codes], of many policies; of depth 0 only.
+    """Cases by code (what decided, label, expected sources found), [P, codes], of many policies.
+
+    Of depth 0 only.
 
     Args:
-      evidence: measurements of one depth. thresholds: [P, 1].
+      evidence: measurements of one depth.
+      thresholds: [P, 1].
     """
     codes, thresholds = len(STAGES) * CELLS, thresholds.without(evidence.off)
     if thresholds.costs is not None:
         cases, right = _cost_inputs(evidence)
-        counted: NDArray[np.int64] = _cost_counts(_cost_policies(thresholds, n_policies), cases, right, NUMBERS, codes)
+        counted: NDArray[np.int64] = _cost_counts(
+            _cost_policies(thresholds, n_policies), cases, right, NUMBERS, codes
+        )
         return counted
     cases, hits = _inputs(evidence, thresholds)
     tiles = by_threads(
-        lambda tile: _outcome_counts(tile, cases, hits, SLOTS, NUMBERS, codes), _tiles(thresholds, n_policies)
+        lambda tile: _outcome_counts(tile, cases, hits, SLOTS, NUMBERS, codes),
+        _tiles(thresholds, n_policies),
     )
     return np.concatenate(tiles, axis=1).T.astype(np.int64)
 
 
-def stages(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
+def stages(
+    evidence: Evidence, thresholds: Thresholds, n_policies: int
+) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
     """Stage and slot of each policy and case, [P, Q]; the slot is 0 where nothing was chosen."""
     thresholds = thresholds.without(evidence.off)
     if thresholds.costs is not None:
         cases, _ = _cost_inputs(evidence)
         stage = _cost_stages(_cost_policies(thresholds, n_policies), cases, NUMBERS)
         asks = stage == NUMBERS.least_cost_ask
-        slot = np.where(asks, np.int16(evidence.n_slots_relevant + ASKED_SLOT), answer_slots(evidence))
+        slot = np.where(
+            asks, np.int16(evidence.n_slots_relevant + ASKED_SLOT), answer_slots(evidence)
+        )
         on_query = (NUMBERS.empty_query, NUMBERS.deny, NUMBERS.allow)
         return stage, np.where(np.isin(stage, on_query), np.int16(0), slot)
     cases, hits = _inputs(evidence, thresholds)

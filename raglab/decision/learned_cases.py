@@ -23,10 +23,12 @@ from raglab.policy_sections import EXPECTED_COST
 from raglab.user_warnings import warn_user
 from raglab.values import Case
 
-IN_SAMPLE = "in sample, not comparable"  # of what was fitted or selected on the cases that it is judged on
+# of what was fitted or selected on the cases that it is judged on
+IN_SAMPLE = "in sample, not comparable"
 MOST_CODES = 32_768  # questions of a set that a policy keeps: 256 KiB of a policy file
 CODE_BYTES = 6  # of a question: two of 20,000 questions agree by chance once in a million sets
-REPEATED = 0.05  # share of cases up to which equal questions are taken for repeats: users ask some things twice
+# share of cases up to which equal questions are taken for repeats: users ask some things twice
+REPEATED = 0.05
 HELD_BACK = ("certify", "report")  # splits that nothing may learn from
 
 Queries = Mapping[str | None, Sequence[str]]  # questions by split, None for cases without one
@@ -34,7 +36,10 @@ PolicyKind = TypeVar("PolicyKind", bound=PolicyData)
 
 
 def queries_hash(cases: Iterable[Case]) -> str:
-    """First 16 hex digits of the SHA-256 of the queries in sorted order: the same for cases that were labelled anew."""
+    """First 16 hex digits of the SHA-256 of the queries in sorted order.
+
+    The same for cases that were labelled anew.
+    """
     return hash_queries([case.query for case in cases])
 
 
@@ -46,8 +51,13 @@ def hash_queries(queries: Iterable[str]) -> str:
 def union_hashes(by_split: Queries) -> dict[frozenset[str | None], str]:
     """`queries_hash` of the cases of every union of splits, by the names of these."""
     names = list(by_split)
-    unions = (frozenset(some) for size in range(1, len(names) + 1) for some in combinations(names, size))
-    return {union: hash_queries(chain.from_iterable(by_split[name] for name in union)) for union in unions}
+    unions = (
+        frozenset(some) for size in range(1, len(names) + 1) for some in combinations(names, size)
+    )
+    return {
+        union: hash_queries(chain.from_iterable(by_split[name] for name in union))
+        for union in unions
+    }
 
 
 def trace_queries(trace: TraceView) -> dict[str | None, list[str]]:
@@ -64,7 +74,9 @@ def question_codes(queries: Iterable[str]) -> NDArray[np.uint64]:
 
 
 def code_text(queries: Iterable[str]) -> str:
-    """Codes of the distinct questions, ascending, in base 64; of more than `MOST_CODES` the least, a fixed sample.
+    """Codes of the distinct questions, ascending, in base 64.
+
+    Of more than `MOST_CODES` the least, a fixed sample.
 
     Example:
       >>> code_text(["b", "a", "b"])
@@ -86,18 +98,25 @@ def text_codes(text: str) -> NDArray[np.uint64]:
 
 
 def with_learned_cases(policy: PolicyKind, queries: Collection[str]) -> PolicyKind:
-    """Policy that keeps the codes of cases that a part of it names by their hash; its policy_id stays."""
+    """Policy that keeps the codes of cases that a part of it names by their hash.
+
+    Its policy_id stays.
+    """
     sets = {**policy.learned_cases, hash_queries(queries): code_text(queries)}
     return policy.model_copy(update={"learned_cases": sets})
 
 
 def with_tuned_cases(policy: PolicyKind, queries: Collection[str]) -> PolicyKind:
     """Policy that remembers the cases on which its values were chosen; its policy_id stays."""
-    return with_learned_cases(policy.model_copy(update={"tuned_on": hash_queries(queries)}), queries)
+    return with_learned_cases(
+        policy.model_copy(update={"tuned_on": hash_queries(queries)}), queries
+    )
 
 
 def with_further_cases(policy: PolicyKind, queries: Collection[str]) -> PolicyKind:
-    """Policy that remembers these cases beside those on which its values were chosen before, under the hash of those.
+    """Policy that remembers these cases and those that chose its values, under the old hash.
+
+    The old hash is that of the cases on which its values were chosen before.
 
     Example:
       >>> from raglab.policy import PolicyData
@@ -109,11 +128,13 @@ def with_further_cases(policy: PolicyKind, queries: Collection[str]) -> PolicyKi
         return with_tuned_cases(policy, queries)
     known = text_codes(policy.learned_cases.get(policy.tuned_on, ""))
     joined = _joined_codes(np.concatenate([known, question_codes(queries)]))
-    return policy.model_copy(update={"learned_cases": {**policy.learned_cases, policy.tuned_on: joined}})
+    return policy.model_copy(
+        update={"learned_cases": {**policy.learned_cases, policy.tuned_on: joined}}
+    )
 
 
 def learning_parts(policy: PolicyData) -> dict[str, str]:
-    """What of a policy learned from cases and acts in it, and the hash of the set of these cases."""
+    """What in a policy learned from cases and acts there, and the hash of that set of cases."""
     model = policy.decision.model if policy.decision.rule == EXPECTED_COST else None
     parts = {
         "fused gate": policy.fused.fitted_on if policy.fused.enabled else None,
@@ -126,10 +147,11 @@ def learning_parts(policy: PolicyData) -> dict[str, str]:
 class Learned(NamedTuple):
     """What a policy learned from some cases.
 
-    parts: of the policy, that learned from any of them. k: of the `n` cases, from which it learned. unknown: parts of
-    which the policy keeps no code of each case, so that an overlap with a part of their cases is not seen. repeated:
-    cases with a question that it learned from where they are at most `REPEATED` of all: they do not count in k, since
-    users ask some things twice, and are stated.
+    parts: of the policy, that learned from any of them. k: of the `n` cases, from which it learned.
+    unknown: parts of which the policy keeps no code of each case, so that an overlap with a part of
+    their cases is not seen. repeated: cases with a question that it learned from where they are at
+    most `REPEATED` of all: they do not count in k, since users ask some things twice, and are
+    stated.
     """
 
     parts: tuple[str, ...]
@@ -144,24 +166,38 @@ class Learned(NamedTuple):
         if not self.k:
             return ""
         verb = "was" if len(self.parts) == 1 else "were"
-        return f"the {' and the '.join(self.parts)} {verb} fitted or tuned on {self.k:,} of these {self.n:,} cases"
+        return (
+            f"the {' and the '.join(self.parts)} {verb} fitted or tuned on {self.k:,} of these "
+            f"{self.n:,} cases"
+        )
 
     @property
     def doubt(self) -> str:
-        """That some questions are repeats, or that an overlap with a part of the cases is not seen; '' otherwise."""
+        """That some questions are repeats, or that an overlap with a part of the cases is not seen.
+
+        '' otherwise.
+        """
         if self.repeated:
             rule = f"at most {REPEATED:.0%} are taken for repeats and stay"
-            return f"{self.repeated:,} of these {self.n:,} cases have a question that it learned from; {rule} (S6.11)."
+            return (
+                f"{self.repeated:,} of these {self.n:,} cases have a question that it learned "
+                f"from; {rule} (S6.11)."
+            )
         if self.k or not self.unknown:
             return ""
         return (
-            f"Whether the {' and the '.join(self.unknown)} was fitted on some of these {self.n:,} cases is not "
-            "seen: the policy keeps the hash of the whole set alone. Fit it again to count the cases."
+            f"Whether the {' and the '.join(self.unknown)} was fitted on some of these {self.n:,} "
+            "cases is not "
+            "seen: the policy keeps the hash of the whole set alone. Fit it again to count the "
+            "cases."
         )
 
 
 class KnownQuestions(NamedTuple):
-    """Questions that a policy is judged on: codes [Q], and by the hash of a union of splits who of them is in it."""
+    """Questions that a policy is judged on.
+
+    Codes [Q], and by the hash of a union of splits who of them is in it.
+    """
 
     codes: NDArray[np.uint64]
     unions: Mapping[str, NDArray[np.bool_]]
@@ -172,7 +208,8 @@ def learned_cases(
 ) -> list[Learned]:
     """What each policy learned from some cases.
 
-    A set of which a policy keeps the codes is compared case by case, another as a whole with every union of splits.
+    A set of which a policy keeps the codes is compared case by case, another as a whole with every
+    union of splits.
 
     Args:
       by_split: questions of a trace by split.
@@ -187,16 +224,21 @@ def learned_cases(
     return _learned_rows(policies, sources, _known_questions(by_split, target))
 
 
-def _judged_splits(by_split: Queries, target: Iterable[str | None] | None) -> Collection[str | None]:
+def _judged_splits(
+    by_split: Queries, target: Iterable[str | None] | None
+) -> Collection[str | None]:
     """Splits of a trace that are judged on."""
     return by_split.keys() if target is None else frozenset(target) & by_split.keys()
 
 
-def _known_questions(by_split: Queries, target: Iterable[str | None] | None = None) -> KnownQuestions:
+def _known_questions(
+    by_split: Queries, target: Iterable[str | None] | None = None
+) -> KnownQuestions:
     """Codes of the questions that are judged on, and the unions of splits that hold any of them."""
     judged = _judged_splits(by_split, target)
     codes = question_codes(chain.from_iterable(by_split[name] for name in judged))
-    # A split of equal questions with another one has both in its hash, so every union that holds judged cases counts.
+    # A split of equal questions with another one has both in its hash, so every union that holds
+    # judged cases counts.
     of_split = np.repeat(np.arange(len(judged)), [len(by_split[name]) for name in judged])
     places = {name: place for place, name in enumerate(judged)}
     unions = {
@@ -223,7 +265,10 @@ def _learned_rows(
 
 
 def _learned_row(parts: Iterable[tuple[str, str, str]], known: KnownQuestions) -> Learned:
-    """What a policy learned from the questions; parts: name, hash of the set, and its codes as text."""
+    """What a policy learned from the questions.
+
+    Parts: name, hash of the set, and its codes as text.
+    """
     hits, unknown, any_part, is_whole = [], [], np.zeros(len(known.codes), dtype=bool), False
     for name, fitted_on, text in parts:
         is_whole |= fitted_on in known.unions
@@ -240,7 +285,7 @@ def _learned_row(parts: Iterable[tuple[str, str, str]], known: KnownQuestions) -
 
 
 def trace_learned(policies: Sequence[PolicyData], trace: TraceView) -> list[Learned]:
-    """`learned_cases` of all cases of a trace, which are read only where a policy learned from any."""
+    """`learned_cases` of all cases of a trace, read only where a policy learned from any."""
     sources = [learning_parts(policy) for policy in policies]
     if not any(sources):
         return [Learned((), 0, len(trace))] * len(policies)
@@ -249,12 +294,18 @@ def trace_learned(policies: Sequence[PolicyData], trace: TraceView) -> list[Lear
 
 
 def in_sample_note(learned: Learned) -> str:
-    """That a policy is judged on what it learned from, with the count; '' where it is not known to be."""
+    """That a policy is judged on what it learned from, with the count.
+
+    '' where it is not known to be.
+    """
     return f"{IN_SAMPLE}: {learned.text}" if learned.k else ""
 
 
 def warn_of_learned(names: Iterable[str], rows: Iterable[Learned]) -> list[str]:
-    """Note of each policy that is judged on what it learned from, '' of others; warns of these, and of doubts."""
+    """Note of each policy that is judged on what it learned from, '' of others.
+
+    Warns of these, and of doubts.
+    """
     notes = []
     for name, learned in zip(names, rows, strict=True):
         notes.append(in_sample_note(learned))
@@ -280,12 +331,14 @@ def check_unlearned(learned: Learned) -> None:
 
 
 def warn_of_held_back(by_split: Queries, what: str) -> None:
-    """Warn where all cases that something is fitted on are of a split that is kept to certify or to report on."""
+    """Warn if all cases to fit something on are of a split kept to certify or to report on."""
     held = [str(name) for name in by_split if name in HELD_BACK]
     n = sum(map(len, by_split.values()))
     if n and len(held) == len(by_split):
         warn_user(
-            f"{what} should be fitted on cases of split tune, got {n:,} of split {' and '.join(held)}, which is kept "
-            "to judge on: there the policy is in sample. Fit it on the whole trace, which takes split tune, or on "
+            f"{what} should be fitted on cases of split tune, got {n:,} of split "
+            f"{' and '.join(held)}, which is kept "
+            "to judge on: there the policy is in sample. Fit it on the whole trace, which takes "
+            "split tune, or on "
             "trace.split('tune')."
         )

@@ -1,4 +1,4 @@
-"""Measured traces (algebra): a trace and what was measured of it so far, held by whoever asks it many questions."""
+"""Measured traces (algebra): a trace and its measurements so far, held by whoever asks it often."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ KEPT = 8  # measured tables that a `Measured` keeps, and as many of each other k
 class Measured:
     """A trace and its measurements so far; hold one where many questions are asked of one trace.
 
-    A replay of a plain trace measures it each time, about a second for 10,000 cases; a replay of a `Measured` does so
-    once for all policies of the same structure. It is the only value of the algebra that grows.
+    A replay of a plain trace measures it each time, about a second for 10,000 cases; a replay of a
+    `Measured` does so once for all policies of the same structure. It is the only value of the
+    algebra that grows.
 
     Threads may share it. A pickle or copy holds the trace alone, and measures again.
 
@@ -27,15 +28,22 @@ class Measured:
     Raises:
       TypeError: the trace is of shards, measured already, or none.
 
-    Example: `held = Measured(trace)`, then `sweep(held, policies)`, `steps(held, policy)`, `decide(held, policy)`.
+    Example: `held = Measured(trace)`, then `sweep(held, policies)`, `steps(held, policy)`,
+    `decide(held, policy)`.
     """
 
     def __init__(self, trace: TraceData) -> None:
         if not isinstance(trace, TraceData):
             remedy = "load one by raglab.Trace.load(path)"
             if hasattr(trace, "parts"):
-                remedy = "give it as it is: each shard is measured when replayed; or load it whole: trace.loaded()"
-            msg = f"Measured must have a plain trace in memory, got a {type(trace).__name__}; {remedy}."
+                remedy = (
+                    "give it as it is: each shard is measured when replayed; or load it whole: "
+                    "trace.loaded()"
+                )
+            msg = (
+                f"Measured must have a plain trace in memory, got a {type(trace).__name__}; "
+                f"{remedy}."
+            )
             raise TypeError(msg)
         self._trace = trace
         self._values: dict[str, dict[Any, Any]] = {}
@@ -134,7 +142,8 @@ class Measured:
         del policy, arm
         return nullcontext(self)
 
-    def once(self, kind: str, key: Any, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value
+    # any measured value
+    def once(self, kind: str, key: Any, make: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Measure once for a key; the oldest of its kind goes when there are too many.
 
         Args:
@@ -146,7 +155,8 @@ class Measured:
             known = self._values.setdefault(kind, {})
             if key in known:
                 return known[key]
-        # Outside the lock: measuring takes long and asks for other kinds; two threads may measure the same.
+        # Outside the lock: measuring takes long and asks for other kinds; two threads may measure
+        # the same.
         value = make()
         with self._lock:
             while len(known) >= KEPT and key not in known:
@@ -154,7 +164,8 @@ class Measured:
             return known.setdefault(key, value)
 
 
-def once(trace: TraceView | TracePart, kind: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value
+# any measured value
+def once(trace: TraceView | TracePart, kind: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401
     """What is made of a measured trace once; of any other view at each call."""
     return trace.once(kind, None, make) if isinstance(trace, Measured) else make()
 
@@ -164,6 +175,7 @@ def held_trace(trace: TraceView) -> TraceView:
     return Measured(trace) if isinstance(trace, TraceData) else trace
 
 
-def plain_trace(trace: Any) -> Any:  # noqa: ANN401 - a trace, measured or not, in memory or of shards
+# a trace, measured or not, in memory or of shards
+def plain_trace(trace: Any) -> Any:  # noqa: ANN401
     """The trace without what was measured of it."""
     return trace.trace if isinstance(trace, Measured) else trace

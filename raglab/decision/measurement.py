@@ -1,6 +1,9 @@
-"""Measurement (algebra): a trace measured once into evidence, and again for other patterns (S0.6, S2.4, S3.6).
+"""Measurement (algebra): a trace measured once into evidence (S0.6, S2.4, S3.6).
 
-Which sets of hits a decision may rest on, and what was measured of each, is in `raglab.decision.evidence`.
+It is measured again for other patterns.
+
+Which sets of hits a decision may rest on, and what was measured of each, is in
+`raglab.decision.evidence`.
 """
 
 from __future__ import annotations
@@ -34,7 +37,12 @@ from raglab.decision.hit_sets import (
     row_options,
 )
 from raglab.decision.measured_trace import Measured
-from raglab.decision.recorded_answers import slot_answer_scores, slot_answer_verdicts, slot_answers, without_answers
+from raglab.decision.recorded_answers import (
+    slot_answer_scores,
+    slot_answer_verdicts,
+    slot_answers,
+    without_answers,
+)
 from raglab.decision.signal_values import (
     FirstHits,
     answer_signals,
@@ -85,21 +93,27 @@ __all__ = [
 
 
 def measure_tables(
-    measured: TraceData | Measured, arm: str, hits_of: PatternHits, structure: Structure, *, needs_allowed: bool
+    measured: TraceData | Measured,
+    arm: str,
+    hits_of: PatternHits,
+    structure: Structure,
+    *,
+    needs_allowed: bool,
 ) -> Tables:
     """Measure what one arm's hits offer under a structure; free of thresholds (rule S3.6).
 
     Args:
-      measured: the trace. hits_of: what the structure's patterns hit. needs_allowed: whether the policy has allow
-        patterns.
+      measured: the trace.
+      hits_of: what the structure's patterns hit.
+      needs_allowed: whether the policy has allow patterns.
     """
     held = Measured.of(measured)
     trace = held.trace
     batch = _case_batch(trace, arm, structure)
     entities = entity_requirements(hits_of, batch, structure)
     contests = _contests(batch, entities, structure)
-    # Every set of hits that some threshold could choose is laid out first, so that what is asked of the chosen hits is
-    # measured once a set and only looked up by thousands of policies.
+    # Every set of hits that some threshold could choose is laid out first, so that what is asked of
+    # the chosen hits is measured once a set and only looked up by thousands of policies.
     chosen = _chosen_hits(batch, entities, contests, structure)
     slots = slot_labels(chosen, batch, entities, trace, structure.min_hits)
     first = _first_hits(batch, structure)
@@ -125,18 +139,26 @@ def measure_tables(
 
 
 def _case_batch(trace: TraceData, arm: str, structure: Structure) -> CaseBatch:
-    """Hits of an arm, depths and cases on one axis, so that everything after is written for rows."""
+    """Hits of an arm, depths and cases on one axis, so that all that follows works on rows."""
     at = trace.arm(arm)
     depths, n_cases = trace.hits.chunk.shape[2], len(trace.cases)
     hits = map_fields(
-        trace.hits, lambda field: np.moveaxis(field[:, at], 1, 0).reshape(depths * n_cases, *field.shape[3:])
+        trace.hits,
+        lambda field: np.moveaxis(field[:, at], 1, 0).reshape(depths * n_cases, *field.shape[3:]),
     )
-    keys = hit_keys(trace.chunks, hits.chunk, strict=structure.strict, identity=structure.document_identity)
+    keys = hit_keys(
+        trace.chunks, hits.chunk, strict=structure.strict, identity=structure.document_identity
+    )
     by_arm = arm_order(hits.rank, keys.hit)
     by_l2 = np.broadcast_to(np.arange(keys.hit.shape[1]), keys.hit.shape)
     order = by_arm if structure.order == "rank" else by_l2
     return CaseBatch(
-        shape=(depths, n_cases), cases=list(trace.cases) * depths, hits=hits, keys=keys, by_arm=by_arm, order=order
+        shape=(depths, n_cases),
+        cases=list(trace.cases) * depths,
+        hits=hits,
+        keys=keys,
+        by_arm=by_arm,
+        order=order,
     )
 
 
@@ -145,16 +167,26 @@ def _contests(batch: CaseBatch, entities: Entities, structure: Structure) -> Con
     groups = resolver.group_hits(batch.keys.sign)
     best_l2 = resolver.anchor_values(hits.l2, groups, np.inf)
     by_entities = resolver.resolve_entities(entities.resolved_carried, groups, best_l2)
-    sig_sim = resolver.anchor_values(hits.sig_sim_strict if structure.strict else hits.sig_sim, groups, np.nan)
+    sig_sim = resolver.anchor_values(
+        hits.sig_sim_strict if structure.strict else hits.sig_sim, groups, np.nan
+    )
     anchor_sim = resolver.anchor_values(hits.anchor_sim, groups, np.nan)
-    # Which of the two contests is held hangs on thresholds (whether entities are asked for), so both are measured.
+    # Which of the two contests is held hangs on thresholds (whether entities are asked for), so
+    # both are measured.
     of_all = resolver.contest(groups.anchor >= 0, best_l2, sig_sim, anchor_sim)
-    of_tied = resolver.contest(by_entities.candidates, best_l2, sig_sim, anchor_sim, by_entities.order)
+    of_tied = resolver.contest(
+        by_entities.candidates, best_l2, sig_sim, anchor_sim, by_entities.order
+    )
     return Contests(groups, by_entities, of_all, of_tied)
 
 
-def _chosen_hits(batch: CaseBatch, entities: Entities, contests: Contests, structure: Structure) -> ChosenHits:
-    """Hits of every slot: of n relevant ones, of each group that may win, of the options (`WINNERS`)."""
+def _chosen_hits(
+    batch: CaseBatch, entities: Entities, contests: Contests, structure: Structure
+) -> ChosenHits:
+    """Hits of every slot.
+
+    Of n relevant ones, of each group that may win, of the options (`WINNERS`).
+    """
     groups, rule, k = contests.groups, contests.entities, structure.final_k
     by_rule = {
         "first_of_all": contests.all.first,
@@ -165,11 +197,14 @@ def _chosen_hits(batch: CaseBatch, entities: Entities, contests: Contests, struc
         "signature_of_tied": contests.tied.by_signature,
         "anchor_of_tied": contests.tied.by_anchor,
     }
-    # In a trace of one case, which is a question asked live, the rules mostly pick alike: fill each pick once.
+    # In a trace of one case, which is a question asked live, the rules mostly pick alike: fill each
+    # pick once.
     picks = {group.tobytes(): group for group in by_rule.values()}
     filled = {
         key: resolver.fill_entities(
-            resolver.first_members((groups.group == group[:, None]) & (group >= 0)[:, None], batch.order, k),
+            resolver.first_members(
+                (groups.group == group[:, None]) & (group >= 0)[:, None], batch.order, k
+            ),
             entities.resolved_carried,
             entities.resolved,
             batch.keys.page,
@@ -177,15 +212,21 @@ def _chosen_hits(batch: CaseBatch, entities: Entities, contests: Contests, struc
         for key, group in picks.items()
     }
     by_winner = [filled[by_rule[name].tobytes()] for name in WINNERS if name in by_rule]
-    # Options of the tied groups are those of all where all are tied in their order, which is the common case.
-    everyone, in_number = groups.anchor >= 0, np.broadcast_to(np.arange(rule.order.shape[1]), rule.order.shape)
+    # Options of the tied groups are those of all where all are tied in their order, which is the
+    # common case.
+    everyone, in_number = (
+        groups.anchor >= 0,
+        np.broadcast_to(np.arange(rule.order.shape[1]), rule.order.shape),
+    )
     size, l2 = (structure.max_options, k), batch.hits.l2
     of_all = row_options(groups, everyone, in_number, batch.keys, l2, size)
     of_tied = row_options(groups, rule.candidates, rule.order, batch.keys, l2, size, of_all)
     # The sets of all slots in one table, so that a policy only looks its slot up.
     by_count = first_k_by_count(batch.order, batch.keys.hit, k)
     places = pad_sets([by_count, *by_winner, option_places(of_all), option_places(of_tied)])
-    return ChosenHits(places, of_all, of_tied, batch.keys.pages, batch.keys.sources, batch.keys.source_of)
+    return ChosenHits(
+        places, of_all, of_tied, batch.keys.pages, batch.keys.sources, batch.keys.source_of
+    )
 
 
 def _question_fields(
@@ -208,7 +249,8 @@ def _question_fields(
     }
 
 
-# Gates that a trace may declare off, since what they compare is a measurement that not every system takes.
+# Gates that a trace may declare off, since what they compare is a measurement that not every system
+# takes.
 CAN_BE_OFF = ("l2", "density", "gap", "similarity", "confidence")
 
 
@@ -222,13 +264,18 @@ def gates_off(trace: Any) -> frozenset[str]:  # noqa: ANN401 - a trace, in memor
     """
     named = frozenset(map(str, trace.meta.get("gates_off", ())))
     if wrong := sorted(named.difference(CAN_BE_OFF)):
-        msg = f"a trace may declare off only {', '.join(CAN_BE_OFF)}, got {wrong[0]!r}; build the trace again."
+        msg = (
+            f"a trace may declare off only {', '.join(CAN_BE_OFF)}, got {wrong[0]!r}; build the "
+            "trace again."
+        )
         raise ValueError(msg)
     return named
 
 
 def _distance_fields(batch: CaseBatch, trace: TraceData, structure: Structure) -> dict[str, Any]:
-    """Fields of `Evidence` on the hits in the order of l2; padding becomes NaN, so that it passes no gate.
+    """Fields of `Evidence` on the hits in the order of l2.
+
+    Padding becomes NaN, so that it passes no gate.
 
     A hit without a distance lies beyond every bound: it is relevant only where none is set.
     """
@@ -247,18 +294,24 @@ def _distance_fields(batch: CaseBatch, trace: TraceData, structure: Structure) -
 def _first_hits(batch: CaseBatch, structure: Structure) -> FirstHits:
     """Scores of the first hits in the arm's order."""
     hits, k = batch.hits, structure.final_k
-    # What stands behind the reranked hits has a score of another kind and must not make them look different.
+    # What stands behind the reranked hits has a score of another kind and must not make them look
+    # different.
     reranked = (hits.rank >= 0) & (hits.rank < hits.n_reranked[:, None])
-    hybrid, cosine = (first_by_rank(score, batch.by_arm, k) for score in (hits.s_hybrid, hits.cosine))
+    hybrid, cosine = (
+        first_by_rank(score, batch.by_arm, k) for score in (hits.s_hybrid, hits.cosine)
+    )
     fallback = hybrid
-    if structure.fallback is not None:  # without a reranker the hybrid score is the one that taus were chosen for
+    # without a reranker the hybrid score is the one that taus were chosen for
+    if structure.fallback is not None:
         fallback = np.where(hits.n_reranked > 0, np.interp(cosine, *structure.fallback), hybrid)
     return FirstHits(
         rerank=first_by_rank(hits.s_rerank, batch.by_arm, k),
         hybrid=hybrid,
         cosine=cosine,
         fallback=fallback,
-        degenerate=degenerate_scores(hits.s_rerank, hits.s_raw, batch.keys.text, reranked, structure.min_texts),
+        degenerate=degenerate_scores(
+            hits.s_rerank, hits.s_raw, batch.keys.text, reranked, structure.min_texts
+        ),
     )
 
 
@@ -274,9 +327,13 @@ def _score_fields(batch: CaseBatch, first: FirstHits) -> dict[str, Any]:
 def _hit_signals(
     batch: CaseBatch, first: FirstHits, contests: Contests, chosen: ChosenHits, slots: SlotLabels
 ) -> dict[str, NDArray[np.float64]]:
-    """Signals of an arm's hits by name, [D, Q] each: of their scores, and of what resolver and slots say of them."""
+    """Signals of an arm's hits by name, [D, Q] each.
+
+    Of their scores, and of what resolver and slots say of them.
+    """
     columns = score_signals(batch.hits, first) | {
-        # The fused gate learned its weights on the hits when all of them are relevant, which is slot K.
+        # The fused gate learned its weights on the hits when all of them are relevant, which is
+        # slot K.
         "keyword_share": slots.share[:, batch.keys.hit.shape[1]],
         "anchor_similarity": contests.all.best_anchor,
         "signature_similarity": contests.all.best_signature,
@@ -288,12 +345,18 @@ def _hit_signals(
 
 
 def _signal_fields(
-    trace: TraceData, arm: str, named: Sequence[Sequence[str]], by_hits: Mapping[str, Any], model: fusion.Model | None
+    trace: TraceData,
+    arm: str,
+    named: Sequence[Sequence[str]],
+    by_hits: Mapping[str, Any],
+    model: fusion.Model | None,
 ) -> dict[str, Any]:
     """Fields of `Evidence` that are signals, and the fused gate's probability by them.
 
     Args:
-      named: entities of each question. by_hits: signals of the arm's hits. model: of the fused gate.
+      named: entities of each question.
+      by_hits: signals of the arm's hits.
+      model: of the fused gate.
     """
     columns = {
         **query_signals(trace.cases, named),
@@ -315,7 +378,9 @@ def _signal_fields(
     }
 
 
-def _resolver_fields(batch: CaseBatch, entities: Entities, contests: Contests, chosen: ChosenHits) -> dict[str, Any]:
+def _resolver_fields(
+    batch: CaseBatch, entities: Entities, contests: Contests, chosen: ChosenHits
+) -> dict[str, Any]:
     """Fields of `Evidence` on groups of hits, rule `entities` and the two contests."""
     most = contests.entities.best
     return {
@@ -326,18 +391,25 @@ def _resolver_fields(batch: CaseBatch, entities: Entities, contests: Contests, c
         "all": resolver.reshape_contest(contests.all, batch.shape),
         "tied": resolver.reshape_contest(contests.tied, batch.shape),
         "n_options_all": batch.by_case(np.array([len(options) for options in chosen.options_all])),
-        "n_options_tied": batch.by_case(np.array([len(options) for options in chosen.options_tied])),
+        "n_options_tied": batch.by_case(
+            np.array([len(options) for options in chosen.options_tied])
+        ),
     }
 
 
 def by_slot(table: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
-    """Values of rows and slots [B, S] as [D, S, Q]: cases last, so that a policy's pass runs along the memory."""
+    """Values of rows and slots [B, S] as [D, S, Q].
+
+    Cases last, so that a policy's pass runs along the memory.
+    """
     depths, n_cases = shape
     return np.ascontiguousarray(table.reshape(depths, n_cases, table.shape[1]).transpose(0, 2, 1))
 
 
 def add_answers(measured: Tables, of: TraceData | Measured, structure: Structure) -> Tables:
-    """Tables with the recorded answers of every slot, and what they make right; unchanged where there are none.
+    """Tables with the recorded answers of every slot, and what they make right.
+
+    Unchanged where there are none.
 
     Args:
       of: the trace that was measured, with its answers.
@@ -360,35 +432,58 @@ def add_answers(measured: Tables, of: TraceData | Measured, structure: Structure
     judged = np.tile(by_text, depths)[:, None] & ~asks
     needed = judged | (np.tile(evidence.label_code == Status.refuse, depths)[:, None] & ~asks)
     verdicts = slot_answer_verdicts(by_row, number, texts_right, judged, needed)
-    tables = slot_answer_scores(answers, number, structure.calibration)._asdict() | verdicts._asdict()
-    fields: dict[str, Any] = {name: by_slot(table, (depths, n_cases)) for name, table in tables.items()}
+    tables = (
+        slot_answer_scores(answers, number, structure.calibration)._asdict() | verdicts._asdict()
+    )
+    fields: dict[str, Any] = {
+        name: by_slot(table, (depths, n_cases)) for name, table in tables.items()
+    }
     rows = answer_signals(fields["generation"], fields["support"], evidence.l2.shape[1])
-    fields |= {"by_text": by_text, "sources_right": sources_right, "signals": with_columns(evidence.signals, rows)}
+    fields |= {
+        "by_text": by_text,
+        "sources_right": sources_right,
+        "signals": with_columns(evidence.signals, rows),
+    }
     answered = measured._replace(evidence=evidence._replace(answered=True, **fields))
     return add_probabilities(answered, structure, trace.cases)
 
 
 def policy_pattern_hits(trace: TraceData | Measured, policy: PolicyData) -> PatternHits:
-    """What the policy's patterns hit: as stored with the trace, measured again where they differ (rule S0.6)."""
+    """What the policy's patterns hit.
+
+    As stored with the trace, measured again where they differ (rule S0.6).
+    """
     held, key = Measured.of(trace), policy.patterns.digest
     stored = held.trace.pattern_hits
     if stored is not None and stored.patterns_hash == key:
         return stored
     cases, chunks = held.trace.cases, held.trace.chunks
-    hits: PatternHits = held.once("patterns", key, lambda: pattern_hits(cases, chunks, policy.pattern_lists))
+    hits: PatternHits = held.once(
+        "patterns", key, lambda: pattern_hits(cases, chunks, policy.pattern_lists)
+    )
     return hits
 
 
-def measured_tables(trace: TraceData | Measured, policy: PolicyData, arm: str | None = None) -> Tables:
-    """Evidence that the policy's thresholds meet; of a `Measured` once for all policies of the same structure.
+def measured_tables(
+    trace: TraceData | Measured, policy: PolicyData, arm: str | None = None
+) -> Tables:
+    """Evidence that the policy's thresholds meet.
+
+    Of a `Measured` once for all policies of the same structure.
 
     Raises:
-      ValueError: the trace was built with another pack than the policy's, or lacks a signal that the policy uses.
+      ValueError: the trace was built with another pack than the policy's, or lacks a signal that
+        the policy uses.
     """
     held = Measured.of(trace)
     whole = held.trace
     check_stored(whole, [policy])
-    check_pack(whole.meta.get("pack"), policy.pack_hash, "a trace", "put that pack back, or build the trace again")
+    check_pack(
+        whole.meta.get("pack"),
+        policy.pack_hash,
+        "a trace",
+        "put that pack back, or build the trace again",
+    )
     check_n_hits(whole.hits.chunk.shape[-1])
     name = whole.arms[0] if arm is None else arm
     whole.arm(name)  # stops at one that the trace does not have
@@ -402,12 +497,16 @@ def measured_tables(trace: TraceData | Measured, policy: PolicyData, arm: str | 
     tables: Tables = held.once("tables", (name, plain), measure)
     if structure.decision is None:
         return tables
-    decided: Tables = held.once("decided", (name, structure), lambda: add_probabilities(tables, structure, whole.cases))
+    decided: Tables = held.once(
+        "decided", (name, structure), lambda: add_probabilities(tables, structure, whole.cases)
+    )
     return decided
 
 
 def add_probabilities(measured: Tables, structure: Structure, cases: Sequence[Case]) -> Tables:
-    """Tables with what the structure's model makes of the signals (rule S2.17); as they are where it has none.
+    """Tables with what the structure's model makes of the signals (rule S2.17).
+
+    As they are where it has none.
 
     Args:
       cases: that were measured; their groups have a bias where the model has groups (rule S2.20).
@@ -420,18 +519,24 @@ def add_probabilities(measured: Tables, structure: Structure, cases: Sequence[Ca
         return measured
     check_model(structure, measured.arm)
     evidence = measured.evidence
-    probability = class_probabilities(evidence.signals, model, evidence.known.names, model.group_values(cases))
+    probability = class_probabilities(
+        evidence.signals, model, evidence.known.names, model.group_values(cases)
+    )
     if not np.isfinite(probability).all():
         place = int(np.argwhere(~np.isfinite(probability))[0][-1])
-        rule = "a decision model must give every case finite chances (its weights must not overflow)"
+        rule = (
+            "a decision model must give every case finite chances (its weights must not overflow)"
+        )
         msg = f"{rule}, got NaN for the case of row {place}; fit it again with raglab.fit_decision."
         raise ValueError(msg)
     asked_right = np.full(len(evidence.label_code), model.asked_right)
-    return measured._replace(evidence=evidence._replace(probability=probability, asked_right=asked_right))
+    return measured._replace(
+        evidence=evidence._replace(probability=probability, asked_right=asked_right)
+    )
 
 
 def check_model(structure: Structure, arm: str) -> None:
-    """Stop where a structure's model was fitted on other hits than those of an arm under it (rule S2.17).
+    """Stop if a structure's model was fitted on other hits than an arm's under it (rule S2.17).
 
     Raises:
       ValueError: another structure or arm.
@@ -440,9 +545,13 @@ def check_model(structure: Structure, arm: str) -> None:
         return
     fitted, there = structure.decision.structure, structure_hash(structure, arm)
     if fitted != there:
-        rule = "a decision model must be used on the hits it was fitted on (final_k, order, patterns, options, arm)"
+        rule = (
+            "a decision model must be used on the hits it was fitted on (final_k, order, "
+            "patterns, options, arm)"
+        )
         msg = (
-            f"{rule}, {fitted}, got {there} with arm {arm!r}; fit it again with raglab.fit_decision, or state its arm."
+            f"{rule}, {fitted}, got {there} with arm {arm!r}; fit it again with "
+            "raglab.fit_decision, or state its arm."
         )
         raise ValueError(msg)
 
@@ -451,6 +560,7 @@ def structure_hash(structure: Structure, arm: str) -> str:
     """Hash of what decides which hits a decision rests on, and of the arm that found them."""
     rows = structure._replace(fused=None, decision=None)._asdict()
     del rows["fallback"]  # it chooses no hits
-    if structure.document_identity == DEFAULT_IDENTITY:  # a model fitted before there was a choice stays valid (S0.8)
+    # a model fitted before there was a choice stays valid (S0.8)
+    if structure.document_identity == DEFAULT_IDENTITY:
         del rows["document_identity"]
     return digest(canonical_json(rows | {"arm": arm, "cut": None}), 12)

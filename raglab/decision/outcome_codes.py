@@ -22,11 +22,14 @@ from raglab.values import Status
 N_CODES = len(STAGES) * CELLS  # of a block
 BLOCKS = 4
 TEXT_BLOCKS = slice(1, 3)  # answered cases that are judged by text
-UNEARNED_CELL = Status.ok * CELLS + Status.refuse * 2  # what decided nothing is no right refusal: it counts as answered
+# what decided nothing is no right refusal: it counts as answered
+UNEARNED_CELL = Status.ok * CELLS + Status.refuse * 2
 
 # Cell (decision, label, right) of each code (what decided, label, right), [BLOCKS · N_CODES].
 CELL_OF_CODE = np.tile(
-    metrics.DISTINCT_CELL[(STATUS_OF.astype(np.int64)[:, None] * CELLS + np.arange(CELLS)).ravel()].astype(np.int8),
+    metrics.DISTINCT_CELL[
+        (STATUS_OF.astype(np.int64)[:, None] * CELLS + np.arange(CELLS)).ravel()
+    ].astype(np.int8),
     BLOCKS,
 )
 CELL_OF_CODE[-N_CODES:] = UNEARNED_CELL
@@ -37,11 +40,13 @@ class Tally(NamedTuple):
     """Counted decisions of many policies.
 
     Attributes:
-      cells: cases by decision, label and whether they are right (sources, and text where it is judged), [P, 18].
+      cells: cases by decision, label and whether they are right (sources, and text where it is
+        judged), [P, 18].
       stages: decisions by the stage that decided, [P, stages].
       labels: cases by label, [3].
       engine: name of the engine that counted, and the reason where the compiled kernel could not.
-      missing: answered cases that are judged by text: those without a recorded answer, and all, [P, 2].
+      missing: answered cases that are judged by text: those without a recorded answer, and all, [P,
+        2].
       by_text: cases that are judged by text.
     """
 
@@ -78,7 +83,9 @@ def outcome_codes(evidence: Evidence, outcome: Outcome) -> NDArray[np.int16]:
         answered = generates & evidence.by_text
         refused = STATUS_OF.take(outcome.stage) == Status.refuse
         unearned = generates & lacks & refused & (evidence.label_code == Status.refuse)
-        codes += np.int16(N_CODES) * (answered.astype(np.int16) + (answered & lacks) + np.int16(3) * unearned)
+        codes += np.int16(N_CODES) * (
+            answered.astype(np.int16) + (answered & lacks) + np.int16(3) * unearned
+        )
     return codes
 
 
@@ -107,7 +114,9 @@ def count_codes(counted: NDArray[np.int64]) -> CodeCounts:
     """Counts of cases by code, [P, codes] of one block or of all."""
     blocks = counted.reshape(len(counted), -1, N_CODES)
     codes, n_blocks = blocks.sum(axis=1), blocks.sum(axis=2)
-    unrecorded = n_blocks[:, 2] if n_blocks.shape[1] == BLOCKS else np.zeros(len(counted), dtype=np.int64)
+    unrecorded = (
+        n_blocks[:, 2] if n_blocks.shape[1] == BLOCKS else np.zeros(len(counted), dtype=np.int64)
+    )
     missing = np.stack([unrecorded, n_blocks[:, TEXT_BLOCKS].sum(axis=1)], axis=1)
     cells = counted @ _CELLS_OF_CODES[: counted.shape[1]]
     return CodeCounts(cells, codes.reshape(len(codes), len(STAGES), CELLS).sum(axis=2), missing)
@@ -124,6 +133,8 @@ def tally_codes(codes: NDArray[np.int16], by_text: int = 0) -> Tally:
     Args:
       by_text: how many of the cases are judged by text.
     """
-    counted = np.array([np.bincount(row, minlength=BLOCKS * N_CODES) for row in codes], dtype=np.int64)
+    counted = np.array(
+        [np.bincount(row, minlength=BLOCKS * N_CODES) for row in codes], dtype=np.int64
+    )
     cells, stages, missing = count_codes(counted.reshape(len(codes), BLOCKS * N_CODES))
     return Tally(cells, stages, metrics.label_counts(cells[0]), "numpy", missing, by_text)

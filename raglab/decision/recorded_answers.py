@@ -1,7 +1,8 @@
-"""Recorded answers (algebra): what the answers of a trace say of every set of hits that a policy may choose (S2.12).
+"""Recorded answers (algebra): what answers of a trace say of any hit set a policy picks (S2.12).
 
-A generator answers a set of hits, not a policy: the same set at another threshold has the same answer. So answers are
-kept under case, arm, depth and chunks, and looked up for every slot that a decision may rest on.
+A generator answers a set of hits, not a policy: the same set at another threshold has the same
+answer. So answers are kept under case, arm, depth and chunks, and looked up for every slot that a
+decision may rest on.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from raglab.values import Answers, Case, Chunk, TraceData
 
 
 class AnswerKey(NamedTuple):
-    """Which answer is meant: case, arm and depth by number, and the chunks of the set that it rests on, in order."""
+    """Which answer is meant.
+
+    Case, arm and depth by number, and the chunks of the set that it rests on, in order.
+    """
 
     case: int
     arm: int
@@ -40,8 +44,9 @@ class Answer(NamedTuple):
 class AnswerScores(NamedTuple):
     """Measurements of the recorded answers by slot, [B, S] each, or [D, S, Q] by `by_slot`.
 
-    generation: the generator's confidence, calibrated where the structure says so; support: the least of a claim; both
-    in [0, 1], NaN where nothing is recorded. unfit: whether hygiene leaves nothing to give.
+    generation: the generator's confidence, calibrated where the structure says so; support: the
+    least of a claim; both in [0, 1], NaN where nothing is recorded. unfit: whether hygiene leaves
+    nothing to give.
     """
 
     generation: NDArray[np.float64]
@@ -52,7 +57,9 @@ class AnswerScores(NamedTuple):
 def answer_positions(answers: Answers) -> dict[AnswerKey, int]:
     """Position of each answer among the answers."""
     sets = [tuple(number for number in row if number >= 0) for row in answers.chunks.tolist()]
-    keys = zip(answers.row.tolist(), answers.arm.tolist(), answers.depth.tolist(), sets, strict=True)
+    keys = zip(
+        answers.row.tolist(), answers.arm.tolist(), answers.depth.tolist(), sets, strict=True
+    )
     return {AnswerKey(*key): number for number, key in enumerate(keys)}
 
 
@@ -66,15 +73,20 @@ def select_answers(answers: Answers | None, rows: Sequence[int]) -> Answers | No
     pairs = [(place, number) for place, row in enumerate(rows) for number in by_case.get(row, [])]
     take = [number for _, number in pairs]
     arrays: dict[str, Any] = {
-        name: getattr(answers, name)[take] for name in ("arm", "depth", "chunks", "confidence", "support")
+        name: getattr(answers, name)[take]
+        for name in ("arm", "depth", "chunks", "confidence", "support")
     }
     texts: dict[str, Any] = {
-        name: tuple(getattr(answers, name)[n] for n in take) for name in ("text", "claim", "cited", "refused")
+        name: tuple(getattr(answers, name)[n] for n in take)
+        for name in ("text", "claim", "cited", "refused")
     }
-    return answers._replace(row=np.array([place for place, _ in pairs], dtype=np.int32), **arrays, **texts)
+    return answers._replace(
+        row=np.array([place for place, _ in pairs], dtype=np.int32), **arrays, **texts
+    )
 
 
-LINE_TAGS = ("domain", "product")  # of a chunk: the line of business of its document, by the first that any states
+# of a chunk: the line of business of its document, by the first that any states
+LINE_TAGS = ("domain", "product")
 
 
 def text_value(value: Any) -> str:  # noqa: ANN401 - whatever a record holds
@@ -84,11 +96,16 @@ def text_value(value: Any) -> str:  # noqa: ANN401 - whatever a record holds
 
 
 def line_sources(case: Case) -> tuple[str, ...]:
-    """Sources that tell the line of a case: those expected, without any those that the user named."""
+    """Sources that tell the line of a case.
+
+    Those expected, without any those that the user named.
+    """
     return (*case.expect_sources, *case.expect_sources_any) or case.selected_sources
 
 
-def line_chunks(chunks: Sequence[Chunk], documents: Collection[str] | None = None) -> dict[str, dict[str, int]]:
+def line_chunks(
+    chunks: Sequence[Chunk], documents: Collection[str] | None = None
+) -> dict[str, dict[str, int]]:
     """Position of the first chunk of each document that states a line, by tag and document.
 
     Args:
@@ -107,19 +124,23 @@ AnyTrace = TypeVar("AnyTrace", bound=TraceData)
 
 
 def keep_used_chunks(trace: AnyTrace) -> AnyTrace:
-    """Trace with those chunks alone that its cases need, in corpus order, which decides ties (rule S0.4).
+    """Trace with only chunks its cases need, in corpus order, which decides ties (rule S0.4).
 
-    They are what its hits and answers name, and of each document that tells the line of a case the chunk that states
-    it: such a document need not have been retrieved.
+    They are what its hits and answers name, and of each document that tells the line of a case the
+    chunk that states it: such a document need not have been retrieved.
     """
     hits, answers, pattern_hits = trace.hits, trace.answers, trace.pattern_hits
     sources = {source for case in trace.cases for source in line_sources(case)}
     meanings = source_meanings(sources, known_documents(trace)) if sources else {}
     documents = {document for meaning in meanings.values() for document in meaning.documents}
     lines = line_chunks(trace.chunks, documents) if documents else {}
-    stating = np.array([number for of_tag in lines.values() for number in of_tag.values()], dtype=np.int64)
+    stating = np.array(
+        [number for of_tag in lines.values() for number in of_tag.values()], dtype=np.int64
+    )
     held = [hits.chunk.ravel(), stating, *([] if answers is None else [answers.chunks.ravel()])]
-    used = np.unique(np.concatenate([np.asarray(chunk_numbers, dtype=np.int64) for chunk_numbers in held]))
+    used = np.unique(
+        np.concatenate([np.asarray(chunk_numbers, dtype=np.int64) for chunk_numbers in held])
+    )
     used = used[used >= 0]
 
     def numbered(chunk: NDArray[np.integer[Any]]) -> NDArray[Any]:
@@ -130,7 +151,10 @@ def keep_used_chunks(trace: AnyTrace) -> AnyTrace:
             chunk_entities=tuple(pattern_hits.chunk_entities[number] for number in used)
         )
     if answers is not None:
-        cited = tuple(tuple(numbered(np.array(citation, dtype=np.int64)).tolist()) for citation in answers.cited)
+        cited = tuple(
+            tuple(numbered(np.array(citation, dtype=np.int64)).tolist())
+            for citation in answers.cited
+        )
         answers = answers._replace(chunks=numbered(answers.chunks), cited=cited)
     return replace(
         trace,
@@ -160,13 +184,19 @@ def slot_sets(
     """Row of the batch, slot and chunks in order of every set of hits that an answer may rest on.
 
     Args:
-      places: of the chosen hits by slot, [B, S, k], -1 at the end. chunk: of each hit, [B, K]. keep: [B, S].
+      places: of the chosen hits by slot, [B, S, k], -1 at the end.
+      chunk: of each hit, [B, K].
+      keep: [B, S].
     """
     width = places.shape[2]
-    number = np.where(places >= 0, np.take_along_axis(chunk[:, None, :], np.maximum(places, 0), axis=2), -1)
+    number = np.where(
+        places >= 0, np.take_along_axis(chunk[:, None, :], np.maximum(places, 0), axis=2), -1
+    )
     keep = keep & (number[..., 0] >= 0)
     rows, slots = np.nonzero(keep)
-    for row, slot, chunks in zip(rows.tolist(), slots.tolist(), number[rows, slots].tolist(), strict=True):
+    for row, slot, chunks in zip(
+        rows.tolist(), slots.tolist(), number[rows, slots].tolist(), strict=True
+    ):
         n = width
         while chunks[n - 1] < 0:
             n -= 1
@@ -176,13 +206,19 @@ def slot_sets(
 def calibrate_confidence(
     confidence: NDArray[np.float64], knots: tuple[tuple[float, ...], tuple[float, ...]] | None
 ) -> NDArray[np.float64]:
-    """Probability of being right that a generator's confidence is worth, [...]; as it is without knots x, y.
+    """Probability of being right that a generator's confidence is worth, [...].
+
+    As it is without knots x, y.
 
     Example:
       >>> calibrate_confidence(np.array([0.5, np.nan]), ((0.0, 1.0), (0.25, 0.75)))
       array([0.5, nan])
     """
-    return confidence if knots is None else np.where(np.isnan(confidence), np.nan, np.interp(confidence, *knots))
+    return (
+        confidence
+        if knots is None
+        else np.where(np.isnan(confidence), np.nan, np.interp(confidence, *knots))
+    )
 
 
 def slot_answers(
@@ -202,7 +238,9 @@ def slot_answers(
 
 
 def slot_answer_scores(
-    answers: Answers, number: NDArray[np.int64], calibration: tuple[tuple[float, ...], tuple[float, ...]] | None
+    answers: Answers,
+    number: NDArray[np.int64],
+    calibration: tuple[tuple[float, ...], tuple[float, ...]] | None,
 ) -> AnswerScores:
     """Measurements of the recorded answers by slot.
 
@@ -216,15 +254,18 @@ def slot_answer_scores(
         return np.where(there, np.append(values, np.nan)[number], np.nan)
 
     confidence = calibrate_confidence(of(answers.confidence), calibration)
-    unfit = there & np.append(np.array([bool(text) for text in answers.refused], dtype=bool), False)[number]
+    unfit = (
+        there
+        & np.append(np.array([bool(text) for text in answers.refused], dtype=bool), False)[number]
+    )
     return AnswerScores(confidence, of(answers.support), unfit)
 
 
 class AnswerVerdicts(NamedTuple):
     """Slots of the cases that are judged by text, [B, S] each, or [D, S, Q] by `by_slot`.
 
-    right: the expected sources are there and, where text is judged, the recorded answer is the expected one.
-    unrecorded: an answer is needed and none is recorded.
+    right: the expected sources are there and, where text is judged, the recorded answer is the
+    expected one. unrecorded: an answer is needed and none is recorded.
     """
 
     right: NDArray[np.bool_]
@@ -252,7 +293,15 @@ def slot_answer_verdicts(
 
 
 def without_answers(depths: int, n_cases: int) -> dict[str, Any]:
-    """Fields of `Evidence` on recorded answers, where there are none: no slots, so that nobody can look one up."""
+    """Fields of `Evidence` on recorded answers, where there are none.
+
+    No slots, so that nobody can look one up.
+    """
     none = np.empty((depths, 0, n_cases))
-    fields = {"answered": False, "generation": none, "support": none, "by_text": np.zeros(n_cases, dtype=bool)}
+    fields = {
+        "answered": False,
+        "generation": none,
+        "support": none,
+        "by_text": np.zeros(n_cases, dtype=bool),
+    }
     return fields | {name: none.astype(bool) for name in ("unfit", "unrecorded", "sources_right")}

@@ -1,4 +1,4 @@
-"""Refusal warnings (algebra): one gate refuses nearly all answerable cases, said with its numbers (S2.19)."""
+"""Refusal warnings (algebra): a gate refuses nearly all answerable cases, with numbers (S2.19)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ REFUSES_ALL = "(?s).*"  # deny pattern of a policy that is meant to refuse every
 
 
 class Bound(NamedTuple):
-    """What a gate compares: label of its measurement, the measurement's name, thresholds by key in force."""
+    """What a gate compares.
+
+    Label of its measurement, the measurement's name, thresholds by key in force.
+    """
 
     label: str
     measured: str
@@ -35,13 +38,16 @@ class Bound(NamedTuple):
 
 
 def refusal_text(decisions: CaseVerdicts) -> str:
-    """That gates refuse nearly all cases labelled ok: one, with its thresholds and the range of what it measures.
+    """That gates refuse nearly all cases labelled ok.
 
-    Where only several together do, each is named with its count. Empty where fewer are refused, where fewer than
-    `LEAST_OK` cases are labelled ok, and for a policy that denies every query.
+    One, with its thresholds and the range of what it measures.
+
+    Where only several together do, each is named with its count. Empty where fewer are refused,
+    where fewer than `LEAST_OK` cases are labelled ok, and for a policy that denies every query.
 
     Args:
-      decisions: in memory, or of shards, whose hits are then read once more where there is something to say.
+      decisions: in memory, or of shards, whose hits are then read once more where there is
+        something to say.
 
     Source: rule S2.19.
     """
@@ -61,15 +67,19 @@ def refusal_text(decisions: CaseVerdicts) -> str:
     if bound is None:
         return f'{text}; see decisions.frame(reasons=True)["reason"].'
     stated = " and ".join(f"{key} is {decimals(value)}" for key, value in bound.thresholds.items())
-    text += f": {stated + ', ' if stated else ''}{bound.label} of these is {_range(decisions, gate, bound.measured)}; "
+    text += (
+        f": {stated + ', ' if stated else ''}{bound.label} of these is "
+        f"{_range(decisions, gate, bound.measured)}; "
+    )
     return f"{text}raglab.tune(trace) moves it, raglab.lab.always_answer(policy) has no gate on."
 
 
 def idle_text(decisions: CaseVerdicts) -> str:
-    """That every case is answered and a bound of a signal lies far beyond the values that are there, with both.
+    """That all cases are answered and a signal's bound lies far beyond its values, with both.
 
-    Far is more than a tenth of their range beyond its end, and short of the end of the unit's range, which is stated to
-    gate nothing. Empty where a case is not answered, where fewer than `LEAST_OK` are there or all are labelled ok.
+    Far is more than a tenth of their range beyond its end, and short of the end of the unit's
+    range, which is stated to gate nothing. Empty where a case is not answered, where fewer than
+    `LEAST_OK` are there or all are labelled ok.
 
     Args:
       decisions: in memory, or of shards.
@@ -81,7 +91,11 @@ def idle_text(decisions: CaseVerdicts) -> str:
         return ""
     first = next(_parts(decisions))
     for name in decisions.policy.signals:
-        bound = _bound(first, f"{SIGNALS}.{name}") if decisions.policy.value(f"{SIGNALS}.{name}.enabled") else None
+        bound = (
+            _bound(first, f"{SIGNALS}.{name}")
+            if decisions.policy.value(f"{SIGNALS}.{name}.enabled")
+            else None
+        )
         ends = _ends(decisions, bound.measured) if bound is not None and bound.thresholds else None
         if bound is None or ends is None:
             continue
@@ -89,10 +103,18 @@ def idle_text(decisions: CaseVerdicts) -> str:
         far = {"min": unit.low < bound.thresholds.get("min", ends[0]) < ends[0] - aside}
         far["max"] = unit.high > bound.thresholds.get("max", ends[1]) > ends[1] + aside
         if all(far[key] for key in bound.thresholds):
-            stated = " and ".join(f"{key} is {decimals(value)}" for key, value in bound.thresholds.items())
+            stated = " and ".join(
+                f"{key} is {decimals(value)}" for key, value in bound.thresholds.items()
+            )
             extent = f"{bound.label} is {decimals(ends[0])} to {decimals(ends[1])}"
-            text = f"gate {SIGNALS}.{name} fires on none of {n:,} cases, and no other gate does: {stated}, {extent}"
-            return f"{text}; write the bound on the scale of these values, or let raglab.tune(trace) move it."
+            text = (
+                f"gate {SIGNALS}.{name} fires on none of {n:,} cases, and no other gate does: "
+                f"{stated}, {extent}"
+            )
+            return (
+                f"{text}; write the bound on the scale of these values, or let raglab.tune(trace) "
+                "move it."
+            )
     return ""
 
 
@@ -107,17 +129,33 @@ def _ends(decisions: CaseVerdicts, measured: str) -> tuple[float, float] | None:
 
 
 def _joint_text(refusals: dict[str, int], n_ok: int) -> str:
-    """That several gates together refuse nearly all cases labelled ok; empty where only what has no switch does."""
-    gates_only = {name: n for name, n in refusals.items() if name not in {*UNSWITCHED, EXPECTED_COST}}
+    """That several gates together refuse nearly all cases labelled ok.
+
+    Empty where only what has no switch does.
+    """
+    gates_only = {
+        name: n for name, n in refusals.items() if name not in {*UNSWITCHED, EXPECTED_COST}
+    }
     if sum(gates_only.values()) <= MOST_REFUSED * n_ok:
         return ""
-    named = ", ".join(f"{name} {n:,}" for name, n in sorted(gates_only.items(), key=lambda item: (-item[1], item[0])))
-    text = f"gates together refuse {sum(gates_only.values()):,} of {n_ok:,} cases labelled ok ({named})"
-    return f"{text}; raglab.tune(trace) moves them, raglab.lab.always_answer(policy) has no gate on."
+    named = ", ".join(
+        f"{name} {n:,}"
+        for name, n in sorted(gates_only.items(), key=lambda item: (-item[1], item[0]))
+    )
+    text = (
+        f"gates together refuse {sum(gates_only.values()):,} of {n_ok:,} cases labelled ok "
+        f"({named})"
+    )
+    return (
+        f"{text}; raglab.tune(trace) moves them, raglab.lab.always_answer(policy) has no gate on."
+    )
 
 
 def warn_of_refusals(decisions: CaseVerdicts) -> None:
-    """Warn where gates refuse nearly all cases labelled ok, or a bound gates none: `refusal_text`, `idle_text`."""
+    """Warn where gates refuse nearly all cases labelled ok, or a bound gates none.
+
+    `refusal_text`, `idle_text`.
+    """
     text = refusal_text(decisions) or idle_text(decisions)
     if text:
         warn_user(f"policy {decisions.policy.policy_id}: {text}")
@@ -128,7 +166,8 @@ def is_refusal(policy: PolicyData) -> bool:
     return policy.domain.enabled and REFUSES_ALL in policy.patterns.deny
 
 
-def _parts(decisions: Any) -> Iterator[Decisions]:  # noqa: ANN401 - decisions in memory or of shards
+# decisions in memory or of shards
+def _parts(decisions: Any) -> Iterator[Decisions]:  # noqa: ANN401
     """Decisions in memory, or those of each shard."""
     return iter([decisions]) if isinstance(decisions, Decisions) else decisions.shards()
 
@@ -146,7 +185,10 @@ def _bound(decisions: Decisions, name: str) -> Bound | None:
         }
         return Bound(gate.reads[0], gate.reads[0], keys)
     if section == SIGNALS and own:
-        row, gate_thresholds = gates.signal_gate(decisions.tables.evidence.known.signal(own)), thresholds.signals[own]
+        row, gate_thresholds = (
+            gates.signal_gate(decisions.tables.evidence.known.signal(own)),
+            thresholds.signals[own],
+        )
     else:
         row = gates.gate_by_name(name)
         gate_thresholds = thresholds.gates[name] if row.thresholds else None
@@ -157,8 +199,14 @@ def _bound(decisions: Decisions, name: str) -> Bound | None:
         for threshold in row.thresholds
         if not threshold.where or np.any(decisions.measurements(threshold.where))
     )
-    values = {threshold.key: scalar_value(getattr(gate_thresholds, threshold.key)) for threshold in there}
-    return Bound(row.label, row.measurements[-1], {key: value for key, value in values.items() if np.isfinite(value)})
+    values = {
+        threshold.key: scalar_value(getattr(gate_thresholds, threshold.key)) for threshold in there
+    }
+    return Bound(
+        row.label,
+        row.measurements[-1],
+        {key: value for key, value in values.items() if np.isfinite(value)},
+    )
 
 
 def _range(decisions: CaseVerdicts, gate: str, measured: str) -> str:

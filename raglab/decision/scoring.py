@@ -1,4 +1,4 @@
-"""Scoring (algebra): which cases are scored by status alone, and the sentence that says so (S6.1, S6.3)."""
+"""Scoring (algebra): cases scored by status alone, and the sentence that says so (S6.1, S6.3)."""
 
 from __future__ import annotations
 
@@ -31,15 +31,21 @@ def status_only(cases: Iterable[Case]) -> NDArray[np.bool_]:
 
 
 def _states_no_sources(case: Case) -> bool:
-    return case.expect_status == "ok" and not (case.expect_sources or case.expect_sources_any or case.min_sources)
+    return case.expect_status == "ok" and not (
+        case.expect_sources or case.expect_sources_any or case.min_sources
+    )
 
 
 def trace_status_only(trace: TraceView) -> NDArray[np.bool_]:
-    """Which cases of a trace are scored by status alone, [Q]: `status_only`, and no recorded answer is judged by text.
+    """Which cases of a trace are scored by status alone, [Q].
+
+    `status_only`, and no recorded answer is judged by text.
 
     The hits of a part on disk are loaded only where some case may be judged by text.
     """
-    parts = [once(part, "status only", partial(_part_status_only, part)) for part in trace_parts(trace)]
+    parts = [
+        once(part, "status only", partial(_part_status_only, part)) for part in trace_parts(trace)
+    ]
     return np.concatenate(parts)
 
 
@@ -64,20 +70,31 @@ def status_only_sentence(count: int, cases: int) -> str:
       >>> status_only_sentence(41, 60)
       '41 of 60 cases are scored by status alone'
     """
-    return f"{count:,} of {cases:,} cases {'is' if count == 1 else 'are'} scored by status alone" if count else ""
+    return (
+        f"{count:,} of {cases:,} cases {'is' if count == 1 else 'are'} scored by status alone"
+        if count
+        else ""
+    )
 
 
 def status_only_note(alone: NDArray[np.bool_]) -> str:
-    """The sentence about cases, [Q], with the reason; '' where every case labelled ok states sources."""
+    """The sentence about cases, [Q], with the reason.
+
+    '' where every case labelled ok states sources.
+    """
     sentence = status_only_sentence(int(alone.sum()), len(alone))
-    return f"{sentence}: labelled ok without sources, they count any answer as correct (S6.3)." if sentence else ""
+    return (
+        f"{sentence}: labelled ok without sources, they count any answer as correct (S6.3)."
+        if sentence
+        else ""
+    )
 
 
 class UnretrievedCases(NamedTuple):
     """Cases labelled ok of which no hit of an arm, at any depth, has the sources that they expect.
 
-    lacking: each with the first source that it lacks. n_sourced: cases labelled ok that are judged by sources.
-    documents: those of the hits, where a case lacks any.
+    lacking: each with the first source that it lacks. n_sourced: cases labelled ok that are judged
+    by sources. documents: those of the hits, where a case lacks any.
     """
 
     lacking: tuple[tuple[Case, str], ...] = ()
@@ -86,32 +103,43 @@ class UnretrievedCases(NamedTuple):
 
 
 def unretrieved_note(trace: TraceView, arm: str | None = None) -> str:
-    """How many cases labelled ok no policy can answer right, since no hit has their sources; '' where there are none.
+    """How many cases labelled ok no policy can answer right, since no hit has their sources.
+
+    '' where there are none.
 
     A trace knows the documents of its hits alone, so nothing is claimed of the corpus.
 
     Source: rules S6.1, S6.3.
     """
-    parts = [once(part, f"unretrieved {arm}", partial(_part_unretrieved, part, arm)) for part in trace_parts(trace)]
+    parts = [
+        once(part, f"unretrieved {arm}", partial(_part_unretrieved, part, arm))
+        for part in trace_parts(trace)
+    ]
     lacking = [pair for part in parts for pair in part.lacking]
     if not lacking:
         return ""
     # By id, so that the note names the same cases in whatever order they stand.
     lacking.sort(key=lambda pair: (pair[0].id, pair[0].query, pair[1]))
     (first, source), n_sourced = lacking[0], sum(part.n_sourced for part in parts)
-    # Slips are looked for among the documents of all parts, so that the note is the same however a trace is cut.
+    # Slips are looked for among the documents of all parts, so that the note is the same however a
+    # trace is cut.
     documents = frozenset[str]().union(*(part.documents for part in parts))
-    meanings = source_meanings({source for case, _ in lacking for source in _expects(case)}, documents)
+    meanings = source_meanings(
+        {source for case, _ in lacking for source in _expects(case)}, documents
+    )
     slips = misspelt_sources((case for case, _ in lacking), documents, meanings)
     near = (
-        f" {len(slips):,} of them name a source that is a document of the hits up to case or file extension, as "
+        f" {len(slips):,} of them name a source that is a document of the hits up to case or file "
+        "extension, as "
         f"{slips[0][1][:_LENGTH]!r} beside {slips[0][2][:_LENGTH]!r}: correct those first."
         if slips
         else ""
     )
     return (
-        f"{len(lacking):,} of {n_sourced:,} cases labelled ok with sources expect what none of their hits has, at any "
-        f"depth, such as {source[:_LENGTH]!r} in case {first.id[:_LENGTH]!r}: no policy can answer them right.{near}"
+        f"{len(lacking):,} of {n_sourced:,} cases labelled ok with sources expect what none of "
+        "their hits has, at any "
+        f"depth, such as {source[:_LENGTH]!r} in case {first.id[:_LENGTH]!r}: no policy can "
+        f"answer them right.{near}"
     )
 
 
@@ -120,16 +148,28 @@ def _part_unretrieved(part: TracePart, arm: str | None) -> UnretrievedCases:
         return UnretrievedCases()
     trace: TraceData = part.loaded()
     documents, by_text = known_documents(trace), text_cases(trace)
-    rows = [row for row, case in enumerate(trace.cases) if case.expect_status == "ok" and not by_text[row]]
+    rows = [
+        row
+        for row, case in enumerate(trace.cases)
+        if case.expect_status == "ok" and not by_text[row]
+    ]
     rows = [row for row in rows if _expects(trace.cases[row])]
     named = chunk_sources(
-        trace.chunks, source_meanings({source for row in rows for source in _expects(trace.cases[row])}, documents)
+        trace.chunks,
+        source_meanings(
+            {source for row in rows for source in _expects(trace.cases[row])}, documents
+        ),
     )
     lacking = []
     hit = trace.hits.chunk[:, trace.arm(arm or trace.arms[0])]
     for row in rows:
         case = trace.cases[row]
-        there = {source for place in set(hit[row].ravel().tolist()) if place >= 0 for source in named[place]}
+        there = {
+            source
+            for place in set(hit[row].ravel().tolist())
+            if place >= 0
+            for source in named[place]
+        }
         missing = [source for source in case.expect_sources if source not in there]
         if not missing and case.expect_sources_any and there.isdisjoint(case.expect_sources_any):
             missing = [case.expect_sources_any[0]]
@@ -143,7 +183,9 @@ def _expects(case: Case) -> tuple[str, ...]:
 
 
 def with_headline(table: pd.DataFrame, alone: NDArray[np.bool_]) -> pd.DataFrame:
-    """The table of a public function with `status_only_note` in `attrs["headline"]` and in a warning at its caller.
+    """Table of a public function, `status_only_note` in `attrs["headline"]` and in a warning.
+
+    The warning points at the function's caller.
 
     Args:
       alone: whether each case is scored by status alone, [Q].

@@ -1,4 +1,7 @@
-"""Decisions on a trace of shards (algebra): a few numbers a case are held whole, hits of one shard at a time (S1.5)."""
+"""Decisions on a trace of shards (algebra): a few numbers a case whole, hits by shard (S1.5).
+
+Hits of one shard at a time are held.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,9 @@ if TYPE_CHECKING:
 class CaseColumns(NamedTuple):
     """What is held of every case, [Q] each: its id and some thirty bytes, whatever its hits.
 
-    ids: of the cases. status, decided_by, depth, confidence: as `Decisions` has them.
-    label_code: expected status. passes: whether it passes its contract, false without a label. status_only: whether it
-    is scored by status alone. answer_checks: codes of `AnswerCheck`.
+    ids: of the cases. status, decided_by, depth, confidence: as `Decisions` has them. label_code:
+    expected status. passes: whether it passes its contract, false without a label. status_only:
+    whether it is scored by status alone. answer_checks: codes of `AnswerCheck`.
     """
 
     ids: NDArray[np.object_]
@@ -53,13 +56,25 @@ def decision_columns(decisions: Decisions) -> CaseColumns:
     """Columns of the decisions on one trace in memory."""
     depth = decisions.outcome.depth.astype(np.int8)
     ids = np.array(decisions.ids(), dtype=object)
-    verdicts = (decisions.label_code, decisions.passes, decisions.status_only, decisions.answer_checks)
-    return CaseColumns(ids, decisions.status, decisions.decided_by, depth, decisions.confidence(), *verdicts)
+    verdicts = (
+        decisions.label_code,
+        decisions.passes,
+        decisions.status_only,
+        decisions.answer_checks,
+    )
+    return CaseColumns(
+        ids, decisions.status, decisions.decided_by, depth, decisions.confidence(), *verdicts
+    )
 
 
 def trace_basis(trace: TraceView) -> Basis:
-    """Basis on which the cases of a trace are judged; hits of a part are loaded only where it has a gold answer."""
-    return Basis.joined(once(part, "basis", partial(_part_basis, part)) for part in trace_parts(trace))
+    """Basis on which the cases of a trace are judged.
+
+    Hits of a part are loaded only where it has a gold answer.
+    """
+    return Basis.joined(
+        once(part, "basis", partial(_part_basis, part)) for part in trace_parts(trace)
+    )
 
 
 def _part_basis(part: TracePart) -> Basis:
@@ -71,11 +86,14 @@ def _part_basis(part: TracePart) -> Basis:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShardedDecisions(CaseVerdicts):
-    """What one policy says of every case of a trace of shards; whatever needs hits decides the shard that holds them.
+    """What one policy says of every case of a trace of shards.
+
+    Whatever needs hits decides the shard that holds them.
 
     decided: decisions on a part of the trace. columns: of all cases. sizes: cases of each part.
 
-    Example: `raglab.decide(raglab.Trace.open("out/shards"), policy).explain("q17")` loads one shard.
+    Example: `raglab.decide(raglab.Trace.open("out/shards"), policy).explain("q17")` loads one
+    shard.
     """
 
     trace: TraceView
@@ -89,13 +107,18 @@ class ShardedDecisions(CaseVerdicts):
         return len(self.columns.status)
 
     def __repr__(self) -> str:
-        sizes = f"{len(self):,} cases in {len(self.sizes):,} shard{'' if len(self.sizes) == 1 else 's'}"
+        sizes = (
+            f"{len(self):,} cases in {len(self.sizes):,} shard{'' if len(self.sizes) == 1 else 's'}"
+        )
         return f"{type(self).__name__}({sizes}: {self._summary()})"
 
     @property
     def origin(self) -> list[tuple[str, str]]:
         """What was decided, as facts of a display."""
-        return [("trace", str(self.trace.meta.get("fingerprint", "none"))), ("shards", f"{len(self.sizes):,}")]
+        return [
+            ("trace", str(self.trace.meta.get("fingerprint", "none"))),
+            ("shards", f"{len(self.sizes):,}"),
+        ]
 
     @property
     def status(self) -> NDArray[np.int8]:
@@ -124,11 +147,17 @@ class ShardedDecisions(CaseVerdicts):
 
     @property
     def answer_checks(self) -> NDArray[np.int8]:
-        """`AnswerCheck` of every case, [Q]: what its recorded answer says, where it is judged by text."""
+        """`AnswerCheck` of every case, [Q].
+
+        What its recorded answer says, where it is judged by text.
+        """
         return self.columns.answer_checks
 
     def confidence(self) -> NDArray[np.float64]:
-        """Retrieval confidence at the depth that decided, [Q], 0 to 100; NaN where no score was measured."""
+        """Retrieval confidence at the depth that decided, [Q], 0 to 100.
+
+        NaN where no score was measured.
+        """
         return self.columns.confidence
 
     def ids(self) -> Sequence[str]:
@@ -137,15 +166,25 @@ class ShardedDecisions(CaseVerdicts):
         return ids
 
     def cases_at(self, rows: NDArray[np.intp]) -> list[Case]:
-        """Cases at ascending positions; of each shard that holds some the cases are read, without its hits."""
-        return [case for part, here in self._part_rows(rows) for case in _cases_at(part.cases, here)]
+        """Cases at ascending positions.
+
+        Of each shard that holds some the cases are read, without its hits.
+        """
+        return [
+            case for part, here in self._part_rows(rows) for case in _cases_at(part.cases, here)
+        ]
 
     def reasons(self, rows: Sequence[int]) -> dict[int, str]:
-        """Why some cases came out as they did, by position, see `Decisions.reason`; their shards are loaded."""
+        """Why some cases came out as they did, by position, see `Decisions.reason`.
+
+        Their shards are loaded.
+        """
         at = np.unique(np.asarray(rows, dtype=np.intp))
         function = partial(shard_reasons, decided=self.decided)
         shard_texts = run_each(function, list(self._part_rows(at)), what="explain")
-        return dict(zip(at.tolist(), (text for texts in shard_texts for text in texts), strict=True))
+        return dict(
+            zip(at.tolist(), (text for texts in shard_texts for text in texts), strict=True)
+        )
 
     def _part_rows(self, rows: NDArray[np.intp]) -> Iterator[tuple[TracePart, list[int]]]:
         """Parts that hold some of ascending positions, and the positions in each."""
@@ -170,18 +209,26 @@ class ShardedDecisions(CaseVerdicts):
         return self.decided(self.trace.parts[number])
 
     def explain(self, case_id: str) -> Checks:
-        """Every gate and rule of one case in the order of the chain, see `Decisions.explain`; one shard is loaded."""
+        """Every gate and rule of one case in the order of the chain, see `Decisions.explain`.
+
+        One shard is loaded.
+        """
         return self.shard_of(case_id).explain(case_id)
 
     def options(self, case_id: str) -> tuple[OptionShown, ...]:
-        """Options of an ambiguous case, none for another; their chunks are those of `shard_of(case_id).trace`."""
+        """Options of an ambiguous case, none for another.
+
+        Their chunks are those of `shard_of(case_id).trace`.
+        """
         return self.shard_of(case_id).options(case_id)
 
     def frame(self, *, reasons: bool = False) -> pd.DataFrame:
-        """One row a case, see `Decisions.frame`; every shard is decided once more, by `raglab.lab.parallel_workers`.
+        """One row a case, see `Decisions.frame`.
 
-        Questions, answers and sources are texts, 0.5 to 1 kB a case: for millions of cases take `status`, `decided_by`
-        and `confidence()`, or the frames of `shards()` one by one.
+        Every shard is decided once more, by `raglab.lab.parallel_workers`.
+
+        Questions, answers and sources are texts, 0.5 to 1 kB a case: for millions of cases take
+        `status`, `decided_by` and `confidence()`, or the frames of `shards()` one by one.
         """
         function = partial(shard_frame, decided=self.decided, reasons=reasons)
         return join_frames(list(run_each(function, self.trace.parts, what="frame")))
@@ -191,20 +238,24 @@ def _cases_at(cases: Sequence[Case], rows: Sequence[int]) -> list[Case]:
     return [cases[row] for row in rows]
 
 
-def shard_reasons(held: tuple[TracePart, Sequence[int]], decided: Callable[[TracePart], Decisions]) -> list[str]:
+def shard_reasons(
+    held: tuple[TracePart, Sequence[int]], decided: Callable[[TracePart], Decisions]
+) -> list[str]:
     """Why some cases of one part came out as they did; pure, so that any worker may tell."""
     part, rows = held
     decisions = decided(part)
     return [decisions.reason(row) for row in rows]
 
 
-def shard_frame(part: TracePart, decided: Callable[[TracePart], Decisions], *, reasons: bool) -> pd.DataFrame:
+def shard_frame(
+    part: TracePart, decided: Callable[[TracePart], Decisions], *, reasons: bool
+) -> pd.DataFrame:
     """Table of the decisions on one part; pure, so that any worker may make it."""
     return decided(part).frame(reasons=reasons)
 
 
 def join_frames(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Rows of tables of the same columns one below the other, of the types that the rows in one table would have."""
+    """Rows of same-column tables, stacked, with the types that the rows would have in one table."""
     import pandas as pd
 
     columns = {}
@@ -212,7 +263,8 @@ def join_frames(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         parts = [frame[name] for frame in frames]
         if all(part.dtype == parts[0].dtype for part in parts):
             columns[name] = pd.concat(parts, ignore_index=True)
-        else:  # a part without a text, or with a contract of nobody, has another type than all together
+        # a part without a text, or with a contract of nobody, has another type than all together
+        else:
             plain_parts = (part.astype(object).where(part.notna(), None) for part in parts)
             columns[name] = pd.Series([value for part in plain_parts for value in part.tolist()])
     return pd.DataFrame(columns)

@@ -1,7 +1,9 @@
-"""Signal values (algebra): every built-in signal of a case, by what must be there first: query, hits, answer (S2.15).
+"""Signal values (algebra): every built-in signal of a case, by what must be there first.
 
-Each function measures what one source tells, as columns by name; `signal_rows` puts them into the order of a
-`SignalSet`: the built-in ones, then the trace's own. Nothing here hangs on a threshold.
+Query, hits, answer (S2.15).
+
+Each function measures what one source tells, as columns by name; `signal_rows` puts them into the
+order of a `SignalSet`: the built-in ones, then the trace's own. Nothing here hangs on a threshold.
 """
 
 from __future__ import annotations
@@ -42,10 +44,14 @@ Columns = dict[str, NDArray[np.float64]]
 
 def arm_order(rank: NDArray[np.int32], hit: NDArray[np.int64]) -> NDArray[np.int64]:
     """Places of the hits in the arm's final order, hits without a rank last."""
-    return np.argsort(np.where((hit >= 0) & (rank >= 0), rank, np.iinfo(np.int32).max), axis=1, kind="stable")
+    return np.argsort(
+        np.where((hit >= 0) & (rank >= 0), rank, np.iinfo(np.int32).max), axis=1, kind="stable"
+    )
 
 
-def first_by_rank(values: NDArray[np.float64], order: NDArray[np.int64], k: int) -> NDArray[np.float64]:
+def first_by_rank(
+    values: NDArray[np.float64], order: NDArray[np.int64], k: int
+) -> NDArray[np.float64]:
     """Values of the first k hits in an order, [k, B]."""
     return np.ascontiguousarray(values[np.arange(len(values)), order[:, :k].T])
 
@@ -57,13 +63,18 @@ def query_signals(cases: Sequence[Case], entities: Sequence[Sequence[str]]) -> C
       entities: of each question, those that the policy's patterns name.
 
     Example:
-      >>> columns = query_signals([Case("a", "Who pays the excess?", "ok", selected_sources=("guide.md",))], [()])
+      >>> columns = query_signals(
+      ...     [Case("a", "Who pays the excess?", "ok", selected_sources=("guide.md",))], [()]
+      ... )
       >>> [float(columns[name][0]) for name in ("words", "entities", "documents")]
       [4.0, 0.0, 1.0]
     """
     intents = (intent(case.query) for case in cases)
     scores = np.array(
-        [(query_intent.graph, query_intent.table, query_intent.complexity) for query_intent in intents],
+        [
+            (query_intent.graph, query_intent.table, query_intent.complexity)
+            for query_intent in intents
+        ],
         dtype=np.float64,
     ).reshape(-1, 3)
     return {
@@ -79,8 +90,8 @@ def query_signals(cases: Sequence[Case], entities: Sequence[Sequence[str]]) -> C
 class FirstHits(NamedTuple):
     """Scores of the first k hits in the arm's final order, [k, B] each; NaN where there is none.
 
-    rerank, hybrid: in [0, 1]. cosine: of query and hit. fallback: what stands in for a reranker that says nothing, in
-    [0, 1]. degenerate: whether it says nothing, bool [B].
+    rerank, hybrid: in [0, 1]. cosine: of query and hit. fallback: what stands in for a reranker
+    that says nothing, in [0, 1]. degenerate: whether it says nothing, bool [B].
     """
 
     rerank: NDArray[np.float64]
@@ -94,12 +105,17 @@ def score_signals(hits: Hits, first: FirstHits) -> Columns:
     """Signals of the hits' scores, by name, [B] each.
 
     Args:
-      hits: of one arm in the order of l2, fields [B, K]. first: of the same rows.
+      hits: of one arm in the order of l2, fields [B, K].
+      first: of the same rows.
 
     Source: rules S2.4, S2.8, S2.15.
     """
     n = (~np.isnan(first.cosine)).sum(axis=0)
-    margin = first.rerank[0] - first.rerank[1] if len(first.rerank) >= 2 else np.full(len(hits.l2), np.nan)
+    margin = (
+        first.rerank[0] - first.rerank[1]
+        if len(first.rerank) >= 2
+        else np.full(len(hits.l2), np.nan)
+    )
     return {
         "confidence": retrieval_confidence(first.rerank, first.fallback, first.degenerate, 1.0),
         "top1_cosine": hits.cosine[:, 0],
@@ -113,22 +129,32 @@ def score_signals(hits: Hits, first: FirstHits) -> Columns:
 
 def confidence_gap(hits: Hits) -> NDArray[np.float64]:
     """Squared L2 between the two nearest hits, [B]; NaN where there is no second."""
-    return np.abs(hits.l2[:, 1] - hits.l2[:, 0]) if hits.l2.shape[1] >= 2 else np.full(len(hits.l2), np.nan)
+    return (
+        np.abs(hits.l2[:, 1] - hits.l2[:, 0])
+        if hits.l2.shape[1] >= 2
+        else np.full(len(hits.l2), np.nan)
+    )
 
 
 def score_statistics(cosine: NDArray[np.float64]) -> Columns:
-    """Scale and spread of the scores of all hits, and the one over the other, by name, [B] each; NaN without a hit.
+    """Scale and spread of the scores of all hits, and the one over the other, by name, [B] each.
+
+    NaN without a hit.
 
     The mean cosine of the hits stands for the score of the whole collection, which NQC divides by.
 
     Args:
       cosine: of all hits, [B, K]; NaN where there is none.
 
-    Source: Shtok, Kurland, Carmel, Raiber & Markovits 2012, Predicting Query Performance by Query-Drift Estimation
+    Source: Shtok, Kurland, Carmel, Raiber & Markovits 2012, Predicting Query Performance by
+    Query-Drift Estimation
       (normalized query commitment), over the ten best hits.
 
     Example:
-      >>> {name: column.round(3).tolist() for name, column in score_statistics(np.array([[0.9, 0.7]])).items()}
+      >>> {
+      ...     name: column.round(3).tolist()
+      ...     for name, column in score_statistics(np.array([[0.9, 0.7]])).items()
+      ... }
       {'score_scale': [0.8], 'score_spread': [0.1], 'nqc': [0.125]}
     """
     scale, _ = _mean_and_spread(cosine)
@@ -139,8 +165,13 @@ def score_statistics(cosine: NDArray[np.float64]) -> Columns:
     return {"score_scale": scale, "score_spread": spread, "nqc": nqc}
 
 
-def _mean_and_spread(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation of every row without its NaN, [B] each; NaN, without a warning, of an empty row."""
+def _mean_and_spread(
+    values: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of every row without its NaN, [B] each.
+
+    NaN, without a warning, of an empty row.
+    """
     there = ~np.isnan(values)
     n = there.sum(axis=1)
     least = np.maximum(n, 1)
@@ -150,10 +181,13 @@ def _mean_and_spread(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], 
 
 
 def arm_agreement(trace: TraceData) -> Columns:
-    """How far dense, BM25 and hybrid agree, by name, [D, Q] each; NaN where fewer than two of them have hits.
+    """How far dense, BM25 and hybrid agree, by name, [D, Q] each.
 
-    Over the pairs of those arms that both have hits: share with the same first hit, and mean overlap of the first five,
-    which is what they share over the longer of the two, each in the arm's final order.
+    NaN where fewer than two of them have hits.
+
+    Over the pairs of those arms that both have hits: share with the same first hit, and mean
+    overlap of the first five, which is what they share over the longer of the two, each in the
+    arm's final order.
 
     Source: rule S2.15.
     """
@@ -171,7 +205,10 @@ def arm_agreement(trace: TraceData) -> Columns:
         total = np.where(both, np.array(values), 0.0).sum(axis=0)
         return np.where(n > 0, total / np.maximum(n, 1), np.nan).reshape(depths, len(trace))
 
-    return {"arms_first": mean([pair[1] for pair in pairs]), "arms_overlap": mean([pair[2] for pair in pairs])}
+    return {
+        "arms_first": mean([pair[1] for pair in pairs]),
+        "arms_overlap": mean([pair[2] for pair in pairs]),
+    }
 
 
 def _first_chunks(trace: TraceData, at: int) -> NDArray[np.int64]:
@@ -193,9 +230,12 @@ def _pair_agreement(
 
 
 def stored_signals(trace: TraceData, arm: str) -> Columns:
-    """Signals that the trace holds as columns, at an arm, by name, [D, Q] each; those alone that it holds.
+    """Signals that the trace holds as columns, at an arm, by name, [D, Q] each.
 
-    A question asked live has those of its answer as columns too: it is decided before any answer is recorded.
+    Those alone that it holds.
+
+    A question asked live has those of its answer as columns too: it is decided before any answer is
+    recorded.
     """
     at = trace.arm(arm)
     return {name: column[:, at].T for name, column in trace.columns.items()}
@@ -214,29 +254,37 @@ def trace_signals(trace: TraceData) -> SignalSet:
     return SignalSet((*BUILT_IN, *(declared_signal(name, stated.get(name)) for name in own)))
 
 
-def answer_signals(generation: NDArray[np.float64], support: NDArray[np.float64], n_hits: int) -> Columns:
+def answer_signals(
+    generation: NDArray[np.float64], support: NDArray[np.float64], n_hits: int
+) -> Columns:
     """Signals of the recorded answer to all hits, by name, [D, Q] each; NaN where none is recorded.
 
-    The answer hangs on which hits are chosen and those on thresholds, which a signal must not: so it is the answer of
-    one slot, that of all hits being relevant.
+    The answer hangs on which hits are chosen and those on thresholds, which a signal must not: so
+    it is the answer of one slot, that of all hits being relevant.
 
     Args:
-      generation, support: by slot, [D, S, Q]. n_hits: K, which is that slot's number.
+      generation, support: by slot, [D, S, Q].
+      n_hits: K, which is that slot's number.
     """
     return {"generation": generation[:, n_hits], "support": support[:, n_hits]}
 
 
 def signal_rows(
-    columns: Mapping[str, NDArray[Any]], retrieved: NDArray[np.bool_], known: SignalSet = BUILT_IN_SET
+    columns: Mapping[str, NDArray[Any]],
+    retrieved: NDArray[np.bool_],
+    known: SignalSet = BUILT_IN_SET,
 ) -> NDArray[np.float64]:
     """Signals in the order of a set, [signals, D, Q]; NaN where nobody measured one.
 
     Args:
-      columns: by name, each [D, Q] or [Q]. retrieved: whether a case has hits, [D, Q]: without one only what the query
-        tells is there, since a signal of the hits that comes from no hit would say something of nothing.
+      columns: by name, each [D, Q] or [Q].
+      retrieved: whether a case has hits, [D, Q]: without one only what the query tells is there,
+        since a signal of the hits that comes from no hit would say something of nothing.
 
     Example:
-      >>> rows = signal_rows({"words": np.array([3.0]), "groups": np.array([0.0])}, np.array([[False]]))
+      >>> rows = signal_rows(
+      ...     {"words": np.array([3.0]), "groups": np.array([0.0])}, np.array([[False]])
+      ... )
       >>> rows[NAMES.index("words")].item(), rows[NAMES.index("groups")].item()
       (3.0, nan)
     """
@@ -249,8 +297,10 @@ def signal_rows(
     return rows
 
 
-def with_columns(rows: NDArray[np.float64], columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Signals with those of some built-in columns, where these have a value, [signals, D, Q]; a copy."""
+def with_columns(
+    rows: NDArray[np.float64], columns: Mapping[str, NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Signals with those of some built-in columns, if they have values, [signals, D, Q]; a copy."""
     changed = rows.copy()
     for name, column in columns.items():
         place = NAMES.index(name)
@@ -259,18 +309,24 @@ def with_columns(rows: NDArray[np.float64], columns: Mapping[str, NDArray[np.flo
 
 
 def used_signals(policy: PolicyData) -> tuple[str, ...]:
-    """Signals that a policy gates, that its gates of the user read, or by which it decides, built-in ones first.
+    """Signals a policy gates, its user gates read, or by which it decides, built-in ones first.
 
     A gate that is off or states no bound uses none, and a model none under the rule `chain`.
 
     Example:
-      >>> used_signals(PolicyData.from_mapping({"signals": {"gaps": {"max": 0}, "words": {"enabled": False}}}))
+      >>> used_signals(
+      ...     PolicyData.from_mapping(
+      ...         {"signals": {"gaps": {"max": 0}, "words": {"enabled": False}}}
+      ...     )
+      ... )
       ('gaps',)
     """
     used = {
         name
         for name, row in policy.signals.items()
-        if row.enabled and not row.min is row.max is None and _holds(policy, f"signals.{name}", "signals")
+        if row.enabled
+        and not row.min is row.max is None
+        and _holds(policy, f"signals.{name}", "signals")
     }
     if policy.decision.rule == EXPECTED_COST and policy.decision.model is not None:
         used |= policy.decision.model.parts.keys()
@@ -296,7 +352,10 @@ def check_stored(trace: TraceData, policies: Iterable[PolicyData]) -> None:
     """
     for policy in policies:
         if (
-            policy.signals or policy.gates or policy.fused.parts or policy.decision.rule == EXPECTED_COST
+            policy.signals
+            or policy.gates
+            or policy.fused.parts
+            or policy.decision.rule == EXPECTED_COST
         ):  # as hardly any policy
             check_signals(trace, used_signals(policy))
 
@@ -308,19 +367,30 @@ def check_signals(trace: TraceData, names: Iterable[str]) -> None:
       MissingExtensionError: what measures it is not installed.
       ValueError: names the signal and says how to get it (rule S2.15).
     """
-    lacking = [name for name in names if name not in trace.columns and (name in STORED or name not in NAMES)]
+    lacking = [
+        name
+        for name in names
+        if name not in trace.columns and (name in STORED or name not in NAMES)
+    ]
     if not lacking:
         return
     name = lacking[0]
     rule = f"a policy that uses the signal {name} needs a trace that holds it, got one without"
     if name in NAMES:
-        check_installed(f"the signal {name}", ROOM)  # without it the trace that is built again lacks it too
-        msg = f"{rule}; it is measured on the documents when a trace is built: build it again with `raglab trace`."
+        # without it the trace that is built again lacks it too
+        check_installed(f"the signal {name}", ROOM)
+        msg = (
+            f"{rule}; it is measured on the documents when a trace is built: build it again with "
+            "`raglab trace`."
+        )
     else:
         own = sorted(set(trace.columns).difference(NAMES))
         there = f"it holds {', '.join(own)}" if own else "it holds none of your own"
         near = get_close_matches(name, (*NAMES, *own), 1, 0.8)
         meant = f" Did you mean {near[0]}?" if near else ""
-        how = f"add it by trace.with_signal({name!r}, ...), or by raglab.add_signals where it is registered"
+        how = (
+            f"add it by trace.with_signal({name!r}, ...), or by raglab.add_signals where it is "
+            "registered"
+        )
         msg = f"{rule} ({there}); {how}.{meant}"
     raise ValueError(msg)

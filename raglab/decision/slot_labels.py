@@ -1,4 +1,7 @@
-"""Slot labels (algebra): the question's words and entities in each slot's hits, what a case expects (S2.5, S2.7)."""
+"""Slot labels (algebra): a slot's question words and entities, case expectations (S2.5, S2.7).
+
+The words and entities of the question are those in each slot's hits.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +26,25 @@ def _expected_sources(case: Case) -> tuple[str, ...]:
 
 
 def _bits(
-    wanted: Sequence[Collection[str]], rows: NDArray[np.intp] | slice, specs: Sequence[Sequence[str]]
+    wanted: Sequence[Collection[str]],
+    rows: NDArray[np.intp] | slice,
+    specs: Sequence[Sequence[str]],
 ) -> NDArray[np.uint64]:
     """Bits of the wanted sources of some rows among their own in a plane."""
     numbers = range(len(wanted))[rows] if isinstance(rows, slice) else rows
     sets = (frozenset(wanted[number]) for number in numbers)
     pairs = zip(sets, specs, strict=True)
     return np.array(
-        [sum(1 << bit for bit, source in enumerate(spec) if source in own) for own, spec in pairs], np.uint64
+        [sum(1 << bit for bit, source in enumerate(spec) if source in own) for own, spec in pairs],
+        np.uint64,
     )
 
 
 class SlotLabels(NamedTuple):
     """What the hits of every slot carry, [B, S] each, or [D, S, Q] by `by_slot`.
 
-    missing: entities to be covered that are not. right: whether the expected sources are there. share: of the
-    question's content words, in [0, 1]; 1 where it has none.
+    missing: entities to be covered that are not. right: whether the expected sources are there.
+    share: of the question's content words, in [0, 1]; 1 where it has none.
     """
 
     missing: NDArray[np.unsignedinteger[Any]]
@@ -55,27 +61,39 @@ def slot_labels(
       min_hits: of a slot, that must hold an entity.
     """
     planes = zip(entities.must_cover, entities.carried, strict=True)
-    lacking = [np.bitwise_count(must[:, None] & ~_unions(mask, chosen.places, min_hits)) for must, mask in planes]
-    most = BITS * len(lacking)  # as narrow as the number can be: the compiled kernel reads this table most
+    lacking = [
+        np.bitwise_count(must[:, None] & ~_unions(mask, chosen.places, min_hits))
+        for must, mask in planes
+    ]
+    # as narrow as the number can be: the compiled kernel reads this table most
+    most = BITS * len(lacking)
     return SlotLabels(
-        missing=np.add.reduce(lacking, dtype=np.min_scalar_type(most)) if len(lacking) > 1 else lacking[0],
+        missing=np.add.reduce(lacking, dtype=np.min_scalar_type(most))
+        if len(lacking) > 1
+        else lacking[0],
         right=_right(chosen, batch, trace),
         share=_keyword_share(chosen.places, batch, trace),
     )
 
 
 def _right(chosen: ChosenHits, batch: CaseBatch, trace: TraceData) -> NDArray[np.bool_]:
-    """Whether a slot's hits hold what the case expects: all of some sources, one of others, and enough of them."""
+    """Whether a slot's hits hold what the case expects.
+
+    All of some sources, one of others, and enough of them.
+    """
     cases, places = batch.cases, chosen.places
     right = np.ones(places.shape[:2], dtype=bool)
     specs = [_expected_sources(case) for case in cases]
-    if not any(specs) and not any(case.min_sources or case.expect_option is not None for case in cases):
+    if not any(specs) and not any(
+        case.min_sources or case.expect_option is not None for case in cases
+    ):
         return right  # as of a question asked live
     sought = {source for spec in specs for source in spec}
     meanings = source_meanings(sought, known_documents(trace)) if sought else {}
     check_clear(trace.cases, meanings)
     named = chunk_sources(trace.chunks, meanings)
-    # Either step costs a pass over all sets of hits; a trace whose cases expect nothing of the kind goes without.
+    # Either step costs a pass over all sets of hits; a trace whose cases expect nothing of the kind
+    # goes without.
     if sought:
         _expect_sources(right, places, batch, specs, positions(named))
     least = np.array([case.min_sources for case in cases])
@@ -92,14 +110,18 @@ def _expect_sources(
     specs: Sequence[Sequence[str]],
     holders: Mapping[str, NDArray[np.intp]],
 ) -> None:
-    """Where a slot lacks one of the sources that must be there, or all of those of which one will do, it is not right.
+    """A slot that lacks a required source, or all of those of which one will do, is not right.
 
     Args:
-      specs: sources of each case. holders: source -> positions of its chunks.
+      specs: sources of each case.
+      holders: source -> positions of its chunks.
     """
     one_will_do = np.array([bool(case.expect_sources_any) for case in batch.cases])
     some = np.zeros_like(right)
-    every, any_of = ([getattr(case, name) for case in batch.cases] for name in ("expect_sources", "expect_sources_any"))
+    every, any_of = (
+        [getattr(case, name) for case in batch.cases]
+        for name in ("expect_sources", "expect_sources_any")
+    )
     for rows, spec in item_planes(specs):
         sources = _unions(bit_masks(spec, holders, batch.keys.hit[rows]), places[rows])
         wanted = _bits(every, rows, spec)[:, None]
@@ -108,15 +130,23 @@ def _expect_sources(
     right &= ~one_will_do[:, None] | some
 
 
-def _keyword_share(places: NDArray[np.int64], batch: CaseBatch, trace: TraceData) -> NDArray[np.float64]:
-    """Share of the question's content words that stand in a slot's hits, [B, S]; 1 where it has none (rule S2.7)."""
+def _keyword_share(
+    places: NDArray[np.int64], batch: CaseBatch, trace: TraceData
+) -> NDArray[np.float64]:
+    """Share of the question's content words that stand in a slot's hits, [B, S].
+
+    1 where it has none (rule S2.7).
+    """
     words = [content_words(case.query, most=None) for case in batch.cases]
-    vocabulary = {word for row in words for word in row}  # only words that are asked for become bits
+    # only words that are asked for become bits
+    vocabulary = {word for row in words for word in row}
     texts = [sorted(word_set(chunk.full_text) & vocabulary) for chunk in trace.chunks]
     holders = positions(texts)
     n_found = np.zeros(places.shape[:2], dtype=np.int64)
     for rows, spec in item_planes(words):
-        n_found[rows] += np.bitwise_count(_unions(bit_masks(spec, holders, batch.keys.hit[rows]), places[rows]))
+        n_found[rows] += np.bitwise_count(
+            _unions(bit_masks(spec, holders, batch.keys.hit[rows]), places[rows])
+        )
     n_words = np.array([len(row) for row in words], dtype=np.float64)
     with np.errstate(invalid="ignore"):
         share = n_found / n_words[:, None]
@@ -130,13 +160,20 @@ def _cache_blocks(places: NDArray[np.int64]) -> list[slice]:
     return [slice(start, start + step) for start in range(0, len(places), step)]
 
 
-def _values_at(values: NDArray[Any], places: NDArray[np.int64], nothing: Any) -> NDArray[Any]:  # noqa: ANN401 - a number
+# a number
+def _values_at(
+    values: NDArray[Any],
+    places: NDArray[np.int64],
+    nothing: Any,  # noqa: ANN401
+) -> NDArray[Any]:
     """Values [b, K] at places [b, S, k]; `nothing` where there is none."""
     taken = values[np.arange(len(values))[:, None, None], np.maximum(places, 0)]
     return np.where(places >= 0, taken, nothing)
 
 
-def _unions(mask: NDArray[np.uint64], places: NDArray[np.int64], least: int = 1) -> NDArray[np.uint64]:
+def _unions(
+    mask: NDArray[np.uint64], places: NDArray[np.int64], least: int = 1
+) -> NDArray[np.uint64]:
     """Bits that at least so many of every slot's hits have, [B, S]: their union where it is one."""
     out = np.zeros(places.shape[:2], dtype=np.uint64)
     for rows in _cache_blocks(places):
@@ -145,7 +182,10 @@ def _unions(mask: NDArray[np.uint64], places: NDArray[np.int64], least: int = 1)
             out[rows] = np.bitwise_or.reduce(bits, axis=2)
             continue
         # held[n]: bits of at least n of the hits so far.
-        held = [np.full_like(out[rows], ~np.uint64(0)), *(np.zeros_like(out[rows]) for _ in range(least))]
+        held = [
+            np.full_like(out[rows], ~np.uint64(0)),
+            *(np.zeros_like(out[rows]) for _ in range(least)),
+        ]
         for hit in np.moveaxis(bits, 2, 0):
             for count in range(least, 0, -1):
                 held[count] |= held[count - 1] & hit
@@ -168,12 +208,14 @@ def _expect_option(
     batch: CaseBatch,
     named: Sequence[Sequence[str]],
 ) -> None:
-    """Where a case says which option is the right one, that option must exist and hold the expected sources."""
+    """If a case says which option is right, that one must exist and hold the expected sources."""
     for row, case in enumerate(batch.cases):
         if case.expect_option is None:
             continue
         for slot, of_slot in zip(OPTION_SLOTS, options, strict=True):
             shown = of_slot[row]
-            places = shown[case.expect_option - 1].places if 0 < case.expect_option <= len(shown) else ()
+            places = (
+                shown[case.expect_option - 1].places if 0 < case.expect_option <= len(shown) else ()
+            )
             there = {name for place in places for name in named[batch.keys.hit[row, place]]}
             right[row, slot] &= bool(places) and there.issuperset(case.expect_sources)

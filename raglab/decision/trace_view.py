@@ -1,7 +1,7 @@
-"""Trace views (algebra): what a replay and a study read of a trace, whether it is in memory or in shards on disk.
+"""Trace views (algebra): what replay and study read of a trace, in memory or in disk shards.
 
-A trace in memory is a view of one part, itself. A trace in shards (`raglab.ShardedTrace`) is a view of as many parts,
-each a reference of a few bytes, whose hits are loaded for one part at a time.
+A trace in memory is a view of one part, itself. A trace in shards (`raglab.ShardedTrace`) is a view
+of as many parts, each a reference of a few bytes, whose hits are loaded for one part at a time.
 """
 
 from __future__ import annotations
@@ -24,8 +24,16 @@ class TracePart(Protocol):
     def loaded(self) -> TraceData:
         """Trace of the part in memory."""
 
-    def evidence_for(self, policies: Sequence[PolicyData], arm: str | None) -> Any | None:  # noqa: ANN401 - `Evidence`
-        """Evidence under policies of one structure, where it was measured before; None where it has to be measured."""
+    # `Evidence`
+    def evidence_for(
+        self,
+        policies: Sequence[PolicyData],
+        arm: str | None,
+    ) -> Any | None:  # noqa: ANN401
+        """Evidence under policies of one structure, where it was measured before.
+
+        None where it has to be measured.
+        """
 
 
 class TraceView(Protocol):
@@ -73,7 +81,10 @@ class TraceView(Protocol):
         """The whole trace in memory."""
 
     def measured_once(self, policy: PolicyData, arm: str | None) -> AbstractContextManager[Self]:
-        """The trace for many replays under the structure of one policy: parts on disk are measured once for all."""
+        """The trace for many replays under the structure of one policy.
+
+        Parts on disk are measured once for all.
+        """
 
 
 def trace_parts(trace: TraceView) -> Sequence[TracePart]:
@@ -114,6 +125,8 @@ def check_in_memory(trace: object, what: str) -> None:
     """
     if not isinstance(trace, TraceData):
         kind = f"a {type(trace).__name__}"
-        remedy = "load it whole (trace.loaded()), or draw some cases (raglab.lab.study_cases.draw_cases)"
+        remedy = (
+            "load it whole (trace.loaded()), or draw some cases (raglab.lab.study_cases.draw_cases)"
+        )
         msg = f"{what} must have a trace in memory, got {kind}; {remedy}."
         raise TypeError(msg)

@@ -1,9 +1,11 @@
-"""Default learner (algebra): ask once, learn the default; rows, votes, gate and splits (S5.2 to S5.7).
+"""Default learner (algebra): ask once, learn the default.
 
-A row answers one kind of question on one kind of document. `update` takes one signal into it and gives a new row,
-`gate` and `asks` say whether its value is applied silently (`fills_in`: with what a question is worth), `stratify` and
-`split` part a row whose failures gather under one condition, `lookup` finds the row of a request, `suggest` the value
-to propose. `simulate` plays users.
+Rows, votes, gate and splits (S5.2 to S5.7).
+
+A row answers one kind of question on one kind of document. `update` takes one signal into it and
+gives a new row, `gate` and `asks` say whether its value is applied silently (`fills_in`: with what
+a question is worth), `stratify` and `split` part a row whose failures gather under one condition,
+`lookup` finds the row of a request, `suggest` the value to propose. `simulate` plays users.
 """
 
 from __future__ import annotations
@@ -44,7 +46,14 @@ from raglab.default_learner.simulation import (
     simulate,
     world,
 )
-from raglab.default_learner.stratification import Split, looked, source_split, split, stored_split, stratify
+from raglab.default_learner.stratification import (
+    Split,
+    looked,
+    source_split,
+    split,
+    stored_split,
+    stratify,
+)
 
 __all__ = [
     "OTHER",

@@ -1,7 +1,7 @@
-"""Votes (algebra): one signal added, counts per value, and the rules of confidence, vote_share and posterior.
+"""Votes (algebra): one signal added, counts per value, and confidence by vote_share or posterior.
 
-Axis `V` is the candidate values in the order in which they were first voted on; `[...]` is any batch of rows. Votes
-are sums of halves, so that they are exact and their order changes no bit.
+Axis `V` is the candidate values in the order in which they were first voted on; `[...]` is any
+batch of rows. Votes are sums of halves, so that they are exact and their order changes no bit.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ PLACE = np.array([YES, NO, SILENT, FAILED])  # of a signal among the counts
 N_COUNTS = 7
 N_SIGNALS = 6  # of them that are sums of signals
 HALF = 0.5  # vote of a silent success
-PRIOR = 0.1  # votes for and against a rate before it was seen: near 0 or near 1, as those of defaults are
+# votes for and against a rate before it was seen: near 0 or near 1, as those of defaults are
+PRIOR = 0.1
 TABLE = 4  # cells of a table a row before sorting is cheaper
 
 Array: TypeAlias = NDArray[np.float64]
 
 
-ASK_BELOW, APPLY_ABOVE, EVERY = 0.60, 0.85, 5  # the published gate (rule S5.5); whatever states it reads it here
+# the published gate (rule S5.5); whatever states it reads it here
+ASK_BELOW, APPLY_ABOVE, EVERY = 0.60, 0.85, 5
 
 
 class Counts(NamedTuple):
@@ -69,16 +71,17 @@ class DefaultLearner(NamedTuple):
       apply_above: confidence above which the value is applied silently, in [0, 1].
       every: between the two thresholds, one of this many requests asks.
       level: of the lower bound of `posterior`.
-      prior_yes: prior of `posterior`, in votes; with `prior_no` at a tenth of a vote the first clear word decides: the
-        bound after one yes is 0.91, after one yes and one no 0.21.
+      prior_yes: prior of `posterior`, in votes; with `prior_no` at a tenth of a vote the first
+        clear word decides: the bound after one yes is 0.91, after one yes and one no 0.21.
       prior_no: prior of `posterior` against a value, in votes.
       half_life_days: of a vote; 0 never forgets.
       stratify: whether rows split.
       alpha: of `evidence`, probability that a row of noise ever splits.
-      on_word: whether the confidence of `posterior` is 0 until a user accepted or named the value, and after a no until
-        one does again.
-      split: when a row splits: `source` at the first success with another candidate under a condition where one failed,
-        as the source document does; `evidence` where failures gather beyond chance.
+      on_word: whether the confidence of `posterior` is 0 until a user accepted or named the value,
+        and after a no until one does again.
+      split: when a row splits: `source` at the first success with another candidate under a
+        condition where one failed, as the source document does; `evidence` where failures gather
+        beyond chance.
     """
 
     rule: Rule = "vote_share"
@@ -112,7 +115,11 @@ def check_learner(learner: DefaultLearner) -> DefaultLearner:
       ValueError: an unknown rule, or a setting out of its range.
     """
     if learner.rule not in RULES:
-        refuse(f"rule must be one of {', '.join(RULES)}", repr(learner.rule), "vote_share is the published one")
+        refuse(
+            f"rule must be one of {', '.join(RULES)}",
+            repr(learner.rule),
+            "vote_share is the published one",
+        )
     if not 0.0 <= learner.ask_below <= learner.apply_above <= 1.0:
         refuse(
             "ask_below and apply_above must be in [0, 1] and in this order",
@@ -120,7 +127,11 @@ def check_learner(learner: DefaultLearner) -> DefaultLearner:
             "they are confidences",
         )
     if not 0.0 < learner.level < 1.0:
-        refuse("level must be in (0, 1)", learner.level, "0.8 is a lower bound that holds in 80 % of rows")
+        refuse(
+            "level must be in (0, 1)",
+            learner.level,
+            "0.8 is a lower bound that holds in 80 % of rows",
+        )
     if not 1 <= learner.every < np.inf or learner.every % 1:
         refuse("every must be a whole number >= 1", learner.every, "it counts requests")
     for name in ("prior_yes", "prior_no"):
@@ -129,14 +140,21 @@ def check_learner(learner: DefaultLearner) -> DefaultLearner:
     if not 0.0 <= learner.half_life_days < np.inf:
         refuse("half_life_days must be >= 0", learner.half_life_days, "0 never forgets")
     if not 0.0 < learner.alpha < 1.0:
-        refuse("alpha must be in (0, 1)", learner.alpha, "it is the chance that a row of noise splits")
+        refuse(
+            "alpha must be in (0, 1)", learner.alpha, "it is the chance that a row of noise splits"
+        )
     if learner.split not in SPLITS:
-        refuse(f"split must be one of {', '.join(SPLITS)}", repr(learner.split), "source is the published one")
+        refuse(
+            f"split must be one of {', '.join(SPLITS)}",
+            repr(learner.split),
+            "source is the published one",
+        )
     return learner
 
 
 RETIRED = ("first_look",)  # settings of logs of before that decide nothing any more
-ADDED: Mapping[str, Any] = {"on_word": False, "split": "evidence"}  # and what those logs meant that do not say it
+# and what those logs meant that do not say it
+ADDED: Mapping[str, Any] = {"on_word": False, "split": "evidence"}
 
 
 def stored_learner(body: Mapping[str, Any]) -> DefaultLearner:
@@ -156,7 +174,11 @@ def stored_learner(body: Mapping[str, Any]) -> DefaultLearner:
     unknown = sorted(set(named) - set(DefaultLearner._fields))
     if unknown:
         remedy = "read the log with the version that wrote it"
-        refuse(f"learner settings must be among {', '.join(DefaultLearner._fields)}", ", ".join(unknown), remedy)
+        refuse(
+            f"learner settings must be among {', '.join(DefaultLearner._fields)}",
+            ", ".join(unknown),
+            remedy,
+        )
     return DefaultLearner(**{**ADDED, **named})
 
 
@@ -169,11 +191,13 @@ def add_signal(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLi
     """Votes after one signal a row.
 
     Args:
-      value: place of the value that the signal is about, int [...]. signal: place in `SIGNALS`, int [...]; -1 none.
+      value: place of the value that the signal is about, int [...].
+      signal: place in `SIGNALS`, int [...]; -1 none.
       named: place of the value that a user named who rejected this one, int [...]; -1 none.
 
     Raises:
-      ValueError: a place that is not there, or a value named without a rejection, or the rejected one.
+      ValueError: a place that is not there, or a value named without a rejection, or the rejected
+        one.
 
     Source: rule S5.4.
 
@@ -190,7 +214,11 @@ def add_signal(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLi
         ("named", correction, n_values),
     ):
         if what.size and not (what.min() >= (-1 if name != "value" else 0) and what.max() < ends):
-            refuse(f"{name} must be a place below {ends}", f"{what.min()} to {what.max()}", "-1 is no signal, no name")
+            refuse(
+                f"{name} must be a place below {ends}",
+                f"{what.min()} to {what.max()}",
+                "-1 is no signal, no name",
+            )
     counts = votes.counts.copy()
     flat = counts.reshape(-1, N_COUNTS)  # a row a value
     row = np.arange(about.size) * n_values
@@ -198,15 +226,23 @@ def add_signal(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLi
     flat[(row + about)[there], PLACE[kind[there]]] += 1.0
     if (correction >= 0).any():
         corrects = correction >= 0
-        if ((kind != SIGNALS.index("explicit_no")) & corrects).any() or (correction == about)[corrects].any():
-            refuse("named must come with explicit_no and be another value", "none or the same", "-1 names none")
+        if ((kind != SIGNALS.index("explicit_no")) & corrects).any() or (correction == about)[
+            corrects
+        ].any():
+            refuse(
+                "named must come with explicit_no and be another value",
+                "none or the same",
+                "-1 names none",
+            )
         flat[(row + correction)[corrects], NAMED] += 1.0
         flat[(row + about)[corrects], CORRECTED] += 1.0
     return Votes(counts, votes.n + there.reshape(votes.n.shape))
 
 
 def add_word(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLike = -1) -> Votes:
-    """Votes with the last word on each value noted, after the signals of `add_signal`; arguments as there.
+    """Votes with the last word on each value noted, after the signals of `add_signal`.
+
+    Arguments as there.
 
     A no casts doubt on a value, until it is accepted or named.
 
@@ -214,7 +250,8 @@ def add_word(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLike
     """
     n_values = votes.counts.shape[-2]
     about, kind, correction = (
-        np.broadcast_to(what, votes.n.shape).reshape(-1) for what in map(np.asarray, (value, signal, named))
+        np.broadcast_to(what, votes.n.shape).reshape(-1)
+        for what in map(np.asarray, (value, signal, named))
     )
     counts = votes.counts.copy()
     flat = counts.reshape(-1, N_COUNTS)
@@ -234,14 +271,16 @@ def decay_votes(votes: Votes, remainder: ArrayLike) -> Votes:
 def vote_counts(votes: Votes) -> Array:
     """Votes of each value as published: yes + 0.5 · silent − no + named, [..., V]."""
     counts = votes.counts
-    return np.asarray(counts[..., YES] + HALF * counts[..., SILENT] - counts[..., NO] + counts[..., NAMED])
+    return np.asarray(
+        counts[..., YES] + HALF * counts[..., SILENT] - counts[..., NO] + counts[..., NAMED]
+    )
 
 
 def for_and_against(votes: Votes) -> tuple[Array, Array]:
     """Evidence for each value and against it, in votes, [..., V] each.
 
-    For: yes + named + 0.5 · silent. Against: no, and what is for the other values; a rejection that named another
-    counts once.
+    For: yes + named + 0.5 · silent. Against: no, and what is for the other values; a rejection that
+    named another counts once.
     """
     counts = votes.counts
     for_it = counts[..., YES] + counts[..., NAMED] + HALF * counts[..., SILENT]
@@ -254,32 +293,43 @@ def mean(votes: Votes, learner: DefaultLearner) -> Array:
     return _mean(*for_and_against(votes), _voted_values(votes), learner)
 
 
-def _mean(for_it: Array, against: Array, known: NDArray[np.bool_], learner: DefaultLearner) -> Array:
+def _mean(
+    for_it: Array, against: Array, known: NDArray[np.bool_], learner: DefaultLearner
+) -> Array:
     rate = (learner.prior_yes + for_it) / (learner.prior_yes + learner.prior_no + for_it + against)
     return np.where(known, rate, -np.inf)
 
 
 def top(votes: Votes, learner: DefaultLearner) -> NDArray[np.intp]:
-    """Place of the value that leads, [...]: most votes, or the highest posterior mean; ties to the first.
+    """Place of the value that leads, [...]: most votes, or the highest posterior mean.
+
+    Ties to the first.
 
     −1 where nothing was voted on.
     """
     known = _voted_values(votes)
-    score = mean(votes, learner) if learner.rule == "posterior" else np.where(known, vote_counts(votes), -np.inf)
+    score = (
+        mean(votes, learner)
+        if learner.rule == "posterior"
+        else np.where(known, vote_counts(votes), -np.inf)
+    )
     return np.where(known.any(axis=-1), score.argmax(axis=-1), -1)
 
 
 def vote_confidence(votes: Votes, learner: DefaultLearner) -> Array:
     """Confidence in the value that leads, [...] in [0, 1]; 0 where nothing was voted on.
 
-    vote_share: its votes over the signals, at least 0. posterior: the lower `level` bound of its rate; with `on_word`
-    0 where no user accepted or named it, or the last word on it was a no.
+    vote_share: its votes over the signals, at least 0. posterior: the lower `level` bound of its
+    rate; with `on_word` 0 where no user accepted or named it, or the last word on it was a no.
 
     Source: rule S5.4; Beta posterior of a rate.
 
     Example:
       >>> votes = add_signal(add_signal(no_votes(1), 0, 0), 0, 2)
-      >>> [round(float(vote_confidence(votes, DefaultLearner(rule))), 3) for rule in ("vote_share", "posterior")]
+      >>> [
+      ...     round(float(vote_confidence(votes, DefaultLearner(rule))), 3)
+      ...     for rule in ("vote_share", "posterior")
+      ... ]
       [0.75, 0.943]
     """
     if learner.rule == "vote_share":
@@ -289,7 +339,8 @@ def vote_confidence(votes: Votes, learner: DefaultLearner) -> Array:
         return np.zeros(votes.n.shape)
     both, known = for_and_against(votes), _voted_values(votes)
     lead = _mean(*both, known, learner).argmax(axis=-1)
-    at = np.arange(lead.size) * known.shape[-1] + lead.ravel()  # of the leading values, rows in a line
+    # of the leading values, rows in a line
+    at = np.arange(lead.size) * known.shape[-1] + lead.ravel()
     right, wrong = (part.reshape(-1)[at].reshape(lead.shape) for part in both)
     there = known.any(axis=-1)
     if learner.on_word:
@@ -308,16 +359,23 @@ def band(sure: ArrayLike, learner: DefaultLearner) -> NDArray[np.intp]:
     return np.asarray((here >= learner.ask_below).astype(np.intp) + (here > learner.apply_above))
 
 
-def question_schedule(sure: ArrayLike, met: ArrayLike, learner: DefaultLearner) -> NDArray[np.bool_]:
-    """Whether the next request of rows is asked, bool [...]: in band 0, and in band 1 if it is an `every`-th one.
+def question_schedule(
+    sure: ArrayLike, met: ArrayLike, learner: DefaultLearner
+) -> NDArray[np.bool_]:
+    """Whether the next request of rows is asked, bool [...].
+
+    In band 0, and in band 1 if it is an `every`-th one.
 
     Args:
-      sure: confidence of the rows, [...]. met: requests that came to them before, int [...].
+      sure: confidence of the rows, [...].
+      met: requests that came to them before, int [...].
 
     Source: rule S5.5.
 
     Example:
-      >>> question_schedule([0.59, 0.6, 0.85, 0.85, 0.86], [1, 1, 3, 4, 4], DefaultLearner()).tolist()
+      >>> question_schedule(
+      ...     [0.59, 0.6, 0.85, 0.85, 0.86], [1, 1, 3, 4, 4], DefaultLearner()
+      ... ).tolist()
       [True, False, False, True, False]
     """
     where, turn = band(sure, learner), (np.asarray(met) + 1) % learner.every == 0
@@ -330,14 +388,17 @@ def quantile(right: ArrayLike, wrong: ArrayLike, learner: DefaultLearner, share:
     Where both are whole or half votes, as without forgetting, each pair that occurs is found once.
 
     Args:
-      right, wrong: votes for and against, [...]. share: in (0, 1).
+      right, wrong: votes for and against, [...].
+      share: in (0, 1).
     """
     from scipy.special import betaincinv
 
     def inverse(yes: NDArray[Any], no: NDArray[Any]) -> Array:
         return np.asarray(betaincinv(learner.prior_yes + yes, learner.prior_no + no, share))
 
-    votes_for, votes_against = np.broadcast_arrays(np.asarray(right, np.float64), np.asarray(wrong, np.float64))
+    votes_for, votes_against = np.broadcast_arrays(
+        np.asarray(right, np.float64), np.asarray(wrong, np.float64)
+    )
     if votes_for.size <= TABLE or not (_halves(votes_for) and _halves(votes_against)):
         return inverse(votes_for, votes_against)
     width = int(votes_against.max() / HALF) + 1
@@ -361,7 +422,9 @@ def _halves(votes: Array) -> bool:
 def _voted_values(votes: Votes) -> NDArray[Any]:
     """Values that were voted on, bool [..., V]; a failure is no vote."""
     counts = votes.counts
-    return np.asarray(counts[..., YES] + counts[..., SILENT] + counts[..., NO] + counts[..., NAMED] > 0.0)
+    return np.asarray(
+        counts[..., YES] + counts[..., SILENT] + counts[..., NO] + counts[..., NAMED] > 0.0
+    )
 
 
 LONGEST = 200  # characters of a value, a column or a condition
@@ -394,7 +457,8 @@ class ClarificationRequest(BaseModel):
 class ClarificationDefault(BaseModel):
     """Learned default of one kind of question: a row of the default table (rule S5.3).
 
-    A row may be given with votes alone; they are then read as acceptances and, below 0, as rejections.
+    A row may be given with votes alone; they are then read as acceptances and, below 0, as
+    rejections.
 
     Attributes:
       target_field: the field that the question is about.
@@ -438,21 +502,28 @@ class ClarificationDefault(BaseModel):
         votes = row.get("candidate_votes")
         if "counts" not in row and isinstance(votes, dict):
             pairs = [(name, vote) for name, vote in votes.items() if isinstance(vote, int | float)]
-            row["counts"] = {name: Counts(yes=max(vote, 0.0), no=max(-vote, 0.0)) for name, vote in pairs}
+            row["counts"] = {
+                name: Counts(yes=max(vote, 0.0), no=max(-vote, 0.0)) for name, vote in pairs
+            }
         return row
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         for name in self.counts.keys() | self.candidate_votes.keys():
-            vote, count = self.candidate_votes.get(name, 0.0), float(vote_counts(arrays(self, [name]))[0])
+            vote, count = (
+                self.candidate_votes.get(name, 0.0),
+                float(vote_counts(arrays(self, [name]))[0]),
+            )
             if not isclose(vote, count, rel_tol=CLOSE, abs_tol=CLOSE):
                 msg = (
-                    f"candidate_votes must be those of counts, got {vote:g} and {count:g} for {name!r}; give one alone."
+                    f"candidate_votes must be those of counts, got {vote:g} and {count:g} for "
+                    f"{name!r}; give one alone."
                 )
                 raise ValueError(msg)
         if self.remembered > self.sample_size + CLOSE:
             msg = (
-                f"remembered must be at most sample_size, got {self.remembered:g} of {self.sample_size}; leave it out."
+                f"remembered must be at most sample_size, got {self.remembered:g} of "
+                f"{self.sample_size}; leave it out."
             )
             raise ValueError(msg)
         return self
@@ -468,7 +539,7 @@ class ClarificationDefault(BaseModel):
 
     @property
     def band(self) -> tuple[float, float]:
-        """Ends of the 80 % interval of the rate at which the leading value is right, from a flat prior."""
+        """Ends of the 80 % interval of the rate at which the leading value is right, flat prior."""
         learner = DefaultLearner(rule="posterior", prior_yes=1.0, prior_no=1.0)
         votes = arrays(self)
         lead = int(top(votes, learner)) if self.counts else -1
@@ -479,15 +550,20 @@ class ClarificationDefault(BaseModel):
 
 
 def _count_lists(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """Counts as lists, without the last place where it is 0, as logs from before that place have them."""
+    """Counts as lists, without the last place where it is 0, as in logs from before that place."""
     return {
-        name: list(each if each.doubted else each[:N_SIGNALS]) if isinstance(each, Counts) else _count_lists(each)
+        name: list(each if each.doubted else each[:N_SIGNALS])
+        if isinstance(each, Counts)
+        else _count_lists(each)
         for name, each in counts.items()
     }
 
 
 def place(default: ClarificationDefault, *more: str) -> list[str]:
-    """Values of a row in the order of axis V: by first vote, then `more`, then those that only failed."""
+    """Values of a row in the order of axis V.
+
+    By first vote, then `more`, then those that only failed.
+    """
     return list(dict.fromkeys([*default.candidate_votes, *more, *default.counts]))
 
 
@@ -495,4 +571,6 @@ def arrays(default: ClarificationDefault, values: list[str] | None = None) -> Vo
     """Votes of a row on its values, or on those given, [V]."""
     names = place(default) if values is None else values
     counts = np.array([default.counts.get(name, Counts()) for name in names], dtype=np.float64)
-    return Votes(counts.reshape(len(names), N_COUNTS), np.array(default.remembered, dtype=np.float64))
+    return Votes(
+        counts.reshape(len(names), N_COUNTS), np.array(default.remembered, dtype=np.float64)
+    )

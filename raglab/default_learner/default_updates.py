@@ -1,8 +1,9 @@
 """Default rows (algebra): update, gate, schedule, lookup, the value of asking (S5.4, S5.5, S5.7).
 
-A row answers one kind of question on one kind of document. `update` takes one signal into it and gives a new row,
-`gate` and `asks` say whether its value is applied silently, `fills_in` with what a question is worth, `lookup` finds
-the row of a request, `suggest` the value to propose. `stratification` splits rows.
+A row answers one kind of question on one kind of document. `update` takes one signal into it and
+gives a new row, `gate` and `asks` say whether its value is applied silently, `fills_in` with what a
+question is worth, `lookup` finds the row of a request, `suggest` the value to propose.
+`stratification` splits rows.
 """
 
 from __future__ import annotations
@@ -82,13 +83,15 @@ def suggest(
     *,
     language: str = "en",
 ) -> Suggested:
-    """Value to propose: of the candidates with votes above 0 the one that leads, else the first candidate.
+    """Value to propose.
+
+    Of the candidates with votes above 0 the one that leads, else the first candidate.
 
     Args:
       default: the row; None without one.
       candidates: in the order in which they are proposed without votes, which also breaks ties.
-      learner: with the rule `posterior` the highest posterior mean leads, as for the row's confidence; with the others
-        the most votes.
+      learner: with the rule `posterior` the highest posterior mean leads, as for the row's
+        confidence; with the others the most votes.
       language: of the sentence, `en` or `fr`.
 
     Raises:
@@ -100,14 +103,17 @@ def suggest(
     liked = [value for value in candidates if votes.get(value, 0.0) > 0.0]
     if default is None or not liked:
         return Suggested(
-            candidates[0], sentence("It is the first candidate; no vote speaks for another yet.", language)
+            candidates[0],
+            sentence("It is the first candidate; no vote speaks for another yet.", language),
         )
     score = dict(votes)
     if learner is not None and check_learner(learner).rule == "posterior":
         score = dict(zip(place(default), mean(arrays(default), learner).tolist(), strict=True))
     best = max(liked, key=lambda value: score[value])
     parts = {"votes": f"{votes[best]:g}", "signals": default.sample_size}
-    return Suggested(best, sentence("It leads: votes for it {votes}, signals {signals}.", language, **parts))
+    return Suggested(
+        best, sentence("It leads: votes for it {votes}, signals {signals}.", language, **parts)
+    )
 
 
 def shares(default: ClarificationDefault | None, candidates: Sequence[str]) -> dict[str, float]:
@@ -121,7 +127,9 @@ def shares(default: ClarificationDefault | None, candidates: Sequence[str]) -> d
     """
     for_it = dict.fromkeys(candidates, 0.0)
     if default is not None:
-        for_it |= dict(zip(place(default), for_and_against(arrays(default))[0].tolist(), strict=True))
+        for_it |= dict(
+            zip(place(default), for_and_against(arrays(default))[0].tolist(), strict=True)
+        )
     weight = {value: SHARE + for_it[value] for value in candidates}
     total = sum(weight.values())
     return {value: mass / total for value, mass in weight.items()}
@@ -137,8 +145,8 @@ def worth_asking(
     """Whether a question is worth its cost: it saves error_cost · (1 − share of the best outcome).
 
     Args:
-      shares: probability that each value is wanted, [V], at most 1 in sum; the rest is the probability that none of
-        them is wanted.
+      shares: probability that each value is wanted, [V], at most 1 in sum; the rest is the
+        probability that none of them is wanted.
       question_cost: cost of a question, at least 0.
       error_cost: cost of a silent error, at least 0.
       outcomes: outcome of each value, [V]; values of one outcome need no question between them.
@@ -149,19 +157,38 @@ def worth_asking(
     Source: value of perfect information, Howard 1966.
 
     Example:
-      >>> worth_asking([0.5, 0.25, 0.25], question_cost=1.0, error_cost=10.0, outcomes=["p. 1", "p. 1", "p. 2"])
+      >>> worth_asking(
+      ...     [0.5, 0.25, 0.25],
+      ...     question_cost=1.0,
+      ...     error_cost=10.0,
+      ...     outcomes=["p. 1", "p. 1", "p. 2"],
+      ... )
       Worth(gain=2.5, cost=1.0, asks=True)
     """
-    mass = np.asarray(list(shares.values()) if isinstance(shares, Mapping) else shares, dtype=np.float64)
-    if mass.ndim != 1 or not mass.size or not (np.isfinite(mass) & (mass >= 0.0)).all() or mass.sum() > SUM:
+    mass = np.asarray(
+        list(shares.values()) if isinstance(shares, Mapping) else shares, dtype=np.float64
+    )
+    if (
+        mass.ndim != 1
+        or not mass.size
+        or not (np.isfinite(mass) & (mass >= 0.0)).all()
+        or mass.sum() > SUM
+    ):
         refuse("shares must be >= 0 and sum to at most 1", mass.tolist(), "they are probabilities")
     for name, cost in (("question_cost", question_cost), ("error_cost", error_cost)):
         if not (isfinite(cost) and cost >= 0.0):
             refuse(f"{name} must be >= 0", cost, "it is what one costs")
     ends = list(range(mass.size)) if outcomes is None else list(outcomes)
     if len(ends) != mass.size:
-        refuse("outcomes must be one for each share", f"{len(ends)} for {mass.size}", "give them in the same order")
-    by_end = {end: float(sum(mass[at] for at, outcome in enumerate(ends) if outcome == end)) for end in ends}
+        refuse(
+            "outcomes must be one for each share",
+            f"{len(ends)} for {mass.size}",
+            "give them in the same order",
+        )
+    by_end = {
+        end: float(sum(mass[at] for at, outcome in enumerate(ends) if outcome == end))
+        for end in ends
+    }
     gain = error_cost * max(1.0 - max(by_end.values()), 0.0)
     return Worth(gain, question_cost, gain > question_cost)
 
@@ -172,7 +199,11 @@ DAY = 86_400.0  # seconds
 
 
 def init(
-    target_field: str, doctype: str, sub_conditions: Mapping[str, str] | None = None, *, now: datetime
+    target_field: str,
+    doctype: str,
+    sub_conditions: Mapping[str, str] | None = None,
+    *,
+    now: datetime,
 ) -> ClarificationDefault:
     """Row without a vote; its confidence is 0.
 
@@ -216,9 +247,10 @@ def update(
 ) -> ClarificationDefault:
     """New row with one signal more; the old one stays as it is.
 
-    explicit_yes +1, implicit_ok +0.5, explicit_no −1 and +1 for the value named instead; failure is no vote, but counts
-    as a signal and, with its conditions, for a split. Votes age by the time since the last signal; where the clock
-    went backwards they do not age, and `last_refreshed` stays.
+    explicit_yes +1, implicit_ok +0.5, explicit_no −1 and +1 for the value named instead; failure is
+    no vote, but counts as a signal and, with its conditions, for a split. Votes age by the time
+    since the last signal; where the clock went backwards they do not age, and `last_refreshed`
+    stays.
 
     Args:
       default: the row before the signal.
@@ -231,8 +263,9 @@ def update(
       learner: settings; its rule takes precedence over `rule`.
 
     Raises:
-      ValueError: an unknown signal or rule, an empty or too long value, a correction without explicit_no or to the same
-        value, `now` is no datetime, or conditions that are not those of the row.
+      ValueError: an unknown signal or rule, an empty or too long value, a correction without
+        explicit_no or to the same value, `now` is no datetime, or conditions that are not those of
+        the row.
 
     Source: rule S5.4.
 
@@ -247,7 +280,11 @@ def update(
     settings = check_learner(DefaultLearner(rule=rule) if learner is None else learner)
     named = _check_vote(value, signal, corrected_to)
     # a condition that the row's own condition already fixes cannot split it
-    levels = {column: level for column, level in _conditions(conditions).items() if _free(default, column, level)}
+    levels = {
+        column: level
+        for column, level in _conditions(conditions).items()
+        if _free(default, column, level)
+    }
     # a clock that went backwards ages nothing
     later = max(default.last_refreshed, now, key=instant)
     # a failure is no vote, so it brings no new candidate
@@ -267,24 +304,36 @@ def update(
     by_name = dict(zip(names, vote_counts(votes).tolist(), strict=True))
     return default.model_copy(
         update={
-            "candidate_votes": {name: by_name[name] for name in dict.fromkeys((*default.candidate_votes, *fresh))},
+            "candidate_votes": {
+                name: by_name[name] for name in dict.fromkeys((*default.candidate_votes, *fresh))
+            },
             "confidence": float(vote_confidence(votes, settings)),
             "sample_size": default.sample_size + 1,
             "last_refreshed": later,
             "version": default.version + 1,
-            "counts": {name: Counts(*row) for name, row in zip(names, votes.counts.tolist(), strict=True)},
-            "strata": _strata(default, value, signal, named, levels) if settings.stratify else default.strata,
+            "counts": {
+                name: Counts(*row) for name, row in zip(names, votes.counts.tolist(), strict=True)
+            },
+            "strata": _strata(default, value, signal, named, levels)
+            if settings.stratify
+            else default.strata,
             "remembered": float(votes.n),
         }
     )
 
 
 def _strata(
-    default: ClarificationDefault, value: str, signal: Signal, named: tuple[str, ...], conditions: Mapping[str, str]
+    default: ClarificationDefault,
+    value: str,
+    signal: Signal,
+    named: tuple[str, ...],
+    conditions: Mapping[str, str],
 ) -> dict[str, dict[str, dict[str, Counts]]]:
     """Counts by condition with one signal more."""
     names = [value, *named]
-    more = add_signal(no_votes(len(names)), 0, SIGNALS.index(signal), 1 if named else -1).counts.tolist()
+    more = add_signal(
+        no_votes(len(names)), 0, SIGNALS.index(signal), 1 if named else -1
+    ).counts.tolist()
     strata = dict(default.strata)
     for column, level in conditions.items():
         levels = dict(strata.get(column, {}))
@@ -296,8 +345,12 @@ def _strata(
     return strata
 
 
-def gate(default: ClarificationDefault, *, ask_below: float = ASK_BELOW, apply_above: float = APPLY_ABOVE) -> Gate:
-    """Verdict of the confidence: `apply` above the one threshold, `ask` below the other, else `ask_occasionally`.
+def gate(
+    default: ClarificationDefault, *, ask_below: float = ASK_BELOW, apply_above: float = APPLY_ABOVE
+) -> Gate:
+    """Verdict of the confidence.
+
+    `apply` above the one threshold, `ask` below the other, else `ask_occasionally`.
 
     Args:
       default: the row.
@@ -314,18 +367,24 @@ def gate(default: ClarificationDefault, *, ask_below: float = ASK_BELOW, apply_a
 
 
 def met(default: ClarificationDefault, *, now: datetime) -> ClarificationDefault:
-    """New row that one more request met. It is no signal: votes do not age, and `last_refreshed` stays.
+    """New row that one more request met.
+
+    It is no signal: votes do not age, and `last_refreshed` stays.
 
     Args:
       default: the row before the request.
       now: time of the request.
     """
     instant(now)
-    return default.model_copy(update={"requests": default.requests + 1, "version": default.version + 1})
+    return default.model_copy(
+        update={"requests": default.requests + 1, "version": default.version + 1}
+    )
 
 
 def asks(default: ClarificationDefault, learner: DefaultLearner) -> bool:
-    """Whether the request that meets the row now is asked: by the gate, and between its thresholds every m-th request.
+    """Whether the request that meets the row now is asked.
+
+    By the gate, and between its thresholds every m-th request.
 
     A schedule decides, not chance.
 
@@ -335,24 +394,29 @@ def asks(default: ClarificationDefault, learner: DefaultLearner) -> bool:
 
     Source: rule S5.5; a schedule, no coin.
     """
-    return bool(question_schedule(_row_confidence(default), default.requests, check_learner(learner)))
+    return bool(
+        question_schedule(_row_confidence(default), default.requests, check_learner(learner))
+    )
 
 
 def fills_in(
-    default: ClarificationDefault | None, value: str, learner: DefaultLearner, worth: Worth | None = None
+    default: ClarificationDefault | None,
+    value: str,
+    learner: DefaultLearner,
+    worth: Worth | None = None,
 ) -> bool:
     """Whether a value is filled in without a question: it leads the row, and the gate allows it.
 
-    Below `ask_below` the user is always asked, and so where nothing was learned, or where another value leads than the
-    one that would be filled in. Between the thresholds the schedule asks, where that is worth its cost; above them
-    nothing is asked.
+    Below `ask_below` the user is always asked, and so where nothing was learned, or where another
+    value leads than the one that would be filled in. Between the thresholds the schedule asks,
+    where that is worth its cost; above them nothing is asked.
 
     Args:
       default: the row as the request met it, None without one.
       value: the value that would be filled in.
       learner: settings.
-      worth: of asking; None is worth it. A request of which all values lead to one answer leaves nothing out, and is
-        not to be asked here.
+      worth: of asking; None is worth it. A request of which all values lead to one answer leaves
+        nothing out, and is not to be asked here.
 
     Source: rule S5.5.
 
@@ -384,9 +448,14 @@ def leads(default: ClarificationDefault, value: str, learner: DefaultLearner) ->
 
 
 def lookup(
-    rows: Iterable[ClarificationDefault], target_field: str, doctype: str, conditions: Mapping[str, str]
+    rows: Iterable[ClarificationDefault],
+    target_field: str,
+    doctype: str,
+    conditions: Mapping[str, str],
 ) -> ClarificationDefault | None:
-    """Most specific row whose conditions are all met, None without one; a vote goes to the same row.
+    """Most specific row whose conditions are all met, None without one.
+
+    A vote goes to the same row.
 
     Ties go by the text of their conditions; of one row's versions the latest is taken.
 
@@ -406,7 +475,11 @@ def lookup(
     ]
     return min(
         fits,
-        key=lambda row: (-len(row.sub_conditions), canonical_json(row.sub_conditions), -row.version),
+        key=lambda row: (
+            -len(row.sub_conditions),
+            canonical_json(row.sub_conditions),
+            -row.version,
+        ),
         default=None,
     )
 
@@ -421,12 +494,18 @@ def _check_vote(value: str, signal: str, corrected_to: str | None) -> tuple[str,
     """The value named instead, () without one; what is no vote is refused."""
     _check_text("value", value)
     if signal not in SIGNALS:
-        refuse(f"signal must be one of {', '.join(SIGNALS)}", repr(signal), "silence of the user is implicit_ok")
+        refuse(
+            f"signal must be one of {', '.join(SIGNALS)}",
+            repr(signal),
+            "silence of the user is implicit_ok",
+        )
     if corrected_to is None:
         return ()
     _check_text("corrected_to", corrected_to)
     if signal != "explicit_no":
-        refuse("corrected_to must come with explicit_no", repr(signal), "vote for it with explicit_yes")
+        refuse(
+            "corrected_to must come with explicit_no", repr(signal), "vote for it with explicit_yes"
+        )
     if corrected_to == value:
         refuse("corrected_to must be another value", repr(value), "that is an explicit_yes")
     return (corrected_to,)
@@ -442,14 +521,23 @@ def _free(default: ClarificationDefault, column: str, level: str) -> bool:
 
 def _conditions(conditions: Mapping[str, str] | None) -> dict[str, str]:
     """Conditions that have a value, by column."""
-    there = {column: level for column, level in (conditions or {}).items() if level is not None and level != ""}
+    there = {
+        column: level
+        for column, level in (conditions or {}).items()
+        if level is not None and level != ""
+    }
     return {
-        _check_text("a column", column): _check_text(f"the value of {column}", level) for column, level in there.items()
+        _check_text("a column", column): _check_text(f"the value of {column}", level)
+        for column, level in there.items()
     }
 
 
 def _check_text(what: str, text: str) -> str:
     if not isinstance(text, str) or not text.strip() or len(text) > LONGEST:
-        excerpt = repr(text) if not isinstance(text, str) or len(text) <= LONGEST else f"{len(text)} characters"
+        excerpt = (
+            repr(text)
+            if not isinstance(text, str) or len(text) <= LONGEST
+            else f"{len(text)} characters"
+        )
         refuse(f"{what} must be a text of 1 to {LONGEST} characters", excerpt, "name it in short")
     return text

@@ -55,7 +55,8 @@ PLAIN = "here"  # the one scene of a world without conditions
 class World(NamedTuple):
     """Traffic over rows of the default table, and the values that users truly want there.
 
-    C contexts (row keys), S scenes (hidden strata that may decide the true value), V values, M columns.
+    C contexts (row keys), S scenes (hidden strata that may decide the true value), V values, M
+    columns.
 
     Attributes:
       contexts: their names.
@@ -65,12 +66,14 @@ class World(NamedTuple):
       shares: of the users, by true value, [C, S, V].
       stray: shares of the values that a noisy request wants, [C, S, V].
       noise: probability that a request wants another value than its user's own, [C].
-      drift: probability, at a request, that the user's true values of the context are drawn again, [C].
+      drift: probability, at a request, that the user's true values of the context are drawn again,
+        [C].
       columns: names of what is seen of a scene.
       levels: value of each column, as a number, [C, S, M].
       noise_columns: number of columns without information.
       noise_levels: number of values of each of them.
-      notices: probability that a user corrects a silent wrong answer; it is taken for right otherwise.
+      notices: probability that a user corrects a silent wrong answer; it is taken for right
+        otherwise.
       detects: probability that a wrong value finds nothing.
       names: probability that a user who says no names the right value.
       at_once: number of contexts that one user has, drawn by traffic; 0 is all.
@@ -110,8 +113,9 @@ class World(NamedTuple):
 class Crowd(NamedTuple):
     """What a block of users asks: T requests of each of U users.
 
-    topic: context of each slot, [U, slots]. slot: of the request, [T, U]. own: true value then. wanted: by the request.
-    scene: hidden. level: of every column, those of noise last, [T, U, M]. notice, detect, name: what happens if.
+    topic: context of each slot, [U, slots]. slot: of the request, [T, U]. own: true value then.
+    wanted: by the request. scene: hidden. level: of every column, those of noise last, [T, U, M].
+    notice, detect, name: what happens if.
     """
 
     topic: NDArray[np.intp]
@@ -138,7 +142,8 @@ def world(
     """World of shares by context and value, or by context, condition and value.
 
     Args:
-      shares: context -> value -> share of the users; with `column`: context -> its level -> value -> share.
+      shares: context -> value -> share of the users; with `column`: context -> its level -> value
+        -> share.
       column: seen condition that decides the true value.
       mix: its level -> share of the requests; equal if not given.
       traffic: by context, equal if not given.
@@ -150,17 +155,24 @@ def world(
       ValueError: no context, shares that are none, probabilities outside [0, 1].
 
     Example:
-      >>> pages = world({"vendor/contract": {"body": {"1": 1.0}, "coversheet": {"toc": 1.0}}}, column="page_1_kind")
+      >>> pages = world(
+      ...     {"vendor/contract": {"body": {"1": 1.0}, "coversheet": {"toc": 1.0}}},
+      ...     column="page_1_kind",
+      ... )
       >>> pages.values, pages.scenes.tolist(), pages.shares[0].tolist()
       ((('1', 'toc'),), [[0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]])
     """
     if not shares:
         refuse("a world has at least one context", "none", "give shares by context")
     # without a column every context has one plain scene, so that both forms are filled alike
-    nested = {name: (context_shares if column else {PLAIN: context_shares}) for name, context_shares in shares.items()}
+    nested = {
+        name: (context_shares if column else {PLAIN: context_shares})
+        for name, context_shares in shares.items()
+    }
     scenes = list(dict.fromkeys(scene for by_scene in nested.values() for scene in by_scene))
     values = tuple(
-        tuple(dict.fromkeys(value for of in by_scene.values() for value in of)) for by_scene in nested.values()
+        tuple(dict.fromkeys(value for of in by_scene.values() for value in of))
+        for by_scene in nested.values()
     )
     # one rectangle for all contexts: a value that one does not have keeps share 0
     table = np.zeros((len(nested), len(scenes), max(len(candidates) for candidates in values)))
@@ -170,7 +182,9 @@ def world(
             at = row, scenes.index(scene)
             # scenes that a context lacks keep weight 0; the rest is made shares below
             there[at] = 1.0 if mix is None else mix.get(scene, 0.0)
-            table[at][[values[row].index(value) for value in of]] = _normalised_shares(name, list(of.values()))
+            table[at][[values[row].index(value) for value in of]] = _normalised_shares(
+                name, list(of.values())
+            )
     # one number stands for every context, and is checked as one a context is
     count = len(nested)
     return check_simulated_world(
@@ -184,7 +198,10 @@ def world(
             np.broadcast_to(np.asarray(noise, np.float64), (count,)),
             np.broadcast_to(np.asarray(drift, np.float64), (count,)),
             (column,) if column else (),
-            np.broadcast_to(np.arange(len(scenes), dtype=np.int16)[:, None], (count, len(scenes), int(bool(column)))),
+            np.broadcast_to(
+                np.arange(len(scenes), dtype=np.int16)[:, None],
+                (count, len(scenes), int(bool(column))),
+            ),
             **more,
         )
     )
@@ -194,7 +211,9 @@ def _normalised_shares(name: str, numbers: ArrayLike) -> Array:
     """Numbers as shares that sum to 1."""
     parts = np.asarray(numbers, np.float64)
     if not (np.isfinite(parts).all() and (parts >= 0.0).all() and parts.sum() > 0.0):
-        refuse(f"shares of {name} must be >= 0 and not all 0", parts.tolist(), "give a number a value")
+        refuse(
+            f"shares of {name} must be >= 0 and not all 0", parts.tolist(), "give a number a value"
+        )
     return np.asarray(parts / parts.sum())
 
 
@@ -225,8 +244,16 @@ def check_simulated_world(world: World) -> World:
     check_count("noise_levels", world.noise_levels, 1, "a column has at least one value")
     check_count("at_once", world.at_once, 0, "0 is every context")
     # Scenes, values and levels are numbered in 16 bits.
-    sizes = {"contexts": world.scenes.shape[0], "scenes": world.scenes.shape[-1], "values": world.shares.shape[-1]}
-    for name, size in {**sizes, "noise_levels": world.noise_levels, "noise_columns": world.noise_columns}.items():
+    sizes = {
+        "contexts": world.scenes.shape[0],
+        "scenes": world.scenes.shape[-1],
+        "values": world.shares.shape[-1],
+    }
+    for name, size in {
+        **sizes,
+        "noise_levels": world.noise_levels,
+        "noise_columns": world.noise_columns,
+    }.items():
         if size > MOST_NUMBERED:
             refuse(f"{name} must be at most {MOST_NUMBERED:,}", f"{size:,}", "leave some out")
     if not world.per_day > 0.0:
@@ -240,7 +267,10 @@ def user_blocks(users: int) -> list[int]:
 
 
 def crowd(world: World, users: int, requests: int, seed: int, block: int) -> Crowd:
-    """Block of users of a world that was checked; hangs on seed and block alone, and is the same for every policy."""
+    """Block of users of a world that was checked.
+
+    Hangs on seed and block alone, and is the same for every policy.
+    """
     rng = {kind: stream(seed, block, kind) for kind in range(5)}
     shape = (requests, users)
     topic = _topics(world, users, rng[OWN])
@@ -252,10 +282,16 @@ def crowd(world: World, users: int, requests: int, seed: int, block: int) -> Cro
     wanted = np.where(strays, _stray(world, here, scene, own, rng[STRAYS].random(shape)), own)
     columns = [np.broadcast_to(world.levels[here, scene], (*shape, len(world.columns)))]
     if world.noise_columns:
-        columns.append(rng[COLUMNS].integers(world.noise_levels, size=(*shape, world.noise_columns), dtype=np.int16))
+        columns.append(
+            rng[COLUMNS].integers(
+                world.noise_levels, size=(*shape, world.noise_columns), dtype=np.int16
+            )
+        )
     chances = (world.notices, world.detects, world.names)
     replies = [rng[REPLIES].random(shape) < chance for chance in chances]
-    return Crowd(topic, slot, scene, own, wanted.astype(np.int16), np.concatenate(columns, axis=-1), *replies)
+    return Crowd(
+        topic, slot, scene, own, wanted.astype(np.int16), np.concatenate(columns, axis=-1), *replies
+    )
 
 
 def _topics(world: World, users: int, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -269,12 +305,17 @@ def _topics(world: World, users: int, rng: np.random.Generator) -> NDArray[np.in
 
 
 def _sample_place(cumulated: Array, uniform: Array) -> Small:
-    """Place of a uniform number among cumulated shares, in parts of their sum; never one of share 0 at the end."""
+    """Place of a uniform number among cumulated shares, in parts of their sum.
+
+    Never one of share 0 at the end.
+    """
     ends = np.where(cumulated[..., :-1] < cumulated[..., -1:], cumulated[..., :-1], np.inf)
     return np.asarray((uniform[..., None] * cumulated[..., -1:] >= ends).sum(axis=-1), np.int16)
 
 
-def _true_values(world: World, topic: NDArray[np.intp], slot: Small, scene: Small, rng: np.random.Generator) -> Small:
+def _true_values(
+    world: World, topic: NDArray[np.intp], slot: Small, scene: Small, rng: np.random.Generator
+) -> Small:
     """True value of each user at each request, [T, U], in the scene of the request."""
     requests, users = slot.shape
     cumulated = np.cumsum(world.shares, axis=-1)
@@ -287,13 +328,18 @@ def _true_values(world: World, topic: NDArray[np.intp], slot: Small, scene: Smal
     for t in range(requests):
         movers = np.flatnonzero(turned[t])
         again = rng.random((len(movers), n_scenes))
-        now[movers, slot[t, movers]] = _sample_place(cumulated[topic[movers, slot[t, movers]]], again)
+        now[movers, slot[t, movers]] = _sample_place(
+            cumulated[topic[movers, slot[t, movers]]], again
+        )
         own[t] = now[who, slot[t], scene[t]]
     return own
 
 
 def _stray(world: World, here: NDArray[np.intp], scene: Small, own: Small, uniform: Array) -> Small:
-    """Another value than the user's own, by the strays' shares; the own one where there is no other."""
+    """Another value than the user's own, by the strays' shares.
+
+    The own one where there is no other.
+    """
     table = world.stray[here, scene].copy()
     np.put_along_axis(table, own[..., None].astype(np.intp), 0.0, axis=-1)
     cumulated = np.cumsum(table, axis=-1)
@@ -307,13 +353,17 @@ NONE = -1
 
 @dataclass
 class DefaultRowArrays:
-    """Default rows of U users, changed in place: of each slot the parent, then one for each level L it may split into.
+    """Default rows of U users, changed in place.
 
-    counts, n, confidence, met, day: of every row, R = U · slots · (1 + L). The others: of the parents, P = U · slots.
-    met: requests that met the row. day: of its last vote. strata: by column and level, as of `ClarificationDefault`.
-    column: a row was split by it at request split_at; -1 not. there: whether the split made a row for a level.
+    Of each slot the parent, then one for each level L it may split into.
 
-    Values that tie go by the order of the candidates, where `ClarificationDefault` takes the first that was voted on.
+    counts, n, confidence, met, day: of every row, R = U · slots · (1 + L). The others: of the
+    parents, P = U · slots. met: requests that met the row. day: of its last vote. strata: by column
+    and level, as of `ClarificationDefault`. column: a row was split by it at request split_at; -1
+    not. there: whether the split made a row for a level.
+
+    Values that tie go by the order of the candidates, where `ClarificationDefault` takes the first
+    that was voted on.
     """
 
     learner: DefaultLearner
@@ -345,50 +395,68 @@ class DefaultRowArrays:
         return question_schedule(self.confidence[row], self.met[row], self.learner)
 
     def liking(self, row: Index, offered: NDArray[np.bool_]) -> Array:
-        """Score by which `suggest` takes the first best of the values offered, [U, V]; 0 without a vote for it."""
+        """Score by which `suggest` takes the first best of the values offered, [U, V].
+
+        0 without a vote for it.
+        """
         votes = Votes(self.counts[row], self.n[row])
         liked = vote_counts(votes)
-        score = np.where(liked > 0.0, mean(votes, self.learner) if self.learner.rule == "posterior" else liked, 0.0)
+        score = np.where(
+            liked > 0.0,
+            mean(votes, self.learner) if self.learner.rule == "posterior" else liked,
+            0.0,
+        )
         return np.where(offered, score, -np.inf)
 
     def gain(self, row: Index, offered: NDArray[np.bool_], error_cost: float) -> Array:
         """What a question between the values offered saves, [U]: as `worth_asking` of `shares`."""
         for_it, _ = for_and_against(Votes(self.counts[row], self.n[row]))
         weight = np.where(offered, SHARE + for_it, 0.0)
-        return np.asarray(error_cost * np.maximum(1.0 - weight.max(axis=1) / weight.sum(axis=1), 0.0))
+        return np.asarray(
+            error_cost * np.maximum(1.0 - weight.max(axis=1) / weight.sum(axis=1), 0.0)
+        )
 
     def vote(self, row: Index, value: Index, signal: Index, named: Index, day: float) -> None:
         """One signal to each row, all different."""
         before = Votes(self.counts[row], self.n[row])
         if self.learner.half_life_days > 0.0:
-            before = decay_votes(before, 0.5 ** ((day - self.day[row]) / self.learner.half_life_days))
+            before = decay_votes(
+                before, 0.5 ** ((day - self.day[row]) / self.learner.half_life_days)
+            )
         after = add_signal(before, value, signal, named)
         if self.learner.rule == "posterior" and self.learner.on_word:
             after = add_word(after, value, signal, named)
         self.counts[row], self.n[row], self.day[row] = after.counts, after.n, day
         self.confidence[row] = vote_confidence(after, self.learner)
 
-    def stratum(self, parent: Index, value: Index, signal: Index, named: Index, level: Small) -> None:
+    def stratum(
+        self, parent: Index, value: Index, signal: Index, named: Index, level: Small
+    ) -> None:
         """The same signal to the counts by condition of rows that are not split."""
         if self.strata is None:
             return
         column = np.arange(level.shape[1])
 
-        def more(there: NDArray[np.bool_], place: Index, what: Any) -> None:  # noqa: ANN401 - one, or one a user
+        # one, or one a user
+        def more(there: NDArray[np.bool_], place: Index, what: Any) -> None:  # noqa: ANN401
             of = np.flatnonzero(there & (self.column[parent] < 0))
             where = np.broadcast_to(what, there.shape)[of][:, None]
-            self.strata[parent[of][:, None], column, level[of], place[of][:, None], where] += 1.0  # type: ignore[index]
+            cell = (parent[of][:, None], column, level[of], place[of][:, None], where)
+            self.strata[cell] += 1.0  # type: ignore[index]
 
         more(signal >= 0, value, PLACE[signal])
         if (named >= 0).any():
             more(named >= 0, named, NAMED)
             more(named >= 0, value, CORRECTED)
 
-    def stratify(self, parent: Index, success: Index, level: Small, request: int, day: float) -> None:
+    def stratify(
+        self, parent: Index, success: Index, level: Small, request: int, day: float
+    ) -> None:
         """Split those of the rows, all different, that a rule parts: as `default_learner.stratify`.
 
         Args:
-          success: value that each row's last signal was a success of, -1 none. level: of its request, [D, M].
+          success: value that each row's last signal was a success of, -1 none.
+          level: of its request, [D, M].
         """
         if self.strata is None:
             return
@@ -399,9 +467,14 @@ class DefaultRowArrays:
             return
         # Votes may age, strata do not; each request has a value of every column.
         of_all, wrong_all = _trials(self.strata[parent, 0].sum(axis=1))
-        # All wrong outcomes under one value of a column, and nothing else there, would be the most evidence.
-        most = evidence(np.stack([wrong_all, 0 * wrong_all], -1), np.stack([wrong_all, of_all - wrong_all], -1))
-        parent = parent[(wrong_all.any(axis=1)) & (most[..., 0].max(axis=1) >= 1.0 / self.learner.alpha)]
+        # All wrong outcomes under one value of a column, and nothing else there, would be the most
+        # evidence.
+        most = evidence(
+            np.stack([wrong_all, 0 * wrong_all], -1), np.stack([wrong_all, of_all - wrong_all], -1)
+        )
+        parent = parent[
+            (wrong_all.any(axis=1)) & (most[..., 0].max(axis=1) >= 1.0 / self.learner.alpha)
+        ]
         if not len(parent):
             return
         counts = np.moveaxis(self.strata[parent], 2, 3)  # [D, M, V, L, 7]
@@ -410,7 +483,9 @@ class DefaultRowArrays:
         tried = (parts > 1) & (wrong.any(axis=-1))  # where nothing was wrong nothing is found
         e_values = np.zeros(tried.shape)
         there = of[tried]
-        e_values[tried] = np.where(there > 0, evidence(wrong[tried], there), 0.0).sum(axis=-1) / parts[tried]
+        e_values[tried] = (
+            np.where(there > 0, evidence(wrong[tried], there), 0.0).sum(axis=-1) / parts[tried]
+        )
         e_values = e_values.reshape(len(parent), -1)
         bar = np.maximum((parts > 1).sum(axis=(1, 2)), 1) / self.learner.alpha
         best = e_values.argmax(axis=1)
@@ -418,8 +493,13 @@ class DefaultRowArrays:
         if enough.any():
             self._split(parent[enough], best[enough] // counts.shape[2], request, day)
 
-    def _stratify_at_success(self, parent: Index, success: Index, level: Small, request: int, day: float) -> None:
-        """Split rows at a success with another candidate than one that failed there: as `source_split`."""
+    def _stratify_at_success(
+        self, parent: Index, success: Index, level: Small, request: int, day: float
+    ) -> None:
+        """Split rows at a success with another candidate than one that failed there.
+
+        As `source_split`.
+        """
         if self.strata is None:
             return
         there = success >= 0
@@ -432,13 +512,19 @@ class DefaultRowArrays:
         failed = self.strata[parent[:, None], column, level][..., FAILED] > 0.0
         failed[np.arange(len(parent)), :, success] = False
         # Never right here counts before right elsewhere: no row has so many signals.
-        score = np.where(failed, (here == 0.0) * _ALL_SIGNALS + right.sum(axis=2) - here, -1.0).max(axis=2)  # [D, M]
+        # The shape is [D, M].
+        score = np.where(failed, (here == 0.0) * _ALL_SIGNALS + right.sum(axis=2) - here, -1.0).max(
+            axis=2
+        )
         enough = score.max(axis=1) >= 0.0
         if enough.any():
             self._split(parent[enough], score.argmax(axis=1)[enough], request, day)
 
     def _split(self, parent: Index, column: Index, request: int, day: float) -> None:
-        """Rows of the levels of a column, with the votes that were cast under them: as `default_learner.split`."""
+        """Rows of the levels of a column, with the votes that were cast under them.
+
+        As `default_learner.split`.
+        """
         if self.strata is None:
             return
         first = parent * (1 + self.n_levels)
@@ -498,7 +584,9 @@ SIGNAL_YES, SIGNAL_NO, SIGNAL_OK, SIGNAL_FAILURE = (
 
 
 class Priced(NamedTuple):
-    """A learner that asks only where a question is worth its cost, as the loop does: see `worth_asking`.
+    """A learner that asks only where a question is worth its cost, as the loop does.
+
+    See `worth_asking`.
 
     Attributes:
       learner: settings of the learner.
@@ -513,9 +601,10 @@ Policy: TypeAlias = DefaultLearner | Priced | Baseline
 class RequestOutcomes(NamedTuple):
     """What came of every request of U users, T each.
 
-    question: one was asked. error: a wrong value was applied silently. unanswered: nobody named a right value.
-    unnoticed: errors that were taken for right. slot, topic: as of `Crowd`. split: request of the user at which the row
-    of a slot was split, and by which column, [U, slots]; -1 never.
+    question: one was asked. error: a wrong value was applied silently. unanswered: nobody named a
+    right value. unnoticed: errors that were taken for right. slot, topic: as of `Crowd`. split:
+    request of the user at which the row of a slot was split, and by which column, [U, slots]; -1
+    never.
     """
 
     question: Bools  # [U, T]
@@ -541,16 +630,17 @@ def request_outcomes(
 ) -> RequestOutcomes:
     """Outcome of every request of every user under one policy.
 
-    Users meet the same requests, noise and drift under every policy of one seed, in any block or process. Each user has
-    separate default rows. The row proposes a value. A wrong value finds nothing with probability `detects`: signal
-    failure, and a question about the best of the others. Else the gate asks or applies. A user who is asked says yes,
-    or says no and names the right value with probability `names`. A wrong value applied is a silent error, which its
-    user corrects with probability `notices` and else lets pass (implicit_ok, wrongly). A learner that stratifies may
-    split each row once.
+    Users meet the same requests, noise and drift under every policy of one seed, in any block or
+    process. Each user has separate default rows. The row proposes a value. A wrong value finds
+    nothing with probability `detects`: signal failure, and a question about the best of the others.
+    Else the gate asks or applies. A user who is asked says yes, or says no and names the right
+    value with probability `names`. A wrong value applied is a silent error, which its user corrects
+    with probability `notices` and else lets pass (implicit_ok, wrongly). A learner that stratifies
+    may split each row once.
 
-    Baselines: `always_ask`; `never_ask` applies the first candidate until its user has corrected it, and refuses where
-    it finds nothing; `oracle` knows its user's true value and the probabilities of the world, applies the value
-    silently, and asks only where that is cheaper.
+    Baselines: `always_ask`; `never_ask` applies the first candidate until its user has corrected
+    it, and refuses where it finds nothing; `oracle` knows its user's true value and the
+    probabilities of the world, applies the value silently, and asks only where that is cheaper.
 
     Args:
       world: the world that the users live in.
@@ -612,53 +702,87 @@ def _oracle(world: World, met: Crowd, question_cost: float, error_cost: float) -
 
 
 def _account(
-    met: Crowd, question: Bools, error: Bools, unanswered: Bools, unnoticed: Bools, rows: DefaultRowArrays | None = None
+    met: Crowd,
+    question: Bools,
+    error: Bools,
+    unanswered: Bools,
+    unnoticed: Bools,
+    rows: DefaultRowArrays | None = None,
 ) -> RequestOutcomes:
     never = np.full(met.topic.shape, NONE)
     split, column = (never, never) if rows is None else (rows.split_at, rows.column)
-    by_user = [np.ascontiguousarray(part.T) for part in (question, error, unanswered, unnoticed, met.slot)]
-    of_slots = split.reshape(never.shape).astype(np.int32), column.reshape(never.shape).astype(np.int16)
+    by_user = [
+        np.ascontiguousarray(part.T) for part in (question, error, unanswered, unnoticed, met.slot)
+    ]
+    of_slots = (
+        split.reshape(never.shape).astype(np.int32),
+        column.reshape(never.shape).astype(np.int16),
+    )
     fields: Any = (*by_user, met.topic, *of_slots)
     return RequestOutcomes(*fields)
 
 
-def _play_block(world: World, met: Crowd, policy: Policy, question_cost: float, error_cost: float) -> RequestOutcomes:
+def _play_block(
+    world: World, met: Crowd, policy: Policy, question_cost: float, error_cost: float
+) -> RequestOutcomes:
     """One block under a learner, request by request."""
     learner = settled(policy.learner if isinstance(policy, Priced) else _policy_learner(policy))
     requests, users = met.slot.shape
     rows, who = empty_rows(world, users, learner), np.arange(users)
-    known = np.array([len(candidates) for candidates in world.values])  # noqa: PD011 - a field, no frame
+    # a field, no frame
+    known = np.array([len(candidates) for candidates in world.values])  # noqa: PD011
     offered = np.arange(world.shares.shape[-1]) < known[met.topic][..., None]  # [U, slots, V]
     question, error, unanswered, unnoticed = (np.zeros((requests, users), bool) for _ in range(4))
     for t in range(requests):
-        day, slot, wanted, level = t / world.per_day, met.slot[t], met.wanted[t].astype(np.intp), met.level[t]
+        day, slot, wanted, level = (
+            t / world.per_day,
+            met.slot[t],
+            met.wanted[t].astype(np.intp),
+            met.level[t],
+        )
         row, parent = rows.at(who, slot, level)
         choice = offered[who, slot]
         liking = rows.liking(row, choice)
         value = liking.argmax(axis=1)
         learned = liking[who, value] > 0.0
         empty = (value != wanted) & met.detect[t]
-        wants = np.full(users, policy == ALWAYS) if policy in (ALWAYS, NEVER) else rows.asks(row) | ~learned | empty
+        wants = (
+            np.full(users, policy == ALWAYS)
+            if policy in (ALWAYS, NEVER)
+            else rows.asks(row) | ~learned | empty
+        )
         rows.met[row] += 1
         # A default that comes back empty is a sign for a split, without a vote (rule S5.4).
         failed = np.flatnonzero(empty & learned)
         if len(failed):
-            ballot = (value[failed], np.full(len(failed), SIGNAL_FAILURE), np.full(len(failed), NONE))
+            ballot = (
+                value[failed],
+                np.full(len(failed), SIGNAL_FAILURE),
+                np.full(len(failed), NONE),
+            )
             rows.vote(row[failed], *ballot, day)
             rows.stratum(parent[failed], *ballot, level[failed])
             rows.stratify(parent[failed], np.full(len(failed), NONE), level[failed], t + 1, day)
         liking[empty, value[empty]] = -np.inf  # what came back empty is not proposed
         choice[empty, value[empty]] = False
         value = liking.argmax(axis=1)
-        # A priced policy asks only where the answer is expected to save more than the question costs (rule S5.5).
-        ask = wants & (rows.gain(row, choice, error_cost) > question_cost) if isinstance(policy, Priced) else wants
+        # A priced policy asks only where the answer is expected to save more than the question
+        # costs (rule S5.5).
+        ask = (
+            wants & (rows.gain(row, choice, error_cost) > question_cost)
+            if isinstance(policy, Priced)
+            else wants
+        )
         right, none = value == wanted, empty & (policy == NEVER)
         wrong = ~ask & ~right & ~none
         rejects = (ask & ~right) | (wrong & met.notice[t])
-        signal = np.where(rejects, SIGNAL_NO, np.where(ask, SIGNAL_YES, np.where(wants | none, NONE, SIGNAL_OK)))
+        signal = np.where(
+            rejects, SIGNAL_NO, np.where(ask, SIGNAL_YES, np.where(wants | none, NONE, SIGNAL_OK))
+        )
         names = rejects & (met.name[t] | wrong)  # who corrects a silent answer says what was wanted
         ballot = (value, signal, np.where(names, wanted, NONE))
-        row, _ = rows.at(who, slot, level)  # a failure may have split it: the vote is cast under the condition
+        # a failure may have split it: the vote is cast under the condition
+        row, _ = rows.at(who, slot, level)
         rows.vote(row, *ballot, day)
         rows.stratum(parent, *ballot, level)
         accepted = np.where((signal == SIGNAL_YES) | (signal == SIGNAL_OK), value, NONE)
@@ -683,7 +807,8 @@ MEASURES = ("questions", "errors", "unanswered", "cost", "regret", "silent")
 class Silence(NamedTuple):
     """When rows fell silent, [U, slots].
 
-    requests: that met the row. after: its requests up to its last question; 0 never asked; NaN not silent in the end.
+    requests: that met the row. after: its requests up to its last question; 0 never asked; NaN not
+    silent in the end.
     """
 
     requests: NDArray[np.int64]
@@ -705,12 +830,13 @@ def simulate(
 ) -> pd.DataFrame:
     """Questions, silent errors, cost and regret of each policy, by bucket of requests.
 
-    All policies meet the same users, requests and noise, so that their differences may be taken pair by pair; the bits
-    depend neither on the number of processes nor on the other policies.
+    All policies meet the same users, requests and noise, so that their differences may be taken
+    pair by pair; the bits depend neither on the number of processes nor on the other policies.
 
     Args:
       world: the world that the users live in.
-      policies: name -> learner, a `Priced` one, or one of `BASELINES`, which `request_outcomes` describes.
+      policies: name -> learner, a `Priced` one, or one of `BASELINES`, which `request_outcomes`
+        describes.
       users: number of users.
       requests: of each user.
       seed: of the world and the users.
@@ -721,19 +847,27 @@ def simulate(
       n_jobs: processes, as joblib counts them.
 
     Returns:
-      A row a policy and bucket: `policy`, `bucket`, `first`, `last` (numbers of its requests, from 1), `questions`,
-        `errors` (silent ones), `unanswered`, `cost`, each per 100 requests; `regret` (cost of a user above the
-        oracle's, all requests up to `last`); `silent` (share of users who are not asked after `last`; NaN in the last
-        bucket); each with `_low` and `_high`; `users`.
+      A row a policy and bucket: `policy`, `bucket`, `first`, `last` (numbers of its requests, from
+      1), `questions`,
+        `errors` (silent ones), `unanswered`, `cost`, each per 100 requests; `regret` (cost of a
+        user above the oracle's, all requests up to `last`); `silent` (share of users who are not
+        asked after `last`; NaN in the last bucket); each with `_low` and `_high`; `users`.
 
     Raises:
-      ValueError: no policy, one that is unknown, sizes below 1, costs below 0, a world that breaks a rule.
+      ValueError: no policy, one that is unknown, sizes below 1, costs below 0, a world that breaks
+        a rule.
 
     Source: rules S5.4, S5.5.
 
     Example:
       >>> from raglab.default_learner.simulation import world
-      >>> table = simulate(world({"a": {"x": 1.0}}), {"learner": DefaultLearner()}, users=5, requests=4, buckets=2)
+      >>> table = simulate(
+      ...     world({"a": {"x": 1.0}}),
+      ...     {"learner": DefaultLearner()},
+      ...     users=5,
+      ...     requests=4,
+      ...     buckets=2,
+      ... )
       >>> table[["last", "questions", "errors"]].to_numpy().tolist()
       [[2.0, 50.0, 0.0], [4.0, 0.0, 0.0]]
     """
@@ -751,7 +885,12 @@ def simulate(
     best = request_costs(request_outcomes(world, ORACLE, **sizes, **costs), **costs)
     parts = [
         _policy_rows(
-            name, request_outcomes(world, policy, **sizes, **costs), best, costs, min(buckets, requests), level
+            name,
+            request_outcomes(world, policy, **sizes, **costs),
+            best,
+            costs,
+            min(buckets, requests),
+            level,
         )
         for name, policy in policies.items()
     ]
@@ -759,8 +898,14 @@ def simulate(
 
 
 def request_costs(outcomes: RequestOutcomes, question_cost: float, error_cost: float) -> Array:
-    """Cost of every request, [U, T]; an unanswered one costs as much as a question: its user must ask again."""
-    return np.asarray(question_cost * (outcomes.question + 1.0 * outcomes.unanswered) + error_cost * outcomes.error)
+    """Cost of every request, [U, T].
+
+    An unanswered one costs as much as a question: its user must ask again.
+    """
+    return np.asarray(
+        question_cost * (outcomes.question + 1.0 * outcomes.unanswered)
+        + error_cost * outcomes.error
+    )
 
 
 def silence(outcomes: RequestOutcomes, quiet: int = QUIET) -> Silence:
@@ -781,15 +926,17 @@ def silence(outcomes: RequestOutcomes, quiet: int = QUIET) -> Silence:
 
 
 def confidence_paths(learners: Mapping[str, DefaultLearner], requests: int) -> pd.DataFrame:
-    """Confidence of a row whose value is always right, request by request, after one yes at the first.
+    """Confidence of a row whose value is always right, by request, after one yes at the first.
 
     Args:
       learners: name -> settings.
       requests: number of requests of the row.
 
     Returns:
-      A row a learner, request and way: `learner`, `gated`, `request`, `question`, `confidence` (after it). `gated`
-        false: the value is applied silently from then on; true: the gate asks when it is due, and the answer is yes.
+      A row a learner, request and way: `learner`, `gated`, `request`, `question`, `confidence`
+      (after it). `gated`
+        false: the value is applied silently from then on; true: the gate asks when it is due, and
+        the answer is yes.
 
     Source: rules S5.4, S5.5.
 
@@ -805,15 +952,24 @@ def confidence_paths(learners: Mapping[str, DefaultLearner], requests: int) -> p
         for gated in (False, True):
             votes, sure = no_votes(1), 0.0
             for request in range(1, requests + 1):
-                asks = request == 1 or (gated and bool(question_schedule(sure, request - 1, learner)))
-                votes = add_signal(votes, 0, SIGNALS.index("explicit_yes" if asks else "implicit_ok"))
+                asks = request == 1 or (
+                    gated and bool(question_schedule(sure, request - 1, learner))
+                )
+                votes = add_signal(
+                    votes, 0, SIGNALS.index("explicit_yes" if asks else "implicit_ok")
+                )
                 sure = float(vote_confidence(votes, learner))
                 rows.append((name, gated, request, asks, sure))
     return pd.DataFrame(rows, columns=["learner", "gated", "request", "question", "confidence"])
 
 
 def _policy_rows(
-    name: str, outcomes: RequestOutcomes, best: Array, costs: Mapping[str, float], buckets: int, level: float
+    name: str,
+    outcomes: RequestOutcomes,
+    best: Array,
+    costs: Mapping[str, float],
+    buckets: int,
+    level: float,
 ) -> pd.DataFrame:
     """Rows of one policy."""
     import pandas as pd
@@ -829,8 +985,11 @@ def _policy_rows(
         "cost": cost,
     }
     columns: dict[str, object] = {
-        "policy": name, "bucket": np.arange(buckets), "first": ends[:-1] + 1, "last": ends[1:]
-    }  # fmt: skip
+        "policy": name,
+        "bucket": np.arange(buckets),
+        "first": ends[:-1] + 1,
+        "last": ends[1:],
+    }
     for measure, part in by_user.items():
         sums = np.add.reduceat(part.astype(np.float64), ends[:-1], axis=1)
         columns |= _interval_columns(measure, HUNDRED * sums / size, level)

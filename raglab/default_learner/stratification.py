@@ -1,15 +1,17 @@
 """Stratification (algebra): when a row's failures part it under a condition, and its split (S5.6).
 
-Two rules are provided. `source` is the source document's: a value that failed under a condition, and a success with
-another candidate under that condition, split the row at that request. It is quick and takes noise for a condition.
-`evidence` waits until failures gather beyond chance. For every candidate value and every condition column: is the
-value wrong (its field came back empty, or a user rejected it) more often under one value of the column than
-elsewhere? Against "one rate" stand "two rates", by a likelihood ratio that is an e-value: the two rates are averaged
-over a prior, the one rate is the best that any could be. Under one rate, whatever it is, such a ratio ever reaches 1
-/ alpha with a probability of at most alpha (Ville's inequality). So a row may be tested after every signal, from the
-first failure on, and no level is spent on looks.
+Two rules are provided. `source` is the source document's: a value that failed under a condition,
+and a success with another candidate under that condition, split the row at that request. It is
+quick and takes noise for a condition. `evidence` waits until failures gather beyond chance. For
+every candidate value and every condition column: is the value wrong (its field came back empty, or
+a user rejected it) more often under one value of the column than elsewhere? Against "one rate"
+stand "two rates", by a likelihood ratio that is an e-value: the two rates are averaged over a
+prior, the one rate is the best that any could be. Under one rate, whatever it is, such a ratio ever
+reaches 1 / alpha with a probability of at most alpha (Ville's inequality). So a row may be tested
+after every signal, from the first failure on, and no level is spent on looks.
 
-Source: Ville 1939; Wasserman, Ramdas and Balakrishnan 2020, Universal inference; Vovk and Wang 2021, E-values.
+Source: Ville 1939; Wasserman, Ramdas and Balakrishnan 2020, Universal inference; Vovk and Wang
+2021, E-values.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class Split(NamedTuple):
       column: the column that tells the conditions apart.
       value: of the column, under which the candidate is wrong most often.
       candidate: value that is right elsewhere; '' in logs of older versions.
-      evidence: e-value of two rates against one; of the rule `source`, failures of the candidate under that value.
+      evidence: e-value of two rates against one; of the rule `source`, failures of the candidate
+        under that value.
       bar: value that the evidence had to reach.
     """
 
@@ -71,7 +74,9 @@ def stored_split(body: Mapping[str, Any]) -> Split:
       body: split as the log stores it, by field.
 
     Example:
-      >>> stored_split({"column": "page_1_kind", "value": "coversheet", "p": 0.001, "bar": 0.0125, "look": 1}).bar
+      >>> stored_split(
+      ...     {"column": "page_1_kind", "value": "coversheet", "p": 0.001, "bar": 0.0125, "look": 1}
+      ... ).bar
       80.0
     """
     if "p" not in body:
@@ -89,15 +94,17 @@ def stratify(
 ) -> Split | None:
     """Condition that a row is to be split by; None where there is none. Call it after any signal.
 
-    With the rule `evidence`: a condition under which a value is wrong more often than elsewhere. A candidate value and
-    a column are tried where the value was right or wrong under two values of the column; their e-value is the mean over
-    these of the one against the rest. `tried / alpha` is what the largest must reach, ties by name. Requests without a
-    value of a column do not count for it.
+    With the rule `evidence`: a condition under which a value is wrong more often than elsewhere. A
+    candidate value and a column are tried where the value was right or wrong under two values of
+    the column; their e-value is the mean over these of the one against the rest. `tried / alpha` is
+    what the largest must reach, ties by name. Requests without a value of a column do not count for
+    it.
 
     Args:
       default: the row.
       learner: settings.
-      success: value that the last signal accepted, named, or confirmed by silence; the rule `source` splits at one.
+      success: value that the last signal accepted, named, or confirmed by silence; the rule
+        `source` splits at one.
       conditions: of its request, by column.
 
     Raises:
@@ -112,11 +119,13 @@ def stratify(
     return _evidence_split(default, learner)
 
 
-def source_split(default: ClarificationDefault, success: str, conditions: Mapping[str, str]) -> Split | None:
-    """Split at a success with another candidate than one that failed under the same value of a column.
+def source_split(
+    default: ClarificationDefault, success: str, conditions: Mapping[str, str]
+) -> Split | None:
+    """Split at a success with a candidate other than one failing under the same column value.
 
-    Of several such columns the one is taken under whose value the failed candidate was never right and that saw it
-    right elsewhere most often; ties go to the first column.
+    Of several such columns the one is taken under whose value the failed candidate was never right
+    and that saw it right elsewhere most often; ties go to the first column.
 
     Args:
       default: the row.
@@ -128,7 +137,11 @@ def source_split(default: ClarificationDefault, success: str, conditions: Mappin
       >>> from raglab.default_learner import init, update
       >>> now = datetime(2026, 1, 5, tzinfo=UTC)
       >>> row = init("vendor_name", "contract", now=now)
-      >>> signals = (("1", "explicit_yes", "body"), ("1", "failure", "cover"), ("toc", "explicit_yes", "cover"))
+      >>> signals = (
+      ...     ("1", "explicit_yes", "body"),
+      ...     ("1", "failure", "cover"),
+      ...     ("toc", "explicit_yes", "cover"),
+      ... )
       >>> for value, signal, kind in signals:
       ...     row = update(row, value, signal, now=now, conditions={"page_1_kind": kind})
       >>> source_split(row, "toc", {"page_1_kind": "cover"})
@@ -142,9 +155,15 @@ def source_split(default: ClarificationDefault, success: str, conditions: Mappin
             if candidate == success or counts.failed <= 0.0 or level is None:
                 continue
             elsewhere = sum(
-                successes(by[candidate]) for name, by in levels.items() if name != level and candidate in by
+                successes(by[candidate])
+                for name, by in levels.items()
+                if name != level and candidate in by
             )
-            option = (successes(counts) == 0.0, elsewhere, Split(column, level, candidate, counts.failed, 1.0))
+            option = (
+                successes(counts) == 0.0,
+                elsewhere,
+                Split(column, level, candidate, counts.failed, 1.0),
+            )
             best = option if best is None or option[:2] > best[:2] else best
     return None if best is None else best[2]
 
@@ -162,8 +181,12 @@ def _evidence_split(default: ClarificationDefault, learner: DefaultLearner) -> S
     tried: list[tuple[float, str, str, str]] = []  # less evidence comes later
     for column, levels in default.strata.items():
         for candidate in default.counts:
-            cells = [(level, *outcomes(by[candidate])) for level, by in levels.items() if candidate in by]
-            wrong, of = (np.array([cell[at] for cell in cells if cell[2]], dtype=np.int64) for at in (1, 2))
+            cells = [
+                (level, *outcomes(by[candidate])) for level, by in levels.items() if candidate in by
+            ]
+            wrong, of = (
+                np.array([cell[at] for cell in cells if cell[2]], dtype=np.int64) for at in (1, 2)
+            )
             if len(of) < 2:
                 continue
             where = [cell[0] for cell in cells if cell[2]][int((wrong / of).argmax())]
@@ -176,7 +199,10 @@ def _evidence_split(default: ClarificationDefault, learner: DefaultLearner) -> S
 
 
 def outcomes(counts: Counts) -> tuple[int, int]:
-    """How often a value was wrong, and wrong or right; that another's user named it is no trial of it."""
+    """How often a value was wrong, and wrong or right.
+
+    That another's user named it is no trial of it.
+    """
     wrong = counts.failed + counts.no
     return round(wrong), round(wrong + counts.yes + counts.silent)
 
@@ -184,8 +210,8 @@ def outcomes(counts: Counts) -> tuple[int, int]:
 def evidence(wrong: ArrayLike, of: ArrayLike) -> Array:
     """E-value of each part against the rest: two rates rather than one, [..., L].
 
-    The rates are averaged over Beta(0.1, 0.1), near 0 and near 1 as those of defaults are; the one rate is the best
-    that there is. Parts without a trial have that of no rest.
+    The rates are averaged over Beta(0.1, 0.1), near 0 and near 1 as those of defaults are; the one
+    rate is the best that there is. Parts without a trial have that of no rest.
 
     Args:
       wrong, of: wrong outcomes and trials of each part, int [..., L].
@@ -204,13 +230,18 @@ def evidence(wrong: ArrayLike, of: ArrayLike) -> Array:
     return np.exp(np.minimum(two_rates - one_rate, MOST))
 
 
-def _averaged(wrong: NDArray[np.int64], of: NDArray[np.int64], gamma: Array, gammas: Array) -> Array:
+def _averaged(
+    wrong: NDArray[np.int64], of: NDArray[np.int64], gamma: Array, gammas: Array
+) -> Array:
     """Log of the likelihood averaged over the prior."""
     return np.asarray(gamma[wrong] + gamma[of - wrong] - gammas[of])
 
 
 def _tables(size: int) -> tuple[Array, Array, Array]:
-    """Logs of what a likelihood of so many outcomes is made of, [size] each: Gamma functions, and k to the power k."""
+    """Logs of what a likelihood of so many outcomes is made of, [size] each.
+
+    Gamma functions, and k to the power k.
+    """
     from scipy.special import gammaln, xlogy
 
     count = np.arange(size, dtype=np.float64)
@@ -223,21 +254,31 @@ def looked(default: ClarificationDefault, condition: Split | None = None) -> Cla
 
     Args:
       default: the row before the split.
-      condition: the split; None as in logs of older versions, where a test that found nothing was noted as well.
+      condition: the split; None as in logs of older versions, where a test that found nothing was
+        noted as well.
     """
     strata = {
-        column: levels for column, levels in default.strata.items() if condition is None or column != condition.column
+        column: levels
+        for column, levels in default.strata.items()
+        if condition is None or column != condition.column
     }
     after = {"looks": default.looks + 1, "strata": strata, "version": default.version + 1}
     return default.model_copy(update=after)
 
 
 def split(
-    default: ClarificationDefault, condition: Split, *, now: datetime, learner: DefaultLearner | None = None
+    default: ClarificationDefault,
+    condition: Split,
+    *,
+    now: datetime,
+    learner: DefaultLearner | None = None,
 ) -> tuple[ClarificationDefault, ...]:
-    """New rows, one for each value of the column, with the votes that were cast under it; the old row stays as it is.
+    """New rows, one for each value of the column, with the votes that were cast under it.
 
-    The failures that led to the split are spent: a new row starts without. Of votes that age it gets what is left.
+    The old row stays as it is.
+
+    The failures that led to the split are spent: a new row starts without. Of votes that age it
+    gets what is left.
 
     Args:
       default: the row.
@@ -250,7 +291,11 @@ def split(
     """
     rule = check_learner(DefaultLearner() if learner is None else learner)
     if condition.column not in default.strata:
-        refuse("a row splits by a column that it counts", repr(condition.column), "take one that `stratify` found")
+        refuse(
+            "a row splits by a column that it counts",
+            repr(condition.column),
+            "take one that `stratify` found",
+        )
     instant(now)
     remainder = default.remembered / default.sample_size if default.sample_size else 1.0
     return tuple(
@@ -270,10 +315,15 @@ def _split_row(
 ) -> ClarificationDefault:
     """Row of one value of a column."""
     own_counts = {
-        name: counts for name in place(default) if (counts := by.get(name, Counts())._replace(failed=0.0)) != Counts()
+        name: counts
+        for name in place(default)
+        if (counts := by.get(name, Counts())._replace(failed=0.0)) != Counts()
     }
     size = sum(counts.yes + counts.silent + counts.no for counts in own_counts.values())
-    matrix = np.array(list(own_counts.values()), dtype=np.float64).reshape(len(own_counts), N_COUNTS) * remainder
+    matrix = (
+        np.array(list(own_counts.values()), dtype=np.float64).reshape(len(own_counts), N_COUNTS)
+        * remainder
+    )
     votes = doubts(Votes(matrix, np.array(size * remainder)), learner)
     return ClarificationDefault(
         target_field=default.target_field,
@@ -283,15 +333,22 @@ def _split_row(
         confidence=float(vote_confidence(votes, learner)),
         sample_size=round(size),
         last_refreshed=now,
-        counts={name: Counts(*row) for name, row in zip(own_counts, votes.counts.tolist(), strict=True)},
+        counts={
+            name: Counts(*row) for name, row in zip(own_counts, votes.counts.tolist(), strict=True)
+        },
         remembered=float(votes.n),
     )
 
 
 def doubts(votes: Votes, learner: DefaultLearner) -> Votes:
-    """Votes of a new row: which word was the last under its condition is not kept, so most of the words count."""
+    """Votes of a new row.
+
+    Which word was the last under its condition is not kept, so most of the words count.
+    """
     if learner.rule != "posterior" or not learner.on_word:
         return votes
     counts = votes.counts.copy()
-    counts[..., DOUBTED] = (counts[..., NO] > 0.0) & (counts[..., NO] >= counts[..., YES] + counts[..., NAMED])
+    counts[..., DOUBTED] = (counts[..., NO] > 0.0) & (
+        counts[..., NO] >= counts[..., YES] + counts[..., NAMED]
+    )
     return votes._replace(counts=counts)

@@ -1,4 +1,4 @@
-"""Displays (shore): figures with their tables, as a notebook shows them, and what the report draws."""
+"""Displays (shore): figures with tables, as a notebook shows them, and what the report draws."""
 
 from raglab.extension_points import public_names as _public_names
 

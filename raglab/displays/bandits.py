@@ -29,7 +29,10 @@ BAND_WORDS = {"interval": "% interval of the mean", "quantiles": "% of the repli
 
 
 class RunRegret(Protocol):
-    """What `replay.run` returns, as far as it is drawn; see there for value, gross, spend and arm_value."""
+    """What `replay.run` returns, as far as it is drawn.
+
+    See there for value, gross, spend and arm_value.
+    """
 
     @property
     def regret(self) -> Array:
@@ -37,7 +40,7 @@ class RunRegret(Protocol):
 
 
 def lai_robbins(means: ArrayLike) -> float:
-    """Least regret a unit of ln(rounds) that any consistent policy has on Bernoulli arms in the long run.
+    """Least long-run regret per unit of ln(rounds) of any consistent policy on Bernoulli arms.
 
     Source: Lai and Robbins 1985.
 
@@ -47,7 +50,10 @@ def lai_robbins(means: ArrayLike) -> float:
     """
     p = np.asarray(means, dtype=np.float64)
     if p.ndim != 1 or not ((p > 0.0) & (p < 1.0)).all():
-        msg = f"means must be [A] probabilities inside (0, 1), got {p.tolist()}; arms must stay as they are."
+        msg = (
+            f"means must be [A] probabilities inside (0, 1), got {p.tolist()}; arms must stay as "
+            "they are."
+        )
         raise ValueError(msg)
     best = p.max()
     worse = p[p < best]
@@ -59,10 +65,10 @@ def lai_robbins(means: ArrayLike) -> float:
 class RegretDisplay(FrameDisplay):
     """Mean cumulative regret of runs over the rounds, with a band over their replications.
 
-    Where choices cost something, two panels more draw the reward before costs and the spend, each as the mean of the
-    rounds so far. Where all replications meet the same rounds and the arms differ from round to round (a table in its
-    given order, means that drift), a panel draws the value of the last rounds, and that of the arm that was best in
-    them.
+    Where choices cost something, two panels more draw the reward before costs and the spend, each
+    as the mean of the rounds so far. Where all replications meet the same rounds and the arms
+    differ from round to round (a table in its given order, means that drift), a panel draws the
+    value of the last rounds, and that of the arm that was best in them.
 
     Attributes:
       band: content of the band, "interval" or "quantiles".
@@ -72,9 +78,9 @@ class RegretDisplay(FrameDisplay):
       unit: of the regret.
       cost_unit: of the spend.
       recent: number of the last rounds that are averaged; 0 without that panel.
-      rows: a run and round drawn: `run`, `round`, `regret`, `low`, `high`, `replications`; of the other panels
-        `reward`, `spend` and `recent`, with `reward_low` and so on, and `best`; without a band where there is one
-        replication.
+      rows: a run and round drawn: `run`, `round`, `regret`, `low`, `high`, `replications`; of the
+        other panels `reward`, `spend` and `recent`, with `reward_low` and so on, and `best`;
+        without a band where there is one replication.
     """
 
     band: Band = "interval"
@@ -109,36 +115,53 @@ class RegretDisplay(FrameDisplay):
 
         Args:
           runs: name -> run, as `bandit.run` or `bandit.simulate` gives it.
-          band: "interval", that of the mean over replications; "quantiles", the middle share of the replications.
+          band: "interval", that of the mean over replications; "quantiles", the middle share of the
+            replications.
           level: of the band, in (0, 1).
-          log_x: rounds on a logarithmic axis, where the regret of a good learner is a straight line in the end.
+          log_x: rounds on a logarithmic axis, where the regret of a good learner is a straight line
+            in the end.
           slope: of a line slope · ln(rounds), such as `lai_robbins(means)`.
           unit: of the regret, such as "right answers".
           cost_unit: of the spend, such as "US dollars".
-          recent: last rounds that the panel of drift is of; a twentieth of the run where not stated.
+          recent: last rounds that the panel of drift is of; a twentieth of the run where not
+            stated.
           name: drawn in the legend or title.
           ax: axes of every panel, or one whose place they take.
           **style: of what is drawn, in matplotlib's words.
 
         Raises:
-          ValueError: no run, lengths that differ, an unknown band, level outside (0, 1), or recent below 1.
+          ValueError: no run, lengths that differ, an unknown band, level outside (0, 1), or recent
+            below 1.
 
-        Example: `RegretDisplay.from_runs({"ucb1": one, "thompson_beta": two}, log_x=True, slope=8.285)`.
+        Example: `RegretDisplay.from_runs({"ucb1": one, "thompson_beta": two}, log_x=True,
+        slope=8.285)`.
         """
         import pandas as pd
 
         if band not in BAND_WORDS or not 0.0 < level < 1.0:
-            msg = f"band must be interval or quantiles and level in (0, 1), got {band!r} and {level:g}."
+            msg = (
+                f"band must be interval or quantiles and level in (0, 1), got {band!r} and "
+                f"{level:g}."
+            )
             raise ValueError(msg)
         lengths = {int(run.regret.shape[1]) for run in runs.values()}
         if len(lengths) != 1:
-            msg = f"runs must be at least one and of as many rounds, got {sorted(lengths)}; simulate them alike."
+            msg = (
+                f"runs must be at least one and of as many rounds, got {sorted(lengths)}; "
+                "simulate them alike."
+            )
             raise ValueError(msg)
         n_rounds = lengths.pop()
-        at, drifts = _plotted_rounds(n_rounds, log=log_x), any(_arm_values(run) is not None for run in runs.values())
+        at, drifts = (
+            _plotted_rounds(n_rounds, log=log_x),
+            any(_arm_values(run) is not None for run in runs.values()),
+        )
         last = max(1, n_rounds // RECENT) if recent is None else recent
         if last < 1:
-            msg = f"recent must be at least 1, got {last}; it is how many of the last rounds are drawn."
+            msg = (
+                f"recent must be at least 1, got {last}; it is how many of the last rounds are "
+                "drawn."
+            )
             raise ValueError(msg)
         parts = []
         for run_name, run in runs.items():
@@ -146,28 +169,44 @@ class RegretDisplay(FrameDisplay):
             for value, cumulated in _cumulated(run, at, last).items():
                 prefix = "" if value == "regret" else f"{value}_"
                 low, high = _regret_band(cumulated, band, level)
-                columns |= {value: cumulated.mean(axis=0), f"{prefix}low": low, f"{prefix}high": high}
+                columns |= {
+                    value: cumulated.mean(axis=0),
+                    f"{prefix}low": low,
+                    f"{prefix}high": high,
+                }
             arm_value = _arm_values(run)
             columns |= {} if arm_value is None else {"best": _best_recent(arm_value, at, last)}
             parts.append(pd.DataFrame(columns | {"replications": len(run.regret)}))
         rows = pd.concat(parts, ignore_index=True)
-        shown = cls(rows, band, level, log_x, slope, unit, cost_unit, last if drifts else 0, name=name)
+        shown = cls(
+            rows, band, level, log_x, slope, unit, cost_unit, last if drifts else 0, name=name
+        )
         return shown.plot(ax, **style)
 
     @property
     def _panels(self) -> dict[str, str]:
         """Column that each panel draws, and the label of its upright axis."""
         last = f"last {self.recent:,} rounds{', net' if 'spend' in self.rows else ''}"
-        labels = {"regret": "cumulative regret", "reward": "mean before costs", "spend": "mean spend", "recent": last}
+        labels = {
+            "regret": "cumulative regret",
+            "reward": "mean before costs",
+            "spend": "mean spend",
+            "recent": last,
+        }
         panels = {name: label for name, label in labels.items() if name in self.rows}
         # of a low panel a long label would lie over its neighbour's
         gap = " " if len(panels) == 1 else "\n"
         units = {name: self.cost_unit if name == "spend" else self.unit for name in panels}
-        return {name: f"{label}{gap}({canvas.literal_text(units[name])})" for name, label in panels.items()}
+        return {
+            name: f"{label}{gap}({canvas.literal_text(units[name])})"
+            for name, label in panels.items()
+        }
 
     def _axes(self, ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
         n_panels, (width, height) = len(self._panels), self.SIZE
-        return canvas.panels(ax, n_panels, 1, size=(width, min(height + (n_panels - 1) * self.MORE, self.MOST)))
+        return canvas.panels(
+            ax, n_panels, 1, size=(width, min(height + (n_panels - 1) * self.MORE, self.MOST))
+        )
 
     def _draw(self, style: Style) -> list[Any]:
         lines, at = [], self.rows["round"].unique()
@@ -175,13 +214,22 @@ class RegretDisplay(FrameDisplay):
             prefix = "" if value == "regret" else f"{value}_"
             # the legend of the first panel names the lines of all
             for place, (name, part) in enumerate(self.rows.groupby("run", sort=False)):
-                label = f"{canvas.literal_text(str(name))}: {_last_regret(part)}" if value == "regret" else "_line"
+                label = (
+                    f"{canvas.literal_text(str(name))}: {_last_regret(part)}"
+                    if value == "regret"
+                    else "_line"
+                )
                 look = canvas.line_style(place) | style
                 line = canvas.draw_with_band(on, part, "round", value, label, look, prefix)
                 lines += [line] if value == "regret" else []
             if value == "recent":
                 best = self.rows.dropna(subset=["best"]).drop_duplicates("round")
-                on.plot(best["round"], best["best"], label="the best arm of these rounds", **canvas.TARGET)
+                on.plot(
+                    best["round"],
+                    best["best"],
+                    label="the best arm of these rounds",
+                    **canvas.TARGET,
+                )
                 canvas.legend_above(on)
             if self.log_x:
                 on.set_xscale("log")
@@ -189,7 +237,9 @@ class RegretDisplay(FrameDisplay):
                 on.set_xlim(at[0] if self.log_x else 0, at[-1])
             on.set_ylabel(axis, fontsize=9)
             size = canvas.size_text(self.rows["replications"], "replications")
-            on.set_xlabel(f"rounds (count{', logarithmic' if self.log_x else ''}; {size})", fontsize=9)
+            on.set_xlabel(
+                f"rounds (count{', logarithmic' if self.log_x else ''}; {size})", fontsize=9
+            )
             canvas.tidy(on)
         if self.slope is not None:
             label = f"Lai–Robbins: {self.slope:.4g} · ln(rounds), a slope in the long run"
@@ -212,7 +262,9 @@ class RegretDisplay(FrameDisplay):
             f"regret ({self.unit})": estimate_cells(last, "regret"),
         }
         if "spend" in self.rows:
-            columns[f"mean reward before costs ({self.unit})"] = estimate_cells(last, "reward", "reward_")
+            columns[f"mean reward before costs ({self.unit})"] = estimate_cells(
+                last, "reward", "reward_"
+            )
             columns[f"mean spend ({self.cost_unit})"] = estimate_cells(last, "spend", "spend_")
         if self.recent:
             columns[f"value of the last {self.recent:,} rounds ({self.unit})"] = estimate_cells(
@@ -234,10 +286,15 @@ def _three_digits(value: float) -> str:
 
 
 def _plotted_rounds(n_rounds: int, *, log: bool) -> NDArray[np.int64]:
-    """Rounds that are drawn, from 1: all of them, or so many that a line is smooth, the last one among them."""
+    """Rounds that are drawn, from 1.
+
+    All of them, or so many that a line is smooth, the last one among them.
+    """
     if n_rounds <= MOST_POINTS:
         return np.arange(1, n_rounds + 1)
-    spaced = np.geomspace(1, n_rounds, MOST_POINTS) if log else np.linspace(1, n_rounds, MOST_POINTS)
+    spaced = (
+        np.geomspace(1, n_rounds, MOST_POINTS) if log else np.linspace(1, n_rounds, MOST_POINTS)
+    )
     return np.unique(spaced.round().astype(np.int64))
 
 
@@ -246,7 +303,8 @@ def _arm_values(run: RunRegret) -> Array | None:
     return getattr(run, "arm_value", None)
 
 
-def _cumulated(run: Any, at: NDArray[np.int64], last: int) -> dict[str, Array]:  # noqa: ANN401 - a run
+# a run
+def _cumulated(run: Any, at: NDArray[np.int64], last: int) -> dict[str, Array]:  # noqa: ANN401
     """What is drawn of a run at some rounds, by column, [R, N]."""
     columns: dict[str, Array] = {"regret": run.regret[:, at - 1]}
     if getattr(run, "spend", None) is not None:
@@ -257,7 +315,10 @@ def _cumulated(run: Any, at: NDArray[np.int64], last: int) -> dict[str, Array]: 
 
 
 def _recent_mean(cumulated: Array, at: NDArray[np.int64], last: int) -> Array:
-    """Mean of the last rounds up to some rounds [N], of sums over the rounds so far [T, ...]; fewer at the start."""
+    """Mean of the last rounds up to some rounds [N], of sums over the rounds so far [T, ...].
+
+    Fewer at the start.
+    """
     whole = np.concatenate([np.zeros_like(cumulated[:1]), cumulated])
     first = np.maximum(at - last, 0)
     count = (at - first).reshape(-1, *[1] * (cumulated.ndim - 1))
@@ -265,16 +326,20 @@ def _recent_mean(cumulated: Array, at: NDArray[np.int64], last: int) -> Array:
 
 
 def _best_recent(arm_value: Array, at: NDArray[np.int64], last: int) -> Array:
-    """Mean value of the arm that was best in the last rounds, [N], each arm in the rounds that offered it."""
+    """Mean value of the best arm of the last rounds, [N], each arm over rounds that offered it."""
     there = ~np.isnan(arm_value)
     total = _recent_mean(np.cumsum(np.where(there, arm_value, 0.0), axis=0), at, last)
     share = _recent_mean(np.cumsum(there, axis=0, dtype=np.float64), at, last)
-    return np.asarray(np.where(share > 0.0, total / np.where(share > 0.0, share, 1.0), -np.inf).max(axis=1))
+    return np.asarray(
+        np.where(share > 0.0, total / np.where(share > 0.0, share, 1.0), -np.inf).max(axis=1)
+    )
 
 
 def _regret_band(regret: Array, band: str, level: float) -> tuple[Array, Array]:
     """Ends of the band, [N]; NaN where one replication says nothing about others."""
-    return (percentile_interval if band == "quantiles" and len(regret) > 1 else mean_interval)(regret, level)
+    return (percentile_interval if band == "quantiles" and len(regret) > 1 else mean_interval)(
+        regret, level
+    )
 
 
 PREFIX = "p_"
@@ -293,7 +358,8 @@ class RunArms(Protocol):
 class _ArmDisplay(FrameDisplay):
     """A line and its band for each arm, through windows of rounds.
 
-    rows: a window and arm: `round` (middle of the window), `arm`, and the columns that a kind of display names.
+    rows: a window and arm: `round` (middle of the window), `arm`, and the columns that a kind of
+    display names.
     """
 
     arms: Sequence[str]
@@ -315,23 +381,32 @@ class _ArmDisplay(FrameDisplay):
 
     def _label_rounds(self, more: str = "") -> None:
         """Level axis of rounds, with their number, that of a window, and more."""
-        first = (len(self.rows) // len(self.arms) - 1) * self.window  # of the last window, which may be shorter
+        # of the last window, which may be shorter
+        first = (len(self.rows) // len(self.arms) - 1) * self.window
         n_rounds = round(2.0 * float(self.rows["round"].iloc[-1]) - first - 1.0)
         windows = f", windows of {self.window:,}" if self.window > 1 else ""
-        self.ax_.set_xlabel(f"round (count{windows}; {canvas.size_text(n_rounds, 'rounds')}{more})", fontsize=9)
+        self.ax_.set_xlabel(
+            f"round (count{windows}; {canvas.size_text(n_rounds, 'rounds')}{more})", fontsize=9
+        )
 
     def _draw_lines(self, style: Style, ends: Sequence[str]) -> list[Any]:
         """Lines of the arms; ends: what follows the name of each in the legend."""
         lines = []
         for arm, part in enumerate(self._parts()):
-            label, look = f"{canvas.literal_text(self.arms[arm])}{ends[arm]}", canvas.line_style(arm) | style
+            label, look = (
+                f"{canvas.literal_text(self.arms[arm])}{ends[arm]}",
+                canvas.line_style(arm) | style,
+            )
             lines.append(canvas.draw_with_band(self.ax_, part, "round", self.VALUE, label, look))
         return lines
 
     def _columns(self) -> dict[str, Any]:
         """Columns of the shown table, one an arm."""
         parts = self._parts()
-        cells = {name: interval_cells(part, self.VALUE) for name, part in zip(self.arms, parts, strict=True)}
+        cells = {
+            name: interval_cells(part, self.VALUE)
+            for name, part in zip(self.arms, parts, strict=True)
+        }
         return {"round": parts[0]["round"]} | cells
 
 
@@ -341,8 +416,8 @@ class ArmShareDisplay(_ArmDisplay):
 
     Attributes:
       level: share of the replications within the band.
-      rows: a window and arm: `round` (its middle), `arm`, `share`, and `low` and `high`, between which the middle share
-        of the replications at `level` lies.
+      rows: a window and arm: `round` (its middle), `arm`, `share`, and `low` and `high`, between
+        which the middle share of the replications at `level` lies.
       arms: names, [A].
       window: rounds that are counted together.
       replications: of the run.
@@ -370,8 +445,8 @@ class ArmShareDisplay(_ArmDisplay):
         Args:
           run: of `bandit.run`.
           arms: names, [A].
-          window: rounds that are counted together; a fiftieth of the run where not given, and the last one may be
-            shorter.
+          window: rounds that are counted together; a fiftieth of the run where not given, and the
+            last one may be shorter.
           level: share of the replications within the band.
           name: drawn in the legend or title.
           ax: axes to draw on; new ones where not given.
@@ -383,20 +458,28 @@ class ArmShareDisplay(_ArmDisplay):
         n_rounds = run.arm.shape[1]
         size = max(1, n_rounds // WINDOWS) if window is None else window
         if size < 1 or int(run.arm.max()) >= len(arms):
-            msg = f"window must be at least 1 and arms name all pulled, got {size} and {list(arms)}."
+            msg = (
+                f"window must be at least 1 and arms name all pulled, got {size} and {list(arms)}."
+            )
             raise ValueError(msg)
         starts, length = _windows(n_rounds, size)
         each = np.stack(
-            [np.add.reduceat(run.arm == arm, starts, axis=1, dtype=np.float64) / length for arm in range(len(arms))],
+            [
+                np.add.reduceat(run.arm == arm, starts, axis=1, dtype=np.float64) / length
+                for arm in range(len(arms))
+            ],
             axis=2,
         )
         low, high = percentile_interval(each, level)
-        rows = cls._frame(starts + (length + 1) / 2.0, arms, share=each.mean(axis=0), low=low, high=high)
+        rows = cls._frame(
+            starts + (length + 1) / 2.0, arms, share=each.mean(axis=0), low=low, high=high
+        )
         return cls(rows, tuple(arms), size, level, len(run.arm), name=name).plot(ax, **style)
 
     def _draw(self, style: Style) -> list[Any]:
         lines = self._draw_lines(
-            style, [f": {percent(part['share'].iloc[-1])} in the last window" for part in self._parts()]
+            style,
+            [f": {percent(part['share'].iloc[-1])} in the last window" for part in self._parts()],
         )
         if (self.rows["high"] > self.rows["low"]).any():  # of one replication there is no band
             canvas.draw_band_label(self.ax_, self._band_is)
@@ -411,7 +494,9 @@ class ArmShareDisplay(_ArmDisplay):
         return f"{100 * self.level:g} % of the replications"
 
     def _shown(self) -> Shown:
-        return Shown(f"{self.name or 'pulls'}: share of each arm by window", self._columns(), self._band_is)
+        return Shown(
+            f"{self.name or 'pulls'}: share of each arm by window", self._columns(), self._band_is
+        )
 
 
 def _windows(n_rounds: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -421,11 +506,20 @@ def _windows(n_rounds: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.in
 
 
 LANE = 0.045  # height of an arm's lane of choices, as a share of the probability axis
-TICK: dict[str, Any] = {"marker": "|", "markersize": 5, "markeredgewidth": 0.8, "alpha": 0.7, "linestyle": "none"}
+TICK: dict[str, Any] = {
+    "marker": "|",
+    "markersize": 5,
+    "markeredgewidth": 0.8,
+    "alpha": 0.7,
+    "linestyle": "none",
+}
 
 
 def _windowed(p: Array, starts: NDArray[np.int64]) -> tuple[Array, Array, Array]:
-    """Mean, least and largest of each window of rounds, [W, A] each; NaN where an arm was never available in it."""
+    """Mean, least and largest of each window of rounds, [W, A] each.
+
+    NaN where an arm was never available in it.
+    """
     known = ~np.isnan(p)
     count = np.add.reduceat(known, starts, axis=0, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -443,8 +537,8 @@ class PropensityDisplay(_ArmDisplay):
     Attributes:
       action: arm of each round, [T], or None.
       floor: least propensity that was promised, or None.
-      rows: a window and arm: `round` (its middle), `arm`, `propensity` (mean), `low` and `high` (least and largest),
-        NaN where the arm was not available.
+      rows: a window and arm: `round` (its middle), `arm`, `propensity` (mean), `low` and `high`
+        (least and largest), NaN where the arm was not available.
       arms: names, [A].
       window: rounds that are drawn together.
     """
@@ -455,8 +549,11 @@ class PropensityDisplay(_ArmDisplay):
     VALUE: ClassVar = "propensity"
 
     @classmethod
-    def from_log(cls, log: pd.DataFrame, **kwargs: Any) -> Self:  # noqa: ANN401 - see from_propensities
-        """Display of a log with a row a round: `p_<arm>` of every arm, `action`, and `mask` where it has one.
+    # see from_propensities
+    def from_log(cls, log: pd.DataFrame, **kwargs: Any) -> Self:  # noqa: ANN401
+        """Display of a log with a row a round.
+
+        `p_<arm>` of every arm, `action`, and `mask` where it has one.
 
         Args:
           log: a row a round, as `bandit.log` gives it.
@@ -469,7 +566,10 @@ class PropensityDisplay(_ArmDisplay):
         """
         columns = [str(name) for name in log if str(name).startswith(PREFIX)]
         if not columns:
-            msg = f"a log must have a column p_<arm> for every arm, got {', '.join(map(str, log)) or 'none'}."
+            msg = (
+                "a log must have a column p_<arm> for every arm, got "
+                f"{', '.join(map(str, log)) or 'none'}."
+            )
             raise ValueError(msg)
         options: dict[str, Any] = {}
         if "mask" in log:
@@ -477,7 +577,9 @@ class PropensityDisplay(_ArmDisplay):
         if "action" in log:
             options["action"] = log["action"].to_numpy(dtype=np.int64)
         arms = [name.removeprefix(PREFIX) for name in columns]
-        return cls.from_propensities(log[columns].to_numpy(dtype=np.float64), arms, **(options | kwargs))
+        return cls.from_propensities(
+            log[columns].to_numpy(dtype=np.float64), arms, **(options | kwargs)
+        )
 
     @classmethod
     def from_propensities(
@@ -496,7 +598,8 @@ class PropensityDisplay(_ArmDisplay):
         """Display of one log.
 
         Args:
-          propensity: of every arm in every round, [T, A]; NaN or masked where the arm was not available.
+          propensity: of every arm in every round, [T, A]; NaN or masked where the arm was not
+            available.
           arms: names, [A].
           action: arm that was chosen, [T]; drawn as ticks below 0 %.
           mask: arms available, [A] or [T, A].
@@ -511,10 +614,16 @@ class PropensityDisplay(_ArmDisplay):
         """
         p = np.array(propensity, dtype=np.float64)
         if p.ndim != 2 or p.shape[1] != len(arms) or not len(p):
-            msg = f"propensity must be [T, A] with an arm a name and T >= 1, got {p.shape} for {len(arms)} names."
+            msg = (
+                f"propensity must be [T, A] with an arm a name and T >= 1, got {p.shape} for "
+                f"{len(arms)} names."
+            )
             raise ValueError(msg)
         if ((p < 0.0) | (p > 1.0)).any():
-            msg = f"propensity must be in [0, 1], got {p[(p < 0.0) | (p > 1.0)][0]:g}; it is a probability."
+            msg = (
+                f"propensity must be in [0, 1], got {p[(p < 0.0) | (p > 1.0)][0]:g}; it is a "
+                "probability."
+            )
             raise ValueError(msg)
         if mask is not None:
             p[~np.broadcast_to(np.asarray(mask, dtype=bool), p.shape)] = np.nan
@@ -533,7 +642,10 @@ class PropensityDisplay(_ArmDisplay):
         return cls(rows, tuple(arms), size, actions, floor, name=name).plot(ax, **style)
 
     def frame(self) -> pd.DataFrame:
-        """Rows of windows and arms: `round` (middle), `arm`, `propensity` (mean), `least`, `most`."""
+        """Rows of windows and arms.
+
+        `round` (middle), `arm`, `propensity` (mean), `least`, `most`.
+        """
         return self.rows.set_axis(["round", "arm", "propensity", "least", "most"], axis=1)
 
     def _draw(self, style: Style) -> list[Any]:
@@ -560,7 +672,9 @@ class PropensityDisplay(_ArmDisplay):
         return lines
 
     def _shown(self) -> Shown:
-        return Shown(f"{self.name or 'propensity'} of each arm by window", self._columns(), BAND_OF_WINDOW)
+        return Shown(
+            f"{self.name or 'propensity'} of each arm by window", self._columns(), BAND_OF_WINDOW
+        )
 
 
 BAND_OF_WINDOW = "least to largest of the window"
@@ -568,7 +682,7 @@ BAND_OF_WINDOW = "least to largest of the window"
 
 @dataclass(eq=False, repr=False)
 class PosteriorDisplay(FrameDisplay):
-    """Posterior density of each arm's success rate or mean reward, as Thompson sampling draws from it.
+    """Posterior density of each arm's success rate or mean reward, as Thompson sampling uses it.
 
     Attributes:
       at: values, [N].
@@ -595,7 +709,9 @@ class PosteriorDisplay(FrameDisplay):
         ax: Axes | None = None,
         **style: Any,  # noqa: ANN401 - of the lines
     ) -> Self:
-        """Display of one state without a batch, of a learner whose entry has a belief, such as `thompson_beta`.
+        """Display of one state without a batch, of a learner whose entry has a belief.
+
+        One such learner is `thompson_beta`.
 
         Args:
           state: of one learner.
@@ -607,9 +723,11 @@ class PosteriorDisplay(FrameDisplay):
           **style: of what is drawn, in matplotlib's words.
 
         Raises:
-          ValueError: another learner, whose belief has no such density, a batch of states, or names that do not fit.
+          ValueError: another learner, whose belief has no such density, a batch of states, or names
+            that do not fit.
 
-        Example: `PosteriorDisplay.from_state(state, Bandit("thompson_beta"), ("hybrid", "iterative"))`.
+        Example: `PosteriorDisplay.from_state(state, Bandit("thompson_beta"), ("hybrid",
+        "iterative"))`.
         """
         import pandas as pd
 
@@ -617,13 +735,20 @@ class PosteriorDisplay(FrameDisplay):
         names = tuple(f"arm {arm}" for arm in range(n)) if arms is None else tuple(arms)
         entry = LEARNERS.get(bandit.algorithm)
         if entry is None or entry.belief is None or state.pulls.ndim != 1 or len(names) != n:
-            known = " or ".join(name for name, learner in LEARNERS.items() if learner.belief is not None)
-            fault = f"{bandit.algorithm}, a batch of {state.pulls.shape[:-1]} and {len(names)} names for {n} arms"
+            known = " or ".join(
+                name for name, learner in LEARNERS.items() if learner.belief is not None
+            )
+            fault = (
+                f"{bandit.algorithm}, a batch of {state.pulls.shape[:-1]} and {len(names)} names "
+                f"for {n} arms"
+            )
             msg = f"a posterior is drawn of one state of {known}, a name an arm, got {fault}."
             raise ValueError(msg)
         belief = entry.belief(state, bandit)
         low, high = belief.distribution.interval(level)
-        rows = pd.DataFrame({"arm": names, "pulls": state.pulls, "mean": belief.mean, "low": low, "high": high})
+        rows = pd.DataFrame(
+            {"arm": names, "pulls": state.pulls, "mean": belief.mean, "low": low, "high": high}
+        )
         density = belief.distribution.pdf(belief.grid[:, None])
         quantity = entry.quantity.format(threshold=bandit.threshold)
         return cls(rows, belief.grid, density, quantity, level, name=name).plot(ax, **style)
@@ -636,7 +761,9 @@ class PosteriorDisplay(FrameDisplay):
             label = f"{canvas.literal_text(row['arm'])}: mean {row['mean']:.3f}, {pulls}"
             lines += on.plot(self.at, density, label=label, **look)
             inside = (self.at >= row["low"]) & (self.at <= row["high"])
-            on.fill_between(self.at, np.where(inside, density, np.nan), color=look["color"], **canvas.BAND)
+            on.fill_between(
+                self.at, np.where(inside, density, np.nan), color=look["color"], **canvas.BAND
+            )
         canvas.draw_band_label(on, f"central {100 * self.level:g} %")
         shown = self.at[(self.density > 1e-3 * self.density.max()).any(axis=1)]
         on.set_xlim(shown[0], shown[-1])
@@ -648,6 +775,10 @@ class PosteriorDisplay(FrameDisplay):
         return lines
 
     def _shown(self) -> Shown:
-        columns = {"arm": self.rows["arm"], "pulls": self.rows["pulls"], "mean": estimate_cells(self.rows, "mean")}
+        columns = {
+            "arm": self.rows["arm"],
+            "pulls": self.rows["pulls"],
+            "mean": estimate_cells(self.rows, "mean"),
+        }
         caption = f"{self.name or 'posterior'}: {self.what}"
         return Shown(caption, columns, f"central {100 * self.level:g} % of it")

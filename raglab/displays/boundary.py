@@ -36,9 +36,10 @@ NEVER, ONE, BOTH = range(3)  # how many of the two thresholds a confidence reach
 class Boundary(NamedTuple):
     """Confidence of every case, 0 to 100, [Q], and what it is held against.
 
-    group: number in `GROUPS`, [Q]. zone: how many of the two thresholds it reaches, [Q]. explicit: whether the user
-    named documents, [Q]. answered, right: whether the policy answers a case, and decides it rightly (rule S6.3), [Q].
-    depth: at which the confidence was taken; None where it is the one that decided. depths: that the trace holds.
+    group: number in `GROUPS`, [Q]. zone: how many of the two thresholds it reaches, [Q]. explicit:
+    whether the user named documents, [Q]. answered, right: whether the policy answers a case, and
+    decides it rightly (rule S6.3), [Q]. depth: at which the confidence was taken; None where it is
+    the one that decided. depths: that the trace holds.
     """
 
     confidence: NDArray[np.float64]
@@ -61,17 +62,30 @@ class Boundary(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """What the gate does in each zone, in a word or two; in the middle one it asks whether documents were named."""
-        return "never", "if named" if self.tau_explicit <= self.tau_default else "if none named", "answered"
+        """What the gate does in each zone, in a word or two.
+
+        In the middle one it asks whether documents were named.
+        """
+        return (
+            "never",
+            "if named" if self.tau_explicit <= self.tau_default else "if none named",
+            "answered",
+        )
 
     def ends(self, zone: int) -> tuple[float, float]:
-        """Confidence at which a zone begins, and at which the next one does; 100 belongs to the last."""
+        """Confidence at which a zone begins, and at which the next one does.
+
+        100 belongs to the last.
+        """
         edges = (0.0, *sorted((self.tau_default, self.tau_explicit)), 100.0)
         return edges[zone], edges[zone + 1]
 
 
 class ZoneCounts(NamedTuple):
-    """Cases by zone and group, int [Z, 4]: all, those that name documents, those answered, those decided rightly."""
+    """Cases by zone and group, int [Z, 4].
+
+    All, those that name documents, those answered, those decided rightly.
+    """
 
     n: NDArray[np.int64]
     explicit: NDArray[np.int64]
@@ -79,18 +93,21 @@ class ZoneCounts(NamedTuple):
     right: NDArray[np.int64]
 
 
-def decision_boundary(trace: TraceView, policy: Policy, arm: str | None = None, depth: int | None = None) -> Boundary:
+def decision_boundary(
+    trace: TraceView, policy: Policy, arm: str | None = None, depth: int | None = None
+) -> Boundary:
     """Confidence of every case beside its label, as the policy's confidence gate meets it.
 
-    Evidence is chosen where the hits that the policy without any gate chooses at that depth hold the expected sources.
+    Evidence is chosen where the hits that the policy without any gate chooses at that depth hold
+    the expected sources.
 
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
       depth: at which the confidence is taken; where not given, the one that decided.
 
     Raises:
-      ValueError: no cases, the policy decides by expected cost, the confidence gate is off, or a depth that the trace
-        does not hold.
+      ValueError: no cases, the policy decides by expected cost, the confidence gate is off, or a
+        depth that the trace does not hold.
 
     Source: confidence heuristics, sections 5 to 7 (rule S2.8).
     """
@@ -111,22 +128,31 @@ def shard_boundary(
     (decisions,) = replay.decide_policies(trace, [policy], arm)
     evidence, every = decisions.tables.evidence, np.arange(len(trace))
     at = decisions.outcome.depth.astype(np.intp) if depth is None else np.full(len(trace), depth)
-    # Which hits would be chosen if no gate stood in the way: else a refused case would count as one without evidence.
+    # Which hits would be chosen if no gate stood in the way: else a refused case would count as one
+    # without evidence.
     thresholds, shape = policy_thresholds([policy.without_gates()]), (1, len(trace))
-    slot = np.stack([chain.gate_depth(evidence, thresholds, step, shape).slot[0] for step in range(depths)]).astype(
-        np.intp
+    slot = np.stack(
+        [chain.gate_depth(evidence, thresholds, step, shape).slot[0] for step in range(depths)]
+    ).astype(np.intp)
+    can = (evidence.n_hits[at, every] > 0) & np.ravel(
+        chain.refused_query(evidence, thresholds, shape) == chain.NONE
     )
-    can = (evidence.n_hits[at, every] > 0) & np.ravel(chain.refused_query(evidence, thresholds, shape) == chain.NONE)
     chosen = evidence.right[at, slot[at, every], every] & can
     confidence = (
-        decisions.confidence() if depth is None else chain.depth_confidence(evidence, decisions.thresholds, depth)[0]
+        decisions.confidence()
+        if depth is None
+        else chain.depth_confidence(evidence, decisions.thresholds, depth)[0]
     )
     # Groups by what would be right to do: answer, refuse for want of evidence, refuse, ask.
     of_ok = np.where(chosen, 0, 1)
-    group = np.where(evidence.label == Status.ok, of_ok, np.where(evidence.label == Status.refuse, 2, 3))
+    group = np.where(
+        evidence.label == Status.ok, of_ok, np.where(evidence.label == Status.refuse, 2, 3)
+    )
     taus = gates.ConfidenceThresholds(policy.confidence.tau_default, policy.confidence.tau_explicit)
     # Two thresholds make three zones; the number of thresholds that a case keeps is its zone.
-    short = [gates.fires(gates.confidence_margins(confidence, named, taus)) for named in (False, True)]
+    short = [
+        gates.fires(gates.confidence_margins(confidence, named, taus)) for named in (False, True)
+    ]
     return Boundary(
         confidence=confidence,
         group=group.astype(np.int8),
@@ -144,7 +170,12 @@ def shard_boundary(
 def zone_counts(boundary: Boundary) -> ZoneCounts:
     """Cases by zone and group."""
     tables = []
-    for mask in (np.ones_like(boundary.right), boundary.explicit, boundary.answered, boundary.right):
+    for mask in (
+        np.ones_like(boundary.right),
+        boundary.explicit,
+        boundary.answered,
+        boundary.right,
+    ):
         table = np.zeros((BOTH + 1, len(GROUPS)), dtype=np.int64)
         np.add.at(table, (boundary.zone[mask].astype(int), boundary.group[mask].astype(int)), 1)
         tables.append(table)
@@ -152,23 +183,31 @@ def zone_counts(boundary: Boundary) -> ZoneCounts:
 
 
 def ranking_auroc(boundary: Boundary, level: float = 0.95) -> tuple[float, Interval]:
-    """AUROC of the confidence, cases that would be right if answered against all others, with its interval."""
+    """AUROC of confidence, cases right if answered against all others, with its interval."""
     good = boundary.group == 0
-    return metrics.auroc(good, boundary.confidence), metrics.auroc_interval(good, boundary.confidence, level)
+    return metrics.auroc(good, boundary.confidence), metrics.auroc_interval(
+        good, boundary.confidence, level
+    )
 
 
-def _check_trace(trace: TraceData | Measured, policy: Policy, depth: int | None, depths: int) -> None:
+def _check_trace(
+    trace: TraceData | Measured, policy: Policy, depth: int | None, depths: int
+) -> None:
     if not len(trace):
         msg = "trace must hold at least one case, got none; check the split."
         raise ValueError(msg)
     if policy.decision.rule == EXPECTED_COST:
         msg = (
-            "policy must decide by its chain, got decision.rule expected_cost, under which no confidence bounds an "
+            "policy must decide by its chain, got decision.rule expected_cost, under which no "
+            "confidence bounds an "
             "answer; draw the risk and coverage of its P(right), or give a policy with rule chain."
         )
         raise ValueError(msg)
     if not policy.confidence.enabled:
-        msg = "policy must have its confidence gate on, got confidence.enabled false; without it no tau decides."
+        msg = (
+            "policy must have its confidence gate on, got confidence.enabled false; without it no "
+            "tau decides."
+        )
         raise ValueError(msg)
     if depth is not None and not 0 <= depth < depths:
         msg = f"depth must be one that the trace holds, 0 to {depths - 1}, got {depth}."
@@ -177,21 +216,29 @@ def _check_trace(trace: TraceData | Measured, policy: Policy, depth: int | None,
 
 BAR = 2.0  # points of confidence that a bar is wide
 TALLEST = 0.62  # height of the tallest bar, where a label's row is 1 high
-LANES = {False: 0.10, True: 0.24}  # how far below a row's line its cases stand, and those that name documents
-NAMES, TAUS, TOP = 1.40, (1.14, 0.88), 1.58  # heights of the zones' names, of the thresholds', of the axes
+# how far below a row's line its cases stand, and those that name documents
+LANES = {False: 0.10, True: 0.24}
+# heights of the zones' names, of the thresholds', of the axes
+NAMES, TAUS, TOP = 1.40, (1.14, 0.88), 1.58
 MARGIN = 1.0  # points of confidence beyond 0 and 100, so that cases and thresholds there are seen
 LETTER = 1.2  # points of confidence that a letter of a name takes
-COLUMNS, COLUMN = 28, 46  # typographic points from the axes to the first column of counts, and from each to the next
-INKS = (canvas.GREEN, canvas.PURPLE, canvas.LABEL_INKS[Status.refuse], canvas.LABEL_INKS[Status.ambiguous])
+# typographic points from the axes to the first column of counts, and from each to the next
+COLUMNS, COLUMN = 28, 46
+INKS = (
+    canvas.GREEN,
+    canvas.PURPLE,
+    canvas.LABEL_INKS[Status.refuse],
+    canvas.LABEL_INKS[Status.ambiguous],
+)
 SHADES = {NEVER: "#d2d2d2", ONE: "#ebebeb", BOTH: "white"}
 
 
 @dataclass(eq=False, repr=False)
 class DecisionBoundaryDisplay(Display):
-    """Confidence of every case by label on one axis of 0 to 100, with the zones of tau_explicit and tau_default.
+    """Confidence of cases by label on one axis of 0 to 100, with tau_explicit and tau_default zones.
 
-    Bars count cases, a tick is one case, a diamond one whose user named documents. Right of the axes: each label's
-    cases by zone, and their share of the label.
+    Bars count cases, a tick is one case, a diamond one whose user named documents. Right of the
+    axes: each label's cases by zone, and their share of the label.
 
     Attributes:
       boundary: confidence of every case and the two thresholds.
@@ -218,21 +265,23 @@ class DecisionBoundaryDisplay(Display):
     ) -> Self:
         """Display of all cases of a trace, also of those that another gate of the policy decides.
 
-        An answerable case has its evidence chosen where the policy without any gate would answer it rightly.
+        An answerable case has its evidence chosen where the policy without any gate would answer it
+        rightly.
 
         Args:
           trace: in memory, or of shards.
           policy: the policy whose confidence gate is drawn.
           arm: which of the trace's arms; the first where not given.
-          depth: of refinement at which the confidence is taken; where not given, the one that decided.
+          depth: of refinement at which the confidence is taken; where not given, the one that
+            decided.
           level: of the intervals.
           name: drawn in the legend or title.
           ax: axes to draw on; new ones where not given.
           **style: of what is drawn, in matplotlib's words.
 
         Raises:
-          ValueError: no cases, the policy decides by expected cost, the confidence gate is off, an unknown arm or
-            depth, or level outside (0, 1).
+          ValueError: no cases, the policy decides by expected cost, the confidence gate is off, an
+            unknown arm or depth, or level outside (0, 1).
 
         Source: confidence heuristics, sections 5 to 7 (rule S2.8).
 
@@ -242,11 +291,16 @@ class DecisionBoundaryDisplay(Display):
 
     def _draw(self, style: Style) -> list[Any]:
         on, counts = self.ax_, zone_counts(self.boundary)
-        zones = [f"{self.zone(zone)}; {_ok_share_text(counts, zone, self.level)}" for zone in self.boundary.zones]
+        zones = [
+            f"{self.zone(zone)}; {_ok_share_text(counts, zone, self.level)}"
+            for zone in self.boundary.zones
+        ]
         size = f"{len(self.boundary.group)} cases, exact {100 * self.level:g} % intervals"
         _draw_zones(on, self.boundary, zones)
         _draw_taus(on, self.boundary)
-        bars = _draw_cases(on, self.boundary, f"{canvas.literal_text(self.name_ or 'all')}: {size}", style)
+        bars = _draw_cases(
+            on, self.boundary, f"{canvas.literal_text(self.name_ or 'all')}: {size}", style
+        )
         _draw_counts(on, self.boundary, counts)
         _draw_axes(on, counts)
         canvas.legend_above(on)
@@ -259,8 +313,14 @@ class DecisionBoundaryDisplay(Display):
           zone: number of the thresholds that the confidence reaches, 0 to 2.
         """
         low, high = self.boundary.ends(zone)
-        ends = {NEVER: f"below {high:.4g}", ONE: f"{low:.4g} to below {high:.4g}", BOTH: f"at or above {low:.4g}"}
-        named = "named" if self.boundary.tau_explicit <= self.boundary.tau_default else "did not name"
+        ends = {
+            NEVER: f"below {high:.4g}",
+            ONE: f"{low:.4g} to below {high:.4g}",
+            BOTH: f"at or above {low:.4g}",
+        }
+        named = (
+            "named" if self.boundary.tau_explicit <= self.boundary.tau_default else "did not name"
+        )
         what = {
             NEVER: "never answered",
             ONE: f"answered only where the user {named} documents",
@@ -269,11 +329,14 @@ class DecisionBoundaryDisplay(Display):
         return f"{ends[zone]}: {what[zone]}"
 
     def frame(self) -> pd.DataFrame:
-        """One row a zone and label: `zone`, `begins`, `ends`, `label`, `explicit`, `answered`, and `rate`, k of n.
+        """One row a zone and label.
 
-        n: cases; in `explicit` of them the user named documents, `answered` of them the policy answers, k of them it
-        decides rightly (rule S6.3); low, high: exact interval of that rate. A zone holds its lower end, the last one
-        100 too; one that no confidence can lie in is left out.
+        `zone`, `begins`, `ends`, `label`, `explicit`, `answered`, and `rate`, k of n.
+
+        n: cases; in `explicit` of them the user named documents, `answered` of them the policy
+        answers, k of them it decides rightly (rule S6.3); low, high: exact interval of that rate. A
+        zone holds its lower end, the last one 100 too; one that no confidence can lie in is left
+        out.
         """
         import pandas as pd
 
@@ -281,7 +344,10 @@ class DecisionBoundaryDisplay(Display):
         zones = list(boundary.zones)
         n, explicit, answered, right = (table[zones].ravel() for table in counts)
         low, high = metrics.clopper_pearson(right, n, self.level)
-        begins, ends = (np.repeat(end, len(GROUPS)) for end in np.transpose([boundary.ends(zone) for zone in zones]))
+        begins, ends = (
+            np.repeat(end, len(GROUPS))
+            for end in np.transpose([boundary.ends(zone) for zone in zones])
+        )
         return pd.DataFrame(
             {
                 "zone": np.repeat([boundary.names[zone] for zone in zones], len(GROUPS)),
@@ -305,18 +371,22 @@ class DecisionBoundaryDisplay(Display):
         there, every = counts.n[BOTH], counts.n.sum(axis=0)
         wrong = zip(there[1:], every[1:], GROUPS[1:], strict=True)
         lie = (
-            f"At or above {_taus(boundary)[-1][1]} lie {_share_text(there[0], every[0])} of the cases that would be "
-            f"right if answered and {_share_text(there[1:].sum(), every[1:].sum())} of those that would be wrong: "
+            f"At or above {_taus(boundary)[-1][1]} lie {_share_text(there[0], every[0])} of the "
+            "cases that would be "
+            f"right if answered and {_share_text(there[1:].sum(), every[1:].sum())} of those that "
+            "would be wrong: "
             f"{', '.join(f'{_share_text(k, n)} {name}' for k, n, name in wrong)}."
         )
         do = (
-            f"Of these {there.sum()} the policy answers {counts.answered[BOTH].sum()}; another gate refuses the "
+            f"Of these {there.sum()} the policy answers {counts.answered[BOTH].sum()}; another "
+            "gate refuses the "
             "others, or the resolver asks."
         )
         parts = [lie, do if there.any() else "", self._order, _documents(boundary, counts)]
         if boundary.depths > 1:
             parts.append(
-                f"Confidence at refinement depth {'that decided' if boundary.depth is None else boundary.depth}."
+                "Confidence at refinement depth "
+                f"{'that decided' if boundary.depth is None else boundary.depth}."
             )
         return " ".join(part for part in parts if part)
 
@@ -332,7 +402,13 @@ class DecisionBoundaryDisplay(Display):
 
     def _shown(self) -> Shown:
         frame = self.frame()
-        heads = {"zone": "zone", "label": "label", "n": "cases", "explicit": "naming documents", "answered": "answered"}
+        heads = {
+            "zone": "zone",
+            "label": "label",
+            "n": "cases",
+            "explicit": "naming documents",
+            "answered": "answered",
+        }
         columns: dict[str, Any] = {head: frame[name] for name, head in heads.items()}
         columns["decided rightly"] = rate_cells(frame)
         caption = f"{self.name or 'decision boundary'}: {self.says}"
@@ -366,16 +442,34 @@ def _ok_share_text(counts: ZoneCounts, zone: int, level: float) -> str:
     """Share of a zone's cases that are labelled ok."""
     k, n = int(counts.n[zone, :2].sum()), int(counts.n[zone].sum())
     low, high = metrics.clopper_pearson(k, n, level)
-    return f"{k}/{n} labelled ok" + (f", {percent(k / n)} ({interval(float(low), float(high))})" if n else "")
+    return f"{k}/{n} labelled ok" + (
+        f", {percent(k / n)} ({interval(float(low), float(high))})" if n else ""
+    )
 
 
 def _draw_zones(on: Axes, boundary: Boundary, labels: Sequence[str]) -> None:
     """Zones shaded, and named where there is room for it."""
     for zone, label in zip(boundary.zones, labels, strict=True):
         low, high = boundary.ends(zone)
-        on.axvspan(low, high, facecolor=SHADES[zone], edgecolor=canvas.SILVER, linewidth=0.5, label=label, zorder=0)
+        on.axvspan(
+            low,
+            high,
+            facecolor=SHADES[zone],
+            edgecolor=canvas.SILVER,
+            linewidth=0.5,
+            label=label,
+            zorder=0,
+        )
         if high - low >= LETTER * len(boundary.names[zone]):
-            on.text((low + high) / 2, NAMES, boundary.names[zone], ha="center", va="center", fontsize=8, style="italic")
+            on.text(
+                (low + high) / 2,
+                NAMES,
+                boundary.names[zone],
+                ha="center",
+                va="center",
+                fontsize=8,
+                style="italic",
+            )
 
 
 def _draw_taus(on: Axes, boundary: Boundary) -> None:
@@ -398,7 +492,10 @@ def _draw_cases(on: Axes, boundary: Boundary, summary: str, style: Style) -> lis
     """Each label's cases: bars above its line, ticks and diamonds below it; returns the bars."""
     drawn = []
     edges = np.arange(0.0, 100.0 + BAR, BAR)
-    bars = [np.histogram(boundary.confidence[boundary.group == group], edges)[0] for group in range(len(GROUPS))]
+    bars = [
+        np.histogram(boundary.confidence[boundary.group == group], edges)[0]
+        for group in range(len(GROUPS))
+    ]
     most = max(int(heights.max()) for heights in bars)
     plain: dict[str, Any] = {"alpha": 0.75, "linewidth": 0}
     for group, (heights, colour) in enumerate(zip(bars, INKS, strict=True)):
@@ -406,11 +503,23 @@ def _draw_cases(on: Axes, boundary: Boundary, summary: str, style: Style) -> lis
         look: dict[str, Any] = {"fill": True, "color": colour} | plain | style
         drawn.append(on.stairs(TALLEST * heights / most - group, edges, baseline=-group, **look))
         for named, lane in LANES.items():
-            at = np.sort(boundary.confidence[(boundary.group == group) & (boundary.explicit == named)])
+            at = np.sort(
+                boundary.confidence[(boundary.group == group) & (boundary.explicit == named)]
+            )
             if len(at):
-                on.plot(at, np.full(len(at), -group - lane), clip_on=False, **_case_marker(colour, named=named))
+                on.plot(
+                    at,
+                    np.full(len(at), -group - lane),
+                    clip_on=False,
+                    **_case_marker(colour, named=named),
+                )
     on.fill_between(
-        [], [], [], color=canvas.GREY, label=f"{summary}; bars of {BAR:g} points, the tallest {most}", **plain
+        [],
+        [],
+        [],
+        color=canvas.GREY,
+        label=f"{summary}; bars of {BAR:g} points, the tallest {most}",
+        **plain,
     )
     on.plot([], [], label="one case", **_case_marker(canvas.GREY, named=False))
     if boundary.explicit.any():
@@ -422,7 +531,13 @@ def _draw_cases(on: Axes, boundary: Boundary, summary: str, style: Style) -> lis
 def _case_marker(colour: str, *, named: bool) -> dict[str, Any]:
     """Mark of one case."""
     if named:
-        look = {"marker": "D", "markersize": 4, "markeredgecolor": "black", "markeredgewidth": 0.5, "alpha": 0.8}
+        look = {
+            "marker": "D",
+            "markersize": 4,
+            "markeredgecolor": "black",
+            "markeredgewidth": 0.5,
+            "alpha": 0.8,
+        }
     else:
         look = {"marker": "|", "markersize": 6, "markeredgewidth": 0.8, "alpha": 0.6}
     return {"color": colour, "linestyle": "none", "zorder": 2} | look
@@ -430,17 +545,30 @@ def _case_marker(colour: str, *, named: bool) -> dict[str, Any]:
 
 def _draw_counts(on: Axes, boundary: Boundary, counts: ZoneCounts) -> None:
     """Cases of each label by zone, and their share of the label, right of the axes."""
-    look: dict[str, Any] = {"xycoords": on.get_yaxis_transform(), "textcoords": "offset points", "fontsize": 8}
+    look: dict[str, Any] = {
+        "xycoords": on.get_yaxis_transform(),
+        "textcoords": "offset points",
+        "fontsize": 8,
+    }
     on.annotate("cases by zone, share of the label", (1, NAMES), xytext=(8, 0), va="center", **look)
     look |= {"ha": "center", "va": "center"}
     for place, zone in enumerate(boundary.zones):
         aside = (COLUMNS + COLUMN * place, 0)
         on.annotate(
-            boundary.names[zone].replace(" named", "\nnamed"), (1, TAUS[1]), xytext=aside, style="italic", **look
+            boundary.names[zone].replace(" named", "\nnamed"),
+            (1, TAUS[1]),
+            xytext=aside,
+            style="italic",
+            **look,
         )
         for group, n in enumerate(counts.n[zone]):
             size = int(counts.n[:, group].sum())
-            on.annotate(f"{n}\n{100 * n / size:.0f} %" if size else f"{n}", (1, 0.12 - group), xytext=aside, **look)
+            on.annotate(
+                f"{n}\n{100 * n / size:.0f} %" if size else f"{n}",
+                (1, 0.12 - group),
+                xytext=aside,
+                **look,
+            )
 
 
 def _draw_axes(on: Axes, counts: ZoneCounts) -> None:
@@ -452,7 +580,8 @@ def _draw_axes(on: Axes, counts: ZoneCounts) -> None:
     on.set_ylim(0.6 - len(GROUPS), TOP)
     on.set_xticks(np.linspace(0.0, 100.0, 6))
     on.set_yticks(
-        -np.arange(len(GROUPS)), [f"{name}\n(n = {n})" for name, n in zip(names, counts.n.sum(axis=0), strict=True)]
+        -np.arange(len(GROUPS)),
+        [f"{name}\n(n = {n})" for name, n in zip(names, counts.n.sum(axis=0), strict=True)],
     )
     on.set_xlabel("confidence (points, 0 to 100)", fontsize=9)
     on.set_ylabel("label (cases)", fontsize=9)

@@ -37,10 +37,12 @@ INKS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
 DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1.5, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LABEL_INKS = {Status.ok: GREEN, Status.refuse: VERMILLION, Status.ambiguous: BLUE}
-RATE_INKS = {name: INKS[place % 7] for place, name in enumerate(OBJECTIVES)}  # errors, as a report draws them
+# errors, as a report draws them
+RATE_INKS = {name: INKS[place % 7] for place, name in enumerate(OBJECTIVES)}
 OTHERS = (GREY, ORANGE, SKY)
 SWEEP_INKS = RATE_INKS | {
-    name: OTHERS[place % 3] for place, name in enumerate(name for name in RATES if name not in OBJECTIVES)
+    name: OTHERS[place % 3]
+    for place, name in enumerate(name for name in RATES if name not in OBJECTIVES)
 }
 VALUES: tuple[Style, ...] = (  # a thin line is seen on a broad one where two policies share a value
     {"color": SILVER, "linewidth": 3.2, "zorder": 1.5},
@@ -67,7 +69,12 @@ SHARE_MARGIN = 0.03  # room beyond 0 and 100 %, so that lines on the frame are s
 
 def curve_style(place: int) -> Style:
     """Line of the curve at a place in its legend."""
-    return {"drawstyle": "steps-pre", "linewidth": 1.5, "color": INKS[place % 7], "linestyle": DASHES[place % 4]}
+    return {
+        "drawstyle": "steps-pre",
+        "linewidth": 1.5,
+        "color": INKS[place % 7],
+        "linestyle": DASHES[place % 4],
+    }
 
 
 def line_style(place: int) -> Style:
@@ -100,7 +107,10 @@ def point_style(place: int) -> Style:
 
 
 def literal_text(text: str, longest: int = LONGEST_NAME) -> str:
-    """Text that is drawn as it stands: no mathematics, never left out of a legend, cut where it is long."""
+    """Text that is drawn as it stands.
+
+    No mathematics, never left out of a legend, cut where it is long.
+    """
     short = text if len(text) <= longest else f"{text[: longest - 1]}…"
     shown = visible(short).replace("$", r"\$")
     return f"\u200b{shown}" if shown.startswith("_") else shown
@@ -112,7 +122,9 @@ def rate_label(rate: str) -> str:
 
 
 def size_text(n: ArrayLike, what: str) -> str:
-    """Number of cases, or of what else a figure is of; of several numbers the least and the largest.
+    """Number of cases, or of what else a figure is of.
+
+    Of several numbers the least and the largest.
 
     Example:
       >>> size_text(1200, "cases"), size_text([40, 12, 40], "cases")
@@ -123,7 +135,7 @@ def size_text(n: ArrayLike, what: str) -> str:
 
 
 def visible_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[float, float]:
-    """Part of an axis that holds every change, and every mark that is not off by `FAR` times the width of the changes.
+    """Part of an axis with every change, and every mark within `FAR` times the changes' width.
 
     An infinite change lies beyond every axis.
 
@@ -133,7 +145,11 @@ def visible_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[
     """
     breaks = breaks[np.isfinite(breaks)]
     span = float(np.ptp(breaks)) if len(breaks) else 0.0
-    near = [mark for mark in marks if span == 0.0 or breaks.min() - FAR * span <= mark <= breaks.max() + FAR * span]
+    near = [
+        mark
+        for mark in marks
+        if span == 0.0 or breaks.min() - FAR * span <= mark <= breaks.max() + FAR * span
+    ]
     every = np.concatenate([breaks, np.asarray(near, dtype=np.float64)])
     low, high = (float(every.min()), float(every.max())) if len(every) else (0.0, 1.0)
     margin = 0.06 * (high - low) or max(abs(low) * 0.1, 0.01)
@@ -153,7 +169,9 @@ def axes(ax: Axes | None, width: float, height: float) -> Axes:
     return ax if ax is not None else empty_figure(width, height).subplots()
 
 
-def panels(ax: Axes | Sequence[Axes] | None, rows: int, columns: int, size: tuple[float, float]) -> Sequence[Axes]:
+def panels(
+    ax: Axes | Sequence[Axes] | None, rows: int, columns: int, size: tuple[float, float]
+) -> Sequence[Axes]:
     """Axes of some panels: those given, those of a new figure, or as many in the place of one.
 
     Args:
@@ -199,19 +217,24 @@ def png(drawn: Figure | Axes, note: str = "") -> bytes:
     stream = BytesIO()
     if note:
         whole_figure(drawn).supxlabel(note, x=0.01, ha="left", fontsize=8, color=VERMILLION)
-    whole_figure(drawn).savefig(stream, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
+    whole_figure(drawn).savefig(
+        stream, format="png", dpi=DPI, facecolor="white", metadata={"Software": None}
+    )
     return stream.getvalue()
 
 
 def is_pyplot_figure(drawn: Figure) -> bool:
-    """Whether `pyplot` holds the figure, so that a notebook shows it at the end of the cell in any case."""
-    pyplot = sys.modules.get("matplotlib.pyplot")  # a figure is pyplot's only where somebody imported that
+    """Whether `pyplot` holds the figure, so that a notebook shows it at the cell's end anyway."""
+    # a figure is pyplot's only where somebody imported that
+    pyplot = sys.modules.get("matplotlib.pyplot")
     manager = drawn.canvas.manager  # taken away when pyplot closes the figure
     return pyplot is not None and manager is not None and bool(pyplot.fignum_exists(manager.num))
 
 
 def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> NDArray[np.float64]:
-    """Lengths of an interval's arms below and above its value, [2, N]; NaN where there is no interval to be drawn.
+    """Lengths of an interval's arms below and above its value, [2, N].
+
+    NaN where there is no interval to be drawn.
 
     One that is as narrow as a point is none: it would be read as a certainty.
 
@@ -224,10 +247,24 @@ def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> NDArray[
     return np.where(top - bottom > 1e-9, arms, np.nan)  # a difference of rounding is none
 
 
-def draw_with_band(on: Axes, rows: pd.DataFrame, at: str, value: str, label: str, look: Style, prefix: str = "") -> Any:  # noqa: ANN401 - an artist
-    """Line of two columns of a frame, and a band between its columns `low` and `high`; returns the line."""
+# an artist
+def draw_with_band(
+    on: Axes,
+    rows: pd.DataFrame,
+    at: str,
+    value: str,
+    label: str,
+    look: Style,
+    prefix: str = "",
+) -> Any:  # noqa: ANN401
+    """Line of two columns of a frame, and a band between its columns `low` and `high`.
+
+    Returns the line.
+    """
     (line,) = on.plot(rows[at], rows[value], label=label, **look)
-    on.fill_between(rows[at], rows[f"{prefix}low"], rows[f"{prefix}high"], color=look["color"], **BAND)
+    on.fill_between(
+        rows[at], rows[f"{prefix}low"], rows[f"{prefix}high"], color=look["color"], **BAND
+    )
     return line
 
 
@@ -250,7 +287,12 @@ def draw_marks(
 
 
 def draw_measures(
-    on: Axes, rows: pd.DataFrame, measures: Mapping[str, str], looks: Sequence[Style], spread: float, style: Style
+    on: Axes,
+    rows: pd.DataFrame,
+    measures: Mapping[str, str],
+    looks: Sequence[Style],
+    spread: float,
+    style: Style,
 ) -> None:
     """Marks of several measures of each row of a frame, the first row on top.
 
@@ -260,13 +302,18 @@ def draw_measures(
     """
     for place, (measure, label) in enumerate(measures.items()):
         aside = (place - (len(measures) - 1) / 2) / max(1, len(measures) - 1)
-        value, low, high = (rows[f"{measure}{end}"].to_numpy(dtype=np.float64) for end in ("", "_low", "_high"))
+        value, low, high = (
+            rows[f"{measure}{end}"].to_numpy(dtype=np.float64) for end in ("", "_low", "_high")
+        )
         height = -np.arange(len(rows)) - spread * aside
         draw_marks(on, value, low, high, height, **{"label": label} | looks[place] | style)
 
 
 def name_rows(on: Axes, names: Sequence[str], room: float = 0.6, below: float = 0.0) -> None:
-    """Upright axis of rows at 0, -1, ..., the first on top; below: further room at the foot, in rows."""
+    """Upright axis of rows at 0, -1, ..., the first on top.
+
+    Below: further room at the foot, in rows.
+    """
     on.set_yticks(-np.arange(len(names)), names)
     on.set_ylim(-len(names) + 1.0 - room - below, room)
     tidy(on)
@@ -327,7 +374,9 @@ def legend_beside(on: Axes) -> None:
 def legend_over(drawn: Figure, lines: Sequence[Any], labels: Sequence[str], columns: int) -> None:
     """One legend over all axes of a figure."""
     n_columns = min(columns, len(labels))
-    drawn.legend(lines, labels, loc="outside upper center", ncols=n_columns, fontsize=9, frameon=False)
+    drawn.legend(
+        lines, labels, loc="outside upper center", ncols=n_columns, fontsize=9, frameon=False
+    )
 
 
 def _percent() -> FuncFormatter:
@@ -360,7 +409,9 @@ def html(drawn: Figure, shown: ReportTable, intervals: str, most: int) -> str:
     size = len(shown.rows)
     rows = np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int))
     left_out = f" {len(rows)} of {size} rows; frame() has all." if len(rows) < size else ""
-    caption = html_text(f"{shown.caption}\nIn small: counts and {intervals}.{left_out}").replace("\n", "<br>")
+    caption = html_text(f"{shown.caption}\nIn small: counts and {intervals}.{left_out}").replace(
+        "\n", "<br>"
+    )
     head = "".join(f'<th scope="col" style="{_CELL}">{html_text(name)}</th>' for name in shown.head)
     body = "".join(f"<tr>{''.join(map(_html_cell, shown.rows[row]))}</tr>" for row in rows)
     return (
@@ -372,5 +423,7 @@ def html(drawn: Figure, shown: ReportTable, intervals: str, most: int) -> str:
 
 def _html_cell(cell: Cell) -> str:
     side = "right" if cell.mark == "number" else "left"
-    small = f'<br><small style="opacity: 0.75">{html_text(cell.small)}</small>' if cell.small else ""
+    small = (
+        f'<br><small style="opacity: 0.75">{html_text(cell.small)}</small>' if cell.small else ""
+    )
     return f'<td style="{_CELL}; text-align: {side}">{html_text(cell.text)}{small}</td>'

@@ -1,4 +1,7 @@
-"""Displays of the default learner (shore): questions and errors, confidence paths, splits, time until silence."""
+"""Displays of the default learner (shore): questions, errors, confidence paths, splits, silence.
+
+Silence is shown as the time until it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ BINS = 24
 
 @dataclass(eq=False, repr=False)
 class ConfidenceDisplay(FrameDisplay):
-    """Confidence of a row that is always right: above, silence alone after one yes; below, with the gate's questions.
+    """Confidence of a row that is always right: above, silence alone after one yes.
+
+    Below, with the gate's questions.
 
     Attributes:
       rows: of `confidence_paths`.
@@ -54,16 +59,24 @@ class ConfidenceDisplay(FrameDisplay):
         Raises:
           ValueError: no row.
 
-        Example: `ConfidenceDisplay.from_paths(confidence_paths({"vote_share": DefaultLearner()}, 60))`.
+        Example: `ConfidenceDisplay.from_paths(confidence_paths({"vote_share": DefaultLearner()},
+        60))`.
         """
         if not len(paths):
-            msg = "paths must hold a row a learner and request, got none; give what confidence_paths returned."
+            msg = (
+                "paths must hold a row a learner and request, got none; give what "
+                "confidence_paths returned."
+            )
             raise ValueError(msg)
         return cls(paths, name=name).plot(ax, **style)
 
     def _draw(self, style: Style) -> list[Any]:
-        # Above what silence alone teaches, below what the gate makes of it: the same learners, on one scale.
-        titles = ("one yes, then silent successes alone", "with the gate: it asks when due and is told yes (marks)")
+        # Above what silence alone teaches, below what the gate makes of it: the same learners, on
+        # one scale.
+        titles = (
+            "one yes, then silent successes alone",
+            "with the gate: it asks when due and is told yes (marks)",
+        )
         lines = []
         for on, gated, title in zip(self.axes_, (False, True), titles, strict=True):
             rows = self.rows[self.rows["gated"] == gated]
@@ -75,7 +88,9 @@ class ConfidenceDisplay(FrameDisplay):
             canvas.tidy(on)
             on.legend(fontsize=8, frameon=False, loc="lower left", ncols=2)
             on.set_title(title, fontsize=9, loc="left")
-        self.axes_[1].set_xlabel("requests that met the row (count; n = 1 row, computed without chance)", fontsize=9)
+        self.axes_[1].set_xlabel(
+            "requests that met the row (count; n = 1 row, computed without chance)", fontsize=9
+        )
         self.axes_[1].set_xlim(0, int(self.rows["request"].max()))
         return lines
 
@@ -85,21 +100,41 @@ class ConfidenceDisplay(FrameDisplay):
         columns: dict[str, Any] = {
             "learner": [str(learner) for learner, _, _ in parts],
             "asks": ["when due" if gated else "never" for _, gated, _ in parts],
-            "last above apply": [_request(part[part["confidence"] > APPLY_ABOVE], -1) for _, _, part in parts],
-            "first below ask": [_request(part[part["confidence"] < ASK_BELOW], 0) for _, _, part in parts],
+            "last above apply": [
+                _request(part[part["confidence"] > APPLY_ABOVE], -1) for _, _, part in parts
+            ],
+            "first below ask": [
+                _request(part[part["confidence"] < ASK_BELOW], 0) for _, _, part in parts
+            ],
             "ends at": [float(part["confidence"].iloc[-1]) for _, _, part in parts],
             "questions": [int(part["question"].sum()) for _, _, part in parts],
         }
         return Shown(self.name or "confidence of a row that is always right", columns)
 
 
-def _draw_path(on: Axes, learner: str, path: pd.DataFrame, place: int, style: Style) -> Any:  # noqa: ANN401 - an artist
+# an artist
+def _draw_path(
+    on: Axes,
+    learner: str,
+    path: pd.DataFrame,
+    place: int,
+    style: Style,
+) -> Any:  # noqa: ANN401
     """Line of a learner, with a mark where the user was asked."""
     look, questions = canvas.line_style(place) | style, path[path["question"]]
     label = f"{canvas.literal_text(learner)}: ends at {path['confidence'].iloc[-1]:.3f}"
-    label += f", {len(questions)} question{'' if len(questions) == 1 else 's'}" if path["gated"].any() else ""
+    label += (
+        f", {len(questions)} question{'' if len(questions) == 1 else 's'}"
+        if path["gated"].any()
+        else ""
+    )
     (line,) = on.plot(path["request"], path["confidence"], label=label, **look)
-    mark: Style = {"marker": canvas.MARKERS[place], "color": look["color"], "linestyle": "none", "markersize": 4}
+    mark: Style = {
+        "marker": canvas.MARKERS[place],
+        "color": look["color"],
+        "linestyle": "none",
+        "markersize": 4,
+    }
     on.plot(questions["request"], questions["confidence"], clip_on=False, zorder=3, **mark)
     return line
 
@@ -107,8 +142,16 @@ def _draw_path(on: Axes, learner: str, path: pd.DataFrame, place: int, style: St
 def _draw_thresholds(on: Axes) -> None:
     """Both thresholds of the gate, named at the right end, clear of the lines."""
     clear = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5}
-    look: Style = {"xycoords": ("axes fraction", "data"), "bbox": clear, "fontsize": 8, "ha": "right"}
-    thresholds = ((APPLY_ABOVE, "applies above", "bottom", 0.015), (ASK_BELOW, "always asks below", "top", -0.03))
+    look: Style = {
+        "xycoords": ("axes fraction", "data"),
+        "bbox": clear,
+        "fontsize": 8,
+        "ha": "right",
+    }
+    thresholds = (
+        (APPLY_ABOVE, "applies above", "bottom", 0.015),
+        (ASK_BELOW, "always asks below", "top", -0.03),
+    )
     for value, what, side, lift in thresholds:
         on.axhline(value, **canvas.TARGET)
         on.annotate(f"{what} {value:g}", (0.995, value + lift), va=side, color=canvas.GREY, **look)
@@ -169,10 +212,15 @@ class SplitDisplay(Display):
             heights = np.histogram(known, edges)[0] / size
             most = max(most, float(heights.max()))
             median = f", median {np.median(known):.0f} requests" if len(known) else ""
-            area: Style = {"color": canvas.INKS[place % 7]} | style | {"alpha": 0.35, "linewidth": 0}
+            area: Style = (
+                {"color": canvas.INKS[place % 7]} | style | {"alpha": 0.35, "linewidth": 0}
+            )
             on.stairs(heights, edges, fill=True, **area)
             outline: Style = {"color": canvas.INKS[place % 7], "linewidth": 1.2} | style
-            label = f"{canvas.literal_text(name)}: {len(known)} of {canvas.size_text(size, 'rows')} split{median}"
+            label = (
+                f"{canvas.literal_text(name)}: {len(known)} of {canvas.size_text(size, 'rows')} "
+                f"split{median}"
+            )
             lines.append(on.stairs(heights, edges, label=label, **outline))
         on.set_xlabel("requests of the row until it is split (count)", fontsize=9)
         canvas.shares_up(on, "rows (share, %)")
@@ -193,11 +241,15 @@ class SplitDisplay(Display):
 
     def _shown(self) -> Shown:
         known = self._known()
-        columns: dict[str, Any] = {"name": list(known), "rows": [len(values) for values in self.requests.values()]}
+        columns: dict[str, Any] = {
+            "name": list(known),
+            "rows": [len(values) for values in self.requests.values()],
+        }
         columns["split"] = [len(values) for values in known.values()]
         for share in (0.1, 0.5, 0.9):
             columns[f"{100 * share:g} % after"] = [
-                float(np.quantile(values, share)) if len(values) else float("nan") for values in known.values()
+                float(np.quantile(values, share)) if len(values) else float("nan")
+                for values in known.values()
             ]
         return Shown(self.name or "requests until the split is found", columns)
 
@@ -214,7 +266,9 @@ INTERVAL = "95 % interval over users"
 
 @dataclass(eq=False, repr=False)
 class ClarifyDisplay(FrameDisplay):
-    """Four panels over the requests: questions, silent errors, regret, and users who are not asked again.
+    """Four panels over the requests.
+
+    Questions, silent errors, regret, and users who are not asked again.
 
     Attributes:
       rows: of `simulate`.
@@ -243,10 +297,13 @@ class ClarifyDisplay(FrameDisplay):
         Raises:
           ValueError: no row, or another number of axes.
 
-        Example: `ClarifyDisplay.from_simulation(simulate(world, {"published": DefaultLearner(), "oracle": "oracle"}))`.
+        Example: `ClarifyDisplay.from_simulation(simulate(world, {"published": DefaultLearner(),
+        "oracle": "oracle"}))`.
         """
         if not len(table):
-            msg = "table must hold a row a policy and bucket, got none; give what simulate returned."
+            msg = (
+                "table must hold a row a policy and bucket, got none; give what simulate returned."
+            )
             raise ValueError(msg)
         return cls(table, name=name).plot(ax, **style)
 
@@ -273,8 +330,16 @@ class ClarifyDisplay(FrameDisplay):
         return lines
 
     def _drawn_rows(self) -> pd.DataFrame:
-        """Rows with ends of intervals as they are drawn: that of a mean may reach below 0, a count cannot."""
-        ends = [f"{measure}_{end}" for measure in MEASURES if measure != "regret" for end in ("low", "high")]
+        """Rows with ends of intervals as they are drawn.
+
+        That of a mean may reach below 0, a count cannot.
+        """
+        ends = [
+            f"{measure}_{end}"
+            for measure in MEASURES
+            if measure != "regret"
+            for end in ("low", "high")
+        ]
         return self.rows.assign(**{name: self.rows[name].clip(lower=0.0) for name in ends})
 
     def _bend_errors(self, on: Axes) -> None:
@@ -288,10 +353,22 @@ class ClarifyDisplay(FrameDisplay):
 
     def _shown(self) -> Shown:
         last = self.rows.drop_duplicates("policy", keep="last")
-        columns: dict[str, Any] = {"policy": last["policy"], "requests": last["last"], "users": last["users"]}
-        heads = {"questions": "questions per 100", "errors": "silent errors per 100", "regret": "regret a user"}
-        columns |= {head: estimate_cells(last, measure, f"{measure}_") for measure, head in heads.items()}
-        caption = f"{self.name or 'clarification'}: rates of the last bucket, regret of all requests"
+        columns: dict[str, Any] = {
+            "policy": last["policy"],
+            "requests": last["last"],
+            "users": last["users"],
+        }
+        heads = {
+            "questions": "questions per 100",
+            "errors": "silent errors per 100",
+            "regret": "regret a user",
+        }
+        columns |= {
+            head: estimate_cells(last, measure, f"{measure}_") for measure, head in heads.items()
+        }
+        caption = (
+            f"{self.name or 'clarification'}: rates of the last bucket, regret of all requests"
+        )
         return Shown(caption, columns, INTERVAL)
 
 
@@ -327,10 +404,14 @@ class SilenceDisplay(Display):
         Raises:
           ValueError: no policy, or one without a row that was met.
 
-        Example: `SilenceDisplay.from_silence({"rule": silence(request_outcomes(world, learner, users=9, ...))})`.
+        Example: `SilenceDisplay.from_silence({"rule": silence(request_outcomes(world, learner,
+        users=9, ...))})`.
         """
         if not rows or not all((silence.requests > 0).any() for silence in rows.values()):
-            msg = "rows must hold a policy, each with a row that a request met, got none; simulate more requests."
+            msg = (
+                "rows must hold a policy, each with a row that a request met, got none; simulate "
+                "more requests."
+            )
             raise ValueError(msg)
         return cls(rows, name=name).plot(ax, **style)
 
@@ -348,8 +429,14 @@ class SilenceDisplay(Display):
         return lines
 
     def _after(self) -> dict[str, NDArray[np.float64]]:
-        """Of each policy: requests of the rows that were met, after which they asked no more, NaN never, sorted."""
-        return {policy: np.sort(silence.after[silence.requests > 0]) for policy, silence in self.policies.items()}
+        """Of each policy.
+
+        Requests of the rows that were met, after which they asked no more, NaN never, sorted.
+        """
+        return {
+            policy: np.sort(silence.after[silence.requests > 0])
+            for policy, silence in self.policies.items()
+        }
 
     def frame(self) -> pd.DataFrame:
         """A row a policy and number of requests: `policy`, `requests`, `share`, `rows`."""
@@ -359,7 +446,9 @@ class SilenceDisplay(Display):
         parts = []
         for policy, after in self._after().items():
             share = np.searchsorted(after[~np.isnan(after)], at, side="right") / len(after)
-            parts.append(pd.DataFrame({"policy": policy, "requests": at, "share": share, "rows": len(after)}))
+            parts.append(
+                pd.DataFrame({"policy": policy, "requests": at, "share": share, "rows": len(after)})
+            )
         return pd.concat(parts, ignore_index=True)
 
     def _shown(self) -> Shown:
@@ -372,4 +461,6 @@ class SilenceDisplay(Display):
             "silent (%)": [100.0 * values.notna().mean() for values in after.values()],
             "rows": [len(values) for values in after.values()],
         }
-        return Shown(self.name or "time until silent; medians are of the rows that fell silent", columns)
+        return Shown(
+            self.name or "time until silent; medians are of the rows that fell silent", columns
+        )

@@ -1,7 +1,7 @@
-"""Base class of displays (shore): data that can be drawn, and that a notebook shows as a figure with its table.
+"""Base class of displays (shore): data to draw, shown in notebooks as a figure with its table.
 
-In scikit-learn's manner `from_…` computes or takes values and draws them, `plot` draws them again on any axes, and
-`frame` gives every number that is drawn.
+In scikit-learn's manner `from_…` computes or takes values and draws them, `plot` draws them again
+on any axes, and `frame` gives every number that is drawn.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ENDLESS = re.compile(r"-?\binf\b")
 class Shown(NamedTuple):
     """Table below the figure of a display.
 
-    caption: also read out instead of the figure. columns: head -> numbers, texts or cells. intervals: what the
-    intervals of the cells are. most: rows at most.
+    caption: also read out instead of the figure. columns: head -> numbers, texts or cells.
+    intervals: what the intervals of the cells are. most: rows at most.
     """
 
     caption: str
@@ -39,7 +39,7 @@ class Shown(NamedTuple):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Display:
-    """Data, how it is drawn (`_draw`), every number that is drawn (`frame`), and what a notebook shows (`_shown`).
+    """Data, how it is drawn (`_draw`), each number drawn (`frame`), notebook view (`_shown`).
 
     Attributes:
       name: drawn in the legend or title.
@@ -60,7 +60,13 @@ class Display:
     lines_: list[Any] = field(init=False)
     name_: str | None = field(init=False)
 
-    def plot(self, ax: Axes | Sequence[Axes] | None = None, name: str | None = None, **style: Any) -> Self:  # noqa: ANN401 - a style
+    # a style
+    def plot(
+        self,
+        ax: Axes | Sequence[Axes] | None = None,
+        name: str | None = None,
+        **style: Any,  # noqa: ANN401
+    ) -> Self:
         """Draw on axes, or on those of a new figure.
 
         Args:
@@ -102,7 +108,9 @@ class Display:
         if not hasattr(self, "figure_"):  # made of its data, and never drawn
             self.plot()
         shown = self._shown()
-        return canvas.html(self.figure_, column_table(shown.caption, shown.columns), shown.intervals, shown.most)
+        return canvas.html(
+            self.figure_, column_table(shown.caption, shown.columns), shown.intervals, shown.most
+        )
 
 
 @dataclass(eq=False, repr=False)

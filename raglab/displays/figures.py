@@ -1,8 +1,8 @@
 """Figures (shore): curves and panels that the report and several displays draw.
 
-A function takes numbers, an optional `ax` (or `figure`, where there are several panels) and returns what it drew
-on. Nothing is measured here, and no state of `pyplot` is touched: a notebook shows the returned figure. How
-it looks is said in `canvas`.
+A function takes numbers, an optional `ax` (or `figure`, where there are several panels) and returns
+what it drew on. Nothing is measured here, and no state of `pyplot` is touched: a notebook shows the
+returned figure. How it looks is said in `canvas`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,32 @@ if TYPE_CHECKING:
 SETTLED = 0.05  # coverage from which on a risk is more than the first few cases
 
 
-def risk_line(on: Axes, curve: Curve, label: str, place: int, **style: Any) -> Any:  # noqa: ANN401 - styles, artists
-    """Risk over coverage: at each coverage that of the smallest one reachable above it; returns the line."""
+# styles, artists
+def risk_line(on: Axes, curve: Curve, label: str, place: int, **style: Any) -> Any:  # noqa: ANN401
+    """Risk over coverage: at each coverage that of the smallest one reachable above it.
+
+    Returns the line.
+    """
     drawn = canvas.curve_style(place) | style
-    return on.plot(from_zero_coverage(curve.x, 0.0), from_zero_coverage(curve.y), label=label, **drawn)[0]
+    return on.plot(
+        from_zero_coverage(curve.x, 0.0), from_zero_coverage(curve.y), label=label, **drawn
+    )[0]
 
 
-def from_zero_coverage(values: NDArray[np.float64], first: float | None = None) -> NDArray[np.float64]:
+def from_zero_coverage(
+    values: NDArray[np.float64], first: float | None = None
+) -> NDArray[np.float64]:
     """Values with the first once more, or another, at coverage 0."""
-    return np.concatenate([values[:1] if first is None else np.full(len(values[:1]), first), values])
+    return np.concatenate(
+        [values[:1] if first is None else np.full(len(values[:1]), first), values]
+    )
 
 
 def risk_axes(on: Axes, top: float) -> None:
-    """Both axes in percent, with their labels; the upright one holds `top` and what was drawn before."""
+    """Both axes in percent, with their labels.
+
+    The upright one holds `top` and what was drawn before.
+    """
     known = on.get_ylim()[1] if on.get_ylabel() else 0.0
     canvas.shares_along(on, "coverage (share of cases answered, %)")
     canvas.shares_up(on, "risk (wrong share of the answered, %)")
@@ -46,7 +59,9 @@ def risk_axes(on: Axes, top: float) -> None:
 
 
 def risk_top(curve: Curve, most: Floats, *targets: float) -> float:
-    """Highest value that the upright axis must hold; the first few cases, whose risk is chance, are no reason.
+    """Highest value that the upright axis must hold.
+
+    The first few cases, whose risk is chance, are no reason.
 
     Args:
       most: of each step, [N].
@@ -67,7 +82,10 @@ def target_line(on: Axes, value: float, label: str, **style: Any) -> None:  # no
 
 
 class Panel(NamedTuple):
-    """One threshold over its range: `steps` as `replay.steps` gives them; marks: name of a policy -> its value."""
+    """One threshold over its range: `steps` as `replay.steps` gives them.
+
+    Marks: name of a policy -> its value.
+    """
 
     title: str
     unit: str
@@ -111,17 +129,19 @@ def threshold(
     legend: bool = True,
     names: Sequence[str] = (),
 ) -> Axes:
-    """Rates as exact step functions of one threshold, the policies' values as vertical lines, targets dashed.
+    """Rates as exact steps of one threshold, policies' values as vertical lines, targets dashed.
 
     A value far beyond every change is named at the edge.
 
     Args:
-      targets: rate -> target, drawn in the ink of the rate. names: of all policies, so that each keeps its line where
-        several panels share a legend; those of the panel where not given.
+      targets: rate -> target, drawn in the ink of the rate.
+      names: of all policies, so that each keeps its line where several panels share a legend; those
+        of the panel where not given.
     """
     on = canvas.axes(ax, 7.6, 4.2)
     steps = panel.steps
-    # The outer steps have no end, so the range comes from the changes and from the values of the policies.
+    # The outer steps have no end, so the range comes from the changes and from the values of the
+    # policies.
     low, high = canvas.visible_range(steps["low"].to_numpy()[1:], list(panel.marks.values()))
     edges = np.append(steps["low"].to_numpy(), steps["high"].to_numpy()[-1])
     for name, colour in canvas.RATE_INKS.items():
@@ -133,7 +153,9 @@ def threshold(
     order = list(dict.fromkeys((*names, *panel.marks)))
     for name, value in panel.marks.items():
         place = order.index(name)
-        on.axvline(value, **canvas.VALUES[place % len(canvas.VALUES)], label=canvas.literal_text(name))
+        on.axvline(
+            value, **canvas.VALUES[place % len(canvas.VALUES)], label=canvas.literal_text(name)
+        )
         if not low <= value <= high:
             _beyond(on, f"{canvas.literal_text(name)} {value:g}", place, right=value > high)
     # A logarithmic axis has no place for 0, so it begins below the first change above it.
@@ -172,7 +194,9 @@ def threshold_panels(panels: Sequence[Panel], targets: Mapping[str, float]) -> F
         threshold(panels[place], targets, on, legend=False, names=names)
         if place % columns:
             on.set_ylabel("")
-        known = {label: line for line, label in zip(*on.get_legend_handles_labels(), strict=True)} | known
+        known = {
+            label: line for line, label in zip(*on.get_legend_handles_labels(), strict=True)
+        } | known
     canvas.legend_over(drawn, list(known.values()), list(known), columns=4)
     return drawn
 
@@ -189,7 +213,8 @@ def confusion_matrix(
     """Heat-table of labels (rows) and decisions (columns): counts, and their share of the row.
 
     Args:
-      counts: [3, 3] in the order of `Status`. interval: of each share, [3, 3]; written below it.
+      counts: [3, 3] in the order of `Status`.
+      interval: of each share, [3, 3]; written below it.
       wrong: answers at (ok, ok) from the wrong sources; said there if there are any.
     """
     on = canvas.axes(ax, 5.4, 4.0)
@@ -206,10 +231,14 @@ def confusion_matrix(
             text += f"\n{wrong} wrong source{'' if wrong == 1 else 's'}"
         colour = "white" if share[row, column] > 0.55 else "black"
         weight = "bold" if row == column else "normal"
-        on.text(column, row, text, ha="center", va="center", fontsize=size, color=colour, weight=weight)
+        on.text(
+            column, row, text, ha="center", va="center", fontsize=size, color=colour, weight=weight
+        )
     names = [status.name for status in Status]
     on.set_xticks(range(3), names)
-    on.set_yticks(range(3), [f"{name}\n(n = {n})" for name, n in zip(names, total[:, 0], strict=True)])
+    on.set_yticks(
+        range(3), [f"{name}\n(n = {n})" for name, n in zip(names, total[:, 0], strict=True)]
+    )
     on.set_xlabel("decision (cases, and % of the row)")
     on.set_ylabel("label (cases)")
     on.set_title(title, fontsize=10)
@@ -220,7 +249,9 @@ def confusion_matrix(
 def confusion_matrices(counts: Mapping[str, NDArray[np.int64]]) -> Figure:
     """`confusion_matrix` of several policies beside each other."""
     drawn = canvas.empty_figure(4.4 * len(counts), 4.2)
-    for on, (name, table) in zip(drawn.subplots(1, len(counts), squeeze=False).flat, counts.items(), strict=True):
+    for on, (name, table) in zip(
+        drawn.subplots(1, len(counts), squeeze=False).flat, counts.items(), strict=True
+    ):
         confusion_matrix(table, on, title=canvas.literal_text(name))
     return drawn
 
@@ -231,13 +262,16 @@ def confidence_by_label(
     """Histogram of the confidence for each label, with the taus as vertical lines.
 
     Args:
-      counts: label -> cases between the edges, [B]. taus: name -> confidence.
+      counts: label -> cases between the edges, [B].
+      taus: name -> confidence.
     """
     bars = [[(canvas.LABEL_INKS[Status[label]], "", part)] for label, part in counts.items()]
     panels = _histograms(list(counts), bars, edges, "confidence (points, 0 to 100)")
     for on in panels:
         for place, (label, tau) in enumerate(taus.items()):
-            on.axvline(tau, **canvas.VALUES[place % len(canvas.VALUES)], label=canvas.literal_text(label))
+            on.axvline(
+                tau, **canvas.VALUES[place % len(canvas.VALUES)], label=canvas.literal_text(label)
+            )
     return _shared_legend(panels, 2)
 
 
@@ -248,9 +282,13 @@ def probability_by_label(counts: NDArray[np.int64], edges: Sequence[float]) -> F
     """Histogram of P(right) for each label, stacked by what was decided.
 
     Args:
-      counts: cases by label, decision and percent, [3, 3, B]. edges: of the bins, percent.
+      counts: cases by label, decision and percent, [3, 3, B].
+      edges: of the bins, percent.
     """
-    bars = [[(canvas.LABEL_INKS[status], DECIDED[status], parts[status]) for status in Status] for parts in counts]
+    bars = [
+        [(canvas.LABEL_INKS[status], DECIDED[status], parts[status]) for status in Status]
+        for parts in counts
+    ]
     label = "P(right), probability that an answer would be right (%)"
     return _shared_legend(_histograms([status.name for status in Status], bars, edges, label), 3)
 
@@ -264,7 +302,8 @@ def _histograms(
     """Panels of counts below each other, one a label.
 
     Args:
-      bars: of each label colour, name and counts of the parts that stand on each other. along: label of the level axis.
+      bars: of each label colour, name and counts of the parts that stand on each other.
+      along: label of the level axis.
     """
     panels = canvas.panels(None, len(labels), 1, (7.4, 5.4))
     for on, label, parts in zip(panels, labels, bars, strict=True):
@@ -296,7 +335,10 @@ COSTS = {  # of a candidate: column -> what it is, its mark
         "in sample, not comparable: cases it was made of",
         {"marker": "o", "markerfacecolor": "none", "markersize": 9},
     ),
-    "cross_validated": ("cross-fitted: by versions that never saw the case", {"marker": "o", "markersize": 5}),
+    "cross_validated": (
+        "cross-fitted: by versions that never saw the case",
+        {"marker": "o", "markersize": 5},
+    ),
     "report": ("judged: cases nothing was fitted or chosen on", {"marker": "D", "markersize": 5}),
 }
 LONGEST_CANDIDATE = 44
@@ -304,13 +346,17 @@ COST_INKS = (canvas.GREY, canvas.BLUE, canvas.VERMILLION)
 
 
 def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figure:
-    """Expected cost of every candidate, the cheapest cross-fitted on top: in sample, cross-fitted and judged.
+    """Expected cost of every candidate, the cheapest cross-fitted on top.
 
-    A bar is one standard error of the paired gain over the incumbent to each side; the incumbent's cost is a line.
+    In sample, cross-fitted and judged.
+
+    A bar is one standard error of the paired gain over the incumbent to each side; the incumbent's
+    cost is a line.
 
     Args:
-      costs: a row a candidate, as `TuneResult.costs`. selected: the one that was chosen. incumbent: what it had to
-        beat.
+      costs: a row a candidate, as `TuneResult.costs`.
+      selected: the one that was chosen.
+      incumbent: what it had to beat.
     """
     rows = costs.sort_values(["cross_validated", "in_sample"], kind="stable")
     drawn = canvas.empty_figure(8.2, max(3.4, 1.5 + 0.24 * len(rows)))
@@ -320,12 +366,21 @@ def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figur
     label = canvas.literal_text(f"{incumbent}, the incumbent, cross-fitted", 60)
     on.axvline(line, color=canvas.GREY, linewidth=0.9, label=label)
     reach = rows["std_error"].to_numpy(dtype=np.float64)
-    on.errorbar(rows["cross_validated"], places, xerr=reach, linestyle="none", ecolor=canvas.SILVER, elinewidth=3.0)
+    on.errorbar(
+        rows["cross_validated"],
+        places,
+        xerr=reach,
+        linestyle="none",
+        ecolor=canvas.SILVER,
+        elinewidth=3.0,
+    )
     looks: Any = COSTS
     for (column, (label, look)), colour in zip(looks.items(), COST_INKS, strict=True):
         if rows[column].notna().any():
             on.plot(rows[column], places, linestyle="none", color=colour, label=label, **look)
-    on.set_yticks(places, [canvas.literal_text(str(name), LONGEST_CANDIDATE) for name in rows.index])
+    on.set_yticks(
+        places, [canvas.literal_text(str(name), LONGEST_CANDIDATE) for name in rows.index]
+    )
     canvas.tidy(on)
     for tick, name in zip(on.get_yticklabels(), rows.index, strict=True):
         tick.set_fontweight("bold" if name == selected else "normal")
@@ -349,11 +404,12 @@ def pareto(
     targets: Mapping[str, float],
     ax: Axes | None = None,
 ) -> Axes:
-    """Trials by false-refusal and hallucination rate, those that no other beats in both joined by a line.
+    """Trials by false-refusal and hallucination rate, a line through those unbeaten in both.
 
     Args:
-      false_refusal, hallucination: of each trial, [N]. front: whether no other beats it, [N]. targets: of these two,
-        dashed where they are stated.
+      false_refusal, hallucination: of each trial, [N].
+      front: whether no other beats it, [N].
+      targets: of these two, dashed where they are stated.
     """
     on = canvas.axes(ax, 7.0, 4.6)
     on.plot(false_refusal[~front], hallucination[~front], "o", label="trial", **canvas.TRIAL)
@@ -371,6 +427,19 @@ def pareto(
 
 def _beyond(on: Axes, text: str, place: int, *, right: bool) -> None:
     """Say at the edge that a value lies beyond it."""
-    at, shown = ((0.98, 0.86 - 0.14 * place), f"{text} →") if right else ((0.02, 0.86 - 0.14 * place), f"← {text}")
+    at, shown = (
+        ((0.98, 0.86 - 0.14 * place), f"{text} →")
+        if right
+        else ((0.02, 0.86 - 0.14 * place), f"← {text}")
+    )
     side = "right" if right else "left"
-    on.annotate(shown, at, xycoords="axes fraction", ha=side, va="top", fontsize=8, bbox=canvas.LABEL, zorder=3)
+    on.annotate(
+        shown,
+        at,
+        xycoords="axes fraction",
+        ha=side,
+        va="top",
+        fontsize=8,
+        bbox=canvas.LABEL,
+        zorder=3,
+    )

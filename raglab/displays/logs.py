@@ -1,4 +1,4 @@
-"""Displays of logs (shore): off-policy estimates as a forest, the reward audit, live rates over time."""
+"""Displays of logs (shore): off-policy estimates as forest, reward audit, live rates over time."""
 
 from __future__ import annotations
 
@@ -24,13 +24,20 @@ MARKS: dict[str, dict[str, Any]] = {
     "weak": {"marker": "s", "color": canvas.ORANGE, "markersize": 6, "markerfacecolor": "white"},
     "none": {"marker": "X", "color": canvas.VERMILLION, "markersize": 7},
 }
-STATUS_WORDS = {"ok": "ok", "weak": "weak: read with care", "none": "none: the log says nothing about it"}
-COLUMNS = (("value", 34), ("ESS", 88), ("largest\nweight", 140), ("status", 190))  # points right of the axes
+STATUS_WORDS = {
+    "ok": "ok",
+    "weak": "weak: read with care",
+    "none": "none: the log says nothing about it",
+}
+# points right of the axes
+COLUMNS = (("value", 34), ("ESS", 88), ("largest\nweight", 140), ("status", 190))
 
 
 @dataclass(eq=False, repr=False)
 class ForestDisplay(FrameDisplay):
-    """Estimates below each other, the interval as a line, the status as the mark; next to them ESS and largest weight.
+    """Estimates below each other, the interval as a line, the status as the mark.
+
+    Next to them ESS and largest weight.
 
     Attributes:
       truth: the value that is to be met, where it is known.
@@ -65,7 +72,8 @@ class ForestDisplay(FrameDisplay):
           truth: drawn as a dashed line.
           level: of their intervals.
           unit: of the estimates, on the axis.
-          rounds: of the log; where not given as `off_policy.estimate` noted it, which frames that were joined forget.
+          rounds: of the log; where not given as `off_policy.estimate` noted it, which frames that
+            were joined forget.
           name: drawn in the legend or title.
           ax: axes to draw on; new ones where not given.
           **style: of what is drawn, in matplotlib's words.
@@ -78,11 +86,18 @@ class ForestDisplay(FrameDisplay):
         absent = [name for name in NEEDED if name not in estimates]
         odd = [] if "status" in absent else sorted(set(estimates["status"]) - set(MARKS))
         if absent or odd or not len(estimates):
-            fault = f"{', '.join(absent)} missing" if absent else f"{len(estimates)} rows, status {odd}"
-            msg = f"estimates must be rows of {', '.join(NEEDED)}, status ok, weak or none, got {fault}."
+            fault = (
+                f"{', '.join(absent)} missing" if absent else f"{len(estimates)} rows, status {odd}"
+            )
+            msg = (
+                f"estimates must be rows of {', '.join(NEEDED)}, status ok, weak or none, got "
+                f"{fault}."
+            )
             raise ValueError(msg)
         rounds = estimates.attrs.get("rounds") if rounds is None else rounds
-        return cls(estimates.reset_index(drop=True), truth, level, unit, rounds, name=name).plot(ax, **style)
+        return cls(estimates.reset_index(drop=True), truth, level, unit, rounds, name=name).plot(
+            ax, **style
+        )
 
     def _axes(self, ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
         return canvas.panels(ax, 1, 1, (8.2, 1.7 + 0.34 * len(self.rows)))
@@ -92,15 +107,25 @@ class ForestDisplay(FrameDisplay):
         for status, mark in MARKS.items():
             at = np.flatnonzero((self.rows["status"] == status).to_numpy())
             if len(at):
-                value, low, high = (self.rows[name].to_numpy(np.float64)[at] for name in ("value", "low", "high"))
-                look = {"elinewidth": 1.4, "capsize": 3, "label": STATUS_WORDS[status]} | mark | style
+                value, low, high = (
+                    self.rows[name].to_numpy(np.float64)[at] for name in ("value", "low", "high")
+                )
+                look = (
+                    {"elinewidth": 1.4, "capsize": 3, "label": STATUS_WORDS[status]} | mark | style
+                )
                 canvas.draw_marks(on, value, low, high, height[at], **look)
         if self.truth is not None:
             on.axvline(self.truth, label=f"true value {self.truth:.3f}", **canvas.TARGET)
         self._write_numbers()
         canvas.name_rows(on, [canvas.literal_text(name) for name in self._names])
-        size = "n of rounds not stated" if self.rounds is None else canvas.size_text(self.rounds, "rounds")
-        on.set_xlabel(f"value ({canvas.literal_text(self.unit)})\n({self._interval_is}; {size})", fontsize=9)
+        size = (
+            "n of rounds not stated"
+            if self.rounds is None
+            else canvas.size_text(self.rounds, "rounds")
+        )
+        on.set_xlabel(
+            f"value ({canvas.literal_text(self.unit)})\n({self._interval_is}; {size})", fontsize=9
+        )
         on.set_ylabel("estimator (with interval)", fontsize=9)
         canvas.legend_above(on, 2, first=lambda label: not label.startswith("true"))
         return list(on.containers)
@@ -113,7 +138,12 @@ class ForestDisplay(FrameDisplay):
             self.ax_.annotate(head, (1, 0.6), xytext=(aside, 12), style="italic", **look)
         for place, row in enumerate(self.rows.to_dict("records")):
             value, size = f"{row['value']:.3f}", f"{row['ess']:,.0f}"
-            cells = (value, size, number_text(float(row["max_weight"])), canvas.literal_text(str(row["status"])))
+            cells = (
+                value,
+                size,
+                number_text(float(row["max_weight"])),
+                canvas.literal_text(str(row["status"])),
+            )
             for (_, aside), cell in zip(COLUMNS, cells, strict=True):
                 self.ax_.annotate(cell.replace("nan", "–"), (1, -place), xytext=(aside, 0), **look)
 
@@ -122,7 +152,10 @@ class ForestDisplay(FrameDisplay):
         rows = self.rows
         if "policy" not in rows:
             return [str(estimator) for estimator in rows["estimator"]]
-        return [f"{policy}: {estimator}" for policy, estimator in zip(rows["policy"], rows["estimator"], strict=True)]
+        return [
+            f"{policy}: {estimator}"
+            for policy, estimator in zip(rows["policy"], rows["estimator"], strict=True)
+        ]
 
     @property
     def _interval_is(self) -> str:
@@ -147,8 +180,17 @@ LOOKS: tuple[Style, ...] = (
     {"marker": "^", "color": canvas.GREEN},
 )
 CLEAR: Style = {"facecolor": "white", "edgecolor": "none"}  # of text on the line of a reference
-CENTRED: Style = {"ha": "center", "va": "center", "color": canvas.GREY, "bbox": CLEAR | {"pad": 1.5}}
-ARM_MEASURES = {"mean_reward": "mean reward", "success_share": "successes", "mean_value": "mean value"}
+CENTRED: Style = {
+    "ha": "center",
+    "va": "center",
+    "color": canvas.GREY,
+    "bbox": CLEAR | {"pad": 1.5},
+}
+ARM_MEASURES = {
+    "mean_reward": "mean reward",
+    "success_share": "successes",
+    "mean_value": "mean value",
+}
 
 
 class AuditedRewards(Protocol):
@@ -160,7 +202,10 @@ class AuditedRewards(Protocol):
 
     @property
     def simulation(self) -> pd.DataFrame:
-        """Policies, the learner first: `policy`, `value`, `difference` with their ends, `verdict`."""
+        """Policies, the learner first.
+
+        `policy`, `value`, `difference` with their ends, `verdict`.
+        """
 
     @property
     def correlations(self) -> pd.DataFrame:
@@ -177,7 +222,9 @@ class AuditedRewards(Protocol):
 
 @dataclass(eq=False, repr=False)
 class RewardAuditDisplay(Display):
-    """Three panels: what a learner follows in each arm, its value, and as a detail pairs of arms of a question.
+    """Three panels.
+
+    What a learner follows in each arm, its value, and as a detail pairs of arms of a question.
 
     Attributes:
       audit: of `raglab.audit_rewards`.
@@ -215,13 +262,17 @@ class RewardAuditDisplay(Display):
     def _draw(self, style: Style) -> list[Any]:
         arms, simulation, signals = self.audit.arms, self.audit.simulation, self.audit.correlations
         learner = str(simulation["policy"].iloc[0])
-        # Three questions in a row: what does the learner follow, what does it come to, does a signal rank arms?
+        # Three questions in a row: what does the learner follow, what does it come to, does a
+        # signal rank arms?
         followed, ends, within = self.axes_
         _draw_measures(followed, arms, ARM_MEASURES, list(arms["arm"]), style)
         _draw_measures(ends, simulation, {"value": "value"}, list(simulation["policy"]), style)
-        within_names = [f"{name} (less)" if name in LESS_IS_BETTER else name for name in signals["signal"]]
+        within_names = [
+            f"{name} (less)" if name in LESS_IS_BETTER else name for name in signals["signal"]
+        ]
         _draw_measures(within, signals, {"concordance": "concordance"}, within_names, style)
-        # The value of the learner as a line shows each other policy left or right of it; 0.5 is a coin.
+        # The value of the learner as a line shows each other policy left or right of it; 0.5 is a
+        # coin.
         for on, at in ((ends, float(simulation["value"].iloc[0])), (within, 0.5)):
             on.axvline(at, **canvas.TARGET)
         within.set_xlim(-canvas.SHARE_MARGIN, 1.0 + canvas.SHARE_MARGIN)
@@ -252,20 +303,41 @@ class RewardAuditDisplay(Display):
         """What the learner is beside each policy, at the foot of its row."""
         for place, row in enumerate(self.audit.simulation.to_dict("records")):
             if row["verdict"]:
-                text, look = f"{row['difference']:+.3f}: {VERDICT_WORDS[row['verdict']]}", CLEAR | {"pad": 0.5}
+                text, look = (
+                    f"{row['difference']:+.3f}: {VERDICT_WORDS[row['verdict']]}",
+                    CLEAR | {"pad": 0.5},
+                )
                 at = (0.02, -place - 0.3)
-                on.annotate(text, at, xycoords=on.get_yaxis_transform(), fontsize=7, color=canvas.GREY, bbox=look)
+                on.annotate(
+                    text,
+                    at,
+                    xycoords=on.get_yaxis_transform(),
+                    fontsize=7,
+                    color=canvas.GREY,
+                    bbox=look,
+                )
 
     def frame(self) -> pd.DataFrame:
-        """One row a number that is drawn: `panel`, `of` (arm, policy or signal), `value`, `low`, `high`."""
+        """One row a number that is drawn.
+
+        `panel`, `of` (arm, policy or signal), `value`, `low`, `high`.
+        """
         import pandas as pd
 
         audit = self.audit
         drawn = [(audit.arms, measure) for measure in ARM_MEASURES]
-        drawn += [(audit.simulation, "value"), (audit.simulation, "difference"), (audit.correlations, "concordance")]
+        drawn += [
+            (audit.simulation, "value"),
+            (audit.simulation, "difference"),
+            (audit.correlations, "concordance"),
+        ]
         parts = []
         for rows, measure in drawn:
-            ends = {"value": rows[measure], "low": rows[f"{measure}_low"], "high": rows[f"{measure}_high"]}
+            ends = {
+                "value": rows[measure],
+                "low": rows[f"{measure}_low"],
+                "high": rows[f"{measure}_high"],
+            }
             parts.append(pd.DataFrame({"panel": measure, "of": rows.iloc[:, 0]} | ends))
         return pd.concat(parts, ignore_index=True)
 
@@ -283,7 +355,10 @@ class RewardAuditDisplay(Display):
                 *estimate_cells(policies, "difference", "difference_", "+"),
                 *(none * len(arms)),
             ],
-            "verdict": [*(VERDICT_WORDS.get(each, DASH) for each in policies["verdict"]), *([DASH] * len(arms))],
+            "verdict": [
+                *(VERDICT_WORDS.get(each, DASH) for each in policies["verdict"]),
+                *([DASH] * len(arms)),
+            ],
         }
         for measure in ("mean_reward", "success_share"):
             cells = estimate_cells(arms, measure, f"{measure}_")
@@ -292,18 +367,33 @@ class RewardAuditDisplay(Display):
         return Shown("\n".join([self.name or "reward audit", *self.audit.notes]), columns, level)
 
 
-VERDICT_WORDS = {"helps": "learner above it", "harms": "learner below it", "not told apart": "not told apart"}
+VERDICT_WORDS = {
+    "helps": "learner above it",
+    "harms": "learner below it",
+    "not told apart": "not told apart",
+}
 
 
 def _draw_measures(
     on: Axes, rows: pd.DataFrame, measures: Mapping[str, str], names: Sequence[str], style: Style
 ) -> None:
-    """Measures (column -> label) of each row as marks with intervals, the first on top; a missing one has none."""
+    """Measures (column -> label) of each row as marks with intervals, the first on top.
+
+    A missing one has none.
+    """
     several = len(measures) > 1
     canvas.draw_measures(on, rows, measures, LOOKS, SPREAD, style)
     for at in np.flatnonzero(rows[list(measures)].isna().all(axis=1)):
-        on.annotate("the same everywhere", (0.5, -at), xycoords=on.get_yaxis_transform(), fontsize=8, **CENTRED)
-    canvas.name_rows(on, [canvas.literal_text(name) for name in names], room=0.5, below=0.9 * several)
+        on.annotate(
+            "the same everywhere",
+            (0.5, -at),
+            xycoords=on.get_yaxis_transform(),
+            fontsize=8,
+            **CENTRED,
+        )
+    canvas.name_rows(
+        on, [canvas.literal_text(name) for name in names], room=0.5, below=0.9 * several
+    )
     if several:
         look: Style = {"columnspacing": 1.0, "handletextpad": 0.3} | CLEAR
         on.legend(fontsize=7, framealpha=1.0, loc="lower center", ncols=len(measures), **look)
@@ -320,7 +410,9 @@ NEEDED_RATES = ("until", "rate", "source", "estimate", "low", "high", "level", "
 
 @dataclass(eq=False, repr=False)
 class LiveRatesDisplay(FrameDisplay):
-    """Live rates over time: a panel a rate, a line with its interval for the labelled sample and for the feedback.
+    """Live rates over time.
+
+    A panel a rate, a line with its interval for the labelled sample and for the feedback.
 
     Attributes:
       rows: of `live_rates`, several windows.
@@ -351,7 +443,10 @@ class LiveRatesDisplay(FrameDisplay):
         absent = [column for column in NEEDED_RATES if column not in rates]
         if absent or not len(rates):
             fault = f"{', '.join(absent)} missing" if absent else "no row"
-            msg = f"rates must be rows of {', '.join(NEEDED_RATES)}, got {fault}; give what live_rates returned."
+            msg = (
+                f"rates must be rows of {', '.join(NEEDED_RATES)}, got {fault}; give what "
+                "live_rates returned."
+            )
             raise ValueError(msg)
         return cls(rates.reset_index(drop=True), name=name).plot(ax, **style)
 
@@ -360,14 +455,24 @@ class LiveRatesDisplay(FrameDisplay):
         return canvas.panels(ax, n, 1, (8.0, 2.9 * n))
 
     def _draw(self, style: Style) -> list[Any]:
-        # A source looks the same in all panels, so that one legend serves them; inside it would lie on a high rate.
-        places = {source: place for place, source in enumerate(sorted(self.rows["source"].unique()))}
+        # A source looks the same in all panels, so that one legend serves them; inside it would lie
+        # on a high rate.
+        places = {
+            source: place for place, source in enumerate(sorted(self.rows["source"].unique()))
+        }
         entries: dict[str, Any] = {}
         lines = []
         for on, (rate, part) in zip(self.axes_, self.rows.groupby("rate", sort=False), strict=True):
             for source, rows in part.groupby("source"):
-                place, label = places[source], RATE_SOURCES.get(str(source), canvas.literal_text(str(source)))
-                look = canvas.line_style(place) | {"marker": canvas.MARKERS[place], "markersize": 4} | style
+                place, label = (
+                    places[source],
+                    RATE_SOURCES.get(str(source), canvas.literal_text(str(source))),
+                )
+                look = (
+                    canvas.line_style(place)
+                    | {"marker": canvas.MARKERS[place], "markersize": 4}
+                    | style
+                )
                 lines.append(canvas.draw_with_band(on, rows, "until", "estimate", label, look))
                 entries.setdefault(label, lines[-1])
             title = RATE_TITLES.get(str(rate), canvas.literal_text(str(rate)))
@@ -393,4 +498,6 @@ class LiveRatesDisplay(FrameDisplay):
             "known requests": newest["known"],
             "without label or feedback": newest["unknown"],
         }
-        return Shown(self.name or "live rates", columns, f"{self._interval_is}, of the newest window")
+        return Shown(
+            self.name or "live rates", columns, f"{self._interval_is}, of the newest window"
+        )

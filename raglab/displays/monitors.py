@@ -1,4 +1,4 @@
-"""Display of a monitor (shore): the evidence on each promise over labelled rows, and the rate (S6.13)."""
+"""Display of a monitor (shore): evidence on each promise by labelled rows, and the rate (S6.13)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,16 @@ MOST_POINTS = 2_000  # that a line draws
 FAR = 3.0  # bars from the bar, beyond which evidence is not drawn: it says no more
 COLUMNS = 2  # evidence and rate
 SIDES = {"margin_alarm": ("alarm", canvas.VERMILLION), "margin_held": ("held", canvas.BLUE)}
-NEEDED = ("promise", "alpha", "labelled", "rate", "margin_alarm", "log_wealth_held", "bar_held", "verdict")
+NEEDED = (
+    "promise",
+    "alpha",
+    "labelled",
+    "rate",
+    "margin_alarm",
+    "log_wealth_held",
+    "bar_held",
+    "verdict",
+)
 
 
 class MonitoredPromises(Protocol):
@@ -32,7 +41,9 @@ class MonitoredPromises(Protocol):
 
 @dataclass(eq=False, repr=False)
 class MonitorDisplay(FrameDisplay):
-    """Evidence over labelled rows, a row of panels a promise: log wealth of both sides less its bar, and the rate.
+    """Evidence over labelled rows, a row of panels a promise.
+
+    Log wealth of both sides less its bar, and the rate.
 
     Attributes:
       rows: of `Monitor.frame`.
@@ -66,7 +77,10 @@ class MonitorDisplay(FrameDisplay):
         absent = [column for column in NEEDED if column not in rows]
         if absent or not len(rows):
             fault = f"{', '.join(absent)} missing" if absent else "no step"
-            msg = f"monitor must have rows of {', '.join(NEEDED)}, got {fault}; give what monitor returned."
+            msg = (
+                f"monitor must have rows of {', '.join(NEEDED)}, got {fault}; give what monitor "
+                "returned."
+            )
             raise ValueError(msg)
         return cls(rows.reset_index(drop=True), name=name).plot(ax, **style)
 
@@ -78,19 +92,34 @@ class MonitorDisplay(FrameDisplay):
         lines: list[Any] = []
         for place, (promise, rows) in enumerate(self.rows.groupby("promise", sort=False)):
             left, right = self.axes_[COLUMNS * place : COLUMNS * place + COLUMNS]
-            picked = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_POINTS)).round().astype(int))
+            picked = np.unique(
+                np.linspace(0, len(rows) - 1, min(len(rows), MOST_POINTS)).round().astype(int)
+            )
             drawn = rows.iloc[picked].assign(margin_held=rows["log_wealth_held"] - rows["bar_held"])
             lines += self._draw_evidence(left, drawn, style)
             last = rows.iloc[-1]
-            both = "; held since the start" if last["verdict"] == "alarm" and last.get("is_held", False) else ""
-            title = canvas.literal_text(f"{promise} ≤ {last['alpha']:g}: {last['verdict']}{both}", 60)
+            both = (
+                "; held since the start"
+                if last["verdict"] == "alarm" and last.get("is_held", False)
+                else ""
+            )
+            title = canvas.literal_text(
+                f"{promise} ≤ {last['alpha']:g}: {last['verdict']}{both}", 60
+            )
             left.set_title(title, fontsize=9, loc="left")
-            # A restart speaks of its own rows, so that the line of a broken promise says whose it is.
+            # A restart speaks of its own rows, so that the line of a broken promise says whose it
+            # is.
             if by := last.get("alarm_by") or last.get("leader"):
-                name = canvas.literal_text(f"{'alarm by' if last.get('alarm_by') else 'broken: of'} {by}", 60)
+                name = canvas.literal_text(
+                    f"{'alarm by' if last.get('alarm_by') else 'broken: of'} {by}", 60
+                )
                 left.text(0.02, 0.97, name, fontsize=8, va="top", transform=left.transAxes)
             lines += self._draw_rate(right, drawn, style)
-        labels = ["evidence of a broken promise", "evidence of a held promise", "bar of a verdict, or promise"]
+        labels = [
+            "evidence of a broken promise",
+            "evidence of a held promise",
+            "bar of a verdict, or promise",
+        ]
         entries = [*lines[:2], self.axes_[0].lines[-1]]
         canvas.legend_over(self.figure_, entries, labels, 3)
         return lines
@@ -99,13 +128,19 @@ class MonitorDisplay(FrameDisplay):
         """Log wealth of both sides less the bar, so that one line is the bar of both."""
         lines = []
         for place, (column, (label, ink)) in enumerate(SIDES.items()):
-            look: Style = {"color": ink, "linestyle": canvas.DASHES[place], "linewidth": 1.5, "label": label}
+            look: Style = {
+                "color": ink,
+                "linestyle": canvas.DASHES[place],
+                "linewidth": 1.5,
+                "label": label,
+            }
             lines += on.plot(rows["labelled"], rows[column], **look | style)
         on.axhline(0.0, **canvas.TARGET)
         bar = float(rows["bar_held"].iloc[0])
         on.set_ylim(-FAR * bar, FAR * bar)
         on.set_xlabel(
-            f"labelled rows (count; {canvas.size_text(int(rows['labelled'].iloc[-1]), 'in all')})", fontsize=9
+            f"labelled rows (count; {canvas.size_text(int(rows['labelled'].iloc[-1]), 'in all')})",
+            fontsize=9,
         )
         on.set_ylabel("log wealth less its bar (nats)", fontsize=9)
         canvas.tidy(on)
@@ -121,7 +156,8 @@ class MonitorDisplay(FrameDisplay):
         canvas.shares_up(on, "rate since the start (%)")
         on.set_ylim(0.0, top)
         on.set_xlabel(
-            f"labelled rows (count; {canvas.size_text(int(rows['labelled'].iloc[-1]), 'in all')})", fontsize=9
+            f"labelled rows (count; {canvas.size_text(int(rows['labelled'].iloc[-1]), 'in all')})",
+            fontsize=9,
         )
         canvas.limit_ticks(on)
         return list(lines)
@@ -135,4 +171,6 @@ class MonitorDisplay(FrameDisplay):
             "labelled rows": last["labelled"].astype(int),
             "verdict": last["verdict"].tolist(),
         }
-        return Shown(f"{self.name or 'monitor'}: promises on labelled traffic since the start", columns)
+        return Shown(
+            f"{self.name or 'monitor'}: promises on labelled traffic since the start", columns
+        )

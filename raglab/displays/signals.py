@@ -25,7 +25,10 @@ WORTH = {
     "worth_doubles": f"with its doubles (rank correlation of {DOUBLE:g} or beyond)",
     "worth_alone": "saved alone, against no signal",
 }
-AREAS = {"auroc_right": "right against wrong if answered", "auroc_ambiguous": "ambiguous against all others"}
+AREAS = {
+    "auroc_right": "right against wrong if answered",
+    "auroc_ambiguous": "ambiguous against all others",
+}
 LOOKS = (
     {"color": canvas.BLUE, "marker": "o"},
     {"color": canvas.GREEN, "marker": "^"},
@@ -66,11 +69,12 @@ class AuditedSignals(Protocol):
 class SignalAuditDisplay(Display):
     """Two panels, a row a signal: the cost that it saves, and its AUROC of both kinds.
 
-    The cost is saved given all other signals, where a signal has doubles together with these, and alone.
+    The cost is saved given all other signals, where a signal has doubles together with these, and
+    alone.
 
     Attributes:
-      audit: of `raglab.audit_signals`. Without cross-validated costs the second panel is the only one. Signals that no
-        case has are named below the table.
+      audit: of `raglab.audit_signals`. Without cross-validated costs the second panel is the only
+        one. Signals that no case has are named below the table.
     """
 
     audit: AuditedSignals
@@ -98,7 +102,10 @@ class SignalAuditDisplay(Display):
         Example: `SignalAuditDisplay.from_audit(audit_signals(trace, policy))`.
         """
         if not (audit.table["n"] > 0).any():
-            msg = "an audit must hold a signal that some case has, got none; check that the trace holds hits."
+            msg = (
+                "an audit must hold a signal that some case has, got none; check that the trace "
+                "holds hits."
+            )
             raise ValueError(msg)
         return cls(audit, name=name).plot(ax, **style)
 
@@ -128,10 +135,14 @@ class SignalAuditDisplay(Display):
         rows, areas = self._rows, self.axes_[-1]
         if self._costed:
             doubled = rows["rank_correlation"].abs() >= DOUBLE
-            shown = rows.assign(worth_doubles=rows["worth_doubles"].where(doubled))  # else it is the worth itself
+            # else it is the worth itself
+            shown = rows.assign(worth_doubles=rows["worth_doubles"].where(doubled))
             canvas.draw_measures(self.ax_, shown, WORTH, LOOKS, HEIGHT, style)
             self.ax_.axvline(0.0, **canvas.TARGET)
-            costs = f"{self.audit.cost:.3f} with all signals, {self.audit.cost_without_signals:.3f} with none"
+            costs = (
+                f"{self.audit.cost:.3f} with all signals, {self.audit.cost_without_signals:.3f} "
+                "with none"
+            )
             label = f"cost saved a case, cross-validated\n({costs};\n{self._basis})"
             self.ax_.set_xlabel(label, fontsize=9)
         canvas.draw_measures(areas, rows, AREAS, LOOKS[::2], HEIGHT, style)
@@ -157,11 +168,16 @@ class SignalAuditDisplay(Display):
         if self._costed:
             heads = ("saved beside all others", "with its doubles", "saved alone")
             columns |= {
-                head: estimate_cells(rows, name, f"{name}_", "+") for name, head in zip(WORTH, heads, strict=True)
+                head: estimate_cells(rows, name, f"{name}_", "+")
+                for name, head in zip(WORTH, heads, strict=True)
             }
-        columns |= {f"AUROC, {head}": estimate_cells(rows, name, f"{name}_") for name, head in AREAS.items()}
+        columns |= {
+            f"AUROC, {head}": estimate_cells(rows, name, f"{name}_") for name, head in AREAS.items()
+        }
         nearest = zip(rows["nearest"], rows["rank_correlation"], strict=True)
-        columns["repeats most"] = [Cell(f"{name} ({rho:+.2f})" if name else DASH) for name, rho in nearest]
+        columns["repeats most"] = [
+            Cell(f"{name} ({rho:+.2f})" if name else DASH) for name, rho in nearest
+        ]
         columns |= {"missing": percent_cells(rows["missing"]), "ms": rows["ms"]}
         caption = "\n".join([self.name or "what each signal is worth", *self.audit.notes])
         return Shown(caption, columns, self._interval_is, most=len(rows))

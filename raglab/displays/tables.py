@@ -1,4 +1,4 @@
-"""Tables (shore): columns of numbers with their counts and intervals, alike in displays and in the report."""
+"""Tables (shore): number columns with counts and intervals, alike in displays and the report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def cell(value: Any) -> Cell:  # noqa: ANN401 - value of any frame
     """Value as a cell; numbers are set off."""
     if isinstance(value, Cell):
         return value
-    return Cell(number_text(value), mark="number" if isinstance(value, int | float | np.number) else "")
+    return Cell(
+        number_text(value), mark="number" if isinstance(value, int | float | np.number) else ""
+    )
 
 
 def number_text(value: Any) -> str:  # noqa: ANN401 - value of any frame
@@ -50,7 +52,13 @@ def number_text(value: Any) -> str:  # noqa: ANN401 - value of any frame
         return "yes" if value else "no"
     if isinstance(value, float | np.floating):
         # a table of many kinds of numbers: four digits, whatever their size
-        return DASH if np.isnan(value) else decimals(float(value)) if np.isinf(value) else f"{value:.4g}"
+        return (
+            DASH
+            if np.isnan(value)
+            else decimals(float(value))
+            if np.isinf(value)
+            else f"{value:.4g}"
+        )
     return DASH if value is None else cut_text(str(value))
 
 
@@ -78,7 +86,9 @@ def percent_cells(shares: Iterable[float]) -> list[Cell]:
 def share_cell(k: int, n: int) -> Cell:
     """Rate of k in n with its counts and 95 % interval."""
     low, high = metrics.clopper_pearson(k, n)
-    return number_cell(percent(k / n if n else float("nan")), f"{k}/{n}; {interval(float(low), float(high))}")
+    return number_cell(
+        percent(k / n if n else float("nan")), f"{k}/{n}; {interval(float(low), float(high))}"
+    )
 
 
 def rate_cells(frame: pd.DataFrame, rate: str = "rate", prefix: str = "") -> list[Cell]:
@@ -98,7 +108,9 @@ def estimate_cell(value: float, low: float, high: float, sign: str = "") -> Cell
     """Number with its interval, to three decimals; a dash where there is none."""
     if np.isnan(value):
         return number_cell(DASH)
-    return number_cell(f"{value:{sign}.3f}", DASH if np.isnan(low) else f"{low:{sign}.3f} to {high:{sign}.3f}")
+    return number_cell(
+        f"{value:{sign}.3f}", DASH if np.isnan(low) else f"{low:{sign}.3f} to {high:{sign}.3f}"
+    )
 
 
 def estimate_cells(frame: pd.DataFrame, name: str, prefix: str = "", sign: str = "") -> list[Cell]:

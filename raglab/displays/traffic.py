@@ -1,4 +1,4 @@
-"""Display of traffic (shore): what a policy does to logged requests by threshold and by day (S3.6)."""
+"""Display of traffic (shore): what a policy does to logged requests by threshold and day (S3.6)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class ReviewedTraffic(Protocol):
 
     @property
     def curves(self) -> Mapping[str, Any]:
-        """Curve of each threshold, by path: `threshold`, and `low`, `high`, `counts`, `changed` of its steps."""
+        """Curve of each threshold, by path.
+
+        `threshold`, and `low`, `high`, `counts`, `changed` of its steps.
+        """
 
     @property
     def days(self) -> pd.DataFrame:
@@ -52,7 +55,9 @@ class ReviewedTraffic(Protocol):
 
 @dataclass(eq=False, repr=False)
 class ReviewDisplay(Display):
-    """Shares answered, refused and asked back: a panel a threshold as it moves, the policy's own marked, and by day.
+    """Shares answered, refused and asked back.
+
+    A panel a threshold as it moves, the policy's own marked, and by day.
 
     Attributes:
       review: of `raglab.review`.
@@ -76,9 +81,11 @@ class ReviewDisplay(Display):
 
         Args:
           review: of `raglab.review`.
-          paths: of the thresholds to draw; where not given, the five at most whose curve changes most requests.
+          paths: of the thresholds to draw; where not given, the five at most whose curve changes
+            most requests.
           name: drawn in the legend or title.
-          ax: an axes a threshold, and one of the days where requests state them; or one whose place they take.
+          ax: an axes a threshold, and one of the days where requests state them; or one whose place
+            they take.
           **style: of what is drawn, in matplotlib's words.
 
         Raises:
@@ -92,8 +99,13 @@ class ReviewDisplay(Display):
         drawn = [path for path in moving if path in by_change] if paths is None else list(paths)
         unknown = [path for path in drawn if path not in curves]
         if unknown or not (drawn or len(review.days)):
-            value = repr(unknown[0]) if unknown else "no threshold that changes a decision, and no day"
-            msg = f"paths must be thresholds of the review, such as {', '.join([*curves][:3])}, got {value}."
+            value = (
+                repr(unknown[0]) if unknown else "no threshold that changes a decision, and no day"
+            )
+            msg = (
+                f"paths must be thresholds of the review, such as {', '.join([*curves][:3])}, got "
+                f"{value}."
+            )
             raise ValueError(msg)
         return cls(review, drawn, name=name).plot(ax, **style)
 
@@ -119,13 +131,17 @@ class ReviewDisplay(Display):
             lines += self._draw_days(self.axes_[-1], style)
         labels = [WORDS[status] for status in Status]
         mark = [line for line in lines if line.get_label() == "policy's own value"][:1]
-        canvas.legend_over(self.figure_, [*lines[:3], *mark], [*labels, *(["policy's own value"] * len(mark))], 4)
+        canvas.legend_over(
+            self.figure_, [*lines[:3], *mark], [*labels, *(["policy's own value"] * len(mark))], 4
+        )
         return lines
 
     def _draw_curve(self, on: Axes, path: str, style: Style) -> list[Any]:
         """Shares of all requests as one threshold moves, as exact steps."""
         curve = self.review.curves[path]
-        places = np.unique(np.linspace(0, len(curve.low) - 1, min(len(curve.low), MOST_STEPS)).round().astype(int))
+        places = np.unique(
+            np.linspace(0, len(curve.low) - 1, min(len(curve.low), MOST_STEPS)).round().astype(int)
+        )
         low, counts = curve.low[places], curve.counts[places]
         current = float(self.review.thresholds.set_index("path")["current"][path])
         inner = low[1:]
@@ -139,7 +155,10 @@ class ReviewDisplay(Display):
         lines.append(on.axvline(current, label="policy's own value", **canvas.CERTIFIED))
         on.set_xlim(first, last)
         unit = f" ({curve.threshold.unit.name})" if curve.threshold.unit.name else ""
-        on.set_xlabel(canvas.literal_text(f"{path}{unit}, now {current:.6g}", canvas.LONGEST_TITLE), fontsize=9)
+        on.set_xlabel(
+            canvas.literal_text(f"{path}{unit}, now {current:.6g}", canvas.LONGEST_TITLE),
+            fontsize=9,
+        )
         canvas.limit_ticks(on)
         canvas.shares_up(on, f"share of {self.review.n:,} requests")
         return lines
@@ -150,25 +169,39 @@ class ReviewDisplay(Display):
         at, base = np.arange(len(days)), np.zeros(len(days))
         bars = []
         for status in Status:
-            share: NDArray[np.float64] = days[status.name].to_numpy(np.float64) / days["n"].to_numpy(np.float64)
+            share: NDArray[np.float64] = days[status.name].to_numpy(np.float64) / days[
+                "n"
+            ].to_numpy(np.float64)
             look: Style = {"color": canvas.LABEL_INKS[status], "width": 0.85, "alpha": 0.75}
             bars.append(on.bar(at, share, bottom=base, **look | style))
             base += share
-        shown = np.unique(np.linspace(0, len(days) - 1, min(len(days), MOST_DAYS)).round().astype(int))
-        names = [f"{days['day'].iloc[row] or 'no day'}\nn = {days['n'].iloc[row]:,}" for row in shown]
+        shown = np.unique(
+            np.linspace(0, len(days) - 1, min(len(days), MOST_DAYS)).round().astype(int)
+        )
+        names = [
+            f"{days['day'].iloc[row] or 'no day'}\nn = {days['n'].iloc[row]:,}" for row in shown
+        ]
         slanted = len(shown) > COLUMNS + 1
-        on.set_xticks(shown, names, rotation=45 if slanted else 0, ha="right" if slanted else "center")
+        on.set_xticks(
+            shown, names, rotation=45 if slanted else 0, ha="right" if slanted else "center"
+        )
         on.set_xlabel("day (UTC), n requests", fontsize=9)
         canvas.shares_up(on, "share of the day's requests")
         return bars
 
     def frame(self) -> pd.DataFrame:
-        """Every number that is drawn: steps of the thresholds, then days, with `panel` as the first column."""
+        """Every number that is drawn.
+
+        Steps of the thresholds, then days, with `panel` as the first column.
+        """
         import pandas as pd
 
         gates = self.review.gates
         steps = gates[gates["path"].isin(self.paths)]
-        frames = [steps.assign(panel=steps["path"]).drop(columns="path"), self.review.days.assign(panel="days")]
+        frames = [
+            steps.assign(panel=steps["path"]).drop(columns="path"),
+            self.review.days.assign(panel="days"),
+        ]
         joined = pd.concat([frame for frame in frames if len(frame)], ignore_index=True)
         return joined[["panel", *(name for name in joined if name != "panel")]]
 
@@ -185,4 +218,7 @@ class ReviewDisplay(Display):
         }
         more = sum(len(curve.low) > 1 for curve in self.review.curves.values()) - len(self.paths)
         left_out = f"; {more} thresholds not drawn" if more > 0 else ""
-        return Shown(f"{self.name or 'traffic'}: {self.review.n:,} requests by threshold and day{left_out}", columns)
+        return Shown(
+            f"{self.name or 'traffic'}: {self.review.n:,} requests by threshold and day{left_out}",
+            columns,
+        )

@@ -1,5 +1,7 @@
-"""Extensions: optional rooms, each with `POINTS` that say what it offers the core (see `raglab.extension_points`).
+"""Extensions: optional rooms, each with `POINTS` that say what it offers the core.
 
-A room's folder and its tests in `tests/extensions` can be deleted, and everything else goes on. The core never imports
-a room; a room imports the core.
+See `raglab.extension_points`.
+
+A room's folder and its tests in `tests/extensions` can be deleted, and everything else goes on. The
+core never imports a room; a room imports the core.
 """

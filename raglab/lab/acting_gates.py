@@ -13,27 +13,40 @@ ANSWER_GATES = frozenset(gate.name for gate in gates.judging_gates("answer") if 
 
 
 def acting_gates(policy: PolicyData) -> tuple[str, ...]:
-    """Names of the gates that may fire under a policy, in its order; without hygiene, which always may.
+    """Names of the gates that may fire under a policy, in its order.
 
-    A decision by expected cost reads domain and the gates on signals and of the user alone (rule S2.17).
+    Without hygiene, which always may.
+
+    A decision by expected cost reads domain and the gates on signals and of the user alone (rule
+    S2.17).
 
     Example:
-      >>> acting_gates(PolicyData.from_mapping().without_gates().replace("signals.confidence.min", 60))
+      >>> acting_gates(
+      ...     PolicyData.from_mapping().without_gates().replace("signals.confidence.min", 60)
+      ... )
       ('signals.confidence',)
     """
     order, by_cost = policy.decision.order, policy.decision.rule == EXPECTED_COST
-    switches = {gate.name: by_cost and gate.judges != "query" for gate in gates.GATES if gate.switch}
+    switches = {
+        gate.name: by_cost and gate.judges != "query" for gate in gates.GATES if gate.switch
+    }
 
     def acts(name: str) -> bool:
         if name in switches:
-            return not switches[name] and policy.value(f"{name}.enabled") and (order is None or name in order)
+            return (
+                not switches[name]
+                and policy.value(f"{name}.enabled")
+                and (order is None or name in order)
+            )
         user = "." in name and policy.value(f"{name}.enabled")
         return bool(user) and (order is None or name in order or SIGNALS in order)
 
     return tuple(name for name in policy.gates_in_order() if acts(name))
 
 
-def dropped_gates(before: PolicyData, after: PolicyData, off: Collection[str] = ()) -> tuple[str, ...]:
+def dropped_gates(
+    before: PolicyData, after: PolicyData, off: Collection[str] = ()
+) -> tuple[str, ...]:
     """Gates that act under one policy and not under another; those on the answer first.
 
     Args:
@@ -45,12 +58,15 @@ def dropped_gates(before: PolicyData, after: PolicyData, off: Collection[str] = 
 
 
 def dropped_gates_text(dropped: Collection[str], after: PolicyData) -> str:
-    """Dropped gates, what it means live that those on the answer are among them, and how they come back."""
+    """Dropped gates, what it means live if answer gates are among them, and how they come back."""
     return f"{', '.join(dropped)} (rule S6.8). {dropped_answer_gates_note(dropped, after)}".strip()
 
 
 def dropped_answer_gates_note(dropped: Collection[str], after: PolicyData) -> str:
-    """What it means live that gates on the answer are dropped, and how they come back; '' where none is."""
+    """What it means live that gates on the answer are dropped, and how they come back.
+
+    '' where none is.
+    """
     on_answer = [name for name in dropped if name in ANSWER_GATES]
     if not on_answer:
         return ""
@@ -58,16 +74,22 @@ def dropped_answer_gates_note(dropped: Collection[str], after: PolicyData) -> st
     # Under expected cost no switch brings them back: the rule reads none of them.
     remedy = f"To bring {'them' if on_answer[1:] else 'it'} back: policy.replace({switches})."
     if after.decision.rule == EXPECTED_COST:
-        remedy = 'The decision by expected cost reads none of them; with rule="chain" a chain of gates competes too.'
+        remedy = (
+            'The decision by expected cost reads none of them; with rule="chain" a chain of gates '
+            "competes too."
+        )
     why = " or ".join(_REFUSES.get(name, f"by {name}") for name in on_answer)
     return f"With it a live system refuses no answer {why}; hygiene alone judges answers. {remedy}"
 
 
-_REFUSES = {"generation": "for a low confidence of the generator", "support": "for a claim that no passage bears out"}
+_REFUSES = {
+    "generation": "for a low confidence of the generator",
+    "support": "for a claim that no passage bears out",
+}
 
 
 def bound_text(policy: PolicyData) -> str:
-    """The thresholds on signals that a policy states, as a policy writes them, and what they do beyond.
+    """Thresholds on signals that a policy states, as it writes them, and what they do beyond.
 
     Example:
       >>> bound_text(PolicyData.from_mapping({"signals": {"confidence": {"min": 60}}}))

@@ -1,4 +1,4 @@
-"""Basis and missing answers (shore): what *correct* means on a trace, and which policies are compared there (S6.3)."""
+"""Basis and missing answers (shore): *correct* on a trace, policies compared there (S6.3)."""
 
 from __future__ import annotations
 
@@ -37,24 +37,28 @@ def check_compared(missing: Mapping[str, MissingAnswers]) -> None:
 
 
 def missing_if_answered(trace: TraceView, policy: Policy, arm: str | None) -> MissingAnswers:
-    """Recorded answers that a trace lacks for the hits that a policy answers from if nothing refuses."""
+    """Recorded answers a trace lacks for hits that a policy answers from if nothing refuses."""
     if not trace_basis(trace).text:
         return MissingAnswers(0, 0)
     return tally(trace, [always_answer(policy)], arm).missing_answers[0]
 
 
 def check_recorded(trace: TraceView, policy: Policy, arm: str | None, what: str) -> None:
-    """Refuse a fit on cases of which too many lack the recorded answer that says whether they are right.
+    """Refuse a fit if too many cases lack the recorded answer that says whether they are right.
 
     Args:
-      policy: whose hits are answered from if nothing refuses. what: is fitted.
+      policy: whose hits are answered from if nothing refuses.
+      what: is fitted.
 
     Raises:
       ValueError: more than 5 % of the answers are missing.
     """
     missing = missing_if_answered(trace, policy, arm)
     if not missing.is_compared:
-        msg = f"{what} must be fitted on recorded answers, got too few: {missing}; {REMEDY}, without decided_only."
+        msg = (
+            f"{what} must be fitted on recorded answers, got too few: {missing}; {REMEDY}, "
+            "without decided_only."
+        )
         raise ValueError(msg)
 
 
@@ -62,29 +66,40 @@ NAMED = 5  # policies that a note names
 
 
 def missing_notes(missing: Mapping[str, MissingAnswers], where: str) -> list[str]:
-    """What a reader must know of missing answers: who is not compared, and how many answers of the others are missing.
+    """What a reader must know of missing answers.
+
+    Who is not compared, and how many answers of the others are missing.
 
     Args:
-      missing: of policies by name. where: on which cases, such as `the judged cases`.
+      missing: of policies by name.
+      where: on which cases, such as `the judged cases`.
     """
     out = not_compared(missing)
-    few = {name: of_policy for name, of_policy in missing.items() if of_policy.k and name not in out}
+    few = {
+        name: of_policy for name, of_policy in missing.items() if of_policy.k and name not in out
+    }
     notes = []
     if out:
         lead = f"{len(out)} polic{'y is' if len(out) == 1 else 'ies are'} not compared on {where}"
         notes.append(
-            f"{lead}, since no answer is recorded for {_named(out)} of the answered cases with a gold answer; at most "
+            f"{lead}, since no answer is recorded for {_named(out)} of the answered cases with a "
+            "gold answer; at most "
             f"5 % may be missing (rule S6.3): {REMEDY}."
         )
     if few:
-        notes.append(f"On {where} some answers are missing and count as not correct: {_named(few)} (rule S6.3).")
+        notes.append(
+            f"On {where} some answers are missing and count as not correct: {_named(few)} (rule "
+            "S6.3)."
+        )
     return notes
 
 
 def _named(missing: Mapping[str, MissingAnswers]) -> str:
     """Policies with their counts, the first of many."""
     pairs = list(missing.items())
-    named = ", ".join(f"{name} {of_policy.k:,} of {of_policy.n:,}" for name, of_policy in pairs[:NAMED])
+    named = ", ".join(
+        f"{name} {of_policy.k:,} of {of_policy.n:,}" for name, of_policy in pairs[:NAMED]
+    )
     return named + (f" and {len(pairs) - NAMED:,} more" if len(pairs) > NAMED else "")
 
 
@@ -103,10 +118,12 @@ def check_basis(stated: object, here: Basis) -> None:
     """Refuse to judge a certificate of one basis on the other.
 
     Args:
-      stated: basis of the certificate. here: of the cases.
+      stated: basis of the certificate.
+      here: of the cases.
 
     Raises:
-      ValueError: the kinds of basis differ: `sources`, `text`, or text for some cases and sources for the rest.
+      ValueError: the kinds of basis differ: `sources`, `text`, or text for some cases and sources
+        for the rest.
     """
     if basis_conflict(stated, here):
         remedy = (

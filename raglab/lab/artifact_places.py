@@ -1,8 +1,8 @@
 """Artifact places (shore): where a tracking store may have the files of runs written.
 
-The database of a store names the place of each experiment's files, as path or URL, and MLflow writes there. A database
-from elsewhere would choose any folder of this machine, or a bucket, so each place is checked before anything is
-written.
+The database of a store names the place of each experiment's files, as path or URL, and MLflow
+writes there. A database from elsewhere would choose any folder of this machine, or a bucket, so
+each place is checked before anything is written.
 """
 
 from __future__ import annotations
@@ -19,23 +19,29 @@ from raglab.characters import masked_passwords
 from raglab.lab.store_errors import check_beside, sqlite_files
 from raglab.store.files import Where, input_error, shown_value
 
-ALLOWED = "RAGLAB_ARTIFACTS"  # more places, separated by blanks: folders, and what other URLs begin with
+# more places, separated by blanks: folders, and what other URLs begin with
+ALLOWED = "RAGLAB_ARTIFACTS"
 # Where a database of MLflow names places for files.
-STORED_PLACES = (("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"))
+STORED_PLACES = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+)
 _PROXIED = "mlflow-artifacts"  # by the server itself
 _SERVER = ("http", "https")
-# Tables that a run is written to: what a trigger on one of them or a view in its place would change is not what was
-# checked.
+# Tables that a run is written to: what a trigger on one of them or a view in its place would change
+# is not what was checked.
 _WRITTEN = frozenset(
-    """experiments experiment_tags runs tags params metrics latest_metrics datasets inputs input_tags""".split()  # noqa: SIM905
+    """experiments experiment_tags runs tags params metrics latest_metrics datasets inputs
+    input_tags""".split()  # noqa: SIM905
 )
 
 
 class ArtifactPlaces(NamedTuple):
     """Where artifacts may be written.
 
-    store: the tracking store, as a message names it. roots: folders, resolved. host: of the server that is the store,
-    '' where it is none. more: what other places may begin with.
+    store: the tracking store, as a message names it. roots: folders, resolved. host: of the server
+    that is the store, '' where it is none. more: what other places may begin with.
     """
 
     store: str
@@ -53,9 +59,13 @@ class ArtifactPlaces(NamedTuple):
             parts = urlsplit(place)
         except ValueError:  # no URL, whatever else it is
             parts = SplitResult("", "", "", "", place)
-        if self._is_inside(parts, place) or any(_begins_with(place, allowed) for allowed in self.more):
+        if self._is_inside(parts, place) or any(
+            _begins_with(place, allowed) for allowed in self.more
+        ):
             return
-        allowed = [f"by the server {self.host}"] * bool(self.host) + [f"below {root}" for root in self.roots]
+        allowed = [f"by the server {self.host}"] * bool(self.host) + [
+            f"below {root}" for root in self.roots
+        ]
         rule = f"artifacts must be written {' or '.join(allowed)}"
         remedy = f"track into a folder of your own, or, if the place is meant, name it in {ALLOWED}"
         value = shown_value(masked_passwords(place))
@@ -68,24 +78,32 @@ class ArtifactPlaces(NamedTuple):
             by_itself = parts.scheme == _PROXIED and not parts.netloc
             return bool(self.host) and (by_itself or _host(parts) == self.host)
         paths = _local_paths(parts, place)
-        return bool(paths) and all(any(path.is_relative_to(root) for root in self.roots) for path in paths)
+        return bool(paths) and all(
+            any(path.is_relative_to(root) for root in self.roots) for path in paths
+        )
 
 
 def _local_paths(parts: SplitResult, place: str) -> set[Path]:
-    """Where a place on this machine leads, links and `..` followed: as MLflow reads it, and as it is written."""
+    """Where a place on this machine leads, links and `..` followed.
+
+    As MLflow reads it, and as it is written.
+    """
     local = parts.scheme in ("", "file") and parts.netloc in ("", "localhost")
     if not local or parts.query or parts.fragment:
         return set()
     read = urlparse(place).path if parts.scheme else place
-    return {Path(path).resolve() for path in (url2pathname(read), *([] if parts.scheme else [place]))}
+    return {
+        Path(path).resolve() for path in (url2pathname(read), *([] if parts.scheme else [place]))
+    }
 
 
 def artifact_places(uri: str, root: Path | None) -> ArtifactPlaces:
     """Where the store of a URI may have artifacts written.
 
     Args:
-      uri: of the tracking store. root: its folder, where it is one of ours; else a server writes by itself, and any
-        other store into `mlruns` here, as MLflow does, or beside its file.
+      uri: of the tracking store.
+      root: its folder, where it is one of ours; else a server writes by itself, and any other store
+        into `mlruns` here, as MLflow does, or beside its file.
     """
     stated = os.environ.get(ALLOWED, "").split()
     folders = [path for name in stated for path in _local_paths(urlsplit(name), name)]
@@ -93,7 +111,11 @@ def artifact_places(uri: str, root: Path | None) -> ArtifactPlaces:
     parts = urlsplit(uri)
     if parts.scheme in _SERVER:
         return ArtifactPlaces(uri, tuple(folders), _host(parts), more)
-    own = [root] if root is not None else [Path("mlruns"), *(file.parent for file in sqlite_files(uri))]
+    own = (
+        [root]
+        if root is not None
+        else [Path("mlruns"), *(file.parent for file in sqlite_files(uri))]
+    )
     roots = tuple(folder.resolve() for folder in (*own, *folders))
     return ArtifactPlaces(uri if root is None else str(root), roots, "", more)
 
@@ -110,19 +132,24 @@ def check_database(uri: str) -> None:
             continue
         with closing(sqlite3.connect(file)) as connection:
             rows = connection.execute(
-                "SELECT type, name, tbl_name FROM sqlite_master WHERE type IN ('trigger', 'view') ORDER BY name"
+                "SELECT type, name, tbl_name FROM sqlite_master WHERE type IN ('trigger', 'view') "
+                "ORDER BY name"
             ).fetchall()
         for kind, name, table in rows:
             if table in _WRITTEN:
                 value = shown_value(f"the {kind} {name} on {table}")
-                rule, remedy = "the tracking database must be as MLflow makes it", "track into a folder of your own"
+                rule, remedy = (
+                    "the tracking database must be as MLflow makes it",
+                    "track into a folder of your own",
+                )
                 raise input_error(Where(str(file)), rule, remedy, value)
 
 
 def check_stored_places(uri: str, places: ArtifactPlaces) -> None:
-    """Refuse a file of SQLite that names a place for files of an experiment, run or model which it may not have.
+    """Refuse an SQLite file naming a place for experiment, run or model files it may not have.
 
-    MLflow's page shows and takes files there. What it keeps by itself, below `mlartifacts` here, is allowed.
+    MLflow's page shows and takes files there. What it keeps by itself, below `mlartifacts` here, is
+    allowed.
 
     Raises:
       InputError: names the first of them.
@@ -131,13 +158,27 @@ def check_stored_places(uri: str, places: ArtifactPlaces) -> None:
         if not file.is_file():
             continue
         with closing(sqlite3.connect(file)) as connection:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            tables = {
+                name
+                for (name,) in connection.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'table'"
+                )
+            }
             for table, column in STORED_PLACES:
-                rows = connection.execute(f"SELECT DISTINCT {column} FROM {table}") if table in tables else ()  # noqa: S608
+                rows = (
+                    connection.execute(f"SELECT DISTINCT {column} FROM {table}")  # noqa: S608
+                    if table in tables
+                    else ()
+                )
                 for place in (place for (place,) in rows if place is not None):
                     if not isinstance(place, str):
-                        rule, remedy = "places for files must be texts", "track into a folder of your own"
-                        raise input_error(Where(places.store), rule, remedy, shown_value(repr(place)))
+                        rule, remedy = (
+                            "places for files must be texts",
+                            "track into a folder of your own",
+                        )
+                        raise input_error(
+                            Where(places.store), rule, remedy, shown_value(repr(place))
+                        )
                     if not place.startswith(f"{_PROXIED}:/") or place.startswith(f"{_PROXIED}://"):
                         places.check(place)
 

@@ -1,8 +1,10 @@
-"""Baseline comparison (shore): a policy now against a stored table of what one did on the same cases (S6.12).
+"""Baseline comparison (shore): a policy now against a stored table on the same cases (S6.12).
 
-A loss is what got worse: a higher cost, a higher rate of errors, a lower coverage or pass rate. It counts where it
-exceeds a minimum effect and its paired 95 % interval excludes 0. A comparison that passes does not show that nothing
-was lost: see `metrics.paired_size_note`.
+The table says what a policy did then.
+
+A loss is what got worse: a higher cost, a higher rate of errors, a lower coverage or pass rate. It
+counts where it exceeds a minimum effect and its paired 95 % interval excludes 0. A comparison that
+passes does not show that nothing was lost: see `metrics.paired_size_note`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95  # of the paired intervals
 MIN_EFFECT = 0.02  # loss up to which nothing fails, in units of cost and of rates
-LEAST_PAIRED = 0.25  # share of the smaller table below which a comparison says nothing of the policy
+# share of the smaller table below which a comparison says nothing of the policy
+LEAST_PAIRED = 0.25
 Verdict = Literal["lost", "open", "small", "kept", "no case"]
 
 
@@ -58,14 +61,15 @@ def baseline_of(
     """Outcome and cost of each labelled case under a policy, to be stored and compared with later.
 
     Args:
-      trace: labelled cases, in memory or of shards (`Trace.open`), one of which is in memory at a time.
+      trace: labelled cases, in memory or of shards (`Trace.open`), one of which is in memory at a
+        time.
       policy: that decides them; it needs no certificate.
       costs: see `metrics.cost_matrix`.
       arm: of the trace; the first where not given.
 
     Raises:
-      ValueError: no case, a case without a label, an id twice, an unknown arm, costs that mean nothing, or more than
-        5 % of the answers missing, of cases judged by text.
+      ValueError: no case, a case without a label, an id twice, an unknown arm, costs that mean
+        nothing, or more than 5 % of the answers missing, of cases judged by text.
 
     Source: rules S6.3, S6.7, S6.12.
 
@@ -74,8 +78,11 @@ def baseline_of(
     if not len(trace):
         msg = "a baseline must have at least one case, got none; check the split."
         raise ValueError(msg)
-    # Shard by shard, and of each only its columns: hits of a large trace never have to fit in memory.
-    columns: _CaseColumns = join_columns(each_shard(shard_columns, trace, policy, arm, what="decide"))
+    # Shard by shard, and of each only its columns: hits of a large trace never have to fit in
+    # memory.
+    columns: _CaseColumns = join_columns(
+        each_shard(shard_columns, trace, policy, arm, what="decide")
+    )
     # A baseline that lacks many recorded answers would show losses that are gaps (rule S6.3).
     missing = codes_missing(columns.codes)[0]
     check_compared({policy.policy_id: missing})
@@ -88,7 +95,8 @@ def baseline_of(
         (OUTCOMES[OUTCOME_OF_CELL[cell]] for cell in cells),
         strict=True,
     )
-    # Retrieval and corpus go along: where they differ later, the difference is not of the policy alone.
+    # Retrieval and corpus go along: where they differ later, the difference is not of the policy
+    # alone.
     return Baseline(
         policy_id=policy.policy_id,
         arm=arm or trace.arms[0],
@@ -104,7 +112,10 @@ def baseline_of(
 
 
 def shard_columns(trace: TraceData, policy: Policy, arm: str | None) -> _CaseColumns:
-    """What a baseline keeps of the cases of one trace in memory; pure, so that any worker may decide a shard."""
+    """What a baseline keeps of the cases of one trace in memory.
+
+    Pure, so that any worker may decide a shard.
+    """
     labels = check_labelled(label_codes(trace.cases))
     by_text = text_cases(trace)
     judged_by = [
@@ -126,15 +137,17 @@ def shard_columns(trace: TraceData, policy: Policy, arm: str | None) -> _CaseCol
 class BaselineComparison:
     """What a policy lost or gained against a baseline, on the cases that both have.
 
-    before, after: ids of the policies. table: a row a measure, expected cost first: `measure`, `before`, `after`,
-    `loss` (above 0: worse now) with `low`, `high` (paired 95 % interval), `tested` (whether it can fail), `verdict`;
-    of a rate `before_k`, `before_n`, `after_k`, `after_n`. changed: cases with another outcome, greatest loss first:
-    `case_id`, `label`, `before`, `after`, `loss` (of cost). cases: that are paired. unpaired: reason -> how many cases
-    of either are left out. min_effect: loss up to which nothing fails. notes: what a reader must know.
+    before, after: ids of the policies. table: a row a measure, expected cost first: `measure`,
+    `before`, `after`, `loss` (above 0: worse now) with `low`, `high` (paired 95 % interval),
+    `tested` (whether it can fail), `verdict`; of a rate `before_k`, `before_n`, `after_k`,
+    `after_n`. changed: cases with another outcome, greatest loss first: `case_id`, `label`,
+    `before`, `after`, `loss` (of cost). cases: that are paired. unpaired: reason -> how many cases
+    of either are left out. min_effect: loss up to which nothing fails. notes: what a reader must
+    know.
 
-    Verdicts: `lost`, a loss above the minimum effect whose interval excludes 0; `open`, as large, but its interval
-    holds 0; `small`, its interval excludes 0, but it is no larger than the minimum effect; `kept`, neither; `no case`,
-    a rate of no case.
+    Verdicts: `lost`, a loss above the minimum effect whose interval excludes 0; `open`, as large,
+    but its interval holds 0; `small`, its interval excludes 0, but it is no larger than the minimum
+    effect; `kept`, neither; `no case`, a rate of no case.
     """
 
     before: str
@@ -160,9 +173,16 @@ class BaselineComparison:
     def headline(self) -> str:
         """Whether something is lost, and how much of the expected cost."""
         cost: Any = self.table.iloc[0]
-        what = f"lost in {', '.join(self.lost)}" if self.lost else f"no loss above {self.min_effect:g} is shown"
+        what = (
+            f"lost in {', '.join(self.lost)}"
+            if self.lost
+            else f"no loss above {self.min_effect:g} is shown"
+        )
         ends = f"[{cost['low']:+.3f}, {cost['high']:+.3f}]"
-        return f"{what}; expected cost {cost['loss']:+.3f} {ends} a case, on {self.cases:,} paired cases"
+        return (
+            f"{what}; expected cost {cost['loss']:+.3f} {ends} a case, on {self.cases:,} paired "
+            "cases"
+        )
 
     def __repr__(self) -> str:
         return visible(f"BaselineComparison({self.before} to {self.after}: {self.headline})")
@@ -206,7 +226,8 @@ def compare_baselines(
 ) -> BaselineComparison:
     """What was lost or gained from one baseline to another, paired by case.
 
-    A case is paired by its id where question and label are the same. The order of the cases does not matter.
+    A case is paired by its id where question and label are the same. The order of the cases does
+    not matter.
 
     Args:
       before: first table.
@@ -215,10 +236,11 @@ def compare_baselines(
       min_effect: see `compare_with_baseline`.
 
     Raises:
-      ValueError: another basis, another cost matrix, too few paired cases, a name that is no rate, or a minimum effect
-        below 0 or not finite.
+      ValueError: another basis, another cost matrix, too few paired cases, a name that is no rate,
+        or a minimum effect below 0 or not finite.
 
-    Source: rules S6.3, S6.7, S6.12; intervals as in `metrics.paired_cost` and `metrics.paired_rates`.
+    Source: rules S6.3, S6.7, S6.12; intervals as in `metrics.paired_cost` and
+    `metrics.paired_rates`.
     """
     _check_settings(rates, min_effect)
     _check_comparable(before, after)
@@ -227,7 +249,10 @@ def compare_baselines(
     shared = min(len(before.cases), len(after.cases))
     # A small rest that still pairs is no sample of the cases (rule S6.12).
     if len(pairs) < LEAST_PAIRED * shared:
-        rule = f"at least {LEAST_PAIRED:.0%} of the cases must be paired with the baseline by id, question and label"
+        rule = (
+            f"at least {LEAST_PAIRED:.0%} of the cases must be paired with the baseline by id, "
+            "question and label"
+        )
         msg = f"{rule}, got {len(pairs)} of {shared}; save the baseline again (--save-baseline)."
         raise ValueError(msg)
     # Every rate and cost follows from the outcome cells, so no trace is needed here.
@@ -255,17 +280,26 @@ def compare_baselines(
 def _check_settings(rates: Sequence[str], min_effect: float) -> None:
     unknown = [name for name in rates if name not in metrics.RATES]
     if unknown:
-        msg = f"rates must be among {', '.join(metrics.RATES)}, got {unknown[0]!r}; expected_cost is always tested."
+        msg = (
+            f"rates must be among {', '.join(metrics.RATES)}, got {unknown[0]!r}; expected_cost "
+            "is always tested."
+        )
         raise ValueError(msg)
     if not 0.0 <= min_effect < np.inf:
-        msg = f"min_effect must be a number of at least 0, got {min_effect}; 0.02 is 2 % of a cost or rate of 1."
+        msg = (
+            f"min_effect must be a number of at least 0, got {min_effect}; 0.02 is 2 % of a cost "
+            "or rate of 1."
+        )
         raise ValueError(msg)
 
 
 def _check_comparable(before: Baseline, after: Baseline) -> None:
     if before.basis != after.basis:
         rule = f"a baseline must be compared on its own basis, {before.basis} (rule S6.3)"
-        remedy = "give cases with gold answers and recorded answers, as the baseline had, or save the baseline again"
+        remedy = (
+            "give cases with gold answers and recorded answers, as the baseline had, or save the "
+            "baseline again"
+        )
         if after.basis != "sources":
             remedy = "save the baseline again on these cases"
         msg = f"{rule}, got cases judged by {after.basis}; {remedy}."
@@ -274,7 +308,10 @@ def _check_comparable(before: Baseline, after: Baseline) -> None:
         at = tuple(np.argwhere(before.costs != after.costs)[0])
         name = f"{LABELS[at[0]]}.{OUTCOMES[at[1]]}"
         rule = f"a baseline must be compared by its own costs, {name}={before.costs[at]:g}"
-        msg = f"{rule}, got {name}={after.costs[at]:g}; leave the costs out, or save the baseline again with them."
+        msg = (
+            f"{rule}, got {name}={after.costs[at]:g}; leave the costs out, or save the baseline "
+            "again with them."
+        )
         raise ValueError(msg)
 
 
@@ -288,7 +325,9 @@ def _paired(before: Baseline, after: Baseline) -> tuple[Pairs, dict[str, int]]:
     first, second = ({case.id: case for case in baseline.cases} for baseline in (before, after))
     both = [(case, second[name]) for name, case in first.items() if name in second]
     pairs = [pair for pair in both if pair[0][:4] == pair[1][:4]]
-    same_question = sum(case_before.question == case_after.question for case_before, case_after in both)
+    same_question = sum(
+        case_before.question == case_after.question for case_before, case_after in both
+    )
     unpaired = {
         ONLY_BEFORE: len(first) - len(both),
         ONLY_AFTER: len(second) - len(both),
@@ -298,7 +337,10 @@ def _paired(before: Baseline, after: Baseline) -> tuple[Pairs, dict[str, int]]:
     if not pairs:
         reasons = ", ".join(f"{count} {reason}" for reason, count in unpaired.items() if count)
         rule = "a baseline must share cases (id, question and label) with those it is compared on"
-        msg = f"{rule}, got none ({reasons}); give the cases it was saved on, or save it again on these."
+        msg = (
+            f"{rule}, got none ({reasons}); give the cases it was saved on, or save it again on "
+            "these."
+        )
         raise ValueError(msg)
     return pairs, unpaired
 
@@ -325,7 +367,11 @@ def _measures(
         loss = ends if rate.better == "low" else (0.0 - ends[0], 0.0 - ends[2], 0.0 - ends[1])
         row = {"measure": name, "before": float(shares[0, at]), "after": float(shares[1, at])}
         row |= _loss(loss, min_effect, SAME, tested=name in rates)
-        sizes = zip(_COUNTS, (int(of[side, at]) for side in (0, 1) for of in (compared.k, compared.n)), strict=True)
+        sizes = zip(
+            _COUNTS,
+            (int(of[side, at]) for side in (0, 1) for of in (compared.k, compared.n)),
+            strict=True,
+        )
         rows.append(row | dict(sizes))
     return pd.DataFrame(rows).astype(dict.fromkeys(_COUNTS, "Int64"))
 
@@ -333,8 +379,13 @@ def _measures(
 _COUNTS = ("before_k", "before_n", "after_k", "after_n")  # of a rate, missing of the cost
 
 
-def _loss(ends: tuple[float, ...], min_effect: float, margin: float, *, tested: bool) -> dict[str, Any]:
-    """Columns of a loss; ends: estimate, low, high. margin: below which a difference to the effect is rounding."""
+def _loss(
+    ends: tuple[float, ...], min_effect: float, margin: float, *, tested: bool
+) -> dict[str, Any]:
+    """Columns of a loss; ends: estimate, low, high.
+
+    Margin: below which a difference to the effect is rounding.
+    """
     loss, low, high = ends
     verdict: Verdict = "kept"
     if np.isnan(loss):
@@ -361,15 +412,28 @@ def _changed(pairs: Pairs, prices: NDArray[np.float64]) -> pd.DataFrame:
 
 
 def _verdict_notes(table: pd.DataFrame, min_effect: float) -> tuple[str, ...]:
-    """Losses that fail nothing: as large as the minimum effect but not shown, or of rates that are not tested."""
+    """Losses that fail nothing.
+
+    As large as the minimum effect but not shown, or of rates that are not tested.
+    """
     notes = []
-    losses = {row["measure"]: f"{row['loss']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]" for row in _rows(table)}
-    if open_losses := [row["measure"] for row in _rows(table) if row["verdict"] == "open" and row["tested"]]:
+    losses = {
+        row["measure"]: f"{row['loss']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]"
+        for row in _rows(table)
+    }
+    if open_losses := [
+        row["measure"] for row in _rows(table) if row["verdict"] == "open" and row["tested"]
+    ]:
         named = ", ".join(f"{name} {losses[name]}" for name in open_losses)
         notes.append(f"Above {min_effect:g}, but not shown, since the interval holds 0: {named}.")
-    if untested := [row["measure"] for row in _rows(table) if row["verdict"] == "lost" and not row["tested"]]:
+    if untested := [
+        row["measure"] for row in _rows(table) if row["verdict"] == "lost" and not row["tested"]
+    ]:
         named = ", ".join(f"{name} {losses[name]}" for name in untested)
-        notes.append(f"Lost in rates that are not tested, so nothing fails: {named}. State them to test them.")
+        notes.append(
+            f"Lost in rates that are not tested, so nothing fails: {named}. State them to test "
+            "them."
+        )
     return tuple(notes)
 
 
@@ -380,7 +444,7 @@ def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 def _size_notes(
     gains: NDArray[np.float64], costs: NDArray[np.float64], table: pd.DataFrame, min_effect: float
 ) -> tuple[str, ...]:
-    """What so few cases cannot tell, where that is more than the minimum effect and no cost is lost."""
+    """What so few cases cannot tell, if it exceeds the minimum effect and no cost is lost."""
     price = float(costs.max()) or 1.0
     guard = metrics.interval_guard(costs)
     smallest = metrics.paired_sizes(gains, price=price, guard=guard).smallest.estimate
@@ -398,31 +462,50 @@ def _difference_notes(before: Baseline, after: Baseline) -> tuple[str, ...]:
     """What differs beside the policy, and what the outcomes rest on."""
     notes = []
     if before.arm != after.arm:
-        notes.append(f"The baseline is of the arm {before.arm}, these decisions are of {after.arm}.")
+        notes.append(
+            f"The baseline is of the arm {before.arm}, these decisions are of {after.arm}."
+        )
     names = [name for name in {**before.retrieval, **after.retrieval} if name != "arms"]
     differing = [name for name in names if before.retrieval.get(name) != after.retrieval.get(name)]
     if differing:
         differences = "; ".join(
-            f"{name} {before.retrieval.get(name)} to {after.retrieval.get(name)}" for name in differing
+            f"{name} {before.retrieval.get(name)} to {after.retrieval.get(name)}"
+            for name in differing
         )
         notes.append(
-            f"Retrieval differs from the baseline's: {differences}. The difference is not of the policy alone."
+            f"Retrieval differs from the baseline's: {differences}. The difference is not of the "
+            "policy alone."
         )
     if before.corpus_hash != after.corpus_hash:
-        notes.append("The documents differ from the baseline's. The difference is not of the policy alone.")
+        notes.append(
+            "The documents differ from the baseline's. The difference is not of the policy alone."
+        )
     if before.schema_version != after.schema_version:
         versions = f"{before.schema_version} to {after.schema_version}"
-        notes.append(f"The schema of traces differs ({versions}): another raglab measured the baseline.")
+        notes.append(
+            f"The schema of traces differs ({versions}): another raglab measured the baseline."
+        )
     if before.missing_answers:
-        notes.append(f"{before.missing_answers:,} answers missing in the baseline count as not correct there (S6.3).")
+        notes.append(
+            f"{before.missing_answers:,} answers missing in the baseline count as not correct "
+            "there (S6.3)."
+        )
     return (*notes, *scoring_notes(after))
 
 
 def scoring_notes(baseline: Baseline) -> tuple[str, ...]:
-    """What the outcomes of a baseline rest on: cases scored by status alone, and missing answers."""
+    """What the outcomes of a baseline rest on.
+
+    Cases scored by status alone, and missing answers.
+    """
     notes = []
     if alone := status_only_sentence(baseline.status_only, len(baseline.cases)):
-        notes.append(f"{alone}: labelled ok without sources, they count any answer as correct (S6.3).")
+        notes.append(
+            f"{alone}: labelled ok without sources, they count any answer as correct (S6.3)."
+        )
     if baseline.missing_answers:
-        notes.append(f"{baseline.missing_answers:,} answers are not recorded and count as not correct (S6.3).")
+        notes.append(
+            f"{baseline.missing_answers:,} answers are not recorded and count as not correct "
+            "(S6.3)."
+        )
     return tuple(notes)

@@ -1,4 +1,7 @@
-"""Tests of candidates (shore): their order, the tests of all targets together, and the table of both (S6.4, S6.10)."""
+"""Tests of candidates (shore): their order, tests of all targets, and both in a table (S6.4, S6.10).
+
+All targets are tested together.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,11 @@ UNSTATED = object()
 class TestOrder(NamedTuple):
     """How candidates are tested.
 
-    method: `single`, one alone; `fixed_sequence`, one after the other until one fails; `holm`, all at once. places: of
-    the candidates in the order of the tests, [M]. pilot: their losses on the pilot, [N], None without one. pilot_cases,
-    pilot_hash: how many it has, and their fingerprint. size: cases to certify on, over those. free_rate: hallucination
-    rate of always-answer there. notes: which pilot figures flatter.
+    method: `single`, one alone; `fixed_sequence`, one after the other until one fails; `holm`, all
+    at once. places: of the candidates in the order of the tests, [M]. pilot: their losses on the
+    pilot, [N], None without one. pilot_cases, pilot_hash: how many it has, and their fingerprint.
+    size: cases to certify on, over those. free_rate: hallucination rate of always-answer there.
+    notes: which pilot figures flatter.
     """
 
     method: TestMethod
@@ -51,23 +55,34 @@ def candidate_order(
     pilot: TraceView, cases: CertifyCases, offered: Sequence[Policy], terms: CertificationSettings
 ) -> TestOrder:
     """Order of the candidates, learned on the pilot (rule S6.10)."""
-    # Without cases of its own to learn an order on, any order would come from the cases it is tested on.
+    # Without cases of its own to learn an order on, any order would come from the cases it is
+    # tested on.
     if cases.pilot is None:
         return TestOrder("holm", np.arange(len(offered)), None)
     counts = pilot_counts(pilot, offered, list(terms.targets), terms.costs, terms.arm)
     size, alphas = len(cases.held_out) / len(pilot), np.array(list(terms.targets.values()))
     places = pilot_order(counts.losses, alphas, terms.delta, size)
     hashed = trace_hash(cases.pilot)
-    return TestOrder("fixed_sequence", places, counts.losses, len(pilot), hashed, size, counts.free_rate, counts.notes)
+    return TestOrder(
+        "fixed_sequence",
+        places,
+        counts.losses,
+        len(pilot),
+        hashed,
+        size,
+        counts.free_rate,
+        counts.notes,
+    )
 
 
 class SequenceResult(NamedTuple):
     """Result of the tests.
 
-    p: p-value of each target's test, [M, T]. passed: whether a candidate keeps all targets, [M]. chosen: place
-    of the candidate that is taken, -1 where none passed. promises: of the chosen one, else of the one that came
-    nearest. binding: the target with the least room. n_tested: candidates whose test was reached. failed: the promises
-    with their bounds at the level of the test, where none passed.
+    p: p-value of each target's test, [M, T]. passed: whether a candidate keeps all targets, [M].
+    chosen: place of the candidate that is taken, -1 where none passed. promises: of the chosen one,
+    else of the one that came nearest. binding: the target with the least room. n_tested: candidates
+    whose test was reached. failed: the promises with their bounds at the level of the test, where
+    none passed.
     """
 
     p: NDArray[np.float64]
@@ -84,22 +99,31 @@ class SequenceResult(NamedTuple):
         return self.chosen >= 0
 
 
-def sequence_test(counts: RateCounts, order: TestOrder, targets: Mapping[str, float], delta: float) -> SequenceResult:
+def sequence_test(
+    counts: RateCounts, order: TestOrder, targets: Mapping[str, float], delta: float
+) -> SequenceResult:
     """Tests of all targets together for every candidate, with error delta over all of them."""
     in_sequence = order.method != "holm"
     p = counts.p(np.array(list(targets.values())))
-    # A candidate keeps its promise only if it keeps every target, so its p-value is the largest of them.
+    # A candidate keeps its promise only if it keeps every target, so its p-value is the largest of
+    # them.
     joint = p.max(axis=1)
     passed = tests.fixed_sequence(joint, delta) if in_sequence else tests.holm(joint, delta)
-    # Any candidate that passed may be taken, at no further error: the cheapest on the pilot, of equals the surest.
+    # Any candidate that passed may be taken, at no further error: the cheapest on the pilot, of
+    # equals the surest.
     cost = counts.cost if order.pilot_tried is None else order.pilot_tried.cost
-    chosen = int(min(np.flatnonzero(passed), key=lambda place: (cost[place], joint[place]), default=-1))
-    # Where none passed, a reader is told of the one that came nearest: the first in a sequence, else the least p.
+    chosen = int(
+        min(np.flatnonzero(passed), key=lambda place: (cost[place], joint[place]), default=-1)
+    )
+    # Where none passed, a reader is told of the one that came nearest: the first in a sequence,
+    # else the least p.
     shown = chosen if chosen >= 0 else 0 if in_sequence else int(np.argmin(joint))
     promises = _promises(counts, shown, targets, delta)
-    # Holm's first test of n candidates is at delta / n, so where none passed that is the level that stopped it.
+    # Holm's first test of n candidates is at delta / n, so where none passed that is the level that
+    # stopped it.
     failed = promises if in_sequence else _promises(counts, shown, targets, delta / len(passed))
-    # What stopped it binds: in a sequence the first that failed, of all at once the nearest where none passed.
+    # What stopped it binds: in a sequence the first that failed, of all at once the nearest where
+    # none passed.
     n_candidates = len(passed)
     stopped = int(passed.sum()) if in_sequence else n_candidates
     fails_at = stopped if in_sequence else shown if chosen < 0 else n_candidates
@@ -115,7 +139,9 @@ def sequence_test(counts: RateCounts, order: TestOrder, targets: Mapping[str, fl
     )
 
 
-def _promises(counts: RateCounts, row: int, targets: Mapping[str, float], delta: float) -> tuple[Promise, ...]:
+def _promises(
+    counts: RateCounts, row: int, targets: Mapping[str, float], delta: float
+) -> tuple[Promise, ...]:
     """Targets with what one candidate does, and their bounds at confidence 1 − delta."""
     return tuple(
         Promise(
@@ -133,7 +159,9 @@ def _binding(promises: Sequence[Promise], p: NDArray[np.float64] | None) -> str:
     """Target that stopped the sequence, or the one with the least room."""
     if p is not None:
         return promises[int(np.argmax(p))].name
-    return max(promises, key=lambda promise: promise.bound / promise.alpha if promise.n else np.inf).name
+    return max(
+        promises, key=lambda promise: promise.bound / promise.alpha if promise.n else np.inf
+    ).name
 
 
 def candidate_table(
@@ -168,8 +196,16 @@ def candidate_table(
             row |= {f"{name}_k": k, f"{name}_n": n, f"{name}_bound": counts.bound(place, t, delta)}
             row |= {f"{name}_p": float(tested.p[place, t])}
             if pilot is not None:
-                row |= {f"pilot_{name}_k": pilot.total(place, t), f"pilot_{name}_n": int(pilot.n[place, t])}
-        row |= {"cost": float(counts.cost[place])} | ({} if pilot is None else {"pilot_cost": float(pilot.cost[place])})
-        beside = {"coverage": float(counts.coverage[place]), "over_ask_rate": float(counts.over_ask[place])}
+                row |= {
+                    f"pilot_{name}_k": pilot.total(place, t),
+                    f"pilot_{name}_n": int(pilot.n[place, t]),
+                }
+        row |= {"cost": float(counts.cost[place])} | (
+            {} if pilot is None else {"pilot_cost": float(pilot.cost[place])}
+        )
+        beside = {
+            "coverage": float(counts.coverage[place]),
+            "over_ask_rate": float(counts.over_ask[place]),
+        }
         rows.append(row | beside | {"changed": changed})
     return pd.DataFrame(rows)

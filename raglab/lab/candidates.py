@@ -110,13 +110,21 @@ class Cases(NamedTuple):
 
     @property
     def groups(self) -> NDArray[np.int64]:
-        """Number of the group of each case, [Q], which no fold parts: its question; itself where these are too few."""
+        """Number of the group of each case, [Q], which no fold parts: its question.
+
+        Itself where these are too few.
+        """
         size = len(self.questions)
-        return self.questions if self.questions.max() + 1 >= min(self.folds, size) else np.arange(size)
+        return (
+            self.questions if self.questions.max() + 1 >= min(self.folds, size) else np.arange(size)
+        )
 
     @property
     def fold_numbers(self) -> NDArray[np.int64]:
-        """Fold of every case in every repeat, [repeats, Q], stratified by label; equal questions are in one fold."""
+        """Fold of every case in every repeat, [repeats, Q], stratified by label.
+
+        Equal questions are in one fold.
+        """
         question = self.groups
         first = np.unique(question, return_index=True)[1]
         rng = np.random.default_rng(self.seed)
@@ -126,12 +134,18 @@ class Cases(NamedTuple):
 
     @property
     def can_ask(self) -> bool:
-        """Whether some case is labelled ambiguous; without one the resolver stays out and no threshold asks."""
+        """Whether some case is labelled ambiguous.
+
+        Without one the resolver stays out and no threshold asks.
+        """
         return bool((self.label == Status.ambiguous).any())
 
 
 def question_numbers(cases: Sequence[Case]) -> NDArray[np.int64]:
-    """Number of each case's question, from 0, [Q]: equal questions have one, whatever the order of the cases."""
+    """Number of each case's question, from 0, [Q].
+
+    Equal questions have one, whatever the order of the cases.
+    """
     return np.unique([question_fingerprint(case) for case in cases], return_inverse=True)[1]
 
 
@@ -139,8 +153,8 @@ def question_numbers(cases: Sequence[Case]) -> NDArray[np.int64]:
 class Candidate:
     """A candidate as it decided cases that it was not made of.
 
-    name: in tables.
-    cells: cell of every case in every repeat, [V, R, Q]; V values of a family, 1 of any other, and R = 1 of a fixed
+    name: in tables. cells: cell of every case in every repeat, [V, R, Q]; V values of a family, 1
+    of any other, and R = 1 of a fixed
       policy.
     policies: of the V values, made of all cases.
     actions: that its policies can take.
@@ -159,13 +173,18 @@ def count_cells(cells: NDArray[np.int8]) -> NDArray[np.int64]:
     return counts.reshape(*cells.shape[:-1], metrics.N_CELLS)
 
 
-def fixed_candidate(name: str, policy: Policy, cases: Cases, actions: frozenset[Status] = EVERY_ACTION) -> Candidate:
+def fixed_candidate(
+    name: str, policy: Policy, cases: Cases, actions: frozenset[Status] = EVERY_ACTION
+) -> Candidate:
     """A policy that learns nothing from the cases."""
     return Candidate(name, cases.cells(policy)[None, None], (policy,), actions)
 
 
 def free_candidates(cases: Cases) -> list[Candidate]:
-    """Always-answer, always-refuse and the default policy: one of them is what a candidate has to beat."""
+    """Always-answer, always-refuse and the default policy.
+
+    One of them is what a candidate has to beat.
+    """
     return [
         fixed_candidate(ANSWER, always_answer(cases.start), cases, frozenset({Status.ok})),
         fixed_candidate(REFUSE, always_refuse(cases.start), cases, frozenset({Status.refuse})),
@@ -174,7 +193,9 @@ def free_candidates(cases: Cases) -> list[Candidate]:
 
 
 def cross_fitted_cells(
-    cases: Cases, decide: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int8]], what: str
+    cases: Cases,
+    decide: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int8]],
+    what: str,
 ) -> NDArray[np.int8]:
     """Cell of every case, decided without its fold, [repeats, Q].
 
@@ -188,16 +209,26 @@ def cross_fitted_cells(
     return cells
 
 
-def held_out_folds(cases: Cases, what: str) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+def held_out_folds(
+    cases: Cases, what: str
+) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
     """Repeat, training cases and held-out cases of every fold, as positions."""
     fold = cases.fold_numbers
-    every = [(repeat, number) for repeat in range(len(fold)) for number in range(int(fold.max()) + 1)]
-    with threadpool_limits(1):  # thousands of small products, over which threads would only wait for each other
+    every = [
+        (repeat, number) for repeat in range(len(fold)) for number in range(int(fold.max()) + 1)
+    ]
+    # thousands of small products, over which threads would only wait for each other
+    with threadpool_limits(1):
         for repeat, number in progress(every, what, "fold"):
-            yield repeat, np.flatnonzero(fold[repeat] != number), np.flatnonzero(fold[repeat] == number)
+            yield (
+                repeat,
+                np.flatnonzero(fold[repeat] != number),
+                np.flatnonzero(fold[repeat] == number),
+            )
 
 
-# One threshold on one signal ------------------------------------------------------------------------------------------
+# One threshold on one signal
+# ----------------------------------------------------------------------------------------------
 
 
 class GateBound(NamedTuple):
@@ -210,7 +241,10 @@ class GateBound(NamedTuple):
     @property
     def name(self) -> str:
         """In words."""
-        return f"{self.signal} {'at least' if self.end == 'min' else 'at most'}{', else ask' * (self.on_fire == 'ask')}"
+        return (
+            f"{self.signal} {'at least' if self.end == 'min' else 'at most'}"
+            f"{', else ask' * (self.on_fire == 'ask')}"
+        )
 
 
 def signal_bounds(evidence: Evidence, *, can_ask: bool) -> Iterator[GateBound]:
@@ -246,14 +280,17 @@ class BoundCells(NamedTuple):
     def best(self, rows: NDArray[np.int64], goal: Goal) -> tuple[float, float]:
         """Least score of a threshold on `surer` over some cases, and that threshold.
 
-        The threshold is the middle of the widest of the best steps; one that no case passes is none.
+        The threshold is the middle of the widest of the best steps; one that no case passes is
+        none.
         """
         order = rows[np.argsort(-self.surer[rows], kind="stable")]
         order = order[~np.isnan(self.surer[order])]
         if not len(order):
             return float(goal.score(count_cells(self.fired[rows][None]))[0]), 0.0
         everywhere = count_cells(self.fired[rows][None])[0]
-        cells = everywhere + (_one_hot(self.answered[order]) - _one_hot(self.fired[order])).cumsum(axis=0)
+        cells = everywhere + (_one_hot(self.answered[order]) - _one_hot(self.fired[order])).cumsum(
+            axis=0
+        )
         ordered = self.surer[order]
         below = np.append(ordered[1:], ordered[-1] - _margin(ordered))
         # A threshold lies between two values that differ, and by more than their last digit.
@@ -264,14 +301,18 @@ class BoundCells(NamedTuple):
 
     def decide(self, threshold: float, held: NDArray[np.int64]) -> NDArray[np.int8]:
         """Cells of some cases under a threshold on `surer`; a missing value fires."""
-        cells: NDArray[np.int8] = np.where(self.surer[held] >= threshold, self.answered[held], self.fired[held])
+        cells: NDArray[np.int8] = np.where(
+            self.surer[held] >= threshold, self.answered[held], self.fired[held]
+        )
         return cells
 
     def policy(self, threshold: float, cases: Cases) -> Policy:
         """Policy with that threshold on the signal, and everything else off."""
         values = self.surer if self.bound.end == "min" else -self.surer
         unit = cases.evidence.known.signal(self.bound.signal).unit
-        value = float(np.clip(threshold if self.bound.end == "min" else -threshold, unit.low, unit.high))
+        value = float(
+            np.clip(threshold if self.bound.end == "min" else -threshold, unit.low, unit.high)
+        )
         return bounded_policy(cases.start, self.bound, _round_between(value, values))
 
 
@@ -285,16 +326,23 @@ def bound_cells(bound: GateBound, cases: Cases) -> BoundCells:
         status[evidence.n_options_all[0] >= LEAST_OPTIONS] = Status.ambiguous
     code = status * metrics.CELLS + evidence.label * 2 + cases.decided.options_right
     return BoundCells(
-        bound, surer, cases.cells(always_answer(cases.start)), metrics.DISTINCT_CELL[code].astype(np.int8)
+        bound,
+        surer,
+        cases.cells(always_answer(cases.start)),
+        metrics.DISTINCT_CELL[code].astype(np.int8),
     )
 
 
 def bounded_policy(start: Policy, bound: GateBound, value: float) -> Policy:
     """Policy with one threshold on a signal and everything else off."""
-    return always_answer(start).replace("signals", {bound.signal: {bound.end: value, "on_fire": bound.on_fire}})
+    return always_answer(start).replace(
+        "signals", {bound.signal: {bound.end: value, "on_fire": bound.on_fire}}
+    )
 
 
-def best_bound(bounds: Sequence[BoundCells], rows: NDArray[np.int64], goal: Goal) -> tuple[BoundCells, float]:
+def best_bound(
+    bounds: Sequence[BoundCells], rows: NDArray[np.int64], goal: Goal
+) -> tuple[BoundCells, float]:
     """Signal and threshold of the least score over some cases; the first of equals."""
     scores = [bound.best(rows, goal) for bound in bounds]
     place = int(np.argmin([score for score, _ in scores]))
@@ -302,8 +350,13 @@ def best_bound(bounds: Sequence[BoundCells], rows: NDArray[np.int64], goal: Goal
 
 
 def threshold_candidate(cases: Cases) -> Candidate | None:
-    """The family of single thresholds: signal and value chosen on each training part; None without a signal."""
-    bounds = [bound_cells(bound, cases) for bound in signal_bounds(cases.evidence, can_ask=cases.can_ask)]
+    """The family of single thresholds: signal and value chosen on each training part.
+
+    None without a signal.
+    """
+    bounds = [
+        bound_cells(bound, cases) for bound in signal_bounds(cases.evidence, can_ask=cases.can_ask)
+    ]
     if not bounds:
         return None
 
@@ -339,7 +392,8 @@ def _round_between(value: float, values: NDArray[np.float64]) -> float:
     return value
 
 
-# The chain ------------------------------------------------------------------------------------------------------------
+# The chain
+# ----------------------------------------------------------------------------------------------
 
 RESOLVES = ("gap.", "resolver.")
 
@@ -362,7 +416,9 @@ def chain_candidate(cases: Cases, refit: Callable[[], Policy], pool: Sequence[Po
 
     def decide(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
         first = int(np.argmin(cases.goal.score(count_cells(cells[:, rows]))))
-        _, policy = coordinate_search(case_rows(cases.evidence, rows), pool[first], paths, cases.goal.score, ROUNDS)
+        _, policy = coordinate_search(
+            case_rows(cases.evidence, rows), pool[first], paths, cases.goal.score, ROUNDS
+        )
         return case_cells(case_rows(cases.evidence, held), [policy])[0]
 
     actions = EVERY_ACTION if cases.can_ask else ANSWER_OR_REFUSE
@@ -385,11 +441,15 @@ def chain_pool(cases: Cases, size: int) -> list[Policy]:
     return pool if cases.can_ask else [policy.replace("gap.enabled", False) for policy in pool]
 
 
-# The decision by expected cost ----------------------------------------------------------------------------------------
+# The decision by expected cost
+# ----------------------------------------------------------------------------------------
 
 
 def rare_labels(cases: Cases) -> dict[str, int]:
-    """Labels that occur in fewer than 10 cases, with their number: a model of them is not trusted (rule S6.8)."""
+    """Labels that occur in fewer than 10 cases, with their number.
+
+    A model of them is not trusted (rule S6.8).
+    """
     counts = np.bincount(cases.label, minlength=len(Status)).tolist()
     return {status.name: counts[status] for status in Status if 0 < counts[status] < LEAST_OF_LABEL}
 
@@ -397,8 +457,8 @@ def rare_labels(cases: Cases) -> dict[str, int]:
 class CostCrossFit(NamedTuple):
     """Cross-fitted models of the decision by expected cost; they do not depend on the costs.
 
-    evidence: of all cases in each repeat, with the probabilities of the models of the other folds, [R].
-    policy: decides by the model of all cases, under the default costs.
+    evidence: of all cases in each repeat, with the probabilities of the models of the other folds,
+    [R]. policy: decides by the model of all cases, under the default costs.
     """
 
     evidence: tuple[Evidence, ...]
@@ -406,10 +466,12 @@ class CostCrossFit(NamedTuple):
 
 
 def can_fit(cases: Cases) -> bool:
-    """Whether outside of every fold there are cases enough of both kinds, and a signal, for a model of them."""
+    """Whether outside every fold enough cases of both kinds, and a signal, remain for a model."""
     if min(least_training_counts(cases)[1]) < LEAST:
         return False
-    signals = cases.decided.signals[[row for row, signal in enumerate(cases.decided.known.rows) if signal.alone]]
+    signals = cases.decided.signals[
+        [row for row, signal in enumerate(cases.decided.known.rows) if signal.alone]
+    ]
     rest = (fold != number for fold in cases.fold_numbers for number in range(int(fold.max()) + 1))
     return all(any(tells_apart(values[rows]) for values in signals) for rows in rest)
 
@@ -418,7 +480,10 @@ def least_training_counts(cases: Cases) -> tuple[tuple[int, int], tuple[int, int
     """Cases right if answered, and others: of all cases, and the fewest in any training part."""
     right = cases.decided.classes == 0
     kinds = np.stack([right, ~right])
-    left_out = [[np.bincount(fold[kind], minlength=1).max() for kind in kinds] for fold in cases.fold_numbers]
+    left_out = [
+        [np.bincount(fold[kind], minlength=1).max() for kind in kinds]
+        for fold in cases.fold_numbers
+    ]
     every = kinds.sum(axis=1)
     outside = every - np.max(left_out, axis=0)
     return (int(every[0]), int(every[1])), (int(outside[0]), int(outside[1]))
@@ -436,7 +501,11 @@ def cross_fit(cases: Cases) -> CostCrossFit:
 
     def fitted(rows: NDArray[np.int64], fitted_on: str | None = None) -> Policy:
         return decide_by_model(
-            plain, fit_model(cases.decided.rows(rows), seed=cases.seed), cases.arm_name, {}, fitted_on
+            plain,
+            fit_model(cases.decided.rows(rows), seed=cases.seed),
+            cases.arm_name,
+            {},
+            fitted_on,
         )
 
     shape = (cases.repeats, *cases.evidence.probability.shape)
@@ -456,9 +525,12 @@ def cross_fit(cases: Cases) -> CostCrossFit:
 
 
 def cost_candidate(cases: Cases, fit: CostCrossFit) -> Candidate:
-    """Decision by expected cost: under the goal's costs, and with targets as a family over its cost ratio.
+    """Decision by expected cost.
 
-    The first value is what is chosen; of a family further ratios follow, which the nested estimate chooses among.
+    Under the goal's costs, and with targets as a family over its cost ratio.
+
+    The first value is what is chosen; of a family further ratios follow, which the nested estimate
+    chooses among.
 
     Source: rules S2.17, S6.8.
     """
@@ -467,7 +539,9 @@ def cost_candidate(cases: Cases, fit: CostCrossFit) -> Candidate:
     if cases.goal.targets:
         steps = ratio_steps(fit, stated)
         chosen = nearest_ratio(steps, cases.goal, cases.repeats)
-        picked = np.linspace(0, len(steps.low) - 1, min(RATIOS, len(steps.low))).round().astype(np.int64)
+        picked = (
+            np.linspace(0, len(steps.low) - 1, min(RATIOS, len(steps.low))).round().astype(np.int64)
+        )
         ratios = [chosen, *(step_ratio(steps, place) for place in picked.tolist())]
         policies = [stated.replace("decision.ratio", ratio) for ratio in dict.fromkeys(ratios)]
     cells = np.stack([case_cells(evidence, policies) for evidence in fit.evidence], axis=1)
@@ -489,7 +563,9 @@ def step_ratio(steps: StepCells, place: int) -> float:
 
 
 def nearest_ratio(steps: StepCells, goal: Goal, repeats: int) -> float:
-    """The cheapest ratio whose one-standard-error upper estimate meets every target; else the nearest to them.
+    """The cheapest ratio whose one-standard-error upper estimate meets every target.
+
+    Else the nearest to them.
 
     Args:
       steps: of `ratio_steps`.

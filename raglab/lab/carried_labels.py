@@ -1,4 +1,4 @@
-"""Labels across an upgrade (shore): which labels of the cases mean the same in a new trace (S6.1, S6.3)."""
+"""Labels across an upgrade (shore): which case labels mean the same in a new trace (S6.1, S6.3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,16 @@ from raglab.values import Case, Hits, TraceData, document_path
 if TYPE_CHECKING:
     import pandas as pd
 
-KINDS = ("status", "answer", "document", "page", "chunk", "selected document", "number of sources", "option")
+KINDS = (
+    "status",
+    "answer",
+    "document",
+    "page",
+    "chunk",
+    "selected document",
+    "number of sources",
+    "option",
+)
 NO_PAGE = "n/a"  # page of a chunk that has none
 
 
@@ -35,14 +44,26 @@ class Validity(IntEnum):
 
 
 REASONS: Mapping[tuple[str, Validity], str] = {
-    ("status", Validity.valid): "what to do with a question does not depend on how its hits are retrieved",
+    (
+        "status",
+        Validity.valid,
+    ): "what to do with a question does not depend on how its hits are retrieved",
     ("answer", Validity.valid): "a gold answer is a text of its own",
     ("document", Validity.valid): "the new trace knows the path, or neither trace does",
-    ("document", Validity.uncertain): "no question hits the path now, or it is gone, or the name means another path",
+    (
+        "document",
+        Validity.uncertain,
+    ): "no question hits the path now, or it is gone, or the name means another path",
     ("document", Validity.lost): "several documents have the name",
     ("page", Validity.valid): "the new trace knows pages of the document",
-    ("page", Validity.uncertain): "the new trace holds no chunk of the document, or the name means another path",
-    ("page", Validity.lost): "the chunks of the document have no pages any more, or several documents have the name",
+    (
+        "page",
+        Validity.uncertain,
+    ): "the new trace holds no chunk of the document, or the name means another path",
+    (
+        "page",
+        Validity.lost,
+    ): "the chunks of the document have no pages any more, or several documents have the name",
     ("chunk", Validity.valid): "the new trace holds the chunk, with the same text",
     ("chunk", Validity.uncertain): "no question hits the chunk now, or it is gone",
     ("chunk", Validity.lost): "the chunk of this name has another text",
@@ -53,9 +74,15 @@ REASONS: Mapping[tuple[str, Validity], str] = {
     ): "no question hits the path now, or it is gone, or it moved",
     ("selected document", Validity.lost): "several documents have the name",
     ("number of sources", Validity.valid): "the corpus is the same",
-    ("number of sources", Validity.uncertain): "it counts different pages, which other chunks may have",
+    (
+        "number of sources",
+        Validity.uncertain,
+    ): "it counts different pages, which other chunks may have",
     ("option", Validity.valid): "the hits of the question are the same",
-    ("option", Validity.uncertain): "it is a position among the options shown, which other hits may change",
+    (
+        "option",
+        Validity.uncertain,
+    ): "it is a position among the options shown, which other hits may change",
 }
 
 
@@ -64,9 +91,11 @@ class LabelValidity:
     """Which labels of cases stay valid with other hits.
 
     Attributes:
-      table: a row a kind of label: `kind`, `cases` that have such a label, `valid`, `uncertain` (it cannot be told from
-        the trace, which holds only chunks that some question hit), `lost`, `why`.
-      doubtful: whether some label of a case is uncertain or lost, by the order of the new trace's cases, [Q].
+      table: a row a kind of label: `kind`, `cases` that have such a label, `valid`, `uncertain` (it
+        cannot be told from the trace, which holds only chunks that some question hit), `lost`,
+        `why`.
+      doubtful: whether some label of a case is uncertain or lost, by the order of the new trace's
+        cases, [Q].
       lost: whether some label of a case is lost, [Q].
     """
 
@@ -75,7 +104,10 @@ class LabelValidity:
     lost: NDArray[np.bool_]
 
     def __repr__(self) -> str:
-        return f"LabelValidity({int(self.doubtful.sum()):,} of {len(self.doubtful):,} cases with a doubtful label)"
+        return (
+            f"LabelValidity({int(self.doubtful.sum()):,} of {len(self.doubtful):,} cases with a "
+            "doubtful label)"
+        )
 
     def frame(self) -> pd.DataFrame:
         """The table, a row a kind of label."""
@@ -83,16 +115,23 @@ class LabelValidity:
 
 
 def label_key(case: Case) -> tuple[Any, ...]:
-    """What a case is judged by (rule S6.3): equal where no order or repeat of sources and answers differs."""
-    sources = (tuple(sorted({*some})) for some in (case.expect_sources, case.expect_sources_any, gold_answers(case)))
+    """What a case is judged by (rule S6.3).
+
+    Equal where no order or repeat of sources and answers differs.
+    """
+    sources = (
+        tuple(sorted({*some}))
+        for some in (case.expect_sources, case.expect_sources_any, gold_answers(case))
+    )
     return (case.expect_status, case.expect_option, case.min_sources, *sources)
 
 
 class KnownChunks(NamedTuple):
     """What one trace knows of its corpus, or of one part of it.
 
-    documents: paths. paged: those of which some chunk has a page. texts: digest of the text of chunks that some label
-    names, by their id. hits: digest of the hits of each question whose label is a position among options.
+    documents: paths. paged: those of which some chunk has a page. texts: digest of the text of
+    chunks that some label names, by their id. hits: digest of the hits of each question whose label
+    is a position among options.
     """
 
     documents: set[str]
@@ -104,11 +143,12 @@ class KnownChunks(NamedTuple):
 def label_validity(trace: TraceView, to: TraceView) -> LabelValidity:
     """Which labels of the cases of `to` mean the same as in `trace`.
 
-    A status stays valid, and so does a gold answer. A document stays valid where the new trace knows its path, or
-    neither trace does; a page where the new trace knows pages of its document; a chunk (where each chunk is a document
-    of its own) where the new trace holds its id with the same text. `expect_option` is a position among the options
-    shown, so it is uncertain unless the hits of the question are the same. Where both traces state the same corpus,
-    everything about documents, pages and chunks is valid.
+    A status stays valid, and so does a gold answer. A document stays valid where the new trace
+    knows its path, or neither trace does; a page where the new trace knows pages of its document; a
+    chunk (where each chunk is a document of its own) where the new trace holds its id with the same
+    text. `expect_option` is a position among the options shown, so it is uncertain unless the hits
+    of the question are the same. Where both traces state the same corpus, everything about
+    documents, pages and chunks is valid.
 
     Args:
       trace: the questions with the hits that they were labelled for; in memory, or of shards.
@@ -128,7 +168,9 @@ def label_validity(trace: TraceView, to: TraceView) -> LabelValidity:
     if is_same_corpus:
         verdicts = {source: (kind, Validity.valid) for source, (kind, _) in verdicts.items()}
     kept_hits = {query for query, hashed in before.hits.items() if after.hits.get(query) == hashed}
-    by_case = [_case_labels(case, verdicts, kept_hits, is_same_corpus=is_same_corpus) for case in cases]
+    by_case = [
+        _case_labels(case, verdicts, kept_hits, is_same_corpus=is_same_corpus) for case in cases
+    ]
     rows = []
     for kind in KINDS:
         levels = [labels[kind] for labels in by_case if kind in labels]
@@ -144,7 +186,11 @@ def label_validity(trace: TraceView, to: TraceView) -> LabelValidity:
 
 
 def _case_labels(
-    case: Case, verdicts: Mapping[str, tuple[str, Validity]], kept_hits: set[str], *, is_same_corpus: bool
+    case: Case,
+    verdicts: Mapping[str, tuple[str, Validity]],
+    kept_hits: set[str],
+    *,
+    is_same_corpus: bool,
 ) -> dict[str, Validity]:
     """Worst validity of each kind of label that a case has."""
     labels: dict[str, Validity] = {}
@@ -172,9 +218,12 @@ def _source_verdicts(
     verdicts = {}
     for source in sources:
         name = document_path(source)
-        if name in before.texts and old[source].documents == (name,):  # each chunk is a document of its own
+        # each chunk is a document of its own
+        if name in before.texts and old[source].documents == (name,):
             text = after.texts.get(name)
-            level = Validity.uncertain if text is None else Validity(2 * (text != before.texts[name]))
+            level = (
+                Validity.uncertain if text is None else Validity(2 * (text != before.texts[name]))
+            )
             verdicts[source] = ("chunk", level)
             continue
         level = _document_validity(old[source], new[source])
@@ -193,7 +242,9 @@ def _document_validity(old: Meaning, new: Meaning) -> Validity:
     """Whether the name of a document means the same document."""
     if len(new.documents) > 1:
         return Validity.lost
-    return Validity.uncertain if old.documents and old.documents != new.documents else Validity.valid
+    return (
+        Validity.uncertain if old.documents and old.documents != new.documents else Validity.valid
+    )
 
 
 def _known_chunks(trace: TraceView, names: Iterable[str]) -> KnownChunks:
@@ -217,7 +268,11 @@ def shard_chunks(trace: TraceData, named: frozenset[str]) -> KnownChunks:
     return KnownChunks(
         documents=known_documents(trace),
         paged={chunk.document for chunk in trace.chunks if chunk.page_shown != NO_PAGE},
-        texts={chunk.chunk_id: digest(chunk.text, 16) for chunk in trace.chunks if chunk.chunk_id in named},
+        texts={
+            chunk.chunk_id: digest(chunk.text, 16)
+            for chunk in trace.chunks
+            if chunk.chunk_id in named
+        },
         hits={
             case.query: _hits_digest(trace, row)
             for row, case in enumerate(trace.cases)
@@ -227,9 +282,17 @@ def shard_chunks(trace: TraceData, named: frozenset[str]) -> KnownChunks:
 
 
 def _hits_digest(trace: TraceData, row: int) -> str:
-    """Digest of the hits of a case: which chunks, by their ids, in which order and with which scores."""
+    """Digest of the hits of a case.
+
+    Which chunks, by their ids, in which order and with which scores.
+    """
     places = trace.hits.chunk[row].ravel().tolist()
     ids = [trace.chunks[place].chunk_id if place >= 0 else None for place in places]
-    fields: Iterable[Any] = (field for name, field in zip(Hits._fields, trace.hits, strict=True) if name != "chunk")
-    numbers = [np.nan_to_num(np.asarray(field[row], dtype=np.float64), nan=-1e9).ravel().tolist() for field in fields]
+    fields: Iterable[Any] = (
+        field for name, field in zip(Hits._fields, trace.hits, strict=True) if name != "chunk"
+    )
+    numbers = [
+        np.nan_to_num(np.asarray(field[row], dtype=np.float64), nan=-1e9).ravel().tolist()
+        for field in fields
+    ]
     return digest(json.dumps([ids, numbers]), 16)

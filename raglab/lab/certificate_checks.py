@@ -1,4 +1,4 @@
-"""Checks of certificates (shore): which are read as valid, promises re-tested on new cases (S6.3, S6.4, S6.10)."""
+"""Checks of certificates (shore): validity, promises re-tested on new cases (S6.3, S6.4, S6.10)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WHOLE = ("promises", "delta", "cases_hash", "policy_id")  # without which it promises nothing
-STATED = ("basis", "pilot_hash", "looks", "spent", "looks_recorded")  # what those of older raglabs do not all state
+# what those of older raglabs do not all state
+STATED = ("basis", "pilot_hash", "looks", "spent", "looks_recorded")
 CERTIFY_AGAIN = "certify the policy as it is now (raglab.certify_policy, or `raglab certify`)"
 
 
 def certificate_defect(policy: Policy) -> str:
-    """Why the certificate in a policy is not read as valid, with the remedy; empty for a valid one or none.
+    """Why the certificate in a policy is not read as valid, with the remedy.
+
+    Empty for a valid one or none.
 
     Source: rule S6.10.
     """
@@ -45,7 +48,11 @@ def certificate_defect(policy: Policy) -> str:
     stated = [] if missing or not isinstance(rows["promises"], Sequence) else rows["promises"]
     promises = [promise if isinstance(promise, Mapping) else {} for promise in stated]
     if not promises or any(promise.get("name") not in known for promise in promises):
-        value = f"one without {', '.join(missing)}" if missing else "promises of none, or of what is no rate"
+        value = (
+            f"one without {', '.join(missing)}"
+            if missing
+            else "promises of none, or of what is no rate"
+        )
         return f"a certificate must be whole, got {value}; {CERTIFY_AGAIN}."
     if rows["policy_id"] != policy.policy_id:
         value = f"that of {rows['policy_id']} in {policy.policy_id}"
@@ -60,7 +67,10 @@ def certificate_defect(policy: Policy) -> str:
 
 
 def _wrong_value(rows: Mapping[str, Any], promises: Sequence[Mapping[str, Any]]) -> str:
-    """First value of a certificate that is of another kind or out of range, as text; empty where all are right."""
+    """First value of a certificate that is of another kind or out of range, as text.
+
+    Empty where all are right.
+    """
 
     def is_number(value: object, low: float, high: float) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool) and low < value < high
@@ -77,14 +87,17 @@ def _wrong_value(rows: Mapping[str, Any], promises: Sequence[Mapping[str, Any]])
         name: name not in rows or (isinstance(rows[name], int) and is_number(rows[name], 0, 10**9))
         for name in ("looks", "hypotheses", "candidates")
     }
-    return next((f"{name} {rows.get(name)!r:.60}" for name, is_right in checks.items() if not is_right), "")
+    return next(
+        (f"{name} {rows.get(name)!r:.60}" for name, is_right in checks.items() if not is_right), ""
+    )
 
 
 def stated_certificate(policy: Policy) -> Mapping[str, Any]:
     """Certificate of a policy, as a check reads it.
 
     Raises:
-      ValueError: there is none, or it is not valid: not whole, of another policy, or of an older raglab.
+      ValueError: there is none, or it is not valid: not whole, of another policy, or of an older
+        raglab.
     """
     if policy.certificate is None:
         msg = f"a policy must hold a certificate to be checked, got none; {CERTIFY_AGAIN}."
@@ -101,11 +114,12 @@ Verdict = Literal["upheld", "open", "broken"]
 class Retest(NamedTuple):
     """What new cases say of a certificate.
 
-    verdict: `upheld` where every target is certified again, `broken` where the exact lower bound of some rate lies
-    above its target, `open` where the cases are too few to say either. Either is wrong with probability delta at most:
-    all targets must be certified, so each may spend it whole; one is enough to break, so they share it. table: a row
-    a target. notes: what a reader must know. coverage, over_ask: shares answered, and of the unambiguous asked back.
-    basis: on which the new cases are judged (rule S6.3).
+    verdict: `upheld` where every target is certified again, `broken` where the exact lower bound of
+    some rate lies above its target, `open` where the cases are too few to say either. Either is
+    wrong with probability delta at most: all targets must be certified, so each may spend it whole;
+    one is enough to break, so they share it. table: a row a target. notes: what a reader must know.
+    coverage, over_ask: shares answered, and of the unambiguous asked back. basis: on which the new
+    cases are judged (rule S6.3).
     """
 
     verdict: Verdict
@@ -120,7 +134,10 @@ class Retest(NamedTuple):
         return self.table.copy()
 
     def __repr__(self) -> str:
-        return f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f}, basis {self.basis})"
+        return (
+            f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f}, "
+            f"basis {self.basis})"
+        )
 
 
 @takes(trace="trace", policy="policy")
@@ -128,14 +145,15 @@ def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Re
     """Re-test every promise of a policy's certificate, at the certificate's own delta.
 
     Args:
-      trace: new cases, retrieved as those were that the policy was certified on; of shards one is in memory at a time.
+      trace: new cases, retrieved as those were that the policy was certified on; of shards one is
+        in memory at a time.
       policy: with its certificate.
       again: states that the cases may be those it was certified on.
 
     Raises:
-      ValueError: the policy holds no whole certificate of its own, or one of an older raglab; the trace holds no cases,
-        the policy was fitted, tuned or certified on any of these, they are judged on another basis, or too many answers
-        are missing.
+      ValueError: the policy holds no whole certificate of its own, or one of an older raglab; the
+        trace holds no cases, the policy was fitted, tuned or certified on any of these, they are
+        judged on another basis, or too many answers are missing.
 
     Source: rules S6.3, S6.4, S6.10.
     """
@@ -144,7 +162,12 @@ def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Re
     targets = {str(promise["name"]): float(promise["alpha"]) for promise in certificate["promises"]}
     costs = certificate.get("costs") if COST in targets else None
     policy_retest = retest(
-        policy, trace, targets, delta=float(certificate["delta"]), arm=certificate.get("arm"), costs=costs
+        policy,
+        trace,
+        targets,
+        delta=float(certificate["delta"]),
+        arm=certificate.get("arm"),
+        costs=costs,
     )
     return policy_retest._replace(
         notes=(*policy_retest.notes, *doubt, *check_notes(certificate, trace, policy_retest.basis))
@@ -160,8 +183,8 @@ def check_new_cases(
       again: states that the cases may be those it was certified on.
 
     Raises:
-      ValueError: there is no case, the policy was fitted, tuned or certified on any of these, or they are judged on
-        another basis.
+      ValueError: there is no case, the policy was fitted, tuned or certified on any of these, or
+        they are judged on another basis.
     """
     if not len(trace):
         msg = "a check needs at least one case, got none."
@@ -169,7 +192,9 @@ def check_new_cases(
     by_split = split_queries(trace)
     (learned,) = learned_cases([policy], by_split)
     check_unlearned(learned)
-    (certified,) = learned_cases([policy.model_copy(update={"tuned_on": certificate["cases_hash"]})], by_split)
+    (certified,) = learned_cases(
+        [policy.model_copy(update={"tuned_on": certificate["cases_hash"]})], by_split
+    )
     if certified.k and not again:
         value = f"{certified.k:,} of {certified.n:,} that the policy was certified on"
         msg = f"a check must see new cases, got {value}; give others, or say again=True (--again)."
@@ -189,11 +214,12 @@ def retest(
 ) -> Retest:
     """What labelled cases say of some targets for one policy that was chosen without them.
 
-    A target is upheld where its upper bound at 1 − delta keeps it: all together, since each must. It is broken
-    where the lower bound at 1 − delta / T exceeds it, T targets sharing the error.
+    A target is upheld where its upper bound at 1 − delta keeps it: all together, since each must.
+    It is broken where the lower bound at 1 − delta / T exceeds it, T targets sharing the error.
 
     Args:
-      targets: rate -> highest value; `expected_cost` too, in units of cost. costs: of that target.
+      targets: rate -> highest value; `expected_cost` too, in units of cost.
+      costs: of that target.
 
     Raises:
       ValueError: too many of the policy's answers are missing, of cases judged by text.
@@ -211,7 +237,9 @@ def retest(
     columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
     table = pd.DataFrame(rows, columns=columns)
     verdicts = set(table["verdict"])
-    verdict: Verdict = "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
+    verdict: Verdict = (
+        "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
+    )
     over_ask = float(counts.over_ask[0])
     optional_notes = (status_only_note(trace_status_only(trace)), asking_note(over_ask, ()))
     notes = (*filter(None, optional_notes), *missing_notes(missing, "these cases"))
@@ -232,39 +260,62 @@ def retrieve_trace(
     """Trace of new cases, retrieved with the settings that the certificate states, or others.
 
     Args:
-      split: only cases of it. encoder, reranker: by name or path; the bundled model and late interaction where not
-        given. follow_links: as `load_corpus` takes it. stated: `retrieval` and `arm` in place of the certificate's.
+      split: only cases of it.
+      encoder, reranker: by name or path; the bundled model and late interaction where not given.
+      follow_links: as `load_corpus` takes it.
+      stated: `retrieval` and `arm` in place of the certificate's.
 
     Raises:
-      ValueError: the policy holds no certificate where nothing is stated, or no case is of the split.
+      ValueError: the policy holds no certificate where nothing is stated, or no case is of the
+        split.
     """
-    from raglab.live.trace_building import build_trace  # with FAISS and BM25, which the check of a trace needs not
+    # with FAISS and BM25, which the check of a trace needs not
+    from raglab.live.trace_building import build_trace
 
     certificate = stated_certificate(policy) if stated is None else stated
     own = dict(certificate.get("retrieval", {}))
-    settings = {name: own[name] for name in ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight") if name in own}
+    settings = {
+        name: own[name]
+        for name in ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight")
+        if name in own
+    }
     arms = (str(certificate.get("arm", "hybrid")),)
-    selected_cases = [case for case in load_cases(cases, follow_links=follow_links) if split in {None, case.split}]
+    selected_cases = [
+        case for case in load_cases(cases, follow_links=follow_links) if split in {None, case.split}
+    ]
     documents = load_corpus(corpus, encoder=encoder, follow_links=follow_links)
     return build_trace(
-        documents, selected_cases, policy=policy, arms=arms, encoder=encoder, reranker=reranker, **settings
+        documents,
+        selected_cases,
+        policy=policy,
+        arms=arms,
+        encoder=encoder,
+        reranker=reranker,
+        **settings,
     )
 
 
 def check_notes(certificate: Mapping[str, Any], trace: TraceView, basis: str) -> tuple[str, ...]:
     """What new cases differ in from those that a certificate was made on."""
-    differences = "; ".join(retrieval_differences(certificate, dict(trace.meta.get("parameters", {}))))
+    differences = "; ".join(
+        retrieval_differences(certificate, dict(trace.meta.get("parameters", {})))
+    )
     notes = []
     if certificate["basis"] != basis:
-        notes.append(f"The certified cases were judged by {certificate['basis']}, these by {basis} (rule S6.3).")
+        notes.append(
+            f"The certified cases were judged by {certificate['basis']}, these by {basis} (rule "
+            "S6.3)."
+        )
     if differences:
         notes.append(
-            f"Retrieved otherwise than the certified cases: {differences}. The promise is not about these hits."
+            f"Retrieved otherwise than the certified cases: {differences}. The promise is not "
+            "about these hits."
         )
     made_on = certificate.get("schema_version", OLD_SCHEMA)
     if made_on != SCHEMA_VERSION:
         notes.append(
-            f"The certificate is of a trace of schema version {made_on}, this one has {SCHEMA_VERSION}: the certified "
+            f"The certificate is of a trace of schema version {made_on}, this one has "
+            f"{SCHEMA_VERSION}: the certified "
             "cases were measured by another raglab. Build their trace again and certify on it."
         )
     return tuple(notes)

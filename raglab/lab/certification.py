@@ -1,4 +1,7 @@
-"""Certification (shore): a policy, or the cheapest of several, tested on held-out cases (S6.4, S6.7, S6.9, S6.10)."""
+"""Certification (shore): a policy tested on held-out cases (S6.4, S6.7, S6.9, S6.10).
+
+Of several policies the cheapest is tested.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,12 @@ from raglab.decision.scoring import status_only_note, status_only_sentence, trac
 from raglab.decision.trace_view import TraceView
 from raglab.html_display import Fold, display
 from raglab.lab.candidate_tests import TestOrder, candidate_order, candidate_table, sequence_test
-from raglab.lab.certification_cases import CertifyCases, certify_splits, distinct_candidates, doubt_notes
+from raglab.lab.certification_cases import (
+    CertifyCases,
+    certify_splits,
+    distinct_candidates,
+    doubt_notes,
+)
 from raglab.lab.certification_families import grid
 from raglab.lab.certification_needs import (
     data_needs,
@@ -76,12 +84,14 @@ if TYPE_CHECKING:
 class Certification(NamedTuple):
     """Result of a certification.
 
-    certificate: see `Certificate`. policy: the chosen one with its certificate inside, None where none was certified.
-    table: a row a candidate in the order of the tests, with what was seen on both splits. needs: target -> what it
-    needs and what the chosen candidate, or the first one tested, has; empty where none was tested. nearest: lowest
-    hallucination target that is likely to be certified on as many cases, by the pilot alone, beside the other targets,
-    and that always-answer does not reach; NaN for none. notes: what a reader must know. chance: of the nearest target,
-    by the best candidate. status_only: cases certified on that are scored by status alone.
+    certificate: see `Certificate`. policy: the chosen one with its certificate inside, None where
+    none was certified. table: a row a candidate in the order of the tests, with what was seen on
+    both splits. needs: target -> what it needs and what the chosen candidate, or the first one
+    tested, has; empty where none was tested. nearest: lowest hallucination target that is likely to
+    be certified on as many cases, by the pilot alone, beside the other targets, and that
+    always-answer does not reach; NaN for none. notes: what a reader must know. chance: of the
+    nearest target, by the best candidate. status_only: cases certified on that are scored by status
+    alone.
     """
 
     certificate: Certificate
@@ -96,18 +106,23 @@ class Certification(NamedTuple):
     def frame(self) -> pd.DataFrame:
         """Tests of the candidates, a row a candidate in the order of the tests.
 
-        Columns: `policy_id`; `tested`; `certified`; by target `<target>_k` errors of `<target>_n` cases,
-        `<target>_bound` (upper bound of this candidate alone, at confidence 1 − delta) and `<target>_p` (p-value of its
-        test); `cost`, `coverage` and `over_ask_rate`; `changed` settings. `_bound` and `_p` are not corrected for the
-        number of candidates. So where all candidates are tested at once (Holm), a bound may lie under its target
-        although `certified` is False. Columns that begin with `pilot_` hold the counts and the cost on a pilot.
+        Columns: `policy_id`; `tested`; `certified`; by target `<target>_k` errors of `<target>_n`
+        cases, `<target>_bound` (upper bound of this candidate alone, at confidence 1 − delta) and
+        `<target>_p` (p-value of its test); `cost`, `coverage` and `over_ask_rate`; `changed`
+        settings. `_bound` and `_p` are not corrected for the number of candidates. So where all
+        candidates are tested at once (Holm), a bound may lie under its target although `certified`
+        is False. Columns that begin with `pilot_` hold the counts and the cost on a pilot.
         """
         return self.table.copy()
 
     def __repr__(self) -> str:
         alone = status_only_sentence(self.status_only, self.certificate.cases)
         n = self.certificate.candidates
-        tested = f"{self.certificate.tested:,} of {n:,} candidates tested" if n > 1 else "1 candidate tested"
+        tested = (
+            f"{self.certificate.tested:,} of {n:,} candidates tested"
+            if n > 1
+            else "1 candidate tested"
+        )
         return f"Certification({self.certificate!r}, {tested}{f'; {alone}' if alone else ''})"
 
     def _repr_html_(self) -> str:
@@ -116,7 +131,9 @@ class Certification(NamedTuple):
         needs = [(name, need_line(name, need)) for name, need in self.needs.items()]
         notes = [(f"{place + 1}", note) for place, note in enumerate(self.notes)]
         more = [Fold("what each target needs", needs), Fold("notes", notes, open=True)]
-        return display("Certified" if self.policy is not None else "Not certified", facts, [*folds, *more])
+        return display(
+            "Certified" if self.policy is not None else "Not certified", facts, [*folds, *more]
+        )
 
 
 @takes(trace="trace", policy="policy")
@@ -131,36 +148,42 @@ def certify_policy(
     again: bool = False,
     looks: str | Path | None = None,
 ) -> Certification:
-    """Test whether one policy keeps every target at once, with probability at least 1 − delta over the cases.
+    """Test whether one policy keeps every target at once, with probability at least 1 − delta.
+
+    The probability is over the cases.
 
     Only this policy is tested, as one hypothesis. `certify_best` chooses among several.
 
     Args:
-      trace: with a split `certify`, the only one that is tested on, or without any splits. Of shards (`Trace.open`) one
-        is in memory at a time.
+      trace: with a split `certify`, the only one that is tested on, or without any splits. Of
+        shards (`Trace.open`) one is in memory at a time.
       policy: to test.
-      targets: rate -> highest value, such as `{"hallucination_rate": 0.1}`; `expected_cost` too, in units of cost.
+      targets: rate -> highest value, such as `{"hallucination_rate": 0.1}`; `expected_cost` too, in
+        units of cost.
       costs: label -> outcome -> cost, of the target `expected_cost`, see `metrics.cost_matrix`.
       delta: error of the promise, in (0, 0.5).
       arm: which of the trace's arms; the first where not given.
       again: states that these cases were certified on before, and allows a further look.
-      looks: file that remembers every look at the cases, and at other sets that share more than 5 % of their questions;
-        the same certification again is the same look. Without a file only the policy's own certificate is remembered: a
-        look that failed, or that another policy took, is unknown, so a further one is not refused, and the reason says
-        "first look that is known of".
+      looks: file that remembers every look at the cases, and at other sets that share more than 5 %
+        of their questions; the same certification again is the same look. Without a file only the
+        policy's own certificate is remembered: a look that failed, or that another policy took, is
+        unknown, so a further one is not refused, and the reason says "first look that is known of".
 
     Warns:
       UserWarning: one gate of the policy refuses nearly all cases labelled ok (in memory).
 
     Raises:
-      ValueError: no targets, a policy of which a part was fitted or tuned on any of the cases to certify on, an unknown
-        rate, target outside (0, 1), of the cost outside (0, the highest cost), costs without that target, no cases, or
-        without `again` another certification on the same cases that `looks` or the policy's certificate remembers.
+      ValueError: no targets, a policy of which a part was fitted or tuned on any of the cases to
+        certify on, an unknown rate, target outside (0, 1), of the cost outside (0, the highest
+        cost), costs without that target, no cases, or without `again` another certification on the
+        same cases that `looks` or the policy's certificate remembers.
 
-    Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; exact binomial p-values, of graded costs those of Hoeffding and
+    Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; exact binomial p-values, of graded costs those of
+    Hoeffding and
       Bentkus (Bates and others 2021).
 
-    Example: `raglab.certify_policy(trace, result.policy, targets={"hallucination_rate": 0.1}, looks="looks.jsonl")`.
+    Example: `raglab.certify_policy(trace, result.policy, targets={"hallucination_rate": 0.1},
+    looks="looks.jsonl")`.
     """
     terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks)
     return certify_alone(trace, policy, terms)
@@ -176,7 +199,8 @@ def certify_alone(trace: StudyTrace, policy: Policy, terms: CertificationSetting
     if costs is not None and COST not in terms.targets:
         names = ", ".join(terms.targets)
         msg = (
-            f"costs must be those of a target {COST}, got the targets {names}; add {COST}, in units of cost, or leave "
+            f"costs must be those of a target {COST}, got the targets {names}; add {COST}, in "
+            "units of cost, or leave "
             "costs= out: a rate needs none (certify_best takes them to choose)."
         )
         raise ValueError(msg)
@@ -254,7 +278,8 @@ def certify_best(
     with nullcontext(replayed) if passes_once else pilot_trace(replayed, start, arm) as pilot:
         family = [] if listed else grid(pilot, start, arm, paths)
         offered = listed or distinct_candidates(family, cases)
-        # Which candidates are tested, and in which order, is settled before the cases to certify on are looked at.
+        # Which candidates are tested, and in which order, is settled before the cases to certify on
+        # are looked at.
         order = candidate_order(pilot, cases, offered, terms)
     n_tests = len(offered) if order.method == "holm" else 1
     missing = missing_cases(len(cases.held_out), terms.targets, terms.costs, terms.level, n_tests)
@@ -265,26 +290,44 @@ def certify_best(
     return _certification(cases, offered, order, terms, notes, measured, is_family=not listed)
 
 
-def _listed(candidates: Sequence[Policy] | Mapping[str, Policy], paths: Sequence[str] | None) -> list[Policy]:
+def _listed(
+    candidates: Sequence[Policy] | Mapping[str, Policy], paths: Sequence[str] | None
+) -> list[Policy]:
     """Policies of a list or of a mapping of names."""
     listed = list(candidates.values() if isinstance(candidates, Mapping) else candidates)
     if not listed:
-        msg = "candidates must hold at least one policy, got none; give one alone for its declared family."
+        msg = (
+            "candidates must hold at least one policy, got none; give one alone for its declared "
+            "family."
+        )
         raise ValueError(msg)
     if paths is not None:
-        msg = f"paths must vary one policy, got a list of {len(listed)}; leave them out, or give one policy alone."
+        msg = (
+            f"paths must vary one policy, got a list of {len(listed)}; leave them out, or give "
+            "one policy alone."
+        )
         raise ValueError(msg)
     return listed
 
 
 def _depth_note(trace: StudyTrace, offered: Sequence[Policy]) -> tuple[str, ...]:
-    """Note on policies that refine deeper live than the trace was measured, so that not all they do was tested."""
+    """Note on policies that refine deeper live than the trace measured, so not all was tested."""
     deeper = sum(limit_depth(policy, trace).policy_id != policy.policy_id for policy in offered)
     if not deeper:
         return ()
-    which = "The policy refines" if len(offered) == 1 else f"{deeper:,} of {len(offered):,} policies refine"
+    which = (
+        "The policy refines"
+        if len(offered) == 1
+        else f"{deeper:,} of {len(offered):,} policies refine"
+    )
     remedy = "build the trace deeper, or certify with refine.max_depth as low"
-    return (f"{which} further (refine.max_depth) than the trace was measured; the test stops there: {remedy}.",)
+    return (
+        (
+            f"{which} further (refine.max_depth) than the trace was measured; the test stops "
+            "there: "
+            f"{remedy}."
+        ),
+    )
 
 
 def _certification(
@@ -297,7 +340,7 @@ def _certification(
     *,
     is_family: bool = False,
 ) -> Certification:
-    """Test candidates in their order on the cases to certify on, which are looked at here for the first time.
+    """Test candidates in order on the certify cases, which are looked at for the first time.
 
     Args:
       replayed: those cases measured, where they are.
@@ -307,7 +350,9 @@ def _certification(
     held_out, arm_name = cases.held_out, terms.arm or cases.held_out.arms[0]
     # In the order that the pilot fixed: these cases must not choose what is tested first.
     tried = [offered[place] for place in order.places]
-    held = count_split(held_out if replayed is None else replayed, tried, offered[0], names, terms.arm, terms.costs)
+    held = count_split(
+        held_out if replayed is None else replayed, tried, offered[0], names, terms.arm, terms.costs
+    )
     counts = held.losses
     # Another look at the same cases is refused here, before it says anything.
     costs = terms.costs if COST in targets else None
@@ -317,19 +362,31 @@ def _certification(
     tested = sequence_test(counts, order, targets, terms.level)
     # Of the pilot alone, since a hint from these cases would be a second test.
     near = _nearest(order, targets, terms.level)
-    # A case scored by status alone counts any answer as correct, so the certificate says how many are (rule S6.3).
+    # A case scored by status alone counts any answer as correct, so the certificate says how many
+    # are (rule S6.3).
     alone = trace_status_only(held_out)
     sentence = look_sentence(look, recorded=terms.looks is not None, again=terms.again)
     if terms.divisor > 1:
-        sentence += f"; tested at {terms.level:.3g}, as one of {terms.divisor:,} that these cases may have chosen"
-    first, untested = _first_tested(offered, tried, order, terms, len(held_out)) if is_family else ("", ())
-    judged = JudgedCases(counts.basis, alone, sentence, len(tried), len(offered), first, look_confidence(look))
+        sentence += (
+            f"; tested at {terms.level:.3g}, as one of {terms.divisor:,} that these cases may "
+            "have chosen"
+        )
+    first, untested = (
+        _first_tested(offered, tried, order, terms, len(held_out)) if is_family else ("", ())
+    )
+    judged = JudgedCases(
+        counts.basis, alone, sentence, len(tried), len(offered), first, look_confidence(look)
+    )
     tests = tested.failed or tested.promises
-    reason = certificate_reason(tests, tested.binding, delta, order.method, judged, certified=tested.certified)
+    reason = certificate_reason(
+        tests, tested.binding, delta, order.method, judged, certified=tested.certified
+    )
     needs = data_needs(tested.promises, terms.level)
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
-        certified=tuple(policy.policy_id for policy, ok in zip(tried, tested.passed, strict=True) if ok),
+        certified=tuple(
+            policy.policy_id for policy, ok in zip(tried, tested.passed, strict=True) if ok
+        ),
         coverage=float(counts.coverage[tested.chosen]) if tested.certified else 0.0,
         promises=tested.promises,
         binding=tested.binding,
@@ -361,10 +418,18 @@ def _certification(
         nearest=near.alpha,
         notes=(
             *(() if tested.certified else untested),
-            *(need_note(name, need, len(held_out)) for name, need in needs.items() if not tested.certified),
+            *(
+                need_note(name, need, len(held_out))
+                for name, need in needs.items()
+                if not tested.certified
+            ),
             *filter(None, [status_only_note(alone)]),
             *certificate_notes(
-                certificate, near, order.free_rate, targets, unsplit=cases.held_out_hash == cases.trace_hash
+                certificate,
+                near,
+                order.free_rate,
+                targets,
+                unsplit=cases.held_out_hash == cases.trace_hash,
             ),
             *(untested if tested.certified else ()),
             *missing_candidates(tried, counts, tested.chosen),
@@ -379,16 +444,22 @@ def _certification(
 
 
 def _first_tested(
-    offered: Sequence[Policy], tried: Sequence[Policy], order: TestOrder, terms: CertificationSettings, n_cases: int
+    offered: Sequence[Policy],
+    tried: Sequence[Policy],
+    order: TestOrder,
+    terms: CertificationSettings,
+    n_cases: int,
 ) -> tuple[str, tuple[str, ...]]:
-    """Which candidate of a policy's family is tested first, and a note where the policy itself is not tested."""
+    """Which candidate of a policy's family is tested first, and a note if it is not the policy."""
     start = offered[0]
     if tried[0].policy_id == start.policy_id:
         return "the policy given", ()
     text = threshold_text(start, tried[0])
     if order.pilot is None or 0 in order.places:
         return text, ()
-    note = untested_note(order.pilot, terms.targets, terms.level, size=order.size, n_cases=n_cases, tested=text)
+    note = untested_note(
+        order.pilot, terms.targets, terms.level, size=order.size, n_cases=n_cases, tested=text
+    )
     return text, (note,)
 
 
@@ -414,7 +485,9 @@ def _untested(
         certified=(),
         coverage=0.0,
         # Nothing was counted: a share of no case, with no bound.
-        promises=tuple(Promise(name, float(alpha), 0, 0, float("nan")) for name, alpha in targets.items()),
+        promises=tuple(
+            Promise(name, float(alpha), 0, 0, float("nan")) for name, alpha in targets.items()
+        ),
         binding=max(missing, key=lambda name: missing[name]),
         delta=terms.delta,
         method=order.method,
@@ -429,7 +502,11 @@ def _untested(
         pilot_hash=order.pilot_hash,
     )
     near = _nearest(order, targets, terms.level)
-    table = {"policy_id": [offered[place].policy_id for place in order.places], "tested": False, "certified": False}
+    table = {
+        "policy_id": [offered[place].policy_id for place in order.places],
+        "tested": False,
+        "certified": False,
+    }
     return Certification(
         certificate=certificate,
         policy=None,
@@ -438,7 +515,8 @@ def _untested(
         nearest=near.alpha,
         notes=(
             (
-                f"At least {max(missing.values()):,} more labelled questions are missing; where the cases have splits, "
+                f"At least {max(missing.values()):,} more labelled questions are missing; where "
+                "the cases have splits, "
                 "new ones go to split certify."
             ),
             *certificate_notes(certificate, near, order.free_rate, targets, unsplit=False),
@@ -456,13 +534,15 @@ def _noted_look(
     n_tried: int,
     key_at: Callable[[float, int], str],
 ) -> tuple[Look, str, int, CertificationSettings]:
-    """This look, its key, the policies these cases may have chosen with it, and the settings at its level."""
+    """This look, its key, policies these cases may have chosen with it, settings at its level."""
     known = known_certificate(offered, cases.held_out_hash)
     queries = list(chain.from_iterable(cases.by_split[name] for name in cases.tested))
     with held_looks(terms.looks, cases.held_out_hash, queries) as held:
         if terms.reuse is None:
             key = key_at(terms.delta, 1)
-            look = record_look(known, held.before, cases.held_out_hash, key, terms.delta, again=terms.again)
+            look = record_look(
+                known, held.before, cases.held_out_hash, key, terms.delta, again=terms.again
+            )
             # A candidate that these cases chose before is still one of as many.
             earlier = (record.hypotheses for record in held.before.values())
             hypotheses = max(n_tried * chosen_among(known), *earlier, 1)
@@ -470,19 +550,29 @@ def _noted_look(
             upgrade = upgrade_look(terms.reuse, held.before, terms.delta, key_at)
             look, key, hypotheses = upgrade.look, upgrade.key, upgrade.hypotheses
             again = look.number > 1
-            terms = terms._replace(budget=terms.delta, delta=upgrade.delta, divisor=upgrade.divisor, again=again)
+            terms = terms._replace(
+                budget=terms.delta, delta=upgrade.delta, divisor=upgrade.divisor, again=again
+            )
         held.note(key, terms.delta, hypotheses)
     return look, key, hypotheses, terms
 
 
 def _certified_policy(policy: Policy, facts: Mapping[str, Any], cases: CertifyCases) -> Policy:
-    """Policy with its certificate and a code of each case it was certified on, by which a check counts them."""
+    """Policy with its certificate and a code of each case it used, by which a check counts them.
+
+    Those cases are the ones it was certified on.
+    """
     queries = list(chain.from_iterable(cases.by_split[name] for name in cases.tested))
     return with_learned_cases(policy.replace("certificate", facts), queries)
 
 
-def pilot_trace(pilot: TraceView, start: Policy, arm: str | None) -> AbstractContextManager[TraceView]:
-    """The pilot for a grid and its order: measured on disk where it stands in shards, so that two passes read it."""
+def pilot_trace(
+    pilot: TraceView, start: Policy, arm: str | None
+) -> AbstractContextManager[TraceView]:
+    """The pilot for a grid and its order.
+
+    Measured on disk where it stands in shards, so that two passes read it.
+    """
     if start.structure.decision is not None:
         return nullcontext(pilot)
     return pilot.measured_once(start, arm)
@@ -491,10 +581,20 @@ def pilot_trace(pilot: TraceView, start: Policy, arm: str | None) -> AbstractCon
 def _check_facts(
     trace: TraceView, key: str, arm: str, targets: Container[str], costs: metrics.Costs | None
 ) -> dict[str, Any]:
-    """What a check on new cases needs beside the promises: how their hits must be retrieved, and this look's key."""
+    """What a check on new cases needs beside the promises.
+
+    How their hits must be retrieved, and this look's key.
+    """
     retrieval = dict(trace.meta.get("parameters", {}))
-    facts: dict[str, Any] = {"key": key, "arm": arm, "retrieval": retrieval, "schema_version": SCHEMA_VERSION}
-    return facts | ({"costs": metrics.stated_costs(metrics.cost_matrix(costs))} if COST in targets else {})
+    facts: dict[str, Any] = {
+        "key": key,
+        "arm": arm,
+        "retrieval": retrieval,
+        "schema_version": SCHEMA_VERSION,
+    }
+    return facts | (
+        {"costs": metrics.stated_costs(metrics.cost_matrix(costs))} if COST in targets else {}
+    )
 
 
 def _nearest(order: TestOrder, targets: Mapping[str, float], delta: float) -> Nearest:
@@ -526,14 +626,23 @@ def certification_key(
     arm: str,
     costs: metrics.Costs | None = None,
 ) -> str:
-    """Digest of a certification: what was tested, in which order, at which level, and what was counted."""
+    """Digest of a certification.
+
+    What was tested, in which order, at which level, and what was counted.
+    """
     by_name = np.argsort(list(targets))
     losses = [
         [int(loss) if float(loss).is_integer() else float(loss) for loss in row]
         for row in rate_counts.k[:, by_name].tolist()
     ]
     counts = [losses, rate_counts.n[:, by_name].tolist()]
-    parts: list[Any] = [[policy.policy_id for policy in tried], sorted(targets.items()), delta, arm, counts]
+    parts: list[Any] = [
+        [policy.policy_id for policy in tried],
+        sorted(targets.items()),
+        delta,
+        arm,
+        counts,
+    ]
     if costs:
         parts.append(metrics.stated_costs(metrics.cost_matrix(costs)))
     if divisor > 1:

@@ -1,4 +1,4 @@
-"""Cases of a certification (shore): those to certify on, and what may not have learned from them (S6.7, S6.10)."""
+"""Cases of a certification (shore): those to use, what may not learn from them (S6.7, S6.10)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from raglab.store.traces import StudyTrace
 SPLITS = ("tune", "certify")
 REPORT = "report"
 TEST_REMEDY = (
-    ", or load them again: a column of train and test is read as tune and report, and .replace({'test': 'certify'}) on "
+    ", or load them again: a column of train and test is read as tune and report, and "
+    ".replace({'test': 'certify'}) on "
     "it certifies on test"
 )
 
 
 class CertifyCases(NamedTuple):
-    """Cases that an order is learned on, None without any, and those to certify on; hashes of the latter and of all.
+    """Cases that an order is learned on, None without any, and those to certify on.
+
+    Hashes of the latter and of all.
 
     by_split: questions of all cases. tested: the split to certify on, None where there is none.
     """
@@ -38,14 +41,19 @@ class CertifyCases(NamedTuple):
 
 
 def _check_drawn_alike(trace: TraceView) -> None:
-    """Refuse cases that were drawn with different probabilities: a certificate counts each of them once."""
+    """Refuse cases that were drawn with different probabilities.
+
+    A certificate counts each of them once.
+    """
     drawn = {case.extra.get(PROBABILITY) for cases in cases_by_shard(trace) for case in cases}
     if len(drawn) > 1:
         known = [float(value) for value in drawn if value is not None]
         some = ", and cases that nobody drew" if None in drawn else ""
         msg = (
-            "cases to certify on must be drawn with one probability, got inclusion probabilities from "
-            f"{min(known):.3g} to {max(known):.3g}{some}; label a sample that is drawn evenly, and read this one by "
+            "cases to certify on must be drawn with one probability, got inclusion probabilities "
+            "from "
+            f"{min(known):.3g} to {max(known):.3g}{some}; label a sample that is drawn evenly, "
+            "and read this one by "
             "`raglab.review`, which weighs it."
         )
         raise ValueError(msg)
@@ -69,9 +77,13 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
         return CertifyCases(learned_on, tested, of_tested, of_all, by_split, (held_out,))
     if by_split.keys() - {None}:
         split_names = ", ".join(sorted(map(str, by_split)))
-        # Where the names came from is not kept: loaders read train and test as tune and report (rule S6.5).
+        # Where the names came from is not kept: loaders read train and test as tune and report
+        # (rule S6.5).
         remedy = TEST_REMEDY if REPORT in by_split else ""
-        msg = f"cases must have a split certify to certify on, got {split_names}; label one so{remedy}."
+        msg = (
+            f"cases must have a split certify to certify on, got {split_names}; label one "
+            f"so{remedy}."
+        )
         raise ValueError(msg)
     if not len(trace):
         msg = "a certificate needs at least one case, got none."
@@ -81,7 +93,9 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
 
 
 def distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> list[Policy]:
-    """Candidates, each policy once; none of which may have learned from the cases to certify on, alone or with others.
+    """Candidates, each policy once.
+
+    None of which may have learned from the cases to certify on, alone or with others.
 
     Raises:
       ValueError: one that has.
@@ -98,7 +112,11 @@ def distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> li
 
 def doubt_notes(offered: Sequence[Policy], cases: CertifyCases) -> tuple[str, ...]:
     """Notes on candidates that may have learned from a part of the cases to certify on."""
-    doubts = [learned.doubt for learned in learned_cases(offered, cases.by_split, cases.tested) if learned.doubt]
+    doubts = [
+        learned.doubt
+        for learned in learned_cases(offered, cases.by_split, cases.tested)
+        if learned.doubt
+    ]
     if not doubts:
         return ()
     of = "" if len(offered) == 1 else f"Of {len(doubts):,} of {len(offered):,} candidates: "

@@ -1,4 +1,7 @@
-"""Declared families (shore): a policy's thresholds on a grid of observed values, before any label (S6.4, S6.9)."""
+"""Declared families (shore): a policy's thresholds on a value grid, before labels (S6.4, S6.9).
+
+The grid is made of observed values.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,19 @@ MOST = 2_000  # candidates on the grid of a policy
 DECISION = "decision."  # paths of what an expected cost is compared by
 
 
-def grid(trace: TraceView, policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None) -> list[Policy]:
-    """Policies with thresholds on a grid of observed values: one declared family, at which no label is looked.
+def grid(
+    trace: TraceView, policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None
+) -> list[Policy]:
+    """Policies with thresholds on a grid of observed values.
 
-    Their gates are switched on; the lowest value of each passes everything, so that a gate may be out of use. Of one
-    threshold alone as many values are tried as `MOST` allows, evenly by rank.
+    One declared family, at which no label is looked.
+
+    Their gates are switched on; the lowest value of each passes everything, so that a gate may be
+    out of use. Of one threshold alone as many values are tried as `MOST` allows, evenly by rank.
 
     Args:
-      trace: of shards the values are gathered in one pass; those of all cases are held whole, the hits are not.
+      trace: of shards the values are gathered in one pass; those of all cases are held whole, the
+        hits are not.
       paths: `declared_family` of the policy where not given.
 
     Raises:
@@ -39,17 +47,25 @@ def grid(trace: TraceView, policy: Policy, arm: str | None = None, paths: Sequen
 
     Source: rules S6.4, S6.9.
     """
-    used = list(dict.fromkeys(declared_family(policy, gates_off(trace)) if paths is None else paths))
+    used = list(
+        dict.fromkeys(declared_family(policy, gates_off(trace)) if paths is None else paths)
+    )
     _check_paths(used, policy)
     # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
     size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
     values = _observed_values(trace, policy, arm, used)
-    levels = [_candidate_levels(known, policy.value(path), size) for known, path in zip(values, used, strict=True)]
+    levels = [
+        _candidate_levels(known, policy.value(path), size)
+        for known, path in zip(values, used, strict=True)
+    ]
     # Rules of the resolver and costs have no switch.
-    sections = dict.fromkeys(path.rpartition(".")[0] for path in used if not path.startswith(("resolver.", DECISION)))
+    sections = dict.fromkeys(
+        path.rpartition(".")[0] for path in used if not path.startswith(("resolver.", DECISION))
+    )
     switched = [item for name in sections for item in (f"{name}.enabled", True)]
     base = policy.replace(*switched) if switched else policy
-    # The two taus move together: their spread is what naming documents is worth, not what is searched for.
+    # The two taus move together: their spread is what naming documents is worth, not what is
+    # searched for.
     spread = policy.confidence.tau_default - policy.confidence.tau_explicit
     out = [policy]
     for combination in product(*levels):
@@ -66,7 +82,10 @@ def grid(trace: TraceView, policy: Policy, arm: str | None = None, paths: Sequen
 def _observed_values(
     trace: TraceView, policy: Policy, arm: str | None, paths: Sequence[str]
 ) -> list[NDArray[np.float64]]:
-    """Values at which some case may change, by path, ascending and each once; the same however the cases are cut."""
+    """Values at which some case may change, by path, ascending and each once.
+
+    The same however the cases are cut.
+    """
     parts = list(each_part(observed_values, trace, policy, arm, paths, what="thresholds"))
     return [np.unique(np.concatenate(of_path)) for of_path in zip(*parts, strict=True)]
 
@@ -74,7 +93,10 @@ def _observed_values(
 def observed_values(
     part: TracePart, policy: Policy, arm: str | None, paths: Sequence[str]
 ) -> list[NDArray[np.float64]]:
-    """Values of one part's cases, by path, ascending and each once; pure, so that any worker may find them."""
+    """Values of one part's cases, by path, ascending and each once.
+
+    Pure, so that any worker may find them.
+    """
     evidence = part_evidence(part, policy, arm)
     thresholds = policy_thresholds([policy])
     every = (breakpoints(evidence, thresholds, path) for path in paths)
@@ -86,11 +108,12 @@ def declared_family(policy: Policy, off: Collection[str] = ()) -> tuple[str, ...
     """Thresholds that the candidates of a certificate vary unless others are named.
 
     Args:
-      off: gates that the trace cannot judge (`gates_off`); where that leaves none of the chain's, bounds decide.
+      off: gates that the trace cannot judge (`gates_off`); where that leaves none of the chain's,
+        bounds decide.
 
-    Where the least expected cost decides that is the ratio of costs alone, since the chain's thresholds do not act
-    there. Where only bounds on signals decide it is those that are stated. Else it is `PATHS`, without the fused gate
-    where the policy has none.
+    Where the least expected cost decides that is the ratio of costs alone, since the chain's
+    thresholds do not act there. Where only bounds on signals decide it is those that are stated.
+    Else it is `PATHS`, without the fused gate where the policy has none.
 
     Source: rule S6.9.
     """
@@ -102,27 +125,52 @@ def declared_family(policy: Policy, off: Collection[str] = ()) -> tuple[str, ...
         for end in ("min", "max")
         if gate.enabled and gate.on_fire != "warn" and getattr(gate, end) is not None
     )
-    gate_names = (gate.name for gate in GATES if gate.switch and gate.thresholds and gate.firing != "warn")
-    if bounds and not any(policy.value(f"{name}.enabled") for name in gate_names if name not in off):
+    gate_names = (
+        gate.name for gate in GATES if gate.switch and gate.thresholds and gate.firing != "warn"
+    )
+    if bounds and not any(
+        policy.value(f"{name}.enabled") for name in gate_names if name not in off
+    ):
         return bounds
     active_paths = tuple(path for path in PATHS if path.partition(".")[0] not in off)
-    return tuple(path for path in active_paths if policy.fused_model is not None or path != "fused.min_fused") or bounds
+    return (
+        tuple(
+            path
+            for path in active_paths
+            if policy.fused_model is not None or path != "fused.min_fused"
+        )
+        or bounds
+    )
 
 
 def _check_paths(paths: Sequence[str], policy: Policy) -> None:
     unknown = [path for path in paths if threshold_at(path) is None]
     if unknown:
-        named = ", ".join((*(path for path, swept in SWEPT.items() if not swept.signal), "signals.<name>.min or max"))
+        named = ", ".join(
+            (
+                *(path for path, swept in SWEPT.items() if not swept.signal),
+                "signals.<name>.min or max",
+            )
+        )
         msg = f"paths must be among {named}, got {unknown[0]!r}."
         raise ValueError(msg)
     by_cost = policy.decision.rule == EXPECTED_COST
     acting = (
-        (DECISION, f"{SIGNALS}.") if by_cost else tuple({f"{path.partition('.')[0]}." for path in SWEPT} - {DECISION})
+        (DECISION, f"{SIGNALS}.")
+        if by_cost
+        else tuple({f"{path.partition('.')[0]}." for path in SWEPT} - {DECISION})
     )
     idle = [path for path in paths if not path.startswith(acting)]
     if idle:
-        instead = f"vary {DECISION}ratio" if by_cost else "fit a decision by expected cost first (raglab.fit_decision)"
-        msg = f"paths must be thresholds that act under rule {policy.decision.rule}, got {idle[0]!r}; {instead}."
+        instead = (
+            f"vary {DECISION}ratio"
+            if by_cost
+            else "fit a decision by expected cost first (raglab.fit_decision)"
+        )
+        msg = (
+            f"paths must be thresholds that act under rule {policy.decision.rule}, got "
+            f"{idle[0]!r}; {instead}."
+        )
         raise ValueError(msg)
 
 

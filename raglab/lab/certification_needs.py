@@ -1,4 +1,4 @@
-"""Data needs (shore): what a target needs, what the cases certify, and how many more labels that is (S6.4)."""
+"""Data needs (shore): what a target needs, what the cases certify, how many labels more (S6.4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def need_line(name: str, need: DataNeed) -> str:
     what = f"{metrics.RATE_TABLE[name].share_of} cases"
     best = f"these certify {percent(need.best)}" if need.answered else "these certify nothing"
     return (
-        f"{name} ≤ {percent(need.alpha)} needs {n_zero} {what} without an error, {n_one} with one, {n_two} with two; "
+        f"{name} ≤ {percent(need.alpha)} needs {n_zero} {what} without an error, {n_one} with "
+        f"one, {n_two} with two; "
         f"there are {need.answered} with {need.wrong}: {best}."
     )
 
@@ -28,7 +29,9 @@ def need_note(name: str, need: DataNeed, n_cases: int) -> str:
     """`need_line`, and about how many more labelled questions that is where there are too few.
 
     Args:
-      name: of the rate. need: of it. n_cases: labelled questions there are, whether they count in the rate or not.
+      name: of the rate.
+      need: of it.
+      n_cases: labelled questions there are, whether they count in the rate or not.
     """
     line = need_line(name, need)
     if not need.answered or need.best <= need.alpha:
@@ -36,36 +39,52 @@ def need_note(name: str, need: DataNeed, n_cases: int) -> str:
     more = tests.cases_needed(need.alpha, need.delta, need.wrong) - need.answered
     questions = ceil(more * n_cases / need.answered)
     line += (
-        f" So at least {more:,} more are missing, and that without a further error: about {questions:,} more labelled "
-        f"questions, since {need.answered:,} of {n_cases:,} count here; where the cases have splits, new ones go to "
+        f" So at least {more:,} more are missing, and that without a further error: about "
+        f"{questions:,} more labelled "
+        f"questions, since {need.answered:,} of {n_cases:,} count here; where the cases have "
+        "splits, new ones go to "
         "split certify."
     )
     if need.wrong > need.alpha * need.answered:
         share = percent(need.wrong / need.answered)
-        line += f" The {share} seen are above the target, so more labels alone will hardly do: fewer errors must."
+        line += (
+            f" The {share} seen are above the target, so more labels alone will hardly do: fewer "
+            "errors must."
+        )
     return line
 
 
 def data_needs(promises: Sequence[Promise], delta: float) -> dict[str, DataNeed]:
     """What each target needs and has, but the cost."""
     rates = (promise for promise in promises if promise.name != COST)
-    return {promise.name: tests.data_need(promise.alpha, promise.n, int(promise.k), delta) for promise in rates}
+    return {
+        promise.name: tests.data_need(promise.alpha, promise.n, int(promise.k), delta)
+        for promise in rates
+    }
 
 
 def missing_cases(
-    n_cases: int, targets: Mapping[str, float], costs: metrics.Costs | None, delta: float, n_tests: int = 1
+    n_cases: int,
+    targets: Mapping[str, float],
+    costs: metrics.Costs | None,
+    delta: float,
+    n_tests: int = 1,
 ) -> dict[str, int]:
-    """Target -> labelled cases that are missing before any policy can pass, even if no case is lost; empty where none.
+    """Target -> labelled cases missing before any policy can pass, even if no case is lost.
 
-    A rate is a share of at most all cases, and no p-value is below that of as many cases without a loss. So where that
-    one does not reach the level, no policy passes, whatever the labels and the decisions are.
+    It is empty if none is missing.
+
+    A rate is a share of at most all cases, and no p-value is below that of as many cases without a
+    loss. So where that one does not reach the level, no policy passes, whatever the labels and the
+    decisions are.
 
     Args:
       n_cases: cases to certify on, whether they count in the rate or not.
       targets: rate -> highest value; the expected cost in its own units.
       costs: of the target `expected_cost`.
       delta: error of the promise.
-      n_tests: candidates that are tested at once (Holm); the likeliest needs delta over their number.
+      n_tests: candidates that are tested at once (Holm); the likeliest needs delta over their
+        number.
 
     Source: rule S6.10.
     """
@@ -73,20 +92,31 @@ def missing_cases(
     missing = {}
     for name, alpha in targets.items():
         limit = float(alpha) / most if name == COST else float(alpha)
-        # Of both tests the one that passes sooner: a loss with grades has another one than an error.
-        p = min(float(binomial_p(0, n_cases, limit)), float(tests.hoeffding_bentkus(0.0, n_cases, limit)))
+        # Of both tests the one that passes sooner: a loss with grades has another one than an
+        # error.
+        p = min(
+            float(binomial_p(0, n_cases, limit)),
+            float(tests.hoeffding_bentkus(0.0, n_cases, limit)),
+        )
         if p * n_tests > delta:
             missing[name] = max(1, tests.cases_needed(limit, delta / n_tests) - n_cases)
     return missing
 
 
 def missing_sentence(
-    missing: Mapping[str, int], n_cases: int, targets: Mapping[str, float], delta: float, n_tests: int = 1
+    missing: Mapping[str, int],
+    n_cases: int,
+    targets: Mapping[str, float],
+    delta: float,
+    n_tests: int = 1,
 ) -> str:
     """What the targets of `missing_cases` need, what there is, and how many more that is."""
-    level = f"delta {delta:g}" + (f" over {n_tests:,} candidates tested at once" if n_tests > 1 else "")
+    level = f"delta {delta:g}" + (
+        f" over {n_tests:,} candidates tested at once" if n_tests > 1 else ""
+    )
     needs = "; ".join(
-        f"{name} at most {targets[name]:g} needs {n_cases + more:,} cases even if none is lost, at {level}, got "
+        f"{name} at most {targets[name]:g} needs {n_cases + more:,} cases even if none is lost, "
+        f"at {level}, got "
         f"{n_cases:,}: at least {more:,} more labelled cases are missing"
         for name, more in missing.items()
     )

@@ -1,4 +1,7 @@
-"""What a certificate states (shore): its reason in one line, and what a reader must know (S6.3, S6.4, S6.9)."""
+"""What a certificate states (shore): its reason in one line and notes (S6.3, S6.4, S6.9).
+
+The notes say what a reader must know.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,20 @@ from raglab.store.policies import Policy
 FAILS: Mapping[TestMethod, str] = {
     "single": "the policy fails",
     "fixed_sequence": "the {first} candidate tested{which} fails",
-    "holm": "the likeliest of {n} candidates tested at once, at the corrected level {level:.3g}, fails",
+    "holm": (
+        "the likeliest of {n} candidates tested at once, at the corrected level {level:.3g}, fails"
+    ),
 }
 
 
 class JudgedCases(NamedTuple):
     """What a reason says of the cases certified on.
 
-    basis: on which they are judged. alone: which are scored by status alone, [Q]. look: sentence of their looks.
-    candidates: number of policies that are tested on them, of so many offered. first: thresholds of the first one
-    tested where that is not the policy given, "the policy given" where it is; empty where several are given.
-    look_confidence: `look_confidence` of their looks, empty at the first.
+    basis: on which they are judged. alone: which are scored by status alone, [Q]. look: sentence of
+    their looks. candidates: number of policies that are tested on them, of so many offered. first:
+    thresholds of the first one tested where that is not the policy given, "the policy given" where
+    it is; empty where several are given. look_confidence: `look_confidence` of their looks, empty
+    at the first.
     """
 
     basis: Basis
@@ -45,17 +51,24 @@ class JudgedCases(NamedTuple):
 
 
 def look_confidence(look: Look) -> str:
-    """What a confidence holds for, at a look that is not the first: this look alone, and less for all together."""
+    """What a confidence holds for, at a look that is not the first.
+
+    This look alone, and less for all together.
+    """
     if look.number == 1:
         return ""
-    return f" for this look alone, {max(0.0, 1.0 - look.spent):g} for all {look.number} looks together"
+    return (
+        f" for this look alone, {max(0.0, 1.0 - look.spent):g} for all {look.number} looks together"
+    )
 
 
 def look_sentence(look: Look, *, recorded: bool, again: bool) -> str:
     """How often the cases were certified on, the error spent on them together, and whether a file remembers it."""
     if look.number > 1:
         known = "" if recorded else " that is known of"
-        return f"look {look.number} on these cases{known}, at a spent delta of {look.spent:g} together"
+        return (
+            f"look {look.number} on these cases{known}, at a spent delta of {look.spent:g} together"
+        )
     if recorded:
         return "first look on record"
     if again:
@@ -64,9 +77,15 @@ def look_sentence(look: Look, *, recorded: bool, again: bool) -> str:
 
 
 def certificate_reason(
-    promises: Sequence[Promise], binding: str, delta: float, method: TestMethod, judged: JudgedCases, *, certified: bool
+    promises: Sequence[Promise],
+    binding: str,
+    delta: float,
+    method: TestMethod,
+    judged: JudgedCases,
+    *,
+    certified: bool,
 ) -> str:
-    """What is promised or not, at which look, on which basis, and how many cases are scored by status alone.
+    """What is promised or not, at which look and basis, and how many cases status alone scores.
 
     Args:
       promises: with the bounds at the level of the test, where it failed.
@@ -81,7 +100,10 @@ def certificate_reason(
     rates = ", ".join(f"{promise.name} at most {promise.alpha:g}" for promise in promises)
     if certified:
         together = ", together," if len(promises) > 1 else ""
-        return f"{rates}{together} with confidence {1.0 - delta:g}{judged.look_confidence}; {binding} binds{cases}"
+        return (
+            f"{rates}{together} with confidence {1.0 - delta:g}{judged.look_confidence}; "
+            f"{binding} binds{cases}"
+        )
     promise = next(promise for promise in promises if promise.name == binding)
     counts = (
         f"{promise.k:g} of {promise.n}, upper bound {decimals(promise.bound, promise.alpha)}"
@@ -107,13 +129,21 @@ def threshold_text(before: Policy, after: Policy) -> str:
 
 
 def untested_note(
-    pilot: RateCounts, targets: Mapping[str, float], delta: float, *, size: float, n_cases: int, tested: str
+    pilot: RateCounts,
+    targets: Mapping[str, float],
+    delta: float,
+    *,
+    size: float,
+    n_cases: int,
+    tested: str,
 ) -> str:
-    """Why the policy given, the first candidate, is not tested, and what is tested first in its place (rule S6.10).
+    """Why the given policy, first candidate, is not tested, and what is instead (rule S6.10).
 
     Args:
-      pilot: counts of the candidates there. size: cases to certify on, over those of the pilot. n_cases: how many
-        there are. tested: thresholds of the candidate that is tested first.
+      pilot: counts of the candidates there.
+      size: cases to certify on, over those of the pilot.
+      n_cases: how many there are.
+      tested: thresholds of the candidate that is tested first.
     """
     why = "another candidate is at least as sure and costs no more on split tune"
     for place, (name, alpha) in enumerate(targets.items()):
@@ -122,15 +152,19 @@ def untested_note(
         if expected < needed:
             of = "" if name == COST else f" {RATE_TABLE[name].share_of}"
             why = (
-                f"{name} at most {alpha:g} needs {needed}{of} cases without an error, and by split tune it would have "
+                f"{name} at most {alpha:g} needs {needed}{of} cases without an error, and by "
+                "split tune it would have "
                 f"about {expected:.0f} of {n_cases}"
             )
             break
-    return f"The policy given is not tested: {why}. Tested first in its place: {tested or 'another candidate'}."
+    return (
+        f"The policy given is not tested: {why}. Tested first in its place: "
+        f"{tested or 'another candidate'}."
+    )
 
 
 def missing_candidates(tried: Sequence[Policy], counts: RateCounts, chosen: int) -> list[str]:
-    """Candidates that cannot be certified since recorded answers are missing, and what the chosen one lacks (S6.3).
+    """Candidates not certifiable for missing recorded answers, and the chosen one's gaps (S6.3).
 
     Args:
       chosen: place of the chosen candidate, -1 for none.
@@ -145,16 +179,24 @@ def missing_candidates(tried: Sequence[Policy], counts: RateCounts, chosen: int)
 
 
 def certificate_notes(
-    certificate: Certificate, near: Nearest, free_rate: float, targets: Mapping[str, float], *, unsplit: bool
+    certificate: Certificate,
+    near: Nearest,
+    free_rate: float,
+    targets: Mapping[str, float],
+    *,
+    unsplit: bool,
 ) -> tuple[str, ...]:
     """What a reader of a certification must know.
 
     Args:
-      near: target that the pilot hints at. free_rate: hallucination rate of always-answer there. targets: that were
-        tested. unsplit: whether all cases of the trace were certified on.
+      near: target that the pilot hints at.
+      free_rate: hallucination rate of always-answer there.
+      targets: that were tested.
+      unsplit: whether all cases of the trace were certified on.
     """
     notes = []
-    # First what makes a certificate worth less than it looks: targets kept by asking, or without any gate.
+    # First what makes a certificate worth less than it looks: targets kept by asking, or without
+    # any gate.
     if certificate.rests_on_asking:
         notes.append(asking_note(certificate.over_ask, certificate.free))
     if "always-answer" in certificate.free:
@@ -162,27 +204,40 @@ def certificate_notes(
     # Then how often these cases were used, for each use spends some of the confidence.
     if certificate.looks > 1:
         worst = min(1.0, certificate.spent or certificate.delta)
-        lead = f"Look {certificate.looks} on these cases: some promise among them may break with probability {worst:g}"
+        lead = (
+            f"Look {certificate.looks} on these cases: some promise among them may break with "
+            f"probability {worst:g}"
+        )
         notes.append(f"{lead}, and more if an earlier look chose the targets or the candidates.")
     if certificate.method == "holm" and certificate.tested:
         notes.append(
-            "No split tune to learn an order on: every candidate was tested at once (Holm), which costs power; the "
-            "cheapest of those that passed was chosen on these very cases, so its cost on them flatters."
+            "No split tune to learn an order on: every candidate was tested at once (Holm), which "
+            "costs power; the "
+            "cheapest of those that passed was chosen on these very cases, so its cost on them "
+            "flatters."
         )
     if certificate.method == "holm" and certificate.chosen is None and certificate.candidates > 1:
         notes.append(
-            f"{certificate.candidates:,} candidates share the delta. raglab.certify_policy tests one policy at the "
-            "whole of it and needs far fewer cases; certify_best is for cases with splits tune and certify "
+            f"{certificate.candidates:,} candidates share the delta. raglab.certify_policy tests "
+            "one policy at the "
+            "whole of it and needs far fewer cases; certify_best is for cases with splits tune "
+            "and certify "
             "(raglab.split)."
         )
     if unsplit:
-        notes.append("It holds only if no threshold, gate or model of the policy was tuned or fitted on these cases.")
+        notes.append(
+            "It holds only if no threshold, gate or model of the policy was tuned or fitted on "
+            "these cases."
+        )
     if certificate.method == "single" and certificate.chosen is None:
         notes.append(
-            "raglab.certify_best (--best) tests the policy's family; on the same cases that is a further look, which "
-            f"again=True (--again) must state, and it spends another delta of {certificate.delta:g}."
+            "raglab.certify_best (--best) tests the policy's family; on the same cases that is a "
+            "further look, which "
+            "again=True (--again) must state, and it spends another delta of "
+            f"{certificate.delta:g}."
         )
-    # Last, where nothing passed, what the pilot holds within reach; a hint, never a promise (rule S6.9).
+    # Last, where nothing passed, what the pilot holds within reach; a hint, never a promise (rule
+    # S6.9).
     if certificate.chosen is None and certificate.pilot and RISK in targets:
         notes += _nearest_notes(certificate, near, free_rate, targets)
     return tuple(notes)
@@ -191,22 +246,27 @@ def certificate_notes(
 def _nearest_notes(
     certificate: Certificate, near: Nearest, free_rate: float, targets: Mapping[str, float]
 ) -> list[str]:
-    """Which hallucination target the pilot holds within reach, or that it holds none of those tried so."""
+    """Which hallucination target the pilot holds in reach, or that it holds none of those tried."""
     n_cases, further = certificate.cases, "a second look" if certificate.looks else "a look"
     beside = " beside the other targets" if len(targets) > 1 else ""
     if near.alpha > targets[RISK]:
         text = (
-            f"On the pilot a {RISK} of {near.alpha:g}{beside} looks within reach of {n_cases} such cases, "
-            f"with probability {near.chance:.2f} (by the best of the candidates, so it flatters; always-answer has "
+            f"On the pilot a {RISK} of {near.alpha:g}{beside} looks within reach of {n_cases} "
+            "such cases, "
+            f"with probability {near.chance:.2f} (by the best of the candidates, so it flatters; "
+            "always-answer has "
             f"{percent(free_rate)}); certifying it on the same cases is {further}."
         )
         return [text]
-    # Only targets that always-answer does not reach are tried, so a certificate of a higher one is no contradiction.
+    # Only targets that always-answer does not reach are tried, so a certificate of a higher one is
+    # no contradiction.
     tried = [alpha for alpha in ALPHAS if alpha < free_rate]
     if not tried or not np.isnan(near.alpha):
         return []
     text = (
-        f"By the pilot no {RISK} up to {tried[-1]:g}{beside} has a chance of {LIKELY:.0%} or more to be certified on "
-        f"{n_cases} such cases; what always-answer reaches ({percent(free_rate)} there) is not tried."
+        f"By the pilot no {RISK} up to {tried[-1]:g}{beside} has a chance of {LIKELY:.0%} or more "
+        "to be certified on "
+        f"{n_cases} such cases; what always-answer reaches ({percent(free_rate)} there) is not "
+        "tried."
     )
     return [text]

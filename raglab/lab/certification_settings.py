@@ -1,4 +1,4 @@
-"""Settings of a certification (shore): targets, costs, delta and the file of looks, checked (S6.4)."""
+"""Certification settings (shore): targets, costs, delta and the file of looks, checked (S6.4)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from raglab.lab.looks import Reuse
 class CertificationSettings(NamedTuple):
     """Targets, costs, arm, delta and file of looks of a certification.
 
-    targets: rate -> highest value. costs: see `metrics.cost_matrix`. delta: error. arm: None for the first. again,
-    looks: see `certify_policy`. reuse: what an upgrade knows of earlier looks; delta is divided then by the number of
-    this look, which is set under the lock of the file. divisor: of delta, at whose quotient the policy is tested, as
-    one of so many that these cases may have chosen. budget: error from which delta was divided, for the next division;
-    None where it was not.
+    targets: rate -> highest value. costs: see `metrics.cost_matrix`. delta: error. arm: None for
+    the first. again, looks: see `certify_policy`. reuse: what an upgrade knows of earlier looks;
+    delta is divided then by the number of this look, which is set under the lock of the file.
+    divisor: of delta, at whose quotient the policy is tested, as one of so many that these cases
+    may have chosen. budget: error from which delta was divided, for the next division; None where
+    it was not.
     """
 
     targets: Mapping[str, float]
@@ -50,14 +51,20 @@ def checked_settings(
     """Check the settings of a certification."""
     _check_targets({} if targets is None else targets, costs)
     metrics.check_delta(delta)
-    return CertificationSettings(dict(targets or {}), costs, delta, arm, again, None if looks is None else Path(looks))
+    return CertificationSettings(
+        dict(targets or {}), costs, delta, arm, again, None if looks is None else Path(looks)
+    )
 
 
 def _check_targets(targets: Mapping[str, float], costs: metrics.Costs | None) -> None:
     example = "targets={'hallucination_rate': 0.1}"
     is_mapping = isinstance(targets, Mapping)
     wrong = (
-        [alpha for alpha in targets.values() if not isinstance(alpha, Real) or isinstance(alpha, bool)]
+        [
+            alpha
+            for alpha in targets.values()
+            if not isinstance(alpha, Real) or isinstance(alpha, bool)
+        ]
         if is_mapping
         else [targets]
     )
@@ -65,16 +72,25 @@ def _check_targets(targets: Mapping[str, float], costs: metrics.Costs | None) ->
         msg = f"targets must map names of rates to numbers, got {wrong[0]!r:.80}; write {example}."
         raise TypeError(msg)
     if not targets:
-        msg = f"targets must name at least one rate, got none; state what is to be promised, such as {example}."
+        msg = (
+            "targets must name at least one rate, got none; state what is to be promised, such "
+            f"as {example}."
+        )
         raise ValueError(msg)
     allowed, most = metrics.OBJECTIVES, float(metrics.cost_matrix(costs).max())
     for name, alpha in targets.items():
         if name not in allowed and name != COST:
-            msg = f"targets must be rates of errors, one of {', '.join(allowed)}, or {COST}, got {name!r}."
+            msg = (
+                f"targets must be rates of errors, one of {', '.join(allowed)}, or {COST}, got "
+                f"{name!r}."
+            )
             raise ValueError(msg)
         if name == COST:
             if not 0.0 < alpha < most:
-                msg = f"the target of {COST} must be in (0, {most:g}), got {alpha}; {most:g} is the highest cost."
+                msg = (
+                    f"the target of {COST} must be in (0, {most:g}), got {alpha}; {most:g} is the "
+                    "highest cost."
+                )
                 raise ValueError(msg)
         elif not 0.0 < alpha < 1.0:
             msg = f"the target of {name} must be in (0, 1), got {alpha}; 0.1 is 10 %."

@@ -26,7 +26,8 @@ from raglab.store.policies import Policy
 from raglab.values import Status
 
 COST, RISK = "expected_cost", "hallucination_rate"
-OF_POLICY = ("k", "n", "cost", "coverage", "over_ask", "missing")  # fields of `RateCounts` with a row a policy
+# fields of `RateCounts` with a row a policy
+OF_POLICY = ("k", "n", "cost", "coverage", "over_ask", "missing")
 LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
 EVEN = 0.5  # and from which on a signal is said to reach one
 ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
@@ -35,10 +36,11 @@ ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.5
 class RateCounts(NamedTuple):
     """Losses k and cases n of each target, [N, T], with other measures of the policies.
 
-    k: errors; of the expected cost the sum of the costs over the highest one. cost: expected cost of a case, [N].
-    coverage, over_ask: shares, [N]. scale: what a loss of 1 stands for, the highest cost or 1, [T]. graded: whether
-    losses lie between 0 and 1 too, [T]. missing: see `Tally.missing`, [N, 2]: an answer that is missing counts as not
-    correct. basis: on which the cases are judged.
+    k: errors; of the expected cost the sum of the costs over the highest one. cost: expected cost
+    of a case, [N]. coverage, over_ask: shares, [N]. scale: what a loss of 1 stands for, the highest
+    cost or 1, [T]. graded: whether losses lie between 0 and 1 too, [T]. missing: see
+    `Tally.missing`, [N, 2]: an answer that is missing counts as not correct. basis: on which the
+    cases are judged.
     """
 
     k: NDArray[np.float64]
@@ -66,10 +68,13 @@ class RateCounts(NamedTuple):
         return self._replace(**{name: getattr(self, name)[places] for name in OF_POLICY})
 
     def with_rows(self, places: NDArray[np.int64], rows: RateCounts) -> RateCounts:
-        """The same, with the decisions of some policies counted otherwise; which answers they lack stays.
+        """The same, with the decisions of some policies counted otherwise.
+
+        Which answers they lack stays.
 
         Args:
-          places: of these policies, [M]. rows: their counts, [M].
+          places: of these policies, [M].
+          rows: their counts, [M].
         """
         columns = {name: getattr(self, name).copy() for name in OF_POLICY if name != "missing"}
         for name, column in columns.items():
@@ -77,7 +82,9 @@ class RateCounts(NamedTuple):
         return self._replace(**columns)
 
     def p(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """p-value that a policy breaks a target, [N, T]: exact of errors, Hoeffding and Bentkus' of graded losses.
+        """p-value that a policy breaks a target, [N, T].
+
+        Exact of errors, Hoeffding and Bentkus' of graded losses.
 
         It is 1 of a policy that is not compared, so that it is never certified.
         """
@@ -94,7 +101,11 @@ class RateCounts(NamedTuple):
     def bound(self, row: int, place: int, delta: float) -> float:
         """Upper bound of a target's rate or cost for one policy, in its own units."""
         k, n = float(self.k[row, place]), int(self.n[row, place])
-        bound = certify.graded_bound(k, n, delta) if self.graded[place] else float(upper_bound(int(k), n, delta))
+        bound = (
+            certify.graded_bound(k, n, delta)
+            if self.graded[place]
+            else float(upper_bound(int(k), n, delta))
+        )
         return bound * float(self.scale[place])
 
     def total(self, row: int, place: int) -> float | int:
@@ -110,14 +121,15 @@ def count_rates(
     arm: str | None = None,
     costs: metrics.Costs | None = None,
 ) -> RateCounts:
-    """Losses and cases of some rates, or of the expected cost, for each policy, and what a case costs it."""
+    """Losses and cases of some rates or of expected cost, and a case's cost, for each policy."""
     return tally_losses(tally(trace, policies, arm), names, costs)
 
 
 class SplitCounts(NamedTuple):
     """What candidates, and a policy without a threshold, do on the cases of a split.
 
-    losses: of the candidates, [N]. answering: cases by cell of always-answer, [18]. labels: cases by label, [3].
+    losses: of the candidates, [N]. answering: cases by cell of always-answer, [18]. labels: cases
+    by label, [3].
     """
 
     losses: RateCounts
@@ -139,13 +151,15 @@ def count_split(
     arm: str | None = None,
     costs: metrics.Costs | None = None,
 ) -> SplitCounts:
-    """Losses of candidates and of always-answer, in one pass over the cases, or over the shards of a trace.
+    """Losses of candidates and always-answer, in one pass over the cases or a trace's shards.
 
     Args:
       start: policy that always-answer is made of.
     """
     counts = tally(trace, [*candidates, always_answer(start)], arm)
-    of_candidates = counts._replace(cells=counts.cells[:-1], stages=counts.stages[:-1], missing=counts.missing[:-1])
+    of_candidates = counts._replace(
+        cells=counts.cells[:-1], stages=counts.stages[:-1], missing=counts.missing[:-1]
+    )
     return SplitCounts(tally_losses(of_candidates, names, costs), counts.cells[-1], counts.labels)
 
 
@@ -155,11 +169,15 @@ def tally_losses(counted: Tally, names: Sequence[str], costs: metrics.Costs | No
     return losses._replace(missing=counted.missing, basis=counted.basis)
 
 
-def counted_losses(cells: NDArray[np.int64], names: Sequence[str], costs: metrics.Costs | None) -> RateCounts:
+def counted_losses(
+    cells: NDArray[np.int64], names: Sequence[str], costs: metrics.Costs | None
+) -> RateCounts:
     """Losses of policies whose cells are counted.
 
     Args:
-      cells: [N, 18]. names: rates of `metrics.RATES`, or `expected_cost`. costs: of the latter, and of `cost`.
+      cells: [N, 18].
+      names: rates of `metrics.RATES`, or `expected_cost`.
+      costs: of the latter, and of `cost`.
     """
     every, labels = metrics.rate_counts(cells), metrics.label_counts(cells)
     of_rate, size = metrics.denominators(every, labels), labels.sum(axis=-1)
@@ -191,8 +209,9 @@ def counted_losses(cells: NDArray[np.int64], names: Sequence[str], costs: metric
 class PilotCounts(NamedTuple):
     """Candidates on the cases that their order is learned on.
 
-    losses: of the candidates, [N]; of one whose decision model was fitted on the pilot by models that never saw the
-    case. free_rate: hallucination rate of always-answer. notes: of which candidates the figures are in sample.
+    losses: of the candidates, [N]; of one whose decision model was fitted on the pilot by models
+    that never saw the case. free_rate: hallucination rate of always-answer. notes: of which
+    candidates the figures are in sample.
     """
 
     losses: RateCounts
@@ -212,7 +231,8 @@ def pilot_counts(
     Args:
       offered: candidates of any kind; those that share a model are cross-fitted together.
 
-    Source: rules S6.9, S6.10: cases that a model was fitted on flatter it, in the order, the choice and the hint.
+    Source: rules S6.9, S6.10: cases that a model was fitted on flatter it, in the order, the choice
+    and the hint.
     """
     split = count_split(pilot, offered, offered[0], names, arm, costs)
     pilot_hash = trace_hash(pilot)
@@ -227,32 +247,47 @@ def pilot_counts(
     fused = sum(policy.fused.enabled and policy.fused.fitted_on == pilot_hash for policy in offered)
     notes = []
     if in_sample:
-        notes.append(_in_sample_note("the decision model", in_sample, len(offered), "too few cases to leave any out"))
+        notes.append(
+            _in_sample_note(
+                "the decision model", in_sample, len(offered), "too few cases to leave any out"
+            )
+        )
     if fused:
-        notes.append(_in_sample_note("the fused gate", fused, len(offered), "a policy does not hold how it is fitted"))
+        notes.append(
+            _in_sample_note(
+                "the fused gate", fused, len(offered), "a policy does not hold how it is fitted"
+            )
+        )
     # What a policy keeps of its cases tells of others, whose pilot figures flatter as well.
     learned = list(zip(offered, trace_learned(offered, pilot), strict=True))
     partly = sum(
-        any(part != "policy" and part_hash != pilot_hash for part, part_hash in _parts_of(policy, row))
+        any(
+            part != "policy" and part_hash != pilot_hash
+            for part, part_hash in _parts_of(policy, row)
+        )
         for policy, row in learned
     )
     tuned = sum("policy" in row.parts for _, row in learned)
     if partly:
         notes.append(
-            _in_sample_note("a part", partly, len(offered), "it was fitted on a part of the pilot, or on more")
+            _in_sample_note(
+                "a part", partly, len(offered), "it was fitted on a part of the pilot, or on more"
+            )
         )
     if tuned:
-        notes.append(_in_sample_note("the policy", tuned, len(offered), "a study chose its values there"))
+        notes.append(
+            _in_sample_note("the policy", tuned, len(offered), "a study chose its values there")
+        )
     return PilotCounts(losses, split.free_rate, tuple(notes))
 
 
 def _parts_of(policy: Policy, learned: Learned) -> list[tuple[str, str]]:
-    """Parts of a policy that learned from some cases, each with the hash of all the cases that it learned from."""
+    """Parts of a policy that learned from these cases, each with a hash of all it learned from."""
     return [(name, of) for name, of in learning_parts(policy).items() if name in learned.parts]
 
 
 def _fitted_groups(offered: Sequence[Policy], cases: str) -> list[list[int]]:
-    """Places of the candidates that decide by a model fitted on these cases, by what they measure, model included."""
+    """Places of candidates that decide by a model fitted on these cases, by measures and model."""
     groups: list[list[int]] = []
     structures = [policy.structure for policy in offered]
     for place, policy in enumerate(offered):
@@ -270,8 +305,10 @@ def _fitted_groups(offered: Sequence[Policy], cases: str) -> list[list[int]]:
 def _in_sample_note(what: str, k: int, n: int, why: str) -> str:
     """That pilot figures of some candidates are of the cases that a part of them was fitted on."""
     return (
-        f"Of {k:,} of {n:,} candidates {what} was fitted on the pilot and is not cross-fitted there ({why}): their "
-        "place in the order and their pilot cost flatter. The test on the certified cases is as valid."
+        f"Of {k:,} of {n:,} candidates {what} was fitted on the pilot and is not cross-fitted "
+        f"there ({why}): their "
+        "place in the order and their pilot cost flatter. The test on the certified cases is as "
+        "valid."
     )
 
 
@@ -284,25 +321,33 @@ def lower_bound(counts: RateCounts, place: int, delta: float) -> float:
     return float(clopper_pearson(int(k), n, 1.0 - 2.0 * delta).low) * scale
 
 
-def pilot_order(counts: RateCounts, alphas: NDArray[np.float64], delta: float, size: float) -> NDArray[np.int64]:
+def pilot_order(
+    counts: RateCounts, alphas: NDArray[np.float64], delta: float, size: float
+) -> NDArray[np.int64]:
     """Candidates worth testing, learned on a pilot split: from the safest to the cheapest.
 
-    Left out are those that another one beats in p-value and cost, and those that would answer too few cases to be
-    certified at all, while any others are there.
+    Left out are those that another one beats in p-value and cost, and those that would answer too
+    few cases to be certified at all, while any others are there.
 
     Args:
-      counts: candidates on the pilot. size: cases to be certified on, over those of the pilot.
+      counts: candidates on the pilot.
+      size: cases to be certified on, over those of the pilot.
 
     Source: rule S6.10; Pareto testing (Laufer-Goldshtein and others 2023).
     """
-    needed = np.array([certify.cases_needed(float(alpha), delta) for alpha in alphas / counts.scale])
+    needed = np.array(
+        [certify.cases_needed(float(alpha), delta) for alpha in alphas / counts.scale]
+    )
     enough = (counts.n * size >= needed).all(axis=1)
     rows = np.flatnonzero(enough) if enough.any() else np.arange(len(counts.k))
     return rows[certify.pareto_order(counts.subset(rows).p(alphas).max(axis=1), -counts.cost[rows])]
 
 
 class Nearest(NamedTuple):
-    """Lowest hallucination target that is likely to be certified, and how likely; both NaN where there is none."""
+    """Lowest hallucination target that is likely to be certified, and how likely.
+
+    Both NaN where there is none.
+    """
 
     alpha: float
     chance: float
@@ -314,8 +359,9 @@ def nearest_target(
     """Lowest hallucination target that some candidate is likely to certify, by the pilot alone.
 
     Args:
-      counts: candidates on the pilot. size: cases to certify on, over those of the pilot. free_rate: hallucination rate
-        of always-answer there; a target that it reaches is no hint.
+      counts: candidates on the pilot.
+      size: cases to certify on, over those of the pilot.
+      free_rate: hallucination rate of always-answer there; a target that it reaches is no hint.
 
     Source: rule S6.9.
     """
@@ -325,14 +371,20 @@ def nearest_target(
     # Candidates that lost alike are one: there are far fewer of them.
     alike = np.unique(np.concatenate([counts.k, counts.n], axis=1), axis=0)
     k, n = alike[:, : len(targets)], alike[:, len(targets) :]
-    scaled = {name: float(alpha / counts.scale[place]) for place, (name, alpha) in enumerate(targets.items())}
+    scaled = {
+        name: float(alpha / counts.scale[place])
+        for place, (name, alpha) in enumerate(targets.items())
+    }
 
     def chance(place: int, alpha: float) -> NDArray[np.float64]:
-        return certify.certification_chance(k[:, place], n[:, place], n[:, place] * size, alpha, delta)
+        return certify.certification_chance(
+            k[:, place], n[:, place], n[:, place] * size, alpha, delta
+        )
 
     at = list(targets).index(RISK)
     joint_chance = np.prod(
-        [np.ones(len(k)), *(chance(t, scaled[name]) for t, name in enumerate(targets) if t != at)], axis=0
+        [np.ones(len(k)), *(chance(t, scaled[name]) for t, name in enumerate(targets) if t != at)],
+        axis=0,
     )
     low, high = 0, sum(alpha < free_rate for alpha in ALPHAS)
     best = Nearest(float("nan"), float("nan"))
@@ -349,19 +401,29 @@ def nearest_target(
 def free_policies(
     counts: SplitCounts, targets: Mapping[str, float], costs: metrics.Costs | None, delta: float
 ) -> tuple[str, ...]:
-    """Policies without a threshold that pass the same test of every target on the certified cases."""
+    """Policies with no threshold that pass the same test of each target on the certified cases."""
     cells = np.zeros((3, len(Status), len(Status), 2), dtype=np.int64)
     cells[0] = counts.answering.reshape(cells.shape[1:])
     cells[1, Status.refuse, :, 0] = counts.labels
-    cells[2, Status.ambiguous, :, 1] = counts.labels  # at its best: the options are right wherever it should ask
-    p = counted_losses(cells.reshape(3, -1), list(targets), costs).p(np.array(list(targets.values())))
+    # at its best: the options are right wherever it should ask
+    cells[2, Status.ambiguous, :, 1] = counts.labels
+    p = counted_losses(cells.reshape(3, -1), list(targets), costs).p(
+        np.array(list(targets.values()))
+    )
     names = ("always-answer", "always-refuse", "always-ask")
     return tuple(name for name, joint in zip(names, p.max(axis=1), strict=True) if joint <= delta)
 
 
 def asking_note(over_ask: float, free: Sequence[str]) -> str:
-    """Warning that the targets are met only by asking back or refusing; empty where they are not."""
+    """Warning that the targets are met only by asking back or refusing.
+
+    Empty where they are not.
+    """
     idle = [name for name in free if name != "always-answer"]
-    why = [f"{percent(over_ask)} of the unambiguous are asked back"] if over_ask > MAX_OVER_ASK else []
+    why = (
+        [f"{percent(over_ask)} of the unambiguous are asked back"]
+        if over_ask > MAX_OVER_ASK
+        else []
+    )
     why += [f"{' and '.join(idle)} would keep every target too"] if idle else []
     return f"It rests on asking back or refusing: {'; '.join(why)}." if why else ""

@@ -12,7 +12,15 @@ import numpy as np
 from raglab.bandit.learner import check_count, refuse
 from raglab.canonical import digest
 from raglab.default_learner.confidence import DefaultLearner
-from raglab.default_learner.simulation import ALWAYS, NEVER, ORACLE, Policy, World, request_costs, request_outcomes
+from raglab.default_learner.simulation import (
+    ALWAYS,
+    NEVER,
+    ORACLE,
+    Policy,
+    World,
+    request_costs,
+    request_outcomes,
+)
 from raglab.lab.search_space import SearchRange, round_value
 from raglab.lab.trial_search import TrialOutcome, maximise
 from raglab.metrics.intervals import percentile_interval
@@ -29,10 +37,20 @@ HUNDRED = 100.0
 
 
 def policy_rates(
-    world: World, policy: Policy, *, question_cost: float = 1.0, error_cost: float = 10.0, **sizes: Any  # noqa: ANN401
-) -> dict[str, float]:  # fmt: skip
-    """Questions, silent errors, unanswered and cost, each per 100 requests; `sizes` are those of `request_outcomes`."""
-    outcomes = request_outcomes(world, policy, question_cost=question_cost, error_cost=error_cost, **sizes)
+    world: World,
+    policy: Policy,
+    *,
+    question_cost: float = 1.0,
+    error_cost: float = 10.0,
+    **sizes: Any,  # noqa: ANN401
+) -> dict[str, float]:
+    """Questions, silent errors, unanswered and cost, each per 100 requests.
+
+    `sizes` are those of `request_outcomes`.
+    """
+    outcomes = request_outcomes(
+        world, policy, question_cost=question_cost, error_cost=error_cost, **sizes
+    )
     costs = request_costs(outcomes, question_cost, error_cost)
     parts = (outcomes.question, outcomes.error, outcomes.unanswered, costs)
     return {name: HUNDRED * float(part.mean()) for name, part in zip(RATES, parts, strict=True)}
@@ -52,8 +70,8 @@ def seed_rates(
 ) -> pd.DataFrame:
     """Rates of policies over seeds, a row a policy and seed; within a seed all meet the same.
 
-    Each seed has users, requests and noise of its own, and topics drawn anew from the world's (a bootstrap sample), so
-    that intervals over the seeds hold the chance of the topics as well.
+    Each seed has users, requests and noise of its own, and topics drawn anew from the world's (a
+    bootstrap sample), so that intervals over the seeds hold the chance of the topics as well.
     """
     import pandas as pd
 
@@ -65,10 +83,16 @@ def seed_rates(
         rng = np.random.default_rng([seed, number])
         count = len(world.contexts)
         drawn = world.traffic * rng.multinomial(count, np.full(count, 1.0 / count))
-        sample = world._replace(traffic=drawn / drawn.sum(), at_once=min(world.at_once, int((drawn > 0.0).sum())))
+        sample = world._replace(
+            traffic=drawn / drawn.sum(), at_once=min(world.at_once, int((drawn > 0.0).sum()))
+        )
         own = int(rng.integers(2**31))
         return [
-            {"policy": name, "seed": number, **policy_rates(sample, policy, seed=own, **sizes, **costs)}
+            {
+                "policy": name,
+                "seed": number,
+                **policy_rates(sample, policy, seed=own, **sizes, **costs),
+            }
             for name, policy in policies.items()
         ]
 
@@ -77,7 +101,9 @@ def seed_rates(
     else:
         from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
 
-        played = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(rates_of)(number) for number in range(seeds))
+        played = Parallel(n_jobs=n_jobs, return_as="generator")(
+            delayed(rates_of)(number) for number in range(seeds)
+        )
         rows = list(progress(played, "simulate", "seed", total=seeds))
     return pd.DataFrame([row for part in rows for row in part])
 
@@ -88,11 +114,13 @@ def summary(by_seed: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
 
 
 def seed_differences(by_seed: pd.DataFrame, reference: str, level: float = 0.95) -> pd.DataFrame:
-    """Rates of `reference` minus those of each other policy, seed by seed, as `summary` gives them."""
+    """Rates of `reference` minus those of every other policy, by seed, as `summary` gives them."""
     return _seed_intervals(by_seed, level, reference)
 
 
-def _seed_intervals(by_seed: pd.DataFrame, level: float, reference: str | None = None) -> pd.DataFrame:
+def _seed_intervals(
+    by_seed: pd.DataFrame, level: float, reference: str | None = None
+) -> pd.DataFrame:
     import pandas as pd
 
     parts = {name: part.sort_values("seed") for name, part in by_seed.groupby("policy", sort=False)}
@@ -106,7 +134,11 @@ def _seed_intervals(by_seed: pd.DataFrame, level: float, reference: str | None =
             if reference is not None:
                 values = parts[reference][rate].to_numpy(dtype=np.float64) - values
             low, high = percentile_interval(values, level)
-            row |= {rate: float(values.mean()), f"{rate}_low": float(low), f"{rate}_high": float(high)}
+            row |= {
+                rate: float(values.mean()),
+                f"{rate}_low": float(low),
+                f"{rate}_high": float(high),
+            }
         rows.append(row | {"seeds": len(part)})
     return pd.DataFrame(rows)
 
@@ -124,10 +156,11 @@ SWITCH = SearchRange(float("nan"), float("nan"))
 class ClarifyStudy:
     """Outcome of a study of clarification.
 
-    learner: what was found. trials: a row a trial: `value` (minus the objective), `feasible`, rates, and the values
-    tried. comparison: a row a policy on the topics that the study did not see: `questions`, `errors`, `unanswered`,
-    `cost` per 100 requests with `_low` and `_high`. differences: tuned minus each other policy, seed by seed. notes:
-    what a reader must know. study: Optuna's own.
+    learner: what was found. trials: a row a trial: `value` (minus the objective), `feasible`,
+    rates, and the values tried. comparison: a row a policy on the topics that the study did not
+    see: `questions`, `errors`, `unanswered`, `cost` per 100 requests with `_low` and `_high`.
+    differences: tuned minus each other policy, seed by seed. notes: what a reader must know. study:
+    Optuna's own.
     """
 
     learner: DefaultLearner
@@ -147,7 +180,9 @@ class ClarifyStudy:
         return env_text(self.learner, self.settings["question_cost"], self.settings["error_cost"])
 
     def track(self, folder: str | Path | None = None) -> TrackedRun:
-        """Log the study as one MLflow run: settings and values found, metrics, tables of trials and comparison.
+        """Log the study as one MLflow run.
+
+        Settings and values found, metrics, tables of trials and comparison.
 
         Args:
           folder: as for `raglab.track`.
@@ -164,9 +199,13 @@ class ClarifyStudy:
         best = self.trials["value"].where(self.trials["feasible"]).cummax()
         series += [("best_value", float(value), int(number)) for number, value in enumerate(best)]
         return track_run(
-            f"{self.settings['world']}: least {self.settings['objective']}: {digest(self.env(), 12)}",
+            f"{self.settings['world']}: least {self.settings['objective']}: "
+            f"{digest(self.env(), 12)}",
             "clarify",
-            {**self.settings, **{f"tuned.{name}": value for name, value in self.learner._asdict().items()}},
+            {
+                **self.settings,
+                **{f"tuned.{name}": value for name, value in self.learner._asdict().items()},
+            },
             series,
             {"trials": self.trials, "comparison": self.comparison, "differences": self.differences},
             folder,
@@ -176,9 +215,23 @@ class ClarifyStudy:
 
 def env_text(learner: DefaultLearner, question_cost: float = 1.0, error_cost: float = 10.0) -> str:
     """Lines for a `.env` that set the learner and the costs of the loop."""
-    names = ("rule", "ask_below", "apply_above", "every", "level", "half_life_days", "stratify", "split", "alpha")
+    names = (
+        "rule",
+        "ask_below",
+        "apply_above",
+        "every",
+        "level",
+        "half_life_days",
+        "stratify",
+        "split",
+        "alpha",
+    )
     rows: dict[str, Any] = {name: getattr(learner, name) for name in names}
-    rows |= {"stratify": str(learner.stratify).lower(), "question_cost": question_cost, "error_cost": error_cost}
+    rows |= {
+        "stratify": str(learner.stratify).lower(),
+        "question_cost": question_cost,
+        "error_cost": error_cost,
+    }
     return "".join(f"RAGLAB_CLARIFY_{name.upper()}={value}\n" for name, value in rows.items())
 
 
@@ -203,11 +256,13 @@ def tune_clarification(
     base: DefaultLearner = PUBLISHED,
     n_jobs: int = 1,
 ) -> ClarifyStudy:
-    """Search thresholds, rule, schedule, stratification and forgetting on `tune`, and judge the result on `held_out`.
+    """Search thresholds, rule, schedule, stratification and forgetting on `tune`.
 
-    All trials meet the same users and requests. The first trial is the learner `base`. The best are judged once more on
-    other users, and the best of them within the limit is the winner; where none is within it, the nearest one wins,
-    which is in the notes.
+    The result is judged on `held_out`.
+
+    All trials meet the same users and requests. The first trial is the learner `base`. The best are
+    judged once more on other users, and the best of them within the limit is the winner; where none
+    is within it, the nearest one wins, which is in the notes.
 
     Args:
       tune: world that trials are judged on.
@@ -236,7 +291,11 @@ def tune_clarification(
     Example: `print(tune_clarification(tune, held_out).env())`.
     """
     if objective not in OBJECTIVES:
-        refuse(f"objective must be one of {', '.join(OBJECTIVES)}", repr(objective), "choose one of them")
+        refuse(
+            f"objective must be one of {', '.join(OBJECTIVES)}",
+            repr(objective),
+            "choose one of them",
+        )
     if not 0.0 <= most_errors <= 1.0:
         refuse("most_errors must be in [0, 1]", most_errors, "it is a share of the requests")
     costs = {"question_cost": question_cost, "error_cost": error_cost}
@@ -244,29 +303,59 @@ def tune_clarification(
     space = search_space(tune)
 
     def judged(params: Mapping[str, Any]) -> TrialOutcome:
-        rates = policy_rates(tune, trial_learner(params, base), users=users, seed=seed, **sizes, **costs)
-        return TrialOutcome(-rates[objective], {"errors": rates["errors"] / HUNDRED - most_errors}, rates)
+        rates = policy_rates(
+            tune, trial_learner(params, base), users=users, seed=seed, **sizes, **costs
+        )
+        return TrialOutcome(
+            -rates[objective], {"errors": rates["errors"] / HUNDRED - most_errors}, rates
+        )
 
     # The given learner is a trial too, so that the search has it to beat.
     first = [_learner_values(base, space)]
     study, table = maximise(judged, space, trials=trials, sampler=sampler, seed=seed, first=first)
-    # The best of many trials is partly lucky: other users, and more of them, choose among the first few.
+    # The best of many trials is partly lucky: other users, and more of them, choose among the first
+    # few.
     again = {"users": AGAIN * users, "seed": seed + 1, **sizes, **costs}
     learner, within = _best_learner(table, space, base, tune, objective, most_errors, again)
     # Judged on a third set of users, on which nothing was chosen.
-    plans: dict[str, Policy] = {TUNED: learner, PUBLISHED_RULE: PUBLISHED, POSTERIOR_RULE: DefaultLearner("posterior")}
+    plans: dict[str, Policy] = {
+        TUNED: learner,
+        PUBLISHED_RULE: PUBLISHED,
+        POSTERIOR_RULE: DefaultLearner("posterior"),
+    }
     plans |= {baseline.replace("_", " "): baseline for baseline in (ALWAYS, NEVER, ORACLE)}
     by_seed = seed_rates(
-        held_out, plans, seeds=seeds, users=users_per_seed, requests=requests, seed=seed + 2, **costs, n_jobs=n_jobs
+        held_out,
+        plans,
+        seeds=seeds,
+        users=users_per_seed,
+        requests=requests,
+        seed=seed + 2,
+        **costs,
+        n_jobs=n_jobs,
     )
     comparison, differences = summary(by_seed, level), seed_differences(by_seed, TUNED, level)
     settings = {
-        "world": name, "trials": trials, "users": users, "requests": requests, "seeds": seeds,
-        "users_per_seed": users_per_seed, "objective": objective, "most_errors": most_errors, **costs,
-        "sampler": sampler, "seed": seed, "level": level, "tune_contexts": len(tune.contexts),
+        "world": name,
+        "trials": trials,
+        "users": users,
+        "requests": requests,
+        "seeds": seeds,
+        "users_per_seed": users_per_seed,
+        "objective": objective,
+        "most_errors": most_errors,
+        **costs,
+        "sampler": sampler,
+        "seed": seed,
+        "level": level,
+        "tune_contexts": len(tune.contexts),
         "held_out_contexts": len(held_out.contexts),
-    }  # fmt: skip
-    judged_on = "other users of the same contexts" if held_out is tune else "contexts that the study did not see"
+    }
+    judged_on = (
+        "other users of the same contexts"
+        if held_out is tune
+        else "contexts that the study did not see"
+    )
     notes = _clarify_notes(comparison, differences, within, most_errors, judged_on)
     return ClarifyStudy(
         learner=learner,
@@ -332,11 +421,16 @@ def _best_learner(
     most_errors: float,
     again: Mapping[str, Any],
 ) -> tuple[DefaultLearner, bool]:
-    """Best of the finalists on other users, and whether it is within the limit; the nearest to it where none is."""
+    """Best of the finalists on other users, and whether it is within the limit.
+
+    The nearest to it where none is.
+    """
     feasible = table[table["feasible"]]
     pool = table if feasible.empty else feasible
     order = "errors" if feasible.empty else "value"
-    best = pool.sort_values([order, "number"], ascending=[feasible.empty, True], kind="stable").head(FINALISTS)
+    best = pool.sort_values(
+        [order, "number"], ascending=[feasible.empty, True], kind="stable"
+    ).head(FINALISTS)
     scored = []
     for row in pool[pool["number"].isin([0, *best["number"]])].to_dict("records"):
         learner = trial_learner({name: row[name] for name in space}, base)
@@ -361,7 +455,9 @@ def _clarify_notes(
     paragraphs = []
     limit = f"{HUNDRED * most_errors:.4g} silent errors per 100 requests"
     if not within:
-        paragraphs.append(f"No trial keeps to {limit} on what it was tuned on; the winner is the nearest to it.")
+        paragraphs.append(
+            f"No trial keeps to {limit} on what it was tuned on; the winner is the nearest to it."
+        )
     tuned, most = rows[TUNED], HUNDRED * most_errors
     verb = "keeps to" if tuned["errors_high"] <= most else "keeps on average, not in every seed, to"
     verb = verb if tuned["errors"] <= most else "breaks"
@@ -369,15 +465,19 @@ def _clarify_notes(
         f"On {judged_on}, tuned {verb} {limit}: {tuned['errors']:.2f} "
         f"({tuned['errors_low']:.2f} to {tuned['errors_high']:.2f} in 95 % of the seeds)."
     )
-    # Questions and errors trade against each other, so both are said, and only then their cost together.
+    # Questions and errors trade against each other, so both are said, and only then their cost
+    # together.
     row = apart[PUBLISHED_RULE]
     sides = {rate: _difference_side(row, rate) for rate in ("questions", "errors")}
     changes = "; ".join(
-        f"{side} {what} ({row[rate]:+.2f}, {row[f'{rate}_low']:+.2f} to {row[f'{rate}_high']:+.2f} per 100)"
+        f"{side} {what} ({row[rate]:+.2f}, {row[f'{rate}_low']:+.2f} to "
+        f"{row[f'{rate}_high']:+.2f} per 100)"
         for (rate, side), what in zip(sides.items(), ("questions", "silent errors"), strict=True)
     )
     both = all(side == "fewer" for side in sides.values())
-    verdict = "is on the better side of the published rule in both" if both else "is NOT better in both"
+    verdict = (
+        "is on the better side of the published rule in both" if both else "is NOT better in both"
+    )
     paragraphs.append(f"Tuned {verdict}: {changes}.")
     cost = _difference_side(row, "cost")
     change = {"fewer": "lower", "more": "higher"}.get(cost, "not told apart")

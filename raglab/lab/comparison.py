@@ -33,23 +33,32 @@ if TYPE_CHECKING:
     from raglab.lab.certification import Certification
 
 COST = "expected_cost"
-BESIDE = "shown beside"  # role of a candidate that did not compete: no reason against what was selected
+# role of a candidate that did not compete: no reason against what was selected
+BESIDE = "shown beside"
 LEVEL = 0.95  # of intervals
 SIDES = ("a", "b")  # of a comparison of two policies
 PAIRED = f"{100.0 * LEVEL:g} % paired intervals; p of the paired t-test of the cost alone"
-SHOWN = ("pass_rate", "expected_cost", "coverage", "over_ask_rate", "hallucination_rate", "false_refusal_rate")
+SHOWN = (
+    "pass_rate",
+    "expected_cost",
+    "coverage",
+    "over_ask_rate",
+    "hallucination_rate",
+    "false_refusal_rate",
+)
 
 
 class Comparison(NamedTuple):
     """Two policies on the same cases.
 
-    table: a row a measure, expected cost first: `measure`, `a`, `b`, `difference` (b less a) with `low`, `high`, of the
-    cost the `p` of the paired t-test whose interval these are, then of a rate `a_k`, `a_n`, `b_k`, `b_n` and the cases
-    that count in it under one policy alone, `only_a`, `only_b`; a rate has no p-value, since its interval is of no
-    test. changed: cases decided otherwise, see `Decisions.changed`. a, b: their ids. basis: on
-    which the cases are judged (rule S6.3). missing: answers of each that are not recorded. status_only: cases that are
-    scored by status alone. in_sample: which of the two learned from how many of the cases; there are no intervals and
-    no p then (rule S6.11).
+    table: a row a measure, expected cost first: `measure`, `a`, `b`, `difference` (b less a) with
+    `low`, `high`, of the cost the `p` of the paired t-test whose interval these are, then of a rate
+    `a_k`, `a_n`, `b_k`, `b_n` and the cases that count in it under one policy alone, `only_a`,
+    `only_b`; a rate has no p-value, since its interval is of no test. changed: cases decided
+    otherwise, see `Decisions.changed`. a, b: their ids. basis: on which the cases are judged (rule
+    S6.3). missing: answers of each that are not recorded. status_only: cases that are scored by
+    status alone. in_sample: which of the two learned from how many of the cases; there are no
+    intervals and no p then (rule S6.11).
     """
 
     a: str
@@ -87,10 +96,21 @@ class Comparison(NamedTuple):
         """Display for a notebook: the differences with their intervals, then the changed cases."""
         rows = paired_rows(self.table, SIDES, in_sample=bool(self.in_sample))
         cases = (
-            (row["case_id"], row["query"], row["expect_status"] or "", f"{row['was']} to {row['now']}", row["change"])
+            (
+                row["case_id"],
+                row["query"],
+                row["expect_status"] or "",
+                f"{row['was']} to {row['now']}",
+                row["change"],
+            )
             for row in self.changed.to_dict("records")
         )
-        facts = [("a", self.a), ("b", self.b), ("cases", f"{self.cases:,}"), ("changed", counted(self._changes()))]
+        facts = [
+            ("a", self.a),
+            ("b", self.b),
+            ("cases", f"{self.cases:,}"),
+            ("changed", counted(self._changes())),
+        ]
         facts += [("judged", self.in_sample)] if self.in_sample else []
         facts += [("scoring", self.headline)] if self.headline else []
         facts += [("basis", self.basis)]
@@ -100,17 +120,35 @@ class Comparison(NamedTuple):
             if shortfall.k
         ]
         folds = (
-            Fold(f"b less a, {PAIRED}", rows, None, ("measure", "a", "b", "difference", "p"), open=True),
-            Fold("changed cases", cases, len(self.changed), ("case", "query", "label", "decision", "change")),
+            Fold(
+                f"b less a, {PAIRED}",
+                rows,
+                None,
+                ("measure", "a", "b", "difference", "p"),
+                open=True,
+            ),
+            Fold(
+                "changed cases",
+                cases,
+                len(self.changed),
+                ("case", "query", "label", "decision", "change"),
+            ),
         )
         return display("Two policies on the same cases", facts, folds)
 
 
 @takes(trace="measured", a="policy", b="policy")
 def compare(
-    trace: TraceView, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
+    trace: TraceView,
+    a: Policy,
+    b: Policy,
+    *,
+    arm: str | None = None,
+    costs: metrics.Costs | None = None,
 ) -> Comparison:
-    """Changes from policy `a` to policy `b` on labelled cases: rates and expected cost paired, and the cases.
+    """Changes from policy `a` to policy `b` on labelled cases.
+
+    Rates and expected cost paired, and the cases.
 
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
@@ -120,15 +158,18 @@ def compare(
       costs: see `metrics.cost_matrix`.
 
     Warns:
-      UserWarning: a policy was fitted or tuned on some of the cases: the figures are in sample, not comparable.
+      UserWarning: a policy was fitted or tuned on some of the cases: the figures are in sample, not
+        comparable.
 
     Raises:
-      ValueError: a case without a label, an unknown arm, costs that mean nothing, or a policy of which more than 5 % of
-        the answers are missing, of cases judged by text.
+      ValueError: a case without a label, an unknown arm, costs that mean nothing, or a policy of
+        which more than 5 % of the answers are missing, of cases judged by text.
 
-    Source: rules S6.2, S6.3, S6.7, S6.11; intervals as in `metrics.paired_rates` and `metrics.paired_cost`.
+    Source: rules S6.2, S6.3, S6.7, S6.11; intervals as in `metrics.paired_rates` and
+    `metrics.paired_cost`.
 
-    Example: `raglab.compare(trace, policy, policy.replace("l2.max_l2", 0.7)).changed` names the cases.
+    Example: `raglab.compare(trace, policy, policy.replace("l2.max_l2", 0.7)).changed` names the
+    cases.
     """
     first, second = decide_policies(trace, [a, b], arm)
     missing = (first.missing_answers, second.missing_answers)
@@ -137,7 +178,9 @@ def compare(
     table = paired_table(first.cells, second.cells, SIDES, costs, in_sample=bool(in_sample))
     alone = int(first.status_only.sum())
     changed, basis = first.changed(second), str(first.basis)
-    return Comparison(a.policy_id, b.policy_id, len(first), table, changed, basis, missing, alone, in_sample)
+    return Comparison(
+        a.policy_id, b.policy_id, len(first), table, changed, basis, missing, alone, in_sample
+    )
 
 
 def paired_table(
@@ -148,59 +191,100 @@ def paired_table(
     *,
     in_sample: bool = False,
 ) -> pd.DataFrame:
-    """Expected cost and rates of two lots of decisions on the same cases, a row a measure, see `Comparison`.
+    """Expected cost and rates of two lots of decisions on the same cases, a row a measure.
+
+    See `Comparison`.
 
     Args:
-      first, second: cell of each case, [Q] each. sides: names of the two in the columns. in_sample: whether any policy
-        learned from these cases, so that there are no intervals and no p.
+      first, second: cell of each case, [Q] each.
+      sides: names of the two in the columns.
+      in_sample: whether any policy learned from these cases, so that there are no intervals and no
+        p.
     """
     import pandas as pd
 
     rates = metrics.paired_rates(first, second, LEVEL)
-    spent = [float(metrics.expected_cost(count_cells(cells[None])[0], costs)) for cells in (first, second)]
+    spent = [
+        float(metrics.expected_cost(count_cells(cells[None])[0], costs))
+        for cells in (first, second)
+    ]
     paid = metrics.paired_cost(first, second, costs, LEVEL)
-    rows: list[dict[str, Any]] = [{"measure": COST, **dict(zip(sides, spent, strict=True)), **paid._asdict()}]
-    names = [*(f"{side}_{count}" for side in sides for count in "kn"), *(f"only_{side}" for side in sides)]
+    rows: list[dict[str, Any]] = [
+        {"measure": COST, **dict(zip(sides, spent, strict=True)), **paid._asdict()}
+    ]
+    names = [
+        *(f"{side}_{count}" for side in sides for count in "kn"),
+        *(f"only_{side}" for side in sides),
+    ]
     with np.errstate(invalid="ignore", divide="ignore"):
         share = rates.k / rates.n
     for place, name in enumerate(metrics.RATES):
         counts = (*rates.k[0], *rates.n[0], *rates.k[1], *rates.n[1])[place :: len(metrics.RATES)]
         counts += (rates.only_first[place], rates.only_second[place])
-        ends = {"difference": rates.difference[place], "low": rates.low[place], "high": rates.high[place]}
+        ends = {
+            "difference": rates.difference[place],
+            "low": rates.low[place],
+            "high": rates.high[place],
+        }
         row = {"measure": name, **dict(zip(sides, share[:, place], strict=True)), **ends}
         rows.append(row | dict(zip(names, map(int, counts), strict=True)))
     table = pd.DataFrame(rows).astype(dict.fromkeys(names, "Int64"))
-    # Whatever learned from these cases fits them too well for an interval or a test of them to mean anything.
+    # Whatever learned from these cases fits them too well for an interval or a test of them to mean
+    # anything.
     if in_sample:
         table[["low", "high", "p"]] = np.nan
     return table
 
 
-def paired_rows(table: pd.DataFrame, sides: tuple[str, str], *, in_sample: bool) -> list[tuple[Cell | str, ...]]:
-    """Rows of `paired_table` as a notebook shows them: both values with counts, the difference with its interval, p."""
+def paired_rows(
+    table: pd.DataFrame, sides: tuple[str, str], *, in_sample: bool
+) -> list[tuple[Cell | str, ...]]:
+    """Rows of `paired_table` as a notebook shows them.
+
+    Both values with counts, the difference with its interval, p.
+    """
     rows: list[tuple[Cell | str, ...]] = []
     for row in table.to_dict("records"):
-        counts = ["", ""] if row["measure"] == COST else [f"{row[f'{side}_k']}/{row[f'{side}_n']}" for side in sides]
+        counts = (
+            ["", ""]
+            if row["measure"] == COST
+            else [f"{row[f'{side}_k']}/{row[f'{side}_n']}" for side in sides]
+        )
         of = (Cell(f"{row[side]:.3f}", count) for side, count in zip(sides, counts, strict=True))
         clear = row["low"] > 0.0 or row["high"] < 0.0
         ends = IN_SAMPLE if in_sample else f"[{row['low']:+.3f}, {row['high']:+.3f}]"
         p = "" if isnan(row["p"]) else f"{row['p']:.3g}"
-        rows.append((row["measure"], *of, Cell(f"{row['difference']:+.3f}", ends, "changed" if clear else ""), p))
+        rows.append(
+            (
+                row["measure"],
+                *of,
+                Cell(f"{row['difference']:+.3f}", ends, "changed" if clear else ""),
+                p,
+            )
+        )
     return rows
 
 
 def cost_difference(table: pd.DataFrame, sides: tuple[str, str], in_sample: str) -> str:
-    """Difference of the expected cost with its interval and p, or that the cases are in sample, in words."""
+    """Difference of expected cost with interval and p, or that cases are in sample, in words."""
     cost: Any = table.iloc[0]
-    ends = f"{100.0 * LEVEL:g} % paired interval [{cost['low']:+.3f}, {cost['high']:+.3f}], p = {cost['p']:.3g}"
+    ends = (
+        f"{100.0 * LEVEL:g} % paired interval [{cost['low']:+.3f}, {cost['high']:+.3f}], p = "
+        f"{cost['p']:.3g}"
+    )
     return f"cost of {sides[1]} less {sides[0]} {cost['difference']:+.3f}, {in_sample or ends}"
 
 
 def learned_text(names: Sequence[str], sides: tuple[str, str], learned: Sequence[Learned]) -> str:
-    """Which of two policies learned from how many of the cases, '' where neither is known to; warns of it."""
+    """Which of two policies learned from how many of the cases, '' where neither is known to.
+
+    Warns of it.
+    """
     notes = warn_of_learned(names, learned)
     texts = [
-        f"of {side} {note.removeprefix(f'{IN_SAMPLE}: ')}" for side, note in zip(sides, notes, strict=True) if note
+        f"of {side} {note.removeprefix(f'{IN_SAMPLE}: ')}"
+        for side, note in zip(sides, notes, strict=True)
+        if note
     ]
     return f"{IN_SAMPLE}: {'; '.join(texts)}" if texts else ""
 
@@ -208,14 +292,13 @@ def learned_text(names: Sequence[str], sides: tuple[str, str], learned: Sequence
 class StudyOutcome(NamedTuple):
     """What a study says of the policies that it made.
 
-    selected: name of the candidate that was selected.
-    incumbent: name of the policy that it had to beat: the best of always-answer, always-refuse and the default policy.
-    costs: a row a candidate, `TuneResult.costs`.
-    held_out_estimate: nested estimate of the expected cost of what is selected, on new cases.
-    unseen: whether the judged cases are others than those tuned on.
-    in_sample: names of the policies that were fitted or selected on the judged cases; none where these are unseen.
-    n_certify: answerable cases of split certify; None where there is no such split.
-    failed: certification of what is selected that certified nothing; None where none is known.
+    selected: name of the candidate that was selected. incumbent: name of the policy that it had to
+    beat: the best of always-answer, always-refuse and the default policy. costs: a row a candidate,
+    `TuneResult.costs`. held_out_estimate: nested estimate of the expected cost of what is selected,
+    on new cases. unseen: whether the judged cases are others than those tuned on. in_sample: names
+    of the policies that were fitted or selected on the judged cases; none where these are unseen.
+    n_certify: answerable cases of split certify; None where there is no such split. failed:
+    certification of what is selected that certified nothing; None where none is known.
     """
 
     selected: str
@@ -231,10 +314,11 @@ class StudyOutcome(NamedTuple):
 class PolicyContest(NamedTuple):
     """The tuned policy against another one, on the same cases.
 
-    reference: name of that policy. role: what it stands for. gain: expected cost that tuned saves over it. only_tuned,
-    only_reference: cases that one of them alone has right. verdict: of tuned; `same` where both are one policy.
-    size_note: what these cases are too few to tell, where they show no difference. sizes: how many cases cost
-    otherwise, and the differences that so many can tell; None where both are one policy.
+    reference: name of that policy. role: what it stands for. gain: expected cost that tuned saves
+    over it. only_tuned, only_reference: cases that one of them alone has right. verdict: of tuned;
+    `same` where both are one policy. size_note: what these cases are too few to tell, where they
+    show no difference. sizes: how many cases cost otherwise, and the differences that so many can
+    tell; None where both are one policy.
     """
 
     reference: str
@@ -258,15 +342,22 @@ class PolicyContest(NamedTuple):
 
 
 def reference_roles(study: StudyOutcome) -> dict[str, str]:
-    """Role of each reference policy, by name: the incumbent, the free policies, the default one, candidates.
+    """Role of each reference policy, by name.
 
-    The incumbent stands first. The candidate that the study selected is the tuned policy and no reference.
+    The incumbent, the free policies, the default one, candidates.
+
+    The incumbent stands first. The candidate that the study selected is the tuned policy and no
+    reference.
     """
     roles = dict.fromkeys(FREE, "free policy") | {DEFAULTS: "default policy"}
     competes = study.costs["competes"]
-    candidate_names = [str(name) for name in study.costs.index if name not in roles and name != study.selected]
+    candidate_names = [
+        str(name) for name in study.costs.index if name not in roles and name != study.selected
+    ]
     roles |= {name: "candidate" if competes[name] else BESIDE for name in candidate_names}
-    return {study.incumbent: "incumbent"} | {name: role for name, role in roles.items() if name != study.incumbent}
+    return {study.incumbent: "incumbent"} | {
+        name: role for name, role in roles.items() if name != study.incumbent
+    }
 
 
 def contests(
@@ -278,11 +369,14 @@ def contests(
 ) -> list[PolicyContest]:
     """Tuned policy against each of the references that is there, on the same cases.
 
-    Whoever calls it sees to it that none of the policies was fitted or selected on these cases (rule S6.11).
-    A policy that lacks too many recorded answers is not compared (rule S6.3); where tuned does, nothing is.
+    Whoever calls it sees to it that none of the policies was fitted or selected on these cases
+    (rule S6.11). A policy that lacks too many recorded answers is not compared (rule S6.3); where
+    tuned does, nothing is.
 
     Args:
-      policies: by name, `tuned` among them. roles: of `reference_roles`. costs: see `metrics.cost_matrix`.
+      policies: by name, `tuned` among them.
+      roles: of `reference_roles`.
+      costs: see `metrics.cost_matrix`.
 
     Source: rules S6.3, S6.7, S6.8, S6.11.
     """
@@ -292,8 +386,12 @@ def contests(
     cells, *references = CELL_OF_CODE[codes]
     compares, *compared = (shortfall.is_compared for shortfall in codes_missing(codes))
     return [
-        _contest(name, role, cells, reference, costs, same=policies[name].policy_id == tuned.policy_id)
-        for (name, role), reference, is_compared in zip(there.items(), references, compared, strict=True)
+        _contest(
+            name, role, cells, reference, costs, same=policies[name].policy_id == tuned.policy_id
+        )
+        for (name, role), reference, is_compared in zip(
+            there.items(), references, compared, strict=True
+        )
         if compares and is_compared
     ]
 
@@ -309,7 +407,10 @@ def _contest(
 ) -> PolicyContest:
     right, price = metrics.cell_costs() == 0.0, metrics.cell_costs(costs)
     gain = paired_advantage(tuned, reference, costs, name)
-    alone = (int((right[tuned] & ~right[reference]).sum()), int((right[reference] & ~right[tuned]).sum()))
+    alone = (
+        int((right[tuned] & ~right[reference]).sum()),
+        int((right[reference] & ~right[tuned]).sum()),
+    )
     verdict: Verdict | Literal["same"] = "same" if same else gain.verdict
     most = float(price.max()) or 1.0
     guard = metrics.interval_guard(costs)
@@ -324,10 +425,15 @@ def policy_case_cells(trace: TraceView, policy: Policy, arm: str | None = None) 
     return policies_case_cells(trace, [policy], arm)[0]
 
 
-def policies_case_cells(trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int8]:
-    """Cell of every case under each policy, 6 · status + 2 · label + expected sources found, [P, Q], in one pass.
+def policies_case_cells(
+    trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None
+) -> NDArray[np.int8]:
+    """Cells 6 · status + 2 · label + expected sources found, by case and policy, [P, Q].
 
-    Where the sources say nothing of a decision (a refusal), they are not told apart, see `metrics.DISTINCT_CELL`.
+    All are found in one pass.
+
+    Where the sources say nothing of a decision (a refusal), they are not told apart, see
+    `metrics.DISTINCT_CELL`.
 
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
@@ -335,9 +441,13 @@ def policies_case_cells(trace: TraceView, policies: Sequence[PolicyData], arm: s
     return CELL_OF_CODE[policies_case_codes(trace, policies, arm)]
 
 
-def policies_case_codes(trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int16]:
+def policies_case_codes(
+    trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None
+) -> NDArray[np.int16]:
     """Code of every case under each policy, see `outcome_codes`, [P, Q], in one pass."""
-    codes: NDArray[np.int16] = join_columns(each_shard(shard_codes, trace, list(policies), arm, what="compare"))
+    codes: NDArray[np.int16] = join_columns(
+        each_shard(shard_codes, trace, list(policies), arm, what="compare")
+    )
     return codes
 
 
@@ -355,7 +465,8 @@ def standings(
     Args:
       in_sample: names of the policies that were fitted or selected on these cases.
 
-    Returns: `policy`, `policy_id`, `note`, which says what is in sample, each of `metrics.RATES` with `_k`, `_n`,
+    Returns: `policy`, `policy_id`, `note`, which says what is in sample, each of `metrics.RATES`
+    with `_k`, `_n`,
       `_low`, `_high`; `expected_cost` with `_low` and `_high`.
     """
     import pandas as pd
@@ -411,17 +522,25 @@ def contest_sentence(contest: PolicyContest) -> str:
     if contest.verdict == "same":
         return lead
     return (
-        f"{lead}; of expected cost a case it saves {contest.gain.text}; {contest.only_tuned} cases only tuned has "
+        f"{lead}; of expected cost a case it saves {contest.gain.text}; {contest.only_tuned} "
+        "cases only tuned has "
         f"right, {contest.only_reference} only the other"
     )
 
 
 def worse_sentence(policy_contests: Sequence[PolicyContest], n_cases: int) -> str:
     """What tuned is worse than, said plainly; '' where there is nothing."""
-    worse = [contest.reference for contest in policy_contests if contest.verdict == "worse" and contest.role != BESIDE]
+    worse = [
+        contest.reference
+        for contest in policy_contests
+        if contest.verdict == "worse" and contest.role != BESIDE
+    ]
     if not worse:
         return ""
-    return f"On the {n_cases} judged cases tuned is worse than {' and than '.join(worse)}: do not use it."
+    return (
+        f"On the {n_cases} judged cases tuned is worse than {' and than '.join(worse)}: do not "
+        "use it."
+    )
 
 
 def contest_record(contest: PolicyContest) -> dict[str, Any]:

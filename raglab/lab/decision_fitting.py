@@ -14,12 +14,24 @@ from threadpoolctl import ThreadpoolController
 
 from raglab import metrics
 from raglab.decision.chain import ASKED_SLOT, answer_slots
-from raglab.decision.learned_cases import hash_queries, trace_queries, warn_of_held_back, with_learned_cases
+from raglab.decision.learned_cases import (
+    hash_queries,
+    trace_queries,
+    warn_of_held_back,
+    with_learned_cases,
+)
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.expected_cost import CLASSES, LIMIT
 from raglab.lab.answer_basis import check_recorded
-from raglab.lab.group_fitting import CaseGroups, FittedGroups, check_groups, fit_groups, group_sentences, log_softmax
+from raglab.lab.group_fitting import (
+    CaseGroups,
+    FittedGroups,
+    check_groups,
+    fit_groups,
+    group_sentences,
+    log_softmax,
+)
 from raglab.lab.held_out_groups import grouped_folds, held_groups, held_sentences, is_judged
 from raglab.misuse import takes
 from raglab.parallel import run_each
@@ -38,7 +50,8 @@ FOLDS = 5  # of the choice of the penalty and of the calibration
 LEAST = 10  # cases that would be answered right, and others, that a fit must see
 ABSENT = -30.0  # logit of a class of which there is no case
 DIGITS = 6  # of the numbers of a model: more than any fit tells apart
-LEAST_RANGE = 1e-4  # of a signal, beside its greatest value: what differs less is rounding, or is lost in `DIGITS`
+# of a signal, beside its greatest value: what differs less is rounding, or is lost in `DIGITS`
+LEAST_RANGE = 1e-4
 STEEPEST = 4.0  # by which calibration may stretch or shrink the logits
 LEAST_SHARE = 1e-3  # of a weight that a signal is allowed, beside the mean
 BIAS_PENALTY = 1e-3  # so that a class of few cases has a finite bias
@@ -47,9 +60,9 @@ BIAS_PENALTY = 1e-3  # so that a class of few cases has a finite bias
 class DecisionCases(NamedTuple):
     """Labelled cases as a fit reads them.
 
-    signals: in the order of `known`, [S, Q]. classes: places in `CLASSES`, [Q]. can_ask: whether there are two
-    options, [Q]. options_right: whether they hold what an ambiguous case expects, [Q]. known: the signals. groups: of
-    the cases, where the fit is to have biases of groups.
+    signals: in the order of `known`, [S, Q]. classes: places in `CLASSES`, [Q]. can_ask: whether
+    there are two options, [Q]. options_right: whether they hold what an ambiguous case expects,
+    [Q]. known: the signals. groups: of the cases, where the fit is to have biases of groups.
     """
 
     signals: NDArray[np.float64]
@@ -71,7 +84,11 @@ def decision_cases(evidence: Evidence) -> DecisionCases:
     every = np.arange(len(evidence.label))
     right = evidence.right[0, answer_slots(evidence), every] & (evidence.n_hits[0] >= 1)
     classes = np.select(
-        [(evidence.label == Status.ok) & right, evidence.label == Status.ok, evidence.label == Status.refuse],
+        [
+            (evidence.label == Status.ok) & right,
+            evidence.label == Status.ok,
+            evidence.label == Status.refuse,
+        ],
         [CLASSES.index("right"), CLASSES.index("miss"), CLASSES.index("refuse")],
         CLASSES.index("ambiguous"),
     )
@@ -87,11 +104,22 @@ def decision_cases(evidence: Evidence) -> DecisionCases:
 
 def join_decision_cases(parts: Sequence[DecisionCases]) -> DecisionCases:
     """Cases of all parts, in order."""
-    classes, can_ask, right = (np.concatenate([part[field] for part in parts]) for field in (1, 2, 3))
+    classes, can_ask, right = (
+        np.concatenate([part[field] for part in parts]) for field in (1, 2, 3)
+    )
     by_part = [part.groups for part in parts if part.groups is not None]
-    groups = by_part[0]._replace(names=np.concatenate([part.names for part in by_part])) if by_part else None
+    groups = (
+        by_part[0]._replace(names=np.concatenate([part.names for part in by_part]))
+        if by_part
+        else None
+    )
     return DecisionCases(
-        np.concatenate([part.signals for part in parts], axis=1), classes, can_ask, right, parts[0].known, groups
+        np.concatenate([part.signals for part in parts], axis=1),
+        classes,
+        can_ask,
+        right,
+        parts[0].known,
+        groups,
     )
 
 
@@ -118,10 +146,11 @@ def tune_cases(trace: TraceKind) -> TraceKind:
 class FittedModel:
     """Multinomial logistic as fitted.
 
-    names: of its signals, [F]. center, scale: [F]; a signal counts as (value - center) / scale. weights: [4, F].
-    bias: [4]. asked_right: chance that the options of a case to be asked hold what it expects. strength: inverse of
-    the penalty that was chosen. temperature: factor of the logits that calibration came to. known: the signals of the
-    cases that it was fitted on, of which `names` are some. groups: biases of groups, where they were asked for.
+    names: of its signals, [F]. center, scale: [F]; a signal counts as (value - center) / scale.
+    weights: [4, F]. bias: [4]. asked_right: chance that the options of a case to be asked hold what
+    it expects. strength: inverse of the penalty that was chosen. temperature: factor of the logits
+    that calibration came to. known: the signals of the cases that it was fitted on, of which
+    `names` are some. groups: biases of groups, where they were asked for.
     """
 
     names: tuple[str, ...]
@@ -146,8 +175,13 @@ class FittedModel:
 def scaled_signals(
     rows: NDArray[np.float64], center: NDArray[np.float64], scale: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Signals [F, Q] as the logistic reads them, [Q, F]: 0 where missing, at most `LIMIT` either way."""
-    features: NDArray[np.float64] = np.nan_to_num(np.clip((rows.T - center) / scale, -LIMIT, LIMIT), nan=0.0)
+    """Signals [F, Q] as the logistic reads them, [Q, F].
+
+    0 where missing, at most `LIMIT` either way.
+    """
+    features: NDArray[np.float64] = np.nan_to_num(
+        np.clip((rows.T - center) / scale, -LIMIT, LIMIT), nan=0.0
+    )
     return features
 
 
@@ -158,17 +192,28 @@ def tells_apart(values: NDArray[np.float64]) -> bool:
 
 
 def usable_signals(
-    signals: NDArray[np.float64], names: Sequence[str] | None = None, known: SignalSet = BUILT_IN_SET
+    signals: NDArray[np.float64],
+    names: Sequence[str] | None = None,
+    known: SignalSet = BUILT_IN_SET,
 ) -> tuple[str, ...]:
-    """Names of the signals that tell any two cases apart by more than last digits, of those named or of all.
+    """Names of the signals, of those named or all, that tell two cases apart beyond last digits.
 
     Raises:
       ValueError: a name that is no signal, or none is left.
     """
-    wanted = tuple(signal.name for signal in known.rows if signal.alone) if names is None else tuple(names)
-    usable_names = [name for name in dict.fromkeys(wanted) if tells_apart(signals[known.place(name)])]
+    wanted = (
+        tuple(signal.name for signal in known.rows if signal.alone)
+        if names is None
+        else tuple(names)
+    )
+    usable_names = [
+        name for name in dict.fromkeys(wanted) if tells_apart(signals[known.place(name)])
+    ]
     if not usable_names:
-        msg = f"a decision needs a signal that differs between cases, got {', '.join(wanted)}; build the trace again."
+        msg = (
+            f"a decision needs a signal that differs between cases, got {', '.join(wanted)}; "
+            "build the trace again."
+        )
         raise ValueError(msg)
     return tuple(usable_names)
 
@@ -182,26 +227,32 @@ def fit_model(
     least: int = LEAST,
     fold: NDArray[np.int64] | None = None,
 ) -> FittedModel:
-    """Multinomial logistic of the classes on signals, monotone where a direction is declared, calibrated.
+    """Multinomial logistic of classes on signals, calibrated, monotone for declared directions.
 
-    The penalty is chosen by cross-validated log-loss. The logits of the same folds, which no fit saw, then give one
-    temperature, which is folded into the weights, and biases of the cases' groups where the cases have groups.
+    The penalty is chosen by cross-validated log-loss. The logits of the same folds, which no fit
+    saw, then give one temperature, which is folded into the weights, and biases of the cases'
+    groups where the cases have groups.
 
     Args:
-      names: of the signals; all that differ between cases and that one arm alone has where not given.
-      least: number of cases that would be answered right, and of others, below which nothing is fitted.
-      fold: of each case, from 0, such as leaves whole groups out, [Q]; drawn by the seed, stratified, where not given.
-        Of a stated fold, a case whose class no other fold holds is not judged.
+      names: of the signals; all that differ between cases and that one arm alone has where not
+        given.
+      least: number of cases that would be answered right, and of others, below which nothing is
+        fitted.
+      fold: of each case, from 0, such as leaves whole groups out, [Q]; drawn by the seed,
+        stratified, where not given. Of a stated fold, a case whose class no other fold holds is not
+        judged.
 
     Raises:
-      ValueError: fewer than `least` cases that would be answered right or fewer others, or no usable signal.
+      ValueError: fewer than `least` cases that would be answered right or fewer others, or no
+        usable signal.
 
     Source: rules S2.17, S2.20; temperature scaling: Guo et al. 2017.
     """
     right = int((cases.classes == 0).sum())
     if min(right, len(cases.classes) - right) < least:
         msg = (
-            f"a decision must be fitted on at least {least} cases that would be answered right and {least} others, "
+            f"a decision must be fitted on at least {least} cases that would be answered right "
+            f"and {least} others, "
             f"got {right} and {len(cases.classes) - right}; label more cases."
         )
         raise ValueError(msg)
@@ -212,13 +263,21 @@ def fit_model(
     scale = np.nanstd(rows, axis=1)
     x = scaled_signals(rows, center, scale)
     directions = tuple(cases.known.signal(name).direction for name in usable_names)
-    with _pools().limit(limits=1, user_api="blas"):  # products so small that threads only wait for each other
-        parts = stratified_folds(cases.classes, FOLDS, np.random.default_rng(seed)) if fold is None else fold
-        judged = np.ones(len(parts), dtype=np.bool_) if fold is None else is_judged(cases.classes, fold)
+    # products so small that threads only wait for each other
+    with _pools().limit(limits=1, user_api="blas"):
+        parts = (
+            stratified_folds(cases.classes, FOLDS, np.random.default_rng(seed))
+            if fold is None
+            else fold
+        )
+        judged = (
+            np.ones(len(parts), dtype=np.bool_) if fold is None else is_judged(cases.classes, fold)
+        )
         strength, held = _choose_strength(x, cases.classes, directions, strengths, parts, judged)
         temperature = _temperature(held[judged], cases.classes[judged])
         weights, bias = _fit_weights(x, cases.classes, directions, strength)
-    present = np.isin(np.arange(len(CLASSES)), cases.classes)  # of a class without a case nothing can be learned
+    # of a class without a case nothing can be learned
+    present = np.isin(np.arange(len(CLASSES)), cases.classes)
     groups = None
     if cases.groups is not None:
         logits = np.where(present, temperature * held, ABSENT)[judged]
@@ -244,7 +303,10 @@ def _pools() -> ThreadpoolController:
 
 
 def _asked_right(cases: DecisionCases) -> float:
-    """Chance that the options of a case to be asked hold what it expects; one success and one failure more."""
+    """Chance that the options of a case to be asked hold what it expects.
+
+    One success and one failure more.
+    """
     is_askable = (cases.classes == CLASSES.index("ambiguous")) & cases.can_ask
     if not is_askable.any():
         return 0.0
@@ -259,10 +321,11 @@ def _choose_strength(
     fold: NDArray[np.int64],
     judged: NDArray[np.bool_],
 ) -> tuple[float, NDArray[np.float64]]:
-    """Strength of least cross-validated log-loss, the stronger penalty of equals, and the held-out logits, [Q, 4].
+    """Strength of least cross-validated log-loss, stronger of equals, held-out logits, [Q, 4].
 
     Args:
-      fold: of each case, from 0, [Q]. judged: whether a case counts in the loss, [Q].
+      fold: of each case, from 0, [Q].
+      judged: whether a case counts in the loss, [Q].
     """
     folds, rows = int(fold.max()) + 1, np.flatnonzero(judged)
     best: tuple[float, float, NDArray[np.float64]] | None = None
@@ -271,7 +334,9 @@ def _choose_strength(
         logits = np.zeros((len(classes), len(CLASSES)))
         for fold_number in range(folds):
             rest = fold != fold_number
-            weights, bias = _fit_weights(x[rest], classes[rest], directions, strength, starts[fold_number])
+            weights, bias = _fit_weights(
+                x[rest], classes[rest], directions, strength, starts[fold_number]
+            )
             starts[fold_number] = np.concatenate([weights.ravel(), bias])
             logits[~rest] = x[~rest] @ weights.T + bias
             logits[np.ix_(~rest, ~np.isin(np.arange(len(CLASSES)), classes[rest]))] = ABSENT
@@ -282,13 +347,19 @@ def _choose_strength(
     return best[1], best[2]
 
 
-def stratified_folds(kinds: NDArray[np.integer[Any]], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Fold of every case: each kind shuffled and dealt out in turn, the next kind going on where the last ended.
+def stratified_folds(
+    kinds: NDArray[np.integer[Any]], folds: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Fold of every case.
+
+    Each kind shuffled and dealt out in turn, the next kind going on where the last ended.
 
     Args:
       kinds: number of the kind of each case, such as its label, [Q].
     """
-    turn = np.concatenate([rng.permutation(np.flatnonzero(kinds == kind)) for kind in range(int(kinds.max()) + 1)])
+    turn = np.concatenate(
+        [rng.permutation(np.flatnonzero(kinds == kind)) for kind in range(int(kinds.max()) + 1)]
+    )
     fold = np.empty(len(kinds), dtype=np.int64)
     fold[turn] = np.arange(len(kinds)) % folds
     return fold
@@ -310,11 +381,13 @@ def _temperature(logits: NDArray[np.float64], classes: NDArray[np.int64]) -> flo
     return float(np.exp(minimize_scalar(loss, bounds=(-end, end), method="bounded").x))
 
 
-def _bounds(directions: Sequence[Direction], present: NDArray[np.bool_]) -> list[tuple[float | None, float | None]]:
+def _bounds(
+    directions: Sequence[Direction], present: NDArray[np.bool_]
+) -> list[tuple[float | None, float | None]]:
     """Bounds of the weights by class and signal, then of the biases.
 
-    A weight counts beside those of the other classes only, so a signal that speaks for a class is one whose weight is
-    0 there and at most 0 elsewhere.
+    A weight counts beside those of the other classes only, so a signal that speaks for a class is
+    one whose weight is 0 there and at most 0 elsewhere.
     """
     free: tuple[float | None, float | None] = (None, None)
     own = {"surer": CLASSES.index("right"), "ask": CLASSES.index("ambiguous")}
@@ -332,17 +405,20 @@ def _bounds(directions: Sequence[Direction], present: NDArray[np.bool_]) -> list
 def penalty_shares(x: NDArray[np.float64], one_hot: NDArray[np.float64]) -> NDArray[np.float64]:
     """How much of a weight each signal is allowed, mean 1, [F]: the penalty is divided by it.
 
-    In proportion to the share of the signal's variance that lies between the classes: under one penalty for all, a
-    signal that tells the classes apart is shrunk as much as one that is noise.
+    In proportion to the share of the signal's variance that lies between the classes: under one
+    penalty for all, a signal that tells the classes apart is shrunk as much as one that is noise.
 
     Args:
-      x: [Q, F]. one_hot: which class each case is of, 0 or 1, [Q, C]; every class has cases.
+      x: [Q, F].
+      one_hot: which class each case is of, 0 or 1, [Q, C]; every class has cases.
 
     Source: adaptive weights of a penalty (Zou 2006).
 
     Example:
       >>> x = np.array([[0.0, 1.0], [0.0, -1.0], [2.0, 0.0], [2.0, 0.5]])
-      >>> penalty_shares(x, np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])).round(2).tolist()
+      >>> penalty_shares(x, np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])).round(
+      ...     2
+      ... ).tolist()
       [1.94, 0.06]
     """
     sizes, total = one_hot.sum(axis=0), x.mean(axis=0)
@@ -363,10 +439,14 @@ def _fit_weights(
     strength: float,
     start: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weights [4, F] and biases [4] of the penalised logistic; those of a class without cases are 0.
+    """Weights [4, F] and biases [4] of the penalised logistic.
+
+    Those of a class without cases are 0.
 
     Args:
-      x: [Q, F]. strength: inverse of the penalty. start: weights and biases to begin with, [4 · F + 4].
+      x: [Q, F].
+      strength: inverse of the penalty.
+      start: weights and biases to begin with, [4 · F + 4].
     """
     from scipy.optimize import minimize
 
@@ -385,9 +465,12 @@ def _fit_weights(
         logits -= logits.max(axis=1, keepdims=True)
         odds = np.exp(logits)
         total = odds.sum(axis=1, keepdims=True)
-        # Weights that move alike in all classes change no probability, so only what differs is penalised.
+        # Weights that move alike in all classes change no probability, so only what differs is
+        # penalised.
         centred = weights[present] - weights[present].mean(axis=0)
-        penalty = (centred**2 / share).sum() / (2.0 * strength) + BIAS_PENALTY / 2.0 * (bias**2).sum()
+        penalty = (centred**2 / share).sum() / (2.0 * strength) + BIAS_PENALTY / 2.0 * (
+            bias**2
+        ).sum()
         value = float(np.log(total).sum() - logits[one_hot > 0.0].sum() + penalty)
         error = odds / total - one_hot
         slope = error.T @ x
@@ -396,12 +479,16 @@ def _fit_weights(
         return value, np.concatenate([slope.ravel(), error.sum(axis=0) + BIAS_PENALTY * bias])
 
     begin = np.zeros(size + n_classes) if start is None else start
-    optimum = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=_bounds(directions, present))
+    optimum = minimize(
+        loss, begin, jac=True, method="L-BFGS-B", bounds=_bounds(directions, present)
+    )
     weights = optimum.x[:size].reshape(n_classes, width)
     return np.where(present[:, None], weights, 0.0), np.where(present, optimum.x[size:], 0.0)
 
 
-def model_section(model: FittedModel, structure: str, fitted_on: str | None = None) -> dict[str, Any]:
+def model_section(
+    model: FittedModel, structure: str, fitted_on: str | None = None
+) -> dict[str, Any]:
     """Model as a policy states it, its numbers rounded."""
 
     def short(value: float) -> float:
@@ -409,7 +496,9 @@ def model_section(model: FittedModel, structure: str, fitted_on: str | None = No
 
     groups: dict[str, Any] = {}
     if model.groups is not None and model.groups.bias:
-        bias = {name: tuple(map(short, row.tolist())) for name, row in sorted(model.groups.bias.items())}
+        bias = {
+            name: tuple(map(short, row.tolist())) for name, row in sorted(model.groups.bias.items())
+        }
         groups = {"groups": {"attribute": model.groups.attribute, "bias": bias}}
     return {
         "parts": {
@@ -420,7 +509,11 @@ def model_section(model: FittedModel, structure: str, fitted_on: str | None = No
                 "weights": tuple(short(weight) for weight in column),
             }
             for name, center, scale, column in zip(
-                model.names, model.center.tolist(), model.scale.tolist(), model.weights.T.tolist(), strict=True
+                model.names,
+                model.center.tolist(),
+                model.scale.tolist(),
+                model.weights.T.tolist(),
+                strict=True,
             )
         },
         "bias": tuple(short(bias) for bias in model.bias.tolist()),
@@ -432,12 +525,17 @@ def model_section(model: FittedModel, structure: str, fitted_on: str | None = No
 
 
 def decide_by_model(
-    policy: Policy, model: FittedModel, arm: str, costs: metrics.Costs | None = None, fitted_on: str | None = None
+    policy: Policy,
+    model: FittedModel,
+    arm: str,
+    costs: metrics.Costs | None = None,
+    fitted_on: str | None = None,
 ) -> Policy:
     """Policy that decides by expected cost with a fitted model.
 
     Args:
-      arm: whose hits it was fitted on. costs: label -> outcome -> cost; those of the policy where not given.
+      arm: whose hits it was fitted on.
+      costs: label -> outcome -> cost; those of the policy where not given.
     """
     fitted = policy.replace(
         "decision.model",
@@ -464,21 +562,30 @@ def policy_with_costs(policy: Policy, costs: metrics.Costs | None) -> Policy:
 def held_out_cells(
     trace: TraceView, policies: Sequence[Policy], arm: str | None = None, *, seed: int = 0
 ) -> NDArray[np.int64]:
-    """Cases by cell, [P, 18], of policies with one model, decided by models of the same signals that never saw them.
+    """Cases by cell, [P, 18], of policies with one model, decided by models blind to them.
+
+    Those models have the same signals and never saw the cases.
 
     Args:
-      trace: cases that the model was fitted on; of shards it is measured twice. policies: alike but for costs, ratio
-        and gates.
+      trace: cases that the model was fitted on; of shards it is measured twice.
+      policies: alike but for costs, ratio and gates.
 
     Raises:
-      ValueError: policies with different models, or without one; too few cases for a fit without a fold.
+      ValueError: policies with different models, or without one; too few cases for a fit without a
+        fold.
 
     Source: rules S2.17, S2.20, S6.9.
     """
     first = policies[0].decision.model
     if first is None or any(policy.decision.model != first for policy in policies):
-        value = f"{sum(policy.decision.model != first for policy in policies) + 1} different ones or none"
-        msg = f"policies must decide by one model, got {value}; take those of `raglab.lab.certification_families.grid`."
+        value = (
+            f"{sum(policy.decision.model != first for policy in policies) + 1} different ones or "
+            "none"
+        )
+        msg = (
+            f"policies must decide by one model, got {value}; take those of "
+            "`raglab.lab.certification_families.grid`."
+        )
         raise ValueError(msg)
     group = None if first.groups is None else first.groups.attribute
     parts = list(each_shard(fitted_cases, trace, policies[0], arm, group, what="measure"))
@@ -494,7 +601,9 @@ def held_out_cells(
     return np.sum(list(counted), axis=0, dtype=np.int64)
 
 
-def fitted_cases(trace: TraceData, policy: Policy, arm: str | None, group: str | None = None) -> DecisionCases:
+def fitted_cases(
+    trace: TraceData, policy: Policy, arm: str | None, group: str | None = None
+) -> DecisionCases:
     """Labelled cases of one shard as a fit reads them; pure, so that any worker may measure it.
 
     Args:
@@ -505,12 +614,16 @@ def fitted_cases(trace: TraceData, policy: Policy, arm: str | None, group: str |
 
 
 def fold_cells(
-    pair: tuple[TracePart, NDArray[np.int64]], without: Sequence[Policy], policies: Sequence[Policy], arm: str | None
+    pair: tuple[TracePart, NDArray[np.int64]],
+    without: Sequence[Policy],
+    policies: Sequence[Policy],
+    arm: str | None,
 ) -> NDArray[np.int64]:
     """Cases of one part by cell, [P, 18], each decided by the model that never saw its fold.
 
     Args:
-      pair: the part and the fold of each of its cases. without: a policy a fold, with its model.
+      pair: the part and the fold of each of its cases.
+      without: a policy a fold, with its model.
     """
     part, fold = pair
     trace = part.loaded()
@@ -537,37 +650,47 @@ def fit_decision(
     seed: int = 0,
     arm: str | None = None,
 ) -> Policy:
-    """Policy that takes the action of least expected cost, by a model of the signals fitted on split `tune`.
+    """Policy that takes the action of least expected cost, by a model of signals.
 
-    Without splits it is fitted on all cases. The model belongs to the hits of this policy and arm: another `final_k`,
-    order, set of patterns or arm is refused when it decides.
+    The model is fitted on split `tune`.
+
+    Without splits it is fitted on all cases. The model belongs to the hits of this policy and arm:
+    another `final_k`, order, set of patterns or arm is refused when it decides.
 
     Args:
-      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; their signals are held whole.
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; their
+        signals are held whole.
       policy: its patterns, hits and domain gate are kept; the published defaults where not given.
-      signals: names of `raglab.signals.NAMES` or of the trace's own; all that differ between the cases where not given.
-      costs: label -> outcome -> cost, see `metrics.cost_matrix`; those of the policy where not given.
-      group: attribute of the cases, such as `tenant` or `language` (`raglab.case_groups.group_value`): each group gets
-        a bias of its own, shrunk towards the common policy the more, the fewer its cases and the less groups differ.
-        One of fewer than 20 labelled cases, or unknown when it is decided, follows the common policy.
-      groups: what the folds leave out whole: an attribute of the cases, or one value for each case of the trace, in
-        order (scikit-learn's `groups`). Penalty, temperature and group biases then come from cases whose group no fit
-        saw: the probabilities are those of an unseen group. It adds nothing to the policy, other than `group`, which
-        gives each group a bias; both may be stated. There are as many folds as groups where these are fewer than 5.
-        The result does not depend on the order of the cases. With a group for each case it is the fit without
-        `groups`, of other folds: the same weights but for penalty and temperature.
+      signals: names of `raglab.signals.NAMES` or of the trace's own; all that differ between the
+        cases where not given.
+      costs: label -> outcome -> cost, see `metrics.cost_matrix`; those of the policy where not
+        given.
+      group: attribute of the cases, such as `tenant` or `language`
+        (`raglab.case_groups.group_value`): each group gets a bias of its own, shrunk towards the
+        common policy the more, the fewer its cases and the less groups differ. One of fewer than 20
+        labelled cases, or unknown when it is decided, follows the common policy.
+      groups: what the folds leave out whole: an attribute of the cases, or one value for each case
+        of the trace, in order (scikit-learn's `groups`). Penalty, temperature and group biases then
+        come from cases whose group no fit saw: the probabilities are those of an unseen group. It
+        adds nothing to the policy, other than `group`, which gives each group a bias; both may be
+        stated. There are as many folds as groups where these are fewer than 5. The result does not
+        depend on the order of the cases. With a group for each case it is the fit without `groups`,
+        of other folds: the same weights but for penalty and temperature.
       seed: of the folds in which the penalty is chosen and the probabilities are calibrated.
       arm: which of the trace's arms; the first where not given.
 
     Raises:
-      ValueError: an unknown signal or cost, too few cases of a kind, or too many answers missing of cases judged by
-        text, no case that states the group; fewer than two `groups`, a case without one, or groups of one kind each.
+      ValueError: an unknown signal or cost, too few cases of a kind, or too many answers missing of
+        cases judged by text, no case that states the group; fewer than two `groups`, a case without
+        one, or groups of one kind each.
 
     Warns:
-      UserWarning: groups without a bias of their own, with the counts of their cases; fewer folds than 5, a group that
-        holds more than half of the cases, and cases of a class that one fold holds alone.
+      UserWarning: groups without a bias of their own, with the counts of their cases; fewer folds
+        than 5, a group that holds more than half of the cases, and cases of a class that one fold
+        holds alone.
 
-    Source: rules S2.17, S2.20, S6.3; Chow 1970, Elkan 2001; leave-group-out: Roberts and others 2017.
+    Source: rules S2.17, S2.20, S6.3; Chow 1970, Elkan 2001; leave-group-out: Roberts and others
+    2017.
 
     Example: `raglab.fit_decision(trace, policy, costs={"refuse": {"answered_wrong": 10}})`.
     """
@@ -577,7 +700,9 @@ def fit_decision(
     fitted = tune_cases(trace)
     plain = base.replace("decision.rule", "chain")
     check_recorded(fitted, plain, arm, "a decision")
-    cases = join_decision_cases(list(each_shard(fitted_cases, fitted, plain, arm, group, what="measure")))
+    cases = join_decision_cases(
+        list(each_shard(fitted_cases, fitted, plain, arm, group, what="measure"))
+    )
     check_groups(cases.groups)
     fold = None
     if groups is not None:
@@ -591,11 +716,14 @@ def fit_decision(
     if cases.groups is not None and model.groups is not None:
         for sentence in group_sentences(cases.groups, model.groups.bias):
             warn_user(sentence)
-    # The policy remembers its cases: there is no certificate and no comparison on them (rules S6.4, S6.11).
+    # The policy remembers its cases: there is no certificate and no comparison on them (rules S6.4,
+    # S6.11).
     by_split = trace_queries(fitted)
     queries = list(chain.from_iterable(by_split.values()))
     warn_of_held_back(by_split, "A decision by expected cost")
-    decided = decide_by_model(plain, model, fitted.arms[0] if arm is None else arm, costs, hash_queries(queries))
+    decided = decide_by_model(
+        plain, model, fitted.arms[0] if arm is None else arm, costs, hash_queries(queries)
+    )
     return with_learned_cases(decided, queries)
 
 
@@ -608,7 +736,9 @@ def _case_order(cases: DecisionCases, numbers: NDArray[np.int64]) -> NDArray[np.
     bias = np.zeros(len(numbers), dtype=np.int64)
     if cases.groups is not None:
         bias = np.unique(cases.groups.names, return_inverse=True)[1]
-    return np.lexsort((bias, cases.options_right, cases.can_ask, *cases.signals[::-1], cases.classes, numbers))
+    return np.lexsort(
+        (bias, cases.options_right, cases.can_ask, *cases.signals[::-1], cases.classes, numbers)
+    )
 
 
 def _unjudged_sentences(classes: NDArray[np.int64], fold: NDArray[np.int64]) -> Iterator[str]:
@@ -620,8 +750,14 @@ def _unjudged_sentences(classes: NDArray[np.int64], fold: NDArray[np.int64]) -> 
     judged, is_right = is_judged(classes, fold), classes == CLASSES.index("right")
     counts = [int((judged & kind).sum()) for kind in (is_right, ~is_right)]
     if not min(counts):
-        rule = "groups must leave cases that would be answered right, and others, on both sides of a fold"
-        msg = f"{rule}, got {counts[0]} and {counts[1]} that can be judged; state groups that hold both."
+        rule = (
+            "groups must leave cases that would be answered right, and others, on both sides of a "
+            "fold"
+        )
+        msg = (
+            f"{rule}, got {counts[0]} and {counts[1]} that can be judged; state groups that hold "
+            "both."
+        )
         raise ValueError(msg)
     for place, name in enumerate(CLASSES):
         n = int((~judged & (classes == place)).sum())

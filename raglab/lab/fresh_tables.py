@@ -1,12 +1,13 @@
-"""Fresh tables (shore): learners trained again on tables drawn from the cases, and the intervals that follow (S4.7).
+"""Fresh tables (shore): learners retrained on tables drawn from cases, and intervals (S4.7).
 
-A learner's path depends on the table: on other cases it would have chosen other arms. An interval that holds its paths
-fixed is too narrow where it follows the table, and too wide where the reference follows it too. So every learner is
-trained again on tables drawn from the cases, and the best fixed arm is chosen again.
+A learner's path depends on the table: on other cases it would have chosen other arms. An interval
+that holds its paths fixed is too narrow where it follows the table, and too wide where the
+reference follows it too. So every learner is trained again on tables drawn from the cases, and the
+best fixed arm is chosen again.
 
-How much it moves with the table depends on how far arms differ, and in one table differences that are chance look like
-differences. So tables are drawn from two populations: the cases with arms that are equal, since each case gives its
-values to its arms by turns, and the cases as they are.
+How much it moves with the table depends on how far arms differ, and in one table differences that
+are chance look like differences. So tables are drawn from two populations: the cases with arms that
+are equal, since each case gives its values to its arms by turns, and the cases as they are.
 """
 
 from __future__ import annotations
@@ -24,21 +25,26 @@ from raglab.bandit.simulation import first_ledger, is_plain, kernel, ledger_arms
 from raglab.metrics.intervals import t_quantile
 
 Array = NDArray[np.float64]
-TWINS = 2  # replications of each table: their chance is independent, so that it cancels from their product
+# replications of each table: their chance is independent, so that it cancels from their product
+TWINS = 2
 REPLICATIONS = 200  # on fresh tables where none are stated: 50 tables of each population, one block
 MOST_SKEW = 1.5
 MOST_EFFECT = 4.0  # in effects of the cases as they are: arms that differ twice as much
 PARTS = 64  # equally likely values of a variance that is known to within an error
 CANDIDATES = 4001  # differences that an interval may hold
 TINY = 1e-100
-FIRST_BLOCK = 2**20  # number of the first block on fresh tables: its streams are those of no other block
+# number of the first block on fresh tables: its streams are those of no other block
+FIRST_BLOCK = 2**20
 STREAM = 77  # of the tables themselves
 
 
 class FreshTables(NamedTuple):
-    """Tables drawn from two populations, first that of equal arms; N = 2 × H × 2 twins, in this order.
+    """Tables drawn from two populations, first that of equal arms.
 
-    row: rows of `by_turns` that make each table, [2, H, Q]. case: row of `by_turns` by round and replication, [T, N].
+    N = 2 × H × 2 twins, in this order.
+
+    row: rows of `by_turns` that make each table, [2, H, Q]. case: row of `by_turns` by round and
+    replication, [T, N].
     """
 
     row: NDArray[np.int64]
@@ -48,9 +54,10 @@ class FreshTables(NamedTuple):
 class Account(NamedTuple):
     """What a policy earns a round: on the table, and on fresh ones.
 
-    mean: of each replication on the table, [R]. by_case: of a round of each case, [Q]. fresh: on fresh tables,
-    [2, H, 2]. expected: likewise, over all cases that might have been met, where the choice does not hang on the case;
-    else none. fixed: whether it does on every table what it does on this one.
+    mean: of each replication on the table, [R]. by_case: of a round of each case, [Q]. fresh: on
+    fresh tables, [2, H, 2]. expected: likewise, over all cases that might have been met, where the
+    choice does not hang on the case; else none. fixed: whether it does on every table what it does
+    on this one.
     """
 
     mean: Array
@@ -61,7 +68,7 @@ class Account(NamedTuple):
 
 
 def draw_fresh_tables(world: Table, rounds: int, replications: int, seed: int) -> FreshTables:
-    """Tables of as many cases, drawn with replacement, and the cases that replications draw from each.
+    """Tables of as many cases, drawn with replacement, and cases replications draw from each.
 
     Args:
       world: whose cases they are; their order is kept where it is given, since they may drift.
@@ -75,14 +82,18 @@ def draw_fresh_tables(world: Table, rounds: int, replications: int, seed: int) -
     place = rng.integers(n_cases, size=(rounds, 2, tables, TWINS))
     if world.order == "given":
         place.sort(axis=0)
-    # Equal arms: each row is taken from any of the copies in which its open arms have different values.
+    # Equal arms: each row is taken from any of the copies in which its open arms have different
+    # values.
     row[0] += n_cases * rng.integers(world.mask.sum(axis=1)[row[0]])
     case = row[np.arange(2)[:, None, None], np.arange(tables)[:, None], place]
     return FreshTables(row, case.reshape(rounds, -1).astype(np.int32))
 
 
 def by_turns(world: Table) -> Table:
-    """Copies of a table, one below the other: in copy s each arm has the values of the open arm s places further on."""
+    """Copies of a table, one below the other.
+
+    In copy s each arm has the values of the open arm s places further on.
+    """
     n_cases, n_arms = world.mask.shape
     order = np.argsort(~world.mask, axis=1, kind="stable")  # open arms first
     rank, opened = np.argsort(order, axis=1), world.mask.sum(axis=1, keepdims=True)
@@ -92,7 +103,9 @@ def by_turns(world: Table) -> Table:
     by_arm = ("value", "reward", "ms", "cost") if len(world.cost) > 1 else ("value", "reward", "ms")
     moved = {name: getattr(world, name)[case[:, None], source] for name in by_arm}
     if world.delay is not None:
-        moved["delay"] = world.delay[case] if world.delay.ndim == 1 else world.delay[case[:, None], source]
+        moved["delay"] = (
+            world.delay[case] if world.delay.ndim == 1 else world.delay[case[:, None], source]
+        )
     return world._replace(mask=world.mask[case], features=world.features[case], **moved)
 
 
@@ -106,7 +119,7 @@ def learner_values(
     work: float,
     budget: Budget | None = None,
 ) -> tuple[Array, Array | None]:
-    """Mean value a round of a learner that learns on each fresh table alone, as `Account.fresh` and `.expected`.
+    """Mean value a round of a learner on each fresh table alone: `Account.fresh`, `.expected`.
 
     Args:
       world: every case and arm; what the learner sees is its reward.
@@ -116,9 +129,12 @@ def learner_values(
     rounds, replications = fresh.case.shape
     copies = cast("Table", check_world(by_turns(world), rounds))
     first, drawn = first_ledger(None, bandit, copies, budget), copies._replace(order="replacement")
-    # An arm chosen whatever the case is earns its mean over the table: the luck of the draws is left out.
+    # An arm chosen whatever the case is earns its mean over the table: the luck of the draws is
+    # left out.
     means = copies.value[fresh.row].mean(axis=2).reshape(-1, copies.n_arms)
-    blind = not (bandit.linear or isinstance(first, Ledger) or world.order == "given") and bool(world.mask.all())
+    blind = not (bandit.linear or isinstance(first, Ledger) or world.order == "given") and bool(
+        world.mask.all()
+    )
     earned, expected = [], []
     # Blocks as large as those of a simulation, each with a stream of its own.
     for number, start in enumerate(range(0, replications, BLOCK), FIRST_BLOCK):
@@ -131,7 +147,11 @@ def learner_values(
         if isinstance(first, Ledger):
             arm = ledger_arms(met, copies, bandit, rng, first)
         else:
-            arm = stepwise_arms(met, bandit, rng) if compiled is None else compiled.played(met, bandit, rng)
+            arm = (
+                stepwise_arms(met, bandit, rng)
+                if compiled is None
+                else compiled.played(met, bandit, rng)
+            )
         earned.append(met.worth[case, arm].mean(axis=0))
         expected.append(means[np.arange(start, start + case.shape[1]) // TWINS, arm].mean(axis=0))
     values = np.concatenate(earned).reshape(2, -1, TWINS)
@@ -141,37 +161,55 @@ def learner_values(
 def plan_values(by_row: Array, fresh: FreshTables) -> tuple[Array, Array]:
     """Mean of numbers by row of `by_turns` [A × Q], as `Account.fresh` and `.expected`."""
     expected = by_row[fresh.row].mean(axis=2)
-    return by_row[fresh.case].mean(axis=0).reshape(2, -1, TWINS), np.repeat(expected[..., None], TWINS, axis=2)
+    return by_row[fresh.case].mean(axis=0).reshape(2, -1, TWINS), np.repeat(
+        expected[..., None], TWINS, axis=2
+    )
 
 
-def best_arm_values(value: Array, arms: NDArray[np.int64], fresh: FreshTables) -> tuple[Array, Array, float]:
+def best_arm_values(
+    value: Array, arms: NDArray[np.int64], fresh: FreshTables
+) -> tuple[Array, Array, float]:
     """Value of the arm that is best on each fresh table.
 
     Args:
-      value: of each row of `by_turns` and each arm, [A × Q, A]. arms: those that may be chosen.
+      value: of each row of `by_turns` and each arm, [A × Q, A].
+      arms: those that may be chosen.
 
-    Returns: as `Account.fresh` and `.expected`, and its mean on all cases as they are, where it was not chosen.
+    Returns: as `Account.fresh` and `.expected`, and its mean on all cases as they are, where it was
+    not chosen.
     """
     means = value[:, arms][fresh.row].mean(axis=2)  # [2, H, arms]
     best = means.argmax(axis=2)
     earned = value[fresh.case, arms[best].repeat(TWINS)].mean(axis=0).reshape(2, -1, TWINS)
     everywhere = value[: len(value) // value.shape[1], arms].mean(axis=0)
-    return earned, np.repeat(means.max(axis=2)[..., None], TWINS, axis=2), float(everywhere[best[1]].mean())
+    return (
+        earned,
+        np.repeat(means.max(axis=2)[..., None], TWINS, axis=2),
+        float(everywhere[best[1]].mean()),
+    )
 
 
 def difference_interval(left: Account, right: Account, level: float) -> tuple[float, float]:
-    """Interval of how much more the left policy earns a round than the right one, over fresh tables of as many cases.
+    """Interval of how much more a round the left policy earns than the right, over fresh tables.
 
-    Where neither policy changes with the table the variance is that of the cases, s² / Q, and of the replications' own
-    chance, s² / R, and the interval is a t interval. Else it is the test inverted: it holds every difference in
-    expectation that would be found as far away as here by chance. Chance reaches as far as with equal arms where the
-    truth is what it is with equal arms, and further towards, and beyond, what it is on the cases as they are. Effects
-    grow with the square of what arms differ by, and the square of the reach is taken to grow with that itself. It
-    reaches further on the side to which equal arms are skewed. One case says nothing of others: NaN.
+    Each fresh table has as many cases.
+
+    Where neither policy changes with the table the variance is that of the cases, s² / Q, and of
+    the replications' own chance, s² / R, and the interval is a t interval. Else it is the test
+    inverted: it holds every difference in expectation that would be found as far away as here by
+    chance. Chance reaches as far as with equal arms where the truth is what it is with equal arms,
+    and further towards, and beyond, what it is on the cases as they are. Effects grow with the
+    square of what arms differ by, and the square of the reach is taken to grow with that itself. It
+    reaches further on the side to which equal arms are skewed. One case says nothing of others:
+    NaN.
 
     Source: Satterthwaite 1946; Johnson 1978 (skewness); Efron 1979 (tables drawn again); rule S4.7.
     """
-    n_cases, replications, middle = len(left.by_case), len(left.mean), float(left.mean.mean() - right.mean.mean())
+    n_cases, replications, middle = (
+        len(left.by_case),
+        len(left.mean),
+        float(left.mean.mean() - right.mean.mean()),
+    )
     if n_cases < 2:
         return float("nan"), float("nan")
     # Own chance of a replication: of those side by side, and of twins on the cases as they are.
@@ -182,21 +220,32 @@ def difference_interval(left: Account, right: Account, level: float) -> tuple[fl
     if left.fixed and right.fixed:
         table = float((left.by_case - right.by_case).var(ddof=1)) / n_cases
         variance, spread = table + chance, 2.0 * (table**2 / (n_cases - 1) + chance**2 / freedom)
-        # Twice the variance squared over the variance of the variance: few degrees where little is known of it.
-        reach = t_quantile(2.0 * variance**2 / spread, level) * variance**0.5 if spread > 0.0 else 0.0
+        # Twice the variance squared over the variance of the variance: few degrees where little is
+        # known of it.
+        reach = (
+            t_quantile(2.0 * variance**2 / spread, level) * variance**0.5 if spread > 0.0 else 0.0
+        )
         return middle - reach, middle + reach
     if left.expected is not None and right.expected is not None:
         fresh = left.expected - right.expected
     (equal, variance), (apart, _) = (_reach(part, chance, level) for part in fresh)
-    # On the safe side no less than with equal arms, where they are not out of the question: three times too far.
+    # On the safe side no less than with equal arms, where they are not out of the question: three
+    # times too far.
     start, effect = fresh[0].mean(), fresh[1].mean() - fresh[0].mean()
-    rise = max(apart**2, equal**2 * min(max(3.0 - abs(middle - start) / max(equal, TINY), 0.0), 1.0)) - equal**2
+    rise = (
+        max(apart**2, equal**2 * min(max(3.0 - abs(middle - start) / max(equal, TINY), 0.0), 1.0))
+        - equal**2
+    )
     # Which differences may be the truth: a grid of all that the largest reach leaves.
     most = MOST_EFFECT if rise > 0.0 else 1.0
-    truth = middle + (equal**2 + max(rise, 0.0) * most**0.5) ** 0.5 * np.linspace(-1.0, 1.0, CANDIDATES)
+    truth = middle + (equal**2 + max(rise, 0.0) * most**0.5) ** 0.5 * np.linspace(
+        -1.0, 1.0, CANDIDATES
+    )
     share = np.clip((truth - start) / effect, 0.0, most) if effect else np.zeros(CANDIDATES)
     held = truth[(truth - middle) ** 2 <= equal**2 + rise * share**0.5]
-    shift = _skewness(fresh[0], variance) * variance**0.5 / 6.0 * (1.0 + t_quantile(np.inf, level) ** 2)
+    shift = (
+        _skewness(fresh[0], variance) * variance**0.5 / 6.0 * (1.0 + t_quantile(np.inf, level) ** 2)
+    )
     return float(held[0]) + min(shift, 0.0), float(held[-1]) + max(shift, 0.0)
 
 
@@ -215,14 +264,21 @@ def _reach(values: Array, chance: float, level: float) -> tuple[float, float]:
     below = min(float(stdtr(freedom, -table / max(error, TINY))), 1.0 - 1e-9)
     parts = stdtrit(freedom, below + (1.0 - below) * (np.arange(PARTS) + 0.5) / PARTS)
     deviation = np.maximum((np.maximum(table + error * parts, 0.0) + chance) ** 0.5, TINY)
-    reach = brentq(lambda far: ndtr(-far / deviation).mean() - (1.0 - level) / 2.0, 0.0, 10.0 * deviation.max())
+    reach = brentq(
+        lambda far: ndtr(-far / deviation).mean() - (1.0 - level) / 2.0, 0.0, 10.0 * deviation.max()
+    )
     return float(reach), max(table, 0.0) + chance
 
 
 def _skewness(values: Array, variance: float) -> float:
-    """Skewness of twins [H, 2] on the scale of the variance; 0 as far as their own chance explains it."""
+    """Skewness of twins [H, 2] on the scale of the variance.
+
+    0 as far as their own chance explains it.
+    """
     off = values.mean(axis=1) - values.mean()
     third, error = float((off**3).mean()), float(off.var()) ** 1.5 * (6.0 / len(off)) ** 0.5
     if variance <= TINY or not third:
         return 0.0
-    return float(np.clip(third / variance**1.5, -MOST_SKEW, MOST_SKEW)) * max(0.0, 1.0 - (error / third) ** 2)
+    return float(np.clip(third / variance**1.5, -MOST_SKEW, MOST_SKEW)) * max(
+        0.0, 1.0 - (error / third) ** 2
+    )

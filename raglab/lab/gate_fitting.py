@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from raglab import calibration, fusion, metrics, replay
 from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
 from raglab.decision.answer_text import MIN_RECALL, SOURCES, TEXT, gold_answers, is_right_answer
-from raglab.decision.learned_cases import hash_queries, trace_queries, warn_of_held_back, with_learned_cases
+from raglab.decision.learned_cases import (
+    hash_queries,
+    trace_queries,
+    warn_of_held_back,
+    with_learned_cases,
+)
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.signal_values import arm_order, first_by_rank
 from raglab.decision.trace_view import TraceView
@@ -43,7 +48,7 @@ CHAIN, FUSED = "published chain", "fused"
 
 
 class Signals(NamedTuple):
-    """Signals of every case, [S, Q], whether it is right if answered, [Q], and the signals' names, [S]."""
+    """Signals of cases, [S, Q], whether each is right if answered, [Q], and signal names, [S]."""
 
     score: NDArray[np.float64]
     right: NDArray[np.bool_]
@@ -53,9 +58,10 @@ class Signals(NamedTuple):
 class FittedGate(NamedTuple):
     """A fitted gate.
 
-    policy: the one given, with the gate switched on. model: its parts. p: cross-fitted probabilities of the cases it
-    was fitted on, in their order. quality: calibration in sample beside cross-fitted; of unseen groups where the folds
-    left groups out. fitted_on: their trace, in memory or of shards.
+    policy: the one given, with the gate switched on. model: its parts. p: cross-fitted
+    probabilities of the cases it was fitted on, in their order. quality: calibration in sample
+    beside cross-fitted; of unseen groups where the folds left groups out. fitted_on: their trace,
+    in memory or of shards.
     """
 
     policy: Policy
@@ -72,13 +78,18 @@ class FittedGate(NamedTuple):
         return f"FittedGate({self.policy.policy_id}: {self.model!r} on {len(self.p):,} cases)"
 
     def _repr_html_(self) -> str:
-        """Display for a notebook: calibration in sample and cross-fitted, and what each signal adds."""
+        """Display for a notebook.
+
+        Calibration in sample and cross-fitted, and what each signal adds.
+        """
         names = [name for name in self.quality.columns if name != "probabilities"]
         quality = [
             (str(row["probabilities"]), *(f"{row[name]:.4f}" for name in names))
             for row in self.quality.to_dict("records")
         ]
-        rows = [(part.signal, f"{min(part.y):+.3g} to {max(part.y):+.3g}") for part in self.model.parts]
+        rows = [
+            (part.signal, f"{min(part.y):+.3g} to {max(part.y):+.3g}") for part in self.model.parts
+        ]
         facts = [
             ("policy", self.policy.policy_id),
             ("answers at", f"{self.policy.fused.min_fused:g} or more"),
@@ -94,13 +105,16 @@ class FittedGate(NamedTuple):
 def case_signals(
     trace: TraceView, policy: Policy, arm: str | None = None, *, directions: Sequence[str] = SURER
 ) -> Signals:
-    """Signals of every case at depth 0, and whether what is chosen without any gate carries the expected sources.
+    """Signals of each case at depth 0, and whether gate-free choices carry the expected sources.
 
-    The signals are those of retrieval and the trace's own of which more speaks for an answer, or of stated directions.
+    The signals are those of retrieval and the trace's own of which more speaks for an answer, or of
+    stated directions.
 
     Args:
-      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; the columns are held whole.
-      directions: of the trace's own signals that are listed; with `ask` those as `-<name>`, negated, come last.
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; the
+        columns are held whole.
+      directions: of the trace's own signals that are listed; with `ask` those as `-<name>`,
+        negated, come last.
     """
     parts = list(each_shard(shard_case_signals, trace, policy, arm, directions, what="measure"))
     right = np.concatenate([part.right for part in parts])
@@ -117,9 +131,13 @@ def shard_case_signals(
     declared = evidence.known.rows[len(NAMES) :]
     names = (*SIGNALS, *(signal.name for signal in declared if signal.direction == "surer"))
     rows = evidence.signals[[evidence.known.place(name) for name in names], 0]
-    asking = [signal.name for signal in declared if signal.direction == "ask" and "ask" in directions]
+    asking = [
+        signal.name for signal in declared if signal.direction == "ask" and "ask" in directions
+    ]
     if asking:
-        rows = np.vstack([rows, -evidence.signals[[evidence.known.place(name) for name in asking], 0]])
+        rows = np.vstack(
+            [rows, -evidence.signals[[evidence.known.place(name) for name in asking], 0]]
+        )
         names = (*names, *(f"-{name}" for name in asking))
     return Signals(np.where(can, rows, np.nan), decisions.right & can, names)
 
@@ -135,28 +153,33 @@ def fit_fused_gate(
     groups: str | Sequence[object] | None = None,
     seed: int = 0,
 ) -> FittedGate:
-    """Fused gate: one probability from all signals, monotone in each, fitted on split `tune` (without splits, on all).
+    """Fused gate: one probability from all signals, monotone in each, fitted on split `tune`.
 
-    Both methods give an additive model, so that every case can be explained by its parts. The logit is calibrated by
-    Platt's method on cases that no fit saw; that calibration is folded into the model.
+    Without splits it is fitted on all cases.
+
+    Both methods give an additive model, so that every case can be explained by its parts. The logit
+    is calibrated by Platt's method on cases that no fit saw; that calibration is folded into the
+    model.
 
     Args:
-      trace: in memory, or of shards (`Trace.open`), of which the signals are held whole, the hits shard by shard.
+      trace: in memory, or of shards (`Trace.open`), of which the signals are held whole, the hits
+        shard by shard.
       policy: gets the gate; its `fused.min_fused` stays.
       arm: of the trace; the first where not given.
-      method: `logistic` on ranked, standardised signals, or `boosting`, trees of one split under the same monotone
-        constraints.
+      method: `logistic` on ranked, standardised signals, or `boosting`, trees of one split under
+        the same monotone constraints.
       folds: of the cross-fit, at least 2; as many as groups where these are fewer.
-      groups: what the folds leave out whole: an attribute of the cases (`raglab.case_groups.group_value`), or one value
-        for each case of the trace, in order (scikit-learn's `groups`). Calibration, `p` and the cross-fitted row of
-        `quality` are then of unseen groups; without it they flatter where signals identify a group that has the same
+      groups: what the folds leave out whole: an attribute of the cases
+        (`raglab.case_groups.group_value`), or one value for each case of the trace, in order
+        (scikit-learn's `groups`). Calibration, `p` and the cross-fitted row of `quality` are then
+        of unseen groups; without it they flatter where signals identify a group that has the same
         labels. The parts are those of the fit without `groups`, on another scale.
       seed: of the folds.
 
     Raises:
-      ValueError: fewer than 20 right or 20 wrong cases, folds below 2, signals that rank against the labels, too
-        many answers missing of cases judged by text; fewer than two groups, a case without one, or all right or all
-        wrong cases in one fold.
+      ValueError: fewer than 20 right or 20 wrong cases, folds below 2, signals that rank against
+        the labels, too many answers missing of cases judged by text; fewer than two groups, a case
+        without one, or all right or all wrong cases in one fold.
 
     Warns:
       UserWarning: fewer groups than folds, and a group that holds more than half of the cases.
@@ -177,13 +200,18 @@ def fit_fused_gate(
         msg = f"{rule}, got {right} and {wrong}; label more."
         raise ValueError(msg)
     fit = _fit_function(method)
-    ids, by_split = [case.id for cases in cases_by_shard(here) for case in cases], trace_queries(here)
+    ids, by_split = (
+        [case.id for cases in cases_by_shard(here) for case in cases],
+        trace_queries(here),
+    )
     warn_of_held_back(by_split, "A fused gate")
     if groups is None:
         named = np.argsort(np.argsort(ids))
         order = np.lexsort((named, signals.right, *signals.score[::-1]))  # not that of the rows
         fold = np.empty(len(order), dtype=np.int64)  # not stratified: see `calibration.folds_of`
-        fold[order] = np.random.default_rng(seed).permutation(np.resize(np.arange(folds), len(order)))
+        fold[order] = np.random.default_rng(seed).permutation(
+            np.resize(np.arange(folds), len(order))
+        )
     else:
         fold = _group_folds(trace, here, groups, signals.right, folds, seed)
     held_out = np.full(len(fold), np.nan)
@@ -198,7 +226,9 @@ def fit_fused_gate(
         msg = f"a fused gate must find a signal that ranks right above wrong, got none; {remedy}."
         raise ValueError(msg)
     # A fit is too sure of its own cases: the scale comes from cases that it did not see.
-    slope, intercept = calibration.fit(signals.right[known], held_out[known], method="platt").weights
+    slope, intercept = calibration.fit(
+        signals.right[known], held_out[known], method="platt"
+    ).weights
     model = fusion.rescale_logit(whole, float(slope), float(intercept))
     p = 1.0 / (1.0 + np.exp(-(slope * held_out + intercept)))
     parts = {part.signal: {"x": part.x, "y": part.y} for part in model.parts}
@@ -207,7 +237,9 @@ def fit_fused_gate(
     queries = list(chain.from_iterable(by_split.values()))
     section["fitted_on"] = hash_queries(queries)
     quality = _quality(
-        signals.right[known], fusion.fused_probability(signals.score, model, signals.names)[known], p[known]
+        signals.right[known],
+        fusion.fused_probability(signals.score, model, signals.names)[known],
+        p[known],
     )
     fused = with_learned_cases(start.replace("fused", section), queries)
     return FittedGate(policy=fused, model=model, p=p, quality=quality, fitted_on=here)
@@ -221,16 +253,24 @@ def _group_folds(
     folds: int,
     seed: int,
 ) -> NDArray[np.int64]:
-    """Fold of each case of `here`, [Q], whole groups together; not stratified, see `calibration.folds_of`."""
+    """Fold of each case of `here`, [Q], whole groups together.
+
+    Not stratified, see `calibration.folds_of`.
+    """
     held = held_groups(trace, here, groups, "a fused gate")
     n_folds = min(folds, len(held.names))
     rng = np.random.default_rng(seed)
-    fold = calibration.folds_of(right, np.zeros(len(right)), folds=n_folds, groups=held.number, rng=rng)
+    fold = calibration.folds_of(
+        right, np.zeros(len(right)), folds=n_folds, groups=held.number, rng=rng
+    )
     alone = ~is_judged(right, fold)
     if alone.any():
         kind = "right" if right[alone].any() else "wrong"
         rule = "groups must leave right and wrong cases in every fit of a fused gate"
-        msg = f"{rule}, got all {int(alone.sum())} {kind} cases in one fold; state groups that hold both."
+        msg = (
+            f"{rule}, got all {int(alone.sum())} {kind} cases in one fold; state groups that hold "
+            "both."
+        )
         raise ValueError(msg)
     for sentence in held_sentences(held, folds):
         warn_user(sentence)
@@ -247,9 +287,10 @@ def compare_gates(
     seed: int = 0,
     costs: metrics.Costs | None = None,
 ) -> pd.DataFrame:
-    """The fused gate of a policy against every single signal and against the published chain, on cases of `trace`.
+    """A policy's fused gate against each signal and the published chain, on cases of `trace`.
 
-    A gate answers where its signal is at least a threshold, and refuses else; the chain may also ask.
+    A gate answers where its signal is at least a threshold, and refuses else; the chain may also
+    ask.
 
     Args:
       trace: in memory, or of shards.
@@ -260,9 +301,11 @@ def compare_gates(
       costs: label -> outcome -> cost, see `metrics.cost_matrix`.
 
     Returns:
-      A row a gate, the lowest AURC first: `AURC`; `difference` to the fused gate with a paired 95 % interval (positive:
-        fused is better); `AUROC` of right against wrong; `coverage` at the published chain's risk, and `risk` and
-        `expected_cost` at its coverage; `least_cost`, over all thresholds, chosen on these very cases, so it flatters.
+      A row a gate, the lowest AURC first: `AURC`; `difference` to the fused gate with a paired 95 %
+      interval (positive:
+        fused is better); `AUROC` of right against wrong; `coverage` at the published chain's risk,
+        and `risk` and `expected_cost` at its coverage; `least_cost`, over all thresholds, chosen on
+        these very cases, so it flatters.
 
     Raises:
       ValueError: the policy has no fused gate, or costs that mean nothing.
@@ -272,7 +315,10 @@ def compare_gates(
     import pandas as pd
 
     if policy.fused_model is None:
-        msg = "gates can be compared only with a fused one, got a policy without; fit one (raglab.fit_fused_gate)."
+        msg = (
+            "gates can be compared only with a fused one, got a policy without; fit one "
+            "(raglab.fit_fused_gate)."
+        )
         raise ValueError(msg)
     check_recorded(trace, policy, arm, "a comparison of gates")
     signals = case_signals(trace, policy, arm)
@@ -295,29 +341,46 @@ def compare_gates(
                 signals.right, values, gates[FUSED], resamples=resamples, rng=rng
             )
             row |= {"difference": difference.value, "low": difference.low, "high": difference.high}
-        row |= {"AUROC": metrics.auroc(signals.right, values), "AUROC_low": float(low), "AUROC_high": float(high)}
-        row["coverage"] = metrics.coverage_at_risk(signals.right, values, risk) if risk == risk else np.nan  # noqa: PLR0124 - NaN
-        row["risk"] = metrics.risk_at_coverage(signals.right, values, coverage) if coverage else np.nan
+        row |= {
+            "AUROC": metrics.auroc(signals.right, values),
+            "AUROC_low": float(low),
+            "AUROC_high": float(high),
+        }
+        row["coverage"] = (
+            np.nan if np.isnan(risk) else metrics.coverage_at_risk(signals.right, values, risk)
+        )
+        row["risk"] = (
+            metrics.risk_at_coverage(signals.right, values, coverage) if coverage else np.nan
+        )
         share, paid = _cost_curve(label, signals.right, values, matrix)
-        row["expected_cost"] = float(paid[min(int(np.searchsorted(share, coverage)), len(paid) - 1)])
+        row["expected_cost"] = float(
+            paid[min(int(np.searchsorted(share, coverage)), len(paid) - 1)]
+        )
         row["least_cost"] = float(paid.min())
         rows.append(row)
     # The chain is a point and not a curve, so it has no AURC.
     cost = float(chain["expected_cost"])
-    rows.append({"gate": CHAIN, "AURC": np.nan, "coverage": coverage, "risk": risk, "expected_cost": cost})
+    rows.append(
+        {"gate": CHAIN, "AURC": np.nan, "coverage": coverage, "risk": risk, "expected_cost": cost}
+    )
     return pd.DataFrame(rows).sort_values("AURC", kind="stable", ignore_index=True)
 
 
 def _cost_curve(
-    label: NDArray[np.int64], right: NDArray[np.bool_], values: NDArray[np.float64], matrix: NDArray[np.float64]
+    label: NDArray[np.int64],
+    right: NDArray[np.bool_],
+    values: NDArray[np.float64],
+    matrix: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coverage and expected cost of one gate, [N], from refusing all to its lowest threshold."""
     answered = np.concatenate([[0], metrics.risk_coverage(right, values).n])
-    # Cases by label and whether they are right if answered, counted from the surest down: whole numbers, so that no
-    # cost depends on the order of the cases.
+    # Cases by label and whether they are right if answered, counted from the surest down: whole
+    # numbers, so that no cost depends on the order of the cases.
     kind = label * 2 + right
     order = np.argsort(np.where(np.isnan(values), np.inf, -values), kind="stable")
-    passing = np.concatenate([np.zeros((1, 6), dtype=np.int64), np.eye(6, dtype=np.int64)[kind[order]].cumsum(axis=0)])
+    passing = np.concatenate(
+        [np.zeros((1, 6), dtype=np.int64), np.eye(6, dtype=np.int64)[kind[order]].cumsum(axis=0)]
+    )
     cells = np.zeros((len(answered), metrics.N_CELLS), dtype=np.int64)
     cells[:, : metrics.CELLS] = passing[answered]
     cells[:, metrics.CELLS : 2 * metrics.CELLS] = passing[-1] - passing[answered]
@@ -332,28 +395,43 @@ def _fit_function(method: str) -> Fit:
     return fits[method]
 
 
-def fit_boosting(signals: NDArray[np.float64], right: NDArray[np.bool_], names: Sequence[str] = SIGNALS) -> Model:
+def fit_boosting(
+    signals: NDArray[np.float64], right: NDArray[np.bool_], names: Sequence[str] = SIGNALS
+) -> Model:
     """Gradient boosting of monotone trees with one split each, read out as one polyline a signal.
 
     Args:
-      signals: [S, Q]. right: [Q]. names: of the signals, [S].
+      signals: [S, Q].
+      right: [Q].
+      names: of the signals, [S].
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
-    used = [row for row, values in enumerate(signals) if len(np.unique(values[~np.isnan(values)])) > 1]
+    used = [
+        row for row, values in enumerate(signals) if len(np.unique(values[~np.isnan(values)])) > 1
+    ]
     if not used:
         msg = "a fused gate needs a signal that varies, got none; check that the trace holds hits."
         raise ValueError(msg)
     # A missing value counts as the lowest: missing never speaks for an answer.
-    design = np.stack([np.where(np.isnan(signals[row]), np.nanmin(signals[row]), signals[row]) for row in used], axis=1)
+    design = np.stack(
+        [np.where(np.isnan(signals[row]), np.nanmin(signals[row]), signals[row]) for row in used],
+        axis=1,
+    )
     order = np.lexsort((right, *design.T[::-1]))
     trees = HistGradientBoostingClassifier(
-        max_iter=150, learning_rate=0.1, max_leaf_nodes=2, min_samples_leaf=LEAST, monotonic_cst=[1] * len(used),
-        early_stopping=False, random_state=0,
-    )  # fmt: skip
+        max_iter=150,
+        learning_rate=0.1,
+        max_leaf_nodes=2,
+        min_samples_leaf=LEAST,
+        monotonic_cst=[1] * len(used),
+        early_stopping=False,
+        random_state=0,
+    )
     first, parts = design.min(axis=0), []
-    with threadpool_limits(1, user_api="openmp"):  # several wait for each other, and cost more than they bring
+    # several wait for each other, and cost more than they bring
+    with threadpool_limits(1, user_api="openmp"):
         trees.fit(design[order], right[order])
         bias = float(trees.decision_function(first[None])[0])
         # Trees of one split add up, so what one signal adds is what moving it alone changes.
@@ -366,7 +444,9 @@ def fit_boosting(signals: NDArray[np.float64], right: NDArray[np.bool_], names: 
             ends = np.flatnonzero(np.diff(y) > 0)
             knots = np.unique(np.concatenate([[0], ends, ends + 1]))
             if len(ends):
-                parts.append(Part(names[row], tuple(levels[knots].tolist()), tuple(y[knots].tolist())))
+                parts.append(
+                    Part(names[row], tuple(levels[knots].tolist()), tuple(y[knots].tolist()))
+                )
     return Model(bias, tuple(parts))
 
 
@@ -395,7 +475,10 @@ def _quality(
 
 
 class CalibratedAnswers(NamedTuple):
-    """policy: with the fitted curve. outcomes: a row a case of the split it was fitted on, see `answer_outcomes`."""
+    """policy: with the fitted curve.
+
+    Outcomes: a row a case of the split it was fitted on, see `answer_outcomes`.
+    """
 
     policy: Policy
     outcomes: pd.DataFrame
@@ -411,37 +494,49 @@ def answer_outcomes(
 ) -> pd.DataFrame:
     """The generator's answer to each case if nothing refuses, and whether it is right.
 
-    Right is an answer to a question whose label is ok, from hits that hold the expected sources, with the content of a
-    gold answer (`is_right_answer`); where a case has no gold answer, the sources decide. With the default `min_recall`
-    it is what `decide` calls correct: as many rows are right as cases labelled ok that `always_answer` has correct.
+    Right is an answer to a question whose label is ok, from hits that hold the expected sources,
+    with the content of a gold answer (`is_right_answer`); where a case has no gold answer, the
+    sources decide. With the default `min_recall` it is what `decide` calls correct: as many rows
+    are right as cases labelled ok that `always_answer` has correct.
 
     Args:
-      trace: with answers; see `record_answers`; in memory, or of shards, one of which is in memory at a time.
+      trace: with answers; see `record_answers`; in memory, or of shards, one of which is in memory
+        at a time.
       policy: the policy whose hits and calibration are used.
       arm: of the trace; the first where not given.
-      min_recall: share of a gold answer's content words and numbers that a right answer holds, in [0, 1].
+      min_recall: share of a gold answer's content words and numbers that a right answer holds, in
+        [0, 1].
 
     Returns:
-      `case_id`, `label`, `answer`, `raw` (the generator's own confidence, NaN where it has none), `confidence` (after
-        the policy's calibration), `support`, `right`, `basis` (rule S6.3: `text` where a case labelled ok has a gold
-        answer, else `sources`); without the cases that got no answer.
+      `case_id`, `label`, `answer`, `raw` (the generator's own confidence, NaN where it has none),
+      `confidence` (after
+        the policy's calibration), `support`, `right`, `basis` (rule S6.3: `text` where a case
+        labelled ok has a gold answer, else `sources`); without the cases that got no answer.
 
     Raises:
       ValueError: the trace holds no answers.
     """
     frames = list(each_shard(shard_outcomes, trace, policy, arm, min_recall, what="outcomes"))
-    return join_frames([frame for frame in frames if len(frame)] or frames[:1])  # an empty one has no types
+    # an empty one has no types
+    return join_frames([frame for frame in frames if len(frame)] or frames[:1])
 
 
-def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None, min_recall: float) -> pd.DataFrame:
+def shard_outcomes(
+    trace: TraceData, policy: Policy, arm: str | None, min_recall: float
+) -> pd.DataFrame:
     """`answer_outcomes` of one trace in memory; pure, so that any worker may judge a shard."""
     import pandas as pd
 
     if trace.answers is None:
-        msg = "a calibration needs a trace with answers, got one without; record them with raglab.record_answers."
+        msg = (
+            "a calibration needs a trace with answers, got one without; record them with "
+            "raglab.record_answers."
+        )
         raise ValueError(msg)
     check_labelled(label_codes(trace.cases))
-    free = always_answer(policy).replace("refine.max_depth", 0, "generation.calibration", policy.generation.calibration)
+    free = always_answer(policy).replace(
+        "refine.max_depth", 0, "generation.calibration", policy.generation.calibration
+    )
     decisions = decide(trace, free, arm=arm)
     rows = []
     for row, case in enumerate(trace.cases):
@@ -450,11 +545,24 @@ def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None, min_recall
             continue
         slot, depth = int(decisions.outcome.slot[row]), int(decisions.outcome.depth[row])
         has_right_sources = bool(decisions.tables.evidence.sources_right[depth, slot, row])
-        worth, golds = float(decisions.tables.evidence.generation[depth, slot, row]), gold_answers(case)
+        worth, golds = (
+            float(decisions.tables.evidence.generation[depth, slot, row]),
+            gold_answers(case),
+        )
         says = not golds or is_right_answer(answer.text, golds, min_recall)
         is_ok = case.expect_status == Status.ok.name
         judged = (is_ok and has_right_sources and says, TEXT if is_ok and golds else SOURCES)
-        rows.append((case.id, case.expect_status, answer.text, answer.confidence, worth, answer.support, *judged))
+        rows.append(
+            (
+                case.id,
+                case.expect_status,
+                answer.text,
+                answer.confidence,
+                worth,
+                answer.support,
+                *judged,
+            )
+        )
     columns = ["case_id", "label", "answer", "raw", "confidence", "support", "right", "basis"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -463,10 +571,12 @@ def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None, min_recall
 def calibrate_answers(
     trace: TraceView, policy: Policy, *, arm: str | None = None, min_recall: float = MIN_RECALL
 ) -> CalibratedAnswers:
-    """Policy whose `generation.calibration` turns the generator's confidence into the probability of being right.
+    """Policy whose `generation.calibration` maps confidence to the probability of being right.
 
-    Answers without a confidence are left out. Fit it on the tune split and judge it on the report split:
-    `answer_outcomes(report, fitted.policy)`.
+    The confidence is the generator's.
+
+    Answers without a confidence are left out. Fit it on the tune split and judge it on the report
+    split: `answer_outcomes(report, fitted.policy)`.
 
     Args:
       trace: with answers; see `record_answers`.
@@ -475,7 +585,8 @@ def calibrate_answers(
       min_recall: as for `answer_outcomes`.
 
     Raises:
-      ValueError: the trace holds no answers, none of them carries a confidence, or all are right or all are wrong.
+      ValueError: the trace holds no answers, none of them carries a confidence, or all are right or
+        all are wrong.
     """
     plain = policy.replace("generation.calibration", None)
     outcomes = answer_outcomes(trace, plain, arm=arm, min_recall=min_recall)
@@ -493,20 +604,29 @@ def shard_confidences(trace: TraceData) -> tuple[str, int, int]:
     if answers is None:
         return "", 0, 0
     with_text = np.array([bool(text) for text in answers.text], dtype=bool)
-    return answers.generator, int(with_text.sum()), int((with_text & np.isfinite(answers.confidence)).sum())
+    return (
+        answers.generator,
+        int(with_text.sum()),
+        int((with_text & np.isfinite(answers.confidence)).sum()),
+    )
 
 
 def _check_confidences(trace: TraceView) -> None:
     """Refuse a calibration on answers of which none carries a confidence."""
     parts = list(each_shard(shard_confidences, trace, what="confidences"))
-    name, n_answers, n_finite = parts[0][0], sum(part[1] for part in parts), sum(part[2] for part in parts)
+    name, n_answers, n_finite = (
+        parts[0][0],
+        sum(part[1] for part in parts),
+        sum(part[2] for part in parts),
+    )
     if n_finite:
         return
     why = "no answer with a text is recorded"
     if n_answers:
         why = f"{name} gives no confidence (a server gives it as log-probabilities)"
     msg = (
-        f"a calibration needs answers with a confidence, got {n_finite} of {n_answers} recorded answers with one:"
+        f"a calibration needs answers with a confidence, got {n_finite} of {n_answers} recorded "
+        "answers with one:"
         f" {why}; record answers of a generator or server that gives one, or switch the gate off:"
         ' policy.replace("generation.enabled", False).'
     )
@@ -514,7 +634,7 @@ def _check_confidences(trace: TraceView) -> None:
 
 
 class Cosines(NamedTuple):
-    """Best cosine of the first hits of every case, NaN without one, and whether it is right if answered, [Q] each."""
+    """Each case's best cosine of first hits, or NaN, and whether right if answered, [Q] each."""
 
     best: NDArray[np.float64]
     right: NDArray[np.bool_]
@@ -524,16 +644,21 @@ def shard_cosines(trace: TraceData, policy: Policy, arm: str | None) -> Cosines:
     """Cosines of one trace in memory; pure, so that any worker may measure a shard."""
     hits, at = trace.hits, trace.arm(trace.arms[0] if arm is None else arm)
     order = arm_order(hits.rank[:, at, 0], hits.chunk[:, at, 0].astype(np.int64))
-    best = np.fmax.reduce(first_by_rank(hits.cosine[:, at, 0], order, policy.chosen.final_k), axis=0)
+    best = np.fmax.reduce(
+        first_by_rank(hits.cosine[:, at, 0], order, policy.chosen.final_k), axis=0
+    )
     return Cosines(best, shard_case_signals(trace, policy, arm).right)
 
 
 @takes(trace="trace", policy="policy")
 def calibrate_cosine(trace: TraceView, policy: Policy, *, arm: str | None = None) -> Policy:
-    """Policy whose confidence falls back to the cosine, calibrated on a trace, where the reranker breaks (rule S2.8).
+    """Policy whose confidence falls back to the cosine if the reranker breaks (rule S2.8).
 
-    The map from the best cosine of the first hits to the probability of being right, if answered, is Platt's, read off
-    at quantiles of the cosine. It belongs to the encoder: fit it on the tune split of a trace of the same encoder.
+    The cosine is calibrated on a trace.
+
+    The map from the best cosine of the first hits to the probability of being right, if answered,
+    is Platt's, read off at quantiles of the cosine. It belongs to the encoder: fit it on the tune
+    split of a trace of the same encoder.
 
     Args:
       trace: in memory, or of shards, one of which is in memory at a time.
@@ -541,15 +666,18 @@ def calibrate_cosine(trace: TraceView, policy: Policy, *, arm: str | None = None
       arm: of the trace; the first where not given.
 
     Raises:
-      ValueError: the answers are all right or all wrong, the cosine ranks against the labels, or too many answers are
-        missing of cases judged by text.
+      ValueError: the answers are all right or all wrong, the cosine ranks against the labels, or
+        too many answers are missing of cases judged by text.
     """
     check_recorded(trace, policy, arm, "the cosine")
     best, right = join_columns(each_shard(shard_cosines, trace, policy, arm, what="measure"))
     known = ~np.isnan(best)
     fitted = calibration.fit(right[known], best[known], method="platt")
     if not fitted.weights[0] > 0.0:
-        msg = f"the cosine must rank right above wrong, got a slope of {fitted.weights[0]:g}; keep fallback: hybrid."
+        msg = (
+            f"the cosine must rank right above wrong, got a slope of {fitted.weights[0]:g}; keep "
+            "fallback: hybrid."
+        )
         raise ValueError(msg)
     x = np.unique(np.quantile(best[known], np.linspace(0.0, 1.0, KNOTS)).round(FITTED_DIGITS))
     y = calibration.apply(fitted, x).round(FITTED_DIGITS)

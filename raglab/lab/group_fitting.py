@@ -1,4 +1,4 @@
-"""Group biases (shore): what a group adds to the logits of a fitted decision, partially pooled (S2.20)."""
+"""Group biases (shore): what a group adds to a fitted decision's logits, partly pooled (S2.20)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from raglab.characters import visible
 from raglab.values import Case
 
 LEAST_OF_GROUP = 20  # labelled cases below which a group has no bias of its own
-SPREADS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  # standard deviations of the prior that are compared
+# standard deviations of the prior that are compared
+SPREADS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 STEPS = 100  # of Newton's method, which needs about five
 SMALLEST_STEP = 1e-9
 ROUNDING = 1e-12  # of a log-posterior, beside its value
@@ -49,8 +50,13 @@ def check_groups(groups: CaseGroups | None) -> None:
       ValueError: no case states the attribute.
     """
     if groups is not None and not (groups.names != UNKNOWN).any():
-        rule = "group must name an attribute that the cases state, in extra['groups'] or as a column"
-        msg = f"{rule}, got {groups.attribute!r}, which none of {len(groups.names)} cases states; correct the name."
+        rule = (
+            "group must name an attribute that the cases state, in extra['groups'] or as a column"
+        )
+        msg = (
+            f"{rule}, got {groups.attribute!r}, which none of {len(groups.names)} cases states; "
+            "correct the name."
+        )
         raise ValueError(msg)
 
 
@@ -58,8 +64,8 @@ def check_groups(groups: CaseGroups | None) -> None:
 class FittedGroups:
     """Biases of groups as fitted.
 
-    attribute: that groups the cases. bias: by group, [C] each; none where the groups do not differ beyond chance.
-    spread: standard deviation of the prior that was chosen.
+    attribute: that groups the cases. bias: by group, [C] each; none where the groups do not differ
+    beyond chance. spread: standard deviation of the prior that was chosen.
     """
 
     attribute: str
@@ -71,31 +77,39 @@ def group_sentences(groups: CaseGroups, named: Collection[str]) -> Iterator[str]
     """What a reader must know of a fit: groups without a bias of their own, with counts.
 
     Args:
-      groups: of the cases that were fitted on. named: groups that have a bias.
+      groups: of the cases that were fitted on.
+      named: groups that have a bias.
     """
     attribute, counts = groups.attribute, groups.counts()
     small = sorted((n, name) for name, n in counts.items() if n < LEAST_OF_GROUP)
     unnamed = len(groups.names) - sum(counts.values())
     if not named:
         yield (
-            f"No group of {attribute} has a bias of its own: the cases do not show that two groups of at least "
+            f"No group of {attribute} has a bias of its own: the cases do not show that two "
+            "groups of at least "
             f"{LEAST_OF_GROUP} labelled cases differ, so the common policy decides all."
         )
     if small:
         listed = ", ".join(f"{name!r} ({n})" for n, name in small[:NAMED])
         more = f" and {len(small) - NAMED} more" if len(small) > NAMED else ""
         yield visible(
-            f"{len(small)} of {len(counts)} groups of {attribute} have fewer than {LEAST_OF_GROUP} labelled cases and "
+            f"{len(small)} of {len(counts)} groups of {attribute} have fewer than "
+            f"{LEAST_OF_GROUP} labelled cases and "
             f"follow the common policy: {listed}{more}."
         )
     if unnamed:
-        yield f"{unnamed} of {len(groups.names)} labelled cases state no {attribute} and follow the common policy."
+        yield (
+            f"{unnamed} of {len(groups.names)} labelled cases state no {attribute} and follow the "
+            "common policy."
+        )
 
 
 def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     """Logarithm of the softmax over the last axis, [..., C]."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    log_probabilities: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    log_probabilities: NDArray[np.float64] = shifted - np.log(
+        np.exp(shifted).sum(axis=-1, keepdims=True)
+    )
     return log_probabilities
 
 
@@ -107,18 +121,22 @@ class GroupFit(NamedTuple):
 
 
 def group_fit(logits: NDArray[np.float64], classes: NDArray[np.int64], spread: float) -> GroupFit:
-    """Bias of one group's logits by penalised likelihood, and how likely its cases are under that prior.
+    """One group's logit bias by penalised likelihood, and its cases' likelihood by that prior.
 
-    The prior is normal around 0 with one standard deviation for all classes. The log-posterior is concave, so Newton's
-    method with halved steps finds its one maximum.
+    The prior is normal around 0 with one standard deviation for all classes. The log-posterior is
+    concave, so Newton's method with halved steps finds its one maximum.
 
     Args:
-      logits: of the common model, [Q, C]. classes: of the cases, in [0, C). spread: standard deviation of the prior.
+      logits: of the common model, [Q, C].
+      classes: of the cases, in [0, C).
+      spread: standard deviation of the prior.
 
     Source: MAP of a random intercept; Laplace's approximation (Tierney and Kadane 1986).
 
     Example:
-      >>> group_fit(np.zeros((30, 2)), np.repeat([0, 1], [20, 10]), spread=1.0).bias.round(2).tolist()
+      >>> group_fit(np.zeros((30, 2)), np.repeat([0, 1], [20, 10]), spread=1.0).bias.round(
+      ...     2
+      ... ).tolist()
       [0.32, -0.32]
     """
     n_classes = logits.shape[1]
@@ -159,13 +177,19 @@ def fit_groups(
     spreads: Sequence[float] = SPREADS,
     least: int = LEAST_OF_GROUP,
 ) -> FittedGroups:
-    """Biases of groups over common logits: a random intercept a class, its spread chosen by empirical Bayes.
+    """Biases of groups over common logits.
 
-    A group with few cases stays near 0, the common policy; a group with many goes where its own cases are.
+    A random intercept a class, its spread chosen by empirical Bayes.
+
+    A group with few cases stays near 0, the common policy; a group with many goes where its own
+    cases are.
 
     Args:
-      logits: of cases that the common model never saw, [Q, C]. classes: of the cases. groups: of the cases.
-      spreads: of the prior, of which the likeliest is taken, the smaller of equals; 0 is the common policy.
+      logits: of cases that the common model never saw, [Q, C].
+      classes: of the cases.
+      groups: of the cases.
+      spreads: of the prior, of which the likeliest is taken, the smaller of equals; 0 is the common
+        policy.
       least: cases of a group below which it has no bias.
 
     Source: rule S2.20; partial pooling: Gelman and Hill 2007, chapter 12.

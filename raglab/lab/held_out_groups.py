@@ -27,22 +27,33 @@ class HeldGroups(NamedTuple):
     names: tuple[str, ...]
 
 
-def held_groups(trace: TraceView, fitted: TraceView, groups: str | Sequence[object], what: str) -> HeldGroups:
+def held_groups(
+    trace: TraceView, fitted: TraceView, groups: str | Sequence[object], what: str
+) -> HeldGroups:
     """Groups of the cases that a fit reads.
 
     Args:
-      trace: as the caller gave it. fitted: its cases of split `tune`, or all of it. groups: an attribute of the cases
-        (`raglab.case_groups.group_value`), or one value for each case of `trace`, in order. what: is fitted.
+      trace: as the caller gave it.
+      fitted: its cases of split `tune`, or all of it.
+      groups: an attribute of the cases (`raglab.case_groups.group_value`), or one value for each
+        case of `trace`, in order.
+      what: is fitted.
 
     Raises:
-      ValueError: another number of values than cases, cases without a group, or fewer than two groups.
+      ValueError: another number of values than cases, cases without a group, or fewer than two
+        groups.
     """
     cases = list(chain.from_iterable(cases_by_shard(fitted)))
-    names, of = _attribute(cases, groups) if isinstance(groups, str) else _values(trace, fitted, groups)
+    names, of = (
+        _attribute(cases, groups) if isinstance(groups, str) else _values(trace, fitted, groups)
+    )
     lacking = [place for place, name in enumerate(names) if name == UNKNOWN]
     if lacking:
         rule = f"groups must name a group for each case that {what} is fitted on"
-        counts = f"{of} without a value for {len(lacking)} of {len(cases)}, the first {cases[lacking[0]].id!r}"
+        counts = (
+            f"{of} without a value for {len(lacking)} of {len(cases)}, the first "
+            f"{cases[lacking[0]].id!r}"
+        )
         msg = f"{rule}, got {counts}; state it, or give each such case a value of its own."
         raise ValueError(visible(msg))
     known, number = np.unique(np.array(names, dtype=np.str_), return_inverse=True)
@@ -58,13 +69,16 @@ def _attribute(cases: Sequence[Case], attribute: str) -> tuple[Sequence[str], st
     return group_values(cases, attribute), f"the attribute {attribute!r}"
 
 
-def _values(trace: TraceView, fitted: TraceView, groups: Sequence[object]) -> tuple[Sequence[str], str]:
-    """Group of each case that is fitted on, of one value a case of the whole trace, and their name for a message."""
+def _values(
+    trace: TraceView, fitted: TraceView, groups: Sequence[object]
+) -> tuple[Sequence[str], str]:
+    """Group of each case fitted on, of one value a case of the trace, and a name for a message."""
     splits = [case.split for case in chain.from_iterable(cases_by_shard(trace))]
     values = list(groups)
     if len(values) != len(splits):
         msg = (
-            f"groups must have one value a case of the trace, got {len(values)} for {len(splits)} cases; give as many."
+            f"groups must have one value a case of the trace, got {len(values)} for {len(splits)} "
+            "cases; give as many."
         )
         raise ValueError(msg)
     is_read = [fitted is trace or split == "tune" for split in splits]
@@ -82,13 +96,17 @@ def _name(value: object) -> str:
 def grouped_folds(
     kinds: NDArray[Any], groups: NDArray[np.integer[Any]], folds: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Fold of every case, [Q], whole groups together; as many folds as groups where these are fewer.
+    """Fold of every case, [Q], whole groups together.
 
-    The largest group comes first, equals in a drawn order; each goes to the fold that has the fewest of the kind that
-    the group has most of, and then the fewest cases. It does not depend on the order of the cases.
+    As many folds as groups where these are fewer.
+
+    The largest group comes first, equals in a drawn order; each goes to the fold that has the
+    fewest of the kind that the group has most of, and then the fewest cases. It does not depend on
+    the order of the cases.
 
     Args:
-      kinds: number of the kind of each case, such as its label, from 0, [Q]. groups: number of its group, from 0, [Q].
+      kinds: number of the kind of each case, such as its label, from 0, [Q].
+      groups: number of its group, from 0, [Q].
 
     Raises:
       ValueError: fewer than two groups, or folds below 2.
@@ -100,7 +118,10 @@ def grouped_folds(
     """
     n_groups = int(groups.max(initial=-1)) + 1
     if folds < 2 or n_groups < 2:
-        msg = f"cross-fitting must have 2 folds and 2 groups of cases or more, got {folds}, {n_groups}; see `groups`."
+        msg = (
+            f"cross-fitting must have 2 folds and 2 groups of cases or more, got {folds}, "
+            f"{n_groups}; see `groups`."
+        )
         raise ValueError(msg)
     kind = kinds.astype(np.int64)
     counts = np.zeros((n_groups, int(kind.max()) + 1), dtype=np.int64)
@@ -118,7 +139,10 @@ def grouped_folds(
 
 
 def is_judged(kinds: NDArray[Any], fold: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether a case's kind has cases in another fold, [Q]: of a kind that its fold alone holds nothing is learned."""
+    """Whether a case's kind has cases in another fold, [Q].
+
+    Of a kind that its fold alone holds nothing is learned.
+    """
     kind = kinds.astype(np.int64)
     counts = np.zeros((int(fold.max()) + 1, int(kind.max()) + 1), dtype=np.int64)
     np.add.at(counts, (fold, kind), 1)
@@ -127,7 +151,9 @@ def is_judged(kinds: NDArray[Any], fold: NDArray[np.int64]) -> NDArray[np.bool_]
 
 
 def held_sentences(groups: HeldGroups, folds: int) -> Iterator[str]:
-    """What a reader must know of folds of groups: fewer folds than stated, and a group that holds most cases.
+    """What a reader must know of folds of groups.
+
+    Fewer folds than stated, and a group that holds most cases.
 
     Args:
       folds: as stated.
@@ -135,9 +161,14 @@ def held_sentences(groups: HeldGroups, folds: int) -> Iterator[str]:
     counts = np.bincount(groups.number)
     size, most = len(groups.number), int(counts.argmax())
     if len(counts) < folds:
-        yield f"{len(counts)} groups give {len(counts)} folds instead of {folds}; each leaves one group out."
+        yield (
+            f"{len(counts)} groups give {len(counts)} folds instead of {folds}; each leaves one "
+            "group out."
+        )
     if 2 * counts[most] > size:
         yield visible(
-            f"The group {groups.names[most]!r} holds {counts[most]} of {size} cases: the fold without it is fitted on "
-            f"the {size - counts[most]} others alone, and most held-out figures are of this one group."
+            f"The group {groups.names[most]!r} holds {counts[most]} of {size} cases: the fold "
+            "without it is fitted on "
+            f"the {size - counts[most]} others alone, and most held-out figures are of this one "
+            "group."
         )

@@ -43,13 +43,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SAMPLE_COLUMNS = (*COLUMNS, "policy_id", "margin")
-STRATUM, PROBABILITY, SAMPLE_LABEL = "stratum", "inclusion_probability", "sample_label"  # keys of `extra`
+# keys of `extra`
+STRATUM, PROBABILITY, SAMPLE_LABEL = "stratum", "inclusion_probability", "sample_label"
 NEAR = 0.25  # share of a decision and gate
 TraceKind = TypeVar("TraceKind", bound=StudyTrace)
 
 
 class SampledRequests(NamedTuple):
-    """Requests of a part of a trace: ids, status and what decided, [Q] each; by path the change that flips each."""
+    """Requests of a part of a trace: ids, status and what decided, [Q] each.
+
+    By path the change that flips each.
+    """
 
     ids: NDArray[np.object_]
     status: NDArray[np.int8]
@@ -57,34 +61,46 @@ class SampledRequests(NamedTuple):
     distances: dict[str, NDArray[np.float64]]
 
 
-def shard_requests(trace: TraceData | Measured, policy: PolicyData, arm: str | None) -> SampledRequests:
+def shard_requests(
+    trace: TraceData | Measured, policy: PolicyData, arm: str | None
+) -> SampledRequests:
     """Requests of one trace in memory; pure, so that any worker may decide a shard."""
     (decisions,) = decide_policies(Measured.of(trace), [policy], arm)
     evidence, thresholds = decisions.tables.evidence, policy_thresholds([policy])
     distances = {}
-    for path, (points, status) in piece_status(evidence, policy, acting_paths(evidence, policy)).items():
+    for path, (points, status) in piece_status(
+        evidence, policy, acting_paths(evidence, policy)
+    ).items():
         swept, value = swept_threshold(evidence.known, thresholds, path), float(policy.value(path))
         distances[path] = flip_distances(value, points, status, decisions.status, swept)
-    return SampledRequests(np.array(decisions.ids(), dtype=object), decisions.status, decisions.decided_by, distances)
+    return SampledRequests(
+        np.array(decisions.ids(), dtype=object), decisions.status, decisions.decided_by, distances
+    )
 
 
 class LabelStrata(NamedTuple):
-    """Ids and strata of all requests, [Q] each, and how many requests each stratum has, by name in its order."""
+    """Ids and strata of all requests, [Q] each, and request counts by stratum name in its order."""
 
     ids: list[str]
     names: list[str]
     sizes: dict[str, int]
 
 
-def label_strata(trace: TraceView, policy: PolicyData, arm: str | None, margin: float) -> LabelStrata:
+def label_strata(
+    trace: TraceView, policy: PolicyData, arm: str | None, margin: float
+) -> LabelStrata:
     """Strata of the requests of a trace: decision, deciding gate, and near or far of a threshold.
 
-    How near a request is: how many requests change with it or before it as the nearest threshold moves. That is a
-    count, so that scores of any unit and range compare. Near are the `margin` nearest of each decision and gate, and
-    those that tie with them; a request that no single threshold changes is far.
+    How near a request is: how many requests change with it or before it as the nearest threshold
+    moves. That is a count, so that scores of any unit and range compare. Near are the `margin`
+    nearest of each decision and gate, and those that tie with them; a request that no single
+    threshold changes is far.
     """
     if not 0.0 < margin < 1.0:
-        msg = f"margin must be in (0, 1), got {margin}; 0.25 counts the nearest quarter of each decision as near."
+        msg = (
+            f"margin must be in (0, 1), got {margin}; 0.25 counts the nearest quarter of each "
+            "decision as near."
+        )
         raise ValueError(msg)
     parts = list(each_shard(shard_requests, trace, policy, arm, what="sample"))
     decided = [
@@ -99,19 +115,24 @@ def label_strata(trace: TraceView, policy: PolicyData, arm: str | None, margin: 
         rows = np.flatnonzero(names == name)
         nearest = np.sort(rank[rows])[int(np.ceil(margin * len(rows))) - 1]
         near[rows] = (rank[rows] <= nearest) & np.isfinite(rank[rows])
-    strata = [f"{name}, {'near' if is_near else 'far'}" for name, is_near in zip(decided, near.tolist(), strict=True)]
+    strata = [
+        f"{name}, {'near' if is_near else 'far'}"
+        for name, is_near in zip(decided, near.tolist(), strict=True)
+    ]
     ids = [str(name) for part in parts for name in part.ids]
     return LabelStrata(ids, strata, dict(sorted(Counter(strata).items())))
 
 
 def flip_ranks(parts: Sequence[SampledRequests]) -> NDArray[np.float64]:
-    """How many requests change with each one or before it, of the threshold where these are fewest, [Q].
+    """How many requests change with or before each, at the threshold with fewest, [Q].
 
     Infinite for requests that no single threshold changes.
     """
     rank = np.full(sum(len(part.ids) for part in parts), np.inf)
     for path in dict.fromkeys(path for part in parts for path in part.distances):
-        change = np.concatenate([part.distances.get(path, np.full(len(part.ids), np.inf)) for part in parts])
+        change = np.concatenate(
+            [part.distances.get(path, np.full(len(part.ids), np.inf)) for part in parts]
+        )
         ordered = np.sort(change[np.isfinite(change)])
         before = np.searchsorted(ordered, change, side="right").astype(np.float64)
         rank = np.minimum(rank, np.where(np.isfinite(change), before, np.inf))
@@ -128,7 +149,7 @@ def sample_for_labels(
     arm: str | None = None,
     margin: float = NEAR,
 ) -> pd.DataFrame:
-    """Draw requests of a trace to be labelled, evenly over decision, gate and margin as far as these go.
+    """Draw requests of a trace to label, evenly over decision, gate and margin if possible.
 
     Args:
       trace: in memory, or of shards.
@@ -136,12 +157,15 @@ def sample_for_labels(
       n: number of requests; fewer where there are fewer.
       seed: of the draw; the same seed, trace and policy give the same draw.
       arm: of the trace; the first where not given.
-      margin: share of the requests of each decision and gate that counts as near a threshold, in (0, 1).
+      margin: share of the requests of each decision and gate that counts as near a threshold, in
+        (0, 1).
 
     Returns:
-      A row a request: sample, request_id, stratum, inclusion_probability, question, decision, answer, reason, an empty
-        label, policy_id and margin. `raglab.audit.label_samples.write_sample` writes it as a file that people fill in:
-        the label is what the request should have got, `refuse` where the answer is wrong or must not be given.
+      A row a request: sample, request_id, stratum, inclusion_probability, question, decision,
+      answer, reason, an empty
+        label, policy_id and margin. `raglab.audit.label_samples.write_sample` writes it as a file
+        that people fill in: the label is what the request should have got, `refuse` where the
+        answer is wrong or must not be given.
 
     Raises:
       ValueError: n below 1, a margin outside (0, 1), or no request.
@@ -156,7 +180,10 @@ def sample_for_labels(
     import pandas as pd
 
     if n < 1 or not len(trace):
-        msg = f"n must be at least 1, of a trace with requests, got {n} of {len(trace)}; it is how many are drawn."
+        msg = (
+            f"n must be at least 1, of a trace with requests, got {n} of {len(trace)}; it is how "
+            "many are drawn."
+        )
         raise ValueError(msg)
     strata = label_strata(trace, policy, arm, margin)
     # As from an audit log: even shares, and within a stratum every request as likely.
@@ -165,7 +192,10 @@ def sample_for_labels(
         members[name].append(row)
     shares = even_shares(strata.sizes, n)
     if empty := [name for name, share in shares.items() if not share]:
-        warn_user(f"Of {len(empty)} of {len(shares)} strata nobody is drawn: {'; '.join(empty)}; draw {len(shares)}.")
+        warn_user(
+            f"Of {len(empty)} of {len(shares)} strata nobody is drawn: {'; '.join(empty)}; draw "
+            f"{len(shares)}."
+        )
     rows = sorted(draw_strata(members, shares, np.random.default_rng(seed)))
     # What people read to label a request: of the drawn ones alone, for reasons are slow.
     ids = [strata.ids[row] for row in rows]
@@ -190,24 +220,32 @@ def sample_for_labels(
 
 @takes(policy="policy")
 def with_sample_labels(
-    trace: TraceKind, policy: PolicyData, labels: pd.DataFrame | str | Path, *, arm: str | None = None
+    trace: TraceKind,
+    policy: PolicyData,
+    labels: pd.DataFrame | str | Path,
+    *,
+    arm: str | None = None,
 ) -> TraceKind:
-    """Trace with the labels of a sample: each case's `extra` states its stratum, of drawn ones the probability too.
+    """Trace with the labels of a sample.
+
+    Each case's `extra` states its stratum, of drawn ones the probability too.
 
     Args:
       trace: that the sample was drawn from, in memory or of shards.
       policy: that it was drawn by.
-      labels: file of the labelled sample, CSV or JSON lines, or its frame, with every drawn row; an empty label says
-        that nobody labelled the request.
+      labels: file of the labelled sample, CSV or JSON lines, or its frame, with every drawn row; an
+        empty label says that nobody labelled the request.
       arm: that it was drawn by; the first where not given.
 
     Returns:
-      The trace: drawn cases have their label as `expect_status`. `extra` has `stratum`, and of drawn cases
+      The trace: drawn cases have their label as `expect_status`. `extra` has `stratum`, and of
+      drawn cases
         `inclusion_probability` and `sample_label`, '' where the label is empty.
 
     Raises:
-      InputError: an unknown label, a request that is not of the trace or twice in the file, rows of several samples, of
-        another policy or strata, or drawn rows that are missing; with their number.
+      InputError: an unknown label, a request that is not of the trace or twice in the file, rows of
+        several samples, of another policy or strata, or drawn rows that are missing; with their
+        number.
 
     Warns:
       UserWarning: empty labels, and labels that take the place of another one, with their number.
@@ -215,7 +253,8 @@ def with_sample_labels(
     Source: rule S6.4.
     """
     source = str(labels) if isinstance(labels, str | Path) else "labels"
-    # Strata are measured again, for the review needs those of all requests, and the file has the drawn ones alone.
+    # Strata are measured again, for the review needs those of all requests, and the file has the
+    # drawn ones alone.
     rows = list(sample_rows(labels))
     strata = label_strata(trace, policy, arm, _stated_margin(rows, source, policy))
     place = {name: row for row, name in enumerate(strata.ids)}
@@ -229,11 +268,17 @@ def with_sample_labels(
     counts = Counter(strata.names[row] for row in drawn)
     for row, sample_row in drawn.items():
         name = strata.names[row]
-        extra[row] |= {PROBABILITY: counts[name] / strata.sizes[name], SAMPLE_LABEL: sample_row.label}
+        extra[row] |= {
+            PROBABILITY: counts[name] / strata.sizes[name],
+            SAMPLE_LABEL: sample_row.label,
+        }
         by_row[row] = sample_row.label or None
     # Nothing is silent: what has no label, and what is written over.
     empty = sum(by_row[row] is None for row in drawn)
-    changed = sum(by_row[row] is not None and before[row].expect_status not in {None, by_row[row]} for row in drawn)
+    changed = sum(
+        by_row[row] is not None and before[row].expect_status not in {None, by_row[row]}
+        for row in drawn
+    )
     notes = [f"{empty:,} of {len(drawn):,} drawn requests have no label"] if empty else []
     notes += [f"{changed:,} labels take the place of another"] if changed else []
     if notes:
@@ -246,11 +291,19 @@ def _stated_margin(rows: Sequence[SampleRow], source: str, policy: PolicyData) -
     for column in ("sample", "policy_id", "margin"):
         values = sorted({str(row.record.get(column)) for row in rows})
         if len(values) != 1:
-            rule, remedy = "a labelled sample must have rows of one draw", "keep rows and columns as they were written"
-            raise input_error(Where(source), rule, remedy, f"{len(values)} values of {column} in {len(rows)} rows")
+            rule, remedy = (
+                "a labelled sample must have rows of one draw",
+                "keep rows and columns as they were written",
+            )
+            raise input_error(
+                Where(source), rule, remedy, f"{len(values)} values of {column} in {len(rows)} rows"
+            )
     record = rows[0].record
     if record["policy_id"] != policy.policy_id:
-        remedy, value = "give the policy that it was drawn by", f"{record['policy_id']}, not {policy.policy_id}"
+        remedy, value = (
+            "give the policy that it was drawn by",
+            f"{record['policy_id']}, not {policy.policy_id}",
+        )
         raise input_error(Where(source), "a labelled sample must be of the policy", remedy, value)
     return _number(record, "margin", source)
 
@@ -273,17 +326,31 @@ def _drawn_rows(
     sizes = strata.sizes
     # Who deletes rows without a label would make those that stay look like all that were drawn.
     stated = {
-        row.record[STRATUM]: round(_number(row.record, PROBABILITY, source) * sizes.get(row.record[STRATUM], 0))
+        row.record[STRATUM]: round(
+            _number(row.record, PROBABILITY, source) * sizes.get(row.record[STRATUM], 0)
+        )
         for row in rows
         if row.record.get(STRATUM)
     }
     drawn = even_shares(sizes, sum(stated.values()))
     repeated = Counter(ids)
     faults = (
-        ([row.request_id for name, row in pairs if name is None], "name requests of the trace", "give its own trace"),
-        ([name for name in repeated if name and repeated[name] > 1], "name a request once", "keep one of its rows"),
         (
-            [name for name, row in pairs if name and strata.names[place[name]] != row.record.get(STRATUM)],
+            [row.request_id for name, row in pairs if name is None],
+            "name requests of the trace",
+            "give its own trace",
+        ),
+        (
+            [name for name in repeated if name and repeated[name] > 1],
+            "name a request once",
+            "keep one of its rows",
+        ),
+        (
+            [
+                name
+                for name, row in pairs
+                if name and strata.names[place[name]] != row.record.get(STRATUM)
+            ],
             "have the strata of trace, policy and arm",
             "give those that it was drawn from, and keep column stratum",
         ),
@@ -295,6 +362,8 @@ def _drawn_rows(
     )
     for names, rule, remedy in faults:
         if names:
-            value = f"{len(names)} that do not in {len(rows)} rows, the first {shown_value(names[0])}"
+            value = (
+                f"{len(names)} that do not in {len(rows)} rows, the first {shown_value(names[0])}"
+            )
             raise input_error(Where(source), f"a labelled sample must {rule}", remedy, value)
     return {place[name]: row for name, row in pairs if name is not None}

@@ -15,7 +15,12 @@ from raglab.documents import check_clear, chunk_documents, chunk_sources, source
 from raglab.misuse import takes
 from raglab.store.cells import whole_number
 from raglab.store.files import Where, input_error, shown_value
-from raglab.store.frames import frame_trace, signal_columns, warn_of_gates_off, warn_of_short_sources
+from raglab.store.frames import (
+    frame_trace,
+    signal_columns,
+    warn_of_gates_off,
+    warn_of_short_sources,
+)
 from raglab.store.hit_columns import OF_CASE, Score
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -29,10 +34,23 @@ if TYPE_CHECKING:
     from langchain_core.vectorstores import VectorStore
 
 Distance = Literal["cosine", "cosine_distance", "l2", "euclidean"]
-FIRST = ("case_id", "query", "expect_status", *OF_CASE, "hit_id", "score", "rank", "l2", "s_rerank", "text")
-STORE_SCORE = "store_score"  # in place of a key of the metadata: what a store gives beside a document
+FIRST = (
+    "case_id",
+    "query",
+    "expect_status",
+    *OF_CASE,
+    "hit_id",
+    "score",
+    "rank",
+    "l2",
+    "s_rerank",
+    "text",
+)
+# in place of a key of the metadata: what a store gives beside a document
+STORE_SCORE = "store_score"
 FROM_METADATA = ("source", "page", "page_label", *TAG_KEYS, "entities")
-ROUNDING = 1e-5  # by which a similarity in single precision may leave its range, or the order of the hits
+# by which a similarity in single precision may leave its range, or the order of the hits
+ROUNDING = 1e-5
 
 
 class _StoreHit(NamedTuple):
@@ -57,38 +75,45 @@ def hits_frame(
     first_page: Literal[0, 1] = 1,
     search: Callable[[Case], Mapping[str, Any]] | None = None,
 ) -> pd.DataFrame:
-    """Hits of a vector store or retriever for every case, one row a hit, as `trace_from_frame` takes them.
+    """Hits of a vector store or retriever for all cases, a row a hit, for `trace_from_frame`.
 
-    `score` is the cosine of query and passage, `rank` the place in the order of the source; `l2` is a column too where
-    the store states it. A passage is named by its document's id, without one by a hash of its text and place: give
-    documents ids, since a store may make up new ones each time. A passage that occurs twice counts at its first place.
-    Cosines beyond [-1, 1] by rounding are cut off; nothing else is corrected. Cases lose their `extra`.
+    `score` is the cosine of query and passage, `rank` the place in the order of the source; `l2` is
+    a column too where the store states it. A passage is named by its document's id, without one by
+    a hash of its text and place: give documents ids, since a store may make up new ones each time.
+    A passage that occurs twice counts at its first place. Cosines beyond [-1, 1] by rounding are
+    cut off; nothing else is corrected. Cases lose their `extra`.
 
-    A vector store's scores have no confidence in them: `s_rerank` exists only with `probability`. Without it the
-    confidence of every case is 0; switch that gate off. A source that gives neither distances nor vectors needs
-    `scores`; the columns `score` and `l2` are then left out.
+    A vector store's scores have no confidence in them: `s_rerank` exists only with `probability`.
+    Without it the confidence of every case is 0; switch that gate off. A source that gives neither
+    distances nor vectors needs `scores`; the columns `score` and `l2` are then left out.
 
     Args:
-      source: vector store, asked by `similarity_search_with_score`, or retriever, asked by `invoke`; both get the query
-        of each case alone.
+      source: vector store, asked by `similarity_search_with_score`, or retriever, asked by
+        `invoke`; both get the query of each case alone.
       cases: questions; where none of them has a label, the frame has no column of labels.
       k: hits a case at most; a retriever's own number counts as well.
-      distance: kind of a store's scores, which the store does not state: `cosine` (InMemoryVectorStore),
-        `cosine_distance`, 1 − cosine (Chroma with the space cosine), `l2`, the squared distance of unit vectors
-        (FAISS), `euclidean`, its root (PGVector).
-      embeddings: the embeddings that measure the cosines instead: for a retriever, or a store that gives no such score.
-      probability: key of the metadata under which a reranker left its probability, such as `relevance_score`.
-      scores: further columns of numbers by name, with the key of the metadata that each is read from; `store_score` is
-        the score that a vector store gives with a document. They are signals of `trace_from_frame`.
-      columns: keys of the metadata for `source`, `page`, `page_label`, `domain`, `doc_type`, `product`, `vendor`,
-        `version` or `entities`, where their names differ: `{"source": "file_path"}`.
-      first_page: number of a document's first page in `page`; LangChain's loaders of PDFs count from 0.
-      search: further arguments of the search for a case, such as a filter by the documents that it names.
+      distance: kind of a store's scores, which the store does not state: `cosine`
+        (InMemoryVectorStore), `cosine_distance`, 1 − cosine (Chroma with the space cosine), `l2`,
+        the squared distance of unit vectors (FAISS), `euclidean`, its root (PGVector).
+      embeddings: the embeddings that measure the cosines instead: for a retriever, or a store that
+        gives no such score.
+      probability: key of the metadata under which a reranker left its probability, such as
+        `relevance_score`.
+      scores: further columns of numbers by name, with the key of the metadata that each is read
+        from; `store_score` is the score that a vector store gives with a document. They are signals
+        of `trace_from_frame`.
+      columns: keys of the metadata for `source`, `page`, `page_label`, `domain`, `doc_type`,
+        `product`, `vendor`, `version` or `entities`, where their names differ: `{"source":
+        "file_path"}`.
+      first_page: number of a document's first page in `page`; LangChain's loaders of PDFs count
+        from 0.
+      search: further arguments of the search for a case, such as a filter by the documents that it
+        names.
 
     Raises:
       ImportError: the extra is not installed.
-      InputError: scores without a stated distance, or that contradict it; a hit outside the documents that a case
-        names; metadata that is not what it is taken for.
+      InputError: scores without a stated distance, or that contradict it; a hit outside the
+        documents that a case names; metadata that is not what it is taken for.
 
     Source: rules S1.1 to S1.3.
 
@@ -96,7 +121,9 @@ def hits_frame(
       >>> from langchain_core.embeddings import DeterministicFakeEmbedding
       >>> from langchain_core.vectorstores import InMemoryVectorStore
       >>> store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
-      >>> added = store.add_texts(["The excess is £250."], [{"source": "a.md", "page": 2}], ids=["a#1"])
+      >>> added = store.add_texts(
+      ...     ["The excess is £250."], [{"source": "a.md", "page": 2}], ids=["a#1"]
+      ... )
       >>> frame = hits_frame(store, [Case("q", "The excess is £250.", "ok")], distance="cosine")
       >>> frame.round(6)[["hit_id", "score", "rank", "source", "page"]].values.tolist()
       [['a#1', 1.0, 0, 'a.md', 2]]
@@ -109,14 +136,18 @@ def hits_frame(
     for case in cases:
         if len(case.query) > LONGEST_QUESTION:
             rule = f"query must have at most {LONGEST_QUESTION} characters"
-            raise input_error(Where("langchain", id=case.id), rule, "shorten it", f"{len(case.query)}")
+            raise input_error(
+                Where("langchain", id=case.id), rule, "shorten it", f"{len(case.query)}"
+            )
     keys = _keys(columns)
     # Asked for only where it is used, since not every store has a score.
     with_score = distance is not None or STORE_SCORE in (scores or {}).values()
     hits_by_case = [
-        _case_hits(source, case, k, search(case) if search else {}, with_score=with_score) for case in cases
+        _case_hits(source, case, k, search(case) if search else {}, with_score=with_score)
+        for case in cases
     ]
-    # Vectors of the user measure a cosine in any case; the score of a store only where its meaning is stated.
+    # Vectors of the user measure a cosine in any case; the score of a store only where its meaning
+    # is stated.
     if embeddings is not None:
         cosines = _embedding_cosines(hits_by_case, cases, embeddings)
     elif distance is not None:
@@ -125,7 +156,11 @@ def hits_frame(
         cosines = [np.full(len(hits), np.nan) for hits in hits_by_case]
     rows: list[dict[str, Any]] = []
     for case, hits, cosine in zip(cases, hits_by_case, cosines, strict=True):
-        case_columns: dict[str, Any] = {"case_id": case.id, "query": case.query, "expect_status": case.expect_status}
+        case_columns: dict[str, Any] = {
+            "case_id": case.id,
+            "query": case.query,
+            "expect_status": case.expect_status,
+        }
         case_columns |= {name: getattr(case, name, case.extra.get(name)) for name in OF_CASE}
         passages = [_passage(hit, keys, first_page) for hit in hits]
         _check_scope(case, passages)
@@ -137,7 +172,8 @@ def hits_frame(
         # A case without hits keeps a row, else it is no case of the trace.
         if not hits:
             rows.append(case_columns)
-    # A column that the source cannot fill is left out: empty, it would read as measured and missing.
+    # A column that the source cannot fill is left out: empty, it would read as measured and
+    # missing.
     named = [*FIRST, *FROM_METADATA, *(scores or {})]
     left_out = {"expect_status"} if all(case.expect_status is None for case in cases) else set()
     left_out |= {"score", "l2"} if distance is None and embeddings is None else set()
@@ -159,7 +195,8 @@ def trace_from_langchain(
     Args:
       source: as `hits_frame` takes it.
       cases: as `hits_frame` takes them.
-      signals: as `trace_from_frame` takes them, "column" being the key of the documents' metadata, or `store_score`.
+      signals: as `trace_from_frame` takes them, "column" being the key of the documents' metadata,
+        or `store_score`.
       policy: as `trace_from_frame` takes it.
       name: as `trace_from_frame` takes it.
       **how: further arguments of `hits_frame`.
@@ -173,9 +210,15 @@ def trace_from_langchain(
 
     Example: `decide(trace_from_langchain(store, cases, distance="cosine"), policy).frame()`
     """
-    keys = {signal_column.signal.name: signal_column.column for signal_column in signal_columns(signals or {}, name)}
+    keys = {
+        signal_column.signal.name: signal_column.column
+        for signal_column in signal_columns(signals or {}, name)
+    }
     frame = hits_frame(source, cases, scores=keys, **how)
-    own = {signal_name: {**stated, "column": signal_name} for signal_name, stated in (signals or {}).items()}
+    own = {
+        signal_name: {**stated, "column": signal_name}
+        for signal_name, stated in (signals or {}).items()
+    }
     score: Score | None = "cosine" if "score" in frame else None
     trace = frame_trace(frame, score=score, signals=own, policy=policy, name=name)
     warn_of_gates_off(name, trace.meta.get("gates_off", ()), own)
@@ -188,42 +231,79 @@ def _is_store(source: object) -> bool:
         from langchain_core.retrievers import BaseRetriever
         from langchain_core.vectorstores import VectorStore
     except ImportError as error:
-        msg = 'hits_frame needs langchain-core, which is not installed; pip install "raglab-toolkit[langgraph]".'
+        msg = (
+            "hits_frame needs langchain-core, which is not installed; pip install "
+            '"raglab-toolkit[langgraph]".'
+        )
         raise ImportError(msg) from error
     if not isinstance(source, VectorStore | BaseRetriever):
         rule = "a source of hits must be a VectorStore or a BaseRetriever of langchain_core"
-        raise input_error(Where("langchain"), rule, "wrap it in one, or use trace_from_frame", type(source).__name__)
+        raise input_error(
+            Where("langchain"),
+            rule,
+            "wrap it in one, or use trace_from_frame",
+            type(source).__name__,
+        )
     return isinstance(source, VectorStore)
 
 
-def _check_scores(scores: Mapping[str, str], is_store: bool, distance: str | None) -> None:  # noqa: FBT001 - a fact
+# a fact
+def _check_scores(
+    scores: Mapping[str, str],
+    is_store: bool,  # noqa: FBT001
+    distance: str | None,
+) -> None:
     where = Where("langchain")
     for name, key in scores.items():
         if name in (*FIRST, *FROM_METADATA):
-            rule = f"a score must have a name that is none of the frame's own, {', '.join((*FIRST, *FROM_METADATA))}"
+            rule = (
+                "a score must have a name that is none of the frame's own, "
+                f"{', '.join((*FIRST, *FROM_METADATA))}"
+            )
             raise input_error(where, rule, "call it otherwise", shown_value(name))
         if key == STORE_SCORE and (not is_store or distance is not None):
             rule = f"{STORE_SCORE} must be the score of a vector store whose distance is not stated"
             value = "a retriever" if not is_store else f"distance={distance!r}"
-            raise input_error(where, rule, "name a key of the metadata, or leave out distance", value)
+            raise input_error(
+                where, rule, "name a key of the metadata, or leave out distance", value
+            )
 
 
-def _check_distance(distance: str | None, embeddings: object, *, is_store: bool, scored: bool) -> None:
+def _check_distance(
+    distance: str | None, embeddings: object, *, is_store: bool, scored: bool
+) -> None:
     where, one_of = Where("langchain"), ", ".join(get_args(Distance))
     if distance is not None and embeddings is not None:
-        raise input_error(where, "cosines are either given or measured", "leave out distance or embeddings", "both")
+        raise input_error(
+            where,
+            "cosines are either given or measured",
+            "leave out distance or embeddings",
+            "both",
+        )
     if distance is not None and not is_store:
         rule = "a retriever gives documents without scores, so that no distance can be stated"
-        raise input_error(where, rule, "pass embeddings, or the vector store behind it", shown_value(distance))
+        raise input_error(
+            where, rule, "pass embeddings, or the vector store behind it", shown_value(distance)
+        )
     if distance is None and embeddings is None and not scored:
         rule = "hits must have a distance to the query, and a retriever gives none"
-        remedy = "pass embeddings to measure it, the vector store behind it, or scores to do without"
+        remedy = (
+            "pass embeddings to measure it, the vector store behind it, or scores to do without"
+        )
         if is_store:
             rule = "what a vector store's scores are must be stated, for it does not say"
-            remedy = f"pass distance, one of {one_of}, or embeddings to measure the cosines, or scores to do without"
+            remedy = (
+                f"pass distance, one of {one_of}, or embeddings to measure the cosines, or scores "
+                "to do without"
+            )
         raise input_error(where, rule, remedy)
     if distance is not None and distance not in get_args(Distance):
-        raise input_error(where, f"distance must be one of {one_of}", "see the store's manual", shown_value(distance))
+        raise input_error(
+            where,
+            f"distance must be one of {one_of}",
+            "see the store's manual",
+            shown_value(distance),
+        )
 
 
 def _keys(columns: Mapping[str, str] | None) -> dict[str, str]:
@@ -232,7 +312,10 @@ def _keys(columns: Mapping[str, str] | None) -> dict[str, str]:
         if name not in FROM_METADATA:
             rule = f"columns may rename {', '.join(FROM_METADATA)}"
             raise input_error(
-                Where("langchain"), rule, "our name comes first: {'source': 'file_path'}", shown_value(name)
+                Where("langchain"),
+                rule,
+                "our name comes first: {'source': 'file_path'}",
+                shown_value(name),
             )
     return {name: name for name in FROM_METADATA} | dict(columns or {})
 
@@ -254,7 +337,9 @@ def _case_hits(
             remedy = f"pass embeddings instead of distance or {STORE_SCORE}"
             raise input_error(Where("langchain"), rule, remedy, type(source).__name__) from None
     elif hasattr(source, "similarity_search"):
-        pairs = [(document, np.nan) for document in source.similarity_search(case.query, k=k, **more)]
+        pairs = [
+            (document, np.nan) for document in source.similarity_search(case.query, k=k, **more)
+        ]
     else:
         pairs = [(document, np.nan) for document in source.invoke(case.query, **more)]
     hits: dict[str, _StoreHit] = {}
@@ -272,7 +357,9 @@ def _number(score: Any, hit_id: str) -> float:  # noqa: ANN401 - whatever a stor
         number = None
     if number is None:
         rule = "a store's score must be a number"
-        raise input_error(Where("langchain", id=hit_id), rule, "correct the store", shown_value(score))
+        raise input_error(
+            Where("langchain", id=hit_id), rule, "correct the store", shown_value(score)
+        )
     return number
 
 
@@ -314,8 +401,12 @@ def _store_cosines(
         if len(worse):
             score, next_score = hits[int(worse[0])].score, hits[int(worse[0]) + 1].score
             rule = f"hits must come best first, but with distance={distance!r} a nearer one follows"
-            remedy = f"state another distance, of {', '.join(get_args(Distance))}, or pass embeddings"
-            raise input_error(Where("langchain", id=case.id), rule, remedy, f"{score:g}, then {next_score:g}")
+            remedy = (
+                f"state another distance, of {', '.join(get_args(Distance))}, or pass embeddings"
+            )
+            raise input_error(
+                Where("langchain", id=case.id), rule, remedy, f"{score:g}, then {next_score:g}"
+            )
         cosines.append(_exact_cosine(cosine))
     return cosines
 
@@ -331,7 +422,9 @@ def _embedding_cosines(
     for case, hits in zip(cases, hits_by_case, strict=True):
         rows = vectors[[place[hit.document.page_content] for hit in hits]]
         cosines.append(
-            _exact_cosine(rows @ _unit_rows([embeddings.embed_query(case.query)])[0]) if hits else np.empty(0)
+            _exact_cosine(rows @ _unit_rows([embeddings.embed_query(case.query)])[0])
+            if hits
+            else np.empty(0)
         )
     return cosines
 
@@ -357,14 +450,24 @@ def _passage(hit: _StoreHit, keys: Mapping[str, str], first_page: int) -> dict[s
         page = whole_number(columns["page"])
         if page is None or page < first_page:
             rule = f"{keys['page']} must be an integer from {first_page}"
-            remedy = "pass first_page=0 where the first page is 0, columns={'page_label': …} where it is a label"
-            raise input_error(Where("langchain", id=hit.hit_id), rule, remedy, shown_value(columns["page"]))
+            remedy = (
+                "pass first_page=0 where the first page is 0, columns={'page_label': …} where it "
+                "is a label"
+            )
+            raise input_error(
+                Where("langchain", id=hit.hit_id), rule, remedy, shown_value(columns["page"])
+            )
         columns["page"] = page + 1 - first_page
     columns |= {"hit_id": hit.hit_id, "text": hit.document.page_content}
     for name, value in columns.items():
         if not is_unicode(value):
             fault = f"half a surrogate pair in {shown_value(value)}"
-            raise input_error(Where("langchain", id=hit.hit_id), f"{name} must be Unicode", "correct the text", fault)
+            raise input_error(
+                Where("langchain", id=hit.hit_id),
+                f"{name} must be Unicode",
+                "correct the text",
+                fault,
+            )
     return columns
 
 
@@ -376,7 +479,10 @@ def _tag(hit: _StoreHit, key: str, value: object) -> str | None:
         return str(value)
     rule = f"{key} must be a text or a number"
     raise input_error(
-        Where("langchain", id=hit.hit_id), rule, "rename it by columns, or correct it", shown_value(value)
+        Where("langchain", id=hit.hit_id),
+        rule,
+        "rename it by columns, or correct it",
+        shown_value(value),
     )
 
 
@@ -389,6 +495,11 @@ def _check_scope(case: Case, passages: Sequence[Mapping[str, Any]]) -> None:
     check_clear([case], meanings)
     for chunk, sources in zip(chunks, chunk_sources(chunks, meanings), strict=True):
         if not sources:
-            rule = f"hits must be of the documents that the case names, {', '.join(case.selected_sources)}"
+            rule = (
+                "hits must be of the documents that the case names, "
+                f"{', '.join(case.selected_sources)}"
+            )
             remedy = "pass search, which gives the source its filter for a case"
-            raise input_error(Where("langchain", id=case.id), rule, remedy, shown_value(chunk.shown))
+            raise input_error(
+                Where("langchain", id=case.id), rule, remedy, shown_value(chunk.shown)
+            )

@@ -1,4 +1,7 @@
-"""Comparison of learners (shore): beside policies that learn nothing, with intervals over fresh tables (S4.7)."""
+"""Comparison of learners (shore): with policies that learn nothing, over fresh tables (S4.7).
+
+The comparison has intervals.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,9 @@ MS_KNOWN = 1e-12
 class LearnerComparison(NamedTuple):
     """Learners and baselines that met the same cases in the same order.
 
-    table: a row a policy, as `compare_learners` describes it. runs: name -> run, of the learners. reference: what
-    `difference` is taken against. notes: what the intervals mean, what flatters, and which learner was played as
-    another.
+    table: a row a policy, as `compare_learners` describes it. runs: name -> run, of the learners.
+    reference: what `difference` is taken against. notes: what the intervals mean, what flatters,
+    and which learner was played as another.
     """
 
     table: pd.DataFrame
@@ -55,7 +58,10 @@ class LearnerComparison(NamedTuple):
 
 
 class Earnings(NamedTuple):
-    """What a policy came to in each replication and case, [R, Q]; pulls [A], of all rounds of all replications."""
+    """What a policy came to in each replication and case, [R, Q].
+
+    Pulls [A], of all rounds of all replications.
+    """
 
     value: Array
     n: Array  # rounds of the case
@@ -83,35 +89,42 @@ def compare_learners(
 ) -> LearnerComparison:
     """Learners and policies that learn nothing, on the same cases in the same order.
 
-    Intervals are of the expectation over fresh tables of as many cases from the same population, and over fresh chance:
-    what the learner earns there in `rounds` rounds, minus what the reference earns on the same tables. Learners are
-    trained again on tables drawn from the cases (see `fresh_tables`). The best fixed arm is chosen on the table that it
-    is judged on, so that its value flatters; it is chosen again on each table drawn, and the notes state by how much. A
+    Intervals are of the expectation over fresh tables of as many cases from the same population,
+    and over fresh chance: what the learner earns there in `rounds` rounds, minus what the reference
+    earns on the same tables. Learners are trained again on tables drawn from the cases (see
+    `fresh_tables`). The best fixed arm is chosen on the table that it is judged on, so that its
+    value flatters; it is chosen again on each table drawn, and the notes state by how much. A
     difference against it is one against that flattered value.
 
     Args:
       world: table of all arms of every case.
       learners: name -> settings, or settings and rewards [Q, A] in the place of the world's.
-      plans: name -> probabilities [Q, A]; their expected value is taken, so that they add no chance.
+      plans: name -> probabilities [Q, A]; their expected value is taken, so that they add no
+        chance.
       rounds: of each replication.
       replications: on the table itself.
       seed: of the world and of the learners.
-      reference: name of the policy that `difference` compares with; the first policy where it is missing.
+      reference: name of the policy that `difference` compares with; the first policy where it is
+        missing.
       level: of the intervals.
-      n_boot: replications on tables drawn from the cases, in which every learner is trained again; at least 8.
+      n_boot: replications on tables drawn from the cases, in which every learner is trained again;
+        at least 8.
       engine: as for `bandit.run`.
       n_jobs: processes, as joblib counts them.
-      fixed: arm of the plan `best fixed arm`, where it was chosen on other cases; as for `baselines`.
+      fixed: arm of the plan `best fixed arm`, where it was chosen on other cases; as for
+        `baselines`.
       budgets: name of a learner -> budget that it keeps, as for `bandit.run`.
 
     Returns:
-      `table`, a row a policy: `policy`, `right` (mean value a round, with `_low`, `_high`), `regret` (value lost in all
-        rounds against the best available arm of each case, likewise), `difference` (`right` minus that of the
-        reference, paired, likewise), `ms` (mean of the known), and `pulls_<arm>` (share of the rounds).
+      `table`, a row a policy: `policy`, `right` (mean value a round, with `_low`, `_high`),
+      `regret` (value lost in all
+        rounds against the best available arm of each case, likewise), `difference` (`right` minus
+        that of the reference, paired, likewise), `ms` (mean of the known), and `pulls_<arm>` (share
+        of the rounds).
 
     Raises:
-      ValueError: learners or plans that are no mapping, or neither of them; a learner that is no `Bandit`, or a plan of
-        another shape than [Q, A].
+      ValueError: learners or plans that are no mapping, or neither of them; a learner that is no
+        `Bandit`, or a plan of another shape than [Q, A].
 
     Source: rule S4.7.
     """
@@ -126,8 +139,12 @@ def compare_learners(
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
     budget_by_learner: Mapping[str, Budget] = budgets or {}
     for name, (bandit, met) in progress(trained.items(), "simulate", "learner"):
-        runs[name] = run(bandit, met, **sizes, engine=engine, n_jobs=n_jobs, budget=budget_by_learner.get(name))
-    cases = _drawn_cases(next(iter(runs.values())) if runs else run(plans[next(iter(plans))], world, **sizes))
+        runs[name] = run(
+            bandit, met, **sizes, engine=engine, n_jobs=n_jobs, budget=budget_by_learner.get(name)
+        )
+    cases = _drawn_cases(
+        next(iter(runs.values())) if runs else run(plans[next(iter(plans))], world, **sizes)
+    )
     drawn = _per_case(cases, len(world.mask))
     # The same cases for all: what chance the draws leave is the same on both sides of a difference.
     each = {name: run_earnings(played, world) for name, played in runs.items()}
@@ -135,18 +152,28 @@ def compare_learners(
     best_arms = greedy_arms(world.value, world.mask)
     best = expected_earnings(best_arms, drawn, world)
     against = reference if reference in each else next(iter(each))
-    # Intervals: every learner is trained again on tables drawn from the cases, the same tables for all.
-    fresh, copies, nothing = draw_fresh_tables(world, rounds, n_boot, seed), by_turns(world), np.zeros(len(world.mask))
+    # Intervals: every learner is trained again on tables drawn from the cases, the same tables for
+    # all.
+    fresh, copies, nothing = (
+        draw_fresh_tables(world, rounds, n_boot, seed),
+        by_turns(world),
+        np.zeros(len(world.mask)),
+    )
     whole = {name: np.tile(plan, (world.n_arms, 1)) for name, plan in plans.items()}
     whole |= dict.fromkeys(("", *plans.keys() & {ORACLE}), greedy_arms(copies.value, copies.mask))
-    accounts = {name: _plan_account(plan, each.get(name, best), copies, fresh) for name, plan in whole.items()}
+    accounts = {
+        name: _plan_account(plan, each.get(name, best), copies, fresh)
+        for name, plan in whole.items()
+    }
     work: dict[str, Any] = {"seed": seed, "engine": engine}
     work["work"] = float(rounds * (replications + n_boot) * max(1, len(trained)))
     for name, (bandit, met) in trained.items():
         learner, _ = follow_costs(bandit, met, charged=name in budget_by_learner)
         values = learner_values(learner, met, fresh, budget=budget_by_learner.get(name), **work)
         # What a learner does in a case is not the same on every table.
-        accounts[name] = Account(each[name].value.sum(axis=1) / rounds, nothing, *values, fixed=False)
+        accounts[name] = Account(
+            each[name].value.sum(axis=1) / rounds, nothing, *values, fixed=False
+        )
     notes = [_interval_note(len(world.mask), fresh)]
     if FIXED in plans and fixed is None and len(world.mask) > 1:
         accounts[FIXED], flattery = _chosen_account(accounts[FIXED], copies, fresh)
@@ -161,23 +188,35 @@ def compare_learners(
 def _check_compared(world: Table, learners: object, plans: object) -> None:
     """Stop at what cannot be compared, before anything is played."""
     if not isinstance(learners, Mapping):
-        refuse("learners must map names to Bandits", type(learners).__name__, "write {'ucb1': Bandit('ucb1')}")
+        refuse(
+            "learners must map names to Bandits",
+            type(learners).__name__,
+            "write {'ucb1': Bandit('ucb1')}",
+        )
     if not isinstance(plans, Mapping):
-        refuse("plans must map names to probabilities", type(plans).__name__, "write bandit.baselines(table)")
+        refuse(
+            "plans must map names to probabilities",
+            type(plans).__name__,
+            "write bandit.baselines(table)",
+        )
     if not learners and not plans:
         refuse("there must be a learner or a plan", "none", "write plans=bandit.baselines(table)")
     for name, settings in learners.items():
         bandit = settings[0] if type(settings) is tuple and settings else settings
         if not isinstance(bandit, Bandit):
             value = repr(bandit) if isinstance(bandit, str) else type(bandit).__name__
-            remedy = f"write Bandit({bandit!r})" if isinstance(bandit, str) else "write Bandit('ucb1')"
+            remedy = (
+                f"write Bandit({bandit!r})" if isinstance(bandit, str) else "write Bandit('ucb1')"
+            )
             refuse(f"learner {name!r} must be a Bandit, or a Bandit and rewards", value, remedy)
     for name, plan in plans.items():
         shape = () if isinstance(plan, str | Bandit) else np.shape(plan)
         if shape != world.mask.shape:
             value = f"shape {list(shape)}" if shape else f"{plan!r:.80}"
             refuse(
-                f"plan {name!r} must be [Q, A], {list(world.mask.shape)}", value, "give a row a case, a column an arm"
+                f"plan {name!r} must be [Q, A], {list(world.mask.shape)}",
+                value,
+                "give a row a case, a column an arm",
             )
 
 
@@ -191,10 +230,14 @@ def _plan_account(plan: Array, earnings: Earnings, copies: Table, fresh: FreshTa
 def _chosen_account(account: Account, copies: Table, fresh: FreshTables) -> tuple[Account, str]:
     """Account of the fixed arm that each table chooses for itself, and how much choosing flatters it."""
     arms = np.flatnonzero(copies.mask.all(axis=0))
-    values, expected, everywhere = best_arm_values(np.asarray(copies.value, dtype=np.float64), arms, fresh)
+    values, expected, everywhere = best_arm_values(
+        np.asarray(copies.value, dtype=np.float64), arms, fresh
+    )
     note = (
-        f"{FIXED} was chosen on the {len(account.by_case)} cases that it is judged on, which flatters it: chosen on as "
-        f"many drawn from them it earns {expected[1].mean():.4g} a round there and {everywhere:.4g} on all of them. "
+        f"{FIXED} was chosen on the {len(account.by_case)} cases that it is judged on, which "
+        "flatters it: chosen on as "
+        f"many drawn from them it earns {expected[1].mean():.4g} a round there and "
+        f"{everywhere:.4g} on all of them. "
         "Whether it is better than a learner, only an arm chosen on other cases can show (fixed=)."
     )
     return account._replace(fresh=values, expected=expected, fixed=False), note
@@ -206,7 +249,8 @@ def _interval_note(n_cases: int, fresh: FreshTables) -> str:
         return "One case says nothing of others, so there are no intervals."
     tables, n = fresh.row.shape[1], fresh.case.shape[1]
     return (
-        f"Intervals are over fresh tables of {n_cases} cases and fresh chance; learners were trained again on {tables} "
+        f"Intervals are over fresh tables of {n_cases} cases and fresh chance; learners were "
+        f"trained again on {tables} "
         f"tables drawn from them, and on {tables} in which arms do not differ, {n} replications."
     )
 
@@ -224,14 +268,20 @@ def compare_on_arms(
 ) -> LearnerComparison:
     """Learners beside a uniform choice on Bernoulli arms of known means, on the same chance.
 
-    Returns: `table`, a row a policy: `policy`, `reward` (expected, a round), `regret` (expected reward lost in all
-      rounds against the best arm, mean over replications, `_low` and `_high` a t interval of it), and `pulls_<arm>`
-      (share of the rounds).
-    """  # fmt: skip
+    Returns: `table`, a row a policy: `policy`, `reward` (expected, a round), `regret` (expected
+    reward lost in all
+      rounds against the best arm, mean over replications, `_low` and `_high` a t interval of it),
+      and `pulls_<arm>` (share of the rounds).
+    """
     import pandas as pd
 
     world = Bernoulli(np.asarray(means, dtype=np.float64))
-    sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed, "n_jobs": n_jobs}
+    sizes: dict[str, Any] = {
+        "rounds": rounds,
+        "replications": replications,
+        "seed": seed,
+        "n_jobs": n_jobs,
+    }
     named_learners = progress(learners.items(), "simulate", "learner")
     runs = {name: run(bandit, world, engine=engine, **sizes) for name, bandit in named_learners}
     runs[UNIFORM] = run(np.full(world.n_arms, 1.0 / world.n_arms), world, **sizes)
@@ -239,8 +289,14 @@ def compare_on_arms(
     for name, simulation in runs.items():
         last = simulation.regret[:, -1]
         low, high = mean_interval(last[:, None], level)
-        row = {"policy": name, "reward": float(simulation.value[:, -1].mean()) / rounds, "regret": float(last.mean())}
-        shares = _pull_shares(simulation.pulls.sum(axis=0), tuple(f"arm {arm}" for arm in range(world.n_arms)))
+        row = {
+            "policy": name,
+            "reward": float(simulation.value[:, -1].mean()) / rounds,
+            "regret": float(last.mean()),
+        }
+        shares = _pull_shares(
+            simulation.pulls.sum(axis=0), tuple(f"arm {arm}" for arm in range(world.n_arms))
+        )
         rows.append(row | {"regret_low": float(low[0]), "regret_high": float(high[0])} | shares)
     return LearnerComparison(pd.DataFrame(rows), runs, UNIFORM)
 
@@ -260,12 +316,18 @@ def run_earnings(simulation: Run, world: Table) -> Earnings:
 
 
 def expected_earnings(plan: Array, drawn: Array, world: Table) -> Earnings:
-    """What fixed probabilities [Q, A] are expected to come to, given how often each case was drawn, [R, Q]."""
+    """What fixed probabilities [Q, A] should come to, given how often each case came, [R, Q]."""
     value = (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1)
     known = world.mask & ~np.isnan(world.ms)
     ms = (plan * np.where(known, world.ms, 0.0)).sum(axis=1)
     timed = (plan * known).sum(axis=1)
-    return Earnings(value=drawn * value, n=drawn, ms=drawn * ms, timed=drawn * timed, pulls=drawn.sum(axis=0) @ plan)
+    return Earnings(
+        value=drawn * value,
+        n=drawn,
+        ms=drawn * ms,
+        timed=drawn * timed,
+        pulls=drawn.sum(axis=0) @ plan,
+    )
 
 
 def mean_ms(earnings: Earnings) -> float:
@@ -276,7 +338,10 @@ def mean_ms(earnings: Earnings) -> float:
 
 def _drawn_cases(simulation: Run) -> NDArray[np.int32]:
     if simulation.case is None:
-        msg = "a run must be one over a table of cases, got one over arms of known means; see compare_on_arms."
+        msg = (
+            "a run must be one over a table of cases, got one over arms of known means; see "
+            "compare_on_arms."
+        )
         raise ValueError(msg)
     return simulation.case
 
@@ -285,7 +350,11 @@ def _per_case(cases: NDArray[np.int32], n_cases: int, weight: NDArray[Any] | Non
     """Sum of weights, or count, of each case in each replication, [R, Q]."""
     at = cases + n_cases * np.arange(len(cases))[:, None]
     flat = None if weight is None else np.asarray(weight, dtype=np.float64).ravel()
-    return np.bincount(at.ravel(), flat, n_cases * len(cases)).reshape(len(cases), n_cases).astype(np.float64)
+    return (
+        np.bincount(at.ravel(), flat, n_cases * len(cases))
+        .reshape(len(cases), n_cases)
+        .astype(np.float64)
+    )
 
 
 def _comparison_rows(
@@ -296,30 +365,44 @@ def _comparison_rows(
     rounds: int,
     level: float,
 ) -> list[dict[str, Any]]:
-    """Right decisions, regret and difference of each policy, with their intervals; the account "" is the oracle's."""
+    """Right decisions, regret and difference of each policy, with their intervals.
+
+    The account "" is the oracle's.
+    """
     values = {name: earnings.value.sum() / best.n.sum() for name, earnings in each.items()}
     highest = best.value.sum() / best.n.sum()
     oracle = accounts[""]
     none = np.zeros_like(oracle.fresh)
-    nothing = Account(np.zeros_like(oracle.mean), np.zeros_like(oracle.by_case), none, none, fixed=True)
-    # Cases that all agree leave no variance; the exact binomial gives the width that they leave open.
+    nothing = Account(
+        np.zeros_like(oracle.mean), np.zeros_like(oracle.by_case), none, none, fixed=True
+    )
+    # Cases that all agree leave no variance; the exact binomial gives the width that they leave
+    # open.
     n_cases = best.n.shape[1]
     never = unseen(n_cases, level) / n_cases
     rows: list[dict[str, Any]] = []
     for name, earnings in each.items():
-        # These move with the level of a table more than with what arms differ by: the cases as they are alone.
+        # These move with the level of a table more than with what arms differ by: the cases as they
+        # are alone.
         alone = _fixed_account(accounts[name])
         right = difference_interval(alone, nothing, level)
         low, high = difference_interval(_fixed_account(oracle), alone, level)
-        regret = (0.0, 0.0) if name == ORACLE else (max(low, 0.0), high)  # nothing earns more than the best arm
-        gap = (0.0, 0.0) if name == against else difference_interval(accounts[name], accounts[against], level)
+        # nothing earns more than the best arm
+        regret = (0.0, 0.0) if name == ORACLE else (max(low, 0.0), high)
+        gap = (
+            (0.0, 0.0)
+            if name == against
+            else difference_interval(accounts[name], accounts[against], level)
+        )
         if name != ORACLE and not (earnings.value - best.value).any():
             regret = 0.0, never  # never apart on these cases is no proof
         if name != against and not (earnings.value - each[against].value).any():
             gap = -never, never
         row: dict[str, Any] = {"policy": name}
         row |= _with_ends("right", values[name], right)
-        row |= _with_ends("regret", rounds * (highest - values[name]), (rounds * regret[0], rounds * regret[1]))
+        row |= _with_ends(
+            "regret", rounds * (highest - values[name]), (rounds * regret[0], rounds * regret[1])
+        )
         row |= _with_ends("difference", values[name] - values[against], gap)
         rows.append(row | {"ms": mean_ms(earnings)})
     return rows
@@ -337,4 +420,7 @@ def _with_ends(measure: str, value: float, ends: tuple[float, float]) -> dict[st
 
 
 def _pull_shares(pulls: NDArray[Any], arms: tuple[str, ...]) -> dict[str, float]:
-    return {f"pulls_{arm}": share for arm, share in zip(arms, (pulls / pulls.sum()).tolist(), strict=True)}
+    return {
+        f"pulls_{arm}": share
+        for arm, share in zip(arms, (pulls / pulls.sum()).tolist(), strict=True)
+    }

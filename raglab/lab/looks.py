@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.decision.learned_cases import REPEATED, code_text, hash_queries, question_codes, text_codes
+from raglab.decision.learned_cases import (
+    REPEATED,
+    code_text,
+    hash_queries,
+    question_codes,
+    text_codes,
+)
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.policy import PolicyData
 from raglab.replay import each_part
@@ -23,7 +29,10 @@ from raglab.store.record_fields import required_text
 
 
 def split_queries(trace: TraceView) -> dict[str | None, list[str]]:
-    """Questions of a trace by split, held whole: about 150 bytes a case; of shards the cases are read, no hits."""
+    """Questions of a trace by split, held whole: about 150 bytes a case.
+
+    Of shards the cases are read, no hits.
+    """
     queries_by_split: dict[str | None, list[str]] = {}
     for part in each_part(part_queries, trace, what="read"):
         for split, queries in part.items():
@@ -45,35 +54,52 @@ def trace_hash(trace: TraceView) -> str:
 
 
 class LookRecord(NamedTuple):
-    """Line of a file of looks: error spent, and policies that the cases may have chosen with it, 0 for unknown."""
+    """Line of a file of looks.
+
+    Error spent, and policies that the cases may have chosen with it, 0 for unknown.
+    """
 
     delta: float
     hypotheses: int = 0
 
 
-def recorded_looks(path: Path, cases_hash: str, queries: Iterable[str] = ()) -> dict[str, LookRecord]:
-    """Key -> record of the certifications made on these cases, in their order; none where the file is not there.
+def recorded_looks(
+    path: Path, cases_hash: str, queries: Iterable[str] = ()
+) -> dict[str, LookRecord]:
+    """Key -> record of the certifications made on these cases, in their order.
+
+    None where the file is not there.
 
     Args:
-      queries: questions of the cases; looks at a set that shares more than `REPEATED` of them count too, where the file
-        holds the codes of that set.
+      queries: questions of the cases; looks at a set that shares more than `REPEATED` of them count
+        too, where the file holds the codes of that set.
 
     Raises:
       InputError: the file is damaged.
     """
     lines, sets = list[tuple[str, str, LookRecord]](), dict[str, NDArray[np.uint64]]()
     for where, record in logged_lines(path):
-        key, delta, m = required_text(record, "key", where), record.get("delta"), record.get("hypotheses", 0)
+        key, delta, m = (
+            required_text(record, "key", where),
+            record.get("delta"),
+            record.get("hypotheses", 0),
+        )
         if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0.0 < delta <= 1.0:
-            raise input_error(where, "delta must be a number in (0, 1]", "put the line back", shown_value(delta))
+            raise input_error(
+                where, "delta must be a number in (0, 1]", "put the line back", shown_value(delta)
+            )
         if isinstance(m, bool) or not isinstance(m, int) or m < 0:
-            raise input_error(where, "hypotheses must be a whole number", "put the line back", shown_value(m))
+            raise input_error(
+                where, "hypotheses must be a whole number", "put the line back", shown_value(m)
+            )
         of = str(record.get("cases_hash"))
         lines.append((of, key, LookRecord(float(delta), m)))
         if "codes" in record:
             sets[of] = _line_codes(record["codes"], where)
     own = question_codes(queries)
-    shared = {of for of, codes in sets.items() if np.isin(own, codes).sum() > REPEATED * len(own)} | {cases_hash}
+    shared = {
+        of for of, codes in sets.items() if np.isin(own, codes).sum() > REPEATED * len(own)
+    } | {cases_hash}
     return {key: record for of, key, record in lines if of in shared}
 
 
@@ -82,7 +108,9 @@ def _line_codes(codes: object, where: Where) -> NDArray[np.uint64]:
     try:
         return text_codes(str(codes))
     except ValueError as error:
-        raise input_error(where, "codes must be in base 64", "put the line back", shown_value(codes)) from error
+        raise input_error(
+            where, "codes must be in base 64", "put the line back", shown_value(codes)
+        ) from error
 
 
 _OPENING = '{"cases_hash": "'  # how a line begins, where one was torn
@@ -117,26 +145,34 @@ def record_look(
         return Look(at, sum(list(deltas.values())[:at]))
     if deltas and not again:
         rule = "cases must be certified on once: each further look adds its delta to the error"
-        msg = f"{rule}, got {len(deltas)} before; take new cases, or say again=True (--again) and report the sum."
+        msg = (
+            f"{rule}, got {len(deltas)} before; take new cases, or say again=True (--again) and "
+            "report the sum."
+        )
         raise ValueError(msg)
     return Look(len(deltas) + 1, sum(deltas.values()) + delta)
 
 
 def known_certificate(policies: Iterable[PolicyData], cases_hash: str) -> Mapping[str, Any] | None:
-    """Of the certificates that policies hold and that were made on these cases, the one of most looks."""
+    """Of the certificates that policies hold, made on these cases, the one with most looks."""
     held = (policy.certificate for policy in policies)
     own = [rows for rows in held if rows is not None and rows.get("cases_hash") == cases_hash]
     return max(own, key=lambda rows: int(rows.get("looks", 1)), default=None)
 
 
 def chosen_among(certificate: Mapping[str, Any] | None) -> int:
-    """Policies that the cases of a certificate may have chosen: its candidates where an older one does not say."""
+    """Policies that the cases of a certificate may have chosen.
+
+    Its candidates where an older one does not say.
+    """
     rows = certificate or {}
     return int(rows.get("hypotheses", 0)) or int(rows.get("candidates", 1))
 
 
 def look_delta(delta: float, look: int) -> float:
-    """Error that a look at the same cases may spend: delta of the first; later ones spend delta together.
+    """Error that a look at the same cases may spend: delta of the first.
+
+    Later ones spend delta together.
 
     Args:
       delta: error of a promise on fresh cases.
@@ -150,7 +186,7 @@ def look_delta(delta: float, look: int) -> float:
 
 
 def look_divisor(hypotheses: int, look: int) -> int:
-    """Policies that earlier looks at the same cases may have led to, each look between doubles them.
+    """Policies earlier looks at the same cases may have led to, doubled by each look between.
 
     Example:
       >>> look_divisor(5, 1), look_divisor(5, 2), look_divisor(5, 3)
@@ -163,7 +199,10 @@ _MOST = 10**300  # that a float holds
 
 
 class Reuse(NamedTuple):
-    """Earlier certificate on the cases: its looks, the error spent, and the policies it chose among."""
+    """Earlier certificate on the cases.
+
+    Its looks, the error spent, and the policies it chose among.
+    """
 
     looks: int = 0
     spent: float = 0.0
@@ -171,7 +210,10 @@ class Reuse(NamedTuple):
 
 
 class UpgradeLook(NamedTuple):
-    """A look after an upgrade: the error it may spend, by how much the level of its test is divided, and its key."""
+    """A look after an upgrade.
+
+    The error it may spend, by how much the level of its test is divided, and its key.
+    """
 
     look: Look
     delta: float
@@ -181,7 +223,10 @@ class UpgradeLook(NamedTuple):
 
 
 def upgrade_look(
-    reuse: Reuse, before: Mapping[str, LookRecord], budget: float, key_at: Callable[[float, int], str]
+    reuse: Reuse,
+    before: Mapping[str, LookRecord],
+    budget: float,
+    key_at: Callable[[float, int], str],
 ) -> UpgradeLook:
     """The next look at the cases, or the earlier one that was the same.
 
@@ -203,7 +248,9 @@ def upgrade_look(
 class HeldLooks:
     """Earlier looks at some cases while this block alone holds their file; `note` adds one."""
 
-    def __init__(self, log: LineLog | None, before: Mapping[str, LookRecord], line: Mapping[str, Any]) -> None:
+    def __init__(
+        self, log: LineLog | None, before: Mapping[str, LookRecord], line: Mapping[str, Any]
+    ) -> None:
         """Args: log: None without a file. line: what a line states of the cases."""
         self.before, self._log, self._line = before, log, line
 
@@ -215,7 +262,9 @@ class HeldLooks:
 
 
 @contextmanager
-def held_looks(path: Path | None, cases_hash: str, queries: Sequence[str] = ()) -> Iterator[HeldLooks]:
+def held_looks(
+    path: Path | None, cases_hash: str, queries: Sequence[str] = ()
+) -> Iterator[HeldLooks]:
     """Earlier looks at cases under one lock: of two at once the second counts the first.
 
     Raises:
@@ -225,6 +274,11 @@ def held_looks(path: Path | None, cases_hash: str, queries: Sequence[str] = ()) 
         yield HeldLooks(None, {}, {})
         return
     with locked_lines(path, _OPENING) as log:
-        known = any(record.get("cases_hash") == cases_hash and "codes" in record for _, record in logged_lines(path))
+        known = any(
+            record.get("cases_hash") == cases_hash and "codes" in record
+            for _, record in logged_lines(path)
+        )
         codes = {} if known or not queries else {"codes": code_text(queries)}
-        yield HeldLooks(log, recorded_looks(path, cases_hash, queries), {"cases_hash": cases_hash, **codes})
+        yield HeldLooks(
+            log, recorded_looks(path, cases_hash, queries), {"cases_hash": cases_hash, **codes}
+        )

@@ -1,4 +1,4 @@
-"""Paired gain (shore): what one policy saves over another on the same cases, and whether that is shown (S6.11)."""
+"""Paired gain (shore): what one policy saves over another on the same cases, and proof (S6.11)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Advantage(NamedTuple):
 
     Neither policy was fitted or selected on these cases; who calls `paired_advantage` sees to that.
 
-    estimate, low, high: mean saving of a case with its 95 % interval. p: two-sided, of the same test: below 0.05 where
-    the interval excludes 0. over: name of the other policy. cases: how many.
+    estimate, low, high: mean saving of a case with its 95 % interval. p: two-sided, of the same
+    test: below 0.05 where the interval excludes 0. over: name of the other policy. cases: how many.
     """
 
     estimate: float
@@ -55,7 +55,8 @@ def paired_advantage(
 
     Source: rules S6.7, S6.11; see `metrics.paired_cost`.
 
-    Example: of twelve questions to refuse, the selected policy refuses all, the other one answers all.
+    Example: of twelve questions to refuse, the selected policy refuses all, the other one answers
+    all.
       >>> advantage = paired_advantage(np.full(12, 8), np.full(12, 2), None, "always-answer")
       >>> advantage.estimate, round(advantage.low, 3), advantage.verdict
       (1.0, 0.471, 'better')

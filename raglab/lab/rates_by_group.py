@@ -34,24 +34,26 @@ def group_rates(
     delta: float = 0.1,
     arm: str | None = None,
 ) -> pd.DataFrame:
-    """Observed rates of each group with exact intervals, and the cases that a promise for it alone would need.
+    """Observed rates by group with exact intervals, and cases needed for a promise for it alone.
 
-    A certificate stays common: it promises nothing for a group (`frame.attrs["note"]`). An interval holds for its row
-    alone.
+    A certificate stays common: it promises nothing for a group (`frame.attrs["note"]`). An interval
+    holds for its row alone.
 
     Args:
       trace: of labelled cases; for those of a certificate its `trace.split("certify")`.
       policy: whose decisions are counted.
       group: attribute of the cases, see `raglab.case_groups.group_value`.
-      targets: rate -> highest value; those of the policy's certificate but for the expected cost, which is no share,
-        where not given.
+      targets: rate -> highest value; those of the policy's certificate but for the expected cost,
+        which is no share, where not given.
       delta: error of a promise, in (0, 0.5).
       arm: of the trace; the first where not given.
 
     Returns:
-      a row a group and rate, the group '' of cases that state none: `group`, `cases`, `rate`, `target`, `k`, `n`,
-        `value`, `low` and `high` (95 %, Clopper and Pearson), `needed` (cases of the group, of those that the rate is a
-        share of, that certify the target without an error) and `need`, the same as a sentence.
+      a row a group and rate, the group '' of cases that state none: `group`, `cases`, `rate`,
+      `target`, `k`, `n`,
+        `value`, `low` and `high` (95 %, Clopper and Pearson), `needed` (cases of the group, of
+        those that the rate is a share of, that certify the target without an error) and `need`, the
+        same as a sentence.
 
     Raises:
       ValueError: no targets, one that is no rate or outside (0, 1), or a case without a label.
@@ -68,8 +70,13 @@ def group_rates(
         got = ", ".join(stated) or "none, and the policy holds no certificate"
         msg = f"{rule}, got {got}; write targets={{'hallucination_rate': 0.1}}."
         raise ValueError(msg)
-    cells = CELL_OF_CODE[join_columns(each_shard(shard_codes, trace, [policy], arm, what="decide"))[0]]
-    names = np.array([name for cases in cases_by_shard(trace) for name in group_values(cases, group)], dtype=np.str_)
+    cells = CELL_OF_CODE[
+        join_columns(each_shard(shard_codes, trace, [policy], arm, what="decide"))[0]
+    ]
+    names = np.array(
+        [name for cases in cases_by_shard(trace) for name in group_values(cases, group)],
+        dtype=np.str_,
+    )
     groups, place = np.unique(names, return_inverse=True)
     table = np.zeros((len(groups), metrics.N_CELLS), dtype=np.int64)
     np.add.at(table, (place, cells), 1)
@@ -91,4 +98,6 @@ def group_rates(
 def _certified_targets(policy: Policy) -> dict[str, float]:
     """Targets of a policy's certificate that are rates."""
     promises = (policy.certificate or {}).get("promises", ())
-    return {promise["name"]: float(promise["alpha"]) for promise in promises if promise["name"] != COST}
+    return {
+        promise["name"]: float(promise["alpha"]) for promise in promises if promise["name"] != COST
+    }

@@ -24,8 +24,8 @@ NAN = float("nan")
 class ReviewRate(NamedTuple):
     """A rate of labelled requests: of some decisions, or of some labels.
 
-    statuses: decisions that it counts. labels: of those labels; None: of the requests with these decisions. correct:
-    whether it counts correct decisions, where it is of decisions.
+    statuses: decisions that it counts. labels: of those labels; None: of the requests with these
+    decisions. correct: whether it counts correct decisions, where it is of decisions.
     """
 
     name: str
@@ -41,16 +41,23 @@ REVIEW_RATES = (
     ReviewRate("right_question_rate", "asked back", (Status.ambiguous,)),
     ReviewRate("pass_rate", "all", tuple(Status)),
     ReviewRate("false_refusal_rate", "labelled ok", (Status.refuse,), (Status.ok,)),
-    ReviewRate("over_ask_rate", "labelled ok or refuse", (Status.ambiguous,), (Status.ok, Status.refuse)),
-    ReviewRate("missed_ambiguity_rate", "labelled ambiguous", (Status.ok, Status.refuse), (Status.ambiguous,)),
+    ReviewRate(
+        "over_ask_rate", "labelled ok or refuse", (Status.ambiguous,), (Status.ok, Status.refuse)
+    ),
+    ReviewRate(
+        "missed_ambiguity_rate",
+        "labelled ambiguous",
+        (Status.ok, Status.refuse),
+        (Status.ambiguous,),
+    ),
 )
 
 
 class ReviewColumns(NamedTuple):
     """What a review reads of the requests, [Q] each; groups [by, Q].
 
-    probability: NaN where a request was not drawn. is_known: it has a label that counts. after: status under the other
-    policy, or the same.
+    probability: NaN where a request was not drawn. is_known: it has a label that counts. after:
+    status under the other policy, or the same.
     """
 
     status: NDArray[np.int8]
@@ -74,23 +81,32 @@ def traffic_rates(columns: ReviewColumns) -> Iterator[tuple[Any, ...]]:
     deciders, counts = np.unique(columns.decided_by.astype(str), return_counts=True)
     by_gate = dict(zip(deciders.tolist(), counts.tolist(), strict=True))
     ordered = {
-        f"decided_by.{name}": by_gate[name] for name in sorted(by_gate, key=lambda name: (chain_place(name), name))
+        f"decided_by.{name}": by_gate[name]
+        for name in sorted(by_gate, key=lambda name: (chain_place(name), name))
     }
     by_status = dict(
-        zip((status.name for status in Status), np.bincount(columns.status, minlength=N).tolist(), strict=True)
+        zip(
+            (status.name for status in Status),
+            np.bincount(columns.status, minlength=N).tolist(),
+            strict=True,
+        )
     )
     for name, k in (by_status | ordered).items():
         yield name, "all", "traffic", k / n, NAN, NAN, k, n
 
 
 def label_rates(columns: ReviewColumns, level: float) -> Iterator[tuple[Any, ...]]:
-    """Rows of each rate from the labels of a sample, and from those of requests that nobody drew."""
+    """Rows of each rate from the labels of a sample, and from those of requests nobody drew."""
     is_drawn = ~np.isnan(columns.probability)
     aside = columns.is_known & ~is_drawn
     for basis, rows in (("sample", columns.is_known & is_drawn), ("labelled requests", aside)):
         for rate in REVIEW_RATES if rows.any() else ():
             decided = np.isin(columns.status, rate.statuses)
-            counts = np.isin(columns.label_code, rate.labels) if rate.labels else columns.passes == rate.correct
+            counts = (
+                np.isin(columns.label_code, rate.labels)
+                if rate.labels
+                else columns.passes == rate.correct
+            )
             of = rows & (counts if rate.labels else decided)
             k, n = int((rows & decided & counts).sum()), int(of.sum())
             ends = (k / n if n else NAN, NAN, NAN)
@@ -104,8 +120,8 @@ def sample_estimate(
 ) -> tuple[float, float, float]:
     """Estimate and interval of a rate over all requests, from a sample drawn by stratum.
 
-    The drawn requests of a stratum that have one decision are themselves a random sample of all that have, so each
-    stratum and decision is a stratum by itself, whatever policy is reviewed.
+    The drawn requests of a stratum that have one decision are themselves a random sample of all
+    that have, so each stratum and decision is a stratum by itself, whatever policy is reviewed.
 
     Args:
       counts: whether a labelled request has what the rate counts, [Q].
@@ -114,9 +130,16 @@ def sample_estimate(
     key = stratum * N + columns.status
     is_drawn = ~np.isnan(columns.probability)
     _check_probabilities(columns, names, stratum)
-    rows = (np.ones(len(key), dtype=bool), is_drawn, is_drawn & columns.is_known & counts, is_drawn & ~columns.is_known)
+    rows = (
+        np.ones(len(key), dtype=bool),
+        is_drawn,
+        is_drawn & columns.is_known & counts,
+        is_drawn & ~columns.is_known,
+    )
     table = np.stack([np.bincount(key[some], minlength=len(names) * N) for some in rows], axis=1)
-    strata = [(Status(place % N), Stratum(*map(int, row))) for place, row in enumerate(table) if row[0]]
+    strata = [
+        (Status(place % N), Stratum(*map(int, row))) for place, row in enumerate(table) if row[0]
+    ]
     top = [each for status, each in strata if status in rate.statuses]
     if rate.labels is None:
         estimate, interval = stratified_rate(top, level)
@@ -127,8 +150,10 @@ def sample_estimate(
     return (estimate, *ends) if not np.isnan(estimate) else (NAN, NAN, NAN)
 
 
-def _check_probabilities(columns: ReviewColumns, names: NDArray[Any], stratum: NDArray[np.intp]) -> None:
-    """Stop where drawn requests of one stratum had several probabilities, which no estimate by stratum knows."""
+def _check_probabilities(
+    columns: ReviewColumns, names: NDArray[Any], stratum: NDArray[np.intp]
+) -> None:
+    """Stop where a stratum's draws had several probabilities, which stratum estimates ignore."""
     low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
     np.fmin.at(low, stratum, columns.probability)
     np.fmax.at(high, stratum, columns.probability)

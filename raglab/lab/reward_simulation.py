@@ -32,8 +32,9 @@ LEAST = 0.005  # of the range of the values: a smaller difference is none
 class SimulationSizes(NamedTuple):
     """Sizes of a simulated comparison.
 
-    rounds: that the learner plays, judged in the last fifth of them. replications: of the learner on the table itself.
-    tables: resampled ones, on each of which it learns five times more. level: of the intervals. seed: of all chance.
+    rounds: that the learner plays, judged in the last fifth of them. replications: of the learner
+    on the table itself. tables: resampled ones, on each of which it learns five times more. level:
+    of the intervals. seed: of all chance.
     """
 
     rounds: int = 3000
@@ -43,73 +44,100 @@ class SimulationSizes(NamedTuple):
     seed: int = 0
 
 
-def simulate_learner(world: Table, bandit: Bandit, plans: Mapping[str, Array], sizes: SimulationSizes) -> pd.DataFrame:
-    """Value at the end of a learner that sees the rewards of a table, minus that of policies that learn nothing.
+def simulate_learner(
+    world: Table, bandit: Bandit, plans: Mapping[str, Array], sizes: SimulationSizes
+) -> pd.DataFrame:
+    """Final value of a learner that sees table rewards, minus that of policies learning nothing.
 
-    The end is the last fifth of the rounds. Intervals resample questions, and the learner learns again on every
-    resampled table: on other questions of the same kind it might have ended on another arm.
+    The end is the last fifth of the rounds. Intervals resample questions, and the learner learns
+    again on every resampled table: on other questions of the same kind it might have ended on
+    another arm.
 
     Args:
       world: cases in random order, with replacement, whatever order it states.
       plans: name -> probabilities [Q, A] of policies that learn nothing.
 
-    Returns: a row a policy, the learner first: `policy`; `value` at the end with `_low`, `_high`; `difference` (learner
-      minus the policy, paired, likewise; NaN for the learner); `verdict` (`helps`, `harms`, `not told apart`: the
-      learner is above the policy, below it, or the interval holds 0 or the difference is under 0.5 % of the range of
-      the values); `pulls_<arm>` (share of the rounds at the end). Of fewer than 10 cases an interval reaches at least
-      as far as the exact one of as many cases that show nothing, times the range of the values.
+    Returns: a row a policy, the learner first: `policy`; `value` at the end with `_low`, `_high`;
+    `difference` (learner
+      minus the policy, paired, likewise; NaN for the learner); `verdict` (`helps`, `harms`, `not
+      told apart`: the learner is above the policy, below it, or the interval holds 0 or the
+      difference is under 0.5 % of the range of the values); `pulls_<arm>` (share of the rounds at
+      the end). Of fewer than 10 cases an interval reaches at least as far as the exact one of as
+      many cases that show nothing, times the range of the values.
 
     Raises:
       ValueError: rounds, replications or tables below 1, or a learner that the table does not fit.
 
-    Source: rules S4.5, S4.7; Efron and Tibshirani 1993 for the percentile interval; Bonferroni for the best arm.
+    Source: rules S4.5, S4.7; Efron and Tibshirani 1993 for the percentile interval; Bonferroni for
+    the best arm.
     """
     import pandas as pd
 
     check_count("tables", sizes.tables, 1, "200 are usual")
     world = world._replace(order="replacement")  # a resample of cases has no order of its own
-    # The table itself gives the estimates; every policy is judged on all its cases, so that only paths are chance.
-    played = run(bandit, world, rounds=sizes.rounds, replications=sizes.replications, seed=sizes.seed)
+    # The table itself gives the estimates; every policy is judged on all its cases, so that only
+    # paths are chance.
+    played = run(
+        bandit, world, rounds=sizes.rounds, replications=sizes.replications, seed=sizes.seed
+    )
     if played.case is None:
-        msg = "a world must be a table of cases, got arms of known means; there is no value beside the reward."
+        msg = (
+            "a world must be a table of cases, got arms of known means; there is no value beside "
+            "the reward."
+        )
         raise ValueError(msg)
     first = _end_start(sizes.rounds)
     arms, cases = played.arm[:, first:], played.case[:, first:]
     fixed = {name: _plan_values(plan, world) for name, plan in plans.items()}
     ends = float(_expected_values(world, arms, cases, np.arange(len(world.mask))).mean())
     values = np.array([ends, *(each.mean() for each in fixed.values())])
-    # Resampled tables, on which the learner starts again, say how far other questions would have led elsewhere.
+    # Resampled tables, on which the learner starts again, say how far other questions would have
+    # led elsewhere.
     checked: Any = check_world(world, sizes.rounds)
     drawn = _resampled_values(checked, bandit, list(fixed.values()), sizes)
-    # The best fixed arm was chosen among several on these cases: its interval is that of as many comparisons.
+    # The best fixed arm was chosen among several on these cases: its interval is that of as many
+    # comparisons.
     wider = {BEST: _width_of_several(int(world.mask.all(axis=0).sum()) - 1, sizes.level)}
     span = float(np.ptp(world.value[world.mask]))
     n_cases = len(world.mask)
     most = span * float(clopper_pearson(0, n_cases, sizes.level).high)
     few = most if n_cases < FEWEST else 0.0  # what few cases do not show may still be
-    shares = [_end_shares(arms, len(world.arms)).mean(axis=0), *(plan.mean(axis=0) for plan in plans.values())]
+    shares = [
+        _end_shares(arms, len(world.arms)).mean(axis=0),
+        *(plan.mean(axis=0) for plan in plans.values()),
+    ]
     rows = []
     for place, (name, share) in enumerate(zip([bandit.algorithm, *fixed], shares, strict=True)):
         low, high = _interval_around(drawn[:, place], values[place], sizes.level, few)
         row = {"policy": name, "value": values[place], "value_low": low, "value_high": high}
         if place:
-            cells = _gain_cells(values[0] - values[place], drawn[:, 0] - drawn[:, place], sizes.level, most, few)
+            cells = _gain_cells(
+                values[0] - values[place], drawn[:, 0] - drawn[:, place], sizes.level, most, few
+            )
             row |= _with_verdict(cells, wider.get(name, 1.0), LEAST * span)
         else:
             row |= _NO_GAIN
-        rows.append(row | {f"pulls_{arm}": each for arm, each in zip(world.arms, share.tolist(), strict=True)})
+        rows.append(
+            row
+            | {f"pulls_{arm}": each for arm, each in zip(world.arms, share.tolist(), strict=True)}
+        )
     return pd.DataFrame(rows)
 
 
-_NO_GAIN: dict[str, Any] = dict.fromkeys(("difference", "difference_low", "difference_high"), np.nan) | {"verdict": ""}
+_NO_GAIN: dict[str, Any] = dict.fromkeys(
+    ("difference", "difference_low", "difference_high"), np.nan
+) | {"verdict": ""}
 
 
-def _gain_cells(gain: float, drawn: Array, level: float, most: float, few: float = 0.0) -> dict[str, float]:
+def _gain_cells(
+    gain: float, drawn: Array, level: float, most: float, few: float = 0.0
+) -> dict[str, float]:
     """Difference of the learner from a policy, with its interval.
 
     Args:
-      drawn: differences on resampled tables, [B]. most: difference that may be where the cases show none. few: least
-        reach of the interval.
+      drawn: differences on resampled tables, [B].
+      most: difference that may be where the cases show none.
+      few: least reach of the interval.
     """
     low, high = _interval_around(drawn, gain, level, few)
     if (np.abs(drawn) < ROUNDING).all():  # never apart on these cases is no proof
@@ -126,7 +154,7 @@ def _with_verdict(cells: dict[str, float], wider: float, least: float) -> dict[s
 
 
 def _width_of_several(n: int, level: float) -> float:
-    """How many times as wide a normal interval is that holds for all of n comparisons at once (Bonferroni).
+    """How many times as wide a normal interval for all n comparisons at once is (Bonferroni).
 
     Example:
       >>> _width_of_several(1, 0.95), round(_width_of_several(2, 0.95), 3)
@@ -136,7 +164,9 @@ def _width_of_several(n: int, level: float) -> float:
     return NormalDist().inv_cdf(1.0 - tail / max(1, n)) / NormalDist().inv_cdf(1.0 - tail)
 
 
-def _interval_around(drawn: Array, estimate: float, level: float, reach: float = 0.0) -> tuple[float, float]:
+def _interval_around(
+    drawn: Array, estimate: float, level: float, reach: float = 0.0
+) -> tuple[float, float]:
     """Percentile interval that holds the estimate, and so much on either side of it."""
     low, high = percentile_interval(drawn, level)
     return min(float(low), estimate - reach), max(float(high), estimate + reach)
@@ -150,7 +180,11 @@ def verdict(difference: float, low: float, high: float, least: float) -> str:
       least: smaller differences are none.
 
     Example:
-      >>> verdict(0.04, 0.01, 0.07, 0.005), verdict(-0.04, -0.07, -0.01, 0.005), verdict(0.001, 0.0005, 0.002, 0.005)
+      >>> (
+      ...     verdict(0.04, 0.01, 0.07, 0.005),
+      ...     verdict(-0.04, -0.07, -0.01, 0.005),
+      ...     verdict(0.001, 0.0005, 0.002, 0.005),
+      ... )
       ('helps', 'harms', 'not told apart')
     """
     if low > 0.0 and difference >= least:
@@ -158,8 +192,10 @@ def verdict(difference: float, low: float, high: float, least: float) -> str:
     return HARMS if high < 0.0 and difference <= -least else LEVEL
 
 
-def _resampled_values(world: Table, bandit: Bandit, plans: list[Array], sizes: SimulationSizes) -> Array:
-    """Values of the learner, which starts again on each, and of each plan on tables drawn with replacement, [B, P].
+def _resampled_values(
+    world: Table, bandit: Bandit, plans: list[Array], sizes: SimulationSizes
+) -> Array:
+    """Values of learner, new on each, and of each plan on tables drawn with replacement, [B, P].
 
     Args:
       plans: value of each case under each policy that learns nothing, [Q] each.
@@ -169,7 +205,8 @@ def _resampled_values(world: Table, bandit: Bandit, plans: list[Array], sizes: S
     own = rng.integers(n_cases, size=(sizes.tables, n_cases), dtype=np.int32)
     size = PATHS * sizes.tables
     work = float(sizes.rounds * size)
-    # One block plays many tables at once: each replication draws its cases from the table that it belongs to.
+    # One block plays many tables at once: each replication draws its cases from the table that it
+    # belongs to.
     learned: list[float] = []
     for number, block in enumerate(progress(replication_blocks(size), "simulate", "block")):
         met = feed(world, sizes.rounds, block, sizes.seed + 1, number)
@@ -178,32 +215,50 @@ def _resampled_values(world: Table, bandit: Bandit, plans: list[Array], sizes: S
         met = met._replace(case=case)
         twin = kernel(bandit, work, "auto") if is_plain(bandit, met) else None
         policy_rng = stream(sizes.seed + 1, number, POLICY)
-        arms = stepwise_arms(met, bandit, policy_rng) if twin is None else twin.played(met, bandit, policy_rng)
+        arms = (
+            stepwise_arms(met, bandit, policy_rng)
+            if twin is None
+            else twin.played(met, bandit, policy_rng)
+        )
         for place in range(0, block, PATHS):
             paths, rows = slice(place, place + PATHS), own[table[place]]
-            learned.append(float(_expected_values(world, arms[first:, paths].T, case[first:, paths].T, rows).mean()))
-    values = np.array([[each[rows].mean() for each in plans] for rows in own]).reshape(len(own), len(plans))
+            learned.append(
+                float(
+                    _expected_values(
+                        world, arms[first:, paths].T, case[first:, paths].T, rows
+                    ).mean()
+                )
+            )
+    values = np.array([[each[rows].mean() for each in plans] for rows in own]).reshape(
+        len(own), len(plans)
+    )
     return np.column_stack([learned, values])
 
 
 TABLES = 4  # stream of the resampled tables, beside those of a block of a world
 
 
-def _expected_values(world: Table, arms: NDArray[Any], cases: NDArray[Any], rows: NDArray[Any]) -> Array:
+def _expected_values(
+    world: Table, arms: NDArray[Any], cases: NDArray[Any], rows: NDArray[Any]
+) -> Array:
     """Value of each replication at the end, on the cases of its table, [R].
 
-    The cases that were drawn at the end are few; what the shares of the arms would earn on all of the table's is known,
-    so that only the rest is taken from those drawn (a control variate).
+    The cases that were drawn at the end are few; what the shares of the arms would earn on all of
+    the table's is known, so that only the rest is taken from those drawn (a control variate).
 
     Args:
-      arms, cases: of the rounds at the end, [R, E]. rows: cases of the table, [N].
+      arms, cases: of the rounds at the end, [R, E].
+      rows: cases of the table, [N].
     """
     value, mask = np.where(world.mask, world.value, 0.0), world.mask.astype(np.float64)
     shares = _end_shares(arms, len(world.arms))
     out = np.empty(len(arms))
-    for place, (share, arm, case) in enumerate(zip(shares, arms.astype(np.intp), cases, strict=True)):
+    for place, (share, arm, case) in enumerate(
+        zip(shares, arms.astype(np.intp), cases, strict=True)
+    ):
         room = mask @ share
-        plain = value.sum(axis=1) / mask.sum(axis=1)  # where none of its arms is on offer it may take any
+        # where none of its arms is on offer it may take any
+        plain = value.sum(axis=1) / mask.sum(axis=1)
         expected = np.where(room > 0.0, (value @ share) / np.where(room > 0.0, room, 1.0), plain)
         out[place] = (value[case, arm] - expected[case]).mean() + expected[rows].mean()
     return out

@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.breakpoints import SWEPT, StepCells, breakpoints, swept_paths, swept_threshold, threshold_at, user_gates
+from raglab.breakpoints import (
+    SWEPT,
+    StepCells,
+    breakpoints,
+    swept_paths,
+    swept_threshold,
+    threshold_at,
+    user_gates,
+)
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.measured_trace import Measured, plain_trace
 from raglab.decision.measurement import CAN_BE_OFF, Evidence, gates_off, measured_tables
@@ -44,7 +52,9 @@ KEEP_AT_MOST = 8  # relevant hits asked for
 
 
 class SearchRange(NamedTuple):
-    """Values that a study may try: numbers from low to high, or the two of a switch (low and high NaN).
+    """Values that a study may try.
+
+    Numbers from low to high, or the two of a switch (low and high NaN).
 
     Attributes:
       low: least value; NaN of a switch.
@@ -79,11 +89,13 @@ class SearchRange(NamedTuple):
 
 
 @takes(trace="measured", policy="policy")
-def full_space(trace: TraceData | Measured, policy: Policy, *, arm: str | None = None) -> dict[str, SearchRange]:
+def full_space(
+    trace: TraceData | Measured, policy: Policy, *, arm: str | None = None
+) -> dict[str, SearchRange]:
     """Every threshold over the values observed in a trace, and every switch.
 
-    A threshold that no case can meet in the trace is left out, a bound of a signal that the policy does not set, and
-    on hits with gates that are off what then decides nothing, see `idle_paths`.
+    A threshold that no case can meet in the trace is left out, a bound of a signal that the policy
+    does not set, and on hits with gates that are off what then decides nothing, see `idle_paths`.
 
     Args:
       trace: the trace whose values bound the ranges.
@@ -111,27 +123,38 @@ def full_space(trace: TraceData | Measured, policy: Policy, *, arm: str | None =
         elif len(values) and values.max() > values.min():
             low = max(float(values.min()), swept.low)
             high = min(float(values.max()) + 1e-6, swept.high)
-            least = float(np.quantile(values[values > 0], 0.01)) if swept.log and (values > 0).any() else low
-            space[path] = SearchRange(least if swept.log else low, high, log=swept.log and 0 < least < high)
+            least = (
+                float(np.quantile(values[values > 0], 0.01))
+                if swept.log and (values > 0).any()
+                else low
+            )
+            space[path] = SearchRange(
+                least if swept.log else low, high, log=swept.log and 0 < least < high
+            )
     space |= {path: SearchRange(np.nan, np.nan) for path in SWITCHES}
     idle = idle_paths(evidence, policy)
     return {path: extent for path, extent in space.items() if path not in idle}
 
 
 def idle_paths(evidence: Evidence, policy: Policy) -> tuple[str, ...]:
-    """Switches and thresholds without any effect on hits of which some gates are off; none where all gates act.
+    """Switches and thresholds without any effect on hits of which some gates are off.
 
-    A gate that is off acts nowhere. Without the gap gate every case with a hit is answered before the resolver, whose
-    options are read only by gates of the user that ask back. Where no question names an entity, coverage has none to
-    miss.
+    None where all gates act.
+
+    A gate that is off acts nowhere. Without the gap gate every case with a hit is answered before
+    the resolver, whose options are read only by gates of the user that ask back. Where no question
+    names an entity, coverage has none to miss.
 
     Source: rules S2.5, S2.15, S3.3.
     """
     sections = set(evidence.off)
-    asks = any(policy.value(f"signals.{name}.on_fire") == "ask" for name in policy.signals) or bool(policy.gates)
+    asks = any(policy.value(f"signals.{name}.on_fire") == "ask" for name in policy.signals) or bool(
+        policy.gates
+    )
     if "gap" in sections and not asks:
         sections.add("resolver")
-    if sections and not evidence.missing[:, 0].any():  # the slot without a hit lacks all that is to be covered
+    # the slot without a hit lacks all that is to be covered
+    if sections and not evidence.missing[:, 0].any():
         sections.add("coverage")
     paths = (*SWEPT, *SWITCHES)
     return tuple(path for path in paths if path.partition(".")[0] in sections)
@@ -143,7 +166,8 @@ def idle_note(idle: Sequence[str]) -> str:
         return ""
     sections = dict.fromkeys(path.partition(".")[0] for path in idle)
     return (
-        f"The search of the chain leaves out {len(idle)} settings of {', '.join(sections)}, which decide nothing on "
+        f"The search of the chain leaves out {len(idle)} settings of {', '.join(sections)}, which "
+        "decide nothing on "
         "these hits."
     )
 
@@ -162,15 +186,23 @@ def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dic
     for path, extent in space.items():
         swept = threshold_at(path)
         if swept is None and path not in SWITCHES:
-            msg = f"space must name thresholds or switches that a study tries, got {path!r}; see raglab.lab.full_space."
+            msg = (
+                f"space must name thresholds or switches that a study tries, got {path!r}; see "
+                "raglab.lab.full_space."
+            )
             raise ValueError(msg)
         if isinstance(extent, SearchRange):
             ranges[path] = extent
             continue
         pair = tuple(extent)
-        numbers = len(pair) == 2 and all(isinstance(end, int | float) and np.isfinite(end) for end in pair)
+        numbers = len(pair) == 2 and all(
+            isinstance(end, int | float) and np.isfinite(end) for end in pair
+        )
         if swept is None or not numbers or not pair[0] < pair[1]:
-            msg = f"the range of {path} must be (low, high) with low < high, got {extent!r}; a switch has none."
+            msg = (
+                f"the range of {path} must be (low, high) with low < high, got {extent!r}; a "
+                "switch has none."
+            )
             raise ValueError(msg)
         low, high = pair
         ranges[path] = SearchRange(low, high, whole=swept.whole, log=swept.log and low > 0)
@@ -178,7 +210,10 @@ def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dic
 
 
 def _apart(policy: Policy, swept: Threshold) -> Threshold:
-    """A signal's bound with its range up to the middle of both where both are set: no trial crosses them."""
+    """A signal's bound with its range up to the middle of both where both are set.
+
+    No trial crosses them.
+    """
     low, high = (policy.value(f"{swept.section}.{key}") for key in ("min", "max"))
     if low is None or high is None:
         return swept
@@ -187,7 +222,10 @@ def _apart(policy: Policy, swept: Threshold) -> Threshold:
 
 
 def limit_depth(policy: Policy, trace: TraceView) -> Policy:
-    """Policy that refines no further than a trace measured: what is tuned or promised on it must not do more live."""
+    """Policy that refines no further than a trace measured.
+
+    What is tuned or promised on it must not do more live.
+    """
     deepest = trace.n_depths - 1
     if policy.refine.max_depth <= deepest:
         return policy
@@ -200,7 +238,10 @@ def set_values(policy: Policy, values: Mapping[str, Any]) -> Policy:
 
 
 def own_trial(policy: Policy, space: Mapping[str, SearchRange]) -> dict[str, Any]:
-    """A policy's own values, moved into the space where they lie outside: the trial a study begins with."""
+    """A policy's own values, moved into the space where they lie outside.
+
+    The trial a study begins with.
+    """
     own: dict[str, Any] = {}
     for path, extent in space.items():
         value = policy.value(path)
@@ -226,9 +267,10 @@ def always_answer(policy: Policy) -> Policy:
 def starting_policy(trace: TraceView, *, arm: str | None = None) -> Policy:
     """First policy for a trace: the published one, where its thresholds fit the scores.
 
-    Where the scale of the scores is not stated (`trace_from_frame` without `score`), or the trace has only scores of
-    the user, it answers every case and gates those scores at a bound that refuses nothing: `raglab.tune` and the
-    cockpit move it. Where neither a reranker nor fusion scored any hit, the gate on the confidence is off.
+    Where the scale of the scores is not stated (`trace_from_frame` without `score`), or the trace
+    has only scores of the user, it answers every case and gates those scores at a bound that
+    refuses nothing: `raglab.tune` and the cockpit move it. Where neither a reranker nor fusion
+    scored any hit, the gate on the confidence is off.
 
     Args:
       trace: to decide.
@@ -236,7 +278,8 @@ def starting_policy(trace: TraceView, *, arm: str | None = None) -> Policy:
 
     Source: rules S2.15, S6.8.
 
-    Example: `raglab.tune(trace, policy=raglab.lab.starting_policy(trace).replace("chosen.final_k", 3))`
+    Example: `raglab.tune(trace, policy=raglab.lab.starting_policy(trace).replace("chosen.final_k",
+    3))`
     """
     published = Policy.load()
     if trace.meta.get("parameters", {}).get("score") == UNSTATED:
@@ -252,12 +295,18 @@ def starting_policy(trace: TraceView, *, arm: str | None = None) -> Policy:
         values = np.concatenate(list(each_shard(first_values, trace, name, arm, what="load")))
         values = values[np.isfinite(values)]
         if len(values):
-            changes += [f"signals.{name}.{'min' if surer else 'max'}", float(values.min() if surer else values.max())]
+            changes += [
+                f"signals.{name}.{'min' if surer else 'max'}",
+                float(values.min() if surer else values.max()),
+            ]
     return always_answer(published).replace(*changes)
 
 
 def starting_note(policy: Policy) -> str:
-    """In what a `starting_policy` differs from the published one, as a sentence; empty where it does not."""
+    """In what a `starting_policy` differs from the published one, as a sentence.
+
+    Empty where it does not.
+    """
     if policy.signals or not policy.l2.enabled:
         gated = ", ".join(f"signals.{name}" for name in policy.signals) or "nothing"
         own = policy.signals and not set(policy.signals) & set(NAMES)
@@ -269,13 +318,21 @@ def starting_note(policy: Policy) -> str:
 
 
 def first_values(trace: TraceData, name: str, arm: str | None) -> NDArray[np.float64]:
-    """Values of a stored signal at the first search, [Q]; pure, so that any worker may read them."""
+    """Values of a stored signal at the first search, [Q].
+
+    Pure, so that any worker may read them.
+    """
     return trace.columns[name][:, 0 if arm is None else trace.arm(arm), 0]
 
 
 def has_confidence(trace: TraceData) -> bool:
-    """Whether some hit has a score that the retrieval confidence is made of (rule S2.8); pure, as `first_values`."""
-    return any(bool(np.isfinite(scores).any()) for scores in (trace.hits.s_rerank, trace.hits.s_hybrid))
+    """Whether some hit has a score that the retrieval confidence is made of (rule S2.8).
+
+    Pure, as `first_values`.
+    """
+    return any(
+        bool(np.isfinite(scores).any()) for scores in (trace.hits.s_rerank, trace.hits.s_hybrid)
+    )
 
 
 @takes(policy="policy")
@@ -290,7 +347,7 @@ def always_refuse(policy: Policy) -> Policy:
 
 
 def step_thresholds(policy: Policy, direction: int) -> Policy:
-    """Policy with all thresholds of the source one step looser (1) or tighter (-1), within their ranges.
+    """Policy with all the source's thresholds a step looser (1) or tighter (-1), within range.
 
     Source: rule S6.4, the source's manual loop.
     """
@@ -300,7 +357,10 @@ def step_thresholds(policy: Policy, direction: int) -> Policy:
         if value is None or swept.step is None:
             continue
         looser = swept.step if swept.side == "ceiling" else -swept.step
-        changes += [path, float(np.clip(round(value + direction * looser, 10), max(swept.low, 0.0), swept.high))]
+        changes += [
+            path,
+            float(np.clip(round(value + direction * looser, 10), max(swept.low, 0.0), swept.high)),
+        ]
     return policy.replace(*changes)
 
 
@@ -308,10 +368,13 @@ MANUAL_STEPS = 40
 
 
 def manual_loop(trace: TraceData | Measured, policy: Policy, arm: str | None = None) -> Policy:
-    """Policy that the source's loop ends with, one step of all thresholds at a time: `manual-loop` in a study.
+    """Policy that the source's loop ends with, one step of all thresholds at a time.
 
-    Looser while more than 10 % are falsely refused, else tighter while more than 1 % of the answers are hallucinated; a
-    rate of no cases meets neither. It ends when both are met, when it returns to where it was, or after 40 steps.
+    `manual-loop` in a study.
+
+    Looser while more than 10 % are falsely refused, else tighter while more than 1 % of the answers
+    are hallucinated; a rate of no cases meets neither. It ends when both are met, when it returns
+    to where it was, or after 40 steps.
 
     Raises:
       TypeError: a trace of shards.
@@ -322,8 +385,11 @@ def manual_loop(trace: TraceData | Measured, policy: Policy, arm: str | None = N
     held, path = Measured.of(trace), [policy]
     for _ in range(MANUAL_STEPS):
         counted = tally(held, [path[-1]], arm, engine="numpy")
-        rate = dict(zip(metrics.RATES, metrics.rates(counted.counts[0], counted.labels), strict=True))
-        unmet = {name for name, limit in TARGETS.items() if not rate[name] <= limit}  # 0 of 0 is NaN and meets none
+        rate = dict(
+            zip(metrics.RATES, metrics.rates(counted.counts[0], counted.labels), strict=True)
+        )
+        # 0 of 0 is NaN and meets none
+        unmet = {name for name, limit in TARGETS.items() if not rate[name] <= limit}
         if not unmet & {"false_refusal_rate", "hallucination_rate"}:
             return path[-1]
         following = step_thresholds(path[-1], 1 if "false_refusal_rate" in unmet else -1)
@@ -336,12 +402,16 @@ def manual_loop(trace: TraceData | Measured, policy: Policy, arm: str | None = N
 def published_policy(policy: Policy) -> Policy:
     """Published thresholds with a policy's own patterns: what a study has to beat."""
     base = Policy.load()
-    return base.replace("patterns", policy.patterns.model_dump(), "refusal_message", policy.refusal_message)
+    return base.replace(
+        "patterns", policy.patterns.model_dump(), "refusal_message", policy.refusal_message
+    )
 
 
 HONEST = ("min_coverage", "max_over_ask")  # constraints of every goal that has targets
-RIGHT_OUTCOMES = ("ok.answered_right", "refuse.refused", "ambiguous.asked_right")  # what costs nothing by default
-INFEASIBLE = 1e6  # added to the cost where a target is missed: greater than any cost that a study compares
+# what costs nothing by default
+RIGHT_OUTCOMES = ("ok.answered_right", "refuse.refused", "ambiguous.asked_right")
+# added to the cost where a target is missed: greater than any cost that a study compares
+INFEASIBLE = 1e6
 
 
 @dataclass(frozen=True)
@@ -350,9 +420,10 @@ class Goal:
 
     Attributes:
       costs: label -> outcome -> cost, the default where left out (`metrics.cost_matrix`).
-      targets: rate -> highest value; of a rate that is wanted high (`coverage`, `pass_rate`) the least.
-      min_coverage: least coverage of a policy that meets the targets (rule S6.9), since refusing everything would meet
-        most of them; half the share of the cases labelled ok where not given.
+      targets: rate -> highest value; of a rate that is wanted high (`coverage`, `pass_rate`) the
+        least.
+      min_coverage: least coverage of a policy that meets the targets (rule S6.9), since refusing
+        everything would meet most of them; half the share of the cases labelled ok where not given.
       max_over_ask: largest share of the unambiguous cases that such a policy asks back (rule S6.9).
 
     Raises:
@@ -363,7 +434,8 @@ class Goal:
 
     Source: rule S6.7.
 
-    Example: a wrong answer to what should be refused costs ten times a failure, and at most 10 % are asked back idly.
+    Example: a wrong answer to what should be refused costs ten times a failure, and at most 10 %
+    are asked back idly.
       >>> goal = Goal(costs={"refuse": {"answered_wrong": 10}}, targets={"over_ask_rate": 0.1})
       >>> float(goal.matrix[1, 1])
       10.0
@@ -377,21 +449,33 @@ class Goal:
     def __post_init__(self) -> None:
         right = metrics.cost_matrix(self.costs)[metrics.DEFAULT_COSTS == 0.0]
         if right.any():
-            stated = ", ".join(f"{path}={cost:g}" for path, cost in zip(RIGHT_OUTCOMES, right, strict=True) if cost)
+            stated = ", ".join(
+                f"{path}={cost:g}" for path, cost in zip(RIGHT_OUTCOMES, right, strict=True) if cost
+            )
             warn_user(
-                f"costs state a price of what is right, {stated}: a right answer, refusal or question costs 0 usually; "
+                f"costs state a price of what is right, {stated}: a right answer, refusal or "
+                "question costs 0 usually; "
                 "leave it out."
             )
         if not isinstance(self.targets, Mapping):
-            msg = f"targets must map rate -> highest value, got {self.targets!r}; write {{'over_ask_rate': 0.1}}."
+            msg = (
+                f"targets must map rate -> highest value, got {self.targets!r}; write "
+                f"{{'over_ask_rate': 0.1}}."
+            )
             raise ValueError(msg)  # noqa: TRY004 - a value as any other of a goal
         for name, limit in self.targets.items():
             if name not in metrics.RATE_TABLE:
-                msg = f"a target must be one of {', '.join(metrics.RATES)}, got {name!r}; costs go into `costs`."
+                msg = (
+                    f"a target must be one of {', '.join(metrics.RATES)}, got {name!r}; costs go "
+                    "into `costs`."
+                )
                 raise ValueError(msg)
             number = isinstance(limit, int | float | np.number) and not isinstance(limit, bool)
             if not number or not 0.0 <= limit <= 1.0:
-                msg = f"the target of {name} must be in [0, 1], got {limit!r}; it is a share, not a percentage."
+                msg = (
+                    f"the target of {name} must be in [0, 1], got {limit!r}; it is a share, not a "
+                    "percentage."
+                )
                 raise ValueError(msg)
 
     @property
@@ -409,18 +493,23 @@ class Goal:
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        """Names of what `excess` has a column of: the targets, then what keeps them honest; none without a target."""
+        """Names of what `excess` has a column of: the targets, then what keeps them honest.
+
+        None without a target.
+        """
         return (*self.targets, *HONEST) if self.targets else ()
 
     def excess(self, cells: NDArray[Any], errors: float = 0.0) -> NDArray[np.float64]:
-        """Distance by which each of the constraints is missed, [..., T], of cells [..., 18]; at most 0 where it is met.
+        """Distance by which each of the constraints is missed, [..., T], of cells [..., 18].
+
+        At most 0 where it is met.
 
         A rate of nothing meets no target (rule S6.2).
 
         Args:
           cells: cases by cell, [..., 18].
-          errors: standard errors by which every rate is taken worse than it is, the share with one case more that
-            counts and one that does not.
+          errors: standard errors by which every rate is taken worse than it is, the share with one
+            case more that counts and one that does not.
         """
         if not self.targets:
             return np.zeros((*cells.shape[:-1], 0))
@@ -433,7 +522,8 @@ class Goal:
             for part in (metrics.rates(counts, labels), error)
         )
         over = [
-            (1.0 if metrics.RATE_TABLE[name].better == "low" else -1.0) * (rates[name] - limit) + spread[name]
+            (1.0 if metrics.RATE_TABLE[name].better == "low" else -1.0) * (rates[name] - limit)
+            + spread[name]
             for name, limit in self.targets.items()
         ]
         least = self.min_coverage
@@ -447,7 +537,7 @@ class Goal:
         return np.where(np.isnan(missed), 1.0, missed)
 
     def violation(self, cells: NDArray[Any]) -> NDArray[np.float64]:
-        """Sum of the distances to the targets where every rate is one standard error worse, [...] (rule S6.8).
+        """Sum of target distances if every rate is one standard error worse, [...] (rule S6.8).
 
         Args:
           cells: cases by cell, [..., 18].
@@ -464,7 +554,9 @@ class Goal:
         return np.asarray((self.excess(cells) <= 0.0).all(axis=-1))
 
     def score(self, cells: NDArray[Any]) -> NDArray[np.float64]:
-        """Expected cost where all targets are met, and `INFEASIBLE` more where not, [...]; lower is better.
+        """Expected cost where all targets are met, and `INFEASIBLE` more where not, [...].
+
+        Lower is better.
 
         Args:
           cells: cases by cell, [..., 18].
@@ -494,10 +586,11 @@ def line_search(
     published: Policy,
     arm: str | None = None,
 ) -> tuple[Policy, pd.DataFrame]:
-    """Best policy that coordinate-wise exact search reaches from any of the starts, and its flat ranges.
+    """Best policy that exact coordinate-wise search reaches from any start, and its flat ranges.
 
-    Every threshold ends on its published value where that is no worse, else on a round number in the middle of its
-    flat range, so that nothing hangs on the last digit and nothing differs without a gain.
+    Every threshold ends on its published value where that is no worse, else on a round number in
+    the middle of its flat range, so that nothing hangs on the last digit and nothing differs
+    without a gain.
 
     Args:
       starts: policies, best first. paths: thresholds and switches it may move. score: cells → lower is better.
@@ -507,7 +600,9 @@ def line_search(
     import pandas as pd
 
     evidence = measured_tables(trace, starts[0], arm).evidence
-    value, policy = min((coordinate_search(evidence, start, paths, score) for start in starts), key=itemgetter(0))
+    value, policy = min(
+        (coordinate_search(evidence, start, paths, score) for start in starts), key=itemgetter(0)
+    )
     for path in paths:
         if path in SWITCHES and policy.value(path) != published.value(path):
             candidate = policy.replace(path, published.value(path))
@@ -566,13 +661,19 @@ def flat_range(
     while last < len(good) - 1 and good[last + 1]:
         last += 1
     low, high = float(steps.low[first]), float(steps.high[last])
-    if published is not None and first <= step_index(steps.low, steps.high, float(published), side) <= last:
+    if (
+        published is not None
+        and first <= step_index(steps.low, steps.high, float(published), side) <= last
+    ):
         return FlatRange(path, float(published), low, high)
     return FlatRange(path, _inside(path, *_observed_flat_range(steps, low, high)), low, high)
 
 
 def _observed_flat_range(steps: StepCells, low: float, high: float) -> tuple[float, float]:
-    """FlatRange cut to just beyond the values at which any case changes: the rest of the range was never seen."""
+    """FlatRange cut to just beyond the values at which any case changes.
+
+    The rest of the range was never seen.
+    """
     if len(steps.low) == 1:
         return low, high
     first, last = float(steps.low[1]), float(steps.low[-1])
@@ -581,13 +682,18 @@ def _observed_flat_range(steps: StepCells, low: float, high: float) -> tuple[flo
 
 
 def step_index(low: NDArray[np.float64], high: NDArray[np.float64], value: float, side: str) -> int:
-    """Step that holds a value: closed below for an upper threshold (`ceiling`), above for a lower one (`floor`)."""
+    """Step that holds a value.
+
+    Closed below for an upper threshold (`ceiling`), above for a lower one (`floor`).
+    """
     if side == "ceiling":
         return int(np.clip(np.searchsorted(low, value, side="right") - 1, 0, len(low) - 1))
     return int(np.clip(np.searchsorted(high, value, side="left"), 0, len(high) - 1))
 
 
-def _widest(low: NDArray[np.float64], high: NDArray[np.float64], good: NDArray[np.bool_]) -> tuple[float, float]:
+def _widest(
+    low: NDArray[np.float64], high: NDArray[np.float64], good: NDArray[np.bool_]
+) -> tuple[float, float]:
     """Widest run of good steps, first of equals."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], good.astype(np.int8), [0]])))
     starts, ends = edges[::2], edges[1::2] - 1
@@ -596,24 +702,32 @@ def _widest(low: NDArray[np.float64], high: NDArray[np.float64], good: NDArray[n
 
 
 def _inside(path: str, low: float, high: float) -> float:
-    """Round value nearest the middle of a step; the end that belongs to it where nothing lies between."""
+    """Round value nearest the middle of a step.
+
+    The end that belongs to it where nothing lies between.
+    """
     swept = _swept(path)
     if swept.whole:
         return float(min(np.floor(high), max(KEEP_AT_MOST, np.floor(low) + 1)))
     return float(round_between(np.array([low]), np.array([high]), swept)[0])
 
 
-def round_between(low: NDArray[np.float64], high: NDArray[np.float64], swept: Threshold) -> NDArray[np.float64]:
+def round_between(
+    low: NDArray[np.float64], high: NDArray[np.float64], swept: Threshold
+) -> NDArray[np.float64]:
     """The middle of each step in the fewest digits that stay inside, [N].
 
-    Where nothing lies between, it is the end that belongs to the step: the lower of a ceiling, the upper of a floor.
-    The outermost steps reach no further than twice what lies between all others; of integers the nearest is taken.
+    Where nothing lies between, it is the end that belongs to the step: the lower of a ceiling, the
+    upper of a floor. The outermost steps reach no further than twice what lies between all others;
+    of integers the nearest is taken.
 
     Args:
       low, high: ends of the steps, ascending, [N] each.
 
     Example:
-      >>> round_between(np.array([0.1, 0.25]), np.array([0.25, 0.2501]), SWEPT["l2.max_l2"]).tolist()
+      >>> round_between(
+      ...     np.array([0.1, 0.25]), np.array([0.25, 0.2501]), SWEPT["l2.max_l2"]
+      ... ).tolist()
       [0.2, 0.25005]
     """
     first, last, inner = low.copy(), high.copy(), low[1:]
@@ -621,9 +735,15 @@ def round_between(low: NDArray[np.float64], high: NDArray[np.float64], swept: Th
         reach = 2.0 * (float(np.ptp(inner)) or max(float(abs(inner[0])), 1.0))
         first[0], last[-1] = max(first[0], inner[0] - reach), min(last[-1], inner[-1] + reach)
     ceiling = swept.side == "ceiling"
-    if swept.whole:  # the ends are integers: of a ceiling the lower one belongs to the step, of a floor the upper one
+    # the ends are integers: of a ceiling the lower one belongs to the step, of a floor the upper
+    # one
+    if swept.whole:
         whole = np.round((first + last) / 2.0)
-        least, most = (first, np.maximum(first, last - 1.0)) if ceiling else (np.minimum(last, first + 1.0), last)
+        least, most = (
+            (first, np.maximum(first, last - 1.0))
+            if ceiling
+            else (np.minimum(last, first + 1.0), last)
+        )
         least = np.where(low <= swept.low, first, least)
         return np.clip(whole, least, most)
     middle = (first + last) / 2.0
@@ -632,7 +752,8 @@ def round_between(low: NDArray[np.float64], high: NDArray[np.float64], swept: Th
     for digits in range(1, 17):
         if not len(rest):
             break
-        value = np.array([round(number, digits) for number in middle[rest].tolist()])  # np.round errs in the last digit
+        # np.round errs in the last digit
+        value = np.array([round(number, digits) for number in middle[rest].tolist()])
         inside = (first[rest] < value) & (value < last[rest])
         points[rest[inside]] = value[inside]
         rest = rest[~inside]

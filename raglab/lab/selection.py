@@ -1,9 +1,10 @@
-"""Selection (shore): whether a candidate replaces the best free policy, and what that costs on new cases (S6.8).
+"""Selection (shore): if a candidate replaces the best free policy, its cost on new cases (S6.8).
 
-The losses of single cases are cross-fitted (`raglab.lab.candidates`). The incumbent is the best of always-answer,
-always-refuse and the default policy. A candidate replaces it where its mean saving, with one pseudo-case for what the
-cases may not have shown, exceeds half its standard error. The nested estimate makes that choice again on resampled
-cases and judges it on the cases that were not drawn.
+The losses of single cases are cross-fitted (`raglab.lab.candidates`). The incumbent is the best of
+always-answer, always-refuse and the default policy. A candidate replaces it where its mean saving,
+with one pseudo-case for what the cases may not have shown, exceeds half its standard error. The
+nested estimate makes that choice again on resampled cases and judges it on the cases that were not
+drawn.
 """
 
 from __future__ import annotations
@@ -46,11 +47,10 @@ class CandidateOption(NamedTuple):
 class Options(NamedTuple):
     """What the rule compares: every value of every candidate that competes.
 
-    options: [O].
-    fixed: whether an option is always-answer, always-refuse or the default policy, [O].
-    loss: cost of every case, the mean over repeats, [O, Q].
-    cells: share of the repeats in which a case is in a cell, [Q, O, 18]; None without targets, which alone need it.
-    worst: largest cost over labels and the actions of the candidate, [O].
+    options: [O]. fixed: whether an option is always-answer, always-refuse or the default policy,
+    [O]. loss: cost of every case, the mean over repeats, [O, Q]. cells: share of the repeats in
+    which a case is in a cell, [Q, O, 18]; None without targets, which alone need it. worst: largest
+    cost over labels and the actions of the candidate, [O].
     """
 
     options: tuple[CandidateOption, ...]
@@ -63,7 +63,8 @@ class Options(NamedTuple):
 def largest_cost(actions: frozenset[Status], goal: Goal) -> float:
     """Largest cost over labels and outcomes of some actions.
 
-    Example: refusing costs at most 1 by default, and answering 10 where a wrong answer may cost that.
+    Example: refusing costs at most 1 by default, and answering 10 where a wrong answer may cost
+    that.
       >>> goal = Goal(costs={"refuse": {"answered_wrong": 10}})
       >>> largest_cost(frozenset({Status.refuse}), goal), largest_cost(frozenset({Status.ok}), goal)
       (1.0, 10.0)
@@ -115,7 +116,9 @@ class Saving(NamedTuple):
         return self.mean > STANDARD_ERRORS * self.error + SAME
 
 
-def paired_saving(gain: NDArray[np.float64], pseudo: float, weights: NDArray[np.float64] | None = None) -> Saving:
+def paired_saving(
+    gain: NDArray[np.float64], pseudo: float, weights: NDArray[np.float64] | None = None
+) -> Saving:
     """Mean saving over n cases and one pseudo-case, with its standard error.
 
     Args:
@@ -151,17 +154,21 @@ class OptionChoice(NamedTuple):
 
 
 def choose(
-    options: Options, goal: Goal, allowed: NDArray[np.bool_], weights: NDArray[np.float64] | None = None
+    options: Options,
+    goal: Goal,
+    allowed: NDArray[np.bool_],
+    weights: NDArray[np.float64] | None = None,
 ) -> OptionChoice:
     """Selection among options, over cases that count as often as their weights say.
 
-    Where the goal has targets, what misses them by less in sum comes first, each rate taken one standard error worse;
-    what misses none is compared by cost alone.
+    Where the goal has targets, what misses them by less in sum comes first, each rate taken one
+    standard error worse; what misses none is compared by cost alone.
 
     Args:
       options: of the candidates.
       goal: costs and targets.
-      allowed: whether an option is compared: enough of its recorded answers are there, [O] (rule S6.3).
+      allowed: whether an option is compared: enough of its recorded answers are there, [O] (rule
+        S6.3).
       weights: how often each case counts, [Q]; once where not given.
     """
     size = options.loss.shape[1]
@@ -173,7 +180,8 @@ def choose(
         missed = np.round(goal.violation(cells), 9)
     order = np.lexsort((np.arange(len(cost)), cost, missed))  # the best first
     ranked = [int(place) for place in order if allowed[place]]
-    # Where no fixed policy keeps the targets, the cheapest has to be beaten, not the one that misses them by least.
+    # Where no fixed policy keeps the targets, the cheapest has to be beaten, not the one that
+    # misses them by least.
     fixed = [place for place in ranked if options.fixed[place]]
     incumbent = min(fixed, key=lambda place: (missed[place] > 0.0, cost[place]))
     shown: dict[int, int] = {}
@@ -192,12 +200,17 @@ def choose(
 
 
 def nested_estimate(
-    options: Options, goal: Goal, allowed: NDArray[np.bool_], questions: NDArray[np.int64], seed: int
+    options: Options,
+    goal: Goal,
+    allowed: NDArray[np.bool_],
+    questions: NDArray[np.int64],
+    seed: int,
 ) -> float:
     """Expected cost, on new cases, of what this selection selects.
 
-    Each resample draws questions. The selection is made again on those that are drawn, and judged on those that are
-    not: no question judges a choice that it helped to make. Near-duplicates of a question make it too low.
+    Each resample draws questions. The selection is made again on those that are drawn, and judged
+    on those that are not: no question judges a choice that it helped to make. Near-duplicates of a
+    question make it too low.
 
     Args:
       options: of the candidates.
@@ -215,22 +228,29 @@ def nested_estimate(
         weights = rng.multinomial(size, np.full(size, 1.0 / size))[questions].astype(np.float64)
         is_held_out = weights == 0.0
         if is_held_out.any():
-            costs.append(float(options.loss[choose(options, goal, allowed, weights).chosen, is_held_out].mean()))
-    return float(np.mean(costs)) if costs else float(options.loss[choose(options, goal, allowed).chosen].mean())
+            costs.append(
+                float(
+                    options.loss[choose(options, goal, allowed, weights).chosen, is_held_out].mean()
+                )
+            )
+    return (
+        float(np.mean(costs))
+        if costs
+        else float(options.loss[choose(options, goal, allowed).chosen].mean())
+    )
 
 
 class Selection(NamedTuple):
     """What was selected among candidates, and what each came to.
 
-    selected: name of the candidate.
-    incumbent: name of the best of always-answer, always-refuse and the default policy.
-    policies: of every candidate, made of all cases, by name.
-    costs: a row a candidate, see `raglab.lab.study.TuneResult`.
-    held_out_estimate: nested estimate of the expected cost on new cases; at least the cross-fitted cost of what is
+    selected: name of the candidate. incumbent: name of the best of always-answer, always-refuse and
+    the default policy. policies: of every candidate, made of all cases, by name. costs: a row a
+    candidate, see `raglab.lab.study.TuneResult`. held_out_estimate: nested estimate of the expected
+    cost on new cases; at least the cross-fitted cost of what is
       selected.
     gains: loss of the incumbent less loss of the candidate on each case, cross-fitted, [Q] by name.
-    missing: recorded answers that each candidate's policy lacks, by name.
-    misses: by how much the selected candidate misses the targets in sum, each rate one standard error worse.
+    missing: recorded answers that each candidate's policy lacks, by name. misses: by how much the
+    selected candidate misses the targets in sum, each rate one standard error worse.
     """
 
     selected: str
@@ -243,11 +263,14 @@ class Selection(NamedTuple):
     misses: float
 
 
-def select_candidate(candidates: Sequence[Candidate], competing: Sequence[str], cases: Cases) -> Selection:
+def select_candidate(
+    candidates: Sequence[Candidate], competing: Sequence[str], cases: Cases
+) -> Selection:
     """Selection by rule S6.8, and the costs of all candidates estimated the same way.
 
     Args:
-      candidates: those that compete and those that are shown beside them; the three fixed ones among them.
+      candidates: those that compete and those that are shown beside them; the three fixed ones
+        among them.
       competing: names of those that compete.
       cases: measured cases, with goal and seed.
 
@@ -258,13 +281,16 @@ def select_candidate(candidates: Sequence[Candidate], competing: Sequence[str], 
     competes = np.array([name in competing for name in names])
     every = options_of(candidates, goal)
     counts = tally(cases.held, [candidate.policies[0] for candidate in candidates], cases.arm)
-    compared = np.array([shortfall.is_compared for shortfall in counts.missing_answers])  # always-refuse is
+    # always-refuse is
+    compared = np.array([shortfall.is_compared for shortfall in counts.missing_answers])
     of_option = np.array([place for place, _ in every.options])
     allowed = (competes & compared)[of_option]
     choice = choose(every, goal, allowed)
     # What does not compete is shown at its best value too.
     shown = dict(choose(every, goal, compared[of_option] | every.fixed).shown) | dict(choice.shown)
-    at = [shown.get(place, int(np.flatnonzero(of_option == place)[0])) for place in range(len(names))]
+    at = [
+        shown.get(place, int(np.flatnonzero(of_option == place)[0])) for place in range(len(names))
+    ]
     policies = {
         candidate.name: candidate.policies[every.options[row].value]
         for candidate, row in zip(candidates, at, strict=True)
@@ -278,7 +304,9 @@ def select_candidate(candidates: Sequence[Candidate], competing: Sequence[str], 
     table.insert(3, "gain", [saving.mean for saving in savings])
     table.insert(4, "std_error", [saving.error for saving in savings])
     if counts.by_text:
-        table = table.assign(missing_answers_k=counts.missing[:, 0], missing_answers_n=counts.missing[:, 1])
+        table = table.assign(
+            missing_answers_k=counts.missing[:, 0], missing_answers_n=counts.missing[:, 1]
+        )
         table = table.assign(compared=compared)
     chosen = every.options[choice.chosen].candidate
     return Selection(
@@ -286,13 +314,17 @@ def select_candidate(candidates: Sequence[Candidate], competing: Sequence[str], 
         incumbent=names[every.options[choice.incumbent].candidate],
         policies=policies,
         costs=table,
-        # Resamples may choose what is cheaper where the choice is unsteady; that must not flatter what is chosen.
+        # Resamples may choose what is cheaper where the choice is unsteady; that must not flatter
+        # what is chosen.
         held_out_estimate=max(
-            nested_estimate(every, goal, allowed, cases.groups, cases.seed), float(every.loss[choice.chosen].mean())
+            nested_estimate(every, goal, allowed, cases.groups, cases.seed),
+            float(every.loss[choice.chosen].mean()),
         ),
         gains=gains,
         missing=dict(zip(names, counts.missing_answers, strict=True)),
-        misses=float(goal.violation(_mean_counts(candidates[chosen], every.options[choice.chosen].value))),
+        misses=float(
+            goal.violation(_mean_counts(candidates[chosen], every.options[choice.chosen].value))
+        ),
     )
 
 
@@ -303,14 +335,24 @@ def _mean_counts(candidate: Candidate, value: int) -> NDArray[np.float64]:
 
 
 def _cost_table(
-    candidates: Sequence[Candidate], values: Sequence[int], policies: Mapping[str, Policy], cases: Cases
+    candidates: Sequence[Candidate],
+    values: Sequence[int],
+    policies: Mapping[str, Policy],
+    cases: Cases,
 ) -> pd.DataFrame:
     """Costs and rates of the candidates, each at one of its values."""
     import pandas as pd
 
     goal = cases.goal
-    held_out = np.stack([_mean_counts(candidate, value) for candidate, value in zip(candidates, values, strict=True)])
-    in_sample = count_cells(np.stack([cases.cells(policies[candidate.name]) for candidate in candidates]))
+    held_out = np.stack(
+        [
+            _mean_counts(candidate, value)
+            for candidate, value in zip(candidates, values, strict=True)
+        ]
+    )
+    in_sample = count_cells(
+        np.stack([cases.cells(policies[candidate.name]) for candidate in candidates])
+    )
     rates = metrics.rates(metrics.rate_counts(held_out), metrics.label_counts(held_out))
     return pd.DataFrame(
         {
@@ -326,10 +368,15 @@ def _cost_table(
 
 
 def policy_flat_ranges(cases: Cases, policy: Policy) -> pd.DataFrame:
-    """How far each threshold that a policy decides by may move at no cost: `path`, `value`, `low`, `high`, `width`."""
+    """How far each threshold that a policy decides by may move at no cost.
+
+    `path`, `value`, `low`, `high`, `width`.
+    """
     import pandas as pd
 
-    paths = [path for path in cases.space if path not in SWITCHES and policy.value(path) is not None]
+    paths = [
+        path for path in cases.space if path not in SWITCHES and policy.value(path) is not None
+    ]
     if policy.decision.rule == EXPECTED_COST:
         paths = ["decision.ratio"]
     elif policy.signals:
@@ -337,6 +384,7 @@ def policy_flat_ranges(cases: Cases, policy: Policy) -> pd.DataFrame:
         paths = [path for path in paths if policy.value(path) is not None]
     evidence = evidence_with_model(cases.evidence, policy, cases.trace.cases)
     rows = [
-        (*run, run.high - run.low) for run in (flat_range(evidence, policy, path, cases.goal.score) for path in paths)
+        (*run, run.high - run.low)
+        for run in (flat_range(evidence, policy, path, cases.goal.score) for path in paths)
     ]
     return pd.DataFrame(rows, columns=["path", "value", "low", "high", "width"])

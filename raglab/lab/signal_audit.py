@@ -1,4 +1,6 @@
-"""Signal audit (shore): what each signal tells, what it repeats, and what the decision by expected cost loses without.
+"""Signal audit (shore): what each signal tells and repeats, and what decisions lose without.
+
+The decision meant is the one by expected cost.
 
 Nothing here chooses anything: the audit says which signals are worth their milliseconds.
 """
@@ -65,7 +67,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-LABELS = np.array([Status.ok, Status.ok, Status.refuse, Status.ambiguous])  # of the classes, by `expected_cost.CLASSES`
+# of the classes, by `expected_cost.CLASSES`
+LABELS = np.array([Status.ok, Status.ok, Status.refuse, Status.ambiguous])
 
 
 class LabelledSignals(NamedTuple):
@@ -93,11 +96,16 @@ class LabelledSignals(NamedTuple):
         """The same of some cases."""
         return LabelledSignals(self.cases.rows(keep), self.can_answer[keep])
 
-    def case_costs(self, decided: NDArray[np.integer[Any]] | int, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What each case costs under a decision, [Q]; nothing retrieved is refused before, as by a hard gate.
+    def case_costs(
+        self, decided: NDArray[np.integer[Any]] | int, matrix: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """What each case costs under a decision, [Q].
+
+        Nothing retrieved is refused before, as by a hard gate.
 
         Args:
-          decided: status, [Q] or one for all. matrix: of `metrics.cost_matrix`.
+          decided: status, [Q] or one for all.
+          matrix: of `metrics.cost_matrix`.
         """
         status = np.where(self.can_answer, decided, Status.refuse)
         label = LABELS[self.cases.classes]
@@ -115,7 +123,8 @@ class SignalAudit:
       table: a row a signal, the most worth first, constant ones last; see `audit_signals`.
       correlations: rank correlation of any two, [S, S], NaN where one is constant.
       cost: cross-validated cost of a case with all signals.
-      cost_without_signals: of the better of always answering and always refusing; NaN without cross-validation.
+      cost_without_signals: of the better of always answering and always refusing; NaN without
+        cross-validation.
       split: split of the cases.
       cases: number of cases.
       level: of the intervals.
@@ -157,27 +166,34 @@ def audit_signals(
 
     The cases are those of split `tune` where there is one, else all.
 
-    Columns of the frame, a row a signal, the most worth first; then signals that are the same in every case, and last
-    those that no case has:
+    Columns of the frame, a row a signal, the most worth first; then signals that are the same in
+    every case, and last those that no case has:
 
-    - `signal`, `unit`, `direction`, `stage`; `n` cases that have it, `missing` share that have not; `note`.
-    - `auroc_right` with `_low`, `_high`: chance that it ranks a case that is right if answered above one that is wrong,
-      in the declared direction; a signal that says `ask` is read backwards here, less of it as surer.
-    - `auroc_ambiguous`: the same of ambiguous cases against all others; one that says `surer` is read backwards. One
-      that says `either` is read upwards in both. Over the cases that have the signal.
-    - `nearest`, `rank_correlation`: the other signal that it repeats most, and Spearman's correlation with it.
-    - `cost`: cross-validated cost of a case with all signals; `cost_without`: without this one; `worth`: their
-      difference with a paired interval over cases (above 0: it saves that much). `worth_doubles`: the same where all go
-      that repeat it, at a rank correlation of 0.9 or beyond. `cost_alone` and `worth_alone`: this one alone, against
-      the better of always answering and always refusing.
-    - `ms`: milliseconds a case, median, of the retrieval stages that it needs or of the function that measures it; NaN
-      where nothing tells them apart.
+    - `signal`, `unit`, `direction`, `stage`; `n` cases that have it, `missing` share that have not;
+      `note`.
+    - `auroc_right` with `_low`, `_high`: chance that it ranks a case that is right if answered
+      above one that is wrong, in the declared direction; a signal that says `ask` is read backwards
+      here, less of it as surer.
+    - `auroc_ambiguous`: the same of ambiguous cases against all others; one that says `surer` is
+      read backwards. One that says `either` is read upwards in both. Over the cases that have the
+      signal.
+    - `nearest`, `rank_correlation`: the other signal that it repeats most, and Spearman's
+      correlation with it.
+    - `cost`: cross-validated cost of a case with all signals; `cost_without`: without this one;
+      `worth`: their difference with a paired interval over cases (above 0: it saves that much).
+      `worth_doubles`: the same where all go that repeat it, at a rank correlation of 0.9 or beyond.
+      `cost_alone` and `worth_alone`: this one alone, against the better of always answering and
+      always refusing.
+    - `ms`: milliseconds a case, median, of the retrieval stages that it needs or of the function
+      that measures it; NaN where nothing tells them apart.
 
-    The interval is that of these folds: it counts the draw of the cases that are judged, not of those fitted on. A good
-    signal is worth nothing together with its double: see `worth_doubles` and `worth_alone`.
+    The interval is that of these folds: it counts the draw of the cases that are judged, not of
+    those fitted on. A good signal is worth nothing together with its double: see `worth_doubles`
+    and `worth_alone`.
 
     Args:
-      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; their signals are held whole.
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; their
+        signals are held whole.
       policy: the policy that chooses the hits and, without `costs`, gives the cost of a failure.
       arm: of the trace; the first where not given.
       costs: see `metrics.cost_matrix`.
@@ -187,9 +203,10 @@ def audit_signals(
       seed: of the folds.
 
     Raises:
-      ValueError: no cases, repeats below 0, level outside (0, 1), or too many answers missing of cases judged by text;
-        with repeats, folds below 2 or above half the cases, or too few cases for a fit without one fold, which needs 10
-        that would be answered right and 10 others: 10 folds need 12 of each, 3 folds 15 of each.
+      ValueError: no cases, repeats below 0, level outside (0, 1), or too many answers missing of
+        cases judged by text; with repeats, folds below 2 or above half the cases, or too few cases
+        for a fit without one fold, which needs 10 that would be answered right and 10 others: 10
+        folds need 12 of each, 3 folds 15 of each.
 
     Source: rules S2.15, S2.17, S6.3, S6.7.
     """
@@ -197,7 +214,8 @@ def audit_signals(
     start = policy if policy is not None else Policy.load()
     here = tune_cases(trace)
     check_recorded(here, start, arm, "an audit")
-    # Of each shard only its signals are kept, so that hits of a large trace never have to fit in memory.
+    # Of each shard only its signals are kept, so that hits of a large trace never have to fit in
+    # memory.
     joined = _join_shards(list(each_shard(shard_signals, here, start, arm, what="measure")))
     # In the order of the ids: folds must not depend on the order of the rows.
     labelled = joined.sorted_cases()
@@ -207,7 +225,9 @@ def audit_signals(
     known = labelled.cases.known
     nearest = _nearest(correlations, known.names)
     rows = [
-        _signal_row(signal, labelled, level) | nearest[signal.name] | {"ms": _milliseconds(joined.latency, signal.name)}
+        _signal_row(signal, labelled, level)
+        | nearest[signal.name]
+        | {"ms": _milliseconds(joined.latency, signal.name)}
         for signal in known.rows
     ]
     # Costs take hundreds of fits; without repeats the audit is the rest, at once.
@@ -215,9 +235,14 @@ def audit_signals(
     if repeats:
         names = _varying(labelled.cases, known.names)
         parts = audit_folds(labelled, names, folds, repeats, seed)
-        with threadpool_limits(1):  # hundreds of small fits, over which threads would only wait for each other
-            signal_costs = _costed(labelled, _doubles(names, correlations, known), matrix, parts, seed, level)
-    frame = _sorted_frame([row | signal_costs.rows.get(row["signal"], _uncosted(row)) for row in rows])
+        # hundreds of small fits, over which threads would only wait for each other
+        with threadpool_limits(1):
+            signal_costs = _costed(
+                labelled, _doubles(names, correlations, known), matrix, parts, seed, level
+            )
+    frame = _sorted_frame(
+        [row | signal_costs.rows.get(row["signal"], _uncosted(row)) for row in rows]
+    )
     split = "tune" if joined.tune else "all"
     return SignalAudit(
         table=frame,
@@ -236,11 +261,13 @@ def audit_signals(
 
 def labelled_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> LabelledSignals:
     """Signals of every case at depth 0 beside its labels, in the order of the cases' ids."""
-    return _join_shards(list(each_shard(shard_signals, trace, policy, arm, what="measure"))).sorted_cases()
+    return _join_shards(
+        list(each_shard(shard_signals, trace, policy, arm, what="measure"))
+    ).sorted_cases()
 
 
 class ShardSignals(NamedTuple):
-    """Signals, labels, ids [Q] and times of retrieval of the cases of one shard, and whether all are to tune on.
+    """Signals, labels, ids [Q], retrieval times of a shard's cases, and if all are for tuning.
 
     latency: of the arm at depth 0, [Q, 1, 1, stages]; None where nobody measured it.
     """
@@ -273,18 +300,26 @@ def _join_shards(parts: Sequence[ShardSignals]) -> ShardSignals:
     timed = [part.latency for part in parts if part.latency is not None]
     alike = len(timed) == len(parts) and all(latency.stages == timed[0].stages for latency in timed)
     return ShardSignals(
-        labelled=LabelledSignals(joined, np.concatenate([part.labelled.can_answer for part in parts])),
+        labelled=LabelledSignals(
+            joined, np.concatenate([part.labelled.can_answer for part in parts])
+        ),
         ids=np.concatenate([part.ids for part in parts]),
         tune=all(part.tune for part in parts),
-        latency=timed[0]._replace(ms=np.concatenate([latency.ms for latency in timed])) if alike else None,
+        latency=timed[0]._replace(ms=np.concatenate([latency.ms for latency in timed]))
+        if alike
+        else None,
     )
 
 
 def rank_correlations(signals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Spearman's rank correlation of any two rows over the columns that have both, [S, S]; NaN where one is constant.
+    """Spearman's rank correlation of any two rows over the columns that have both, [S, S].
+
+    NaN where one is constant.
 
     Example:
-      >>> rank_correlations(np.array([[1.0, 2.0, 3.0], [1.0, 4.0, 9.0], [0.0, 0.0, 0.0]])).round(3).tolist()
+      >>> rank_correlations(np.array([[1.0, 2.0, 3.0], [1.0, 4.0, 9.0], [0.0, 0.0, 0.0]])).round(
+      ...     3
+      ... ).tolist()
       [[1.0, 1.0, nan], [1.0, 1.0, nan], [nan, nan, nan]]
     """
     size = len(signals)
@@ -296,7 +331,9 @@ def rank_correlations(signals: NDArray[np.float64]) -> NDArray[np.float64]:
             a, b = (_ranks(signals[row, both]) for row in (first, second))
             spread = float(np.sqrt((a * a).sum() * (b * b).sum()))
             if spread > 0.0:
-                table[first, second] = table[second, first] = float(np.clip((a * b).sum() / spread, -1.0, 1.0))
+                table[first, second] = table[second, first] = float(
+                    np.clip((a * b).sum() / spread, -1.0, 1.0)
+                )
     return table
 
 
@@ -308,7 +345,10 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class AuditFold(NamedTuple):
-    """Cases to fit on and cases to judge, [Q] of positions, and the penalty that all signals chose on the former."""
+    """Cases to fit on and to judge, [Q] of positions, and the penalty chosen on the former.
+
+    All signals chose the penalty.
+    """
 
     fitted: NDArray[np.int64]
     judged: NDArray[np.int64]
@@ -318,15 +358,22 @@ class AuditFold(NamedTuple):
 def audit_folds(
     labelled: LabelledSignals, names: Sequence[str], folds: int, repeats: int, seed: int
 ) -> list[AuditFold]:
-    """Stratified folds, all repeats one after the other; the penalty is chosen once a fold, by the model of all."""
+    """Stratified folds, all repeats one after the other.
+
+    The penalty is chosen once a fold, by the model of all.
+    """
     all_folds = []
     for repeat in progress(range(repeats), "fold", "repeat"):
-        number = stratified_folds(labelled.cases.classes, folds, np.random.default_rng([seed, repeat]))
+        number = stratified_folds(
+            labelled.cases.classes, folds, np.random.default_rng([seed, repeat])
+        )
         for fold in range(folds):
             rest, held = np.flatnonzero(number != fold), np.flatnonzero(number == fold)
             cases = labelled.cases.rows(rest)
             varying = _varying(cases, names)
-            strength = fit_model(cases, names=varying, seed=seed).strength if varying else STRENGTHS[0]
+            strength = (
+                fit_model(cases, names=varying, seed=seed).strength if varying else STRENGTHS[0]
+            )
             all_folds.append(AuditFold(rest, held, strength))
     return all_folds
 
@@ -361,15 +408,22 @@ def crossed_costs(
     return paid / times
 
 
-def _decided(labelled: LabelledSignals, model: FittedModel, prices: ActionCosts) -> NDArray[np.integer[Any]]:
+def _decided(
+    labelled: LabelledSignals, model: FittedModel, prices: ActionCosts
+) -> NDArray[np.integer[Any]]:
     """Cheapest action of each case."""
-    answer, refuse, ask = expected_costs(model.probabilities(labelled.cases.signals), model.asked_right, prices)
+    answer, refuse, ask = expected_costs(
+        model.probabilities(labelled.cases.signals), model.asked_right, prices
+    )
     return least_cost(answer, refuse, ask, labelled.cases.can_ask)
 
 
 def _best_fixed_status(labelled: LabelledSignals, matrix: NDArray[np.float64]) -> int:
     """Better of always refusing and always answering; ties to refuse."""
-    return min((Status.refuse, Status.ok), key=lambda status: float(labelled.case_costs(status, matrix).mean()))
+    return min(
+        (Status.refuse, Status.ok),
+        key=lambda status: float(labelled.case_costs(status, matrix).mean()),
+    )
 
 
 def _varying(cases: DecisionCases, names: Sequence[str]) -> list[str]:
@@ -379,7 +433,10 @@ def _varying(cases: DecisionCases, names: Sequence[str]) -> list[str]:
 
 
 class _Costed(NamedTuple):
-    """Cross-validated costs of a case: with all signals, with none, and the columns of each signal."""
+    """Cross-validated costs of a case.
+
+    With all signals, with none, and the columns of each signal.
+    """
 
     cost: float
     without_signals: float
@@ -403,13 +460,20 @@ def _costed(
     @cache
     def paid(left_out: frozenset[str]) -> NDArray[np.float64]:
         return crossed_costs(
-            labelled, [signal_name for signal_name in doubles if signal_name not in left_out], matrix, folds, seed
+            labelled,
+            [signal_name for signal_name in doubles if signal_name not in left_out],
+            matrix,
+            folds,
+            seed,
         )
 
     every, none = paid(frozenset()), crossed_costs(labelled, (), matrix, folds, seed)
     rows = {}
     for name, same in progress(doubles.items(), "audit", "signal"):
-        without, alone = paid(frozenset({name})), crossed_costs(labelled, [name], matrix, folds, seed)
+        without, alone = (
+            paid(frozenset({name})),
+            crossed_costs(labelled, [name], matrix, folds, seed),
+        )
         row = {"cost": float(every.mean()), "cost_without": float(without.mean())}
         row |= _difference("worth", without - every, level)
         row |= _difference("worth_doubles", paid(same) - every, level)
@@ -419,22 +483,41 @@ def _costed(
 
 
 def _difference(name: str, paired: NDArray[np.float64], level: float) -> dict[str, float]:
-    """Mean of paired differences with its t interval over cases; without one where no case differs."""
+    """Mean of paired differences with its t interval over cases.
+
+    Without one where no case differs.
+    """
     if not paired.any():  # that no decision changed does not show that none would
         return {name: 0.0, f"{name}_low": float("nan"), f"{name}_high": float("nan")}
     low, high = mean_interval(paired[:, None], level)
-    return {name: float(paired.mean()), f"{name}_low": float(low[0]), f"{name}_high": float(high[0])}
+    return {
+        name: float(paired.mean()),
+        f"{name}_low": float(low[0]),
+        f"{name}_high": float(high[0]),
+    }
 
 
 COSTS = (
-    "cost", "cost_without", "worth", "worth_low", "worth_high",
-    "worth_doubles", "worth_doubles_low", "worth_doubles_high",
-    "cost_alone", "worth_alone", "worth_alone_low", "worth_alone_high",
-)  # fmt: skip
+    "cost",
+    "cost_without",
+    "worth",
+    "worth_low",
+    "worth_high",
+    "worth_doubles",
+    "worth_doubles_low",
+    "worth_doubles_high",
+    "cost_alone",
+    "worth_alone",
+    "worth_alone_low",
+    "worth_alone_high",
+)
 
 
 def _uncosted(row: Mapping[str, Any]) -> dict[str, float]:
-    """Columns of costs of a signal that no model reads: what never varies is worth nothing, the rest is unknown."""
+    """Columns of costs of a signal that no model reads.
+
+    What never varies is worth nothing, the rest is unknown.
+    """
     worthless = row["note"] == CONSTANT
     return {name: 0.0 if worthless and name.startswith("worth") else float("nan") for name in COSTS}
 
@@ -464,12 +547,18 @@ def _signal_row(signal: Signal, labelled: LabelledSignals, level: float) -> dict
     return row | _area("auroc_ambiguous", labelled.ambiguous[known], asks[known], level)
 
 
-def _area(name: str, truth: NDArray[np.bool_], values: NDArray[np.float64], level: float) -> dict[str, float]:
+def _area(
+    name: str, truth: NDArray[np.bool_], values: NDArray[np.float64], level: float
+) -> dict[str, float]:
     """AUROC of a signal with its interval; NaN where no case has it or all are of one kind."""
     if not len(truth):
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"), float("nan"))
     low, high = metrics.auroc_interval(truth, values, level)
-    return {name: metrics.auroc(truth, values), f"{name}_low": float(low), f"{name}_high": float(high)}
+    return {
+        name: metrics.auroc(truth, values),
+        f"{name}_low": float(low),
+        f"{name}_high": float(high),
+    }
 
 
 def _nearest(correlations: NDArray[np.float64], names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -486,7 +575,9 @@ def _nearest(correlations: NDArray[np.float64], names: Sequence[str]) -> dict[st
     return nearest
 
 
-def _doubles(names: Sequence[str], correlations: NDArray[np.float64], known: SignalSet) -> dict[str, frozenset[str]]:
+def _doubles(
+    names: Sequence[str], correlations: NDArray[np.float64], known: SignalSet
+) -> dict[str, frozenset[str]]:
     """Each signal with those that repeat it."""
     rows = {name: np.nan_to_num(np.abs(correlations[known.place(name)])) for name in names}
     return {
@@ -496,7 +587,10 @@ def _doubles(names: Sequence[str], correlations: NDArray[np.float64], known: Sig
 
 
 def _milliseconds(latency: Latency | None, name: str) -> float:
-    """Milliseconds a case of the stages that a signal needs, median over cases at depth 0; NaN where unknown."""
+    """Milliseconds a case of the stages that a signal needs, median over cases at depth 0.
+
+    NaN where unknown.
+    """
     stages = NEEDS.get(name, (f"{SIGNAL_STAGE}{name}",))
     if latency is None or not set(stages) <= set(latency.stages):
         return float("nan")
@@ -505,7 +599,10 @@ def _milliseconds(latency: Latency | None, name: str) -> float:
 
 
 def _check_folds(signals: LabelledSignals, folds: int, repeats: int) -> None:
-    """Stop where folds or repeats mean nothing, or a fold leaves too few cases for a fit: told in the user's cases."""
+    """Stop where folds or repeats mean nothing, or a fold leaves too few cases for a fit.
+
+    Told in the user's cases.
+    """
     cases = len(signals.can_answer)
     if not cases:
         msg = "an audit of signals needs at least one case, got none; check the split."
@@ -516,31 +613,47 @@ def _check_folds(signals: LabelledSignals, folds: int, repeats: int) -> None:
     if not repeats:
         return
     right = int(signals.right.sum())
-    # A fold holds at most so many of a kind; what it leaves is fitted on, where a signal differs at all.
+    # A fold holds at most so many of a kind; what it leaves is fitted on, where a signal differs at
+    # all.
     kinds = (right, cases - right)
     left = [count - ceil(count / folds) for count in kinds] if folds >= 2 else kinds
     if min(left) < LEAST and folds >= 2 and _varying(signals.cases, signals.cases.known.names):
-        need = next(count for count in range(LEAST, 3 * LEAST) if count - ceil(count / folds) >= LEAST)
+        need = next(
+            count for count in range(LEAST, 3 * LEAST) if count - ceil(count / folds) >= LEAST
+        )
         msg = (
-            f"costs of an audit must be fitted without each of {folds} folds, so on at least {need} cases that would "
-            f"be answered right and {need} others, got {kinds[0]} and {kinds[1]}; label more, or set repeats=0, which "
+            f"costs of an audit must be fitted without each of {folds} folds, so on at least "
+            f"{need} cases that would "
+            f"be answered right and {need} others, got {kinds[0]} and {kinds[1]}; label more, or "
+            "set repeats=0, which "
             "leaves the costs out."
         )
         raise ValueError(msg)
     if not 2 <= folds <= cases // 2:
         remedy = f"lower folds to {cases // 2} or less" if cases >= 4 else "label more"
-        msg = f"folds must be from 2 to half the {cases} cases, got {folds}; {remedy}, or set repeats=0."
+        msg = (
+            f"folds must be from 2 to half the {cases} cases, got {folds}; {remedy}, or set "
+            "repeats=0."
+        )
         raise ValueError(msg)
 
 
 def _sorted_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows by worth with the doubles, then by worth, then by AUROC; then constant signals, then those of no case."""
+    """Rows by worth with the doubles, then by worth, then by AUROC.
+
+    Then constant signals, then those of no case.
+    """
     import pandas as pd
 
     frame = pd.DataFrame(rows)
-    tells = (frame[["auroc_right", "auroc_ambiguous"]] - 0.5).abs().max(axis=1).fillna(-1.0).to_numpy()
-    worth, of_doubles = (frame[name].fillna(-np.inf).round(12).to_numpy() for name in ("worth", "worth_doubles"))
-    # A worth of 0 is above that of a signal that costs, and of all where none is measured: no rank for a constant.
+    tells = (
+        (frame[["auroc_right", "auroc_ambiguous"]] - 0.5).abs().max(axis=1).fillna(-1.0).to_numpy()
+    )
+    worth, of_doubles = (
+        frame[name].fillna(-np.inf).round(12).to_numpy() for name in ("worth", "worth_doubles")
+    )
+    # A worth of 0 is above that of a signal that costs, and of all where none is measured: no rank
+    # for a constant.
     last = frame["note"].map({"": 0, CONSTANT: 1, EVERYWHERE: 2}).to_numpy()
     order = np.lexsort((np.arange(len(frame)), -tells, -worth, -of_doubles, last))
     first = ["signal", "worth", "worth_low", "worth_high"]
@@ -555,7 +668,12 @@ def _named(correlations: NDArray[np.float64], names: Sequence[str]) -> pd.DataFr
 
 
 def _audit_notes(
-    split: str, labelled: LabelledSignals, signal_costs: _Costed, frame: pd.DataFrame, folds: int, repeats: int
+    split: str,
+    labelled: LabelledSignals,
+    signal_costs: _Costed,
+    frame: pd.DataFrame,
+    folds: int,
+    repeats: int,
 ) -> tuple[str, ...]:
     counts = np.bincount(labelled.cases.classes, minlength=len(CLASSES))
     text = ", ".join(f"{n} {name}" for n, name in zip(counts, CLASSES, strict=True))
@@ -565,19 +683,26 @@ def _audit_notes(
     if folds:
         often = "once" if repeats == 1 else f"{repeats} times"
         lines.append(
-            f"With all signals a case costs {signal_costs.cost:.3f}, with none {signal_costs.without_signals:.3f}; "
-            f"cross-validated in {folds} folds, {often}. Worth: what a case costs more without the signal, with no "
+            f"With all signals a case costs {signal_costs.cost:.3f}, with none "
+            f"{signal_costs.without_signals:.3f}; "
+            f"cross-validated in {folds} folds, {often}. Worth: what a case costs more without "
+            "the signal, with no "
             "interval where no decision changed."
         )
         missed = frame.loc[frame["worth_low"] > 0.0, "signal"].tolist()
         text = (
-            f"{', '.join(missed)} (their intervals lie above 0)" if missed else "none, as far as these cases can tell"
+            f"{', '.join(missed)} (their intervals lie above 0)"
+            if missed
+            else "none, as far as these cases can tell"
         )
         lines.append(f"Missed beside all others: {text}.")
-        # Of two signals that repeat each other neither is missed alone; only taken away together they show their worth.
+        # Of two signals that repeat each other neither is missed alone; only taken away together
+        # they show their worth.
         repeated = (frame["worth_doubles_low"] > 0.0) & (frame["rank_correlation"].abs() >= DOUBLE)
         if repeated.any():
-            lines.append(f"Missed where their doubles go too: {', '.join(frame.loc[repeated, 'signal'])}.")
+            lines.append(
+                f"Missed where their doubles go too: {', '.join(frame.loc[repeated, 'signal'])}."
+            )
     # What is never measured, or never varies, may be an error of its measurement, so it is named.
     gone = frame.loc[frame["note"] == EVERYWHERE, "signal"].tolist()
     if gone:

@@ -1,4 +1,4 @@
-"""Signal calibration (shore): a signal that a trace holds as the probability that its case should be answered."""
+"""Signal calibration (shore): a trace's signal as probability that its case should be answered."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ _SOURCE = "calibrate_signal("  # stands in the source of a calibrated signal
 class SignalCalibration:
     """A signal made a probability.
 
-    trace: with the probability as a further signal `name`: cross-fitted where a case is labelled, so that a threshold
-    may be tuned on the same cases; by the calibrator of all labelled cases elsewhere. calibrated: the map and its
-    judgement, in sample and cross-fitted. before: judgement of the signal as it is, None where it lies outside [0, 1].
-    auroc, auroc_low, auroc_high: of the signal as measured, ok against refuse. auroc_stored: of the probability that
-    the trace holds: each fold has a map of its own, so that its ranks are others than the signal's. version: of the
+    trace: with the probability as a further signal `name`: cross-fitted where a case is labelled,
+    so that a threshold may be tuned on the same cases; by the calibrator of all labelled cases
+    elsewhere. calibrated: the map and its judgement, in sample and cross-fitted. before: judgement
+    of the signal as it is, None where it lies outside [0, 1]. auroc, auroc_low, auroc_high: of the
+    signal as measured, ok against refuse. auroc_stored: of the probability that the trace holds:
+    each fold has a map of its own, so that its ranks are others than the signal's. version: of the
     signal, as the trace states it.
     """
 
@@ -60,42 +61,64 @@ class SignalCalibration:
     def signal_function(self, function: SignalFunction) -> SignalFunction:
         """The probability as a function of rows, under `name`, for questions asked live.
 
-        It measures the signal by its function and applies the map of all labelled cases. The labelled cases of `trace`
-        have their held-out probability as a column already: `raglab.add_signals` would write one in sample over it.
+        It measures the signal by its function and applies the map of all labelled cases. The
+        labelled cases of `trace` have their held-out probability as a column already:
+        `raglab.add_signals` would write one in sample over it.
 
         Args:
           function: that measured the signal, as it was given to `raglab.add_signals`.
 
         Raises:
           TypeError: no signal function.
-          ValueError: that of another signal, or of another version than the one that was calibrated.
+          ValueError: that of another signal, or of another version than the one that was
+            calibrated.
 
-        Example: `system = System.open("out/index", policy=policy, signals=[made.signal_function(judge)])`
+        Example: `system = System.open("out/index", policy=policy,
+        signals=[made.signal_function(judge)])`
         """
         if not isinstance(function, SignalFunction):
             kind = type(function).__name__
-            msg = f"function must be the signal function that measured {self.signal}, got {kind}; see add_signals."
+            msg = (
+                f"function must be the signal function that measured {self.signal}, got {kind}; "
+                "see add_signals."
+            )
             raise TypeError(msg)
         if function.name != self.signal:
-            msg = f"function must measure the signal {self.signal}, got one of {function.name}; give the other."
+            msg = (
+                f"function must measure the signal {self.signal}, got one of {function.name}; "
+                "give the other."
+            )
             raise ValueError(msg)
         if self.version and function.version != self.version:
             rule = f"function must be of the version that was calibrated, {self.version!r}"
-            msg = f"{rule}, got {function.version!r}; measure and calibrate {self.signal} with it anew."
+            msg = (
+                f"{rule}, got {function.version!r}; measure and calibrate {self.signal} with it "
+                "anew."
+            )
             raise ValueError(msg)
         map_of = [part if isinstance(part, str) else part.tolist() for part in self.calibrator]
         version = f"calibrated:{digest(canonical_json([function.identity, map_of]), 16)}"
         fn = _CalibratedRows(function, self.calibrator)
-        return replace(function, name=self.name, fn=fn, higher="surer", unit="probability", version=version)
+        return replace(
+            function, name=self.name, fn=fn, higher="surer", unit="probability", version=version
+        )
 
     def frame(self) -> pd.DataFrame:
-        """A row a judgement (`before`, `in sample`, `cross-fitted`): cases, ECE, smooth ECE and Brier score."""
+        """A row a judgement (`before`, `in sample`, `cross-fitted`).
+
+        Cases, ECE, smooth ECE and Brier score.
+        """
         import pandas as pd
 
         parts = {"before": self.before, "in sample": self.calibrated.in_sample}
         parts["cross-fitted"] = self.calibrated.cross_fitted
         rows = {
-            name: {"n": part.n, "ece": part.ece, "smooth_ece": part.smooth_ece, "brier": part.brier.score}
+            name: {
+                "n": part.n,
+                "ece": part.ece,
+                "smooth_ece": part.smooth_ece,
+                "brier": part.brier.score,
+            }
             for name, part in parts.items()
             if part is not None
         }
@@ -109,15 +132,23 @@ class SignalCalibration:
             error += f", {self.signal} lies outside [0, 1]"
         else:
             error += f", {first.ece:.3f} of {self.signal}"
-            error += "" if after.ece < first.ece else ": it did not fall, so the calibration gains nothing here"
+            error += (
+                ""
+                if after.ece < first.ece
+                else ": it did not fall, so the calibration gains nothing here"
+            )
         return (
-            f"{self.signal} of {after.n} labelled cases: {area} as measured; {self.name}, as stored: AUROC "
+            f"{self.signal} of {after.n} labelled cases: {area} as measured; {self.name}, as "
+            "stored: AUROC "
             f"{self.auroc_stored:.3f}, {error}"
         )
 
 
 class _CalibratedRows:
-    """A signal function whose values go through a calibrator; counts: of the function's model, where it has one."""
+    """A signal function whose values go through a calibrator.
+
+    Counts: of the function's model, where it has one.
+    """
 
     def __init__(self, function: SignalFunction, calibrator: Calibrator) -> None:
         self.function, self.calibrator = function, calibrator
@@ -126,7 +157,9 @@ class _CalibratedRows:
 
     def __call__(self, rows: pd.DataFrame) -> Sequence[float]:
         """Probabilities of rows."""
-        numbers = np.array([np.nan if value is None else float(value) for value in self.function(rows)])
+        numbers = np.array(
+            [np.nan if value is None else float(value) for value in self.function(rows)]
+        )
         return list(calibration.apply(self.calibrator, numbers).tolist())
 
     @property
@@ -147,13 +180,14 @@ def calibrate_signal(
     folds: int = 5,
     seed: int = 0,
 ) -> SignalCalibration:
-    """Make a signal of a trace the probability that its case should be answered (ok against refuse).
+    """Make a trace's signal the probability that its case should be answered (ok, not refuse).
 
-    Cases labelled ambiguous, unlabelled ones and those without a value of the signal are left out of the fit and
-    counted in `calibrated.in_sample.n`; they get the probability of the calibrator of all others. What a signal gains
-    is a scale: the map of all labelled cases changes no rank but for ties, so that no signal becomes better at telling
-    cases apart. The column that is stored is cross-fitted: each fold has a map of its own, so that ranks change between
-    folds, and a weak signal may rank worse than before (`auroc_stored`).
+    Cases labelled ambiguous, unlabelled ones and those without a value of the signal are left out
+    of the fit and counted in `calibrated.in_sample.n`; they get the probability of the calibrator
+    of all others. What a signal gains is a scale: the map of all labelled cases changes no rank but
+    for ties, so that no signal becomes better at telling cases apart. The column that is stored is
+    cross-fitted: each fold has a map of its own, so that ranks change between folds, and a weak
+    signal may rank worse than before (`auroc_stored`).
 
     Args:
       trace: with the signal as a column; see `raglab.add_signals`.
@@ -166,13 +200,15 @@ def calibrate_signal(
       seed: of the folds.
 
     Raises:
-      ValueError: a signal that the trace lacks, or that was calibrated before; fewer than 10 labelled cases of a kind;
-        groups that do not fit, or lack a value; the signal's own name for the probability.
+      ValueError: a signal that the trace lacks, or that was calibrated before; fewer than 10
+        labelled cases of a kind; groups that do not fit, or lack a value; the signal's own name for
+        the probability.
       TypeError: a trace of shards.
 
     Source: rule S6.4.
 
-    Example: `made = raglab.lab.calibrate_signal(trace, "yes_no"); made.trace.signal("yes_no_probability")`
+    Example: `made = raglab.lab.calibrate_signal(trace, "yes_no");
+    made.trace.signal("yes_no_probability")`
     """
     check_in_memory(trace, "calibrate_signal")
     values = trace.signal(signal, arm).to_numpy(dtype=np.float64)
@@ -184,31 +220,49 @@ def calibrate_signal(
     y = status[rows] == "ok"
     if min(int(y.sum()), int((~y).sum())) < MIN_EACH:
         msg = (
-            f"a calibration needs {MIN_EACH} labelled cases of ok and of refuse that have the signal {signal}, got "
+            f"a calibration needs {MIN_EACH} labelled cases of ok and of refuse that have the "
+            f"signal {signal}, got "
             f"{int(y.sum())} and {int((~y).sum())}; label more, or measure it for more cases."
         )
         raise ValueError(msg)
     of_group = _row_groups(groups, rows, len(trace))
     rng = np.random.default_rng(seed)
-    fitted = calibration.calibrated(y, values[rows], method=method, folds=folds, groups=of_group, rng=rng)
+    fitted = calibration.calibrated(
+        y, values[rows], method=method, folds=folds, groups=of_group, rng=rng
+    )
     inside = bool(((values[rows] >= 0.0) & (values[rows] <= 1.0)).all())
     low, high = metrics.auroc_interval(y, values[rows])
     column = calibration.apply(fitted.calibrator, trace.columns[signal])
-    # Where a case was fitted, only its fold's calibrator may say its probability; ranks of its other arms stay.
+    # Where a case was fitted, only its fold's calibrator may say its probability; ranks of its
+    # other arms stay.
     at = trace.arm(arm) if arm is not None else 0
     column[rows, at, 0] = fitted.p
     source = f"{_SOURCE}{signal}, {method})"
     # It can be measured no earlier than the signal that it is made of.
     as_stated = {key: stated[key] for key in ("stage", "missing") if key in stated}
-    held = trace.with_signal(probability, column, higher="surer", unit="probability", source=source, **as_stated)
+    held = trace.with_signal(
+        probability, column, higher="surer", unit="probability", source=source, **as_stated
+    )
     before = calibration.judged(y, values[rows]) if inside else None
     if high < 0.5:
         rule = "a signal must rise where cases should be answered"
-        warn_user(f"{rule}, got {signal} with an AUROC of {low:.2f} to {high:.2f}; give it with the other sign.")
+        warn_user(
+            f"{rule}, got {signal} with an AUROC of {low:.2f} to {high:.2f}; give it with the "
+            "other sign."
+        )
     area, stored = float(metrics.auroc(y, values[rows])), float(metrics.auroc(y, fitted.p))
     version = str(stated.get("version") or "")
     return SignalCalibration(
-        held, probability, signal, fitted, before, area, float(low), float(high), auroc_stored=stored, version=version
+        held,
+        probability,
+        signal,
+        fitted,
+        before,
+        area,
+        float(low),
+        float(high),
+        auroc_stored=stored,
+        version=version,
     )
 
 
@@ -219,14 +273,22 @@ def _check_source(signal: str, name: str, source: str) -> None:
       ValueError: see above.
     """
     if name == signal:
-        msg = f"name must be another than the signal's, got {name!r}; the next run would calibrate the probability."
+        msg = (
+            f"name must be another than the signal's, got {name!r}; the next run would calibrate "
+            "the probability."
+        )
         raise ValueError(msg)
     if _SOURCE in source:
-        msg = f"a signal must not be made of the labels, got {signal} from {source}; calibrate the signal behind it."
+        msg = (
+            f"a signal must not be made of the labels, got {signal} from {source}; calibrate the "
+            "signal behind it."
+        )
         raise ValueError(msg)
 
 
-def _row_groups(groups: ArrayLike | None, rows: NDArray[np.int64], n: int) -> NDArray[np.int64] | None:
+def _row_groups(
+    groups: ArrayLike | None, rows: NDArray[np.int64], n: int
+) -> NDArray[np.int64] | None:
     """Numbers of the groups of some cases.
 
     Raises:
@@ -243,7 +305,10 @@ def _row_groups(groups: ArrayLike | None, rows: NDArray[np.int64], n: int) -> ND
     lacking = np.flatnonzero(pd.isna(values))
     if len(lacking):
         at = int(lacking[0])
-        msg = f"groups must have a value for each case, got {values[at]!r} at position {at}; give a group of its own."
+        msg = (
+            f"groups must have a value for each case, got {values[at]!r} at position {at}; give a "
+            "group of its own."
+        )
         raise ValueError(msg)
     comparable = values.astype(str) if values.dtype == object else values
     return np.unique(comparable[rows], return_inverse=True)[1]

@@ -21,7 +21,9 @@ RIGHT_DECISION = {"right": "ok", "miss": "refuse", "refuse": "refuse", "ambiguou
 
 
 @takes(trace="trace", policy="policy")
-def signal_table(trace: TraceView, policy: Policy | None = None, *, arm: str | None = None) -> pd.DataFrame:
+def signal_table(
+    trace: TraceView, policy: Policy | None = None, *, arm: str | None = None
+) -> pd.DataFrame:
     """Every signal of every case, and the decision that is right for the hits that the case has.
 
     Args:
@@ -30,12 +32,14 @@ def signal_table(trace: TraceView, policy: Policy | None = None, *, arm: str | N
       arm: of the trace; the first where None.
 
     Returns:
-      A row a case, indexed by `case_id`: a column a signal, built-in or the trace's own, NaN where it is missing; and
-      `right_decision`: `ok` where the answer would be right, `ambiguous` where the label is, else `refuse`.
+      A row a case, indexed by `case_id`: a column a signal, built-in or the trace's own, NaN where
+      it is missing; and `right_decision`: `ok` where the answer would be right, `ambiguous` where
+      the label is, else `refuse`.
 
     Source: rule S2.17.
 
-    Example: with `table = signal_table(trace)`, `PolicyClassifier().fit(table[names], table["right_decision"])`.
+    Example: with `table = signal_table(trace)`, `PolicyClassifier().fit(table[names],
+    table["right_decision"])`.
     """
     import pandas as pd
 

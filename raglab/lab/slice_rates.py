@@ -1,4 +1,7 @@
-"""Slices (shore): rates by group of cases; ranking measures of the arms, and of weights of the fused lists."""
+"""Slices (shore): rates by group of cases.
+
+Ranking measures of the arms, and of weights of the fused lists.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,14 @@ from raglab.decision.scoring import status_only_note
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.decision.signal_values import arm_order
 from raglab.decision.trace_view import TraceView
-from raglab.documents import Meaning, check_clear, chunk_documents, chunk_sources, known_documents, source_meanings
+from raglab.documents import (
+    Meaning,
+    check_clear,
+    chunk_documents,
+    chunk_sources,
+    known_documents,
+    source_meanings,
+)
 from raglab.misuse import takes
 from raglab.replay import cases_by_shard, each_shard
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
@@ -28,7 +38,20 @@ if TYPE_CHECKING:
 NONE = "(none)"  # value of a case of which the column says nothing
 SEVERAL = "(several)"  # line of a case whose documents are of several
 HIGHER_IS_BETTER = ("coverage", "pass_rate")
-COLUMNS = ("column", "value", "n", "k", "rate", "low", "high", "rest", "p", "p_holm", "flag", "expected_cost")
+COLUMNS = (
+    "column",
+    "value",
+    "n",
+    "k",
+    "rate",
+    "low",
+    "high",
+    "rest",
+    "p",
+    "p_holm",
+    "flag",
+    "expected_cost",
+)
 
 
 @takes(decisions="decisions")
@@ -41,18 +64,19 @@ def slices(
     least: int = 10,
     costs: metrics.Costs | None = None,
 ) -> pd.DataFrame:
-    """One rate of a policy by slices of the cases, worst first, each tested against the rest of the cases.
+    """One rate of a policy by slices of the cases, worst first, each tested against the rest.
 
-    Columns are `language`, `line`, `doctype`, `intent`, `named_documents` (whether the user named documents) and
-    `label`, where the cases state them, and those of `by`. The slices of a column hold every case once; a case without
-    a value in a column is in `(none)`. Every case outside a slice is its rest, so a slice that holds only cases
-    labelled ok differs from its rest in the pass rate, since refusing is easier than answering: read `doctype` and
-    `intent` together with `label`.
+    Columns are `language`, `line`, `doctype`, `intent`, `named_documents` (whether the user named
+    documents) and `label`, where the cases state them, and those of `by`. The slices of a column
+    hold every case once; a case without a value in a column is in `(none)`. Every case outside a
+    slice is its rest, so a slice that holds only cases labelled ok differs from its rest in the
+    pass rate, since refusing is easier than answering: read `doctype` and `intent` together with
+    `label`.
 
     Args:
-      decisions: on a trace in memory, or on one of shards, whose cases are then read once more. Over shards a
-        document's line is that of the first shard that has the document: the same wherever its chunks have the same
-        tags.
+      decisions: on a trace in memory, or on one of shards, whose cases are then read once more.
+        Over shards a document's line is that of the first shard that has the document: the same
+        wherever its chunks have the same tags.
       by: name -> value of every case, [Q]; a name of a column takes its place.
       rate: one of `metrics.RATES`, over its own cases: `false_refusal_rate` over those labelled ok,
         `hallucination_rate` over those answered.
@@ -61,17 +85,19 @@ def slices(
       costs: label -> outcome -> cost, of `expected_cost`; see `metrics.cost_matrix`.
 
     Returns:
-      A row a slice: `column`, `value`, `n`, `k`, `rate`, `low`, `high` (exact), `rest` (rate of all other cases), `p`
-        (Fisher's exact test against the rest, two-sided; NaN without a rest), `p_holm` (over all slices tested, NaN for
-        the others), `flag` (p_holm below 1 − level: really unlike the rest, worse or better) and `expected_cost` (mean
-        over all cases of the slice, not only those of the rate). Worst first: by the bound on the good side, the
-        highest `low` of an error rate, the lowest `high` of a pass rate, so that a slice of few cases is not worst by
-        chance. Its `attrs["basis"]` states on which basis cases are judged, `attrs["headline"]` how many are scored by
-        status alone.
+      A row a slice: `column`, `value`, `n`, `k`, `rate`, `low`, `high` (exact), `rest` (rate of all
+      other cases), `p`
+        (Fisher's exact test against the rest, two-sided; NaN without a rest), `p_holm` (over all
+        slices tested, NaN for the others), `flag` (p_holm below 1 − level: really unlike the rest,
+        worse or better) and `expected_cost` (mean over all cases of the slice, not only those of
+        the rate). Worst first: by the bound on the good side, the highest `low` of an error rate,
+        the lowest `high` of a pass rate, so that a slice of few cases is not worst by chance. Its
+        `attrs["basis"]` states on which basis cases are judged, `attrs["headline"]` how many are
+        scored by status alone.
 
     Raises:
-      ValueError: unknown rate, values of `by` that are not one a case, a level outside (0, 1), or costs without a
-        meaning.
+      ValueError: unknown rate, values of `by` that are not one a case, a level outside (0, 1), or
+        costs without a meaning.
 
     Source: Holm 1979; Fisher 1935; rules S6.2, S6.3, S6.7.
 
@@ -84,7 +110,8 @@ def slices(
         msg = f"rate must be one of {', '.join(metrics.RATES)}, got {rate!r}."
         raise ValueError(msg)
     place = metrics.RATES.index(rate)
-    cell = decisions.cells  # of every case, once; a slice's rate and cost are then those of its cells
+    # of every case, once; a slice's rate and cost are then those of its cells
+    cell = decisions.cells
     matrix = metrics.cost_matrix(costs)
 
     def share(rows: NDArray[np.bool_]) -> tuple[int, int, float]:
@@ -93,7 +120,8 @@ def slices(
         size = metrics.denominators(summed, metrics.label_counts(cells))
         return int(summed[place]), int(size[place]), float(metrics.expected_cost(cells, matrix))
 
-    # Each slice is tested against the cases outside it, not against all: those would hold the slice itself.
+    # Each slice is tested against the cases outside it, not against all: those would hold the slice
+    # itself.
     all_k, all_n, _ = share(np.ones(len(decisions), dtype=bool))
     slice_rows = []
     for column, texts in case_columns(decisions, by or {}).items():
@@ -107,8 +135,12 @@ def slices(
                 else np.nan
             )
             low, high = (float(end) for end in metrics.clopper_pearson(k, n, level))
-            slice_rows.append((column, value, n, k, _share(k, n), low, high, _share(*rest), min(p, 1.0), cost))
-    table = pd.DataFrame(slice_rows, columns=[name for name in COLUMNS if name not in {"p_holm", "flag"}])
+            slice_rows.append(
+                (column, value, n, k, _share(k, n), low, high, _share(*rest), min(p, 1.0), cost)
+            )
+    table = pd.DataFrame(
+        slice_rows, columns=[name for name in COLUMNS if name not in {"p_holm", "flag"}]
+    )
     # A slice too small to show anything is not tested, for each test costs the others power (Holm).
     enough = (table["n"] >= least) & (all_n - table["n"] >= least) & table["p"].notna()
     table["p_holm"] = holm_adjusted(np.where(enough, table["p"].astype(float), np.nan))
@@ -116,7 +148,9 @@ def slices(
     good = rate in HIGHER_IS_BETTER
     # By the end of the interval: a slice of two cases is seldom the worst, though its rate may be.
     order = table.assign(order=np.arange(len(table))).sort_values(
-        ["high" if good else "low", "rate", "n", "order"], ascending=[good, good, False, True], na_position="last"
+        ["high" if good else "low", "rate", "n", "order"],
+        ascending=[good, good, False, True],
+        na_position="last",
     )
     rows = table.loc[order.index, list(COLUMNS)].reset_index(drop=True)
     rows.attrs["basis"] = decisions.basis_text()
@@ -125,16 +159,24 @@ def slices(
 
 
 def business_lines(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:
-    """Line of business of every case: what it says itself (`line` or `domain` of its extra), else its documents' tag.
+    """Line of business of every case.
 
-    Its documents are those expected, without any those that the user named; the tag is `domain`, where no document of
-    the cases has one `product`. `(several)` where its documents differ, `(none)` where none of them is known.
+    What it says itself (`line` or `domain` of its extra), else its documents' tag.
+
+    Its documents are those expected, without any those that the user named; the tag is `domain`,
+    where no document of the cases has one `product`. `(several)` where its documents differ,
+    `(none)` where none of them is known.
     """
-    return _lines([_own_line(case) for case in cases], _document_lines(chunks), chunk_documents(chunks))
+    return _lines(
+        [_own_line(case) for case in cases], _document_lines(chunks), chunk_documents(chunks)
+    )
 
 
 def _document_lines(chunks: Sequence[Chunk]) -> dict[str, dict[str, str]]:
-    """Line of each document by each of `LINE_TAGS`: what its first chunk says that says anything."""
+    """Line of each document by each of `LINE_TAGS`.
+
+    What its first chunk says that says anything.
+    """
     return {
         tag: {name: text_value(chunks[number].tags.get(tag)) for name, number in of_tag.items()}
         for tag, of_tag in line_chunks(chunks).items()
@@ -148,7 +190,9 @@ def _own_line(case: Case) -> str | tuple[str, ...]:
 
 
 def _lines(
-    stated: Sequence[str | tuple[str, ...]], lines: Mapping[str, Mapping[str, str]], documents: Collection[str]
+    stated: Sequence[str | tuple[str, ...]],
+    lines: Mapping[str, Mapping[str, str]],
+    documents: Collection[str],
 ) -> list[str]:
     """Line of every case, by what it states and what documents say, by tag.
 
@@ -158,24 +202,31 @@ def _lines(
       documents: that the sources may mean.
     """
     meanings = source_meanings(
-        {name for statement in stated if not isinstance(statement, str) for name in statement}, documents
+        {name for statement in stated if not isinstance(statement, str) for name in statement},
+        documents,
     )
     named = {document for meaning in meanings.values() for document in meaning.documents}
-    # A tag that other documents alone have would leave all cases without a line, and shards do not hold those.
+    # A tag that other documents alone have would leave all cases without a line, and shards do not
+    # hold those.
     tag = next((tag for tag in LINE_TAGS if not named.isdisjoint(lines[tag])), LINE_TAGS[0])
     return [
-        statement if isinstance(statement, str) else _line_of(statement, lines[tag], meanings) for statement in stated
+        statement if isinstance(statement, str) else _line_of(statement, lines[tag], meanings)
+        for statement in stated
     ]
 
 
-def _line_of(sources: Sequence[str], of_document: Mapping[str, str], meanings: Mapping[str, Meaning]) -> str:
+def _line_of(
+    sources: Sequence[str], of_document: Mapping[str, str], meanings: Mapping[str, Meaning]
+) -> str:
     documents = [document for source in sources for document in meanings[source].documents]
     lines = {of_document[name] for name in documents if name in of_document}
     return SEVERAL if len(lines) > 1 else next(iter(lines), NONE)
 
 
 class StatedColumns(NamedTuple):
-    """What cases say of themselves, by column, and what the documents of their trace say of their line, by tag.
+    """What cases say of themselves, by column, and documents of their line, by tag.
+
+    The documents are those of their trace.
 
     documents: that the sources of the cases may mean.
     """
@@ -189,7 +240,10 @@ def stated_columns(trace: TraceData) -> StatedColumns:
     """Columns of the cases of one trace in memory; pure, so that any worker may read them."""
     cases = trace.cases
     columns: dict[str, list[Any]] = {
-        "language": [text_value(case.extra.get("lang")) or text_value(case.extra.get("language")) for case in cases],
+        "language": [
+            text_value(case.extra.get("lang")) or text_value(case.extra.get("language"))
+            for case in cases
+        ],
         "line": [_own_line(case) for case in cases],
         "doctype": [text_value(case.doctype) for case in cases],
         "intent": [text_value(case.intent) for case in cases],
@@ -216,7 +270,10 @@ def case_columns(
     own["line"] = _lines(own["line"], lines, documents)
     for name, values in by.items():
         if len(values) != len(decisions):
-            msg = f"by must hold a value a case, got {len(values)} of {name!r} for {len(decisions)} cases."
+            msg = (
+                f"by must hold a value a case, got {len(values)} of {name!r} for {len(decisions)} "
+                "cases."
+            )
             raise ValueError(msg)
         own[name] = [text_value(value) for value in values]
     stated = {name: [value or NONE for value in values] for name, values in own.items()}
@@ -239,10 +296,14 @@ Gains = Literal["graded", "binary"]
 def ndcg_measures(trace: TraceView) -> tuple[str, ...]:
     """Names of nDCG@10 of a trace's cases, the one to judge by first.
 
-    Where no case grades its sources there is one, `nDCG@10`; else `nDCG@10 (graded)`, whose gains are the grades, and
-    `nDCG@10 (binary)`, to which every relevant source is worth the same.
+    Where no case grades its sources there is one, `nDCG@10`; else `nDCG@10 (graded)`, whose gains
+    are the grades, and `nDCG@10 (binary)`, to which every relevant source is worth the same.
     """
-    return _measures(graded=any(case.extra.get(SOURCE_GRADES) for cases in cases_by_shard(trace) for case in cases))
+    return _measures(
+        graded=any(
+            case.extra.get(SOURCE_GRADES) for cases in cases_by_shard(trace) for case in cases
+        )
+    )
 
 
 def _measures(*, graded: bool) -> tuple[str, ...]:
@@ -252,8 +313,9 @@ def _measures(*, graded: bool) -> tuple[str, ...]:
 class OrderedGrades(NamedTuple):
     """Hits in one order of an arm that are the first of an expected source.
 
-    acts: whether a reranker changed the order. row: which of the judged cases, place: of the hit, grade: of its
-    sources in sum, n_sources: how many it is the first of, two where a document and its page are expected, [E] each.
+    acts: whether a reranker changed the order. row: which of the judged cases, place: of the hit,
+    grade: of its sources in sum, n_sources: how many it is the first of, two where a document and
+    its page are expected, [E] each.
     """
 
     arm: str
@@ -268,9 +330,10 @@ class OrderedGrades(NamedTuple):
 class RankedCases(NamedTuple):
     """Cases that expect a source, and where it stands among their hits; nothing of the others.
 
-    n_cases: of the trace, Q. rows: positions of the judged ones, [q]. ideal: gains of the best possible order, the
-    first 10, by grades and by number of sources, [2, q, R], 0 behind the last. graded: whether any case grades its
-    sources. width: hits a case that were looked at. arms: of the trace. orders: of each arm, by name and order.
+    n_cases: of the trace, Q. rows: positions of the judged ones, [q]. ideal: gains of the best
+    possible order, the first 10, by grades and by number of sources, [2, q, R], 0 behind the last.
+    graded: whether any case grades its sources. width: hits a case that were looked at. arms: of
+    the trace. orders: of each arm, by name and order.
     """
 
     n_cases: int
@@ -284,21 +347,37 @@ class RankedCases(NamedTuple):
     def gains(self, order: OrderedGrades) -> NDArray[np.float64]:
         """Gains of the hits of an order, by grades and by number of sources, [2, q, width]."""
         gains, within = np.zeros((2, len(self.rows), self.width)), order.place < self.width
-        gains[:, order.row[within], order.place[within]] = (order.grade[within], order.n_sources[within])
+        gains[:, order.row[within], order.place[within]] = (
+            order.grade[within],
+            order.n_sources[within],
+        )
         return gains
 
 
 def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
-    """Where the expected sources stand in some orders of one trace in memory; pure, so that any worker may look."""
-    judged, width, grades_by_order = _judged(trace), min(trace.hits.chunk.shape[3], max(DEPTHS_OF_LIST)), []
+    """Where the expected sources stand in some orders of one trace in memory.
+
+    Pure, so that any worker may look.
+    """
+    judged, width, grades_by_order = (
+        _judged(trace),
+        min(trace.hits.chunk.shape[3], max(DEPTHS_OF_LIST)),
+        [],
+    )
     for name, order, places, acts in _orders(trace, orders):
-        chunk = np.take_along_axis(trace.hits.chunk[judged.rows, trace.arm(name), 0], places[judged.rows], axis=1)
+        chunk = np.take_along_axis(
+            trace.hits.chunk[judged.rows, trace.arm(name), 0], places[judged.rows], axis=1
+        )
         grades_by_order.append(
-            OrderedGrades(name, order, acts, *_gains_of(_best_of_each(chunk, judged)[:, :width], judged))
+            OrderedGrades(
+                name, order, acts, *_gains_of(_best_of_each(chunk, judged)[:, :width], judged)
+            )
         )
     graded = any(case.extra.get(SOURCE_GRADES) for case in trace.cases)
     rows = np.array(judged.rows, dtype=np.int64)
-    return RankedCases(len(trace), rows, judged.ideal, graded, width, trace.arms, tuple(grades_by_order))
+    return RankedCases(
+        len(trace), rows, judged.ideal, graded, width, trace.arms, tuple(grades_by_order)
+    )
 
 
 def _all_ranked(trace: TraceView, orders: Sequence[str]) -> RankedCases:
@@ -315,13 +394,18 @@ def _join_ranked(parts: Sequence[RankedCases]) -> RankedCases:
     for same in zip(*(part.orders for part in parts), strict=True):
         rows = [grades.row + first for grades, first in zip(same, first_rows[:-1], strict=True)]
         places = [
-            np.concatenate([getattr(grades, field) for grades in same]) for field in ("place", "grade", "n_sources")
+            np.concatenate([getattr(grades, field) for grades in same])
+            for field in ("place", "grade", "n_sources")
         ]
         acts = any(grades.acts for grades in same)
-        in_orders.append(OrderedGrades(same[0].arm, same[0].order, acts, np.concatenate(rows), *places))
+        in_orders.append(
+            OrderedGrades(same[0].arm, same[0].order, acts, np.concatenate(rows), *places)
+        )
     return RankedCases(
         n_cases=int(starts[-1]),
-        rows=np.concatenate([part.rows + start for part, start in zip(parts, starts[:-1], strict=True)]),
+        rows=np.concatenate(
+            [part.rows + start for part, start in zip(parts, starts[:-1], strict=True)]
+        ),
         ideal=np.concatenate([_padded(part.ideal, widest) for part in parts], axis=1),
         graded=any(part.graded for part in parts),
         width=max(part.width for part in parts),
@@ -337,9 +421,10 @@ def _padded(gains: NDArray[np.float64], width: int) -> NDArray[np.float64]:
 class _Judged(NamedTuple):
     """Cases that expect a source, and what is to be found.
 
-    rows: of the cases, q of them. ideal: as of `RankedCases`. grades: of each case's sources. named: sources that each
-    chunk of the trace fulfils, [C]. ranked: what is ranked for each case, the documents or, where a source of the case
-    names a page, the pages: number of that of each chunk, [C] of both. by_page: of each case, [q].
+    rows: of the cases, q of them. ideal: as of `RankedCases`. grades: of each case's sources.
+    named: sources that each chunk of the trace fulfils, [C]. ranked: what is ranked for each case,
+    the documents or, where a source of the case names a page, the pages: number of that of each
+    chunk, [C] of both. by_page: of each case, [q].
     """
 
     rows: list[int]
@@ -352,22 +437,27 @@ class _Judged(NamedTuple):
 
 @takes(trace="trace")
 def ranking(trace: TraceView) -> pd.DataFrame:
-    """hit@1, hit@5, hit@20 and nDCG@10 of every arm, over the cases that expect a source, before any refinement.
+    """Each arm's hit@1, hit@5, hit@20 and nDCG@10, over the cases that expect a source.
 
-    Relevant is the first hit of each expected source, which is any of `expect_sources` or `expect_sources_any`, a
-    document or a page of it. What is ranked are documents, each at the place of its best chunk, or pages for a case one
-    of whose sources names a page; further chunks of it take no place. A page that is the first of two sources, itself
-    and its document, gains both, and the ideal order has it first. An arm that reranks has a second row: the order of
-    the fused score, before reranking. Where cases grade their sources (`raglab.values.source_grades`), nDCG@10 is given
-    twice and its name states the gain: the grade itself, as trec_eval and ir_measures count, or 1.
+    This is before any refinement.
+
+    Relevant is the first hit of each expected source, which is any of `expect_sources` or
+    `expect_sources_any`, a document or a page of it. What is ranked are documents, each at the
+    place of its best chunk, or pages for a case one of whose sources names a page; further chunks
+    of it take no place. A page that is the first of two sources, itself and its document, gains
+    both, and the ideal order has it first. An arm that reranks has a second row: the order of the
+    fused score, before reranking. Where cases grade their sources (`raglab.values.source_grades`),
+    nDCG@10 is given twice and its name states the gain: the grade itself, as trec_eval and
+    ir_measures count, or 1.
 
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
 
     Returns:
-      A row an arm and order: `arm`, `order`, `n` (cases), `hit@1`, `hit@5`, `hit@20`, and `nDCG@10`, or
-        `nDCG@10 (graded)` and `nDCG@10 (binary)`; NaN where no case expects a source. `attrs["without_source"]` is the
-        number of cases that expect none and are left out.
+      A row an arm and order: `arm`, `order`, `n` (cases), `hit@1`, `hit@5`, `hit@20`, and
+      `nDCG@10`, or
+        `nDCG@10 (graded)` and `nDCG@10 (binary)`; NaN where no case expects a source.
+        `attrs["without_source"]` is the number of cases that expect none and are left out.
 
     Raises:
       ValueError: grades that are none.
@@ -381,7 +471,9 @@ def ranking(trace: TraceView) -> pd.DataFrame:
     for grades in judged.orders:
         gains = judged.gains(grades)
         hits = [metrics.hit_rate(gains[0] > 0.0, k) for k in DEPTHS_OF_LIST]
-        measured = [float(each.mean()) if len(each) else np.nan for each in _ndcg_of(gains, judged, names)]
+        measured = [
+            float(each.mean()) if len(each) else np.nan for each in _ndcg_of(gains, judged, names)
+        ]
         rows.append((grades.arm, grades.order, len(judged.rows), *hits, *measured))
     table = pd.DataFrame(rows, columns=["arm", "order", "n", *HITS, *names])
     table.attrs["without_source"] = judged.n_cases - len(judged.rows)
@@ -389,7 +481,9 @@ def ranking(trace: TraceView) -> pd.DataFrame:
 
 
 def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> NDArray[np.float64]:
-    """nDCG@10 of every case under every arm in its final order, [Q, A]; NaN where a case expects no source.
+    """nDCG@10 of every case under every arm in its final order, [Q, A].
+
+    NaN where a case expects no source.
 
     Args:
       trace: in memory, or of shards.
@@ -412,9 +506,14 @@ def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> NDArray[np.float6
 
 def _judged(trace: TraceData, rows: Sequence[int] | None = None) -> _Judged:
     """Cases that expect a source, of all or of some rows."""
-    all_grades = {row: source_grades(trace.cases[row]) for row in (range(len(trace)) if rows is None else rows)}
+    all_grades = {
+        row: source_grades(trace.cases[row])
+        for row in (range(len(trace)) if rows is None else rows)
+    }
     sourced_rows = [row for row, grades in all_grades.items() if grades]
-    meanings = source_meanings({source for row in sourced_rows for source in all_grades[row]}, known_documents(trace))
+    meanings = source_meanings(
+        {source for row in sourced_rows for source in all_grades[row]}, known_documents(trace)
+    )
     check_clear([trace.cases[row] for row in sourced_rows], meanings)
     all_grades = {row: _distinct_grades(all_grades[row], meanings) for row in sourced_rows}
     best = [_ideal_gains(all_grades[row], meanings) for row in sourced_rows]
@@ -426,10 +525,14 @@ def _judged(trace: TraceData, rows: Sequence[int] | None = None) -> _Judged:
     named = chunk_sources(trace.chunks, meanings)
     paged = [any(bool(meanings[source].page) for source in all_grades[row]) for row in sourced_rows]
     grades = [all_grades[row] for row in sourced_rows]
-    return _Judged(sourced_rows, ideal, grades, named, (documents, pages), np.array(paged, dtype=bool))
+    return _Judged(
+        sourced_rows, ideal, grades, named, (documents, pages), np.array(paged, dtype=bool)
+    )
 
 
-def _distinct_grades(grades: Mapping[str, float], meanings: Mapping[str, Meaning]) -> dict[str, float]:
+def _distinct_grades(
+    grades: Mapping[str, float], meanings: Mapping[str, Meaning]
+) -> dict[str, float]:
     """Grades with each place named once, by its best grade; a page and its document are two."""
     named: dict[tuple[object, str], str] = {}
     for source in sorted(grades, key=lambda name: -grades[name]):
@@ -439,7 +542,9 @@ def _distinct_grades(grades: Mapping[str, float], meanings: Mapping[str, Meaning
     return {source: grade for source, grade in grades.items() if source in distinct_sources}
 
 
-def _ideal_gains(grades: Mapping[str, float], meanings: Mapping[str, Meaning]) -> NDArray[np.float64]:
+def _ideal_gains(
+    grades: Mapping[str, float], meanings: Mapping[str, Meaning]
+) -> NDArray[np.float64]:
     """Gains of the best order of a case's sources, by grades and by number, the first 10 descending, [2, R].
 
     A document of which pages are expected too is met by the first of these, so that its gain is added to that of the
@@ -448,7 +553,9 @@ def _ideal_gains(grades: Mapping[str, float], meanings: Mapping[str, Meaning]) -
     places: dict[object, dict[str, float]] = {}
     for source, grade in grades.items():
         page = meanings[source].page
-        document = meanings[source].documents or (source.removesuffix(f"#{page}") if page else source)
+        document = meanings[source].documents or (
+            source.removesuffix(f"#{page}") if page else source
+        )
         places.setdefault(document, {})[page] = grade
     gains = []
     for of_page in places.values():
@@ -483,7 +590,9 @@ def _best_of_each(chunk: NDArray[np.integer[Any]], judged: _Judged) -> NDArray[n
     return np.take_along_axis(np.where(again, -1, chunk), places, axis=1).astype(np.int64)
 
 
-def _ndcg_of(gains: NDArray[np.float64], judged: RankedCases, measures: Sequence[str]) -> Iterator[NDArray[np.float64]]:
+def _ndcg_of(
+    gains: NDArray[np.float64], judged: RankedCases, measures: Sequence[str]
+) -> Iterator[NDArray[np.float64]]:
     """nDCG@10 of every judged case by each measure, [q]; gains as of `RankedCases.gains`."""
     for measure in measures:
         of = int(measure == BINARY)
@@ -493,8 +602,14 @@ def _ndcg_of(gains: NDArray[np.float64], judged: RankedCases, measures: Sequence
 def _gains_of(
     chunk: NDArray[np.integer[Any]], judged: _Judged
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Hits in ranked order that are the first of an expected source: row, place, grade, n_sources, [E] each."""
-    gains = [_first_gains(judged.named, row, grades) for row, grades in zip(chunk, judged.grades, strict=True)]
+    """Hits in ranked order that are the first of an expected source.
+
+    Row, place, grade, n_sources, [E] each.
+    """
+    gains = [
+        _first_gains(judged.named, row, grades)
+        for row, grades in zip(chunk, judged.grades, strict=True)
+    ]
     each = np.array(gains, dtype=np.float64).reshape(*chunk.shape, 2)
     row, place = np.nonzero(each[..., 1])
     return row, place, each[row, place, 0], each[row, place, 1]
@@ -519,29 +634,37 @@ class FusionWeights(NamedTuple):
 
 @takes(trace="trace", weights="numbers")
 def fusion_weights(trace: TraceView, *, weights: Sequence[float] = DENSE_WEIGHTS) -> FusionWeights:
-    """Search the weight of the dense list in the fusion, where that of the keywords counts 1, by nDCG@10.
+    """Search the fusion weight of the dense list by nDCG@10, where that of keywords counts 1.
 
-    The lists that the trace stores are fused again, so that nothing is retrieved: exact for the fused order and for
-    which hits it hands to the reranker, of a question as it was put. What the reranker then makes of them is not in the
-    trace: build one with `dense_weight`. Chosen on split `tune`, without one on all cases: of the weights within one
-    standard error of the paired difference to the best, the one nearest to 1.
+    The lists that the trace stores are fused again, so that nothing is retrieved: exact for the
+    fused order and for which hits it hands to the reranker, of a question as it was put. What the
+    reranker then makes of them is not in the trace: build one with `dense_weight`. Chosen on split
+    `tune`, without one on all cases: of the weights within one standard error of the paired
+    difference to the best, the one nearest to 1.
 
     Args:
-      trace: with the arms `dense` and `bm25`, in memory, or of shards, one of which is in memory at a time.
+      trace: with the arms `dense` and `bm25`, in memory, or of shards, one of which is in memory at
+        a time.
       weights: candidates, above 0.
 
     Returns:
-      The weight, and a table of `dense_weight`, `hit@1`, `hit@5`, `hit@20` and nDCG@10 (`ndcg_measures`; chosen by the
+      The weight, and a table of `dense_weight`, `hit@1`, `hit@5`, `hit@20` and nDCG@10
+      (`ndcg_measures`; chosen by the
         first of them), over the cases that it was chosen on.
 
     Raises:
       ValueError: the trace lacks one of the arms, or no case expects a source.
 
-    Source: rules S1.4, S6.8; Bruch, Gai and Ingber 2023, TOIS, on what the parameters of a fusion change.
+    Source: rules S1.4, S6.8; Bruch, Gai and Ingber 2023, TOIS, on what the parameters of a fusion
+    change.
     """
     import pandas as pd
 
-    tune = any(case.split == "tune" and bool(source_grades(case)) for cases in cases_by_shard(trace) for case in cases)
+    tune = any(
+        case.split == "tune" and bool(source_grades(case))
+        for cases in cases_by_shard(trace)
+        for case in cases
+    )
     judged = _join_ranked(list(each_shard(fused_cases, trace, tuple(weights), tune, what="fuse")))
     n_cases, names = len(judged.rows), _measures(graded=judged.graded)
     if not n_cases:
@@ -557,13 +680,22 @@ def fusion_weights(trace: TraceView, *, weights: Sequence[float] = DENSE_WEIGHTS
     each = np.array(gains)
     below = each[np.argmax(each.mean(axis=1))] - each
     error = below.std(axis=1, ddof=1) / np.sqrt(n_cases) if n_cases > 1 else np.zeros(len(rows))
-    near = [weight for weight, gap, se in zip(weights, below.mean(axis=1), error, strict=True) if gap <= se]
+    near = [
+        weight
+        for weight, gap, se in zip(weights, below.mean(axis=1), error, strict=True)
+        if gap <= se
+    ]
     table = pd.DataFrame(rows, columns=["dense_weight", *HITS, *names])
     return FusionWeights(min(near, key=lambda weight: abs(np.log(weight))), table)
 
 
-def fused_cases(trace: TraceData, weights: Sequence[float], tune: bool) -> RankedCases:  # noqa: FBT001 - of `each_shard`
-    """Where the expected sources stand in the lists of one trace in memory, fused by each weight; pure.
+# of `each_shard`
+def fused_cases(
+    trace: TraceData,
+    weights: Sequence[float],
+    tune: bool,  # noqa: FBT001
+) -> RankedCases:
+    """Where expected sources stand in one in-memory trace's lists, fused by each weight; pure.
 
     Args:
       tune: whether only cases of split `tune` are judged.
@@ -573,24 +705,36 @@ def fused_cases(trace: TraceData, weights: Sequence[float], tune: bool) -> Ranke
     """
     missing = [name for name in ("bm25", "dense") if name not in trace.arms]
     if missing:
-        msg = f"trace must hold the arms bm25 and dense, {missing[0]} is not there; build it with both."
+        msg = (
+            f"trace must hold the arms bm25 and dense, {missing[0]} is not there; build it with "
+            "both."
+        )
         raise ValueError(msg)
-    judged = _judged(trace, [row for row, case in enumerate(trace.cases) if not tune or case.split == "tune"])
+    judged = _judged(
+        trace, [row for row, case in enumerate(trace.cases) if not tune or case.split == "tune"]
+    )
     rows = np.array(judged.rows, dtype=np.int64)
     lists, deepest = base_lists(trace, rows), max(DEPTHS_OF_LIST)
     k, grades_by_order = int(trace.meta.get("parameters", {}).get("rrf_k", RRF_K)), []
     for weight in weights:
-        # As many of a narrow shard as of a wide one: whoever joins them knows how wide the widest is.
-        _, ids = reciprocal_rank_fusion(lists, sum(ranked_list.shape[1] for ranked_list in lists), k, (1.0, weight))
+        # As many of a narrow shard as of a wide one: whoever joins them knows how wide the widest
+        # is.
+        _, ids = reciprocal_rank_fusion(
+            lists, sum(ranked_list.shape[1] for ranked_list in lists), k, (1.0, weight)
+        )
         gains = _gains_of(_best_of_each(ids, judged)[:, :deepest], judged)
         grades_by_order.append(OrderedGrades(f"{weight:g}", FUSED, True, *gains))
     graded = any(case.extra.get(SOURCE_GRADES) for case in trace.cases)
     width = min(trace.hits.chunk.shape[3], deepest)
-    return RankedCases(len(trace), rows, judged.ideal, graded, width, trace.arms, tuple(grades_by_order))
+    return RankedCases(
+        len(trace), rows, judged.ideal, graded, width, trace.arms, tuple(grades_by_order)
+    )
 
 
-def base_lists(trace: TraceData, rows: Sequence[int] | NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Chunks of some cases as BM25 and the embeddings ranked them, [q, K] each, -1 where there are fewer."""
+def base_lists(
+    trace: TraceData, rows: Sequence[int] | NDArray[np.int64]
+) -> list[NDArray[np.int64]]:
+    """Chunks of cases as BM25 and embeddings ranked them, [q, K] each, -1 if there are fewer."""
     lists = []
     for at in map(trace.arm, ("bm25", "dense")):
         hit = trace.hits.chunk[rows, at, 0].astype(np.int64)
@@ -598,7 +742,9 @@ def base_lists(trace: TraceData, rows: Sequence[int] | NDArray[np.int64]) -> lis
     return lists
 
 
-def _orders(trace: TraceData, orders: Sequence[str]) -> Iterator[tuple[str, str, NDArray[np.int64], bool]]:
+def _orders(
+    trace: TraceData, orders: Sequence[str]
+) -> Iterator[tuple[str, str, NDArray[np.int64], bool]]:
     """Arm, order, places of its hits in that order, [Q, K], and whether anything was reranked.
 
     Ties go by position in the corpus (rule S0.4).
@@ -607,9 +753,12 @@ def _orders(trace: TraceData, orders: Sequence[str]) -> Iterator[tuple[str, str,
         chunk = trace.hits.chunk[:, at, 0]
         hit, reranked = chunk.astype(np.int64), bool((trace.hits.n_reranked[:, at, 0] > 0).any())
         yield name, FINAL, arm_order(trace.hits.rank[:, at, 0], hit), reranked
-        if FUSED in orders:  # where nothing was reranked here, another part may hold cases that were
+        # where nothing was reranked here, another part may hold cases that were
+        if FUSED in orders:
             fused = np.where(
-                (chunk >= 0) & ~np.isnan(trace.hits.s_hybrid[:, at, 0]), -trace.hits.s_hybrid[:, at, 0], np.inf
+                (chunk >= 0) & ~np.isnan(trace.hits.s_hybrid[:, at, 0]),
+                -trace.hits.s_hybrid[:, at, 0],
+                np.inf,
             )
             yield name, FUSED, np.lexsort((chunk, fused)), reranked
 
@@ -617,7 +766,9 @@ def _orders(trace: TraceData, orders: Sequence[str]) -> Iterator[tuple[str, str,
 def _first_gains(
     named: Sequence[Sequence[str]], numbers: NDArray[np.integer[Any]], grades: Mapping[str, float]
 ) -> list[tuple[float, int]]:
-    """Grades in sum and number of the expected sources that chunks, in order, are the first of; -1 is no chunk.
+    """Grades in sum and number of the expected sources that chunks, in order, are the first of.
+
+    -1 is no chunk.
 
     Args:
       named: sources that each chunk of the trace fulfils, [C].

@@ -1,4 +1,6 @@
-"""Errors of stores (shore): what is wrong with a store of studies or runs, and what helps; libraries say it in theirs.
+"""Errors of stores (shore): what is wrong with a store of studies or runs, and what helps.
+
+Libraries say it in theirs.
 
 A store that is locked, away, full or closed is whole: nobody is to be told to take it away.
 """
@@ -26,11 +28,13 @@ class Fault(NamedTuple):
 
 LOCKED = Fault(
     "the store must be free to be written",
-    "another process holds its lock: wait until that has ended, or end it, then run this again; nothing is damaged",
+    "another process holds its lock: wait until that has ended, or end it, then run this again; "
+    "nothing is damaged",
 )
 AWAY = Fault(
     "the server of the store must answer",
-    "check that it runs, and its address, network and rights, then run this again; nothing is damaged",
+    "check that it runs, and its address, network and rights, then run this again; nothing is "
+    "damaged",
 )
 FULL = Fault(
     "the disk of the store must have room",
@@ -42,18 +46,23 @@ CLOSED = Fault(
 )
 DELETED = Fault(
     "the experiment must not be deleted",
-    "restore it (`mlflow experiments restore --experiment-id ID`, MLFLOW_TRACKING_URI set to the store), or choose "
+    "restore it (`mlflow experiments restore --experiment-id ID`, MLFLOW_TRACKING_URI set to the "
+    "store), or choose "
     "another folder; nothing is damaged",
 )
 OLD = Fault(
     "the store must be of the version of the library that is installed",
-    "make a copy, then bring it up to date with `mlflow db upgrade` or `optuna storage upgrade`; nothing is damaged",
+    "make a copy, then bring it up to date with `mlflow db upgrade` or `optuna storage upgrade`; "
+    "nothing is damaged",
 )
 DAMAGED = Fault(
     "the store must be whole",
     "restore a copy, or keep the damaged file elsewhere and choose another",
 )
-OTHER = Fault("the store must take what is written", "read what it says, or choose another; nothing was taken away")
+OTHER = Fault(
+    "the store must take what is written",
+    "read what it says, or choose another; nothing was taken away",
+)
 
 
 def sqlite_files(url: str) -> Iterator[Path]:
@@ -73,7 +82,9 @@ def check_beside(url: str) -> None:
         value = unsafe_neighbour(file)
         if value is not None:
             rule = "a store must be a file with nothing but SQLite's own beside it"
-            raise input_error(Where(str(file)), rule, "it was not made by raglab: take it away", value)
+            raise input_error(
+                Where(str(file)), rule, "it was not made by raglab: take it away", value
+            )
 
 
 _OF_SQLITE = {
@@ -117,8 +128,15 @@ _WORDS = (
     ("not a database", DAMAGED),
     ("api request to", AWAY),
 )
-CONNECT_S, ANSWER_S = 10.0, 30.0  # seconds that a server may take to be reached, and to begin an answer
-_CONNECTIONS = {"ConnectionError", "ConnectTimeout", "ReadTimeout", "MaxRetryError", "NewConnectionError"}
+# seconds that a server may take to be reached, and to begin an answer
+CONNECT_S, ANSWER_S = 10.0, 30.0
+_CONNECTIONS = {
+    "ConnectionError",
+    "ConnectTimeout",
+    "ReadTimeout",
+    "MaxRetryError",
+    "NewConnectionError",
+}
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -127,7 +145,8 @@ def causes(error: BaseException) -> Iterator[BaseException]:
     while error is not None and id(error) not in visited:
         visited.add(id(error))
         yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)  # type: ignore[assignment]
+        context = None if error.__suppress_context__ else error.__context__
+        error = error.__cause__ or context  # type: ignore[assignment]
 
 
 def fault_of(error: BaseException) -> Fault:
@@ -163,14 +182,19 @@ def _by_code(error: BaseException) -> Fault | None:
 
 
 def _is_operational(error: BaseException) -> bool:
-    return any(kind.__name__ in {"OperationalError", "InterfaceError"} for kind in type(error).__mro__)
+    return any(
+        kind.__name__ in {"OperationalError", "InterfaceError"} for kind in type(error).__mro__
+    )
 
 
-def store_error(place: str, error: BaseException, fault: Fault | None = None, *, note: str = "") -> InputError:
+def store_error(
+    place: str, error: BaseException, fault: Fault | None = None, *, note: str = ""
+) -> InputError:
     """Error of a store as one line: its rule, what was said, what helps.
 
     Args:
-      fault: what is wrong, where that is known; else `fault_of` the error. note: what is not lost.
+      fault: what is wrong, where that is known; else `fault_of` the error.
+      note: what is not lost.
     """
     fault = fault or fault_of(error)
     cause = list(causes(error))[-1]
@@ -180,7 +204,9 @@ def store_error(place: str, error: BaseException, fault: Fault | None = None, *,
 
 
 def check_server(uri: str) -> None:
-    """Refuse a server that does not answer, or fails, at once: MLflow would ask it for four minutes.
+    """Refuse a server that does not answer, or fails, at once.
+
+    MLflow would ask it for four minutes.
 
     Any other answer is left to MLflow, and so is a certificate that does not hold.
 

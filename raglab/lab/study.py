@@ -1,4 +1,4 @@
-"""The study (shore): `tune` thresholds and switches with Optuna, judged on cases it did not see (S6.4, S6.5)."""
+"""The study (shore): `tune` thresholds and switches by Optuna, judged on new cases (S6.4, S6.5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ from raglab.decision.learned_cases import IN_SAMPLE, with_tuned_cases
 from raglab.decision.measured_trace import Measured, held_trace
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
-from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only, unretrieved_note
+from raglab.decision.scoring import (
+    status_only_note,
+    status_only_sentence,
+    trace_status_only,
+    unretrieved_note,
+)
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.decision.trace_view import TraceView
 from raglab.extension_points import extensions, missing
@@ -81,7 +86,14 @@ from raglab.lab.study_notes import (
     target_notes,
 )
 from raglab.lab.study_storage import check_storage, finish_shared_study
-from raglab.lab.trial_search import Problem, Search, check_search, pareto_front, run_search, trial_policies
+from raglab.lab.trial_search import (
+    Problem,
+    Search,
+    check_search,
+    pareto_front,
+    run_search,
+    trial_policies,
+)
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.policy import told_value
@@ -100,7 +112,8 @@ SamplerName = Literal["nsga2", "tpe", "random"]
 RuleName = Literal["expected_cost", "expected cost", "chain"]
 UNSEEN, AS_IT_IS = "unseen cases", "fixed policy"  # by which cases a policy is judged
 AS_GIVEN = "as given, origin unknown"  # a policy of the user, on the cases tuned on
-# What a room draws of a study at the point `study_page.<name>`: cases, tuned and default policy, goal, arm -> HTML.
+# What a room draws of a study at the point `study_page.<name>`: cases, tuned and default policy,
+# goal, arm -> HTML.
 StudyPage = Callable[[Trace, Policy, Policy, Goal, str], str]
 
 
@@ -111,41 +124,48 @@ class TuneResult:
     Attributes:
       policy: of the selected candidate, made of all cases of split `tune`.
       selected: name of the candidate that was selected.
-      incumbent: name of the best of always-answer, always-refuse and the default policy, which a candidate must beat.
+      incumbent: name of the best of always-answer, always-refuse and the default policy, which a
+        candidate must beat.
       default_policy: the thresholds of the source documents.
-      policies: name -> policy of every row of `comparison`: `defaults`, `tuned` (that was selected), `always-answer`,
-        `always-refuse`, `manual-loop` (the default policy with all thresholds moved one step at a time, looser while
-        too much is refused, else tighter while too many answers are wrong, see `manual_loop`: a baseline that is never
-        selected), and every candidate by its own name.
-      costs: a row a candidate. `competes`: whether it could be selected. Expected cost `in_sample`, `cross_validated`
-        (by versions that never saw the case; the best of several, so that it is a little low) and on the judged cases
-        (`report`, NaN where these are the cases tuned on). `gain` and `std_error`: mean saving of a case over the
-        incumbent, the pseudo-case of rule S6.8 included. `coverage`, `over_ask` and `meets_targets`, cross-fitted;
-        `policy_id`.
-      held_out_estimate: nested estimate of the expected cost, on new cases, of what is selected: the selection made
-        again on resampled cross-fitted losses, and at least the cross-fitted cost of what is selected. The headline
-        where no case was kept from the choice.
-      advantage: saving of the selected policy over the incumbent on the judged cases, with a 95 % interval; None where
-        these were tuned on, or where the incumbent itself is selected.
-      trials: a row a trial of the chain's search (values tried, rates, expected cost, `violation`: by how much targets
-        are missed in sum, policy_id; where cases are judged by text `missing_answers`, the share of a trial's answers
-        that is not recorded).
+      policies: name -> policy of every row of `comparison`: `defaults`, `tuned` (that was
+        selected), `always-answer`, `always-refuse`, `manual-loop` (the default policy with all
+        thresholds moved one step at a time, looser while too much is refused, else tighter while
+        too many answers are wrong, see `manual_loop`: a baseline that is never selected), and every
+        candidate by its own name.
+      costs: a row a candidate. `competes`: whether it could be selected. Expected cost `in_sample`,
+        `cross_validated` (by versions that never saw the case; the best of several, so that it is a
+        little low) and on the judged cases (`report`, NaN where these are the cases tuned on).
+        `gain` and `std_error`: mean saving of a case over the incumbent, the pseudo-case of rule
+        S6.8 included. `coverage`, `over_ask` and `meets_targets`, cross-fitted; `policy_id`.
+      held_out_estimate: nested estimate of the expected cost, on new cases, of what is selected:
+        the selection made again on resampled cross-fitted losses, and at least the cross-fitted
+        cost of what is selected. The headline where no case was kept from the choice.
+      advantage: saving of the selected policy over the incumbent on the judged cases, with a 95 %
+        interval; None where these were tuned on, or where the incumbent itself is selected.
+      trials: a row a trial of the chain's search (values tried, rates, expected cost, `violation`:
+        by how much targets are missed in sum, policy_id; where cases are judged by text
+        `missing_answers`, the share of a trial's answers that is not recorded).
       pareto: the trials that no other beats in cost and coverage.
       flat_ranges: flat range of each threshold of `policy`, in which it may move at no cost.
       judged: policies × everything counted on the judged cases, see `comparison` and `rates`.
-      notes: for the reader. Candidates, their costs, flat ranges and cockpit are of at most 20,000 of the cases tuned
-        on, drawn by label; trials are judged on all of these.
+      notes: for the reader. Candidates, their costs, flat ranges and cockpit are of at most 20,000
+        of the cases tuned on, drawn by label; trials are judged on all of these.
       tuned_on: trace of the cases that were tuned on.
       judged_on: trace of the cases that were judged on.
-      study: Optuna's own, for its plots and dashboards: trials by the paths that they set, objectives named, targets as
-        constraints. Plots of one objective take `target=lambda trial: trial.values[0], target_name="expected_cost"`.
-      best: Optuna's trial that meets all targets at the least expected cost; where none meets them, the nearest.
-      settings: that identify this study in storage and tracker; `trace` is the id of the whole trace.
+      study: Optuna's own, for its plots and dashboards: trials by the paths that they set,
+        objectives named, targets as constraints. Plots of one objective take `target=lambda trial:
+        trial.values[0], target_name="expected_cost"`.
+      best: Optuna's trial that meets all targets at the least expected cost; where none meets them,
+        the nearest.
+      settings: that identify this study in storage and tracker; `trace` is the id of the whole
+        trace.
       selection_settings: `rule`, `folds`, `repeats` and the names that compete.
       goal: costs and targets.
-      basis: of the cases judged on (rule S6.3); a policy that lacks too many recorded answers is not compared.
+      basis: of the cases judged on (rule S6.3); a policy that lacks too many recorded answers is
+        not compared.
       status_only: judged cases that are scored by status alone.
-      n_certify: answerable cases of split certify, which the study does not read; None where there is no such split.
+      n_certify: answerable cases of split certify, which the study does not read; None where there
+        is no such split.
     """
 
     policy: Policy
@@ -186,7 +206,13 @@ class TuneResult:
         """What the study says of its policies, for reports and comparisons."""
         fitted = tuple(self.judged.loc[self.judged["judged_by"] == IN_SAMPLE, "policy"])
         return StudyOutcome(
-            self.selected, self.incumbent, self.costs, self.held_out_estimate, self.unseen, fitted, self.n_certify
+            self.selected,
+            self.incumbent,
+            self.costs,
+            self.held_out_estimate,
+            self.unseen,
+            fitted,
+            self.n_certify,
         )
 
     @property
@@ -196,13 +222,16 @@ class TuneResult:
 
     @property
     def comparison(self) -> pd.DataFrame:
-        """The named policies on the cases that the study did not see, in few columns; the rest by `rates`.
+        """The named policies on the cases that the study did not see, in few columns.
+
+        The rest by `rates`.
 
         What each name stands for is told at `policies`.
 
-        `policy`, `judged_by` (unseen cases; where there are none a fixed policy, or in sample, not comparable),
-        `expected_cost` with `_low` and `_high`, the rates of the goal's targets beside coverage and over-ask,
-        `pass_rate`; with targets `met`: whether all are met by a policy that answers (rule S6.9).
+        `policy`, `judged_by` (unseen cases; where there are none a fixed policy, or in sample, not
+        comparable), `expected_cost` with `_low` and `_high`, the rates of the goal's targets beside
+        coverage and over-ask, `pass_rate`; with targets `met`: whether all are met by a policy that
+        answers (rule S6.9).
         """
         rates = dict.fromkeys((*self.goal.targets, "coverage", "over_ask_rate", "pass_rate"))
         names = [name for name in rates if name != "pass_rate"]
@@ -210,10 +239,13 @@ class TuneResult:
         return self.judged[["policy", "judged_by", *_COST, *names, "pass_rate", *met]]
 
     def rates(self, name: str | None = None) -> pd.DataFrame:
-        """Rate of the named policies: `value`, `k`, `n`, `low`, `high` by policy; of all rates every column.
+        """Rate of the named policies: `value`, `k`, `n`, `low`, `high` by policy.
+
+        Of all rates every column.
 
         Args:
-          name: one of `metrics.RATES`; without one, a row a policy with every rate and `_k`, `_n`, `_low`, `_high`.
+          name: one of `metrics.RATES`; without one, a row a policy with every rate and `_k`, `_n`,
+            `_low`, `_high`.
 
         Raises:
           ValueError: no such rate.
@@ -221,7 +253,10 @@ class TuneResult:
         if name is None:
             return self.judged
         if name not in metrics.RATE_TABLE:
-            msg = f"name must be one of {', '.join(metrics.RATES)}, got {name!r}; expected cost stands in comparison."
+            msg = (
+                f"name must be one of {', '.join(metrics.RATES)}, got {name!r}; expected cost "
+                "stands in comparison."
+            )
             raise ValueError(msg)
         ends = {name: "value", **{f"{name}_{end}": end for end in ("k", "n", "low", "high")}}
         return self.judged.set_index("policy")[list(ends)].set_axis(list(ends.values()), axis=1)
@@ -238,10 +273,15 @@ class TuneResult:
         """
         for name in (before, after):
             if name not in self.policies:
-                msg = f"policies must be among {', '.join(self.policies)}, got {name!r}; correct the name."
+                msg = (
+                    f"policies must be among {', '.join(self.policies)}, got {name!r}; correct "
+                    "the name."
+                )
                 raise ValueError(msg)
         chosen = [self.policies[name] for name in (before, after)]
-        decisions_before, decisions_after = decide_policies(self.judged_on, chosen, self.settings["arm"])
+        decisions_before, decisions_after = decide_policies(
+            self.judged_on, chosen, self.settings["arm"]
+        )
         return decisions_before.changed(decisions_after)
 
     def __repr__(self) -> str:
@@ -255,27 +295,52 @@ class TuneResult:
         """Expected cost on unseen cases, else the nested estimate, and whether targets are met."""
         if not self.unseen:
             targets_met = bool(self.costs["meets_targets"][self.selected])
-            met = f"; targets {'kept' if targets_met else 'not kept'} when cross-fitted" if self.goal.targets else ""
+            met = (
+                f"; targets {'kept' if targets_met else 'not kept'} when cross-fitted"
+                if self.goal.targets
+                else ""
+            )
             return f"expected cost {self.held_out_estimate:.3f} on new cases (nested estimate){met}"
         row = self.judged.iloc[list(self.policies).index("tuned")]
         met = f"; targets {'met' if row['met'] else 'not met'}" if self.goal.targets else ""
-        return f"expected cost {row['expected_cost']:.3f} on {len(self.judged_on):,} unseen cases{met}"
+        return (
+            f"expected cost {row['expected_cost']:.3f} on {len(self.judged_on):,} unseen cases{met}"
+        )
 
     def _repr_html_(self) -> str:
-        """Display for a notebook: what was selected, beside what it must beat; what it changes; what to know."""
+        """Display for a notebook: what was selected, beside what it must beat; what it changes.
+
+        What to know.
+        """
         comparison = self.comparison
-        names = [name for name in comparison.columns if name not in {"policy", "judged_by", "met", *_COST}]
+        names = [
+            name
+            for name in comparison.columns
+            if name not in {"policy", "judged_by", "met", *_COST}
+        ]
         rows: list[tuple[Cell | str, ...]] = []
         for row in comparison.to_dict("records"):
             cost = Cell(
-                f"{row['expected_cost']:.3f}", f"[{row['expected_cost_low']:.3f}, {row['expected_cost_high']:.3f}]"
+                f"{row['expected_cost']:.3f}",
+                f"[{row['expected_cost_low']:.3f}, {row['expected_cost_high']:.3f}]",
             )
             # An interval around a cost in sample would lend certainty to a number that flatters.
             if row["judged_by"] == IN_SAMPLE:
                 cost = Cell(f"{row['expected_cost']:.3f}", IN_SAMPLE)
-            met = [Cell("yes" if row["met"] else "no", mark="good" if row["met"] else "bad")] if "met" in row else []
+            met = (
+                [Cell("yes" if row["met"] else "no", mark="good" if row["met"] else "bad")]
+                if "met" in row
+                else []
+            )
             rates = (f"{row[name]:.3f}" if row[name] == row[name] else "none" for name in names)
-            rows.append((Cell(row["policy"], mark="changed" if row["policy"] == "tuned" else ""), cost, *rates, *met))
+            rows.append(
+                (
+                    Cell(row["policy"], mark="changed" if row["policy"] == "tuned" else ""),
+                    cost,
+                    *rates,
+                    *met,
+                )
+            )
         # Against the default policy: what a reader would have to change by hand.
         changes = [
             (path, told_value(there), Cell(told_value(here), mark="changed"))
@@ -285,38 +350,51 @@ class TuneResult:
             ("selected", self.selected),
             ("policy", self.policy.policy_id),
             ("nested estimate", f"{self.held_out_estimate:.3f} of expected cost on new cases"),
-            ("judged on", f"{len(self.judged_on):,} cases" + (f"; {self.headline}" if self.headline else "")),
+            (
+                "judged on",
+                f"{len(self.judged_on):,} cases" + (f"; {self.headline}" if self.headline else ""),
+            ),
             ("basis", self.basis),
             ("tuned on", f"{len(self.tuned_on):,} cases, {len(self.trials):,} trials of the chain"),
         ]
         head = ("policy", "expected cost", *names, *(["met"] if self.goal.targets else []))
         # Notes are first and open, for they say what the numbers below do not show.
         folds = (
-            Fold("notes", [(f"{place + 1}", note) for place, note in enumerate(self.notes)], open=True),
+            Fold(
+                "notes",
+                [(f"{place + 1}", note) for place, note in enumerate(self.notes)],
+                open=True,
+            ),
             Fold("judged policies", rows, None, head, open=True),
             Fold("changes of the default policy", changes, None, ("path", "default", "tuned")),
         )
         return display("Result of a study", facts, folds)
 
     def report(self, path: str | Path, *, certification: Certification | None = None) -> Path:
-        """Write the HTML report of tuned and reference policies on the judged cases, with `cockpit` where it is.
+        """Write the HTML report of tuned and reference policies on the judged cases.
+
+        It includes the `cockpit` if there is one.
 
         Args:
           path: of the HTML file.
-          certification: of the selected policy, from `certify_policy`: the page shows its promise, or that it failed.
-            Without it the page knows of no promise, for a study reads no split `certify`.
+          certification: of the selected policy, from `certify_policy`: the page shows its promise,
+            or that it failed. Without it the page knows of no promise, for a study reads no split
+            `certify`.
 
         Raises:
           TypeError: what is no certification.
           ValueError: a certification of another policy.
 
-        Example: `result.report("report.html", certification=raglab.certify_policy(trace, result.policy, targets=goal))`
+        Example: `result.report("report.html", certification=raglab.certify_policy(trace,
+        result.policy, targets=goal))`
         """
         from raglab.lab.report.page import write_report
 
         policies, failed = self._certified_policies(certification)
         frozen = self.cockpit_page()
-        no_cockpit = "The page has no cockpit: it is in raglab/extensions/cockpit, which is not installed."
+        no_cockpit = (
+            "The page has no cockpit: it is in raglab/extensions/cockpit, which is not installed."
+        )
         return write_report(
             self.judged_on,
             policies,
@@ -337,40 +415,59 @@ class TuneResult:
     def _certified_policies(
         self, certification: Certification | None
     ) -> tuple[Mapping[str, Policy], Certification | None]:
-        """Named policies, the selected one with its certificate, and the certification where it certified nothing."""
+        """Named policies, the selected one with its certificate, and the certification.
+
+        The certification is there if it certified nothing.
+        """
         from raglab.lab.certification import Certification
 
         if certification is None:
             return self.policies, None
         if not isinstance(certification, Certification):
-            rule = "certification must be what raglab.certify_policy or raglab.certify_best returned"
-            msg = f"{rule}, got {type(certification).__name__}; give that result whole, not a part of it."
+            rule = (
+                "certification must be what raglab.certify_policy or raglab.certify_best returned"
+            )
+            msg = (
+                f"{rule}, got {type(certification).__name__}; give that result whole, not a part "
+                "of it."
+            )
             raise TypeError(msg)
         own, certified = self.policy.policy_id, certification.policy
-        # Of a sequence the table lists candidates after the first that fails too, which were not tested.
+        # Of a sequence the table lists candidates after the first that fails too, which were not
+        # tested.
         table, without_look = certification.table, not certification.certificate.looks
         refused = {*table["policy_id"][table["tested"] | without_look]}
         tested = refused if certified is None else {certified.policy_id}
         if own not in tested:
             msg = (
-                f"certification must be of the selected policy {own}, got that of {', '.join(sorted(tested))}; write "
+                f"certification must be of the selected policy {own}, got that of "
+                f"{', '.join(sorted(tested))}; write "
                 "the page of another one by raglab.write_report."
             )
             raise ValueError(msg)
         if certified is None:
             return self.policies, certification
-        arm, own_arm = (certified.certificate or {}).get("arm"), self.settings["arm"] or self.judged_on.arms[0]
+        arm, own_arm = (
+            (certified.certificate or {}).get("arm"),
+            self.settings["arm"] or self.judged_on.arms[0],
+        )
         if arm != own_arm:
-            msg = f"certification must be of arm {own_arm}, which the page judges, got {arm}; certify arm={own_arm!r}."
+            msg = (
+                f"certification must be of arm {own_arm}, which the page judges, got {arm}; "
+                f"certify arm={own_arm!r}."
+            )
             raise ValueError(msg)
-        named = {name: certified if policy.policy_id == own else policy for name, policy in self.policies.items()}
+        named = {
+            name: certified if policy.policy_id == own else policy
+            for name, policy in self.policies.items()
+        }
         return named, None
 
     def cockpit(self) -> str:
-        """HTML page of the tuned policy against the default one, whose thresholds move without a kernel.
+        """HTML page of tuned against default policy, with thresholds that move without a kernel.
 
-        It shows the cases that were tuned on, of more than 20,000 the sample that candidates were made of: those it
-        was judged on are no place to choose a threshold.
+        It shows the cases that were tuned on, of more than 20,000 the sample that candidates were
+        made of: those it was judged on are no place to choose a threshold.
 
         Raises:
           MissingExtensionError: the room `cockpit` is not installed.
@@ -379,7 +476,10 @@ class TuneResult:
         return missing("TuneResult.cockpit", "cockpit") if page is None else page
 
     def cockpit_page(self) -> str | None:
-        """`cockpit`; None where its room is not installed: a report and a run are then without it."""
+        """`cockpit`; None where its room is not installed.
+
+        A report and a run are then without it.
+        """
         frozen_page: StudyPage | None = extensions("study_page").get("cockpit")
         if frozen_page is None:
             return None
@@ -410,22 +510,26 @@ def tune(
 ) -> TuneResult:
     """Find the policy of least expected cost on the split `tune`, judge it on the split `report`.
 
-    A candidate competes with always-answer, always-refuse and the default policy: the decision by expected cost, or
-    with `rule="chain"` the published chain, whose thresholds Optuna tunes. Cross-fitted losses decide whether it
-    replaces the best of the three (`raglab.lab.selection`). The best single threshold and the best chain are shown too;
-    the Optuna study of the chain runs in any case.
+    A candidate competes with always-answer, always-refuse and the default policy: the decision by
+    expected cost, or with `rule="chain"` the published chain, whose thresholds Optuna tunes.
+    Cross-fitted losses decide whether it replaces the best of the three (`raglab.lab.selection`).
+    The best single threshold and the best chain are shown too; the Optuna study of the chain runs
+    in any case.
 
     Args:
       trace: without splits all cases are tuned on, and the result gives the nested estimate.
-      policy: where the search starts, and whose patterns it keeps; `starting_policy` of the trace where not given.
+      policy: where the search starts, and whose patterns it keeps; `starting_policy` of the trace
+        where not given.
       arm: of the trace; the first where not given.
-      rule: `expected_cost` (or `expected cost`) or `chain`. Where some label that occurs has fewer than 10 cases, or a
-        fold could not fit the model, the family of single thresholds competes instead of the decision by expected cost.
-      candidates: further competitors: `one threshold`, `chain` or `expected cost`, with blank or underscore, or
-        policies, by name where given as a mapping. None may be fitted or tuned on these cases; a policy that was tuned
-        by hand on them goes unnoticed.
-      group: attribute of the cases, such as `tenant`: the decision by expected cost is fitted with a bias for each
-        group, see `raglab.fit_decision`, and competes with it; the other candidates have no groups.
+      rule: `expected_cost` (or `expected cost`) or `chain`. Where some label that occurs has fewer
+        than 10 cases, or a fold could not fit the model, the family of single thresholds competes
+        instead of the decision by expected cost.
+      candidates: further competitors: `one threshold`, `chain` or `expected cost`, with blank or
+        underscore, or policies, by name where given as a mapping. None may be fitted or tuned on
+        these cases; a policy that was tuned by hand on them goes unnoticed.
+      group: attribute of the cases, such as `tenant`: the decision by expected cost is fitted with
+        a bias for each group, see `raglab.fit_decision`, and competes with it; the other candidates
+        have no groups.
       folds: of the cross-fit, from 2.
       repeats: divisions of the cases into folds, from 1.
       trials: configurations of the chain tried before its line search.
@@ -434,22 +538,27 @@ def tune(
       seed: of folds, search and resamples.
       goal: costs and targets.
       space: path -> range or (low, high); `full_space` where not given.
-      storage: where Optuna stores the trials: a folder (a journal file in it), or the URL of a database. There a study
-        continues; one that was killed ends with the same result. Trials that you ran or queued in it with Optuna are
-        judged too, in addition to those of `trials`. Where workers of `raglab worker` took part, the trials that they
-        left open are finished first, as by one of them, at any length.
-      study_name: in the storage; made of corpus and settings where not given, so that no study meets another.
-      on_trials: takes the rows of each batch of trials, as in `TuneResult.trials`; what returns False ends the search.
-        A study that workers share takes none: its places are finished in any case.
+      storage: where Optuna stores the trials: a folder (a journal file in it), or the URL of a
+        database. There a study continues; one that was killed ends with the same result. Trials
+        that you ran or queued in it with Optuna are judged too, in addition to those of `trials`.
+        Where workers of `raglab worker` took part, the trials that they left open are finished
+        first, as by one of them, at any length.
+      study_name: in the storage; made of corpus and settings where not given, so that no study
+        meets another.
+      on_trials: takes the rows of each batch of trials, as in `TuneResult.trials`; what returns
+        False ends the search. A study that workers share takes none: its places are finished in any
+        case.
 
     Warns:
-      UserWarning: one gate of the policy that it starts from, or ends with, refuses nearly all cases labelled ok.
+      UserWarning: one gate of the policy that it starts from, or ends with, refuses nearly all
+        cases labelled ok.
 
     Raises:
-      ValueError: unknown rule, candidate or sampler, trials below 1, folds below 2, a range that is none, a case
-        without a label, a candidate that cannot be made of these cases or was fitted on them, a group that no case
-        states or with the rule chain, a storage that cannot be opened or holds a study of another search under this
-        name, or `on_trials` with a study that workers share.
+      ValueError: unknown rule, candidate or sampler, trials below 1, folds below 2, a range that is
+        none, a case without a label, a candidate that cannot be made of these cases or was fitted
+        on them, a group that no case states or with the rule chain, a storage that cannot be opened
+        or holds a study of another search under this name, or `on_trials` with a study that workers
+        share.
 
     Source: rules S2.19, S2.20, S6.2, S6.4, S6.5, S6.7, S6.8.
 
@@ -471,7 +580,8 @@ def tune(
     check_storage(of.problem, storage, study_name, on_trials)  # before shards are measured
     cases = _measured_cases(of, folds, repeats, group)
     by_split = split_queries(trace) if named else None
-    entry = competition(cases, rule, named, by_split)  # before the search: what cannot compete is said at once
+    # before the search: what cannot compete is said at once
+    entry = competition(cases, rule, named, by_split)
     with of.measured(of.splits.tuned_on).measured_once(of.problem.start, arm) as replayed:
         problem = of.problem._replace(trace=replayed)
         finish_shared_study(problem, storage, study_name)
@@ -484,7 +594,9 @@ def tune(
 
 
 class StudyProblem(NamedTuple):
-    """What a study searches: the cases, the search over them, and the policies that its result is held against.
+    """What a study searches.
+
+    The cases, the search over them, and the policies that its result is held against.
 
     splits: the cases.
     held: those that candidates are made of, measured.
@@ -500,7 +612,10 @@ class StudyProblem(NamedTuple):
     by_hand: Policy
 
     def measured(self, trace: TraceView) -> TraceView:
-        """A trace to be asked many questions; the one that candidates are made of with what was measured of it."""
+        """A trace to be asked many questions.
+
+        The one that candidates are made of with what was measured of it.
+        """
         return self.held if trace is self.held.trace else held_trace(trace)
 
 
@@ -516,14 +631,15 @@ def search_problem(
     goal: Goal | None = None,
     space: Mapping[str, SearchRange | tuple[float, float]] | None = None,
 ) -> StudyProblem:
-    """The search that `tune` makes of the same arguments, and that every process of one study makes alike.
+    """The search that `tune` makes of the same arguments, alike in every process of one study.
 
     Args: see `tune`.
     """
-    check_search({"trials": trials, "batch_size": batch_size, "sampler": sampler})  # before a trace is read
-    start = limit_depth(policy if policy is not None else starting_policy(trace, arm=arm), trace).replace(
-        "decision.rule", "chain"
-    )
+    # before a trace is read
+    check_search({"trials": trials, "batch_size": batch_size, "sampler": sampler})
+    start = limit_depth(
+        policy if policy is not None else starting_policy(trace, arm=arm), trace
+    ).replace("decision.rule", "chain")
     wanted, splits = goal or Goal(), study_splits(trace, seed)
     held = Measured(splits.made_of)
     ranges = full_space(held, start, arm=arm) if space is None else search_ranges(space)
@@ -544,42 +660,58 @@ def search_problem(
         "trace": trace.fingerprint,
         "space": {path: list(extent[:2]) for path, extent in ranges.items()},
     }
-    # The search begins with every policy that it will be compared with and that can lead anywhere, so that it loses
-    # to none of them on the cases it sees.
+    # The search begins with every policy that it will be compared with and that can lead anywhere,
+    # so that it loses to none of them on the cases it sees.
     begins = {
-        initial_policy.policy_id: initial_policy for initial_policy in (start, defaults, by_hand, always_answer(start))
+        initial_policy.policy_id: initial_policy
+        for initial_policy in (start, defaults, by_hand, always_answer(start))
     }
     first = [own_trial(initial_policy, ranges) for initial_policy in begins.values()]
     problem = Problem(splits.tuned_on, start, ranges, wanted, first, settings)
     return StudyProblem(splits, held, problem, defaults, by_hand)
 
 
-def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, search: Search) -> TuneResult:
-    """The selected policy, made of all cases, on the cases that nothing was made of or chosen on."""
+def _judged_result(
+    of: StudyProblem, cases: Cases, entry: CompetitionEntry, search: Search
+) -> TuneResult:
+    """The selected policy, made of all cases, on the cases nothing was made of or chosen on."""
     problem, splits = of.problem, of.splits
     arm, trials, goal = problem.settings["arm"], int(problem.settings["trials"]), problem.goal
     tuned_on, judged_on = splits.tuned_on, splits.judged_on
     unseen = judged_on is not tuned_on
-    # The cases may be a sample: then trials, judged on all cases, are scored on the sample once more to be compared.
+    # The cases may be a sample: then trials, judged on all cases, are scored on the sample once
+    # more to be compared.
     refit = partial(_chain_of_trials, cases, search.trials)
-    chosen = select_candidate(build_candidates(cases, entry, refit, min(POOL, trials)), entry.competing, cases)
+    chosen = select_candidate(
+        build_candidates(cases, entry, refit, min(POOL, trials)), entry.competing, cases
+    )
     policies = _with_tuned_cases(_named_policies(chosen, of), tuned_on)
     chosen = chosen._replace(policies={name: policies[name] for name in chosen.policies})
     tuned = policies["tuned"]
-    # All policies on the same cases at once, which chose none of them where there is a split to judge on.
+    # All policies on the same cases at once, which chose none of them where there is a split to
+    # judge on.
     judged = judge_policies(of.measured(judged_on), list(policies.values()), arm)
     # An advantage is claimed over the incumbent, and on unseen cases only (rule S6.11).
     advantage = None
     if unseen and chosen.selected != chosen.incumbent:
         cells = [judged.cells(policy) for policy in (tuned, chosen.policies[chosen.incumbent])]
         advantage = paired_advantage(cells[0], cells[1], goal.costs, chosen.incumbent)
-    # A case scored by status alone counts any answer as correct, so each split states how many it has (rule S6.3).
+    # A case scored by status alone counts any answer as correct, so each split states how many it
+    # has (rule S6.3).
     alone = {"judged": trace_status_only(judged_on)}
     alone |= {"tuned": trace_status_only(tuned_on)} if unseen else {}
-    scored = [f"Of the cases {name} on, {note}" for name, rows in alone.items() if (note := status_only_note(rows))]
-    lost = {name: unretrieved_note(judged_on if name == "judged" else tuned_on, arm) for name in alone}
+    scored = [
+        f"Of the cases {name} on, {note}"
+        for name, rows in alone.items()
+        if (note := status_only_note(rows))
+    ]
+    lost = {
+        name: unretrieved_note(judged_on if name == "judged" else tuned_on, arm) for name in alone
+    }
     scored += [f"Of the cases {name} on, {note}" for name, note in lost.items() if note]
-    stopped = [f"Stopped after {search.proposed} of {trials} trials."] if search.proposed < trials else []
+    stopped = (
+        [f"Stopped after {search.proposed} of {trials} trials."] if search.proposed < trials else []
+    )
     return TuneResult(
         policy=tuned,
         selected=chosen.selected,
@@ -627,11 +759,20 @@ def _selection_settings(entry: CompetitionEntry, cases: Cases) -> dict[str, Any]
     """Rule and cross-fitting of a selection, and the names that compete."""
     competing = ", ".join(entry.competing)
     groups = {} if cases.decided.groups is None else {"group": cases.decided.groups.attribute}
-    return {"rule": entry.rule, "folds": cases.folds, "repeats": cases.repeats, "competing": competing, **groups}
+    return {
+        "rule": entry.rule,
+        "folds": cases.folds,
+        "repeats": cases.repeats,
+        "competing": competing,
+        **groups,
+    }
 
 
 def _measured_cases(of: StudyProblem, folds: int, repeats: int, group: str | None) -> Cases:
-    """Cases that candidates are made of, measured once; with their groups where the decision is to have them."""
+    """Cases that candidates are made of, measured once.
+
+    With their groups where the decision is to have them.
+    """
     problem, trace = of.problem, of.held.trace
     arm, start, seed = problem.settings["arm"], problem.start, int(problem.settings["seed"])
     if len(trace) < 2:
@@ -657,7 +798,10 @@ def _measured_cases(of: StudyProblem, folds: int, repeats: int, group: str | Non
 
 
 def _named_policies(chosen: Selection, of: StudyProblem) -> dict[str, Policy]:
-    """Policies that are judged beside each other: what was selected, what it must beat, and the other candidates."""
+    """Policies that are judged beside each other.
+
+    What was selected, what it must beat, and the other candidates.
+    """
     first = {
         DEFAULTS: of.defaults,
         TUNED: chosen.policies[chosen.selected],
@@ -669,41 +813,63 @@ def _named_policies(chosen: Selection, of: StudyProblem) -> dict[str, Policy]:
 
 
 def _with_tuned_cases(policies: Mapping[str, Policy], tuned_on: TraceView) -> dict[str, Policy]:
-    """Named policies; those that were made or selected here remember the cases tuned on (rules S6.4, S6.11)."""
-    # A policy that learned nothing from the cases, however it was come by, is judged honestly on any.
+    """Named policies.
+
+    Those that were made or selected here remember the cases tuned on (rules S6.4, S6.11).
+    """
+    # A policy that learned nothing from the cases, however it was come by, is judged honestly on
+    # any.
     fixed = {policies[name].policy_id for name in FIXED}
     learned = {TUNED, BY_HAND, *RECIPES}
     queries = list(chain.from_iterable(split_queries(tuned_on).values()))
     return {
-        name: with_tuned_cases(policy, queries) if name in learned and policy.policy_id not in fixed else policy
+        name: with_tuned_cases(policy, queries)
+        if name in learned and policy.policy_id not in fixed
+        else policy
         for name, policy in policies.items()
     }
 
 
 def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:
     """Chain of all cases: the trials that are best on them, then the exact line search."""
-    # Trials are judged on all cases tuned on; the cases may be a sample, and without ambiguous ones nothing asks.
-    first = table.sort_values(["violation", "expected_cost", "number"], kind="stable").head(RESCORED)
+    # Trials are judged on all cases tuned on; the cases may be a sample, and without ambiguous ones
+    # nothing asks.
+    first = table.sort_values(["violation", "expected_cost", "number"], kind="stable").head(
+        RESCORED
+    )
     tried = trial_policies(cases.start, first, None if cases.can_ask else {"gap.enabled": False})
     counted = tally(cases.held, tried, cases.arm)
-    cells, compared = counted.cells, np.array([shortfall.is_compared for shortfall in counted.missing_answers])
+    cells, compared = (
+        counted.cells,
+        np.array([shortfall.is_compared for shortfall in counted.missing_answers]),
+    )
     order = np.argsort(np.where(compared, cases.goal.score(cells), np.inf), kind="stable")
     _, distinct = np.unique(cells[order], axis=0, return_index=True)
     best = [tried[place] for place in order[np.sort(distinct)[:BEST]]]
-    policy, _ = line_search(cases.held, best, chain_paths(cases), cases.goal.score, cases.defaults, cases.arm)
+    policy, _ = line_search(
+        cases.held, best, chain_paths(cases), cases.goal.score, cases.defaults, cases.arm
+    )
     return policy
 
 
-def _judged_costs(chosen: Selection, goal: Goal, judged: JudgedPolicies, *, unseen: bool) -> pd.DataFrame:
+def _judged_costs(
+    chosen: Selection, goal: Goal, judged: JudgedPolicies, *, unseen: bool
+) -> pd.DataFrame:
     """Costs with what each candidate's policy comes to on the judged cases, where none of them was tuned on."""
     table, price = chosen.costs.copy(), metrics.cell_costs(goal.matrix)
-    report = [float(price[judged.cells(policy)].mean()) if unseen else np.nan for policy in chosen.policies.values()]
+    report = [
+        float(price[judged.cells(policy)].mean()) if unseen else np.nan
+        for policy in chosen.policies.values()
+    ]
     table.insert(3, "report", report)
     return table
 
 
 class JudgedPolicies(NamedTuple):
-    """Decisions of policies on the judged cases. codes: see `shard_codes`, [Q] by policy_id. basis: of the cases."""
+    """Decisions of policies on the judged cases. codes: see `shard_codes`, [Q] by policy_id.
+
+    Basis: of the cases.
+    """
 
     codes: Mapping[str, NDArray[np.int16]]
     basis: Basis
@@ -730,13 +896,19 @@ def judge_policies(trace: TraceView, policies: Sequence[Policy], arm: str | None
 
 
 def _judged_rates(
-    judged: JudgedPolicies, policies: Mapping[str, Policy], goal: Goal, chosen: Selection, *, unseen: bool
+    judged: JudgedPolicies,
+    policies: Mapping[str, Policy],
+    goal: Goal,
+    chosen: Selection,
+    *,
+    unseen: bool,
 ) -> pd.DataFrame:
-    """Rates of the named policies, a row each, by which cases they are judged, and whether they meet the targets."""
+    """Rates of the named policies, a row each, their judging cases, and whether targets are met."""
     counted = judged.tally(policies)
     table = rate_table(counted, list(policies.values()), costs=goal.costs)
     fixed = {policies[name].policy_id for name in FIXED}
-    # A policy that learned nothing from the cases has the rates that it has, however it was come by.
+    # A policy that learned nothing from the cases has the rates that it has, however it was come
+    # by.
     as_it_is = {name for name, policy in policies.items() if policy.policy_id in fixed}
     as_given = {name for name in chosen.policies if name not in (*FIXED, *RECIPES)}
     table.insert(0, "policy", list(policies))
@@ -747,4 +919,5 @@ def _judged_rates(
     return table.assign(met=goal.meets(counted.cells) & compared)
 
 
-RESCORED, BEST = 100, 5  # trials that are scored on the cases once more, and those the line search starts from
+# trials that are scored on the cases once more, and those the line search starts from
+RESCORED, BEST = 100, 5

@@ -1,4 +1,7 @@
-"""Cases of a study (shore): which it tunes and judges on, and a sample where they are too many to refit on (S6.5)."""
+"""Cases of a study (shore): which it tunes and judges on, and a sample if too many (S6.5).
+
+There are too many when refitting on all is not possible.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ from raglab.store.case_labels import check_split_names
 from raglab.store.traces import StudyTrace, Trace
 from raglab.values import NONE, UNLABELLED, Status, check_labelled, label_codes
 
-MOST_REFITTED = 20_000  # cases that candidates are made of: a fold's fit and line search of 20,000 take three minutes
-LEAST_LABELLED = 30  # cases of a label below which a split says little of it, and a sample draws no fewer
+# cases that candidates are made of: a fold's fit and line search of 20,000 take three minutes
+MOST_REFITTED = 20_000
+# cases of a label below which a split says little of it, and a sample draws no fewer
+LEAST_LABELLED = 30
 
 
 class Splits(NamedTuple):
@@ -37,15 +42,17 @@ class Splits(NamedTuple):
 
 
 def study_splits(trace: StudyTrace, seed: int) -> Splits:
-    """Splits of a trace for a study; without split report none is judged on, and those of split certify are never used.
+    """Splits of a trace for a study.
+
+    Without split report none is judged on, and those of split certify are never used.
 
     Args:
       trace: labelled cases.
       seed: of the sample.
 
     Raises:
-      ValueError: a case without a label among those that are tuned or judged on, a split of another name, or no case
-        but those of split certify.
+      ValueError: a case without a label among those that are tuned or judged on, a split of another
+        name, or no case but those of split certify.
     """
     counts, size = trace.counted(), _size_note(trace)
     check_split_names(counts.keys() - {NONE})
@@ -55,7 +62,13 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
         tuned_on = judged_on = _tuned_alone(trace, counts)
         says = f"{len(tuned_on):,} cases are tuned on and none is kept to judge"
         lacking = " and ".join(name for name in ("tune", "report") if name not in counts)
-        notes = [f"The cases have no split {lacking}: {says}; the nested estimate stands for new cases (S6.5)."]
+        notes = [
+            (
+                f"The cases have no split {lacking}: {says}; the nested estimate stands for new "
+                "cases "
+                "(S6.5)."
+            )
+        ]
     without = sum(counts.get(NONE, {}).values())
     if without and "tune" in counts:
         notes.append(f"{without:,} cases without a split are not used.")
@@ -63,8 +76,10 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
     made_of = candidate_cases(tuned_on, seed)
     if len(made_of) < len(tuned_on):
         notes.append(
-            "Candidates and the manual loop, ranges searched, costs in sample and cross-validated, flat ranges and the "
-            f"cockpit are of {len(made_of):,} of the {len(tuned_on):,} cases tuned on, drawn by label; all else is of "
+            "Candidates and the manual loop, ranges searched, costs in sample and "
+            "cross-validated, flat ranges and the "
+            f"cockpit are of {len(made_of):,} of the {len(tuned_on):,} cases tuned on, drawn by "
+            "label; all else is of "
             "all cases."
         )
     n_certify = counts["certify"].get("ok", 0) if "certify" in counts else None
@@ -72,20 +87,29 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
 
 
 def _tuned_alone(trace: StudyTrace, counts: Mapping[str, object]) -> StudyTrace:
-    """Cases to tune on where none is kept to judge: split tune, else all but those kept for certificates."""
+    """Cases to tune on where none is kept to judge.
+
+    Split tune, else all but those kept for certificates.
+    """
     if "tune" in counts:
         return trace.split("tune")
     if "certify" not in counts:
         return trace
     rows = [row for row, case in enumerate(trace.cases) if case.split != "certify"]
     if not rows:
-        msg = "a study needs cases outside of split certify, which is kept for certificates, got none; label some tune."
+        msg = (
+            "a study needs cases outside of split certify, which is kept for certificates, got "
+            "none; label some tune."
+        )
         raise ValueError(msg)
     return trace.subset(rows)
 
 
 def candidate_cases(trace: StudyTrace, seed: int) -> Trace:
-    """Cases that candidates are made of, in memory: all, or of more than `MOST_REFITTED` a sample of so many."""
+    """Cases that candidates are made of, in memory.
+
+    All, or of more than `MOST_REFITTED` a sample of so many.
+    """
     return draw_cases(trace, MOST_REFITTED, seed)
 
 
@@ -97,15 +121,19 @@ def counts_by_label(trace: TraceView) -> NDArray[np.int64]:
     """
     by_split = trace.counted().values()
     without = sum(labels.get(NONE, 0) for labels in by_split)
-    check_labelled(np.repeat(np.array([UNLABELLED, Status.ok], dtype=np.int8), [without, len(trace) - without]))
+    check_labelled(
+        np.repeat(np.array([UNLABELLED, Status.ok], dtype=np.int8), [without, len(trace) - without])
+    )
     return np.array([sum(labels.get(status.name, 0) for labels in by_split) for status in Status])
 
 
 def draw_cases(trace: StudyTrace, most: int, seed: int) -> Trace:
-    """At most so many cases in memory, of each label in proportion, in their order; all where they are no more.
+    """At most so many cases in memory, of each label in proportion, in their order.
 
-    Of a label that is rare 30 are drawn, or all that there are, where so many of each fit. Which are drawn hangs on
-    labels and seed alone, not on how the trace is cut into shards.
+    All where they are no more.
+
+    Of a label that is rare 30 are drawn, or all that there are, where so many of each fit. Which
+    are drawn hangs on labels and seed alone, not on how the trace is cut into shards.
 
     Raises:
       ValueError: a case without a label.
@@ -118,17 +146,24 @@ def _stratified_rows(label: NDArray[np.int8], most: int, seed: int) -> NDArray[n
     """Positions of so many cases, ascending."""
     rng = np.random.default_rng([seed, most])
     sizes = _stratum_sizes(np.bincount(label, minlength=len(Status)), most).tolist()
-    drawn = [rng.choice(np.flatnonzero(label == code), size, replace=False) for code, size in enumerate(sizes)]
+    drawn = [
+        rng.choice(np.flatnonzero(label == code), size, replace=False)
+        for code, size in enumerate(sizes)
+    ]
     return np.sort(np.concatenate(drawn)).astype(np.int64)
 
 
 def _stratum_sizes(n: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """How many of each label are drawn, [3], of n there are: its share, those left over to the largest remainders."""
+    """How many of each label are drawn, [3], of n there are.
+
+    Its share, those left over to the largest remainders.
+    """
     least = np.minimum(n, LEAST_LABELLED)
     least = least if least.sum() <= most else np.zeros_like(n)
     rare = np.zeros(len(n), dtype=bool)
     while True:
-        # What rare labels take more than their share is taken from the others alike, which may make one of them rare.
+        # What rare labels take more than their share is taken from the others alike, which may make
+        # one of them rare.
         share = np.where(rare, least, n * (most - least[rare].sum()) / max(1, n[~rare].sum()))
         if not np.any(share < least):
             break
@@ -149,10 +184,15 @@ def part_labels(part: TracePart) -> NDArray[np.int8]:
 
 
 def label_notes(trace: TraceView) -> list[str]:
-    """Labels of which the cases that were tuned on hold few (rule S6.8); a sample of them holds no fewer."""
+    """Labels of which the cases that were tuned on hold few (rule S6.8).
+
+    A sample of them holds no fewer.
+    """
     n = counts_by_label(trace)
     counts = {status.name: int(n[status]) for status in Status}
-    few = [f"{count} labelled {name}" for name, count in counts.items() if 0 < count < LEAST_LABELLED]
+    few = [
+        f"{count} labelled {name}" for name, count in counts.items() if 0 < count < LEAST_LABELLED
+    ]
     none = [name for name, count in counts.items() if not count]
     notes = []
     if few:
@@ -160,7 +200,8 @@ def label_notes(trace: TraceView) -> list[str]:
         notes.append(f"The cases that were tuned on hold only {', '.join(few)}; {says}")
     if none:
         notes.append(
-            f"No case that was tuned on is labelled {' or '.join(none)}: nothing is learned of such questions."
+            f"No case that was tuned on is labelled {' or '.join(none)}: nothing is learned of "
+            "such questions."
         )
     return notes
 
@@ -177,11 +218,16 @@ def _size_note(trace: TraceView) -> str:
     best = percent(float(metrics.upper_bound(0, n, DELTA)))
     if held_out is None:
         return (
-            f"In plain words: these cases have no split certify, and a certificate needs questions that tuning did not "
-            f"see. As many of those, {n} of them answerable, could certify a hallucination rate of {best} at best, if "
-            "all of them were answered without an error and nothing else (exact binomial, 90 % confidence)."
+            "In plain words: these cases have no split certify, and a certificate needs "
+            "questions that tuning did not "
+            f"see. As many of those, {n} of them answerable, could certify a hallucination rate "
+            f"of {best} at best, if "
+            "all of them were answered without an error and nothing else (exact binomial, 90 % "
+            "confidence)."
         )
     return (
-        f"In plain words: a set of this size can certify a hallucination rate of {best} at best. {holds}, and so low a "
-        "rate takes all of them answered without an error and nothing else answered (exact binomial, 90 % confidence)."
+        f"In plain words: a set of this size can certify a hallucination rate of {best} at best. "
+        f"{holds}, and so low a "
+        "rate takes all of them answered without an error and nothing else answered (exact "
+        "binomial, 90 % confidence)."
     )

@@ -1,4 +1,4 @@
-"""Journal of studies (shore): Optuna's file of lines, in which no half line stays, whatever stops whoever writes it."""
+"""Journal of studies (shore): Optuna's file of lines, never half ones, whatever stops a writer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from raglab.store.files import cut_file
 
 STUDY_FILE = "study.journal"  # in a folder that is the storage of studies
 _OPENING = b'{"op_code":'  # how a line begins
-_TAIL = 2**20  # bytes from the end in which the beginning of the last line is looked for, before the whole file is
+# bytes from the end in which the beginning of the last line is looked for, before the whole file is
+_TAIL = 2**20
 
 
 class JournalLock(Protocol):
@@ -23,7 +24,7 @@ class JournalLock(Protocol):
 
 
 class WholeLinesLock:
-    """Optuna's lock of a journal, under which a line that a kill or a full disk cut off is taken away.
+    """Optuna's lock of a journal, under which a line cut off by a kill or full disk is removed.
 
     Whoever appends would otherwise write on behind the half line, and no reader would get past it.
     """
@@ -55,7 +56,9 @@ class WholeLinesLock:
 
 
 def half_line(file: Path) -> int:
-    """Bytes of the last line of a journal where it has no end; 0 where it has, or where it is no line of Optuna's.
+    """Bytes of the last line of a journal where it has no end.
+
+    0 where it has, or where it is no line of Optuna's.
 
     Only under the lock it is a line that was cut off: else it may be one that is being written.
     """

@@ -1,4 +1,4 @@
-"""Notes of a study (shore): what was selected and on what grounds, and what a reader must know (S6.3, S6.8, S6.11)."""
+"""Notes of a study (shore): what was selected, why, what readers must know (S6.3, S6.8, S6.11)."""
 
 from __future__ import annotations
 
@@ -51,18 +51,24 @@ def candidate_note(rare: Mapping[str, int]) -> str:
       rare: labels of fewer than 10 cases, see `rare_labels`.
     """
     why = (
-        "some fold holds too little to fit it: 10 cases that would be answered right, 10 others, a signal that differs"
+        "some fold holds too little to fit it: 10 cases that would be answered right, 10 others, "
+        "a signal that differs"
     )
     if rare:
         counts = " and ".join(f"{count} labelled {name}" for name, count in rare.items())
-        why = f"the cases tuned on hold only {counts}, and a label that occurs needs {LEAST_OF_LABEL}"
+        why = (
+            f"the cases tuned on hold only {counts}, and a label that occurs needs {LEAST_OF_LABEL}"
+        )
     return f"{THRESHOLD.capitalize()} competes instead of {COST}: {why} (rule S6.8)."
 
 
-def selection_note(chosen: Selection, advantage: Advantage | None, judged: JudgedCells, goal: Goal) -> str:
-    """What was selected, what it is shown to be better than and what not, and the targets it misses, in one line.
+def selection_note(
+    chosen: Selection, advantage: Advantage | None, judged: JudgedCells, goal: Goal
+) -> str:
+    """In one line what was selected, what it is shown to beat or not, and the targets missed.
 
-    It is the first line of every page. Where the nested estimate contradicts what the judged cases show, it says so.
+    It is the first line of every page. Where the nested estimate contradicts what the judged cases
+    show, it says so.
 
     Args:
       chosen: the selection.
@@ -76,13 +82,16 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
     price = float(metrics.cost_matrix(goal.costs).max()) or 1.0
     if chosen.selected == incumbent:
         return f"{_kept_note(chosen, price)}{_crossfit_miss(chosen, goal)}"
-    # With no case kept from the choice the nested estimate is all there is, and it calls nothing better.
+    # With no case kept from the choice the nested estimate is all there is, and it calls nothing
+    # better.
     if advantage is None:
         nested, base = chosen.held_out_estimate, float(costs["cross_validated"][incumbent])
         nothing = f" By that estimate it saves nothing over {incumbent}." if nested >= base else ""
         return (
-            f"Selected: {_selected_text(chosen)}. On new cases it is expected to cost {nested:.3f} a case "
-            f"(nested estimate without an interval; {incumbent} {base:.3f}).{_room_note(chosen)}{nothing} "
+            f"Selected: {_selected_text(chosen)}. On new cases it is expected to cost "
+            f"{nested:.3f} a case "
+            f"(nested estimate without an interval; {incumbent} "
+            f"{base:.3f}).{_room_note(chosen)}{nothing} "
             f"{CHOSEN}: no case was kept from the choice "
             f"(rules S6.5, S6.11).{_crossfit_miss(chosen, goal)}"
         )
@@ -97,14 +106,20 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
     # No difference shown is no equality: the note says what so few cases cannot tell (rule S6.12).
     guard = metrics.interval_guard(goal.matrix)
     size_note = (
-        "" if advantage.verdict != "open" else f" {metrics.paired_size_note(reference - own, price=price, guard=guard)}"
+        ""
+        if advantage.verdict != "open"
+        else f" {metrics.paired_size_note(reference - own, price=price, guard=guard)}"
     )
-    says = _verdict_sentence(_fixed_verdicts(chosen, judged, goal, cells[0]), discordant=int((own != reference).sum()))
+    says = _verdict_sentence(
+        _fixed_verdicts(chosen, judged, goal, cells[0]), discordant=int((own != reference).sum())
+    )
     return f"{lead} {says}{_nested_contradiction(chosen)}{_judged_miss(cells[0], goal)}{size_note}"
 
 
 def _room_note(chosen: Selection) -> str:
-    """What no failure of a cross-fitted selection leaves open; '' where it has any. Cases are taken to be independent.
+    """What no failure of a cross-fitted selection leaves open; '' where it has any.
+
+    Cases are taken to be independent.
 
     Source: Clopper and Pearson 1934, for a policy that these cases did not choose.
     """
@@ -113,13 +128,17 @@ def _room_note(chosen: Selection) -> str:
         return ""
     room = percent(float(metrics.upper_bound(0, n, ROOM)))
     return (
-        f" 0 failures in {n:,} cases leave room for {room} of failures on new ones (exact binomial, "
+        f" 0 failures in {n:,} cases leave room for {room} of failures on new ones (exact "
+        "binomial, "
         f"{100.0 * (1.0 - ROOM):g} % confidence), and for more since these cases chose it."
     )
 
 
 def _selected_text(chosen: Selection) -> str:
-    """Name of what was selected; of a single threshold its signal, value and what it does beyond as well."""
+    """Name of what was selected.
+
+    Of a single threshold its signal, value and what it does beyond as well.
+    """
     if chosen.selected != THRESHOLD:
         return chosen.selected
     return f"{THRESHOLD} ({bound_text(chosen.policies[THRESHOLD])})"
@@ -138,9 +157,12 @@ def switched_off_note(chosen: Selection, start: Policy, off: Collection[str]) ->
         return []
     tuned = chosen.policies[chosen.selected]
     dropped = dropped_gates(start, tuned, off)
-    return [f"Off in the selected policy, on where the study starts: {dropped_gates_text(dropped, tuned)}"] * bool(
-        dropped
-    )
+    return [
+        (
+            "Off in the selected policy, on where the study starts: "
+            f"{dropped_gates_text(dropped, tuned)}"
+        )
+    ] * bool(dropped)
 
 
 def _verdict_sentence(by_verdict: Mapping[str, Sequence[str]], *, discordant: int) -> str:
@@ -152,12 +174,17 @@ def _verdict_sentence(by_verdict: Mapping[str, Sequence[str]], *, discordant: in
     """
     better, worse = (" and than ".join(by_verdict[name]) for name in ("better", "worse"))
     unshown = " or than ".join(by_verdict["open"])
-    # Each of these needs no tuning: what is worse than one of them is of no use, whatever else it beats.
+    # Each of these needs no tuning: what is worse than one of them is of no use, whatever else it
+    # beats.
     if worse:
         lead = f"It is better than {better} (rule S6.11), and" if better else "It is"
         return f"{lead} worse than {worse} there: do not use it."
     # A few cases can show that there is a difference, and not how large it is.
-    few = f" Only {discordant} cases differ: read the interval as an order of magnitude." if discordant < FEW else ""
+    few = (
+        f" Only {discordant} cases differ: read the interval as an order of magnitude."
+        if discordant < FEW
+        else ""
+    )
     if not better:
         return f"{CHOSEN} than {unshown}."
     doubt = f", not shown to be better than {unshown}" if unshown else ""
@@ -167,7 +194,7 @@ def _verdict_sentence(by_verdict: Mapping[str, Sequence[str]], *, discordant: in
 def _fixed_verdicts(
     chosen: Selection, judged: JudgedCells, goal: Goal, cells: NDArray[np.int8]
 ) -> dict[str, list[str]]:
-    """Policies without tuning, by what the selected one is beside each on the judged cases, the incumbent first.
+    """Untuned policies, by what the selected one is beside each on judged cases, incumbent first.
 
     One that lacks recorded answers is left out (rule S6.3).
 
@@ -187,29 +214,40 @@ def _fixed_verdicts(
 
 
 def _nested_contradiction(chosen: Selection) -> str:
-    """That the nested estimate says otherwise of new cases than the judged cases; '' where it does not."""
+    """That the nested estimate says otherwise of new cases than the judged cases.
+
+    '' where it does not.
+    """
     base = float(chosen.costs["cross_validated"][chosen.incumbent])
     if not chosen.held_out_estimate >= base:
         return ""
     return (
-        f" The nested estimate says otherwise: on new cases {chosen.held_out_estimate:.3f} a case, no less than "
+        f" The nested estimate says otherwise: on new cases {chosen.held_out_estimate:.3f} a "
+        "case, no less than "
         f"{chosen.incumbent} when cross-fitted, {base:.3f}."
     )
 
 
 def _judged_miss(cells: NDArray[np.int8], goal: Goal) -> str:
-    """Targets that the selected policy misses on the judged cases, with its rates; '' where it meets all."""
+    """Targets that the selected policy misses on the judged cases, with its rates.
+
+    '' where it meets all.
+    """
     counts = count_cells(cells[None])
     if not goal.targets or bool(goal.meets(counts)[0]):
         return ""
     table = metrics.rate_columns(metrics.rate_counts(counts), metrics.label_counts(counts), None)
     missed = [
-        f"{name} {'≥' if metrics.RATE_TABLE[name].better == 'high' else '≤'} {limit:g} (it has {table[name][0]:.3f})"
+        f"{name} {'≥' if metrics.RATE_TABLE[name].better == 'high' else '≤'} {limit:g} (it has "
+        f"{table[name][0]:.3f})"
         for name, limit in goal.targets.items()
         if not target_met(name, table[name][0], limit)
     ]
     if not missed:
-        return " It keeps its targets only by asking back or refusing, which counts as missed (rule S6.9)."
+        return (
+            " It keeps its targets only by asking back or refusing, which counts as missed (rule "
+            "S6.9)."
+        )
     return f" It misses the target{'s' if len(missed) > 1 else ''} {' and '.join(missed)}."
 
 
@@ -231,14 +269,19 @@ def _kept_note(chosen: Selection, price: float) -> str:
     if "compared" in rivals:
         rivals = rivals[rivals["compared"]]
     if rivals.empty:
-        return f"{chosen.selected} is selected: no other candidate has the recorded answers to be compared with it."
+        return (
+            f"{chosen.selected} is selected: no other candidate has the recorded answers to be "
+            "compared with it."
+        )
     place = int(np.argmax(rivals["gain"].to_numpy()))
     best = str(rivals.index[place])
     saving, error = (float(rivals[column].to_numpy()[place]) for column in ("gain", "std_error"))
     plain = float(chosen.gains[best].mean())
     return (
-        f"No candidate replaces {chosen.selected}: the best of them, {best}, saves {plain:+.3f} of expected cost a "
-        f"case when cross-fitted; with the pseudo-case of rule S6.8 {saving:+.3f}, where more than half its standard "
+        f"No candidate replaces {chosen.selected}: the best of them, {best}, saves {plain:+.3f} "
+        "of expected cost a "
+        f"case when cross-fitted; with the pseudo-case of rule S6.8 {saving:+.3f}, where more "
+        "than half its standard "
         f"error, {error / 2.0:.3f}, would be needed. "
         f"{metrics.paired_size_note(chosen.gains[best], price=price)}"
     )
@@ -247,21 +290,24 @@ def _kept_note(chosen: Selection, price: float) -> str:
 def beside_notes(chosen: Selection) -> list[str]:
     """Candidates that did not compete and cost less when cross-fitted than what was selected, the cheapest first."""
     cost = chosen.costs["cross_validated"]
-    beside = chosen.costs[~chosen.costs["competes"] & (cost < cost[chosen.selected])].sort_values("cross_validated")
+    beside = chosen.costs[~chosen.costs["competes"] & (cost < cost[chosen.selected])].sort_values(
+        "cross_validated"
+    )
     names = [f"{name} ({value:.3f})" for name, value in beside["cross_validated"].items()]
     if not names:
         return []
     own = cost[chosen.selected]
     lets = ", ".join(repr(str(name)) for name in beside.index)
     note = (
-        f"Beside the competition {' and '.join(names)} cost less than {chosen.selected} ({own:.3f}) when cross-fitted; "
+        f"Beside the competition {' and '.join(names)} cost less than {chosen.selected} "
+        f"({own:.3f}) when cross-fitted; "
         f"candidates=[{lets}] lets them compete."
     )
     return [note]
 
 
 def group_notes(groups: CaseGroups | None, chosen: Selection) -> list[str]:
-    """Which groups have no bias of their own, with counts, and whether the selected policy has groups at all.
+    """Which groups lack a bias of their own, with counts, and if the selected policy has groups.
 
     Args:
       groups: of the cases, where the decision by expected cost was to have their biases.
@@ -271,9 +317,17 @@ def group_notes(groups: CaseGroups | None, chosen: Selection) -> list[str]:
         return []
     policy = chosen.policies.get(COST)
     if policy is None:
-        return [f"No policy has groups of {groups.attribute}: {COST}, which alone has them, could not be fitted."]
+        return [
+            (
+                f"No policy has groups of {groups.attribute}: {COST}, which alone has them, could "
+                "not "
+                "be fitted."
+            )
+        ]
     model = policy.decision.model
-    notes = [*group_sentences(groups, () if model is None or model.groups is None else model.groups.bias)]
+    notes = [
+        *group_sentences(groups, () if model is None or model.groups is None else model.groups.bias)
+    ]
     alone = f"{chosen.selected} is selected; {COST} alone has groups of {groups.attribute}."
     return notes if chosen.selected == COST else [alone, *notes]
 
@@ -285,46 +339,64 @@ def target_notes(chosen: Selection, goal: Goal) -> list[str]:
     targets = _target_text(goal)
     # Were there one that keeps them, only such would have been selected.
     note = (
-        f"No candidate keeps the targets ({targets}) by one standard error on cases it did not see; the nearest is "
+        f"No candidate keeps the targets ({targets}) by one standard error on cases it did not "
+        "see; the nearest is "
         f"selected, which misses them by {chosen.misses:.3f} in sum (rules S6.8, S6.9)."
     )
     return [note]
 
 
-def direction_notes(decided: DecisionCases, names: Collection[str], level: float = 0.95) -> list[str]:
-    """Own signals that rank right answers below wrong ones beyond chance, against the direction declared of them.
+def direction_notes(
+    decided: DecisionCases, names: Collection[str], level: float = 0.95
+) -> list[str]:
+    """Own signals ranking right answers below wrong ones beyond chance, against their direction.
 
-    The interval of the AUROC lies below 0.5 as a whole; `audit_signals` gives the same figures of all signals. Cases
-    are taken to be independent.
+    The interval of the AUROC lies below 0.5 as a whole; `audit_signals` gives the same figures of
+    all signals. Cases are taken to be independent.
 
     Args:
-      decided: the cases tuned on. names: signals of the trace. level: of the intervals, in (0, 1).
+      decided: the cases tuned on.
+      names: signals of the trace.
+      level: of the intervals, in (0, 1).
 
     Source: rules S2.15, S2.17.
     """
     notes = []
     for name in (name for name in names if name in decided.known.names):
-        values, direction = decided.signals[decided.known.place(name)], decided.known.signal(name).direction
+        values, direction = (
+            decided.signals[decided.known.place(name)],
+            decided.known.signal(name).direction,
+        )
         known = ~np.isnan(values)
         if direction not in {"surer", "ask"} or not known.any():
             continue
         surer = (values if direction == "surer" else -values)[known]
         right = decided.classes[known] == CLASSES.index("right")
-        area, high = metrics.auroc(right, surer), float(metrics.auroc_interval(right, surer, level)[1])
+        area, high = (
+            metrics.auroc(right, surer),
+            float(metrics.auroc_interval(right, surer, level)[1]),
+        )
         if high < 0.5:
             meant = "ask" if direction == "surer" else "surer"
             notes.append(
-                f'The signal {name} is declared with "higher": "{direction}" and ranks the other way: right answers '
-                f"above wrong ones with probability {area:.2f}, at most {high:.2f} (AUROC, {100.0 * level:g} % "
+                f'The signal {name} is declared with "higher": "{direction}" and ranks the other '
+                "way: right answers "
+                f"above wrong ones with probability {area:.2f}, at most {high:.2f} (AUROC, "
+                f"{100.0 * level:g} % "
                 f'interval); if it is a distance or was turned, declare "higher": "{meant}".'
             )
     return notes
 
 
-def refusal_notes(cases: Cases, start: Policy, tuned: Policy, users: Mapping[str, Policy]) -> list[str]:
-    """Policies of a study of which one gate refuses nearly all answerable cases; it warns of them too (rule S2.19).
+def refusal_notes(
+    cases: Cases, start: Policy, tuned: Policy, users: Mapping[str, Policy]
+) -> list[str]:
+    """Policies of a study of which one gate refuses nearly all answerable cases.
 
-    So of a bound so far from the values of its signal that it gates no case, also of the policies of the user.
+    It warns of them too (rule S2.19).
+
+    So of a bound so far from the values of its signal that it gates no case, also of the policies
+    of the user.
     """
     by_user = {policy.policy_id: (policy, f"compares as {name}") for name, policy in users.items()}
     ends = {start.policy_id: (start, "starts from"), tuned.policy_id: (tuned, "ends with")}
@@ -339,9 +411,13 @@ def refusal_notes(cases: Cases, start: Policy, tuned: Policy, users: Mapping[str
 
 
 def answer_notes(
-    splits: Splits, judged_on: Basis, trials: pd.DataFrame, chosen: Selection, missing: Mapping[str, MissingAnswers]
+    splits: Splits,
+    judged_on: Basis,
+    trials: pd.DataFrame,
+    chosen: Selection,
+    missing: Mapping[str, MissingAnswers],
 ) -> list[str]:
-    """The basis that cases are judged on, and what is not compared since recorded answers are missing (rule S6.3).
+    """Basis of judging cases, and what missing recorded answers leave uncompared (rule S6.3).
 
     Args:
       splits: the cases.
@@ -354,12 +430,17 @@ def answer_notes(
     notes = [f"Cases are judged by {judged_on}."]
     if tuned_on.kind != judged_on.kind:
         notes.append(
-            f"The cases tuned on are judged by {tuned_on}, those judged on by {judged_on}: their costs do not compare. "
+            f"The cases tuned on are judged by {tuned_on}, those judged on by {judged_on}: their "
+            "costs do not compare. "
             "Give both splits gold answers, or neither."
         )
     notes += missing_notes(chosen.missing, "the cases tuned on")
     notes += missing_notes(missing, "the judged cases")
     if MISSING in trials:
         n = int((trials[MISSING] > MAX_MISSING).sum())
-        notes += [f"{n:,} of {len(trials):,} trials are not compared, since answers are missing."] if n else []
+        notes += (
+            [f"{n:,} of {len(trials):,} trials are not compared, since answers are missing."]
+            if n
+            else []
+        )
     return notes

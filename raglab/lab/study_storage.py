@@ -1,4 +1,7 @@
-"""Storage of a study (shore): opened, checked before anything is measured, and finished where workers were at it."""
+"""Storage of a study (shore): opened, checked before anything is measured, and finished.
+
+It is finished if workers were at it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,14 @@ import time
 from pathlib import Path
 
 from raglab.extension_points import extension
-from raglab.lab.trial_search import OnTrials, Problem, StoredStudy, check_search, open_study, quiet_optuna
+from raglab.lab.trial_search import (
+    OnTrials,
+    Problem,
+    StoredStudy,
+    check_search,
+    open_study,
+    quiet_optuna,
+)
 from raglab.store.files import InputError, Where, input_error
 
 OPENS = 5  # times that a storage is opened: two that make its tables at once disturb each other
@@ -15,7 +25,10 @@ _NOT_SHARED = ("sqlite",)  # databases of which Optuna locks no row, so that two
 
 
 def is_shareable(storage: str | Path) -> bool:
-    """Whether several processes can share a storage without storing a place twice: a database server."""
+    """Whether several processes can share a storage without storing a place twice.
+
+    A database server.
+    """
     scheme, separator, _ = str(storage).partition("://")
     return bool(separator) and scheme.partition("+")[0].lower() not in _NOT_SHARED
 
@@ -27,9 +40,17 @@ def check_shareable(storage: str | Path) -> None:
       InputError: a folder, or a file of SQLite.
     """
     if not is_shareable(storage):
-        rule = "the storage of workers must be a database server, which locks a trial while it is ended"
-        remedy = "state a URL such as postgresql://user@host/name, or leave the workers out: one process is enough here"
-        raise input_error(Where(str(storage)), rule, remedy, "SQLite" if "://" in str(storage) else "a folder")
+        rule = (
+            "the storage of workers must be a database server, which locks a trial while it is "
+            "ended"
+        )
+        remedy = (
+            "state a URL such as postgresql://user@host/name, or leave the workers out: one "
+            "process is enough here"
+        )
+        raise input_error(
+            Where(str(storage)), rule, remedy, "SQLite" if "://" in str(storage) else "a folder"
+        )
 
 
 def stored_study(storage: str | Path, name: str, problem: Problem) -> StoredStudy:
@@ -38,7 +59,8 @@ def stored_study(storage: str | Path, name: str, problem: Problem) -> StoredStud
         try:
             return open_study(storage, name, problem.settings)
         except InputError as error:
-            if error.__cause__ is None or not is_shareable(storage):  # of a rule, or where nobody else is
+            # of a rule, or where nobody else is
+            if error.__cause__ is None or not is_shareable(storage):
                 raise
         time.sleep(secrets.SystemRandom().uniform(0.1, 0.4) * number)
     return open_study(storage, name, problem.settings)
@@ -53,7 +75,8 @@ def check_storage(
 
     Raises:
       InputError: a storage that cannot be opened, or a study of another search.
-      ValueError: trials or a batch below 1, an unknown sampler, or `on_trials` where workers have been at the study.
+      ValueError: trials or a batch below 1, an unknown sampler, or `on_trials` where workers have
+        been at the study.
     """
     check_search(problem.settings)
     if storage is None:
@@ -62,14 +85,20 @@ def check_storage(
     with quiet_optuna():
         shared = stored_study(storage, name, problem).is_shared
     if shared and on_trials is not None:
-        # Its places are stored whole before any of them is told, so that nothing is left to be ended.
-        rule = "on_trials must be left out of a study that workers share, whose places are finished in any case"
+        # Its places are stored whole before any of them is told, so that nothing is left to be
+        # ended.
+        rule = (
+            "on_trials must be left out of a study that workers share, whose places are finished "
+            "in any case"
+        )
         msg = f"{rule}, got one for study {name!r}; leave it out, or choose another study_name."
         raise ValueError(msg)
 
 
-def finish_shared_study(problem: Problem, storage: str | Path | None, study_name: str | None) -> None:
-    """Where workers have been at the study that a search goes on with, finish its places as one of them.
+def finish_shared_study(
+    problem: Problem, storage: str | Path | None, study_name: str | None
+) -> None:
+    """Where workers have been at the study a search goes on with, finish its places like them.
 
     Args: see `raglab.tune`; a study that none was at is left as it is.
 

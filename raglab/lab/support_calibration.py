@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Pair = tuple[str, Sequence[str]]
-SHOWN = tuple(number / 10 for number in range(11))  # bars that the frame shows beside the published and certified one
+# bars that the frame shows beside the published and certified one
+SHOWN = tuple(number / 10 for number in range(11))
 PATH = "support.min_support"
 PUBLISHED, CERTIFIED = "published", "certified"
 
@@ -32,9 +33,10 @@ PUBLISHED, CERTIFIED = "published", "certified"
 class BarTest(NamedTuple):
     """What the test of the bars found.
 
-    bar: the least that keeps the promise, None without one. passed, unsupported: pairs of the testing half that pass it
-    and how many of them are not supported; of the first bar tried where none is certified. bound: exact upper bound of
-    that share. tested, candidates: bars that were tested of those ordered. cases: pairs of the testing half.
+    bar: the least that keeps the promise, None without one. passed, unsupported: pairs of the
+    testing half that pass it and how many of them are not supported; of the first bar tried where
+    none is certified. bound: exact upper bound of that share. tested, candidates: bars that were
+    tested of those ordered. cases: pairs of the testing half.
     """
 
     bar: float | None
@@ -54,8 +56,8 @@ class SupportCalibration:
     Attributes:
       table: a row a bar, over all pairs; see `calibrate_support`.
       scores: support of each pair, [N]; NaN where the answer claims nothing.
-      calibrated: the map to probabilities with its judgement, in sample and cross-fitted, over the pairs that have a
-        score.
+      calibrated: the map to probabilities with its judgement, in sample and cross-fitted, over the
+        pairs that have a score.
       test: the test that gave the bar.
       scorer: name of what scores the support.
       target: promised share: at most this share of the claims that pass is unsupported.
@@ -97,7 +99,10 @@ class SupportCalibration:
           ValueError: no bar is certified.
         """
         if self.min_support is None:
-            msg = f"{PATH} needs a certified bar, got none ({self.test.reason}); label more pairs or raise the target."
+            msg = (
+                f"{PATH} needs a certified bar, got none ({self.test.reason}); label more pairs "
+                "or raise the target."
+            )
             raise ValueError(msg)
         return policy.replace("support.enabled", True, PATH, self.min_support)
 
@@ -106,10 +111,15 @@ class SupportCalibration:
         """What was found, in a few lines."""
         published = self.table[self.table["what"].str.startswith(PUBLISHED)].iloc[0]
         judged, method = self.calibrated.cross_fitted, self.calibrated.calibrator.method
-        true, false = (f"{published[kind]} of {published[f'n_{kind}']}" for kind in ("true", "false"))
+        true, false = (
+            f"{published[kind]} of {published[f'n_{kind}']}" for kind in ("true", "false")
+        )
         bar, brier = decimals(float(published["bar"])), judged.brier
         lead = f"{len(self.scores)} pairs, scorer {self.scorer}: {self.test.reason}"
-        today = f"The published bar {bar} lets {true} supported pairs pass, and {false} of those that are not."
+        today = (
+            f"The published bar {bar} lets {true} supported pairs pass, and {false} of those that "
+            "are not."
+        )
         errors = f"ECE {judged.ece:.3f}, Brier score {brier.score:.3f}"
         base = f"where the share of supported pairs alone has {brier.unc:.3f}"
         return f"{lead}\n{today}\nAs a probability ({method}, cross-fitted): {errors} {base}."
@@ -129,19 +139,21 @@ def calibrate_support(
     folds: int = 5,
     seed: int = 0,
 ) -> SupportCalibration:
-    """Support as the probability that a claim is supported, and the least bar whose passing claims can be trusted.
+    """Support as a claim's probability of support, and the least bar to trust passing claims.
 
-    The pairs are split at random into two halves. On one the bars are ordered, from the safest to the one that lets
-    most pass; on the other they are tested in that order, each at delta, until one fails (fixed sequence): with
-    confidence 1 - delta at most the share `target` of what passes the bar is unsupported, on pairs drawn as these were.
-    Where nothing passes that test there is no bar, and `test.reason` states how near one is.
+    The pairs are split at random into two halves. On one the bars are ordered, from the safest to
+    the one that lets most pass; on the other they are tested in that order, each at delta, until
+    one fails (fixed sequence): with confidence 1 - delta at most the share `target` of what passes
+    the bar is unsupported, on pairs drawn as these were. Where nothing passes that test there is no
+    bar, and `test.reason` states how near one is.
 
-    Each pair counts separately: many claims on one passage are fewer draws than they look. The promise is that of one
-    seed, named beforehand: seeds tried until one passes promise nothing.
+    Each pair counts separately: many claims on one passage are fewer draws than they look. The
+    promise is that of one seed, named beforehand: seeds tried until one passes promise nothing.
 
-    The frame has a row a bar, over all pairs: `bar`, `what` (`published`, `certified`, both or ''), `true` of `n_true`
-    supported pairs that pass with `true_share` and its `low` and `high`, `false` of `n_false` others, `unsupported`
-    (share of those that pass, in sample), and `probability` of a pair right on the bar.
+    The frame has a row a bar, over all pairs: `bar`, `what` (`published`, `certified`, both or ''),
+    `true` of `n_true` supported pairs that pass with `true_share` and its `low` and `high`, `false`
+    of `n_false` others, `unsupported` (share of those that pass, in sample), and `probability` of a
+    pair right on the bar.
 
     Args:
       pairs: an answer or claim, and the texts of its passages, [N].
@@ -154,10 +166,11 @@ def calibrate_support(
       seed: of the halves and the folds.
 
     Raises:
-      ValueError: pairs and labels that differ in number, labels other than 0 and 1, one kind of label only, fewer than
-        two pairs a fold, target or delta out of range.
+      ValueError: pairs and labels that differ in number, labels other than 0 and 1, one kind of
+        label only, fewer than two pairs a fold, target or delta out of range.
 
-    Source: rules S2.11, S6.4; Clopper and Pearson 1934; Laufer-Goldshtein et al. 2023 (order from a pilot half).
+    Source: rules S2.11, S6.4; Clopper and Pearson 1934; Laufer-Goldshtein et al. 2023 (order from a
+    pilot half).
     """
     check_levels(target, delta)
     truth = _checked(pairs, labels, folds)
@@ -167,7 +180,9 @@ def calibrate_support(
     _check_kinds(truth[known])
     rng = np.random.default_rng(seed)
     test = certified_bar(truth[known], scores[known], target=target, delta=delta, rng=rng)
-    fitted = calibration.calibrated(truth[known], scores[known], method=method, folds=folds, rng=rng)
+    fitted = calibration.calibrated(
+        truth[known], scores[known], method=method, folds=folds, rng=rng
+    )
     return SupportCalibration(
         table=_bars(truth, scores, test.bar, fitted),
         scores=scores,
@@ -180,7 +195,9 @@ def calibrate_support(
 
 
 def pair_supports(pairs: Sequence[Pair], scorer: ClaimScorer) -> NDArray[np.float64]:
-    """Support of each answer by its passages, that of its least supported claim, [N]; NaN where it claims nothing.
+    """Support of each answer by its passages, that of its least supported claim, [N].
+
+    NaN where it claims nothing.
 
     All claims go to the scorer at once, since a model reads many as fast as one.
     """
@@ -201,14 +218,16 @@ def certified_bar(
     delta: float,
     rng: np.random.Generator,
 ) -> BarTest:
-    """Least bar at which at most `target` of the passing pairs are unsupported, with confidence 1 - delta.
+    """Least bar with at most `target` of passing pairs unsupported, at confidence 1 - delta.
 
     Args:
-      supported, scores: [N], no NaN. rng: draws the halves; the order of the pairs is nothing to them.
+      supported, scores: [N], no NaN.
+      rng: draws the halves; the order of the pairs is nothing to them.
 
     Source: rule S6.4.
     """
-    # One half orders the bars and the other tests them: an order made on the tested pairs would void the confidence.
+    # One half orders the bars and the other tests them: an order made on the tested pairs would
+    # void the confidence.
     testing = calibration.folds_of(supported, scores, folds=2, rng=rng) == 1
     bars = np.unique(scores[~testing])
     passed, wrong = _counts(supported[~testing], scores[~testing], bars)
@@ -223,7 +242,10 @@ def certified_bar(
     bound = float(upper_bound(wrong[at], passed[at], delta))
     observation = f"{wrong[at]} of {passed[at]} passing pairs of the testing half unsupported"
     if n_kept:
-        lead = f"at {decimals(float(ordered[at]))} or more at most {100 * target:g} % is unsupported with confidence "
+        lead = (
+            f"at {decimals(float(ordered[at]))} or more at most {100 * target:g} % is unsupported "
+            "with confidence "
+        )
         reason = f"{lead}{100 * (1 - delta):g} % ({observation})."
     else:
         why = f"upper bound {decimals(bound, target)} above the target {decimals(target, bound)}"
@@ -231,8 +253,10 @@ def certified_bar(
         if passed[at] < cases_needed(target, delta):
             why = f"{cases_needed(target, delta)} passing pairs without one are needed at the least"
         reason = (
-            f"no bar keeps the unsupported share at {100 * target:g} % with confidence {100 * (1 - delta):g} %: "
-            f"at {decimals(float(ordered[at]))}, the safest on the other half, {observation}; {why}."
+            f"no bar keeps the unsupported share at {100 * target:g} % with confidence "
+            f"{100 * (1 - delta):g} %: "
+            f"at {decimals(float(ordered[at]))}, the safest on the other half, {observation}; "
+            f"{why}."
         )
     return BarTest(
         bar=float(ordered[at]) if n_kept else None,
@@ -255,7 +279,10 @@ def _counts(
 
 
 def _bars(
-    supported: NDArray[np.bool_], scores: NDArray[np.float64], certified: float | None, fitted: Calibrated
+    supported: NDArray[np.bool_],
+    scores: NDArray[np.float64],
+    certified: float | None,
+    fitted: Calibrated,
 ) -> pd.DataFrame:
     """A row a bar, ascending."""
     import pandas as pd
@@ -268,7 +295,8 @@ def _bars(
     rows: list[dict[str, Any]] = []
     for bar in sorted({*SHOWN, *named}):
         passes = scores >= bar
-        # The true share does not depend on how many pairs of each kind were drawn; the unsupported share does.
+        # The true share does not depend on how many pairs of each kind were drawn; the unsupported
+        # share does.
         true, false = int((passes & supported).sum()), int((passes & ~supported).sum())
         n_true, n_false = int(supported.sum()), int((~supported).sum())
         low, high = metrics.clopper_pearson(true, n_true)
@@ -301,10 +329,16 @@ def _checked(pairs: Sequence[Pair], labels: ArrayLike, folds: int) -> NDArray[np
         msg = f"labels must be one a pair, got shape {codes.shape} for {len(pairs)} pairs."
         raise ValueError(msg)
     if not np.isin(codes, (0, 1)).all():
-        msg = "labels must be 0 or 1, 1 where the passages support the claim; decide what a partial support counts as."
+        msg = (
+            "labels must be 0 or 1, 1 where the passages support the claim; decide what a partial "
+            "support counts as."
+        )
         raise ValueError(msg)
     if len(codes) < 2 * folds:
-        msg = f"a calibration in {folds} folds needs {2 * folds} pairs at least, got {len(codes)}; label more."
+        msg = (
+            f"a calibration in {folds} folds needs {2 * folds} pairs at least, got {len(codes)}; "
+            "label more."
+        )
         raise ValueError(msg)
     truth: NDArray[np.bool_] = codes.astype(bool)
     return truth
@@ -313,5 +347,8 @@ def _checked(pairs: Sequence[Pair], labels: ArrayLike, folds: int) -> NDArray[np
 def _check_kinds(truth: NDArray[np.bool_]) -> None:
     if truth.all() or not truth.any():
         kind = "supported" if truth.any() else "unsupported"
-        msg = f"pairs must hold supported and unsupported claims, got {len(truth)} {kind} only; label both kinds."
+        msg = (
+            f"pairs must hold supported and unsupported claims, got {len(truth)} {kind} only; "
+            "label both kinds."
+        )
         raise ValueError(msg)

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.breakpoints import SWEPT, swept_paths, threshold_values
 from raglab.decision.answer_text import has_gold_answer
-from raglab.decision.learned_cases import REPEATED, hash_queries, learned_cases, union_hashes, with_further_cases
+from raglab.decision.learned_cases import (
+    REPEATED,
+    hash_queries,
+    learned_cases,
+    union_hashes,
+    with_further_cases,
+)
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.measurement import measured_tables
 from raglab.decision.sharded_decisions import trace_basis
@@ -55,7 +61,10 @@ CLIPPED = "clipped: the threshold lies outside the scores of the old trace"
 OUTSIDE = "outside the old scores: all or none pass, and it is kept so"
 UNCROSSED = "raised to the lower bound, above which it must not lie"
 REFITTED = "refit on the new cases"
-UNRECORDED = "Without looks= a look that failed is not known, nor whether these cases chose the policy before."
+UNRECORDED = (
+    "Without looks= a look that failed is not known, nor whether these cases chose the policy "
+    "before."
+)
 COLUMNS = ["path", "from", "to", "passes_from", "passes_to", "note"]
 HELD_BACK = ("certify", "report")  # splits that no threshold is mapped on
 DELTA = 0.1  # error of the promise where nothing states another
@@ -63,19 +72,21 @@ DELTA = 0.1  # error of the promise where nothing states another
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class RescaledThresholds:
-    """A policy for another encoder, reranker, chunking, index, model or arm, and what can be promised of it.
+    """A policy for another encoder, reranker, chunking, index, model or arm, and its promises.
 
     Attributes:
       policy: with its certificate where it is certified, else without one.
-      table: a row a threshold: `path`, `from`, `to`, the shares `passes_from` and `passes_to` of the questions that it
-        was mapped on, `note`.
+      table: a row a threshold: `path`, `from`, `to`, the shares `passes_from` and `passes_to` of
+        the questions that it was mapped on, `note`.
       labels: which labels stay valid.
       certification: of the policy on split certify of the new trace; None where it was not tested.
-      judged: its targets on split report of the new trace; None without that split or without targets.
+      judged: its targets on split report of the new trace; None without that split or without
+        targets.
       unmapped: the same of the policy with its old thresholds.
       delta: error that this look may spend; NaN where nothing was tested.
       look: number of this look at the certify questions, 0 where nothing was tested.
-      hypotheses: policies that the certify questions may have chosen; their number divides delta for the test.
+      hypotheses: policies that the certify questions may have chosen; their number divides delta
+        for the test.
       missing: what a promise lacks, a sentence each.
       notes: what a reader must know, a sentence each.
     """
@@ -98,18 +109,28 @@ class RescaledThresholds:
         return self.certification is not None and self.certification.policy is not None
 
     def frame(self) -> pd.DataFrame:
-        """Thresholds before and after, a row a threshold; `note` names the ones that were not measured and stay."""
+        """Thresholds before and after, a row a threshold.
+
+        `note` names the ones that were not measured and stay.
+        """
         return self.table.copy()
 
     def __repr__(self) -> str:
         moved = int((self.table["from"] != self.table["to"]).sum())
-        sizes = f"{moved} of {len(self.table)} thresholds moved, {'certified' if self.certified else 'not certified'}"
+        sizes = (
+            f"{moved} of {len(self.table)} thresholds moved, "
+            f"{'certified' if self.certified else 'not certified'}"
+        )
         return f"{type(self).__name__}(policy {self.policy.policy_id}: {sizes})"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: thresholds, promises, labels, and what is missing."""
         mark: Any = "good" if self.certified else "bad"
-        spent = f"{self.delta:.3g}, look {self.look}, 1 of {self.hypotheses:,} policies" if self.look else "none"
+        spent = (
+            f"{self.delta:.3g}, look {self.look}, 1 of {self.hypotheses:,} policies"
+            if self.look
+            else "none"
+        )
         facts: list[tuple[Cell | str, ...]] = [
             ("policy", self.policy.policy_id),
             ("certified", Cell("yes" if self.certified else "no", mark=mark)),
@@ -121,7 +142,11 @@ class RescaledThresholds:
             (path, f"{old:.4g}", f"{new:.4g}", f"{before:.3f}", f"{after:.3f}", note)
             for path, old, new, before, after, note in self.table.itertuples(index=False)
         ]
-        labels = [] if self.labels is None else [tuple(map(str, row)) for row in self.labels.table.to_numpy().tolist()]
+        labels = (
+            []
+            if self.labels is None
+            else [tuple(map(str, row)) for row in self.labels.table.to_numpy().tolist()]
+        )
         folds = [
             Fold("thresholds", rows, len(rows), COLUMNS, open=True),
             Fold("labels", labels, None, ("kind", "cases", "valid", "uncertain", "lost", "why")),
@@ -135,7 +160,9 @@ class RescaledThresholds:
 
 
 class Promised(NamedTuple):
-    """What is to be promised: targets, costs of `expected_cost`, the budget delta, and the old certificate where valid.
+    """What is to be promised.
+
+    Targets, costs of `expected_cost`, the budget delta, and the old certificate where valid.
 
     sentences: why the old certificate is not read, or nothing.
     """
@@ -179,57 +206,68 @@ def rescale_thresholds(
     to_arm: str | None = None,
     looks: str | Path | None = None,
 ) -> RescaledThresholds:
-    """Policy for the same questions through another encoder, reranker, chunking, index, model or arm.
+    """Policy for the same questions by another encoder, reranker, chunking, index, model or arm.
 
-    Thresholds are mapped on split `tune` (without one, on all cases that are not of split certify or report), certified
-    on split `certify` of `to` and judged on split `report` of `to`. What a promise lacks is stated in `missing`. A
-    threshold stays as it is where the scores of both traces are the same, and where its signal is missing or constant
-    in either trace; the column `note` says so. One that lies outside all old scores passes all or none of the new ones
-    too. Gates that are off, counts of hits, and fits on answers or the cosine, are not mapped. Where the policy answers
-    certify cases whose label is lost (see `raglab.lab.carried_labels`), nothing is certified.
+    Thresholds are mapped on split `tune` (without one, on all cases that are not of split certify
+    or report), certified on split `certify` of `to` and judged on split `report` of `to`. What a
+    promise lacks is stated in `missing`. A threshold stays as it is where the scores of both traces
+    are the same, and where its signal is missing or constant in either trace; the column `note`
+    says so. One that lies outside all old scores passes all or none of the new ones too. Gates that
+    are off, counts of hits, and fits on answers or the cosine, are not mapped. Where the policy
+    answers certify cases whose label is lost (see `raglab.lab.carried_labels`), nothing is
+    certified.
 
-    *Validity.* The null hypothesis is that the mapped policy breaks a target on the traffic that the certify cases are
-    drawn from, retrieved as in `to`. Its p-value is that of `certify_policy`. Mapping never looks at the certify cases,
-    so on cases of which nobody made a certificate the test is at delta. A certificate on the same cases is counted as a
-    look; look j ≥ 2 may spend delta / (j (j − 1)), and these sum to delta. The old policy may have been chosen on the
-    same cases among m candidates (`Certificate.hypotheses`; the most of all looks that the file holds, whether or not
-    the policy carries the certificate): the mapped policy is then one of m, each fixed without these cases, and from
-    which of the policies of looks 2 … j − 1 a later upgrade starts may depend on these cases too, in at most 2^(j − 2)
-    ways. So the test is at delta / (j (j − 1) · m · 2^(j − 2)) (union bound).
-    *Assumption:* what is tried at each look, and targets, do not depend on these cases in another way.
+    *Validity.* The null hypothesis is that the mapped policy breaks a target on the traffic that
+    the certify cases are drawn from, retrieved as in `to`. Its p-value is that of `certify_policy`.
+    Mapping never looks at the certify cases, so on cases of which nobody made a certificate the
+    test is at delta. A certificate on the same cases is counted as a look; look j ≥ 2 may spend
+    delta / (j (j − 1)), and these sum to delta. The old policy may have been chosen on the same
+    cases among m candidates (`Certificate.hypotheses`; the most of all looks that the file holds,
+    whether or not the policy carries the certificate): the mapped policy is then one of m, each
+    fixed without these cases, and from which of the policies of looks 2 … j − 1 a later upgrade
+    starts may depend on these cases too, in at most 2^(j − 2) ways. So the test is at delta / (j (j
+    − 1) · m · 2^(j − 2)) (union bound). *Assumption:* what is tried at each look, and targets, do
+    not depend on these cases in another way.
 
     Args:
       trace: the questions with the old hits; in memory, or of shards (`Trace.open`).
       policy: for the old hits.
       to: the same questions, labels and splits with the new hits; in memory, or of shards.
-      method: `quantile`, the same share of the questions labelled ok passes (of all questions where fewer than 20 are
-        labelled ok); `isotonic`, the new score expected at the threshold, by monotone regression on the same questions;
-        `refit`, on the new cases alone the cheapest policy of `raglab.lab.grid` whose p-value there is at most delta,
-        else that of the lowest p-value, with its fused gate or decision model fitted again.
+      method: `quantile`, the same share of the questions labelled ok passes (of all questions where
+        fewer than 20 are labelled ok); `isotonic`, the new score expected at the threshold, by
+        monotone regression on the same questions; `refit`, on the new cases alone the cheapest
+        policy of `raglab.lab.grid` whose p-value there is at most delta, else that of the lowest
+        p-value, with its fused gate or decision model fitted again.
       targets: rate -> highest value; those of the policy's certificate where not given.
-      delta: error of a promise on fresh cases, and of all later looks at them together, in (0, 0.5); that of the
-        policy's certificate where not given, else 0.1.
+      delta: error of a promise on fresh cases, and of all later looks at them together, in (0,
+        0.5); that of the policy's certificate where not given, else 0.1.
       arm: of `trace`; that of the policy's certificate where not given, else the first.
       to_arm: of `to`; where not given that of the same name, or the only one that there is.
-      looks: file that remembers every look at the certify cases, as for `certify_policy`; without it a look that failed
-        is forgotten, and so is among how many a policy without a certificate was chosen.
+      looks: file that remembers every look at the certify cases, as for `certify_policy`; without
+        it a look that failed is forgotten, and so is among how many a policy without a certificate
+        was chosen.
 
     Raises:
-      ValueError: other questions, labels (of what decides correctness) or splits; a signal that is declared with
-        another direction or unit; no question with a score in both traces under `isotonic`; a fused gate or a decision
-        model under `quantile` or `isotonic`; `refit` without targets; settings that `certify_policy` refuses; a policy
-        that learned from the certify cases; a signal of the user that `to` lacks; an arm of `to` that has to be
-        guessed.
+      ValueError: other questions, labels (of what decides correctness) or splits; a signal that is
+        declared with another direction or unit; no question with a score in both traces under
+        `isotonic`; a fused gate or a decision model under `quantile` or `isotonic`; `refit` without
+        targets; settings that `certify_policy` refuses; a policy that learned from the certify
+        cases; a signal of the user that `to` lacks; an arm of `to` that has to be guessed.
 
     Source: rules S6.1, S6.3, S6.4, S6.10.
 
-    Example: `raglab.rescale_thresholds(trace, certified.policy, to=new_trace, looks="looks.jsonl")`.
+    Example: `raglab.rescale_thresholds(trace, certified.policy, to=new_trace,
+    looks="looks.jsonl")`.
     """
     import pandas as pd
 
     certified_arm = (policy.certificate or {}).get("arm")
     arms = paired_arms(
-        trace, to, certified_arm if arm is None and certified_arm in trace.arms else arm, to_arm, "to_arm"
+        trace,
+        to,
+        certified_arm if arm is None and certified_arm in trace.arms else arm,
+        to_arm,
+        "to_arm",
     )
     new_arm = arms[1]
     promised = _promised(policy, targets, delta)
@@ -244,7 +282,9 @@ def rescale_thresholds(
     if relabel := _relabelled(to, mapped.policy, labels, new_arm):
         tested = LookResult(None, (relabel,))
     else:
-        tested = _tested(to, policy, mapped.policy, promised, new_arm, None if looks is None else Path(looks))
+        tested = _tested(
+            to, policy, mapped.policy, promised, new_arm, None if looks is None else Path(looks)
+        )
     judged, unmapped, doubts = _judged(to, policy, mapped.policy, promised, new_arm)
     certification = tested.certification
     certified = None if certification is None else certification.policy
@@ -268,7 +308,9 @@ def _promised(policy: Policy, targets: Mapping[str, float] | None, delta: float 
     defect = certificate_defect(policy)
     stated = None if defect else policy.certificate
     rows = stated or {}
-    promises = {str(promise["name"]): float(promise["alpha"]) for promise in rows.get("promises", ())}
+    promises = {
+        str(promise["name"]): float(promise["alpha"]) for promise in rows.get("promises", ())
+    }
     wanted = promises if targets is None else dict(targets)
     budget = float(rows.get("budget", rows.get("delta", DELTA))) if delta is None else delta
     if wanted:
@@ -284,17 +326,23 @@ def _check_method(policy: Policy, method: str, promised: Promised) -> None:
         msg = f"method must be one of {', '.join(METHODS)}, got {method!r}."
         raise ValueError(msg)
     if method == "refit" and not promised.targets:
-        msg = "method refit must have targets to choose by, got none; state targets={'hallucination_rate': 0.1}."
+        msg = (
+            "method refit must have targets to choose by, got none; state "
+            "targets={'hallucination_rate': 0.1}."
+        )
         raise ValueError(msg)
     fitted = "a fused gate" if policy.fused.enabled else "a decision model"
     if method != "refit" and (policy.fused.enabled or policy.decision.rule == EXPECTED_COST):
         remedy = "fit it on the new cases (method='refit'), or switch it off"
-        msg = f"{fitted} can not be moved, since its weights are of the old scores, got method {method!r}; {remedy}."
+        msg = (
+            f"{fitted} can not be moved, since its weights are of the old scores, got method "
+            f"{method!r}; {remedy}."
+        )
         raise ValueError(msg)
 
 
 def _sort_key(case: Case) -> tuple[str, ...]:
-    """What tells a case from others in both traces, for a pairing that no order of the rows changes."""
+    """What tells a case from others in both traces, for a pairing that row order cannot change."""
     named = "\n".join(sorted(case.selected_sources))
     return f"{case.query}\n{named}", case.split or "", repr(label_key(case)), case.id
 
@@ -315,15 +363,24 @@ def _check_same_cases(trace: TraceView, to: TraceView) -> None:
         2: ("splits", "deal the splits before either trace is built"),
         3: (
             "labels",
-            "a question has one label, whatever is retrieved: correct it in both, its sources, option and answers too",
+            (
+                "a question has one label, whatever is retrieved: correct it in both, its sources, "
+                "option and answers too"
+            ),
         ),
     }
     for width, (what, remedy) in remedies.items():
         before, after = (Counter(key[:width] for key in of_trace) for of_trace in keys)
         differing = max((before - after).total(), (after - before).total())
         if differing:
-            rule, first = f"trace and to must hold the same {what}", min((before - after) or (after - before))
-            value = f"{differing:,} of {len(keys[0]):,} cases that differ, such as {' '.join(first)!r:.200}"
+            rule, first = (
+                f"trace and to must hold the same {what}",
+                min((before - after) or (after - before)),
+            )
+            value = (
+                f"{differing:,} of {len(keys[0]):,} cases that differ, such as "
+                f"{' '.join(first)!r:.200}"
+            )
             msg = f"{rule}, got {value}; {remedy}."
             raise ValueError(msg)
 
@@ -344,33 +401,47 @@ def _mapping_cases(trace: TraceView) -> TraceView:
     rows = [row for row, case in enumerate(_all_cases(trace)) if case.split not in HELD_BACK]
     if not rows:
         held = ", ".join(sorted(map(str, names)))
-        msg = f"thresholds must be mapped on cases of split tune or of none, got {held} alone; give the whole trace."
+        msg = (
+            f"thresholds must be mapped on cases of split tune or of none, got {held} alone; give "
+            "the whole trace."
+        )
         raise ValueError(msg)
     rest: TraceView = view.subset(rows)
     return rest
 
 
 class Scores(NamedTuple):
-    """What movable thresholds are compared with at depth 0, by path, [Q] each, more passes; known: the signals."""
+    """What movable thresholds are compared with at depth 0, by path, [Q] each, more passes.
+
+    Known: the signals.
+    """
 
     by_path: dict[str, NDArray[np.float64]]
     known: SignalSet
 
 
 def shard_scores(trace: TraceData, policy: Policy, arm: str | None) -> Scores:
-    """Scores of one trace in memory that gates which act compare; pure, so that any worker may measure a shard."""
+    """Scores of one trace in memory that gates which act compare.
+
+    Pure, so that any worker may measure a shard.
+    """
     acting, by_cost = acting_gates(policy), policy.decision.rule == EXPECTED_COST
     # A decision model does not act on thresholds, and would be refused on hits of another arm.
     policy = policy.replace("decision.rule", "chain") if by_cost else policy
     thresholds, evidence = policy_thresholds([policy]), measured_tables(trace, policy, arm).evidence
-    fixed_gates = {gate.name for gate in GATES if not gate.moved}  # fitted, or of the answers: no embedder's scale
+    # fitted, or of the answers: no embedder's scale
+    fixed_gates = {gate.name for gate in GATES if not gate.moved}
     by_path = {}
     for path, swept in swept_paths(evidence.known).items():
         if path.startswith("decision."):  # costs are no scores of an embedder
             continue
         is_acting = swept.section in acting or (swept.section == "resolver" and not by_cost)
-        if is_acting and not (swept.whole or policy.value(path) is None or swept.section in fixed_gates):
-            by_path[path] = _passes_above(swept) * threshold_values(evidence, thresholds, path, 0)[0]
+        if is_acting and not (
+            swept.whole or policy.value(path) is None or swept.section in fixed_gates
+        ):
+            by_path[path] = (
+                _passes_above(swept) * threshold_values(evidence, thresholds, path, 0)[0]
+            )
     return Scores(by_path, evidence.known)
 
 
@@ -388,7 +459,10 @@ def _passes_above(swept: Threshold) -> float:
 def _all_scores(trace: TraceView, policy: Policy, arm: str | None, order: Sequence[int]) -> Scores:
     """Scores of all cases in an order."""
     parts = list(each_shard(shard_scores, trace, policy, arm, what="measure"))
-    by_path = {path: np.concatenate([part.by_path[path] for part in parts])[order] for path in parts[0].by_path}
+    by_path = {
+        path: np.concatenate([part.by_path[path] for part in parts])[order]
+        for path in parts[0].by_path
+    }
     return Scores(by_path, parts[0].known)
 
 
@@ -399,29 +473,43 @@ def _mapped_thresholds(
     pairs = [(view, _all_cases(view)) for view in (here, there)]
     orders = [_sorted_rows(cases) for _, cases in pairs]
     before, after = (
-        _all_scores(view, policy, arm, order) for (view, _), arm, order in zip(pairs, arms, orders, strict=True)
+        _all_scores(view, policy, arm, order)
+        for (view, _), arm, order in zip(pairs, arms, orders, strict=True)
     )
     # Questions labelled ok are those that an answer may be lost of, so that their share is kept.
-    is_ok = np.array([pairs[0][1][row].expect_status == Status.ok.name for row in orders[0]], dtype=bool)
+    is_ok = np.array(
+        [pairs[0][1][row].expect_status == Status.ok.name for row in orders[0]], dtype=bool
+    )
     notes = []
     if is_ok.sum() < LEAST_OK:
         notes.append(
-            f"Fewer than {LEAST_OK} questions are labelled ok ({int(is_ok.sum())}): mapped on all {len(is_ok):,}."
+            f"Fewer than {LEAST_OK} questions are labelled ok ({int(is_ok.sum())}): mapped on all "
+            f"{len(is_ok):,}."
         )
         is_ok[:] = True
     rows, changes, missing, thresholds = [], dict[str, float](), [], swept_paths(before.known)
     _check_declared(before, after)
     for path, of_all in before.by_path.items():
-        swept, value, scores = thresholds[path], float(policy.value(path)), (of_all, after.by_path[path])
+        swept, value, scores = (
+            thresholds[path],
+            float(policy.value(path)),
+            (of_all, after.by_path[path]),
+        )
         old, new = (of[is_ok] for of in scores)
         if unmapped := [side for side, of in (("old", old), ("new", new)) if not _varies(of)]:
             rows.append((path, value, value, np.nan, np.nan, UNMEASURED))
             if not np.array_equal(np.sort(old), np.sort(new), equal_nan=True):
                 where = " and ".join(unmapped)
-                missing.append(f"{path} is not mapped: its signal is missing or constant in the {where} trace.")
+                missing.append(
+                    f"{path} is not mapped: its signal is missing or constant in the {where} trace."
+                )
             continue
         bounded, note = _moved_value(swept, value, scores, is_ok, method)
-        low = changes.get(f"{swept.section}.min", -np.inf) if swept.signal and swept.key == "max" else -np.inf
+        low = (
+            changes.get(f"{swept.section}.min", -np.inf)
+            if swept.signal and swept.key == "max"
+            else -np.inf
+        )
         if low > bounded:
             bounded, note = low, UNCROSSED
         changes |= {path: bounded}
@@ -431,27 +519,41 @@ def _mapped_thresholds(
         blank = [1.0 - np.isfinite(of).mean() for of in (old, new)]
         if abs(blank[0] - blank[1]) > REPEATED:
             lead = (
-                f"{path}: {blank[0]:.0%} of the questions have no score in the old trace, {blank[1]:.0%} in the new one"
+                f"{path}: {blank[0]:.0%} of the questions have no score in the old trace, "
+                f"{blank[1]:.0%} in the new one"
             )
             notes.append(f"{lead}; the share that passes is of all of them.")
     is_cosine = policy.confidence.fallback == "cosine" and policy.confidence.calibration is not None
     if is_cosine and "confidence" in acting_gates(policy):
-        notes.append("The calibrated cosine is not mapped: fit it on the new trace (raglab.lab.calibrate_cosine).")
+        notes.append(
+            "The calibrated cosine is not mapped: fit it on the new trace "
+            "(raglab.lab.calibrate_cosine)."
+        )
     if own := policy_thresholds([policy]).own:
         notes.append(f"Thresholds of own gates are not mapped: {', '.join(own)}.")
-    moved = (item for path, value in changes.items() if value != policy.value(path) for item in (path, value))
+    moved = (
+        item
+        for path, value in changes.items()
+        if value != policy.value(path)
+        for item in (path, value)
+    )
     return Mapped(policy.replace(*moved, "certificate", None), rows, tuple(notes), tuple(missing))
 
 
 def _check_declared(before: Scores, after: Scores) -> None:
-    """Refuse a signal of which more means something else in the new trace, or which has another unit."""
+    """Refuse a signal of which more means something else in the new trace, or of another unit."""
     thresholds = swept_paths(before.known)
-    for name in dict.fromkeys(thresholds[path].signal for path in before.by_path if thresholds[path].signal):
+    for name in dict.fromkeys(
+        thresholds[path].signal for path in before.by_path if thresholds[path].signal
+    ):
         rows = [known.signal(name) for known in (before.known, after.known)]
         old, new = (f"higher {row.direction!r} and unit {row.unit.name!r}" for row in rows)
         if old != new:
             rule = f"signal {name} must have the same direction and unit in both traces"
-            msg = f"{rule}, got {old} in trace, {new} in to; declare it alike, or give it another name."
+            msg = (
+                f"{rule}, got {old} in trace, {new} in to; declare it alike, or give it another "
+                "name."
+            )
             raise ValueError(msg)
 
 
@@ -462,7 +564,10 @@ def _moved_value(
     is_ok: NDArray[np.bool_],
     method: Method,
 ) -> tuple[float, str]:
-    """Threshold on the new scores within its range, and a note; one that judges nothing in the old ones stays so."""
+    """Threshold on the new scores within its range, and a note.
+
+    One that judges nothing in the old ones stays so.
+    """
     sign = _passes_above(swept)
     threshold, bounds = sign * value, sorted((sign * swept.low, sign * swept.high))
     old, new = (of[np.isfinite(of)] for of in scores)
@@ -475,11 +580,18 @@ def _moved_value(
     except ValueError as error:
         msg = f"{swept.path} can not be mapped from trace to to: {error}"
         raise ValueError(msg) from error
-    return value if moved == threshold else float(np.clip(sign * moved, swept.low, swept.high)), note
+    return value if moved == threshold else float(
+        np.clip(sign * moved, swept.low, swept.high)
+    ), note
 
 
-def _moved(threshold: float, old: NDArray[np.float64], new: NDArray[np.float64], method: Method) -> tuple[float, str]:
-    """Threshold on the new scores, more passes, and a note; the same where the scores are the same."""
+def _moved(
+    threshold: float, old: NDArray[np.float64], new: NDArray[np.float64], method: Method
+) -> tuple[float, str]:
+    """Threshold on the new scores, more passes, and a note.
+
+    The same where the scores are the same.
+    """
     if method == "isotonic":
         if np.array_equal(old, new, equal_nan=True):
             return threshold, ""
@@ -490,15 +602,18 @@ def _moved(threshold: float, old: NDArray[np.float64], new: NDArray[np.float64],
     return quantile_map(threshold, old, new), ""
 
 
-def isotonic_map(threshold: float, source: NDArray[np.float64], target: NDArray[np.float64]) -> tuple[float, bool]:
-    """New score that is expected at a threshold on the old score, and whether the threshold lies outside all old ones.
+def isotonic_map(
+    threshold: float, source: NDArray[np.float64], target: NDArray[np.float64]
+) -> tuple[float, bool]:
+    """New score expected at a threshold on the old score, and whether it lies outside all old ones.
 
-    Monotone least squares of the target on the source over the same questions; outside the range it is clipped. A
-    higher threshold never maps to a lower one. Where the scores are weakly related the line is flat, so that the share
-    that passes is not kept.
+    Monotone least squares of the target on the source over the same questions; outside the range it
+    is clipped. A higher threshold never maps to a lower one. Where the scores are weakly related
+    the line is flat, so that the share that passes is not kept.
 
     Args:
-      threshold: for the source. source, target: scores of the same questions, [Q]; NaN or infinite ones are left out.
+      threshold: for the source.
+      source, target: scores of the same questions, [Q]; NaN or infinite ones are left out.
 
     Source: Barlow and others 1972 (pool adjacent violators).
 
@@ -511,16 +626,24 @@ def isotonic_map(threshold: float, source: NDArray[np.float64], target: NDArray[
     is_paired = np.isfinite(source) & np.isfinite(target)
     x, y = source[is_paired], target[is_paired]
     if not len(x):
-        msg = "source and target must both have scores for some question, got none; score the same questions twice."
+        msg = (
+            "source and target must both have scores for some question, got none; score the same "
+            "questions twice."
+        )
         raise ValueError(msg)
     order = np.lexsort((y, x))  # not that of the rows: sums must not depend on it
     regression = IsotonicRegression(out_of_bounds="clip").fit(x[order], y[order])
     is_clipped = not x.min() <= threshold <= x.max()
-    return float(regression.predict(np.array([np.clip(threshold, x.min(), x.max())]))[0]), is_clipped
+    return float(
+        regression.predict(np.array([np.clip(threshold, x.min(), x.max())]))[0]
+    ), is_clipped
 
 
 def _refitted(there: TraceView, mapped: Mapped, promised: Promised, arm: str | None) -> Mapped:
-    """Policy chosen on the new cases alone: the cheapest whose p-value is at most delta, else the least p-value."""
+    """Policy chosen on the new cases alone.
+
+    The cheapest whose p-value is at most delta, else the least p-value.
+    """
     start, cases, notes = mapped.policy, there, list(mapped.notes)
     if start.decision.rule == EXPECTED_COST and start.decision.model is not None:
         model = start.decision.model
@@ -529,7 +652,10 @@ def _refitted(there: TraceView, mapped: Mapped, promised: Promised, arm: str | N
         notes.append("The decision model is fitted again, with seed 0.")
     if start.fused.enabled:
         start = fit_fused_gate(cases, start, arm=arm).policy
-        notes.append("The fused gate is fitted again by method logistic, seed 0: a policy does not state how.")
+        notes.append(
+            "The fused gate is fitted again by method logistic, seed 0: a policy does not state "
+            "how."
+        )
     view: Any = held_trace(cases)
     with pilot_trace(view, start, arm) as pilot:
         offered = grid(pilot, start, arm)
@@ -542,8 +668,13 @@ def _refitted(there: TraceView, mapped: Mapped, promised: Promised, arm: str | N
         if len(passing)
         else min(range(len(offered)), key=lambda at: (p[at], cost[at]))
     )
-    lead = f"Refit on {len(there):,} new cases among {len(offered):,} policies: p-value {p[place]:.3g} there"
-    notes.append(f"{lead}{'' if len(passing) else f', above {promised.delta:g}, the lowest there is'}.")
+    lead = (
+        f"Refit on {len(there):,} new cases among {len(offered):,} policies: p-value "
+        f"{p[place]:.3g} there"
+    )
+    notes.append(
+        f"{lead}{'' if len(passing) else f', above {promised.delta:g}, the lowest there is'}."
+    )
     return Mapped(
         offered[place],
         _refitted_rows(mapped.rows, start, offered[place]),
@@ -555,16 +686,28 @@ def _refitted(there: TraceView, mapped: Mapped, promised: Promised, arm: str | N
 def _refitted_rows(
     rows: Sequence[tuple[str, float, float, float, float, str]], start: Policy, chosen: Policy
 ) -> list[tuple[str, float, float, float, float, str]]:
-    """Table of the thresholds after a refit: those that the mapping moved, and those that the grid chose."""
+    """Table of the thresholds after a refit.
+
+    Those that the mapping moved, and those that the grid chose.
+    """
     refitted = []
     for path, old, mapped, before, after, note in rows:
         value = float(chosen.value(path))
         is_same = value == mapped
-        refitted.append((path, old, value, before, after if is_same else np.nan, note if is_same else REFITTED))
+        refitted.append(
+            (path, old, value, before, after if is_same else np.nan, note if is_same else REFITTED)
+        )
     known = {row[0] for row in rows}
     learned = ("decision.ratio", *(path for path, swept in SWEPT.items() if not swept.signal))
     refitted += [
-        (path, np.nan if start.value(path) is None else float(start.value(path)), value, np.nan, np.nan, REFITTED)
+        (
+            path,
+            np.nan if start.value(path) is None else float(start.value(path)),
+            value,
+            np.nan,
+            np.nan,
+            REFITTED,
+        )
         for path in dict.fromkeys(learned)
         if path not in known and (value := chosen.value(path)) != start.value(path)
     ]
@@ -579,27 +722,42 @@ def _remembered(policy: Policy, old: Policy, there: TraceView) -> Policy:
 
 
 def _tested(
-    to: TraceView, old: Policy, policy: Policy, promised: Promised, arm: str | None, looks: Path | None
+    to: TraceView,
+    old: Policy,
+    policy: Policy,
+    promised: Promised,
+    arm: str | None,
+    looks: Path | None,
 ) -> LookResult:
-    """Certification on split certify of the new trace, as a further look where these cases were certified on."""
+    """Certification on split certify of the new trace, a further look if certified on before."""
     view: Any = to
     by_split = split_queries(to)
     if "certify" not in by_split:
-        return LookResult(None, ("No case of the new trace is of split certify: nothing can be promised of it.",))
+        return LookResult(
+            None, ("No case of the new trace is of split certify: nothing can be promised of it.",)
+        )
     if promised.sentences:
         return LookResult(None, promised.sentences)
     if not promised.targets:
-        return LookResult(None, ("No targets are stated, and the policy carries no certificate: nothing is promised.",))
+        return LookResult(
+            None,
+            ("No targets are stated, and the policy carries no certificate: nothing is promised.",),
+        )
     cases = view.split("certify")
     if promised.stated is not None and basis_conflict(promised.stated["basis"], trace_basis(cases)):
         value = f"those of the old certificate by {promised.stated['basis']}"
-        return LookResult(None, (f"The new certify cases are judged by {trace_basis(cases)}, {value} (rule S6.3).",))
+        return LookResult(
+            None,
+            (f"The new certify cases are judged by {trace_basis(cases)}, {value} (rule S6.3).",),
+        )
     reuse = _reuse(old, by_split, promised)
     reuse = _unknown_choices(looks, by_split["certify"], promised.stated) or reuse
     if isinstance(reuse, str):
         return LookResult(None, (reuse,))
     again = reuse.looks > 0
-    terms = CertificationSettings(promised.targets, promised.costs, promised.delta, arm, again, looks, reuse)
+    terms = CertificationSettings(
+        promised.targets, promised.costs, promised.delta, arm, again, looks, reuse
+    )
     certification = certify_alone(view, policy, terms)
     certificate = certification.certificate
     missing = _unkept(certification) if certification.policy is None else ()
@@ -607,7 +765,9 @@ def _tested(
     return LookResult(certification, missing, certificate.delta, certificate.looks, divisor)
 
 
-def _unknown_choices(looks: Path | None, queries: Sequence[str], stated: Mapping[str, Any] | None) -> str:
+def _unknown_choices(
+    looks: Path | None, queries: Sequence[str], stated: Mapping[str, Any] | None
+) -> str:
     """Why the looks that a file remembers allow no further one; empty where they do."""
     before = {} if looks is None else recorded_looks(looks, hash_queries(queries), queries)
     known = None if stated is None else stated.get("key")
@@ -615,32 +775,45 @@ def _unknown_choices(looks: Path | None, queries: Sequence[str], stated: Mapping
     if not unknown:
         return ""
     return (
-        f"{looks} holds {unknown:,} looks of an older raglab at the certify cases, which do not state among how many "
+        f"{looks} holds {unknown:,} looks of an older raglab at the certify cases, which do not "
+        "state among how many "
         "candidates they chose: take new cases."
     )
 
 
-def _reuse(old: Policy, by_split: Mapping[str | None, Sequence[str]], promised: Promised) -> Reuse | str:
+def _reuse(
+    old: Policy, by_split: Mapping[str | None, Sequence[str]], promised: Promised
+) -> Reuse | str:
     """What the old policy knows of the certify cases, or why nothing valid can be said on them."""
     stated = promised.stated
     learned_on = {hashed for hashed in (old.tuned_on, old.fused.fitted_on) if hashed is not None}
     if old.decision.model is not None and old.decision.model.fitted_on is not None:
         learned_on.add(old.decision.model.fitted_on)
     pilot = None if stated is None else stated["pilot_hash"]
-    if any("certify" in names and hashed == pilot for names, hashed in union_hashes(by_split).items()):
+    if any(
+        "certify" in names and hashed == pilot for names, hashed in union_hashes(by_split).items()
+    ):
         return (
-            "The certify cases are the pilot of the old certificate, on which the policy was chosen: take others, or "
+            "The certify cases are the pilot of the old certificate, on which the policy was "
+            "chosen: take others, or "
             "the splits of that certificate."
         )
-    certified_on = {*old.learned_cases, *(() if stated is None else (str(stated["cases_hash"]),))} - learned_on
+    certified_on = {
+        *old.learned_cases,
+        *(() if stated is None else (str(stated["cases_hash"]),)),
+    } - learned_on
     for hashed in sorted(certified_on):
-        (overlap,) = learned_cases([old.model_copy(update={"tuned_on": hashed})], by_split, ("certify",))
+        (overlap,) = learned_cases(
+            [old.model_copy(update={"tuned_on": hashed})], by_split, ("certify",)
+        )
         if "policy" not in overlap.parts:
             continue
         if stated is None or hashed != stated["cases_hash"]:
             return (
-                f"The policy was certified before on {overlap.k:,} of the {overlap.n:,} certify cases, and does not "
-                "state among how many candidates: take new cases, or the policy with that certificate."
+                f"The policy was certified before on {overlap.k:,} of the {overlap.n:,} certify "
+                "cases, and does not "
+                "state among how many candidates: take new cases, or the policy with that "
+                "certificate."
             )
         return Reuse(int(stated["looks"]), float(stated["spent"]), chosen_among(stated))
     return Reuse()
@@ -656,8 +829,15 @@ def _unkept(certification: Certification) -> tuple[str, ...]:
         if promise.name in certification.needs:
             sentences.append(need_line(promise.name, certification.needs[promise.name]))
         else:
-            bound = f"an upper bound of {promise.bound:.4g} on {promise.n:,} cases" if promise.n else "no case"
-            sentences.append(f"{promise.name} ≤ {promise.alpha:g} has {bound}: these certify {promise.bound:.4g}.")
+            bound = (
+                f"an upper bound of {promise.bound:.4g} on {promise.n:,} cases"
+                if promise.n
+                else "no case"
+            )
+            sentences.append(
+                f"{promise.name} ≤ {promise.alpha:g} has {bound}: these certify "
+                f"{promise.bound:.4g}."
+            )
     return tuple(sentences)
 
 
@@ -672,7 +852,16 @@ def _judged(
     results: list[Retest | None] = []
     for name, judged in (("mapped", policy), ("old", old)):
         try:
-            results.append(retest(judged, cases, promised.targets, delta=promised.delta, arm=arm, costs=promised.costs))
+            results.append(
+                retest(
+                    judged,
+                    cases,
+                    promised.targets,
+                    delta=promised.delta,
+                    arm=arm,
+                    costs=promised.costs,
+                )
+            )
         except ValueError as error:  # too many answers missing, or a model of other hits
             results.append(None)
             doubts.append(f"The {name} policy is not judged on split report: {error}")
@@ -680,7 +869,10 @@ def _judged(
 
 
 def _relabelled(to: TraceView, policy: Policy, labels: LabelValidity, arm: str | None) -> str:
-    """How many certify cases must be labelled again before anything is promised of them; empty where none must."""
+    """How many certify cases must be labelled again before anything is promised of them.
+
+    Empty where none must.
+    """
     cases = _all_cases(to)
     lost = labels.lost & np.array([case.split == "certify" for case in cases], dtype=bool)
     if to.has_answers:  # what is judged by text is not judged by sources
@@ -692,7 +884,8 @@ def _relabelled(to: TraceView, policy: Policy, labels: LabelValidity, arm: str |
     case_id = cases[int(np.argmax(lost))].id
     rule = "a name that now means another text would count as correct"
     return (
-        f"{int(lost.sum()):,} certify cases that the policy answers must be labelled again, such as {case_id}: {rule}."
+        f"{int(lost.sum()):,} certify cases that the policy answers must be labelled again, such "
+        f"as {case_id}: {rule}."
     )
 
 
@@ -702,7 +895,10 @@ def _label_notes(to: TraceView, labels: LabelValidity) -> tuple[str, ...]:
     doubtful, lost = (int(mask[is_certify].sum()) for mask in (labels.doubtful, labels.lost))
     if not doubtful:
         return ()
-    count = f"{doubtful:,} of {int(is_certify.sum()):,} certify cases have a label that is uncertain or lost ({lost:,})"
+    count = (
+        f"{doubtful:,} of {int(is_certify.sum()):,} certify cases have a label that is uncertain "
+        f"or lost ({lost:,})"
+    )
     return (f"{count}; an uncertain one is scored as it stands, which may count either way.",)
 
 
@@ -711,6 +907,9 @@ def _look_notes(tested: LookResult, looks: str | Path | None) -> tuple[str, ...]
     unknown = () if looks is not None or not tested.look else (UNRECORDED,)
     if tested.look < 2:
         return unknown
-    level = f"{tested.delta / tested.hypotheses:.3g}, as one of {tested.hypotheses:,} that these cases may have chosen"
+    level = (
+        f"{tested.delta / tested.hypotheses:.3g}, as one of {tested.hypotheses:,} that these "
+        "cases may have chosen"
+    )
     lead = f"The certify cases were used before: look {tested.look} may spend {tested.delta:.3g}"
     return (f"{lead}, and the policy is tested at {level}.", *unknown)

@@ -1,4 +1,7 @@
-"""Two traces of the same questions (shore): what another encoder, reranker, chunking, index or model changes (S3.6)."""
+"""Two traces of the same questions (shore): what another part of retrieval changes (S3.6).
+
+Such a part is an encoder, reranker, chunking, index or model.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,14 @@ from raglab.html_display import Fold, display
 from raglab.lab.acting_gates import acting_gates
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.carried_labels import label_key
-from raglab.lab.comparison import LEVEL, PAIRED, cost_difference, learned_text, paired_rows, paired_table
+from raglab.lab.comparison import (
+    LEVEL,
+    PAIRED,
+    cost_difference,
+    learned_text,
+    paired_rows,
+    paired_table,
+)
 from raglab.lab.search_space import always_answer
 from raglab.lab.slice_rates import FINAL, ranked_cases
 from raglab.metrics.intervals import mean_interval
@@ -44,7 +54,8 @@ if TYPE_CHECKING:
 SIDES = ("old", "new")
 HIT, MISS = 1, metrics.CELLS + 1  # cells of a case labelled ok: answered rightly, refused
 SHARES = (10, 50, 90)  # percent of the questions, of quantiles
-NO_SETTING = frozenset({"fingerprint", "cases_hash", "command"})  # facts of a trace that no setting changes alone
+# facts of a trace that no setting changes alone
+NO_SETTING = frozenset({"fingerprint", "cases_hash", "command"})
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -56,23 +67,28 @@ class TraceComparison:
       new: fingerprint, arm and policy of the new trace.
       cases: questions of both traces.
       judged: cases of these that have the same label in both, which rates and costs are of.
-      table: a row a measure, expected cost first, as of `Comparison`: `measure`, `old`, `new`, `difference`, `low`,
-        `high`, `p`, and counts; no row where no case is judged.
-      decisions: a row a pair of decisions: `before`, `after`, `n`, and of the `judged` ones `becomes_correct`,
-        `becomes_incorrect`.
-      changed: a row a case whose decision, what decides it, or correctness changes; `source_…` is its first hit's.
-      hits: `same_first_document` and `overlap_of_first_5` (mean share of documents, by path) over the cases with a hit,
-        with `value`; `hit@1` and `hit@5` over the `n` judged cases that expect a source, with `old`, `new` and, as
-        `value`, their difference; each with `low` and `high` of a 95 % interval.
-      signals: a row a threshold: what it is compared with in both traces, at the first search and of the first value
-        where a case has several: quantiles, the share of measured questions that meet the threshold, how many have
-        none (`missing_…`), and Spearman's rank correlation of both.
+      table: a row a measure, expected cost first, as of `Comparison`: `measure`, `old`, `new`,
+        `difference`, `low`, `high`, `p`, and counts; no row where no case is judged.
+      decisions: a row a pair of decisions: `before`, `after`, `n`, and of the `judged` ones
+        `becomes_correct`, `becomes_incorrect`.
+      changed: a row a case whose decision, what decides it, or correctness changes; `source_…` is
+        its first hit's.
+      hits: `same_first_document` and `overlap_of_first_5` (mean share of documents, by path) over
+        the cases with a hit, with `value`; `hit@1` and `hit@5` over the `n` judged cases that
+        expect a source, with `old`, `new` and, as `value`, their difference; each with `low` and
+        `high` of a 95 % interval.
+      signals: a row a threshold: what it is compared with in both traces, at the first search and
+        of the first value where a case has several: quantiles, the share of measured questions that
+        meet the threshold, how many have none (`missing_…`), and Spearman's rank correlation of
+        both.
       scores: what `signals` summarises: `path`, `case_id`, `label`, `old`, `new`.
       settings: a row a setting that differs: `setting`, `old`, `new`.
-      left_out: cases of one trace alone, and cases that are not judged since labels differ or there is none.
+      left_out: cases of one trace alone, and cases that are not judged since labels differ or there
+        is none.
       notes: what a reader must know.
       basis: on which the cases are judged (rule S6.3).
-      in_sample: which policy learned from how many of the cases; the table has no intervals then (rule S6.11).
+      in_sample: which policy learned from how many of the cases; the table has no intervals then
+        (rule S6.11).
     """
 
     old: str
@@ -96,21 +112,45 @@ class TraceComparison:
         return self.table.copy()
 
     def __repr__(self) -> str:
-        cost_text = cost_difference(self.table, SIDES, self.in_sample) if self.judged else "no case is judged"
-        sizes = f"{len(self.changed):,} of {self.cases:,} cases changed, {self.judged:,} judged by {self.basis}"
-        return visible(f"TraceComparison({self.old} to {self.new}: {cost_text}; {sizes}; {self._left_out()})")
+        cost_text = (
+            cost_difference(self.table, SIDES, self.in_sample)
+            if self.judged
+            else "no case is judged"
+        )
+        sizes = (
+            f"{len(self.changed):,} of {self.cases:,} cases changed, {self.judged:,} judged by "
+            f"{self.basis}"
+        )
+        return visible(
+            f"TraceComparison({self.old} to {self.new}: {cost_text}; {sizes}; {self._left_out()})"
+        )
 
     def _left_out(self) -> str:
         return counted({name: n for name, n in self.left_out.items() if n}) or "none left out"
 
     def _repr_html_(self) -> str:
-        """Display for a notebook: the differences with their intervals, decisions, hits, signals, settings, cases."""
-        facts = [("old", self.old), ("new", self.new), ("cases", f"{self.cases:,}, {self.judged:,} judged")]
+        """Display for a notebook.
+
+        The differences with their intervals, decisions, hits, signals, settings, cases.
+        """
+        facts = [
+            ("old", self.old),
+            ("new", self.new),
+            ("cases", f"{self.cases:,}, {self.judged:,} judged"),
+        ]
         facts += [("not compared", self._left_out()), ("basis", self.basis)]
         facts += [("judged", self.in_sample)] if self.in_sample else []
         facts += [("note", note) for note in self.notes]
         rows = paired_rows(self.table, SIDES, in_sample=bool(self.in_sample))
-        folds = [Fold(f"new less old, {PAIRED}", rows, None, ("measure", *SIDES, "difference", "p"), open=True)]
+        folds = [
+            Fold(
+                f"new less old, {PAIRED}",
+                rows,
+                None,
+                ("measure", *SIDES, "difference", "p"),
+                open=True,
+            )
+        ]
         for name in ("decisions", "hits", "signals", "settings", "changed"):
             table = getattr(self, name)
             values = (tuple(map(number_text, row)) for row in table.itertuples(index=False))
@@ -119,7 +159,10 @@ class TraceComparison:
 
 
 class CasePairs(NamedTuple):
-    """Positions of the same questions in two traces, in the order of the first; those of them with the same label."""
+    """Positions of the same questions in two traces, in the order of the first.
+
+    Those of them with the same label.
+    """
 
     old: list[int]
     new: list[int]
@@ -127,10 +170,15 @@ class CasePairs(NamedTuple):
 
 
 def pair_cases(old: Sequence[Case], new: Sequence[Case]) -> CasePairs:
-    """Same questions of two traces: by question, documents that the user named and id, else repeats in their order.
+    """Same questions of two traces.
+
+    By question, documents that the user named and id, else repeats in their order.
 
     Example:
-      >>> before, after = [Case("a", "Who pays?"), Case("b", "When?")], [Case("x", "When?"), Case("a", "Who pays?")]
+      >>> before, after = (
+      ...     [Case("a", "Who pays?"), Case("b", "When?")],
+      ...     [Case("x", "When?"), Case("a", "Who pays?")],
+      ... )
       >>> pair_cases(before, after)[:2]
       ([0, 1], [1, 0])
     """
@@ -147,7 +195,9 @@ def pair_cases(old: Sequence[Case], new: Sequence[Case]) -> CasePairs:
         if rows[row] is None and repeats[question(case)]:
             rows[row] = repeats[question(case)].popleft()
     pairs = [(row, partner) for row, partner in rows.items() if partner is not None]
-    same = np.array([label_key(old[row]) == label_key(new[partner]) for row, partner in pairs], dtype=bool)
+    same = np.array(
+        [label_key(old[row]) == label_key(new[partner]) for row, partner in pairs], dtype=bool
+    )
     return CasePairs([row for row, _ in pairs], [partner for _, partner in pairs], same)
 
 
@@ -162,35 +212,42 @@ def compare_traces(
     new_arm: str | None = None,
     costs: metrics.Costs | None = None,
 ) -> TraceComparison:
-    """What another encoder, reranker, chunking, index, model or arm changes at the same policy, on the same questions.
+    """What another encoder, reranker, chunking, index, model or arm changes.
 
-    Questions are the same where text and named documents are. Intervals and p are those of `raglab.compare`: the
-    hypothesis is no difference, and the cases are an independent sample of those to come. A trace of shards is loaded
-    whole.
+    Policy and questions stay the same.
+
+    Questions are the same where text and named documents are. Intervals and p are those of
+    `raglab.compare`: the hypothesis is no difference, and the cases are an independent sample of
+    those to come. A trace of shards is loaded whole.
 
     Args:
       old: of the present system, in memory or of shards.
       new: of the changed system, in memory or of shards.
-      policy: decides both traces; None is `raglab.lab.always_answer` of the default policy, which shows what retrieval
-        alone changes.
+      policy: decides both traces; None is `raglab.lab.always_answer` of the default policy, which
+        shows what retrieval alone changes.
       after: decides the new trace instead, such as that of `raglab.rescale_thresholds`.
       arm: of `old`; its first where not given.
       new_arm: of `new`; where not given that of the old name, or the only one that there is.
       costs: see `metrics.cost_matrix`.
 
     Warns:
-      UserWarning: a policy was fitted or tuned on some of the cases: the figures are in sample, not comparable.
+      UserWarning: a policy was fitted or tuned on some of the cases: the figures are in sample, not
+        comparable.
 
     Raises:
-      ValueError: no question in common, an unknown arm, `after` without a policy, costs that mean nothing, or more than
-        5 % of the answers missing, of cases judged by text.
+      ValueError: no question in common, an unknown arm, `after` without a policy, costs that mean
+        nothing, or more than 5 % of the answers missing, of cases judged by text.
 
-    Source: rules S3.6, S6.2, S6.3, S6.7, S6.11; Clopper and Pearson 1934 and Student 1908 for the intervals of hits.
+    Source: rules S3.6, S6.2, S6.3, S6.7, S6.11; Clopper and Pearson 1934 and Student 1908 for the
+    intervals of hits.
 
     Example: `compare_traces(trace, raglab.build_trace(corpus, cases, rerank_k=0), policy=policy)`.
     """
     if after is not None and policy is None:
-        msg = "after must stand beside a policy, got after alone; give the policy of the old trace too."
+        msg = (
+            "after must stand beside a policy, got after alone; give the policy of the old trace "
+            "too."
+        )
         raise ValueError(msg)
     pairs = pair_cases(old.cases, new.cases)
     if not pairs.old:
@@ -201,13 +258,22 @@ def compare_traces(
     free = always_answer(Policy.load())
     policies = (policy or free, after or policy or free)
     notes = (
-        [] if policy is not None else [f"Decided by always-answer ({free.policy_id}): what retrieval alone changes."]
+        []
+        if policy is not None
+        else [f"Decided by always-answer ({free.policy_id}): what retrieval alone changes."]
     )
     traces = [part.loaded().subset(rows) for part, rows in ((old, pairs.old), (new, pairs.new))]
-    if (traces[0].answers is None) != (traces[1].answers is None):  # judged by text in one, by sources in the other
+    # judged by text in one, by sources in the other
+    if (traces[0].answers is None) != (traces[1].answers is None):
         traces = [replace(part, answers=None) for part in traces]
-        notes.append("Answers are recorded in one trace alone: they are not read, and both are judged by sources.")
-    first, second = (decide_policies(*of)[0] for of in zip(traces, [[each] for each in policies], arms, strict=True))
+        notes.append(
+            "Answers are recorded in one trace alone: they are not read, and both are judged by "
+            "sources."
+        )
+    first, second = (
+        decide_policies(*of)[0]
+        for of in zip(traces, [[each] for each in policies], arms, strict=True)
+    )
     labelled = pairs.same_label & (label_codes(traces[0].cases) != UNLABELLED)
     judged = [part.subset(np.flatnonzero(labelled)) for part in traces]
     table, basis, in_sample, more = _rates(judged, policies, arms, costs)
@@ -247,14 +313,19 @@ def compare_traces(
 def paired_arms(
     old: TraceView, new: TraceView, arm: str | None, new_arm: str | None, name: str = "new_arm"
 ) -> tuple[str, str]:
-    """Arm of each trace: the first, and that of the same name or the only one; refused where it has to be guessed.
+    """Arm of each trace: the first, and that of the same name or the only one.
+
+    Refused where it has to be guessed.
 
     Args:
       name: of the argument that `new_arm` is given by.
     """
     first = old.arms[0] if arm is None else arm
     if new_arm is None and first not in new.arms and len(new.arms) > 1:
-        msg = f"{name} must be given where the new trace has no arm {first!r}, got None; one of {', '.join(new.arms)}."
+        msg = (
+            f"{name} must be given where the new trace has no arm {first!r}, got None; one of "
+            f"{', '.join(new.arms)}."
+        )
         raise ValueError(msg)
     return first, new_arm or (first if first in new.arms else new.arms[0])
 
@@ -264,33 +335,56 @@ def _off_notes(traces: tuple[StudyTrace, StudyTrace], policies: tuple[Policy, Po
     notes = []
     for side, trace, policy in zip(SIDES, traces, policies, strict=True):
         if idle := [name for name in acting_gates(policy) if name in gates_off(trace)]:
-            notes.append(f"Gates of {policy.policy_id} judge nothing in the {side} trace: {', '.join(idle)}.")
+            notes.append(
+                f"Gates of {policy.policy_id} judge nothing in the {side} trace: {', '.join(idle)}."
+            )
     return notes
 
 
 def _rates(
-    judged: Sequence[Trace], policies: tuple[Policy, Policy], arms: tuple[str, str], costs: metrics.Costs | None
+    judged: Sequence[Trace],
+    policies: tuple[Policy, Policy],
+    arms: tuple[str, str],
+    costs: metrics.Costs | None,
 ) -> tuple[pd.DataFrame, str, str, list[str]]:
     """Table of the judged cases, their basis, what is in sample, and notes."""
     import pandas as pd
 
     if not len(judged[0]):
-        return pd.DataFrame(columns=["measure", *SIDES, "difference", "low", "high", "p"]), "none", "", []
-    first, second = (decide_policies(*of)[0] for of in zip(judged, [[each] for each in policies], arms, strict=True))
-    names = [f"Policy {each.policy_id} on the {side} trace" for each, side in zip(policies, SIDES, strict=True)]
+        return (
+            pd.DataFrame(columns=["measure", *SIDES, "difference", "low", "high", "p"]),
+            "none",
+            "",
+            [],
+        )
+    first, second = (
+        decide_policies(*of)[0]
+        for of in zip(judged, [[each] for each in policies], arms, strict=True)
+    )
+    names = [
+        f"Policy {each.policy_id} on the {side} trace"
+        for each, side in zip(policies, SIDES, strict=True)
+    ]
     missing = dict(zip(names, (first.missing_answers, second.missing_answers), strict=True))
     check_compared(missing)
-    in_sample = learned_text(names, SIDES, [trace_learned([each], judged[0])[0] for each in policies])
+    in_sample = learned_text(
+        names, SIDES, [trace_learned([each], judged[0])[0] for each in policies]
+    )
     notes = [f"{name}: {shortfall}." for name, shortfall in missing.items() if shortfall.k]
     notes += filter(None, [status_only_note(first.status_only)])
     table = paired_table(first.cells, second.cells, SIDES, costs, in_sample=bool(in_sample))
     return table, str(first.basis), in_sample, notes
 
 
-def _turns(first: Decisions, second: Decisions, labelled: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
+def _turns(
+    first: Decisions, second: Decisions, labelled: NDArray[np.bool_]
+) -> dict[str, NDArray[np.bool_]]:
     """Which judged cases become correct and incorrect, [Q] each."""
     before, after = first.passes, second.passes
-    return {"becomes_correct": labelled & ~before & after, "becomes_incorrect": labelled & before & ~after}
+    return {
+        "becomes_correct": labelled & ~before & after,
+        "becomes_incorrect": labelled & before & ~after,
+    }
 
 
 def _flow(first: Decisions, second: Decisions, labelled: NDArray[np.bool_]) -> pd.DataFrame:
@@ -305,62 +399,116 @@ def _flow(first: Decisions, second: Decisions, labelled: NDArray[np.bool_]) -> p
     return pd.DataFrame(rows)
 
 
-def _changed(first: Decisions, second: Decisions, labelled: NDArray[np.bool_], arms: tuple[str, str]) -> pd.DataFrame:
+def _changed(
+    first: Decisions, second: Decisions, labelled: NDArray[np.bool_], arms: tuple[str, str]
+) -> pd.DataFrame:
     import pandas as pd
 
     turned = np.logical_or.reduce(list(_turns(first, second, labelled).values()))
-    rows = np.flatnonzero((first.status != second.status) | (first.decided_by != second.decided_by) | turned)
+    rows = np.flatnonzero(
+        (first.status != second.status) | (first.decided_by != second.decided_by) | turned
+    )
     cases = first.cases_at(rows)
-    columns: dict[str, Any] = {"case_id": [case.id for case in cases], "query": [case.query for case in cases]}
-    columns["label"] = [case.expect_status if labelled[row] else None for row, case in zip(rows, cases, strict=True)]
+    columns: dict[str, Any] = {
+        "case_id": [case.id for case in cases],
+        "query": [case.query for case in cases],
+    }
+    columns["label"] = [
+        case.expect_status if labelled[row] else None for row, case in zip(rows, cases, strict=True)
+    ]
     for side, decisions, arm in zip(("before", "after"), (first, second), arms, strict=True):
-        chunk, trace = _ranked_chunks(decisions.trace, arm)[rows, :1].ravel().tolist(), decisions.trace
+        chunk, trace = (
+            _ranked_chunks(decisions.trace, arm)[rows, :1].ravel().tolist(),
+            decisions.trace,
+        )
         columns[f"status_{side}"] = STATUS_NAMES[decisions.status[rows]]
         columns[f"decided_by_{side}"] = decisions.decided_by[rows]
-        columns[f"correct_{side}"] = [bool(decisions.passes[row]) if labelled[row] else None for row in rows]
-        columns[f"source_{side}"] = [trace.chunks[number].shown if number >= 0 else None for number in chunk]
+        columns[f"correct_{side}"] = [
+            bool(decisions.passes[row]) if labelled[row] else None for row in rows
+        ]
+        columns[f"source_{side}"] = [
+            trace.chunks[number].shown if number >= 0 else None for number in chunk
+        ]
     return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()})
 
 
 def _ranked_chunks(trace: TraceData, arm: str) -> NDArray[np.int64]:
     """Chunks of the first search in the arm's final order, [Q, K], -1 at the end."""
     chunk = trace.hits.chunk[:, trace.arm(arm), 0].astype(np.int64)
-    return np.take_along_axis(chunk, arm_order(trace.hits.rank[:, trace.arm(arm), 0], chunk), axis=1)
+    return np.take_along_axis(
+        chunk, arm_order(trace.hits.rank[:, trace.arm(arm), 0], chunk), axis=1
+    )
 
 
 def _first_documents(trace: TraceData, arm: str) -> list[list[str]]:
     """First five documents of each question, each at the place of its best chunk."""
     names = [chunk.document for chunk in trace.chunks]
     ranked = _ranked_chunks(trace, arm).tolist()
-    return [list(dict.fromkeys(names[chunk] for chunk in row if chunk >= 0))[:OVERLAP_AT] for row in ranked]
+    return [
+        list(dict.fromkeys(names[chunk] for chunk in row if chunk >= 0))[:OVERLAP_AT]
+        for row in ranked
+    ]
 
 
 def _hits(traces: Sequence[Trace], judged: Sequence[Trace], arms: tuple[str, str]) -> pd.DataFrame:
     """Rows of `TraceComparison.hits`."""
     import pandas as pd
 
-    lists = zip(*(_first_documents(trace, arm) for trace, arm in zip(traces, arms, strict=True)), strict=True)
+    lists = zip(
+        *(_first_documents(trace, arm) for trace, arm in zip(traces, arms, strict=True)),
+        strict=True,
+    )
     both = [pair for pair in lists if any(pair)]
     same = sum(old[:1] == new[:1] for old, new in both)
     overlap = np.array([len({*old} & {*new}) / max(len(old), len(new)) for old, new in both])
     n, (low, high) = len(both), metrics.clopper_pearson(same, len(both), LEVEL)
     # Where nothing varies there is no t interval, and one of no width would be read as a certainty.
-    ends = np.clip(mean_interval(overlap, LEVEL), 0.0, 1.0) if n and np.ptp(overlap) else (np.nan, np.nan)
+    ends = (
+        np.clip(mean_interval(overlap, LEVEL), 0.0, 1.0)
+        if n and np.ptp(overlap)
+        else (np.nan, np.nan)
+    )
     rows: list[tuple[Any, ...]] = [
-        ("same_first_document", np.nan, np.nan, same / n if n else np.nan, float(low), float(high), n),
-        ("overlap_of_first_5", np.nan, np.nan, overlap.mean() if n else np.nan, *map(float, ends), n),
+        (
+            "same_first_document",
+            np.nan,
+            np.nan,
+            same / n if n else np.nan,
+            float(low),
+            float(high),
+            n,
+        ),
+        (
+            "overlap_of_first_5",
+            np.nan,
+            np.nan,
+            overlap.mean() if n else np.nan,
+            *map(float, ends),
+            n,
+        ),
     ]
     before, after = (_hit_ranks(trace, arm) for trace, arm in zip(judged, arms, strict=True))
     for k in (1, OVERLAP_AT):
-        paired = metrics.paired_rates(np.where(before < k, HIT, MISS), np.where(after < k, HIT, MISS), LEVEL)
+        paired = metrics.paired_rates(
+            np.where(before < k, HIT, MISS), np.where(after < k, HIT, MISS), LEVEL
+        )
         place, n = metrics.RATES.index("pass_rate"), len(before)
         shares = paired.k[:, place] / (n or np.nan)
-        rows.append((f"hit@{k}", *shares, paired.difference[place], paired.low[place], paired.high[place], n))
+        rows.append(
+            (
+                f"hit@{k}",
+                *shares,
+                paired.difference[place],
+                paired.low[place],
+                paired.high[place],
+                n,
+            )
+        )
     return pd.DataFrame(rows, columns=["measure", *SIDES, "value", "low", "high", "n"])
 
 
 def _hit_ranks(trace: Trace, arm: str) -> NDArray[np.int64]:
-    """Place from 0 of the first expected source among documents or pages, of the cases that expect one, [q]."""
+    """Place from 0 of first expected sources among documents or pages, of cases with one, [q]."""
     if not len(trace):
         return np.zeros(0, dtype=np.int64)
     ranked = ranked_cases(trace, (FINAL,))
@@ -372,13 +520,17 @@ def _hit_ranks(trace: Trace, arm: str) -> NDArray[np.int64]:
 def _threshold_scores(
     trace: TraceData, policy: Policy, arm: str
 ) -> tuple[dict[str, NDArray[np.float64]], Mapping[str, Threshold], list[str]]:
-    """What each acting threshold of a policy is compared with, [Q]; all thresholds; paths without such a number."""
+    """What each acting threshold of a policy is compared with, [Q]; all thresholds.
+
+    Paths without such a number.
+    """
     evidence, thresholds = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
     known, paths, scores = swept_paths(evidence.known), acting_paths(evidence, policy), {}
     for path in paths:
         if path not in known or known[path].whole or path.startswith("decision."):
             continue
-        if known[path].meets in chain.BY_SLOT:  # of the answer to all hits, since which are chosen is no measurement
+        # of the answer to all hits, since which are chosen is no measurement
+        if known[path].meets in chain.BY_SLOT:
             scores[path] = chain.measurement(evidence, known[path].meets)[0, evidence.l2.shape[1]]
         else:
             scores[path] = threshold_values(evidence, thresholds, path, 0)[0]
@@ -386,7 +538,10 @@ def _threshold_scores(
 
 
 def _signals(
-    traces: Sequence[Trace], policies: tuple[Policy, Policy], arms: tuple[str, str], labelled: NDArray[np.bool_]
+    traces: Sequence[Trace],
+    policies: tuple[Policy, Policy],
+    arms: tuple[str, str],
+    labelled: NDArray[np.bool_],
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Tables `signals` and `scores`, and the acting thresholds that have no row there."""
     import pandas as pd
@@ -395,27 +550,44 @@ def _signals(
         _threshold_scores(*of) for of in zip(traces, policies, arms, strict=True)
     )
     cases, rows, frames = traces[0].cases, [], []
-    labels = [case.expect_status if is_judged else None for case, is_judged in zip(cases, labelled, strict=True)]
+    labels = [
+        case.expect_status if is_judged else None
+        for case, is_judged in zip(cases, labelled, strict=True)
+    ]
     for path in (path for path in old if path in new):
         threshold, pair = known[path], np.stack([old[path], new[path]])
         row: dict[str, Any] = {"path": path, "unit": threshold.unit.name}
         for side, values, policy in zip(SIDES, pair, policies, strict=True):
             measured, at = values[np.isfinite(values)], float(policy.value(path))
             passes = measured >= at if threshold.side == "floor" else measured <= at
-            row |= {f"threshold_{side}": at, f"passes_{side}": passes.mean() if len(measured) else np.nan}
-            ends = np.percentile(measured, SHARES) if len(measured) else np.full(len(SHARES), np.nan)
+            row |= {
+                f"threshold_{side}": at,
+                f"passes_{side}": passes.mean() if len(measured) else np.nan,
+            }
+            ends = (
+                np.percentile(measured, SHARES) if len(measured) else np.full(len(SHARES), np.nan)
+            )
             row |= {f"q{share}_{side}": end for share, end in zip(SHARES, ends, strict=True)}
             row[f"missing_{side}"] = len(values) - len(measured)
         rows.append(row | {"rank_correlation": _rank_correlation(*pair)})
         ids = [case.id for case in cases]
-        frames.append(pd.DataFrame({"path": path, "case_id": ids, "label": labels, "old": pair[0], "new": pair[1]}))
-    scores = pd.concat(frames) if frames else pd.DataFrame(columns=["path", "case_id", "label", *SIDES])
+        frames.append(
+            pd.DataFrame(
+                {"path": path, "case_id": ids, "label": labels, "old": pair[0], "new": pair[1]}
+            )
+        )
+    scores = (
+        pd.concat(frames) if frames else pd.DataFrame(columns=["path", "case_id", "label", *SIDES])
+    )
     alone = old.keys() ^ new.keys()
     return pd.DataFrame(rows), scores.reset_index(drop=True), sorted({*unread, *not_new, *alone})
 
 
 def _rank_correlation(old: NDArray[np.float64], new: NDArray[np.float64]) -> float:
-    """Spearman's rank correlation over the questions that both measure; NaN where one does not vary."""
+    """Spearman's rank correlation over the questions that both measure.
+
+    NaN where one does not vary.
+    """
     from scipy.stats import rankdata
 
     both = np.isfinite(old) & np.isfinite(new)
@@ -434,11 +606,15 @@ def _settings(
     for trace, arm, policy in zip(traces, arms, policies, strict=True):
         meta = {name: value for name, value in trace.meta.items() if name not in NO_SETTING}
         facts.append(
-            {"arm": arm, "policy": policy.policy_id} | dict(_flat(meta.pop("parameters", {}))) | dict(_flat(meta))
+            {"arm": arm, "policy": policy.policy_id}
+            | dict(_flat(meta.pop("parameters", {})))
+            | dict(_flat(meta))
         )
     names = dict.fromkeys(name for stated in facts for name in stated)
     rows = [(name, *(stated.get(name) for stated in facts)) for name in names]
-    return pd.DataFrame([row for row in rows if row[1] != row[2]], columns=["setting", *SIDES], dtype=object)
+    return pd.DataFrame(
+        [row for row in rows if row[1] != row[2]], columns=["setting", *SIDES], dtype=object
+    )
 
 
 def _flat(stated: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,7 @@
-"""Tracked model (shore): a policy as a model of MLflow that decides a DataFrame; YAML and this module, no pickle."""
+"""Tracked model (shore): a policy as a model of MLflow that decides a DataFrame.
+
+YAML and this module, no pickle.
+"""
 
 from __future__ import annotations
 
@@ -35,28 +38,42 @@ _NUMBERS = (
 
 @dataclass(frozen=True, slots=True)
 class PolicyModel:
-    """What MLflow loads: a policy, and the kind of the column `score`, as `trace_from_frame` takes it."""
+    """What MLflow loads.
+
+    A policy, and the kind of the column `score`, as `trace_from_frame` takes it.
+    """
 
     policy: Policy
     score: Any
 
     def predict(self, frame: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Decisions of `raglab.decide_frame`; optional columns of which every cell is missing count as absent."""
+        """Decisions of `raglab.decide_frame`.
+
+        Optional columns of which every cell is missing count as absent.
+        """
         del params
-        optional = [name for name in (*_TEXTS, *_NUMBERS) if name in frame and frame[name].isna().all()]
+        optional = [
+            name for name in (*_TEXTS, *_NUMBERS) if name in frame and frame[name].isna().all()
+        ]
         return decide_frame(frame.drop(columns=optional), self.policy, score=self.score)
 
 
 def unstated_signals(policy: Policy) -> list[str]:
-    """Signals of the user that a policy reads: a frame has to declare them, which a model cannot."""
+    """Signals of the user that a policy reads.
+
+    A frame has to declare them, which a model cannot.
+    """
     return [name for name in used_signals(policy) if name not in NAMES]
 
 
 def save_model(policy: Policy, folder: Path, *, score: str) -> None:
-    """Save a policy as a model of MLflow; `mlflow.pyfunc.load_model` opens it, and its `predict` decides.
+    """Save a policy as a model of MLflow.
 
-    Inputs are `query`, `hit_id` and `score`, and what else of a hit `trace_from_frame` measures; other columns are
-    dropped by MLflow. A policy with biases of groups decides by its common policy.
+    `mlflow.pyfunc.load_model` opens it, and its `predict` decides.
+
+    Inputs are `query`, `hit_id` and `score`, and what else of a hit `trace_from_frame` measures;
+    other columns are dropped by MLflow. A policy with biases of groups decides by its common
+    policy.
 
     Args:
       policy: without signals of the user, see `unstated_signals`.
@@ -75,7 +92,11 @@ def save_model(policy: Policy, folder: Path, *, score: str) -> None:
     required = [ColSpec("string", "query"), ColSpec("string", "hit_id"), ColSpec("double", "score")]
     texts = [ColSpec("string", name, required=False) for name in _TEXTS]
     numbers = [ColSpec("double", name, required=False) for name in _NUMBERS]
-    rows = [("What is the excess?", "a", 0.8), ("What is the excess?", "b", 0.6), ("Who won?", "b", 0.1)]
+    rows = [
+        ("What is the excess?", "a", 0.8),
+        ("What is the excess?", "b", 0.6),
+        ("Who won?", "b", 0.1),
+    ]
     data = folder.with_name(f"{folder.name}-data")
     make_folder(data)
     policy.save(data / POLICY)

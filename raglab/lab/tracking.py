@@ -46,7 +46,8 @@ DATABASE = "mlflow.db"
 ARTIFACTS = "artifacts"
 VARIABLE = "MLFLOW_TRACKING_URI"
 PORT = 5000
-QUIET = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}  # two processes, not nine
+# two processes, not nine
+QUIET = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
 _SQLITE = b"SQLite format 3\x00"  # how such a file begins
 _PARAMETER_LENGTH = 500
 _NAME_LENGTH = 60  # of the corpus in a run's name
@@ -68,14 +69,22 @@ class TrackedRun(NamedTuple):
         """Shell command that serves the store on this machine only; empty where a server has it."""
         if _is_server(self.tracking_uri):
             return ""
-        program = "mlflow" if shutil.which("mlflow") else Path(sys.executable).with_name("mlflow").as_posix()
+        program = (
+            "mlflow"
+            if shutil.which("mlflow")
+            else Path(sys.executable).with_name("mlflow").as_posix()
+        )
         settings = (f"{name}={value}" for name, value in QUIET.items())
         return shlex.join([*settings, program, *_served(self.tracking_uri, PORT)])
 
     @property
     def link(self) -> str:
         """Page of the runs, once it is served."""
-        server = self.tracking_uri.rstrip("/") if _is_server(self.tracking_uri) else f"http://127.0.0.1:{PORT}"
+        server = (
+            self.tracking_uri.rstrip("/")
+            if _is_server(self.tracking_uri)
+            else f"http://127.0.0.1:{PORT}"
+        )
         return f"{server}/#/experiments/{self.experiment_id}/runs"
 
 
@@ -96,27 +105,31 @@ def track(
 ) -> TrackedRun:
     """Log a study as one MLflow run.
 
-    Its name is `data set · policy · date`, the date in UTC, and its dataset the trace, by id and splits. MLflow sorts
-    metrics by name: `coverage`, `expected_cost` and `hallucination_rate` of the tuned policy on the judged cases are
-    first, all others are in groups behind them: every rate with its interval (`judged/`), the best cost by trial
-    (`search/`), the selected candidate (`selected/`), nested estimate and advantage (`study/`). Of a policy that was
-    fitted or chosen on these cases the group is `in_sample/`, and the first three are left out (rule S6.5).
-    Parameters, tags (policy_id, targets, trace_fingerprint, selected, incumbent), tables (trials as Parquet; candidates
-    and comparison as CSV), policies as YAML, and the report with its figures where there is one. `model` is the tuned
-    policy as a model of MLflow that decides a DataFrame, see `raglab.lab.tracked_model`; one that reads signals of the
-    user has none. Each policy of the comparison is a nested run with the same metrics.
+    Its name is `data set · policy · date`, the date in UTC, and its dataset the trace, by id and
+    splits. MLflow sorts metrics by name: `coverage`, `expected_cost` and `hallucination_rate` of
+    the tuned policy on the judged cases are first, all others are in groups behind them: every rate
+    with its interval (`judged/`), the best cost by trial (`search/`), the selected candidate
+    (`selected/`), nested estimate and advantage (`study/`). Of a policy that was fitted or chosen
+    on these cases the group is `in_sample/`, and the first three are left out (rule S6.5).
+    Parameters, tags (policy_id, targets, trace_fingerprint, selected, incumbent), tables (trials as
+    Parquet; candidates and comparison as CSV), policies as YAML, and the report with its figures
+    where there is one. `model` is the tuned policy as a model of MLflow that decides a DataFrame,
+    see `raglab.lab.tracked_model`; one that reads signals of the user has none. Each policy of the
+    comparison is a nested run with the same metrics.
 
     Args:
       result: of `tune`.
-      folder: for the database and the artifacts; made where it does not exist. A folder that was moved or copied holds
-        its own artifacts: they are written to it and read from it. Where not given: the store that MLFLOW_TRACKING_URI
-        names, such as a server, else `mlruns`. A store may have artifacts written in its own folder, or by its own
-        server, and elsewhere only in places that RAGLAB_ARTIFACTS names.
+      folder: for the database and the artifacts; made where it does not exist. A folder that was
+        moved or copied holds its own artifacts: they are written to it and read from it. Where not
+        given: the store that MLFLOW_TRACKING_URI names, such as a server, else `mlruns`. A store
+        may have artifacts written in its own folder, or by its own server, and elsewhere only in
+        places that RAGLAB_ARTIFACTS names.
       report: HTML file whose page and figures are logged too.
       files: further files to log.
 
     Warns:
-      UserWarning: no model is logged, since the policy reads signals of the user or no column `score`.
+      UserWarning: no model is logged, since the policy reads signals of the user or no column
+        `score`.
     """
     corpus, trace = str(result.tuned_on.meta.get("corpus")), str(result.settings["trace"])
     # A run is found by its tags; its parameters say how to make it again.
@@ -128,7 +141,8 @@ def track(
         "selected": result.selected,
         "incumbent": result.incumbent,
         "basis": result.basis,
-        "targets": ", ".join(f"{name} {limit:g}" for name, limit in result.goal.targets.items()) or "least cost",
+        "targets": ", ".join(f"{name} {limit:g}" for name, limit in result.goal.targets.items())
+        or "least cost",
         "mlflow.note.content": result.notes[0],
     }
     parameters = {
@@ -147,7 +161,11 @@ def track(
     name = f"{corpus[:_NAME_LENGTH]} · {policy} · {today.isoformat()}"
     with _open_run(name, "tune", folder, tags, TrackedData(corpus, trace, of)) as run:
         run.log(
-            parameters, [*_policy_metrics(judged["tuned"], in_sample="tuned" in in_sample), *_study_metrics(result)]
+            parameters,
+            [
+                *_policy_metrics(judged["tuned"], in_sample="tuned" in in_sample),
+                *_study_metrics(result),
+            ],
         )
         # MLflow takes artifacts as files only; here they are of no use once it has them.
         with tempfile.TemporaryDirectory() as scratch:
@@ -177,8 +195,11 @@ def track_run(
     """Log one MLflow run of any kind.
 
     Args:
-      metrics: name, value and step of each; one that is not finite is left out. tables: name -> frame, logged as
-        Parquet. folder: as for `track`. texts: file name -> its text. data: what it was made of.
+      metrics: name, value and step of each; one that is not finite is left out.
+      tables: name -> frame, logged as Parquet.
+      folder: as for `track`.
+      texts: file name -> its text.
+      data: what it was made of.
     """
     with _open_run(name, experiment, folder, dict(tags or {}), data) as run:
         run.log(params, [metric for metric in metrics if math.isfinite(metric[1])])
@@ -228,15 +249,23 @@ class _OpenRun(NamedTuple):
         texts = [Param(key, str(value)[:_PARAMETER_LENGTH]) for key, value in params.items()]
         self.client.log_batch(self.id, params=texts)
         for start in range(0, len(series), 1000):
-            part = [Metric(key, value, 0, step) for key, value, step in series[start : start + 1000]]
+            part = [
+                Metric(key, value, 0, step) for key, value, step in series[start : start + 1000]
+            ]
             self.client.log_batch(self.id, metrics=part)
 
-    def log_nested(self, name: str, metrics: Sequence[tuple[str, float, int]], tags: Mapping[str, str]) -> None:
+    def log_nested(
+        self, name: str, metrics: Sequence[tuple[str, float, int]], tags: Mapping[str, str]
+    ) -> None:
         """Log a finished run below this one."""
         from mlflow.entities import Metric
 
-        run = self.client.create_run(self.experiment_id, tags={"mlflow.parentRunId": self.id, **tags}, run_name=name)
-        self.client.log_batch(run.info.run_id, metrics=[Metric(key, value, 0, step) for key, value, step in metrics])
+        run = self.client.create_run(
+            self.experiment_id, tags={"mlflow.parentRunId": self.id, **tags}, run_name=name
+        )
+        self.client.log_batch(
+            run.info.run_id, metrics=[Metric(key, value, 0, step) for key, value, step in metrics]
+        )
         self.client.set_terminated(run.info.run_id)
 
     def log_data(self, data: TrackedData) -> None:
@@ -256,30 +285,43 @@ class _OpenRun(NamedTuple):
 
 @contextmanager
 def _open_run(
-    name: str, experiment: str, folder: str | Path | None, tags: Mapping[str, str], data: TrackedData | None
+    name: str,
+    experiment: str,
+    folder: str | Path | None,
+    tags: Mapping[str, str],
+    data: TrackedData | None,
 ) -> Iterator[_OpenRun]:
-    """A run of an experiment in a store, both made where they are not there; failed unless its block ends well.
+    """A run of an experiment in a store, both made where they are not there.
+
+    Failed unless its block ends well.
 
     Raises:
-      InputError: the store is locked, away, full, closed, damaged, or names a place for artifacts that is not its own;
-        or the experiment was deleted.
+      InputError: the store is locked, away, full, closed, damaged, or names a place for artifacts
+        that is not its own; or the experiment was deleted.
     """
     stated = None if folder is not None else os.environ.get(VARIABLE)
     with _refusals(stated or str(folder or FOLDER)):
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # beside the JSON of a command
+        # beside the JSON of a command
+        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
         yield from _run(name, experiment, _store(folder), tags, data)
 
 
 class _Store(NamedTuple):
-    """Where runs are kept: URI, and the folder of database and artifacts where it is one of ours."""
+    """Where runs are kept.
+
+    URI, and the folder of database and artifacts where it is one of ours.
+    """
 
     uri: str
     root: Path | None
 
 
 def _store(folder: str | Path | None) -> _Store:
-    """The folder that is given, else what MLFLOW_TRACKING_URI names, else `mlruns`; its artifacts its own."""
+    """The folder that is given, else what MLFLOW_TRACKING_URI names, else `mlruns`.
+
+    Its artifacts its own.
+    """
     if folder is None and (stated := os.environ.get(VARIABLE)):
         return _Store(stated, None)
     root = Path(FOLDER if folder is None else folder).resolve()
@@ -297,29 +339,46 @@ def _store(folder: str | Path | None) -> _Store:
 def _take_artifacts_home(database: Path) -> None:
     """Name the folder of a database wherever it names the one that it was made in.
 
-    MLflow keeps absolute places: without this a copied folder would write into the original, and a moved one lose all.
+    MLflow keeps absolute places: without this a copied folder would write into the original, and a
+    moved one lose all.
     """
     here = database.parent.as_uri()
     with closing(sqlite3.connect(database)) as connection, connection:
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = {
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
         if "experiments" not in tables:
             return
         rows = connection.execute("SELECT name, artifact_location FROM experiments").fetchall()
         tails = ((str(place), f"/{ARTIFACTS}/{quote(str(name))}") for name, place in rows)
         there = {
-            place.removesuffix(tail) for place, tail in tails if place.startswith("file:") and place.endswith(tail)
+            place.removesuffix(tail)
+            for place, tail in tails
+            if place.startswith("file:") and place.endswith(tail)
         }
         # What MLflow makes by itself is named by path, what we make by URI.
         moved = [(before, here) for before in there - {here}]
-        moved += [(unquote(before.removeprefix("file://")), database.parent.as_posix()) for before, _ in moved]
-        for table, column in ((table, column) for table, column in STORED_PLACES if table in tables):
-            change = f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"  # noqa: S608 - of `STORED_PLACES`
+        moved += [
+            (unquote(before.removeprefix("file://")), database.parent.as_posix())
+            for before, _ in moved
+        ]
+        for table, column in (
+            (table, column) for table, column in STORED_PLACES if table in tables
+        ):
+            change = (  # names are those of `STORED_PLACES`
+                f"UPDATE {table} SET {column} = ? || substr({column}, ?) "  # noqa: S608
+                f"WHERE substr({column}, 1, ?) = ?"
+            )
             for before, now in moved:
                 connection.execute(change, (now, len(before) + 1, len(before) + 1, f"{before}/"))
         # MLflow's own experiment has the folder where somebody worked when it was made.
         if "runs" in tables:
             unused = "experiment_id = 0 AND experiment_id NOT IN (SELECT experiment_id FROM runs)"
-            change = f"UPDATE experiments SET artifact_location = ? WHERE {unused} AND artifact_location <> ?"  # noqa: S608
+            change = (
+                f"UPDATE experiments SET artifact_location = ? WHERE {unused} AND "  # noqa: S608
+                "artifact_location <> ?"
+            )
             connection.execute(change, [f"{here}/{ARTIFACTS}/Default"] * 2)
 
 
@@ -330,7 +389,8 @@ def _run(
 
     if _is_server(store.uri):
         check_server(store.uri)
-    # The database of somebody else may name any place for files: nothing is written before it is checked.
+    # The database of somebody else may name any place for files: nothing is written before it is
+    # checked.
     check_database(store.uri)
     places = artifact_places(store.uri, store.root)
     client = mlflow.MlflowClient(tracking_uri=store.uri)
@@ -354,14 +414,17 @@ def _run(
 
 
 def serve(folder: str | Path | None = None, port: int = PORT) -> int:
-    """Show the runs of a store in MLflow's page on this machine only, until it is interrupted; exit code of MLflow.
+    """Show the runs of a store in MLflow's page on this machine only, until it is interrupted.
+
+    Exit code of MLflow.
 
     Args:
-      folder: as for `track`. A server that MLFLOW_TRACKING_URI names is shown already: nothing is started.
+      folder: as for `track`. A server that MLFLOW_TRACKING_URI names is shown already: nothing is
+        started.
 
     Raises:
-      InputError: a database that cannot be read, or that names places for files of others, which the page would show
-        and write to.
+      InputError: a database that cannot be read, or that names places for files of others, which
+        the page would show and write to.
     """
     try:
         store = _store(folder)
@@ -373,7 +436,8 @@ def serve(folder: str | Path | None = None, port: int = PORT) -> int:
         raise store_error(str(folder or FOLDER), error) from error
     command = [sys.executable, "-m", "mlflow", *_served(store.uri, port)]
     with suppress(KeyboardInterrupt):  # how it is ended
-        return subprocess.run(command, env=os.environ | QUIET, check=False).returncode  # noqa: S603 - MLflow itself
+        # MLflow itself
+        return subprocess.run(command, env=os.environ | QUIET, check=False).returncode  # noqa: S603
     return 0
 
 
@@ -388,7 +452,17 @@ def show_page() -> int:
 
 def _served(uri: str, port: int) -> list[str]:
     """Arguments of `mlflow` that serve a store on this machine only."""
-    return ["ui", "--host", "127.0.0.1", "--port", str(port), "--workers", "1", "--backend-store-uri", uri]
+    return [
+        "ui",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+        "--backend-store-uri",
+        uri,
+    ]
 
 
 def _is_server(uri: str) -> bool:
@@ -397,8 +471,11 @@ def _is_server(uri: str) -> bool:
 
 @contextmanager
 def _refusals(place: str) -> Iterator[None]:
-    """What the store of the runs says, each library in types of its own, as one line; its own log stays still."""
-    import mlflow.tracking  # noqa: F401 - which sets the level of its log
+    """What the store of the runs says, each library in types of its own, as one line.
+
+    Its own log stays still.
+    """
+    import mlflow.tracking  # noqa: F401
 
     log = logging.getLogger("mlflow")
     level = log.level
@@ -406,7 +483,10 @@ def _refusals(place: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in _STORES:
+        if (
+            not isinstance(error, OSError)
+            and type(error).__module__.partition(".")[0] not in _STORES
+        ):
             raise
         raise store_error(place, error, note="the result itself is not lost") from error
     finally:
@@ -423,7 +503,7 @@ def _plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _judged_rows(result: TuneResult) -> dict[str, dict[str, Any]]:
-    """Rates and expected cost of every policy of a study on the judged cases, by the policy's name."""
+    """Rates and expected cost of every policy of a study on the judged cases, by policy name."""
     every = list(result.policies.values())
     counts = replay.tally(result.judged_on, every, result.settings["arm"])
     table = replay.rate_table(counts, every, costs=result.goal.costs)
@@ -437,47 +517,72 @@ def _policy_metrics(row: Mapping[str, Any], *, in_sample: bool) -> list[tuple[st
     The three of `HEADLINE` come before all groups by name, where MLflow shows them first.
 
     Args:
-      in_sample: whether the policy was fitted or chosen on the judged cases; its figures then share no name with
-        others.
+      in_sample: whether the policy was fitted or chosen on the judged cases; its figures then share
+        no name with others.
     """
     group = "in_sample" if in_sample else "judged"
-    figures = [(f"{name}{end}", float(row[f"{name}{end}"])) for name in (COST, *RATES) for end in _ENDS]
+    figures = [
+        (f"{name}{end}", float(row[f"{name}{end}"])) for name in (COST, *RATES) for end in _ENDS
+    ]
     series = [] if in_sample else [(name, float(row[name]), 0) for name in HEADLINE]
     series += [(f"{group}/{name}", value, 0) for name, value in figures]
     return [metric for metric in series if math.isfinite(metric[1])]
 
 
 def _study_metrics(result: TuneResult) -> list[tuple[str, float, int]]:
-    """Nested estimate, costs of what was selected, its advantage, and the lowest expected cost by trial."""
+    """Nested estimate, costs of what was selected, its advantage, lowest expected cost by trial."""
     chosen: Any = result.costs.loc[result.selected]
     series = [("study/held_out_estimate", result.held_out_estimate, 0)]
-    series += [(f"selected/{name}_cost", float(chosen[name]), 0) for name in ("in_sample", "cross_validated")]
+    series += [
+        (f"selected/{name}_cost", float(chosen[name]), 0)
+        for name in ("in_sample", "cross_validated")
+    ]
     if result.advantage is not None:
-        series += [(f"study/advantage_{name}", float(getattr(result.advantage, name)), 0) for name in _ADVANTAGE]
+        series += [
+            (f"study/advantage_{name}", float(getattr(result.advantage, name)), 0)
+            for name in _ADVANTAGE
+        ]
     best = _best_costs(result.trials)
     last, step = len(best) - 1, max(1, len(best) // _STEPS)
-    series += [("search/best_cost", value, at) for at, value in enumerate(best) if at % step == 0 or at == last]
+    series += [
+        ("search/best_cost", value, at)
+        for at, value in enumerate(best)
+        if at % step == 0 or at == last
+    ]
     return [metric for metric in series if math.isfinite(metric[1])]
 
 
 def _best_costs(trials: pd.DataFrame) -> list[float]:
-    """Expected cost of the best trial so far, by trial: one that meets all targets is better than one that does not."""
-    ranks = list(zip(~trials["feasible"].to_numpy(dtype=bool), trials[COST].to_numpy(), strict=True))
+    """Expected cost of the best trial so far, by trial.
+
+    One that meets all targets is better than one that does not.
+    """
+    ranks = list(
+        zip(~trials["feasible"].to_numpy(dtype=bool), trials[COST].to_numpy(), strict=True)
+    )
     return [float(cost) for _, cost in accumulate(ranks, min)]
 
 
 def _log_files(result: TuneResult, folder: Path) -> None:
     result.trials.to_parquet(folder / "trials.parquet", index=False)
     result.pareto.to_parquet(folder / "pareto.parquet", index=False)
-    tables = {"flat_ranges": result.flat_ranges, "comparison": result.judged, "candidates": result.costs.reset_index()}
+    tables = {
+        "flat_ranges": result.flat_ranges,
+        "comparison": result.judged,
+        "candidates": result.costs.reset_index(),
+    }
     for name, table in tables.items():
         write_text(csv_text(table), folder / f"{name}.csv")
     for name, policy in (("tuned", result.policy), ("defaults", result.default_policy)):
         policy.save(folder / f"{name}.yaml")
     score = result.tuned_on.meta.get("parameters", {}).get("score", "cosine")
-    reads = ", ".join(unstated_signals(result.policy)) or ("no column score" if score is None else "")
+    reads = ", ".join(unstated_signals(result.policy)) or (
+        "no column score" if score is None else ""
+    )
     if reads:
-        warn_user(f"No model of MLflow is logged: the policy reads what its frame cannot state, {reads}.")
+        warn_user(
+            f"No model of MLflow is logged: the policy reads what its frame cannot state, {reads}."
+        )
     else:
         save_model(result.policy, folder / "model", score=score)
     page = result.cockpit_page()

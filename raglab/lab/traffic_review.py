@@ -45,7 +45,7 @@ NO_DAY, NO_STRATUM = "", ""
 
 
 class PathMoves(NamedTuple):
-    """A threshold, where the requests of a part go as it rises, and how many lack what it is compared with."""
+    """A threshold, where a part's requests go as it rises, and how many lack the compared value."""
 
     threshold: Threshold
     moves: Moves
@@ -61,19 +61,31 @@ class ShardReview(NamedTuple):
 
 
 def shard_review(
-    trace: TraceData | Measured, policy: PolicyData, after: PolicyData, arm: str | None, by: tuple[str, ...]
+    trace: TraceData | Measured,
+    policy: PolicyData,
+    after: PolicyData,
+    arm: str | None,
+    by: tuple[str, ...],
 ) -> ShardReview:
     """Review of one trace in memory; pure, so that any worker may make it."""
     decisions, decisions_after = decide_policies(Measured.of(trace), [policy, after], arm)
     evidence, thresholds = decisions.tables.evidence, policy_thresholds([policy])
     cases, current = decisions.trace.cases, decisions.status
     moves = {}
-    for path, (points, status) in piece_status(evidence, policy, acting_paths(evidence, policy)).items():
+    for path, (points, status) in piece_status(
+        evidence, policy, acting_paths(evidence, policy)
+    ).items():
         swept = swept_threshold(evidence.known, thresholds, path)
-        pairs = (current * np.int8(N) + status).astype(np.int8)  # now and there: steps then tell who changes
-        moves[path] = PathMoves(swept, cell_moves(points, pairs), missing_values(evidence, policy, path))
-    # A request that was drawn is known by what its label in the sample says, not by what somebody else said.
-    is_known = [case.expect_status is not None and case.extra.get(SAMPLE_LABEL) != "" for case in cases]
+        # now and there: steps then tell who changes
+        pairs = (current * np.int8(N) + status).astype(np.int8)
+        moves[path] = PathMoves(
+            swept, cell_moves(points, pairs), missing_values(evidence, policy, path)
+        )
+    # A request that was drawn is known by what its label in the sample says, not by what somebody
+    # else said.
+    is_known = [
+        case.expect_status is not None and case.extra.get(SAMPLE_LABEL) != "" for case in cases
+    ]
     columns = ReviewColumns(
         current,
         decisions_after.status,
@@ -84,7 +96,9 @@ def shard_review(
         np.array([case.extra.get(PROBABILITY) for case in cases], dtype=np.float64),
         _objects(str(case.extra.get(STRATUM) or NO_STRATUM) for case in cases),
         _objects(map(request_day, cases)),
-        np.array([group_values(cases, name) for name in by], dtype=object).reshape(len(by), len(cases)),
+        np.array([group_values(cases, name) for name in by], dtype=object).reshape(
+            len(by), len(cases)
+        ),
     )
     return ShardReview(columns, moves, evidence.off)
 
@@ -94,7 +108,7 @@ def _objects(values: Iterable[str]) -> NDArray[np.object_]:
 
 
 def missing_values(evidence: Evidence, policy: PolicyData, path: str) -> float:
-    """Requests with hits of which nobody measured what a threshold is compared with, at the first search.
+    """Requests with hits lacking the measurement a threshold compares, at the first search.
 
     NaN of a cost, of the resolver and of a gate of the user, which compare no single measurement.
     """
@@ -105,7 +119,9 @@ def missing_values(evidence: Evidence, policy: PolicyData, path: str) -> float:
 
 
 def request_day(case: Case) -> str:
-    """Day of a request, of the ISO time in `extra["at"]`, in UTC where that has an offset; '' where it states none.
+    """Day of a request, of the ISO time in `extra["at"]`, in UTC where that has an offset.
+
+    '' where it states none.
 
     Example:
       >>> request_day(Case("1", "who?", extra={"at": "2026-03-02T23:30:00-02:00"}))
@@ -122,8 +138,9 @@ def request_day(case: Case) -> str:
 class TrafficCurve(NamedTuple):
     """Exact curve of one threshold.
 
-    low, high: ends of its steps, [N]. pairs: requests by decision of the policy and decision on the step, [N, 3, 3].
-    current: place of the step that holds the policy's own value. missing: see `missing_values`.
+    low, high: ends of its steps, [N]. pairs: requests by decision of the policy and decision on the
+    step, [N, 3, 3]. current: place of the step that holds the policy's own value. missing: see
+    `missing_values`.
     """
 
     threshold: Threshold
@@ -142,25 +159,37 @@ class TrafficCurve(NamedTuple):
     @property
     def changed(self) -> NDArray[np.int64]:
         """Requests that each step decides otherwise than the policy, [N]."""
-        changed: NDArray[np.int64] = self.pairs.sum(axis=(1, 2)) - np.trace(self.pairs, axis1=1, axis2=2)
+        changed: NDArray[np.int64] = self.pairs.sum(axis=(1, 2)) - np.trace(
+            self.pairs, axis1=1, axis2=2
+        )
         return changed
 
     def nearest(self, aside: int) -> tuple[float, float]:
-        """Nearest value on a side, -1 or 1, at which decisions change, and how many; NaN and 0 where none do."""
+        """Nearest value on a side, -1 or 1, at which decisions change, and how many.
+
+        NaN and 0 where none do.
+        """
         place = self.current + aside
         if not 0 <= place < len(self.low):
             return NAN, 0.0
         edge = self.low[self.current] if aside < 0 else self.high[self.current]
-        closed = aside > 0 if self.threshold.side == "ceiling" else aside < 0  # whether the step holds that edge
+        # whether the step holds that edge
+        closed = aside > 0 if self.threshold.side == "ceiling" else aside < 0
         beyond = edge + aside if self.threshold.whole else np.nextafter(edge, aside * np.inf)
         return float(edge if closed else beyond), float(self.changed[place])
 
 
-def threshold_curve(threshold: Threshold, moves: Sequence[Moves], value: float, missing: float) -> TrafficCurve:
+def threshold_curve(
+    threshold: Threshold, moves: Sequence[Moves], value: float, missing: float
+) -> TrafficCurve:
     """Curve of a threshold from the moves of all parts; value: the policy's own."""
     low, high, cells = sum_moves(moves, threshold)
     above = threshold.side == "ceiling"
-    place = np.searchsorted(low, value, side="right") - 1 if above else np.searchsorted(high, value, side="left")
+    place = (
+        np.searchsorted(low, value, side="right") - 1
+        if above
+        else np.searchsorted(high, value, side="left")
+    )
     current = int(np.clip(place, 0, len(low) - 1))
     pairs = np.ascontiguousarray(cells[:, : N * N]).reshape(-1, N, N)
     return TrafficCurve(threshold, *read_only((low, high, pairs)), current, missing)
@@ -176,8 +205,10 @@ class Review:
       level: of the intervals.
       rates: see `frame`.
       curves: exact curve of each threshold that acts, by path.
-      changes: a row a pair of decisions, `before` of the policy and `after` of the second one, with `n`.
-      days: a row a day: `day`, `n`, `ok`, `refuse`, `ambiguous`, `labelled`, and `changed` by the second policy.
+      changes: a row a pair of decisions, `before` of the policy and `after` of the second one, with
+        `n`.
+      days: a row a day: `day`, `n`, `ok`, `refuse`, `ambiguous`, `labelled`, and `changed` by the
+        second policy.
       groups: a row a group, the largest first: `by`, `group`, and the columns of a day.
       off: gates that judge nothing here, and why.
       notes: what a reader must know.
@@ -197,9 +228,10 @@ class Review:
     def frame(self) -> pd.DataFrame:
         """Rates, a row each.
 
-        Columns: `rate`, `of` (the requests it is a share of), `basis`, `estimate`, `low`, `high`, `k`, `n`. Basis
-        `traffic` is a count of all requests; `sample` an estimate for all of them from k of n drawn and labelled ones,
-        with an interval of the design; `labelled requests` speaks for those alone, and has no interval.
+        Columns: `rate`, `of` (the requests it is a share of), `basis`, `estimate`, `low`, `high`,
+        `k`, `n`. Basis `traffic` is a count of all requests; `sample` an estimate for all of them
+        from k of n drawn and labelled ones, with an interval of the design; `labelled requests`
+        speaks for those alone, and has no interval.
         """
         return self.rates.copy()
 
@@ -207,19 +239,34 @@ class Review:
     def gates(self) -> pd.DataFrame:
         """Exact curves, a row a threshold and step.
 
-        Columns: `path`, `low`, `high`, `ok`, `refuse`, `ambiguous` (requests), `changed` (that the step decides
-        otherwise than the policy), `is_current` (the policy's own step). A step of an upper threshold holds on
-        [low, high), of a lower one on (low, high]; the outermost end at the threshold's range.
+        Columns: `path`, `low`, `high`, `ok`, `refuse`, `ambiguous` (requests), `changed` (that the
+        step decides otherwise than the policy), `is_current` (the policy's own step). A step of an
+        upper threshold holds on [low, high), of a lower one on (low, high]; the outermost end at
+        the threshold's range.
         """
         import pandas as pd
 
-        names = ["path", "low", "high", *(status.name for status in Status), "changed", "is_current"]
+        names = [
+            "path",
+            "low",
+            "high",
+            *(status.name for status in Status),
+            "changed",
+            "is_current",
+        ]
         frames = [
             pd.DataFrame(
                 dict(
                     zip(
                         names,
-                        (path, curve.low, curve.high, *curve.counts.T, curve.changed, is_current(curve)),
+                        (
+                            path,
+                            curve.low,
+                            curve.high,
+                            *curve.counts.T,
+                            curve.changed,
+                            is_current(curve),
+                        ),
                         strict=True,
                     )
                 )
@@ -230,15 +277,26 @@ class Review:
 
     @property
     def thresholds(self) -> pd.DataFrame:
-        """A row a threshold: its value, missing measurements, and the nearest change on either side.
+        """A row a threshold.
 
-        Columns: `path`, `current`, `missing` (requests with hits, NaN where it compares no single measurement),
-        `steps`, `lower` and `higher` (nearest value at which any decision changes, NaN where none does), and
-        `lower_changed` and `higher_changed` (how many).
+        Its value, missing measurements, and the nearest change on either side.
+
+        Columns: `path`, `current`, `missing` (requests with hits, NaN where it compares no single
+        measurement), `steps`, `lower` and `higher` (nearest value at which any decision changes,
+        NaN where none does), and `lower_changed` and `higher_changed` (how many).
         """
         import pandas as pd
 
-        names = ["path", "current", "missing", "steps", "lower", "lower_changed", "higher", "higher_changed"]
+        names = [
+            "path",
+            "current",
+            "missing",
+            "steps",
+            "lower",
+            "lower_changed",
+            "higher",
+            "higher_changed",
+        ]
         rows = [
             (
                 path,
@@ -264,7 +322,10 @@ class Review:
         return [row for row in self.rates.itertuples() if row.basis != "traffic" and row.n]
 
     def _repr_html_(self) -> str:
-        """Display for a notebook: decisions, rates from labels, the next change of each threshold, days and groups."""
+        """Display for a notebook.
+
+        Decisions, rates from labels, the next change of each threshold, days and groups.
+        """
         facts = [("policy", self.policy.policy_id), *(("note", note) for note in self.notes)]
         decided = [
             (str(row.rate), f"{row.k:,}", f"{row.estimate:.1%}")
@@ -272,10 +333,17 @@ class Review:
             if row.basis == "traffic"
         ]
         labelled = [
-            (row.rate, row.of, _estimate_text(row), f"{row.k:,} of {row.n:,}", row.basis) for row in self._labelled
+            (row.rate, row.of, _estimate_text(row), f"{row.k:,} of {row.n:,}", row.basis)
+            for row in self._labelled
         ]
         heads = {
-            "rates from labels": ("rate", "of", f"estimate, {self.level:.0%} interval", "labels", "basis"),
+            "rates from labels": (
+                "rate",
+                "of",
+                f"estimate, {self.level:.0%} interval",
+                "labels",
+                "basis",
+            ),
             "decisions": ("decision", "requests", "share"),
         }
         folds = [
@@ -292,7 +360,11 @@ class Review:
             ),
             Fold("gates that judge nothing here", list(self.off.items()), None, ("gate", "why")),
         ]
-        return display(f"Review of {self.n:,} requests", facts, [fold for fold in folds if fold.total or fold.rows])
+        return display(
+            f"Review of {self.n:,} requests",
+            facts,
+            [fold for fold in folds if fold.total or fold.rows],
+        )
 
 
 def is_current(curve: TrafficCurve) -> NDArray[np.bool_]:
@@ -325,12 +397,14 @@ def review(
     """Review of a policy on production traffic, with labels or without.
 
     Args:
-      trace: requests, in memory or of shards, one of which is in memory at a time. A case may state its time in
-        `extra["at"]`.
+      trace: requests, in memory or of shards, one of which is in memory at a time. A case may state
+        its time in `extra["at"]`.
       policy: that decided them, or would.
-      after: a second policy; how many requests it decides otherwise is counted by pair of decisions.
+      after: a second policy; how many requests it decides otherwise is counted by pair of
+        decisions.
       arm: of the trace; the first where not given.
-      by: attributes that group the requests, such as `("tenant",)`; see `raglab.case_groups.group_value`.
+      by: attributes that group the requests, such as `("tenant",)`; see
+        `raglab.case_groups.group_value`.
       level: of the intervals, in (0, 1).
 
     Raises:
@@ -338,7 +412,8 @@ def review(
 
     Source: rules S3.6, S6.2, S6.4; Cochran 1977, chapter 5.
 
-    Example: `review(trace, policy, by=("tenant",)).gates` has each threshold at which a decision changes.
+    Example: `review(trace, policy, by=("tenant",)).gates` has each threshold at which a decision
+    changes.
     """
     import pandas as pd
 
@@ -352,7 +427,9 @@ def review(
         paths = [part.moves[path] for part in parts if path in part.moves]
         missing = sum(path_moves.missing for path_moves in paths)
         moves = [path_moves.moves for path_moves in paths]
-        curves[path] = threshold_curve(paths[0].threshold, moves, float(policy.value(path)), missing)
+        curves[path] = threshold_curve(
+            paths[0].threshold, moves, float(policy.value(path)), missing
+        )
     has_after = after is not None
     days = request_counts(columns, columns.day, "day", has_after=has_after)
     groups = [
@@ -368,7 +445,9 @@ def review(
         policy,
         len(columns.status),
         level,
-        pd.DataFrame([*traffic_rates(columns), *label_rates(columns, level)], columns=list(RATE_COLUMNS)),
+        pd.DataFrame(
+            [*traffic_rates(columns), *label_rates(columns, level)], columns=list(RATE_COLUMNS)
+        ),
         curves,
         changes if has_after else changes[:0],
         days if (columns.day != NO_DAY).any() else days[:0],
@@ -378,8 +457,13 @@ def review(
     )
 
 
-def request_counts(columns: ReviewColumns, values: NDArray[np.object_], name: str, *, has_after: bool) -> pd.DataFrame:
-    """Requests by value of an attribute: `n`, by decision, `labelled`, and `changed` by the second policy."""
+def request_counts(
+    columns: ReviewColumns, values: NDArray[np.object_], name: str, *, has_after: bool
+) -> pd.DataFrame:
+    """Requests by value of an attribute.
+
+    `n`, by decision, `labelled`, and `changed` by the second policy.
+    """
     import pandas as pd
 
     kinds, place = np.unique(values.astype(str), return_inverse=True)
@@ -406,12 +490,19 @@ def review_notes(columns: ReviewColumns, by: Sequence[str]) -> Iterator[str]:
     """What a reader must know of labels, days and groups, with counts."""
     n, is_drawn = len(columns.status), ~np.isnan(columns.probability)
     drawn, known, aside = (
-        int(rows.sum()) for rows in (is_drawn, is_drawn & columns.is_known, columns.is_known & ~is_drawn)
+        int(rows.sum())
+        for rows in (is_drawn, is_drawn & columns.is_known, columns.is_known & ~is_drawn)
     )
     if not known and not aside:
-        yield "No request has a label that counts: nothing here says whether a decision is right; draw some to label."
+        yield (
+            "No request has a label that counts: nothing here says whether a decision is right; "
+            "draw some to label."
+        )
     if drawn:
-        yield f"{known:,} of {drawn:,} drawn requests are labelled; rates of basis `sample` are estimates for all."
+        yield (
+            f"{known:,} of {drawn:,} drawn requests are labelled; rates of basis `sample` are "
+            "estimates for all."
+        )
         if uncovered := int((columns.stratum == NO_STRATUM).sum()):
             yield f"{uncovered:,} requests state no stratum: no drawn request stands for them."
     if aside:
@@ -425,7 +516,7 @@ def review_notes(columns: ReviewColumns, by: Sequence[str]) -> Iterator[str]:
 
 
 def _policy_notes(trace: TraceView, policy: PolicyData, columns: ReviewColumns) -> Iterator[str]:
-    """What the trace lacks to judge a policy by, and whether the policy learned from labels that judge it."""
+    """What a trace lacks to judge a policy, and if the policy learned from labels that judge it."""
     yield from unmeasured_note(trace, policy)
     note = in_sample_note(trace_learned([policy], trace)[0]) if columns.is_known.any() else ""
     if note:

@@ -1,8 +1,8 @@
-"""Search (shore): Optuna's samplers, trials judged in batches by replay, the storage they are kept in (S6.4, S6.5).
+"""Search (shore): Optuna samplers, trials judged in replay batches, their storage (S6.4, S6.5).
 
-Proposals come from the samplers themselves, and parents are chosen once a batch: 0.35 ms a trial. The same search by
-`study.ask` and `study.tell` takes 1.5 ms a trial of 300 and 2.6 ms of 2,000, where `tune` takes 1.6 times as long; with
-Optuna's copy of every trial that is added, 0.53 ms.
+Proposals come from the samplers themselves, and parents are chosen once a batch: 0.35 ms a trial.
+The same search by `study.ask` and `study.tell` takes 1.5 ms a trial of 300 and 2.6 ms of 2,000,
+where `tune` takes 1.6 times as long; with Optuna's copy of every trial that is added, 0.53 ms.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ from raglab.store.policies import Policy
 if TYPE_CHECKING:
     import pandas as pd
 
-OBJECTIVES = {"expected_cost": "minimize", "coverage": "maximize"}  # of a study, and which way each is wanted
-MISSING = "missing_answers"  # share of a trial's answered cases judged by text that lack a recorded answer
+# of a study, and which way each is wanted
+OBJECTIVES = {"expected_cost": "minimize", "coverage": "maximize"}
+# share of a trial's answered cases judged by text that lack a recorded answer
+MISSING = "missing_answers"
 PLACE = "place"  # attribute of a trial that was proposed here: its place in the search, from 0
 POLICY_ID = "policy_id"  # attribute of every such trial
 WORKER = "worker"  # attribute of a trial: which of several processes has claimed its place
@@ -42,7 +44,8 @@ SAMPLERS: Mapping[str, Callable[..., optuna.samplers.BaseSampler]] = {
     "tpe": optuna.samplers.TPESampler,
     "random": optuna.samplers.RandomSampler,
 }
-SIGN = "raglab worker "  # how attributes of a study begin by which its workers say that they are alive
+# how attributes of a study begin by which its workers say that they are alive
+SIGN = "raglab worker "
 ABOUT = "raglab"  # attribute of a study: what its trials were judged on, and by
 IDLE_S = 30.0  # seconds that a transaction may stand open in a storage with nothing done
 _STORES = {"optuna", "sqlalchemy", "sqlite3", "psycopg"}  # packages of errors of a storage
@@ -57,9 +60,9 @@ OnTrials = Callable[["pd.DataFrame"], bool | None]
 class Problem(NamedTuple):
     """What is searched, from where, and what each trial is judged on.
 
-    start: policy that the tried values are put into. space: ranges by path. first: values that are tried before the
-    sampler proposes any. settings: `trials`, `batch_size`, `sampler`, `seed`, `arm`, and what else tells one study from
-    another.
+    start: policy that the tried values are put into. space: ranges by path. first: values that are
+    tried before the sampler proposes any. settings: `trials`, `batch_size`, `sampler`, `seed`,
+    `arm`, and what else tells one study from another.
     """
 
     trace: TraceView
@@ -76,7 +79,10 @@ class Problem(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the study where it is given none: corpus, and digest of all that tells it from another."""
+        """Name of the study where it is given none.
+
+        Corpus, and digest of all that tells it from another.
+        """
         corpus = self.trace.meta.get("corpus", "study")
         return f"{corpus}-{digest(canonical_json(settings_texts(self.settings)), 8)}"
 
@@ -84,9 +90,9 @@ class Problem(NamedTuple):
 class Search(NamedTuple):
     """Outcome of a search.
 
-    study: Optuna's, of the storage where there is one. trials: a row a trial, those that were proposed here before
-    those of the user. proposed: how many were. best: the feasible trial of least expected cost; where none is feasible,
-    the one that misses the targets by least in sum.
+    study: Optuna's, of the storage where there is one. trials: a row a trial, those that were
+    proposed here before those of the user. proposed: how many were. best: the feasible trial of
+    least expected cost; where none is feasible, the one that misses the targets by least in sum.
     """
 
     study: optuna.Study
@@ -115,11 +121,17 @@ class StoredStudy(NamedTuple):
         self.storage.set_study_user_attr(self.id, SIGN + worker, number)
 
     def place_trials(self, trials: int) -> list[tuple[int, Trial]]:
-        """Places below `trials`, and the complete or running trials that name them, in order of their numbers."""
-        every = sorted(self.storage.get_all_trials(self.id, deepcopy=False), key=lambda trial: trial.number)
+        """Places below `trials`, and complete or running trials naming them, by number."""
+        every = sorted(
+            self.storage.get_all_trials(self.id, deepcopy=False), key=lambda trial: trial.number
+        )
         states = {optuna.trial.TrialState.RUNNING, optuna.trial.TrialState.COMPLETE}
         named = [(trial.user_attrs.get(PLACE), trial) for trial in every if trial.state in states]
-        return [(place, trial) for place, trial in named if isinstance(place, int) and 0 <= place < trials]
+        return [
+            (place, trial)
+            for place, trial in named
+            if isinstance(place, int) and 0 <= place < trials
+        ]
 
     def claim(self, problem: Problem, place: int, values: Mapping[str, Any], worker: str) -> None:
         """Add a running trial of some values, which claims a place for a worker."""
@@ -141,8 +153,13 @@ class StoredStudy(NamedTuple):
                     self.storage.set_trial_user_attr(trial, key, value)
             for key, value in judged.system_attrs.items():  # its constraints
                 self.storage.set_trial_system_attr(trial, key, value)
-            # The storage locks the trial and refuses to end it twice, which is what keeps a place single.
-            return bool(self.storage.set_trial_state_values(trial, optuna.trial.TrialState.COMPLETE, judged.values))
+            # The storage locks the trial and refuses to end it twice, which is what keeps a place
+            # single.
+            return bool(
+                self.storage.set_trial_state_values(
+                    trial, optuna.trial.TrialState.COMPLETE, judged.values
+                )
+            )
         except optuna.exceptions.UpdateFinishedTrialError:
             return False
 
@@ -163,12 +180,17 @@ class JudgedTrials(NamedTuple):
 
 
 def run_search(
-    problem: Problem, *, storage: str | Path | None, study_name: str | None, on_trials: OnTrials | None
+    problem: Problem,
+    *,
+    storage: str | Path | None,
+    study_name: str | None,
+    on_trials: OnTrials | None,
 ) -> Search:
     """Search the space.
 
-    Proposals are drawn beside the storage, from trials of the search alone, so that they are the same with and without
-    one; finished trials go into it batch by batch, and are proposed no more when the search goes on.
+    Proposals are drawn beside the storage, from trials of the search alone, so that they are the
+    same with and without one; finished trials go into it batch by batch, and are proposed no more
+    when the search goes on.
 
     Args:
       storage, study_name, on_trials: see `raglab.tune`.
@@ -190,32 +212,43 @@ def run_search(
         before: tuple[Trials, Trials] = ([], [])
         for begin in progress(range(0, trials, size), "study", "batch"):
             places = range(begin, min(begin + size, trials))
-            # A sampler of its own for every batch, with a stream of its own: a study that goes on skips the batches
-            # that are kept and still draws what it would have drawn. A study of its own as well, for Optuna's caches.
+            # A sampler of its own for every batch, with a stream of its own: a study that goes on
+            # skips the batches that are kept and still draws what it would have drawn. A study of
+            # its own as well, for Optuna's caches.
             sampler = _batch_sampler(problem, begin, begin // size, before)
             study = optuna.load_study(study_name=name, storage=memory, sampler=sampler)
             if isinstance(sampler, _Batchwise) and begin:
                 sampler.parents = sampler.select_parent(study, sampler.generation)
             known = [values_by_place[place] for place in places if place in values_by_place]
             batch = _judged_batch(study, problem, places, known)
-            fresh = [trial for trial in batch.trials if values_by_place.get(trial.user_attrs[PLACE]) != trial.params]
+            fresh = [
+                trial
+                for trial in batch.trials
+                if values_by_place.get(trial.user_attrs[PLACE]) != trial.params
+            ]
             if opened is not None and fresh:
                 with storage_errors(storage):
                     if not shared and opened.is_shared:
                         raise _joined_error(storage, name, places, stored=False)
                     opened.study.add_trials(fresh)
-                    # Whoever joined between that look and this one may have claimed a place of the batch.
+                    # Whoever joined between that look and this one may have claimed a place of the
+                    # batch.
                     if not shared and opened.is_shared:
                         raise _joined_error(storage, name, places, stored=True)
             rows += batch.rows
-            before = (_trials_at(study, places), sampler.parents if isinstance(sampler, _Batchwise) else [])
+            before = (
+                _trials_at(study, places),
+                sampler.parents if isinstance(sampler, _Batchwise) else [],
+            )
             if on_trials is not None and on_trials(pd.DataFrame(batch.rows)) is False:
                 break
         table = pd.DataFrame(rows)
         if stored is not None:
             with storage_errors(storage):
                 study, table = stored, _append_user_trials(stored, problem, table)
-    nearest = table.sort_values(["violation", "expected_cost", "number"], kind="stable")["number"].iloc[0]
+    nearest = table.sort_values(["violation", "expected_cost", "number"], kind="stable")[
+        "number"
+    ].iloc[0]
     return Search(study, table, len(rows), study.get_trials(deepcopy=False)[int(nearest)])
 
 
@@ -239,7 +272,9 @@ def _check_sampler(name: str) -> None:
         raise ValueError(msg)
 
 
-def _joined_error(storage: str | Path | None, name: str, places: range, *, stored: bool) -> InputError:
+def _joined_error(
+    storage: str | Path | None, name: str, places: range, *, stored: bool
+) -> InputError:
     """What is said where workers join a study that one process is at.
 
     Args:
@@ -248,20 +283,29 @@ def _joined_error(storage: str | Path | None, name: str, places: range, *, store
     rule = f"study {name!r} must have either workers or one process that proposes all trials"
     remedy = "wait until its workers have ended, then run this again: it takes what they stored"
     if stored:
-        remedy += f"; of places {places.start} to {places.stop - 1} that stand there twice, it takes the first"
+        remedy += (
+            f"; of places {places.start} to {places.stop - 1} that stand there twice, it takes "
+            "the first"
+        )
     return input_error(Where(str(storage)), rule, remedy, "workers that joined it meanwhile")
 
 
 def _judged_batch(
     study: optuna.Study, problem: Problem, places: Sequence[int], known: Sequence[Mapping[str, Any]]
 ) -> JudgedTrials:
-    """The trials of a batch, judged and in the study; proposed by its sampler where their values are not all known."""
+    """The trials of a batch, judged and in the study.
+
+    Proposed by its sampler where their values are not all known.
+    """
     whole = len(known) == len(places)
     if whole or not isinstance(study.sampler, optuna.samplers.TPESampler):
-        batch = judge_trials(problem, known if whole else _proposals(study, problem, places), places)
+        batch = judge_trials(
+            problem, known if whole else _proposals(study, problem, places), places
+        )
         study.add_trials([AddedTrial.of(trial) for trial in batch.trials])
         return batch
-    # TPE keeps away from what is tried at the time, so that its trials are under way until the batch is judged.
+    # TPE keeps away from what is tried at the time, so that its trials are under way until the
+    # batch is judged.
     for values in problem.first[places[0] : places[-1] + 1]:
         study.enqueue_trial(dict(values))
     running_trials = [study.ask(problem.distributions) for _ in places]
@@ -272,7 +316,10 @@ def _judged_batch(
 
 
 class AddedTrial(optuna.trial.FrozenTrial):  # type: ignore[misc] # Optuna is not followed
-    """A trial that a storage in memory may keep as it is: that copies what is added, each range of the space too."""
+    """A trial that a storage in memory may keep as it is.
+
+    That copies what is added, each range of the space too.
+    """
 
     @classmethod
     def of(cls, trial: Trial) -> AddedTrial:
@@ -299,8 +346,13 @@ def _tell(study: optuna.Study, trial: optuna.Trial, judged: optuna.trial.FrozenT
     study.tell(trial, judged.values)
 
 
-def _proposals(study: optuna.Study, problem: Problem, places: Sequence[int]) -> list[dict[str, Any]]:
-    """Values of the trials of a batch, by its sampler; the study is told nothing, which takes most of Optuna's time."""
+def _proposals(
+    study: optuna.Study, problem: Problem, places: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Values of the trials of a batch, by its sampler.
+
+    The study is told nothing, which takes most of Optuna's time.
+    """
     sampler, space = study.sampler, problem.distributions
     proposals = []
     for place in places:
@@ -309,7 +361,9 @@ def _proposals(study: optuna.Study, problem: Problem, places: Sequence[int]) -> 
             continue
         trial = optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING)
         trial.number = place
-        together = sampler.sample_relative(study, trial, sampler.infer_relative_search_space(study, trial))
+        together = sampler.sample_relative(
+            study, trial, sampler.infer_relative_search_space(study, trial)
+        )
         alone = (path for path in space if path not in together)
         values = together | {path: _alone(study, trial, path, space[path]) for path in alone}
         proposals.append({path: values[path] for path in space})
@@ -321,8 +375,10 @@ def is_claim(trial: Trial) -> bool:
     return bool(trial.state == optuna.trial.TrialState.RUNNING)
 
 
-def proposals_by_place(problem: Problem, places: Sequence[int], known: Trials) -> Iterator[dict[str, Any]]:
-    """Values of places, each from a stream of its own, so that processes that share a study never draw the same.
+def proposals_by_place(
+    problem: Problem, places: Sequence[int], known: Trials
+) -> Iterator[dict[str, Any]]:
+    """Values of places, each from its own stream, so processes sharing a study never draw alike.
 
     Args:
       known: what is finished or under way elsewhere.
@@ -347,14 +403,21 @@ def proposals_by_place(problem: Problem, places: Sequence[int], known: Trials) -
 
 
 def _alone(
-    study: optuna.Study, trial: optuna.trial.FrozenTrial, path: str, extent: optuna.distributions.BaseDistribution
+    study: optuna.Study,
+    trial: optuna.trial.FrozenTrial,
+    path: str,
+    extent: optuna.distributions.BaseDistribution,
 ) -> Any:  # noqa: ANN401 - a value of the range
     if extent.single():  # nothing to draw
-        return extent.to_external_repr(extent.choices[0] if hasattr(extent, "choices") else extent.low)
+        return extent.to_external_repr(
+            extent.choices[0] if hasattr(extent, "choices") else extent.low
+        )
     return study.sampler.sample_independent(study, trial, path, extent)
 
 
-def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]], places: Sequence[int]) -> JudgedTrials:
+def judge_trials(
+    problem: Problem, values: Sequence[Mapping[str, Any]], places: Sequence[int]
+) -> JudgedTrials:
     """Trials of some values, judged by replay.
 
     Args:
@@ -379,7 +442,12 @@ def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]], places: 
         row |= {MISSING: float(over[-1] + MAX_MISSING)} if counted.by_text else {}
         stated = {POLICY_ID: policy.policy_id}
         # Counts go along: whoever reads the stored study again has exact intervals of its rates.
-        whole = {"counts": {name: pair for name, *pair in zip(metrics.RATES, k.tolist(), of.tolist(), strict=True)}}
+        whole = {
+            "counts": {
+                name: pair
+                for name, *pair in zip(metrics.RATES, k.tolist(), of.tolist(), strict=True)
+            }
+        }
         trial = optuna.trial.create_trial(
             values=[row[name] for name in OBJECTIVES],
             params=dict(tried),
@@ -413,8 +481,9 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> S
     """The stored study of a name, made where it is not there.
 
     Args:
-      storage: URL of a database, or a folder, where it is a file that processes of one machine may share: a journal of
-        Optuna's, ten times as fast as SQLite. settings: of the search.
+      storage: URL of a database, or a folder, where it is a file that processes of one machine may
+        share: a journal of Optuna's, ten times as fast as SQLite.
+      settings: of the search.
 
     Raises:
       InputError: no storage, a damaged one, or a study of another trace, space or setting.
@@ -435,13 +504,20 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> S
         raise store_error(shown, error, _fault(error, shown)) from error
     # Trials of other objectives or settings do not compare with those of this search.
     if [direction.name.lower() for direction in study.directions] != list(OBJECTIVES.values()):
-        rule = f"study {name!r} must have the objectives {', '.join(f'{way} {key}' for key, way in OBJECTIVES.items())}"
+        rule = (
+            f"study {name!r} must have the objectives "
+            f"{', '.join(f'{way} {key}' for key, way in OBJECTIVES.items())}"
+        )
         value = ", ".join(direction.name.lower() for direction in study.directions)
         raise input_error(where, rule, "choose another study_name", value)
     if about is None:
         study.set_user_attr(ABOUT, search_texts)
     elif about != search_texts:
-        differ = [key for key in search_texts if not isinstance(about, Mapping) or about.get(key) != search_texts[key]]
+        differ = [
+            key
+            for key in search_texts
+            if not isinstance(about, Mapping) or about.get(key) != search_texts[key]
+        ]
         here, there = (
             ", ".join(f"{key} {shown_value(texts.get(key))}" for key in differ)
             if isinstance(texts, Mapping)
@@ -449,7 +525,9 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> S
             for texts in (search_texts, about)
         )
         rule = f"study {name!r} must be of this search ({here or 'without more'})"
-        raise input_error(where, rule, "choose another study_name, or none", there or "more settings")
+        raise input_error(
+            where, rule, "choose another study_name, or none", there or "more settings"
+        )
     return StoredStudy(study, place, place.get_study_id_from_name(name))
 
 
@@ -458,7 +536,8 @@ def _fault(error: Exception, storage: str) -> Fault:
     fault = fault_of(error)
     if fault is not OTHER:
         return fault
-    if "://" not in storage and isinstance(error, ValueError | LookupError | TypeError):  # of a line of the file
+    # of a line of the file
+    if "://" not in storage and isinstance(error, ValueError | LookupError | TypeError):
         return DAMAGED
     rule = "a storage must be a folder, or the URL of a database, that Optuna can open"
     return Fault(rule, "correct it, or choose another storage")
@@ -472,16 +551,21 @@ def storage_errors(storage: str | Path | None) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in _STORES:
+        if (
+            not isinstance(error, OSError)
+            and type(error).__module__.partition(".")[0] not in _STORES
+        ):
             raise
-        raise store_error(str(storage), error, note="the study goes on from its whole trials") from error
+        raise store_error(
+            str(storage), error, note="the study goes on from its whole trials"
+        ) from error
 
 
 def _journal(file: Path) -> optuna.storages.BaseStorage:
     """Storage of the studies of a file, of which a half line is taken away before anything is read or appended."""
     journal = optuna.storages.journal
-    # Optuna's lock is a link to this path, read from the file's folder: a relative one leads nowhere, and the lock of a
-    # killed process would never count as old.
+    # Optuna's lock is a link to this path, read from the file's folder: a relative one leads
+    # nowhere, and the lock of a killed process would never count as old.
     file = file.absolute()
     lock = WholeLinesLock(file, journal.JournalFileSymlinkLock(str(file)))
     drop_half_line(lock)
@@ -491,8 +575,8 @@ def _journal(file: Path) -> optuna.storages.BaseStorage:
 def _database(url: str) -> optuna.storages.BaseStorage:
     """Optuna's storage of a URL, whose connections outlive a restart of the server.
 
-    A transaction that a process leaves open, because it was stopped or its machine is gone, holds a lock of the study:
-    the server ends it.
+    A transaction that a process leaves open, because it was stopped or its machine is gone, holds a
+    lock of the study: the server ends it.
     """
     from raglab.store.database import limit_idle_transactions
 
@@ -503,8 +587,15 @@ def _database(url: str) -> optuna.storages.BaseStorage:
 
 
 def settings_texts(settings: Mapping[str, Any]) -> dict[str, str]:
-    """What tells one search from another: all settings but the number of trials, long ones by their digest."""
-    texts = {key: canonical_json(value, default=float) for key, value in settings.items() if key != "trials"}
+    """What tells one search from another.
+
+    All settings but the number of trials, long ones by their digest.
+    """
+    texts = {
+        key: canonical_json(value, default=float)
+        for key, value in settings.items()
+        if key != "trials"
+    }
     return {key: text if len(text) <= LONGEST else digest(text, 16) for key, text in texts.items()}
 
 
@@ -524,7 +615,10 @@ def _stored_values(study: optuna.Study, problem: Problem) -> dict[int, dict[str,
     A storage is believed in what was tried, never in what came of it: that is replayed again.
     """
     trials_by_place = _stored_trials(study, problem)
-    return {place: {path: trial.params[path] for path in problem.space} for place, trial in trials_by_place.items()}
+    return {
+        place: {path: trial.params[path] for path in problem.space}
+        for place, trial in trials_by_place.items()
+    }
 
 
 def is_unaltered(trial: Trial, problem: Problem) -> bool:
@@ -538,7 +632,11 @@ def is_unaltered(trial: Trial, problem: Problem) -> bool:
 def _policy(problem: Problem, values: Mapping[str, Any]) -> Policy | None:
     """Policy of the values of a trial; None where they make none, or lie outside the space."""
     for path, extent in problem.space.items():
-        if not (isinstance(values[path], bool) if extent.is_switch else extent.low <= values[path] <= extent.high):
+        if not (
+            isinstance(values[path], bool)
+            if extent.is_switch
+            else extent.low <= values[path] <= extent.high
+        ):
             return None
     try:
         return set_values(problem.start, values)
@@ -553,16 +651,22 @@ class _StartSampler(optuna.samplers.RandomSampler):  # type: ignore[misc] # Optu
         super().__init__()
         self.own = own
 
-    def sample_independent(self, _study: Any, _trial: Any, param_name: str, _distribution: Any) -> Any:  # noqa: ANN401
+    def sample_independent(
+        self,
+        _study: Any,  # noqa: ANN401
+        _trial: Any,  # noqa: ANN401
+        param_name: str,
+        _distribution: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
         """Return the value of the policy."""
         return self.own[param_name]
 
 
 def _append_user_trials(study: optuna.Study, problem: Problem, table: pd.DataFrame) -> pd.DataFrame:
-    """Table of the trials numbered as in the stored study, and below it the trials that the user ran or queued there.
+    """Table of trials numbered as in the stored study, then those the user ran or queued there.
 
-    Queued ones are run: judged by replay and told. Values outside the space, and trials of other parameters, stay in
-    the study and are not counted, which a warning says.
+    Queued ones are run: judged by replay and told. Values outside the space, and trials of other
+    parameters, stay in the study and are not counted, which a warning says.
     """
     import pandas as pd
 
@@ -593,7 +697,9 @@ def _append_user_trials(study: optuna.Study, problem: Problem, table: pd.DataFra
     table = table.assign(number=table["number"].map(numbers))
     if not users:
         return table
-    user_table = pd.DataFrame(judge_trials(problem, list(users.values()), ()).rows).assign(number=list(users))
+    user_table = pd.DataFrame(judge_trials(problem, list(users.values()), ()).rows).assign(
+        number=list(users)
+    )
     return pd.concat([table, user_table], ignore_index=True)
 
 
@@ -609,7 +715,10 @@ def _suggest(trial: optuna.Trial, path: str, extent: optuna.distributions.BaseDi
 
 @contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Optuna without a line a trial or a word on what is new in it; the caller's level is back afterwards."""
+    """Optuna without a line a trial or a word on what is new in it.
+
+    The caller's level is back afterwards.
+    """
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
@@ -621,7 +730,10 @@ def quiet_optuna() -> Iterator[None]:
 
 
 class TrialOutcome(NamedTuple):
-    """What a trial came to: its value, by how much it exceeds each limit (at most 0 keeps it), and what to keep too."""
+    """What a trial came to.
+
+    Its value, by how much it exceeds each limit (at most 0 keeps it), and what to keep too.
+    """
 
     value: float
     excess: Mapping[str, float]
@@ -637,7 +749,9 @@ def maximise(
     seed: int,
     first: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[optuna.Study, pd.DataFrame]:
-    """Search one value trial by trial; a row a trial: `number`, `value`, `feasible`, its measures, what was tried.
+    """Search one value trial by trial.
+
+    A row a trial: `number`, `value`, `feasible`, its measures, what was tried.
 
     Args:
       first: values that are tried before the sampler proposes any.
@@ -668,18 +782,24 @@ def maximise(
 
 
 class _Batchwise(optuna.samplers.NSGAIISampler):  # type: ignore[misc] # Optuna is not followed
-    """NSGA-II whose generations are the batches: parents are chosen once a batch, not looked up for every trial.
+    """NSGA-II whose generations are the batches.
+
+    Parents are chosen once a batch, not looked up for every trial.
 
     It remembers nothing between batches, so a resumed study goes on as the first run would have.
     """
 
-    def __init__(self, size: int, seed: int, space: Space, generation: int, before: Sequence[Trials]) -> None:
+    def __init__(
+        self, size: int, seed: int, space: Space, generation: int, before: Sequence[Trials]
+    ) -> None:
         super().__init__(population_size=max(2, size), seed=seed)
         self.space, self.generation = space, generation
         self.last, self.parents_of_last = before
         self.parents: Trials = []
 
-    def infer_relative_search_space(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> Space:
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: optuna.trial.FrozenTrial
+    ) -> Space:
         """Space of every trial, told and not inferred from thousands of trials again."""
         del study, trial
         return self.space
@@ -701,11 +821,19 @@ class _Batchwise(optuna.samplers.NSGAIISampler):  # type: ignore[misc] # Optuna 
 
 
 def pareto_front(trials: pd.DataFrame) -> pd.DataFrame:
-    """Trials that no other beats in expected cost and coverage; those that meet the targets only, where any does."""
+    """Trials that no other beats in expected cost and coverage.
+
+    Those that meet the targets only, where any does.
+    """
     pool = trials[trials["feasible"]] if trials["feasible"].any() else trials
     values = np.column_stack([pool["expected_cost"], -pool["coverage"]])
     distinct, first = np.unique(values, axis=0, return_index=True)
-    beaten = np.array([bool(((distinct <= row).all(axis=1) & (distinct < row).any(axis=1)).any()) for row in distinct])
+    beaten = np.array(
+        [
+            bool(((distinct <= row).all(axis=1) & (distinct < row).any(axis=1)).any())
+            for row in distinct
+        ]
+    )
     return pool.iloc[np.sort(first[~beaten])].reset_index(drop=True)
 
 
@@ -727,7 +855,8 @@ def _batch_sampler(
     """Sampler of the places from `begin` on, with a stream of its own.
 
     Args:
-      generation: of NSGA-II; 0 draws without parents. before: trials of the generation before it, and their parents.
+      generation: of NSGA-II; 0 draws without parents.
+      before: trials of the generation before it, and their parents.
     """
     settings, space = problem.settings, problem.distributions
     name, size = str(settings["sampler"]), int(settings["batch_size"])
@@ -737,7 +866,9 @@ def _batch_sampler(
     return SAMPLERS[name](seed=stream)
 
 
-def trial_policies(start: Policy, trials: pd.DataFrame, stated: Mapping[str, Any] | None = None) -> list[Policy]:
+def trial_policies(
+    start: Policy, trials: pd.DataFrame, stated: Mapping[str, Any] | None = None
+) -> list[Policy]:
     """Policies of the trials of a search, in their order.
 
     Args:
@@ -745,7 +876,10 @@ def trial_policies(start: Policy, trials: pd.DataFrame, stated: Mapping[str, Any
     """
     paths = [column for column in trials.columns if "." in column]
     rows = trials[paths].to_dict("records")
-    return [set_values(start, {path: _python_scalar(row[path]) for path in paths} | dict(stated or {})) for row in rows]
+    return [
+        set_values(start, {path: _python_scalar(row[path]) for path in paths} | dict(stated or {}))
+        for row in rows
+    ]
 
 
 def _python_scalar(value: Any) -> Any:  # noqa: ANN401 - numpy or Python scalar

@@ -1,4 +1,7 @@
-"""Unmeasured gates (shore): what a replay without recorded answers leaves out, in one sentence (S2.12, S2.13)."""
+"""Unmeasured gates (shore): what replays without answers omit, in one sentence (S2.12, S2.13).
+
+The answers meant are recorded ones.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,20 @@ from raglab.policy import PolicyData
 
 
 def unmeasured_note(trace: TraceView, policy: PolicyData) -> tuple[str, ...]:
-    """What `ask` may refuse under a policy and the replay of a trace does not: one sentence, or none.
+    """What `ask` may refuse under a policy and the replay of a trace does not.
 
-    Generation and support count where the policy has them on. Hygiene always does, but for a trace of hits from
-    elsewhere (`trace_from_frame`), which no system of raglab answers.
+    One sentence, or none.
+
+    Generation and support count where the policy has them on. Hygiene always does, but for a trace
+    of hits from elsewhere (`trace_from_frame`), which no system of raglab answers.
     """
     own = "score" not in trace.meta.get("parameters", {})
     acting = acting_gates(policy)
-    names = [gate.name for gate in gates.judging_gates("answer") if (own if not gate.scalar else gate.name in acting)]
+    names = [
+        gate.name
+        for gate in gates.judging_gates("answer")
+        if (own if not gate.scalar else gate.name in acting)
+    ]
     # Where the answers of all cases are missing, the gates fire on them.
     if trace.has_answers or trace.meta.get("generator") or not names:
         return ()

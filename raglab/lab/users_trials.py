@@ -1,4 +1,4 @@
-"""Trials of the user (shore): what was run or queued with Optuna in the storage of a study, outside its space."""
+"""Trials of the user (shore): run or queued by Optuna in a study's storage, outside its space."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ QUEUED = "fixed_params"  # attribute by which Optuna keeps the values of a trial
 _SHOWN = 5  # trials that a message names
 
 
-def outside_space(values: Mapping[str, Any], start: Policy, space: Mapping[str, SearchRange]) -> str:
+def outside_space(
+    values: Mapping[str, Any], start: Policy, space: Mapping[str, SearchRange]
+) -> str:
     """How values by path lie outside a space; '' where they make a policy of it.
 
     Args:
@@ -27,7 +29,11 @@ def outside_space(values: Mapping[str, Any], start: Policy, space: Mapping[str, 
         if extent.is_switch:
             if not isinstance(value, bool):
                 return f"{path} must be true or false, got {shown_value(value)}"
-        elif isinstance(value, bool) or not isinstance(value, int | float) or not extent.low <= value <= extent.high:
+        elif (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not extent.low <= value <= extent.high
+        ):
             return f"{path} must be in [{extent.low:g}, {extent.high:g}], got {shown_value(value)}"
         elif extent.whole and value != int(value):
             return f"{path} must be a whole number, got {shown_value(value)}"
@@ -50,5 +56,7 @@ def warn_outside(faults: Mapping[int, str]) -> None:
     more = [f"and {len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
     named = "; ".join([*texts[:_SHOWN], *more])
     remedy = "queue values of the space, or give a `space` that holds them"
-    which = f"trials that were run or queued in the storage and lie outside the search: {len(texts)}"
+    which = (
+        f"trials that were run or queued in the storage and lie outside the search: {len(texts)}"
+    )
     warn_user(f"{which}; they are not counted ({named}); {remedy}.")

@@ -1,7 +1,8 @@
-"""Languages (algebra): words, numerals, months, units, negations and turns of phrase, a file a language.
+"""Languages (algebra): words, numerals, months, units, negations, phrases, one file a language.
 
-A language is one YAML file beside this module; every reader of text in raglab reads by all of them together, so that a
-third language is a file and no code. Where a function takes a `language`, another union may be given to it.
+A language is one YAML file beside this module; every reader of text in raglab reads by all of them
+together, so that a third language is a file and no code. Where a function takes a `language`,
+another union may be given to it.
 """
 
 from __future__ import annotations
@@ -20,14 +21,20 @@ from raglab.user_warnings import warn_user
 
 
 class Section(SimpleNamespace):
-    """A part of a language: its entries by name, read only. Comments in `en.yaml` say what each of them is."""
+    """A part of a language: its entries by name, read only.
+
+    Comments in `en.yaml` say what each of them is.
+    """
 
     __eq__ = object.__eq__  # by identity, so that a function may keep what it made of one
     __hash__ = object.__hash__  # type: ignore[assignment] # typeshed has None
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse to change an entry."""
-        msg = f"a language must not be changed, got another {name}; read one by parse_language and join it by union."
+        msg = (
+            f"a language must not be changed, got another {name}; read one by parse_language and "
+            "join it by union."
+        )
         raise AttributeError(msg)
 
 
@@ -50,7 +57,10 @@ def patterns(value: object) -> tuple[str, ...]:
     expressions = words([value] if isinstance(value, str) else value)
     for pattern in expressions:
         if len(pattern) > LONGEST_PATTERN:
-            msg = f"an expression must have at most {LONGEST_PATTERN} characters, got {len(pattern)}; shorten it"
+            msg = (
+                f"an expression must have at most {LONGEST_PATTERN} characters, got "
+                f"{len(pattern)}; shorten it"
+            )
             raise ValueError(msg)
         try:
             re.compile(pattern)
@@ -72,12 +82,18 @@ def months(value: object) -> tuple[tuple[str, ...], ...]:
     """Words for each of the twelve months."""
     if isinstance(value, list) and len(value) == 12:
         return tuple(map(words, value))
-    msg = f"months must be a list of 12, got {len(value) if isinstance(value, list) else value!r}; name every month"
+    msg = (
+        f"months must be a list of 12, got {len(value) if isinstance(value, list) else value!r}; "
+        "name every month"
+    )
     raise ValueError(msg)
 
 
 def poles(value: object) -> Section:
-    """Words of the two poles of an idea, `rise rises / fall falls`; an ending of `-` is for all words that begin so."""
+    """Words of the two poles of an idea, `rise rises / fall falls`.
+
+    An ending of `-` is for all words that begin so.
+    """
     if isinstance(value, str) and value.count("/") == 1:
         positive, negative = value.split("/")
         return Section(positive=words(positive), negative=words(negative))
@@ -92,7 +108,8 @@ class By(NamedTuple):
     kind: Callable[[object], Any]
 
 
-Kind: TypeAlias = Callable[[object], Any] | By | dict[str, Any]  # a dictionary: entries by names, each with its kind
+# a dictionary: entries by names, each with its kind
+Kind: TypeAlias = Callable[[object], Any] | By | dict[str, Any]
 
 
 def _all(kind: Kind, names: str) -> dict[str, Any]:
@@ -103,7 +120,11 @@ def _all(kind: Kind, names: str) -> dict[str, Any]:
 LANGUAGE: dict[str, Any] = {
     "name": plain_text,
     "words": {
-        **_all(words, "stop small speaker parting parting_numbers leaning joining particles titles asking duties"),
+        **_all(
+            words,
+            "stop small speaker parting parting_numbers leaning joining particles titles asking "
+            "duties",
+        ),
         "adverbs": patterns,
     },
     "sentences": _all(words, "never_last seldom_last before_codes starters"),
@@ -116,7 +137,9 @@ LANGUAGE: dict[str, Any] = {
     "quantities": {
         **_all(By(str, words), "currencies currencies_beside_figures units"),
         **_all(words, "percent missing nil unlimited"),
-        **_all(patterns, "below above between joints articles of_dates of_money older newer stated"),
+        **_all(
+            patterns, "below above between joints articles of_dates of_money older newer stated"
+        ),
     },
     "negation": {
         **_all(words, "negators with_particle particles numbering names contracted contracted_as"),
@@ -161,8 +184,12 @@ def meant_key(name: object, known: Iterable[str], inside: str = "") -> str:
     return f"did you mean {inside}{near[0]}?" if near else ""
 
 
-def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  # noqa: ANN401 - any value of a language
-    """Value of an entry by its kind; what breaks a rule goes to the problems, each with its place and remedy."""
+# any value of a language
+def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  # noqa: ANN401
+    """Value of an entry by its kind.
+
+    What breaks a rule goes to the problems, each with its place and remedy.
+    """
     if callable(kind) and not isinstance(kind, By):
         try:
             return _EMPTY[kind] if value is None and kind in _EMPTY else kind(value)
@@ -171,17 +198,28 @@ def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  
             return None
     mapping = {} if value is None else value
     if not isinstance(mapping, dict):
-        problems.append(f"{place}: entries must be `name: value` each, got {value!r}; en.yaml shows the form.")
+        problems.append(
+            f"{place}: entries must be `name: value` each, got {value!r}; en.yaml shows the form."
+        )
         return None
     inside = f"{place}." if place else ""
     if isinstance(kind, By):
         wrong = [key for key in mapping if type(key) is not kind.key]
         problems += [f"{inside}{key}: a key must be {_KEYS[kind.key]}." for key in wrong]
-        return {key: _entry(item, kind.kind, f"{inside}{key}", problems) for key, item in mapping.items()}
+        return {
+            key: _entry(item, kind.kind, f"{inside}{key}", problems)
+            for key, item in mapping.items()
+        }
     unknown = [name for name in mapping if name not in kind]
     remedies = [meant_key(name, kind, inside) or "write one of en.yaml's keys." for name in unknown]
-    problems += [f"{inside}{name}: unknown key; {remedy}" for name, remedy in zip(unknown, remedies, strict=True)]
-    entries = {name: _entry(mapping.get(name), part, f"{inside}{name}", problems) for name, part in kind.items()}
+    problems += [
+        f"{inside}{name}: unknown key; {remedy}"
+        for name, remedy in zip(unknown, remedies, strict=True)
+    ]
+    entries = {
+        name: _entry(mapping.get(name), part, f"{inside}{name}", problems)
+        for name, part in kind.items()
+    }
     return (Section if place else Language)(**entries)
 
 
@@ -195,7 +233,8 @@ def parse_language(source: str, where: str) -> Language:
       where: named in messages, such as the file.
 
     Raises:
-      ValueError: an unknown key, a value of another kind, not twelve months, an expression that does not compile.
+      ValueError: an unknown key, a value of another kind, not twelve months, an expression that
+        does not compile.
 
     Example:
       >>> parse_language("{name: German, words: {stop: der die das}}", "de.yaml").words.stop
@@ -216,26 +255,42 @@ def _without_retired(stated: object, where: str) -> object:
         return stated
     names = ", ".join([*retired, *(f"words.{key}" for key in retired_words)])
     count = len(retired) + len(retired_words)
-    warn_user(f"{where}: {count} keys of an earlier version do nothing any more: {names}; remove them.")
+    warn_user(
+        f"{where}: {count} keys of an earlier version do nothing any more: {names}; remove them."
+    )
     rest = {key: value for key, value in stated.items() if key not in retired}
     if isinstance(held, dict):
         rest["words"] = {key: value for key, value in held.items() if key not in retired_words}
     return rest
 
 
-def _language(source: str, where: str, loader: Any) -> Language:  # noqa: ANN401 - a safe loader of yaml
+# a safe loader of yaml
+def _language(source: str, where: str, loader: Any) -> Language:  # noqa: ANN401
     problems: list[str] = []
     if len(source) > LONGEST_SOURCE:
-        msg = f"{where}: a language must have at most {LONGEST_SOURCE:,} characters, got {len(source):,}; shorten it."
+        msg = (
+            f"{where}: a language must have at most {LONGEST_SOURCE:,} characters, got "
+            f"{len(source):,}; shorten it."
+        )
         raise ValueError(msg)
     try:
-        stated = _without_retired(yaml.load(source, loader) or [], where)  # noqa: S506 - a safe loader
+        # a safe loader
+        stated = _without_retired(yaml.load(source, loader) or [], where)  # noqa: S506
         language: Language = _entry(stated, LANGUAGE, "", problems)
     except RecursionError:
         msg = f"{where}: a language must be YAML, got nesting too deep; mend it."
         raise ValueError(msg) from None
-    except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        msg = f"{where}: a language must be YAML, got {' '.join(str(error).split())[:200]}; mend it."
+    except (
+        yaml.YAMLError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        msg = (
+            f"{where}: a language must be YAML, got {' '.join(str(error).split())[:200]}; mend it."
+        )
         raise ValueError(msg) from None
     if problems:
         msg = f"{where}: {' '.join(problem.removeprefix(': ') for problem in problems)}"
@@ -256,14 +311,17 @@ def union(languages: Iterable[Language]) -> Language:
     return Language(**together | {"name": " and ".join(language.name for language in each)})
 
 
-def _union_values(first: Any, second: Any, name: str = "") -> Any:  # noqa: ANN401 - any value of a language
+# any value of a language
+def _union_values(first: Any, second: Any, name: str = "") -> Any:  # noqa: ANN401
     """Two values of the same kind together.
 
     Args:
       name: of the entry that they belong to.
     """
     if isinstance(first, Section):
-        pairs = {key: _union_values(value, vars(second)[key], key) for key, value in vars(first).items()}
+        pairs = {
+            key: _union_values(value, vars(second)[key], key) for key, value in vars(first).items()
+        }
         return type(first)(**pairs)
     if isinstance(first, Mapping):
         both = {key: _union_values(first[key], second[key], name) for key in first if key in second}
@@ -272,24 +330,31 @@ def _union_values(first: Any, second: Any, name: str = "") -> Any:  # noqa: ANN4
         return tuple(map(_union_values, first, second))
     if isinstance(first, tuple):
         return tuple(dict.fromkeys((*first, *second)))
-    return f"(?:{first}|{second})" if name == "words" else first  # an expression that stands for a name in capitals
+    # an expression that stands for a name in capitals
+    return f"(?:{first}|{second})" if name == "words" else first
 
 
 def expression(patterns: Iterable[str], words: Mapping[str, str] | None = None) -> str:
-    r"""One expression for any of some patterns, tried in order; names in capitals give way to what they stand for.
+    r"""One expression for any of some patterns, tried in order.
+
+    Names in capitals give way to what they stand for.
 
     Example:
       >>> expression([r"\bTHE end\b", "fin"], {"THE": "(?:the|ONE)", "ONE": "a"})
       '(?:\\b(?:the|a) end\\b|fin)'
     """
     joined = f"(?:{'|'.join(patterns)})"
-    # What a name stands for may hold other names, in any order; one that holds itself would grow for ever.
+    # What a name stands for may hold other names, in any order; one that holds itself would grow
+    # for ever.
     steps = 0
     while held := [name for name in words or {} if re.search(_NAME.format(name), joined)]:
         joined = re.sub(_NAME.format(held[0]), (words or {})[held[0]].replace("\\", r"\\"), joined)
         steps += 1
         if len(joined) > LONGEST_EXPRESSION or steps > len(words or {}) ** 2:
-            rule = f"words must stand for at most {LONGEST_EXPRESSION:,} characters, and not for themselves"
+            rule = (
+                f"words must stand for at most {LONGEST_EXPRESSION:,} characters, and not for "
+                "themselves"
+            )
             msg = f"{rule}, got {held[0]}; shorten it."
             raise ValueError(msg)
     return joined
@@ -305,15 +370,20 @@ def _bundled_languages() -> Iterator[tuple[str, Language]]:
 
 BY_NAME: Mapping[str, Language] = dict(_bundled_languages())  # as their files are named
 LANGUAGES = union(BY_NAME.values())
-TEXTS: Mapping[str, Mapping[str, str]] = {name: language.texts for name, language in BY_NAME.items()}  # by language
+# by language
+TEXTS: Mapping[str, Mapping[str, str]] = {
+    name: language.texts for name, language in BY_NAME.items()
+}
 
 
 def sentence(template: str, language: str = "en", /, **parts: object) -> str:
-    """A sentence for a user in a language, by its English one; in English where the language has no other.
+    """A sentence for a user in a language, by its English one.
+
+    In English where the language has no other.
 
     Args:
-      template: the English sentence, with names in braces for what is put in. language: as a file beside this module is
-        called.
+      template: the English sentence, with names in braces for what is put in.
+      language: as a file beside this module is called.
 
     Example:
       >>> sentence("{hits} retrieved", "fr", hits="3 passages")
@@ -326,7 +396,9 @@ def sentence(template: str, language: str = "en", /, **parts: object) -> str:
 
 
 def retold(text: str, language: str) -> str:
-    """A sentence that was made in English before, in a language; as it is where none of its sentences made it.
+    """A sentence that was made in English before, in a language.
+
+    As it is where none of its sentences made it.
 
     Example:
       >>> retold("the answer says that it has none: 'Unknown.'", "fr")
@@ -343,7 +415,12 @@ def retold(text: str, language: str) -> str:
 
 @cache
 def _forms(language: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Expressions for what sentences with parts become, the longest first; those that begin with one tell nothing."""
+    """Expressions for what sentences with parts become, the longest first.
+
+    Those that begin with one tell nothing.
+    """
     texts = (text for text in TEXTS.get(language, {}) if "{" in text and not text.startswith("{"))
     named = {text: re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+)", re.escape(text)) for text in texts}
-    return tuple((text, re.compile(named[text], re.DOTALL)) for text in sorted(named, key=len, reverse=True))
+    return tuple(
+        (text, re.compile(named[text], re.DOTALL)) for text in sorted(named, key=len, reverse=True)
+    )

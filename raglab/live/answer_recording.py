@@ -1,8 +1,9 @@
-"""Answer recording (shore): an answer for every set of hits that a policy may choose, kept in the trace (S2.12).
+"""Answer recording (shore): traces with answers for all hit sets a policy may choose (S2.12).
 
-A run over a language model takes hours. Each answer is kept on disk as soon as it is there, by the content of question
-and passages, so that a run that was stopped goes on; what failed or was not asked is missing, with its reason counted.
-A cut-off answer is kept, too: the same request would be cut off again, and paid again.
+A run over a language model takes hours. Each answer is kept on disk as soon as it is there, by the
+content of question and passages, so that a run that was stopped goes on; what failed or was not
+asked is missing, with its reason counted. A cut-off answer is kept, too: the same request would be
+cut off again, and paid again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from raglab import values
 from raglab.answering.client import CUT_OFF, FORBIDDEN, WRONG_SETTINGS, Message, ModelClient
 from raglab.answering.extractive import Extractive
 from raglab.answering.generation import ModelGenerator
-from raglab.answering.metered_client import BudgetSpentError, MeteredClient, RequestBudget, RequestCounts
+from raglab.answering.metered_client import (
+    BudgetSpentError,
+    MeteredClient,
+    RequestBudget,
+    RequestCounts,
+)
 from raglab.answering.support import WordSupport
 from raglab.blobs import Blobs, cache_file, cache_folder, own_secret
 from raglab.canonical import canonical_json, digest
@@ -53,11 +59,15 @@ FILE = "answers.sqlite"  # in the user's cache folder
 NOT_ASKED = "not asked"  # after a failure that every further request would meet
 _FINAL = frozenset({CUT_OFF})  # failures that the same request meets again
 _Sent = Callable[[str, Sequence[Chunk]], Sequence[Message]]
-_Place = tuple[int, tuple[int, ...]]  # case and chunks: arms and depths that choose alike share an answer
+# case and chunks: arms and depths that choose alike share an answer
+_Place = tuple[int, tuple[int, ...]]
 
 
 class MissingAnswer(NamedTuple):
-    """A set of hits whose answer is missing: the case's id, the kind of failure, and what happened in words."""
+    """A set of hits whose answer is missing.
+
+    The case's id, the kind of failure, and what happened in words.
+    """
 
     case_id: str
     kind: str
@@ -85,45 +95,49 @@ def record_answers(
     budget: RequestBudget | None = None,
     cache: str | Path | None = None,
 ) -> Trace:
-    """Trace with an answer for every set of hits that a policy of this structure may choose, under any thresholds.
+    """Trace with an answer for all hit sets of a policy of this structure, at any thresholds.
 
-    The gates of generation, support and hygiene are then part of every replay. An answer depends on the question and
-    the hits alone, so that the same set at another depth or arm is answered once.
+    The gates of generation, support and hygiene are then part of every replay. An answer depends on
+    the question and the hits alone, so that the same set at another depth or arm is answered once.
 
-    Where the model fails, the answer is missing: nothing is recorded, and a `MissingAnswersWarning` counts the reasons.
-    A wrong key, model or address ends the requests with its batch: the rest is missing as not requested, and the
-    warning says what to correct; so does a 403 before any answer, while a later one concerns its own question only. The
-    next run on the returned trace requests these alone: answers of the same generator and scorer stay in the trace,
-    also where they were recorded for another policy or arm. An answer of a `ModelGenerator` that was cut off is
+    Where the model fails, the answer is missing: nothing is recorded, and a `MissingAnswersWarning`
+    counts the reasons. A wrong key, model or address ends the requests with its batch: the rest is
+    missing as not requested, and the warning says what to correct; so does a 403 before any answer,
+    while a later one concerns its own question only. The next run on the returned trace requests
+    these alone: answers of the same generator and scorer stay in the trace, also where they were
+    recorded for another policy or arm. An answer of a `ModelGenerator` that was cut off is
     requested again only with another max_tokens, prompt, model or seed.
 
     Args:
       trace: in memory, with the texts of its hits.
       policy: the policy whose final_k, order and patterns determine the sets.
-      generator: the generator that writes answers; the extractive one with the policy's pack where not given.
+      generator: the generator that writes answers; the extractive one with the policy's pack where
+        not given.
       scorer: the scorer that scores their claims; the embedded word scorer where not given.
       arms: those that are answered; all where not given.
       decided_only: only the sets that this very policy chooses; for a generator that costs.
       at_once: requests at a time; so many may be requested again after a kill.
-      budget: of calls, tokens, seconds and money of a `ModelGenerator`; where it is spent the rest is missing, which a
-        warning counts, and the next run continues.
-      cache: file of the finished answers; `answers.sqlite` of the user's cache folder for a `ModelGenerator`, none for
-        any other generator.
+      budget: of calls, tokens, seconds and money of a `ModelGenerator`; where it is spent the rest
+        is missing, which a warning counts, and the next run continues.
+      cache: file of the finished answers; `answers.sqlite` of the user's cache folder for a
+        `ModelGenerator`, none for any other generator.
 
     Returns:
-      The trace; `meta["answer_requests"]` counts requests, tokens, cost, milliseconds of a request (P50, P95), answers
-        from the cache, what is missing by reason, and how many of these the cache knew as cut off, so that they were
-        not requested again (`missing_from_cache`).
+      The trace; `meta["answer_requests"]` counts requests, tokens, cost, milliseconds of a request
+      (P50, P95), answers
+        from the cache, what is missing by reason, and how many of these the cache knew as cut off,
+        so that they were not requested again (`missing_from_cache`).
 
     Raises:
       TypeError: a trace of shards.
-      ValueError: a trace without cases, or an arm that it lacks; the policy gates on a confidence that the generator
-        does not give; a budget for a generator that asks no client, `at_once` below 1, or a folder as cache.
+      ValueError: a trace without cases, or an arm that it lacks; the policy gates on a confidence
+        that the generator does not give; a budget for a generator that asks no client, `at_once`
+        below 1, or a folder as cache.
 
     Warns:
       MissingAnswersWarning: see above.
-      UserWarning: hits have no text; a run was stopped by Ctrl-C; it gives the number and the place of the stored
-        answers.
+      UserWarning: hits have no text; a run was stopped by Ctrl-C; it gives the number and the place
+        of the stored answers.
 
     Source: rules S0.1, S2.10, S2.12.
     """
@@ -146,19 +160,30 @@ def record_answers(
     failed = run.fill(known, [(key.case, key.chunks) for key in keys], file, at_once)
     if failed:
         there = len({(key.case, key.chunks) for key in keys})
-        missing = [MissingAnswer(trace.cases[row].id, error.kind, error.reason) for (row, _), error in failed.items()]
+        missing = [
+            MissingAnswer(trace.cases[row].id, error.kind, error.reason)
+            for (row, _), error in failed.items()
+        ]
         warn_user(_missing_warning(missing, there, keeps=sent is not None, stop=run.stop))
     # What was recorded before stays, whatever policy and arms it was recorded for.
     old = trace.answers if before else None
     earlier = {} if old is None else answer_positions(old)
-    held = list(dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier]))
+    held = list(
+        dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier])
+    )
     if isinstance(trace, Trace) and earlier and len(held) == len(earlier):
         return trace  # nothing new: the same trace, so that a cell that is run again makes no other
-    answers = answer_sets(held, [known[key.case, key.chunks] for key in held], generator.name, scorer.name)
-    # Another generator, or another structure, answers otherwise: the trace with its answers is another trace.
+    answers = answer_sets(
+        held, [known[key.case, key.chunks] for key in held], generator.name, scorer.name
+    )
+    # Another generator, or another structure, answers otherwise: the trace with its answers is
+    # another trace.
     meta = dict(trace.meta)
     if "fingerprint" in meta:
-        made_of = f"{meta['fingerprint']} {generator.name} {scorer.name} {policy.structure} {named} {decided_only}"
+        made_of = (
+            f"{meta['fingerprint']} {generator.name} {scorer.name} {policy.structure} {named} "
+            f"{decided_only}"
+        )
         made_of += f" without {sorted(failed)}" if failed else ""
         meta |= {"fingerprint": digest(made_of, 16)}
     meta |= {"generator": generator.name, "scorer": scorer.name}
@@ -170,11 +195,13 @@ def record_answers(
 
 
 class _Run:
-    """The answers of one run: from the cache, else of the generator, kept as soon as they are there.
+    """The answers of one run.
 
-    from_cache: answers that were taken from the file. missing_from_cache: failures that were, which are not asked
-    again. stop: failure of a wrong key, model or address, after which nothing further is asked; None where there is
-    none.
+    From the cache, else of the generator, kept as soon as they are there.
+
+    from_cache: answers that were taken from the file. missing_from_cache: failures that were, which
+    are not asked again. stop: failure of a wrong key, model or address, after which nothing further
+    is asked; None where there is none.
     """
 
     def __init__(
@@ -197,7 +224,11 @@ class _Run:
         self._sent = sent
 
     def fill(
-        self, known: dict[_Place, CheckedAnswer], places: Iterable[_Place], file: Path | None, at_once: int
+        self,
+        known: dict[_Place, CheckedAnswer],
+        places: Iterable[_Place],
+        file: Path | None,
+        at_once: int,
     ) -> dict[_Place, ModelUnavailableError]:
         """Add the answers of places to those that are known; the failures of those that have none.
 
@@ -232,7 +263,7 @@ class _Run:
         store: Blobs | None,
         at_once: int,
     ) -> None:
-        """Ask for the answers of places, some at a time, and keep each batch before the next one."""
+        """Ask for the answers of places, some at a time, and keep each batch before the next."""
         batches = [places[start : start + at_once] for start in range(0, len(places), at_once)]
         ended: ModelUnavailableError | None = None
         with ThreadPoolExecutor(at_once) as pool, _warn_of_interrupt(known, places, store):
@@ -240,7 +271,11 @@ class _Run:
                 if ended is not None:  # nothing further is sent
                     failed |= dict.fromkeys(batch, ended)
                     continue
-                replies = list(pool.map(self._answer, batch)) if at_once > 1 else [*map(self._answer, batch)]
+                replies = (
+                    list(pool.map(self._answer, batch))
+                    if at_once > 1
+                    else [*map(self._answer, batch)]
+                )
                 fresh: dict[_Place, CheckedAnswer | ModelUnavailableError] = {}
                 for place, reply in zip(batch, replies, strict=True):
                     if isinstance(reply, ModelUnavailableError):
@@ -250,19 +285,29 @@ class _Run:
                         ended = reply if isinstance(reply, BudgetSpentError) else ended
                     else:
                         known[place] = fresh[place] = reply
-                wrong = [error for error in map(failed.get, batch) if error and _is_wrong_setting(error, known)]
+                wrong = [
+                    error
+                    for error in map(failed.get, batch)
+                    if error and _is_wrong_setting(error, known)
+                ]
                 if wrong and self._sent is not None:
                     self.stop = wrong[0]
                     reason = f"not asked after {self.stop.reason}"
-                    ended = ModelUnavailableError(f"{reason}.", kind=NOT_ASKED, reason=reason, seconds=0.0)
+                    ended = ModelUnavailableError(
+                        f"{reason}.", kind=NOT_ASKED, reason=reason, seconds=0.0
+                    )
                 if store is not None:
-                    store.put({self._key(place): _packed(answer) for place, answer in fresh.items()})
+                    store.put(
+                        {self._key(place): _packed(answer) for place, answer in fresh.items()}
+                    )
 
     def _answer(self, place: _Place) -> CheckedAnswer | ModelUnavailableError:
         """Answer of a place, or why there is none."""
         case, chunks = place
         try:
-            return check_answer(self.trace.cases[case].query, self._passages(chunks), self.generator, self.scorer)
+            return check_answer(
+                self.trace.cases[case].query, self._passages(chunks), self.generator, self.scorer
+            )
         except ModelUnavailableError as error:
             return error
 
@@ -270,7 +315,10 @@ class _Run:
         return [self.trace.chunks[number] for number in chunks]
 
     def _key(self, place: _Place) -> str:
-        """Name of an answer in the cache: generator and scorer, question, passages in their order, and what is sent."""
+        """Name of an answer in the cache.
+
+        Generator and scorer, question, passages in their order, and what is sent.
+        """
         question, chunks = self.trace.cases[place[0]].query, self._passages(place[1])
         passages = [[chunk.source, chunk.page_shown, chunk.full_text] for chunk in chunks]
         messages: list[dict[str, str]] = []
@@ -281,7 +329,10 @@ class _Run:
 
 
 def _is_wrong_setting(error: ModelUnavailableError, known: Collection[_Place]) -> bool:
-    """Whether every further request would fail alike; where some are answered, a 403 is of its own question."""
+    """Whether every further request would fail alike.
+
+    Where some are answered, a 403 is of its own question.
+    """
     return error.kind in WRONG_SETTINGS and not (error.kind == FORBIDDEN and known)
 
 
@@ -294,9 +345,12 @@ def _warn_of_interrupt(
         yield
     except KeyboardInterrupt:
         done = f"{sum(place in known for place in places):,} of {len(places):,} answers of this run"
-        outcome = "are lost: state cache= to keep them" if store is None else f"are kept in {store.path}"
+        outcome = (
+            "are lost: state cache= to keep them" if store is None else f"are kept in {store.path}"
+        )
         warn_user(
-            f"record_answers was stopped: {done} {outcome}{'' if store is None else '; the next run goes on there'}."
+            f"record_answers was stopped: {done} "
+            f"{outcome}{'' if store is None else '; the next run goes on there'}."
         )
         raise
 
@@ -313,7 +367,9 @@ def _check_trace(trace: values.TraceData) -> None:
         raise ValueError(msg)
 
 
-def _meter(generator: Generator, budget: RequestBudget | None, at_once: int) -> MeteredClient | None:
+def _meter(
+    generator: Generator, budget: RequestBudget | None, at_once: int
+) -> MeteredClient | None:
     """A meter around the client of a generator; None for one that asks no client.
 
     Raises:
@@ -321,16 +377,25 @@ def _meter(generator: Generator, budget: RequestBudget | None, at_once: int) -> 
       TypeError: what is no generator.
     """
     if not isinstance(at_once, Integral) or at_once < 1:
-        msg = f"at_once must be at least 1, got {at_once!r}; a server that answers one request at a time takes 1."
+        msg = (
+            f"at_once must be at least 1, got {at_once!r}; a server that answers one request at a "
+            "time takes 1."
+        )
         raise ValueError(msg)
     if not hasattr(generator, "answer"):
-        msg = f"generator must have answer, got {type(generator).__name__}; a client goes into ModelGenerator(client)."
+        msg = (
+            f"generator must have answer, got {type(generator).__name__}; a client goes into "
+            "ModelGenerator(client)."
+        )
         raise TypeError(msg)
     asks = behind_own_answers(generator)
     if isinstance(asks, ModelGenerator):
         return MeteredClient(asks.client, budget)
     if budget is not None:
-        msg = f"a budget needs a generator that asks a client, got {generator.name}; take ModelGenerator(client)."
+        msg = (
+            f"a budget needs a generator that asks a client, got {generator.name}; take "
+            "ModelGenerator(client)."
+        )
         raise ValueError(msg)
     return None
 
@@ -342,7 +407,9 @@ def _with_client(generator: Generator, client: ModelClient) -> Generator:
     return replace(generator, client=client) if isinstance(generator, ModelGenerator) else generator
 
 
-def _request_counts(counts: RequestCounts, run: _Run, failed: Mapping[_Place, ModelUnavailableError]) -> dict[str, Any]:
+def _request_counts(
+    counts: RequestCounts, run: _Run, failed: Mapping[_Place, ModelUnavailableError]
+) -> dict[str, Any]:
     """What the answers of a run took, for the meta of a trace."""
     p50, p95 = np.percentile(counts.ms, [50, 95]).round(1).tolist() if counts.ms else (None, None)
     kinds = [error.kind for error in failed.values()]
@@ -356,7 +423,10 @@ def _request_counts(counts: RequestCounts, run: _Run, failed: Mapping[_Place, Mo
 
 
 def _packed(answer: CheckedAnswer | ModelUnavailableError) -> bytes:
-    """Answer, or why there is none, as it is kept: JSON, in which floats keep all their digits, NaN among them."""
+    """Answer, or why there is none, as it is kept.
+
+    JSON, in which floats keep all their digits, NaN among them.
+    """
     if isinstance(answer, ModelUnavailableError):
         return json.dumps({"kind": answer.kind, "reason": answer.reason}).encode()
     return json.dumps(answer).encode()
@@ -370,9 +440,13 @@ def _unpacked(stored: bytes | None) -> CheckedAnswer | ModelUnavailableError | N
         value = json.loads(stored)
         if isinstance(value, dict):
             reason = f"{value['reason']} in an earlier run"
-            return ModelUnavailableError(f"{reason}.", kind=value["kind"], reason=reason, seconds=0.0)
+            return ModelUnavailableError(
+                f"{reason}.", kind=value["kind"], reason=reason, seconds=0.0
+            )
         text, confidence, support, claim, cited, refused = value
-        return CheckedAnswer(text, float(confidence), float(support), claim, tuple(map(int, cited)), refused)
+        return CheckedAnswer(
+            text, float(confidence), float(support), claim, tuple(map(int, cited)), refused
+        )
     except (ValueError, TypeError, LookupError):
         return None
 
@@ -382,7 +456,10 @@ def _warn_of_no_text(trace: values.TraceData, chunks: Collection[int]) -> None:
     blank = sum(not trace.chunks[number].text.strip() for number in chunks)
     if blank:
         remedy = "give the text of each hit, in the frame's column `text`, or in the corpus"
-        warn_user(f"answers are written from the text of hits, and {blank:,} of {len(chunks):,} have none; {remedy}.")
+        warn_user(
+            f"answers are written from the text of hits, and {blank:,} of {len(chunks):,} have "
+            f"none; {remedy}."
+        )
 
 
 def _recorded_answers(
@@ -409,7 +486,11 @@ _NAMED = 3  # cases of a kind of failure that a message names
 
 
 def _missing_warning(
-    missing: Sequence[MissingAnswer], n_sets: int, *, keeps: bool, stop: ModelUnavailableError | None
+    missing: Sequence[MissingAnswer],
+    n_sets: int,
+    *,
+    keeps: bool,
+    stop: ModelUnavailableError | None,
 ) -> MissingAnswersWarning:
     """Warning with counts and a few cases by kind of failure, the most frequent first.
 
@@ -424,19 +505,30 @@ def _missing_warning(
         f"{len(ids)} {kind} ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
         for kind, ids in sorted(by_kind.items(), key=lambda pair: -len(pair[1]))
     ]
-    first = f"; the first: {missing[0].reason}." if stop is None else f". Nothing is asked after this: {stop}"
+    first = (
+        f"; the first: {missing[0].reason}."
+        if stop is None
+        else f". Nothing is asked after this: {stop}"
+    )
     text = (
         f"{len(missing)} of {n_sets} answers are missing: {', '.join(parts)}{first} They are"
         " no refusals; the next run of record_answers on the returned trace asks for them again."
     )
     if keeps and any(answer.kind in _FINAL for answer in missing):
-        text += " What was cut off is asked again only after max_tokens is raised, or prompt, model or seed changed."
+        text += (
+            " What was cut off is asked again only after max_tokens is raised, or prompt, model "
+            "or seed changed."
+        )
     return MissingAnswersWarning(text, tuple(missing))
 
 
 def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
-    """Sets of hits of every slot: the first relevant ones, the resolver's winners, an only option."""
-    # Which sets there are hangs on no signal, and one of the answer can only be measured once there are answers.
+    """Sets of hits of every slot.
+
+    The first relevant ones, the resolver's winners, an only option.
+    """
+    # Which sets there are hangs on no signal, and one of the answer can only be measured once there
+    # are answers.
     chosen = measured_tables(trace, policy.replace("signals", {}), arm).chosen
     at, places = trace.arm(arm), chosen.places
     n_cases = len(trace)
@@ -445,7 +537,11 @@ def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[Answer
         keep[:, slot] = [len(shown) == 1 for shown in options]
     chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(-1, trace.hits.chunk.shape[3])
     rows = slot_sets(places, chunk, keep)
-    return list(dict.fromkeys(AnswerKey(batch % n_cases, at, batch // n_cases, chunks) for batch, _, chunks in rows))
+    return list(
+        dict.fromkeys(
+            AnswerKey(batch % n_cases, at, batch // n_cases, chunks) for batch, _, chunks in rows
+        )
+    )
 
 
 def _policy_sets(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:

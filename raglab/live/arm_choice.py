@@ -1,4 +1,7 @@
-"""Choice of an arm (shore): router, context features, measured reward components, feedback (S4.1 to S4.4)."""
+"""Choice of an arm (shore): router, context features, measured rewards, feedback (S4.1 to S4.4).
+
+Rewards are measured by component.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,15 @@ from raglab.policy import PolicyData
 from raglab.replay import decide_policies
 from raglab.retrieval.arms import Sizes, check_arm
 from raglab.retrieval.indexes import Indexes, Queries
-from raglab.reward import BUDGET_MS, COMPONENTS, RewardWeights, hit_diversity, rank_consistency, reward, score_margin
+from raglab.reward import (
+    BUDGET_MS,
+    COMPONENTS,
+    RewardWeights,
+    hit_diversity,
+    rank_consistency,
+    reward,
+    score_margin,
+)
 from raglab.store.database import UnwritableLogError
 from raglab.text import content_words
 from raglab.thresholds import intent_thresholds
@@ -40,9 +51,12 @@ if TYPE_CHECKING:
 
 
 def default_arm(question: str, system: System) -> tuple[str, str]:
-    """The arm that answers a question, and why, without a bandit; where one is wanted, the router stands in for it.
+    """The arm that answers a question, and why, without a bandit.
 
-    Source: rules S4.1, S4.7: the router is the source's own, simple → hybrid, complex → iterative, flagged → its arm.
+    Where one is wanted, the router stands in for it.
+
+    Source: rules S4.1, S4.7: the router is the source's own, simple → hybrid, complex → iterative,
+    flagged → its arm.
 
     Raises:
       ValueError: the index lacks the arm.
@@ -64,10 +78,15 @@ def route_arm(question: str, policy: PolicyData, arms: Sequence[str]) -> tuple[s
     question_intent, margins = _question_intent(question, policy)
     # An intent that reaches its threshold has an arm of its own; of two the one further above it.
     offered = zip(arms, available(question, policy, arms), strict=True)
-    flags = {arm: ARMS[arm].intent for arm, on in offered if on and arm in ARMS and ARMS[arm].intent}
+    flags = {
+        arm: ARMS[arm].intent for arm, on in offered if on and arm in ARMS and ARMS[arm].intent
+    }
     if flags:
         name = min(flags, key=lambda arm: (-float(getattr(margins, flags[arm])), arm))
-        score, reasons = getattr(question_intent, flags[name]), ", ".join(question_intent.reasons.get(flags[name], ()))
+        score, reasons = (
+            getattr(question_intent, flags[name]),
+            ", ".join(question_intent.reasons.get(flags[name], ())),
+        )
         return name, f"router: {flags[name]} intent {score:.2f} ({reasons})"
     if gates.meets_threshold(margins.complexity) and "iterative" in arms:
         reasons = ", ".join(question_intent.reasons.get("complexity", ()))
@@ -80,7 +99,9 @@ def route_arm(question: str, policy: PolicyData, arms: Sequence[str]) -> tuple[s
 def _question_intent(question: str, policy: PolicyData) -> tuple[Intent, gates.IntentMargins]:
     """Intent scores of a question, and how far they are above the policy's thresholds."""
     scores = intent(question)
-    return scores, gates.intent_margins(scores.graph, scores.table, scores.complexity, intent_thresholds(policy))
+    return scores, gates.intent_margins(
+        scores.graph, scores.table, scores.complexity, intent_thresholds(policy)
+    )
 
 
 def wants_bandit(system: System) -> bool:
@@ -88,18 +109,22 @@ def wants_bandit(system: System) -> bool:
     return (system.arm or system.policy.strategy.arm) == "bandit" and system.online is not None
 
 
-def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGET_MS) -> pd.DataFrame:
-    """Reward components and outcome of every case under every arm, at the depth where the policy decided.
+def components(
+    trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGET_MS
+) -> pd.DataFrame:
+    """Reward components and outcome of each case under each arm, at the policy's decision depth.
 
-    `cache_hit` is 0 throughout: a trace retrieves once and caches nothing. The components do not depend on whether the
-    gates answered or refused, only on what was retrieved.
+    `cache_hit` is 0 throughout: a trace retrieves once and caches nothing. The components do not
+    depend on whether the gates answered or refused, only on what was retrieved.
 
     Args:
       trace: with the embeddings of its chunks and its latencies, as `build_trace` makes it.
       budget_ms: of a question; `latency_ratio` is in units of it.
 
-    Returns: a row a case and arm, cases outside, arms inside: `case_id`, `split`, `arm`, `depth`, `margin`,
-      `diversity`, `latency_ratio`, `cache_hit`, `consistency`, `ms`, `status`, `right` (the contract of rule S6.3).
+    Returns: a row a case and arm, cases outside, arms inside: `case_id`, `split`, `arm`, `depth`,
+    `margin`,
+      `diversity`, `latency_ratio`, `cache_hit`, `consistency`, `ms`, `status`, `right` (the
+      contract of rule S6.3).
 
     Raises:
       ValueError: the trace lacks embeddings or latencies, or the budget is not above 0.
@@ -111,7 +136,8 @@ def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGE
     if not budget_ms > 0.0:
         msg = f"budget_ms must be above 0, got {budget_ms:g}; the source's is 8000."
         raise ValueError(msg)
-    # Each arm is decided as if it alone answered: full information, from which any learner can be replayed.
+    # Each arm is decided as if it alone answered: full information, from which any learner can be
+    # replayed.
     parts, held = [], Measured(trace)
     for arm in trace.arms:
         (decisions,) = decide_policies(held, [policy], arm)
@@ -144,8 +170,9 @@ def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGE
 def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.float64]:
     """Margin, diversity and consistency of one arm at the depth that decided, [Q, 3].
 
-    Margin is between the two best scores of all hits that were reranked; diversity is of the first `final_k` hits in
-    the arm's order; consistency compares the fused order with the reranked one over the hits that were reranked.
+    Margin is between the two best scores of all hits that were reranked; diversity is of the first
+    `final_k` hits in the arm's order; consistency compares the fused order with the reranked one
+    over the hits that were reranked.
 
     Raises:
       ValueError: the trace lacks the embeddings of its chunks.
@@ -153,11 +180,18 @@ def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.flo
     Source: rule S4.3.
     """
     if trace.vectors is None:
-        msg = "reward components need the embeddings of the chunks, this trace has none; build it again."
+        msg = (
+            "reward components need the embeddings of the chunks, this trace has none; build it "
+            "again."
+        )
         raise ValueError(msg)
     cases, number = np.arange(len(trace)), trace.arm(arm)
-    hits = type(trace.hits)(*[field[cases, number, decisions.outcome.depth] for field in trace.hits])
-    order = np.argsort(np.where(hits.rank >= 0, hits.rank, np.iinfo(np.int32).max), axis=1, kind="stable")
+    hits = type(trace.hits)(
+        *[field[cases, number, decisions.outcome.depth] for field in trace.hits]
+    )
+    order = np.argsort(
+        np.where(hits.rank >= 0, hits.rank, np.iinfo(np.int32).max), axis=1, kind="stable"
+    )
     place = np.arange(order.shape[1])
     by_rank = (hits.chunk, hits.s_hybrid, hits.s_rerank)
     chunk, fused, score = (np.take_along_axis(field, order, axis=1) for field in by_rank)
@@ -185,12 +219,18 @@ def retrieval_ms(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np
     """
     if trace.latency is None:
         msg = (
-            "latency_ratio needs the latencies of retrieval, this trace has none; keep the file beside it, or rebuild."
+            "latency_ratio needs the latencies of retrieval, this trace has none; keep the file "
+            "beside it, or rebuild."
         )
         raise ValueError(msg)
-    stages = [place for place, name in enumerate(trace.latency.stages) if not name.startswith(SIGNAL_STAGE)]
+    stages = [
+        place
+        for place, name in enumerate(trace.latency.stages)
+        if not name.startswith(SIGNAL_STAGE)
+    ]
     ms = trace.latency.ms[:, trace.arm(arm)][..., stages]
-    by_depth = np.where(np.isnan(ms).all(axis=2), np.nan, np.nansum(ms, axis=2))  # not measured is not free
+    # not measured is not free
+    by_depth = np.where(np.isnan(ms).all(axis=2), np.nan, np.nansum(ms, axis=2))
     down_to = np.cumsum(by_depth, axis=1)
     total: NDArray[np.float64] = down_to[np.arange(len(trace)), decisions.outcome.depth]
     return total
@@ -208,19 +248,24 @@ def table(
     budget_ms: float = BUDGET_MS,
     measured: pd.DataFrame | None = None,
 ) -> Table:
-    """Full information on a trace: `value` is the right decision, 0 or 1, `reward` what the learner sees of it.
+    """Full information on a trace.
+
+    `value` is the right decision, 0 or 1, `reward` what the learner sees of it.
 
     An arm is available where rule S4.1 says so: `graph` and `table` only on the question's intent.
 
     Args:
-      measured: what `components` says of the same trace and policy, where it is at hand: other weights re-score it.
+      measured: what `components` says of the same trace and policy, where it is at hand: other
+        weights re-score it.
 
     Raises:
       ValueError: `measured` is of another trace.
 
     Source: rules S4.1, S4.7.
     """
-    component_frame = components(trace, policy, budget_ms=budget_ms) if measured is None else measured
+    component_frame = (
+        components(trace, policy, budget_ms=budget_ms) if measured is None else measured
+    )
     shape = (len(trace), len(trace.arms))
     rows = [(case.id, arm) for case in trace.cases for arm in trace.arms]
     if list(zip(component_frame["case_id"], component_frame["arm"], strict=True)) != rows:
@@ -231,7 +276,9 @@ def table(
         arms=trace.arms,
         value=component_frame["right"].to_numpy(np.float64).reshape(shape),
         reward=np.asarray(reward(component_frame, weights), dtype=np.float64).reshape(shape),
-        mask=np.array([available(case.query, policy, trace.arms) for case in trace.cases], dtype=bool).reshape(shape),
+        mask=np.array(
+            [available(case.query, policy, trace.arms) for case in trace.cases], dtype=bool
+        ).reshape(shape),
         features=case_features(trace, policy),
         feature_names=FEATURES,
         ms=component_frame["ms"].to_numpy(np.float64).reshape(shape),
@@ -239,14 +286,22 @@ def table(
 
 
 def available(question: str, policy: PolicyData, arms: Sequence[str]) -> NDArray[np.bool_]:
-    """Which arms may answer a question, [A]: one with an intent, as `graph`, only where that reaches (rule S4.1)."""
+    """Which arms may answer a question, [A].
+
+    One with an intent, as `graph`, only where that reaches (rule S4.1).
+    """
     _, margins = _question_intent(question, policy)
     flags = [ARMS[arm].intent if arm in ARMS else "" for arm in arms]
-    return np.array([not flag or bool(gates.meets_threshold(getattr(margins, flag))) for flag in flags], dtype=bool)
+    return np.array(
+        [not flag or bool(gates.meets_threshold(getattr(margins, flag))) for flag in flags],
+        dtype=bool,
+    )
 
 
-def context(question: str, n_entities: int, documents: Sequence[str], policy: PolicyData) -> NDArray[np.float64]:
-    """What is known of a question before anything is retrieved, [F] as named in `FEATURES`, each near [0, 1].
+def context(
+    question: str, n_entities: int, documents: Sequence[str], policy: PolicyData
+) -> NDArray[np.float64]:
+    """What is known of a question before retrieval, [F] as named in `FEATURES`, each near [0, 1].
 
     Source: rule S4.2; what only a retrieval tells (hits, margins, overlap) cannot choose it.
     """
@@ -277,15 +332,21 @@ def case_features(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
 
 
 def router(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
-    """The source's router as a policy, [Q, A]: all mass on the arm it sends a case to (rule S4.7)."""
+    """The source's router as a policy, [Q, A].
+
+    All mass on the arm it sends a case to (rule S4.7).
+    """
     chosen = [trace.arm(route_arm(case.query, policy, trace.arms)[0]) for case in trace.cases]
     return np.eye(len(trace.arms))[chosen]
 
 
-DENSE_AT, OVERLAP_AT = 0.5, 10  # of BM25's best score: a hit that counts; first hits of two lists that are compared
+# of BM25's best score: a hit that counts; first hits of two lists that are compared
+DENSE_AT, OVERLAP_AT = 0.5, 10
 
 
-def list_features(text: str, indexes: Indexes, queries: Queries, scope: NDArray[np.integer] | None) -> Features:
+def list_features(
+    text: str, indexes: Indexes, queries: Queries, scope: NDArray[np.integer] | None
+) -> Features:
     """How crowded the keywords' hits are, and how far they agree with the embeddings', each in [0, 1].
 
     `bm25_hits`: share of the 50 best hits of BM25 whose score is at least half of the best one's; nearly every question
@@ -327,14 +388,14 @@ def offer(
 ) -> Offer:
     """Arms available for a question, and the features that a bandit sees.
 
-    The features are those of rule S4.2 that are known before an arm retrieves: the context of `context`, whether any
-    arm on offer has its answer or its hits in the cache, and what the two lists say that every arm begins with. What
-    only retrieval tells (statistics of the scores, the reranker's margin) cannot choose it: it is logged with the
-    reward.
+    The features are those of rule S4.2 that are known before an arm retrieves: the context of
+    `context`, whether any arm on offer has its answer or its hits in the cache, and what the two
+    lists say that every arm begins with. What only retrieval tells (statistics of the scores, the
+    reranker's margin) cannot choose it: it is logged with the reward.
 
     Args:
-      answered, retrieved: arms whose answer, whose hits, the cache holds. lists: of `list_features`; None where nobody
-        measured them.
+      answered, retrieved: arms whose answer, whose hits, the cache holds.
+      lists: of `list_features`; None where nobody measured them.
 
     Source: rules S4.1, S4.2.
     """
@@ -351,26 +412,36 @@ def offer(
     question_intent, margins = _question_intent(question, policy)
     words = "high complexity" if gates.meets_threshold(margins.complexity) else "simple question"
     flags = {name: arm.intent for name, arm in ARMS.items() if arm.intent}
-    why = {name: f"{flag} intent {getattr(question_intent, flag):.2f}" for name, flag in flags.items()}
+    why = {
+        name: f"{flag} intent {getattr(question_intent, flag):.2f}" for name, flag in flags.items()
+    }
     return Offer(mask, features, {arm: why.get(arm, words) for arm in arms})
 
 
-def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request, system: System) -> ArmChoice:
+def select_arm(
+    ways: Mapping[str, Key], made_by: Sequence[Any], request: Request, system: System
+) -> ArmChoice:
     """The arm and why; the probability is None where no bandit chose it.
 
-    A user's choice among options is answered by the arm that offered them, and is no choice of the bandit's.
+    A user's choice among options is answered by the arm that offered them, and is no choice of the
+    bandit's.
     """
     text, online = request.text, system.online if wants_bandit(system) else None
     if online is None:
         return ArmChoice(*default_arm(text, system), None)
-    # The keys differ in their arm alone, which the digest of a question leaves out: any of them will do.
+    # The keys differ in their arm alone, which the digest of a question leaves out: any of them
+    # will do.
     any_way = next(iter(ways.values()))
     about = {"policy_id": any_way.policy_id, "fingerprint": any_way.fingerprint}
     question = any_way._replace(arm="").digest()
     # Before the bandit chooses: another arm might number other documents as its options.
     if request.selected is not None:
-        # Without the log the router chooses; the question counts as missing where its choice is to be logged.
-        with suppress(UnwritableLogError), system.log_outages.writing(BANDIT, ends=False, questions=0):
+        # Without the log the router chooses; the question counts as missing where its choice is to
+        # be logged.
+        with (
+            suppress(UnwritableLogError),
+            system.log_outages.writing(BANDIT, ends=False, questions=0),
+        ):
             before = online.asked_before(question, **about)
             if before is not None:
                 return ArmChoice(before, f"selected {before}: it offered the options", None)
@@ -379,8 +450,12 @@ def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request
     answered: list[str] = []
     retrieved: list[str] = []
     if caches is not None:
-        answered = [arm for arm, key in ways.items() if key.digest("answer", *made_by) in caches.answers]
-        retrieved = [arm for arm, key in ways.items() if key.digest("strategy") in caches.strategies]
+        answered = [
+            arm for arm, key in ways.items() if key.digest("answer", *made_by) in caches.answers
+        ]
+        retrieved = [
+            arm for arm, key in ways.items() if key.digest("strategy") in caches.strategies
+        ]
     known = offer(
         text,
         system.policy,
@@ -393,7 +468,13 @@ def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request
     try:
         with system.log_outages.writing(BANDIT, ends=False):
             return online.choose(
-                request.id, known.mask, known.features, known.why, question=question, resumed=request.resumed, **about
+                request.id,
+                known.mask,
+                known.features,
+                known.why,
+                question=question,
+                resumed=request.resumed,
+                **about,
             )
     # A log that cannot be written costs a choice to learn from, not the answer.
     except UnwritableLogError:
@@ -401,40 +482,69 @@ def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request
 
 
 def _cached_list_features(text: str, key: Key, system: System) -> Features:
-    """What the two lists say of a question; kept with its retrievals, so that one asked again is not embedded again."""
+    """What the two lists say of a question.
+
+    Kept with its retrievals, so that one asked again is not embedded again.
+    """
     name, caches = key._replace(arm="").digest("lists"), system.caches
     cached_features = (
         None
         if caches is None
-        else caches.strategies.get(name, lambda row: {feature: float(row[feature]) for feature in LATER})
+        else caches.strategies.get(
+            name, lambda row: {feature: float(row[feature]) for feature in LATER}
+        )
     )
     if cached_features is not None:
         return cached_features
     ready = system.retriever
-    features = list_features(text, ready.indexes, ready.question(text, keep=True), ready.scope(key.documents))
+    features = list_features(
+        text, ready.indexes, ready.question(text, keep=True), ready.scope(key.documents)
+    )
     if caches is not None:
         caches.strategies.set(name, features)
     return features
 
 
 def record_outcome(response: Response, system: System) -> None:
-    """Log the reward components of an answered request; if one cannot be measured, the choice gets no reward."""
+    """Log the reward components of an answered request.
+
+    If one cannot be measured, the choice gets no reward.
+    """
     online, record = system.online, response.record
-    if online is None or not record.measures or any(record.measures.get(name, 0.0) is None for name in COMPONENTS):
+    if (
+        online is None
+        or not record.measures
+        or any(record.measures.get(name, 0.0) is None for name in COMPONENTS)
+    ):
         return
     cached = float(record.answer_cache_hit)
     measured = {name: value for name, value in record.measures.items() if value is not None}
-    components = {**measured, "latency_ratio": record.ms["total"] / online.budget_ms, "cache_hit": cached}
-    outcome = {"depth": len(record.queries) - 1.0, "confidence": response["confidence"]} if record.queries else {}
-    outcome |= {"answered": float(response["status"] == "ok"), "strategy_cache_hit": float(record.strategy_cache_hit)}
+    components = {
+        **measured,
+        "latency_ratio": record.ms["total"] / online.budget_ms,
+        "cache_hit": cached,
+    }
+    outcome = (
+        {"depth": len(record.queries) - 1.0, "confidence": response["confidence"]}
+        if record.queries
+        else {}
+    )
+    outcome |= {
+        "answered": float(response["status"] == "ok"),
+        "strategy_cache_hit": float(record.strategy_cache_hit),
+    }
     with suppress(UnwritableLogError), system.log_outages.writing(BANDIT):
         online.update(
-            response["request_id"], components, ms=record.ms["total"], measured=outcome | dict(record.retrieved)
+            response["request_id"],
+            components,
+            ms=record.ms["total"],
+            measured=outcome | dict(record.retrieved),
         )
 
 
 @takes(request_id="text", system="system")
-def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT001 - feedback is up or down
+# feedback is up or down
+def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT001
     """Log a thumb up or down for an answer, at any time; of several the last counts (rule S4.3).
 
     Args:
@@ -448,8 +558,10 @@ def feedback(request_id: str, up: bool, *, system: System) -> None:  # noqa: FBT
     if system.online is None:
         rule = "feedback needs a system whose bandit chooses the arm and logs it"
         remedy = (
-            "unset RAGLAB_BANDIT_ENABLED where it is false, and open the system over a writable index by "
-            'raglab.System.open(folder, arm="bandit"), or with a policy whose strategy.arm is bandit'
+            "unset RAGLAB_BANDIT_ENABLED where it is false, and open the system over a writable "
+            "index by "
+            'raglab.System.open(folder, arm="bandit"), or with a policy whose strategy.arm is '
+            "bandit"
         )
         msg = f"{rule}, got a system without a bandit; {remedy}."
         raise ValueError(msg)

@@ -1,11 +1,18 @@
-"""Checks of cases (shore): what is wrong with them is told before retrieval, not hours after it (S6.1, S6.3)."""
+"""Checks of cases (shore): faults are told before retrieval, not hours later (S6.1, S6.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
-from raglab.documents import Meaning, case_sources, check_clear, chunk_documents, chunk_sources, source_meanings
+from raglab.documents import (
+    Meaning,
+    case_sources,
+    check_clear,
+    chunk_documents,
+    chunk_sources,
+    source_meanings,
+)
 from raglab.store.case_labels import check_split_names
 from raglab.user_warnings import warn_user
 from raglab.values import Case, Chunk, Corpus, document_path, source_grades
@@ -18,8 +25,8 @@ def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
     """Refuse what no trace can be built of.
 
     Raises:
-      ValueError: no cases or no chunks, batches of less than one, a case twice, a split that no study reads, or grades
-        that are none.
+      ValueError: no cases or no chunks, batches of less than one, a case twice, a split that no
+        study reads, or grades that are none.
     """
     if not cases or not corpus.chunks:
         value = f"{len(cases)} and {len(corpus.chunks)}"
@@ -35,21 +42,25 @@ def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
             value = f"{case.id!r} at position {number} again (first at {first_positions[case.id]})"
             msg = f"cases must have different ids, got {value}; rename or remove one."
             raise ValueError(msg)
-        source_grades(case)  # what is wrong with grades is told before retrieval, not by the ranking after it
+        # what is wrong with grades is told before retrieval, not by the ranking after it
+        source_grades(case)
 
 
 def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> None:
-    """Tell of cases that no hits can make right, since the corpus has not what they expect (rules S6.1, S6.3).
+    """Report cases no hits can make right: the corpus lacks what they expect (rules S6.1, S6.3).
 
-    Of a part of a corpus that is so of some, which a warning counts; where it is so of all, the corpus is another one.
-    A case labelled `refuse` has no sources to be right about.
+    Of a part of a corpus that is so of some, which a warning counts; where it is so of all, the
+    corpus is another one. A case labelled `refuse` has no sources to be right about.
 
     Raises:
-      ValueError: a source that several documents have; or of every case that expects any the corpus has not one that
-        must be there, or none of those of which one is enough.
+      ValueError: a source that several documents have; or of every case that expects any the corpus
+        has not one that must be there, or none of those of which one is enough.
     """
-    meanings = source_meanings({source for case in cases for source in case_sources(case)}, chunk_documents(chunks))
-    # A name of several documents first: it would be counted as present, whichever of them was meant.
+    meanings = source_meanings(
+        {source for case in cases for source in case_sources(case)}, chunk_documents(chunks)
+    )
+    # A name of several documents first: it would be counted as present, whichever of them was
+    # meant.
     check_clear(cases, meanings)
     there = {source for sources in chunk_sources(chunks, meanings) for source in sources}
     wrong: list[tuple[Case, str]] = []
@@ -61,7 +72,8 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
         n_expecting += bool(case.expect_sources or case.expect_sources_any)
         missing = [source for source in case.expect_sources if source not in there]
         absent = [source for source in case.expect_sources_any if source not in there]
-        # Every one of `expect_sources` is needed; of `expect_sources_any` a single one that is there is enough.
+        # Every one of `expect_sources` is needed; of `expect_sources_any` a single one that is
+        # there is enough.
         if missing or (absent and len(absent) == len(case.expect_sources_any)):
             wrong.append((case, [*missing, *absent][0]))
         elif absent:
@@ -69,9 +81,15 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
     if wrong:
         case, source = wrong[0]
         which = f"got {source[:80]!r} in case {case.id!r}, one of {len(wrong)} such cases"
-        remedy = f"{source_remedy(source, meanings[source], chunks)}, or load the corpus of the cases"
-        rule = f"expected sources must be in the corpus, as path, path#page or a unique file name, {which}"
-        # Compared with the cases that expect a source: the others could not show that the corpus is another one.
+        remedy = (
+            f"{source_remedy(source, meanings[source], chunks)}, or load the corpus of the cases"
+        )
+        rule = (
+            "expected sources must be in the corpus, as path, path#page or a unique file name, "
+            f"{which}"
+        )
+        # Compared with the cases that expect a source: the others could not show that the corpus is
+        # another one.
         if len(wrong) == n_expecting:
             msg = f"{rule}; {remedy}."
             raise ValueError(msg)
@@ -79,14 +97,18 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
     if partly:
         case, source = partly[0]
         warn_user(
-            f"{len(partly)} of {len(cases)} cases name sources that the corpus has not among those of which one is "
+            f"{len(partly)} of {len(cases)} cases name sources that the corpus has not among "
+            "those of which one is "
             f"enough, the first {source[:80]!r} in case {case.id!r}: they count as not found; "
             f"{source_remedy(source, meanings[source], chunks)}."
         )
 
 
 def source_remedy(source: str, meaning: Meaning, chunks: Sequence[Chunk]) -> str:
-    """What to correct in a source that the corpus lacks: its page, or its name with the nearest document."""
+    """What to correct in a source that the corpus lacks.
+
+    Its page, or its name with the nearest document.
+    """
     if meaning.documents:
         (document,) = meaning.documents
         pages = {chunk.page_shown for chunk in chunks if chunk.document == document}

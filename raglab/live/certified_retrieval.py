@@ -1,4 +1,4 @@
-"""Certified retrieval (shore): whether hits are of the arm and retrieval that a certificate speaks of (S6.10)."""
+"""Certified retrieval (shore): whether hits are of a certificate's arm and retrieval (S6.10)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from raglab.user_warnings import warn_user
 NO_SETTING = frozenset({"arms"})  # which others there were changes no hit of the certified one
 
 
-def retrieval_differences(certificate: Mapping[str, Any], parameters: Mapping[str, Any]) -> list[str]:
+def retrieval_differences(
+    certificate: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> list[str]:
     """What hits were retrieved with otherwise than those of the cases that were certified.
 
     Args:
@@ -19,16 +21,27 @@ def retrieval_differences(certificate: Mapping[str, Any], parameters: Mapping[st
       parameters: of the retrieval by name, as the meta of a trace has them.
 
     Example:
-      >>> retrieval_differences({"retrieval": {"fetch_k": 50, "rrf_k": 60}}, {"fetch_k": 20, "rrf_k": 60})
+      >>> retrieval_differences(
+      ...     {"retrieval": {"fetch_k": 50, "rrf_k": 60}}, {"fetch_k": 20, "rrf_k": 60}
+      ... )
       ['fetch_k 20 instead of 50']
     """
-    # A setting of None, such as the rewriter of an arm that rewrites nothing, has no part in the certified hits.
-    own = {name: value for name, value in certificate.get("retrieval", {}).items() if value is not None}
-    differing = [name for name, value in own.items() if name not in NO_SETTING and value != parameters.get(name)]
+    # A setting of None, such as the rewriter of an arm that rewrites nothing, has no part in the
+    # certified hits.
+    own = {
+        name: value for name, value in certificate.get("retrieval", {}).items() if value is not None
+    }
+    differing = [
+        name
+        for name, value in own.items()
+        if name not in NO_SETTING and value != parameters.get(name)
+    ]
     return [f"{name} {parameters.get(name)} instead of {own[name]}" for name in differing]
 
 
-def warn_of_other_retrieval(policy: PolicyData, parameters: Mapping[str, Any], *, arm: str | None, place: str) -> None:
+def warn_of_other_retrieval(
+    policy: PolicyData, parameters: Mapping[str, Any], *, arm: str | None, place: str
+) -> None:
     """Warn that the promise of a policy is not about some hits, where they come from elsewhere.
 
     Args:
@@ -47,6 +60,7 @@ def warn_of_other_retrieval(policy: PolicyData, parameters: Mapping[str, Any], *
     if differences:
         how = "certify on hits of this retrieval, or decide where the certified ones come from"
         warn_user(
-            f"{place}: the policy was certified on hits that were retrieved otherwise ({'; '.join(differences)}). Its "
+            f"{place}: the policy was certified on hits that were retrieved otherwise "
+            f"({'; '.join(differences)}). Its "
             f"promise and its thresholds are not about these hits; {how} (rule S6.10)."
         )

@@ -1,4 +1,7 @@
-"""The seam of clarification (shore): what asks a user for what a question leaves out (S5); an extension gives it."""
+"""The seam of clarification (shore): what asks a user for what a question leaves out (S5).
+
+An extension gives it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from raglab.extension_points import extension
 from raglab.live.requests import Request
 from raglab.values import Chunk
 
-MIN_FIELD_CONFIDENCE = 0.60  # below which a field that was read from a question is missing (rule S5.1)
+# below which a field that was read from a question is missing (rule S5.1)
+MIN_FIELD_CONFIDENCE = 0.60
 
 
 SLOTS = ("entity", "intent", "target_field", "page_scope", "date_scope", "doctype")
@@ -23,8 +27,8 @@ class Slot(NamedTuple):
 
     Attributes:
       value: None where the question does not state it.
-      confidence: chance, in [0, 1], that a careful reader of the question alone would put down the same value; 0
-        without a value.
+      confidence: chance, in [0, 1], that a careful reader of the question alone would put down the
+        same value; 0 without a value.
     """
 
     value: str | None = None
@@ -65,10 +69,16 @@ class ParsedQuestion(BaseModel):
     @classmethod
     def _in_range(cls, slot: Slot) -> Slot:
         if not 0.0 <= slot.confidence <= 1.0:
-            msg = f"a confidence must be in [0, 1], got {slot.confidence}; it is the chance that the value is right."
+            msg = (
+                f"a confidence must be in [0, 1], got {slot.confidence}; it is the chance that "
+                "the value is right."
+            )
             raise ValueError(msg)
         if slot.value is None and slot.confidence > 0.0:
-            msg = f"a slot without a value must have confidence 0, got {slot.confidence}; give the value or 0."
+            msg = (
+                f"a slot without a value must have confidence 0, got {slot.confidence}; give the "
+                "value or 0."
+            )
             raise ValueError(msg)
         return slot
 
@@ -79,7 +89,9 @@ class ParsedQuestion(BaseModel):
           least: confidence, in [0, 1].
 
         Example:
-          >>> ParsedQuestion(intent=Slot("lookup", 0.9), entity=Slot("Acme Premier", 0.95)).missing()
+          >>> ParsedQuestion(
+          ...     intent=Slot("lookup", 0.9), entity=Slot("Acme Premier", 0.95)
+          ... ).missing()
           ('target_field', 'page_scope', 'date_scope', 'doctype')
         """
         return tuple(name for name in SLOTS if getattr(self, name).confidence < least)
@@ -95,9 +107,20 @@ class ParsedQuestion(BaseModel):
         return slot.value if slot.confidence >= least else None
 
 
-GapKind: TypeAlias = Literal["field_type", "implicit_entity", "date_scope", "intent", "page_scope", "document"]
-GAP_KINDS: tuple[GapKind, ...] = ("field_type", "implicit_entity", "date_scope", "intent", "page_scope", "document")
-ReplyKind: TypeAlias = Literal["chosen", "own_value", "page", "yes", "declined", "corrected", "not_understood"]
+GapKind: TypeAlias = Literal[
+    "field_type", "implicit_entity", "date_scope", "intent", "page_scope", "document"
+]
+GAP_KINDS: tuple[GapKind, ...] = (
+    "field_type",
+    "implicit_entity",
+    "date_scope",
+    "intent",
+    "page_scope",
+    "document",
+)
+ReplyKind: TypeAlias = Literal[
+    "chosen", "own_value", "page", "yes", "declined", "corrected", "not_understood"
+]
 
 
 class GapReading(NamedTuple):
@@ -168,8 +191,9 @@ class Reply(NamedTuple):
     """A user's reply as it was read.
 
     Attributes:
-      kind: chosen (a value on offer), own_value (one that the documents state elsewhere, with a quote), page (by its
-        number, `last`, `toc` or `document`), yes, declined, corrected (declined, and a value named) or not_understood.
+      kind: chosen (a value on offer), own_value (one that the documents state elsewhere, with a
+        quote), page (by its number, `last`, `toc` or `document`), yes, declined, corrected
+        (declined, and a value named) or not_understood.
       value: the value that the reply names.
       quote: words of the documents that state an own value, letter for letter.
       declined: values that the reply turns down, the proposal where it names none.
@@ -189,19 +213,28 @@ class ReplyReader(Protocol):
 
 
 class QuestionParser(Protocol):
-    """What reads a question: `question_parsing.parse_question` of the extension, or your own callable."""
+    """What reads a question.
+
+    `question_parsing.parse_question` of the extension, or your own callable.
+    """
 
     def __call__(self, question: str, documents: Sequence[Chunk], /) -> ParsedQuestion:
         """The question as typed fields; documents: passages of those that it is asked of."""
 
 
 class GapFinder(Protocol):
-    """What finds what a question leaves out: `gaps.find_gaps` of the extension, or your own callable."""
+    """What finds what a question leaves out.
+
+    `gaps.find_gaps` of the extension, or your own callable.
+    """
 
     def __call__(
         self, parsed: ParsedQuestion, documents: Sequence[Chunk], hits: Sequence[Chunk], /
     ) -> Sequence[QuestionGap]:
-        """Gaps, the first to be asked first; hits: the passages of the documents nearest to the question."""
+        """Gaps, the first to be asked first.
+
+        Hits: the passages of the documents nearest to the question.
+        """
 
 
 class FieldReader(Protocol):
@@ -212,7 +245,9 @@ class FieldReader(Protocol):
 
 
 class Clarifier(Protocol):
-    """What answers for a system that clarifies: it asks once a request, and learns from the replies.
+    """What answers for a system that clarifies.
+
+    It asks once a request, and learns from the replies.
 
     The system is the `System` that holds it, with an audit log.
     """
@@ -220,7 +255,15 @@ class Clarifier(Protocol):
     def ask(self, request: Request, system: Any) -> Any:  # noqa: ANN401
         """Response to a request, logged: answered, refused, or asked back."""
 
-    def reply(self, request_id: str, answer: str, system: Any, *, question: str | None, now: datetime) -> Any:  # noqa: ANN401
+    def reply(
+        self,
+        request_id: str,
+        answer: str,
+        system: Any,  # noqa: ANN401
+        *,
+        question: str | None,
+        now: datetime,
+    ) -> Any:  # noqa: ANN401
         """Response to a request with the user's reply, logged."""
 
 

@@ -28,7 +28,8 @@ class CutChunks(NamedTuple):
 def cut_chunks(encoder: Encoder, texts: Sequence[str]) -> CutChunks:
     """Count the chunks that are longer than an encoder reads, and the words that it does not read.
 
-    Where its tokenizer does not say which characters a token stands for, words are lost in the share of the tokens.
+    Where its tokenizer does not say which characters a token stands for, words are lost in the
+    share of the tokens.
 
     Args:
       encoder: that embeds the texts.

@@ -1,4 +1,4 @@
-"""Apply (shore): what a policy decides for a frame of hits, labelled or not, as a service asks it."""
+"""Apply (shore): what a policy decides for a frame of hits, labelled or not, as a service asks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,17 @@ from raglab.values import Status
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("case_id", "status", "decided_by", "reason", "hits", "options", "margins", "warnings", "policy_id")
+COLUMNS = (
+    "case_id",
+    "status",
+    "decided_by",
+    "reason",
+    "hits",
+    "options",
+    "margins",
+    "warnings",
+    "policy_id",
+)
 
 
 @takes(frame="frame", policy="policy")
@@ -36,12 +46,13 @@ def decide_frame(
 ) -> pd.DataFrame:
     """Decision of a policy for every case of a frame of hits; the frame needs no labels.
 
-    The same as `decide(trace_from_frame(frame), policy)`, with the columns that a service answers with. It loads
-    neither torch nor MLflow; a thousand cases at once cost far less than a thousand calls.
+    The same as `decide(trace_from_frame(frame), policy)`, with the columns that a service answers
+    with. It loads neither torch nor MLflow; a thousand cases at once cost far less than a thousand
+    calls.
 
     Args:
-      frame: one row a hit, as `trace_from_frame` takes it; its first arm is decided. For a policy with biases of groups
-        it has a column of their attribute.
+      frame: one row a hit, as `trace_from_frame` takes it; its first arm is decided. For a policy
+        with biases of groups it has a column of their attribute.
       policy: the policy whose gates decide.
       columns: our names to those of the frame, as `trace_from_frame` takes them.
       score: as `trace_from_frame` takes it.
@@ -51,12 +62,14 @@ def decide_frame(
     Returns:
       a row a case, in the order of their first rows:
 
-    - `case_id`, `status` (ok, refuse or ambiguous), `decided_by` as in `Decisions.frame`, `reason` with its
-      numbers.
+    - `case_id`, `status` (ok, refuse or ambiguous), `decided_by` as in `Decisions.frame`, `reason`
+      with its numbers.
     - `hits`: hit_id of those that the answer rests on, in order; none unless the status is ok.
-    - `options`: hit_id of those of each option to ask back with; none unless the status is ambiguous.
-    - `margins`: headroom by gate or signal that was judged, in its unit, 0 or more where it passes; None where its
-      measurement is missing. A gate that is off, or asks nothing of the case, is left out.
+    - `options`: hit_id of those of each option to ask back with; none unless the status is
+      ambiguous.
+    - `margins`: headroom by gate or signal that was judged, in its unit, 0 or more where it passes;
+      None where its measurement is missing. A gate that is off, or asks nothing of the case, is
+      left out.
     - `warnings` of an answer, and `policy_id`.
 
     Raises:
@@ -64,9 +77,9 @@ def decide_frame(
       ValueError: the policy uses a signal that the frame does not bring.
 
     Warns:
-      UserWarning: gates of the policy are off, since the frame measured nothing for them; or the policy has biases of
-        groups, and cases follow the common policy since their group has none; or its certificate is of hits of another
-        retrieval, or with another kind of score.
+      UserWarning: gates of the policy are off, since the frame measured nothing for them; or the
+        policy has biases of groups, and cases follow the common policy since their group has none;
+        or its certificate is of hits of another retrieval, or with another kind of score.
 
     Source: rules S0.2, S0.5, S2.12, S2.20.
 
@@ -84,15 +97,32 @@ def decide_frame(
 
     model = policy.structure.decision
     groups = None if model is None else model.groups
-    by_group = [groups.attribute] if groups is not None and groups.attribute in getattr(frame, "columns", ()) else []
-    trace = frame_trace(frame, columns=columns, score=score, signals=signals, policy=policy, name=name, groups=by_group)
+    by_group = (
+        [groups.attribute]
+        if groups is not None and groups.attribute in getattr(frame, "columns", ())
+        else []
+    )
+    trace = frame_trace(
+        frame,
+        columns=columns,
+        score=score,
+        signals=signals,
+        policy=policy,
+        name=name,
+        groups=by_group,
+    )
     off = [gate for gate in trace.meta.get("gates_off", ()) if getattr(policy, gate).enabled]
     warn_of_gates_off(name, off, signals)
     warn_of_other_retrieval(policy, trace.meta["parameters"], arm=None, place=name)
     if groups is not None:
-        common = sum(group not in dict(groups.bias) for group in group_values(trace.cases, groups.attribute))
+        common = sum(
+            group not in dict(groups.bias) for group in group_values(trace.cases, groups.attribute)
+        )
         if common:
-            what = f"state no {groups.attribute}, or one without a bias of its own, and follow the common policy"
+            what = (
+                f"state no {groups.attribute}, or one without a bias of its own, and follow the "
+                "common policy"
+            )
             warn_user(f"{name}: {common:,} of {len(trace):,} cases {what}.")
     decisions, policy_id = decide(trace, policy), policy.policy_id
     rows = [_decision(decisions, row, case.id, policy_id) for row, case in enumerate(trace.cases)]
@@ -112,7 +142,9 @@ def _decision(decisions: Decisions, row: int, case_id: str, policy_id: str) -> t
         str(decisions.decided_by[row]),
         decision_reason(decisions, row, judged),
         hit_ids(decisions.chosen(row)),
-        [hit_ids(option.chunks) for option in decisions.options(case_id)] if status == Status.ambiguous else [],
+        [hit_ids(option.chunks) for option in decisions.options(case_id)]
+        if status == Status.ambiguous
+        else [],
         _margins(judged),
         decisions.warnings(row),
         policy_id,
@@ -120,10 +152,17 @@ def _decision(decisions: Decisions, row: int, case_id: str, policy_id: str) -> t
 
 
 def _margins(judged: Iterable[Check]) -> dict[str, float | None]:
-    """Headroom of each gate: of its first check that fails, else of its last, which is that of its threshold."""
+    """Headroom of each gate.
+
+    Of its first check that fails, else of its last, which is that of its threshold.
+    """
     gate_checks: dict[str, Check] = {}
     for check in judged:
-        if check.gate != "resolver" and (check.gate not in gate_checks or gate_checks[check.gate].passes):
+        if check.gate != "resolver" and (
+            check.gate not in gate_checks or gate_checks[check.gate].passes
+        ):
             gate_checks[check.gate] = check
-    margins = {gate: check.margin for gate, check in gate_checks.items() if not math.isinf(check.margin)}
+    margins = {
+        gate: check.margin for gate, check in gate_checks.items() if not math.isinf(check.margin)
+    }
     return {gate: None if math.isnan(margin) else margin for gate, margin in margins.items()}

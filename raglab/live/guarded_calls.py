@@ -1,4 +1,4 @@
-"""Guarded calls (shore): a callable of the user in a thread and a time of its own, whatever it raises (S5.1)."""
+"""Guarded calls (shore): a user's callable in its own thread and time, whatever it raises (S5.1)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def is_running(call: object) -> bool:
 
 
 def attribute_text(value: object, name: str, timeout_s: float | None) -> str:
-    """Text of an attribute of a user's object; "" where it is none, or reading it raises or takes too long.
+    """Text of an attribute of a user's object.
+
+    "" where it is none, or reading it raises or takes too long.
 
     Args:
       value: any object.
@@ -36,7 +38,9 @@ def attribute_text(value: object, name: str, timeout_s: float | None) -> str:
       timeout_s: seconds; None waits.
     """
     with suppress(CallFailedError):
-        return call_in_time(lambda: getattr(value, name, ""), (), timeout_s=timeout_s, read=_text, late=[])
+        return call_in_time(
+            lambda: getattr(value, name, ""), (), timeout_s=timeout_s, read=_text, late=[]
+        )
     return ""
 
 
@@ -52,7 +56,9 @@ def call_in_time(
     read: Callable[[Any], T],
     late: list[threading.Thread],
 ) -> T:
-    """What a callable gives within a time, as `read` copies and checks it; it may go on by itself after that.
+    """What a callable gives within a time, as `read` copies and checks it.
+
+    It may go on by itself after that.
 
     Args:
       call: of the user.
@@ -69,12 +75,14 @@ def call_in_time(
     context = contextvars.copy_context()
     context.run(_running.set, (*_running.get(), call))
     if timeout_s is not None:
-        context.run(end_calls_within, timeout_s)  # a language model writes no reply that nobody waits for
+        # a language model writes no reply that nobody waits for
+        context.run(end_calls_within, timeout_s)
 
     def work() -> None:
         try:
             result.append(read(context.run(call, *arguments)))
-        except BaseException as error:  # noqa: BLE001 - whatever a user's code raises, the question is answered
+        # whatever a user's code raises, the question is answered
+        except BaseException as error:  # noqa: BLE001
             with suppress(BaseException):
                 failure.append(error_line(error))
 

@@ -1,8 +1,9 @@
-"""Index folder (shore): what `build_index` writes and `System.open` reads, checked, and swapped as a whole.
+"""Index folder (shore): `build_index` writes and `System.open` reads it, checked, swapped whole.
 
-`index.json` is the one point at which an index changes: it names its corpus by content, so that whatever is stopped
-leaves the old index or the new one. Embeddings beside it are by content too, and made again where they are lost. An
-index whose documents changed names its earlier corpora, so that what was asked of one of them can be told from it.
+`index.json` is the one point at which an index changes: it names its corpus by content, so that
+whatever is stopped leaves the old index or the new one. Embeddings beside it are by content too,
+and made again where they are lost. An index whose documents changed names its earlier corpora, so
+that what was asked of one of them can be told from it.
 """
 
 from __future__ import annotations
@@ -23,20 +24,31 @@ from raglab.extension_points import extensions
 from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
 from raglab.retrieval.dense import LEAST_CODED
 from raglab.retrieval.rewriting import Rewriter
-from raglab.store.files import InputError, Where, input_error, locked, read_json, shown_value, write_text
+from raglab.store.files import (
+    InputError,
+    Where,
+    input_error,
+    locked,
+    read_json,
+    shown_value,
+    write_text,
+)
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.values import SCHEMA_VERSION, Corpus
 
 INDEX, EMBEDDINGS, CACHE, LOCK = "index.json", "embeddings.sqlite", "cache", "index.lock"
 _CORPORA = re.compile(r"corpus-[0-9a-f]{16}\.jsonl")
 _MAX_BYTES = 2**20
-_MOST_CHANGES, _MOST_CHARACTERS = 100, 50_000  # of names, that an index remembers; the oldest go first
+# of names, that an index remembers; the oldest go first
+_MOST_CHANGES, _MOST_CHARACTERS = 100, 50_000
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 _Kind = Literal["flat", "hnsw", "ivf", "hnsw-sq8", "ivfpq"]
 
 
 class DocumentsChange(BaseModel):
-    """A change of the documents: hash of the corpus before it, and documents that are something else since.
+    """A change of the documents.
+
+    Hash of the corpus before it, and documents that are something else since.
 
     index: kind of the index before it, where it had another after it; None where that is the same.
     """
@@ -51,10 +63,10 @@ class DocumentsChange(BaseModel):
 class IndexHead(BaseModel):
     """Content of index.json.
 
-    fingerprint: of corpus, models and settings. corpus: its name. auto_mb: megabytes that an index of `auto` may take,
-    whose kind is chosen again when its documents change; None is a kind that was named. pack: hash of the pack that the
-    index is for; None fits any. changes: of its documents, the oldest first. digest: SHA-256 of the canonical JSON of
-    all other fields.
+    fingerprint: of corpus, models and settings. corpus: its name. auto_mb: megabytes that an index
+    of `auto` may take, whose kind is chosen again when its documents change; None is a kind that
+    was named. pack: hash of the pack that the index is for; None fits any. changes: of its
+    documents, the oldest first. digest: SHA-256 of the canonical JSON of all other fields.
     """
 
     model_config = _STRICT
@@ -74,8 +86,8 @@ class IndexHead(BaseModel):
 class Index(NamedTuple):
     """An index as its folder states it.
 
-    fingerprint: under the rewriter that it was read for. head: as it stands in the folder. earlier: by the fingerprint
-    of an earlier version, the documents that are something else since.
+    fingerprint: under the rewriter that it was read for. head: as it stands in the folder. earlier:
+    by the fingerprint of an earlier version, the documents that are something else since.
     """
 
     corpus: Corpus
@@ -92,14 +104,16 @@ def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
       rewriter: of questions, which is part of the fingerprint; None is that of the settings.
 
     Raises:
-      InputError: no index there, or one that was altered, damaged, or made by another version or with other models.
+      InputError: no index there, or one that was altered, damaged, or made by another version or
+        with other models.
     """
     head, corpus = _head(place), None
     while corpus is None:
         try:
             corpus = _corpus_of(head, place)
         except InputError:
-            last, head = head, _head(place)  # another process may have put a new index in its place between the two
+            # another process may have put a new index in its place between the two
+            last, head = head, _head(place)
             if last == head:
                 raise
     try:
@@ -107,16 +121,24 @@ def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
     except ValueError as error:
         raise _damaged(place, "its settings must be valid", str(error).rstrip(".")) from None
     if wanted.index == "ivfpq" and head.n_chunks < LEAST_CODED:
-        raise _damaged(place, f"an index of kind ivfpq must have {LEAST_CODED} chunks or more", str(head.n_chunks))
+        raise _damaged(
+            place,
+            f"an index of kind ivfpq must have {LEAST_CODED} chunks or more",
+            str(head.n_chunks),
+        )
     parameters = wanted.parameters(None)
     fingerprint = index_fingerprint(head.corpus_hash, parameters)
     if fingerprint != head.fingerprint:
-        rule = f"its fingerprint must be {fingerprint}, that of this corpus, these settings and the models of today"
+        rule = (
+            f"its fingerprint must be {fingerprint}, that of this corpus, these settings and the "
+            "models of today"
+        )
         raise _damaged(place, rule, shown_value(head.fingerprint))
     if rewriter is not None and wanted.rewrites:
         parameters |= {"rewriter": rewriter.name}
         fingerprint = index_fingerprint(head.corpus_hash, parameters)
-    # What a version means by a name was changed by every change from it on; the latest of two alike says the least.
+    # What a version means by a name was changed by every change from it on; the latest of two alike
+    # says the least.
     moved: frozenset[str] = frozenset()
     earlier: dict[str, frozenset[str]] = {}
     for change in reversed(head.changes):
@@ -154,11 +176,14 @@ def write_index(
     """Write an index beside the one that is there, then put it in its place; its fingerprint.
 
     Args:
-      pack: hash of the one that it is for. embed: what fills the embeddings of the corpus, None where they are there;
-        it gives the folder of a large index, which is then the only one but for that of the index before.
-      auto_mb: see `IndexHead`. base: head of the index that this one is a change of; None takes the place of any.
-      documents: that are something else than in that one. removes: whether documents of that one are gone
-        or replaced, so that its large index, which holds them, goes too.
+      pack: hash of the one that it is for.
+      embed: what fills the embeddings of the corpus, None where they are there; it gives the folder
+        of a large index, which is then the only one but for that of the index before.
+      auto_mb: see `IndexHead`.
+      base: head of the index that this one is a change of; None takes the place of any.
+      documents: that are something else than in that one.
+      removes: whether documents of that one are gone or replaced, so that its large index, which
+        holds them, goes too.
 
     Raises:
       InputError: the folder cannot be written.
@@ -168,7 +193,9 @@ def write_index(
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise input_error(Where(str(place)), "an index must be a folder", "choose another", reason) from error
+        raise input_error(
+            Where(str(place)), "an index must be a folder", "choose another", reason
+        ) from error
     corpus_hash = hash_corpus(corpus)
     file = _corpus_file(place, corpus_hash)
     save_corpus(corpus, file)
@@ -187,9 +214,14 @@ def write_index(
     if pack is not None:
         head["pack"] = pack
     if base is not None:
-        kind: Any = base.settings.index if base.settings.index != wanted.index else None  # never `auto`
-        change = DocumentsChange(corpus_hash=base.corpus_hash, documents=sorted(documents), index=kind)
-        head["changes"] = [entry.model_dump(exclude_none=True) for entry in _remembered([*base.changes, change])]
+        # never `auto`
+        kind: Any = base.settings.index if base.settings.index != wanted.index else None
+        change = DocumentsChange(
+            corpus_hash=base.corpus_hash, documents=sorted(documents), index=kind
+        )
+        head["changes"] = [
+            entry.model_dump(exclude_none=True) for entry in _remembered([*base.changes, change])
+        ]
     with locked(place / LOCK):
         if base is not None and _head(place) != base:
             raise OvertakenError
@@ -227,7 +259,13 @@ def _head(place: Path) -> IndexHead:
     path = place / INDEX
     if not path.is_file():
         where = Where(str(path))
-        value = "a folder without it" if place.is_dir() else "a file" if place.exists() else "no such folder"
+        value = (
+            "a folder without it"
+            if place.is_dir()
+            else "a file"
+            if place.exists()
+            else "no such folder"
+        )
         remedy = "make one by raglab.build_index(corpus, folder), or with `raglab index`"
         raise input_error(where, "an index must be a folder that holds index.json", remedy, value)
     stated = read_json(path, _MAX_BYTES)
@@ -235,7 +273,8 @@ def _head(place: Path) -> IndexHead:
         raise _damaged(place, "index.json must be an object", shown_value(stated))
     if stated.get("schema_version") != SCHEMA_VERSION or "digest" not in stated:
         value = (
-            f"version {shown_value(stated.get('schema_version'))}, {'with' if 'digest' in stated else 'without'} one"
+            f"version {shown_value(stated.get('schema_version'))}, "
+            f"{'with' if 'digest' in stated else 'without'} one"
         )
         raise _damaged(place, f"an index must be of version {SCHEMA_VERSION} with a digest", value)
     try:
@@ -243,12 +282,18 @@ def _head(place: Path) -> IndexHead:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         name = visible(".".join(str(part) for part in first["loc"]))[:80]
-        raise _damaged(place, f"its field {name} must be as raglab wrote it", first["msg"]) from None
+        raise _damaged(
+            place, f"its field {name} must be as raglab wrote it", first["msg"]
+        ) from None
     settings = head.settings
     if settings.index == "auto" or settings.stated != stated["settings"]:
-        raise _damaged(place, "its field settings must be as raglab wrote it", shown_value(stated["settings"]))
+        raise _damaged(
+            place, "its field settings must be as raglab wrote it", shown_value(stated["settings"])
+        )
     if _digest(stated) != head.digest:
-        raise _damaged(place, "index.json must be as raglab wrote it", "fields that do not fit its digest")
+        raise _damaged(
+            place, "index.json must be as raglab wrote it", "fields that do not fit its digest"
+        )
     return head
 
 
@@ -260,7 +305,10 @@ def _corpus_of(head: IndexHead, place: Path) -> Corpus:
     except InputError as error:
         msg = f"{str(error).rstrip('.')}; the index is damaged: {_remedy(place)}."
         raise InputError(msg) from None
-    if hash_corpus(corpus) != head.corpus_hash or (corpus.name, len(corpus.chunks)) != (head.corpus, head.n_chunks):
+    if hash_corpus(corpus) != head.corpus_hash or (corpus.name, len(corpus.chunks)) != (
+        head.corpus,
+        head.n_chunks,
+    ):
         rule = f"an index must be that of the corpus beside it, {file.name}"
         raise _damaged(place, rule, "another content")
     return corpus

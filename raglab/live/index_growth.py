@@ -1,9 +1,10 @@
-"""Growth of an index (shore): documents added to it, replaced and removed, while others answer from it.
+"""Growth of an index (shore): documents added, replaced and removed while others answer from it.
 
-Only what is new is encoded. The new version is written beside the old one and takes its place at once (see
-`raglab.live.index_folder`); everything else is derived from the corpus when it is opened, as after `build_index`. Of a
-large index, which stands on disk, each change writes all shards, and trains the FAISS index and BM25, anew. The kind of
-an index that was chosen by its size is chosen again.
+Only what is new is encoded. The new version is written beside the old one and takes its place at
+once (see `raglab.live.index_folder`); everything else is derived from the corpus when it is opened,
+as after `build_index`. Of a large index, which stands on disk, each change writes all shards, and
+trains the FAISS index and BM25, anew. The kind of an index that was chosen by its size is chosen
+again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from typing import Literal, NamedTuple
 
 from raglab import resolver
 from raglab.documents import chunk_documents
-from raglab.live.index_folder import EMBEDDINGS, Index, OvertakenError, index_settings, read_index, write_index
+from raglab.live.index_folder import (
+    EMBEDDINGS,
+    Index,
+    OvertakenError,
+    index_settings,
+    read_index,
+    write_index,
+)
 from raglab.live.trace_building import (
     RetrievalSettings,
     retriever,
@@ -26,7 +34,13 @@ from raglab.live.trace_building import (
     warn_of_pictures,
 )
 from raglab.retrieval.corpus_language import warn_of_language
-from raglab.retrieval.dense import LEAST_CODED, EmbeddingCache, default_cache, drop_pictures, drop_texts
+from raglab.retrieval.dense import (
+    LEAST_CODED,
+    EmbeddingCache,
+    default_cache,
+    drop_pictures,
+    drop_texts,
+)
 from raglab.retrieval.index_kinds import STORED_KINDS
 from raglab.retrieval.indexes import ANCHOR
 from raglab.store.files import Where, input_error, shown_value
@@ -39,7 +53,9 @@ _SHOWN = 3  # names in a message
 
 
 class IndexChange(NamedTuple):
-    """What a change made of an index: sources that are new, that have a new content, and that are gone.
+    """What a change made of an index.
+
+    Sources that are new, that have a new content, and that are gone.
 
     fingerprint: of the index now. n_chunks: that it has.
     """
@@ -71,37 +87,49 @@ def add_documents(
 ) -> IndexChange:
     """Add documents to the index in a folder; those that it holds as they are change nothing.
 
-    Where the documents of the index stand in the order of their sources, as those of a folder do, the new ones take
-    their places among them: the index is then the one that `build_index` makes of all of them, but for the last bits
-    of embeddings, which hang on what is encoded beside a text. Else they stand at the end.
+    Where the documents of the index stand in the order of their sources, as those of a folder do,
+    the new ones take their places among them: the index is then the one that `build_index` makes of
+    all of them, but for the last bits of embeddings, which hang on what is encoded beside a text.
+    Else they stand at the end.
 
-    Of a large index only what is new is encoded, but its files are all made anew, which takes as long as building them
-    from known embeddings. An index of `auto` may change its kind; of one that was named it stays.
+    Of a large index only what is new is encoded, but its files are all made anew, which takes as
+    long as building them from known embeddings. An index of `auto` may change its kind; of one that
+    was named it stays.
 
     Args:
-      place: folder of the index. documents: what `load_documents` takes. replace: whether a document with the source of
-        one that is there takes its place. follow_links: whether links inside a folder of documents are followed.
-        encoding: of the documents, as of `load_corpus`. cache: from which embeddings are copied where it has them.
+      place: folder of the index.
+      documents: what `load_documents` takes.
+      replace: whether a document with the source of one that is there takes its place.
+      follow_links: whether links inside a folder of documents are followed.
+      encoding: of the documents, as of `load_corpus`.
+      cache: from which embeddings are copied where it has them.
 
     Raises:
       InputError: no index there, one that cannot be written, or documents that cannot be read.
-      ValueError: a document that is there with another content, unless it is to be replaced; or no index of `auto` fits
-        its memory any more.
+      ValueError: a document that is there with another content, unless it is to be replaced; or no
+        index of `auto` fits its memory any more.
     """
     encoder = index_settings(Path(place)).encoder
     new = load_documents(documents, encoder=encoder, follow_links=follow_links, encoding=encoding)
     behind = default_cache() if cache == "default" else cache
 
-    return _change_index(Path(place), lambda index: _with_documents(index, new, replace=replace), behind, new.pictures)
+    return _change_index(
+        Path(place),
+        lambda index: _with_documents(index, new, replace=replace),
+        behind,
+        new.pictures,
+    )
 
 
 def remove_documents(place: str | Path, names: str | Sequence[str]) -> IndexChange:
     """Remove documents from the index in a folder, and their embeddings.
 
-    The large indexes that hold them are deleted with them; whoever has one open answers from it until they close it.
+    The large indexes that hold them are deleted with them; whoever has one open answers from it
+    until they close it.
 
     Args:
-      place: folder of the index. names: sources, or file names where one document alone has them.
+      place: folder of the index.
+      names: sources, or file names where one document alone has them.
 
     Raises:
       InputError: no index there, or one that cannot be written.
@@ -111,7 +139,9 @@ def remove_documents(place: str | Path, names: str | Sequence[str]) -> IndexChan
     return _change_index(Path(place), lambda index: _without_documents(index, named))
 
 
-def embed_corpus(corpus: Corpus, place: Path, wanted: RetrievalSettings, behind: EmbeddingCache | None) -> Path | None:
+def embed_corpus(
+    corpus: Corpus, place: Path, wanted: RetrievalSettings, behind: EmbeddingCache | None
+) -> Path | None:
     """Fill the embeddings of a folder with those of a corpus, and say what of it is in none.
 
     Returns: the folder of its large index; None of a small one.
@@ -132,13 +162,18 @@ def _change_index(
     """Replace the index by a changed one; retry where another process replaced it first.
 
     Args:
-      behind: cache from which embeddings are copied. pictures: files of the new chunks that are pictures, by chunk.
+      behind: cache from which embeddings are copied.
+      pictures: files of the new chunks that are pictures, by chunk.
     """
-    # No lock while documents are encoded, which may take hours: who was overtaken starts from the new index.
+    # No lock while documents are encoded, which may take hours: who was overtaken starts from the
+    # new index.
     while True:
         index = read_index(place)
         if not access(place, W_OK):
-            rule, remedy = "an index must be writable for its documents to change", "give the right, or copy the folder"
+            rule, remedy = (
+                "an index must be writable for its documents to change",
+                "give the right, or copy the folder",
+            )
             raise input_error(Where(str(place)), rule, remedy, "a folder for reading alone")
         version = change(index)
         stated = IndexChange(index.fingerprint, len(index.corpus.chunks), *version[1:])
@@ -176,10 +211,10 @@ def _filling(
 ) -> Callable[[Corpus], Path | None]:
     """What fills the embeddings of a folder for a new version, as `embed_corpus` does.
 
-    Of a small index they are those of the new documents; they are kept by content, so that an index which nobody
-    switches to only has some too many. A large index takes long to build: it stands before the new version takes its
-    place, not when that is opened. One that is large no more lacks the embeddings of tokens that late interaction
-    reads, so that all of it is looked at as well.
+    Of a small index they are those of the new documents; they are kept by content, so that an index
+    which nobody switches to only has some too many. A large index takes long to build: it stands
+    before the new version takes its place, not when that is opened. One that is large no more lacks
+    the embeddings of tokens that late interaction reads, so that all of it is looked at as well.
     """
     whole = wanted.index in STORED_KINDS or wanted.index != index.settings.index
     fresh = {*version.added, *version.replaced}
@@ -190,7 +225,9 @@ def _filling(
         chunks = tuple(chunk for chunk in stored.chunks if chunk.source in fresh)
         if chunks:
             # The embeddings alone are wanted, and no index of some documents.
-            embed_corpus(Corpus(stored.name, chunks, pictures), place, wanted._replace(index="flat"), behind)
+            embed_corpus(
+                Corpus(stored.name, chunks, pictures), place, wanted._replace(index="flat"), behind
+            )
         return None
 
     return fill
@@ -200,13 +237,17 @@ def _sized_again(index: Index, corpus: Corpus) -> RetrievalSettings:
     """Settings of an index with the kind that its new corpus gets.
 
     Warns:
-      UserWarning: a named kind of product-quantised vectors has too few of them left: it is exact from now on.
+      UserWarning: a named kind of product-quantised vectors has too few of them left: it is exact
+        from now on.
     """
     settings = index.settings
     if index.head.auto_mb is not None:
         return settings._replace(index="auto", index_mb=index.head.auto_mb).sized(corpus)
     if settings.index == "ivfpq" and len(corpus.chunks) < LEAST_CODED:
-        rule = f"an index of kind ivfpq must have {LEAST_CODED} chunks or more, got {len(corpus.chunks)}"
+        rule = (
+            f"an index of kind ivfpq must have {LEAST_CODED} chunks or more, got "
+            f"{len(corpus.chunks)}"
+        )
         warn_user(f"{rule}; it is exact (flat) from now on: index the documents anew for another.")
         return settings._replace(index="flat")
     return settings.sized(corpus)
@@ -217,8 +258,13 @@ def _with_documents(index: Index, new: Corpus, *, replace: bool) -> _Version:
     old, there = _by_source(index.corpus.chunks), _by_source(new.chunks)
     differing = [source for source in there if source in old and old[source] != there[source]]
     if differing and not replace:
-        value = ", ".join(map(shown_value, differing[:_SHOWN])) + (" and more" if len(differing) > _SHOWN else "")
-        msg = f"documents must be new, or as the index holds them, got others of the same source: {value}; "
+        value = ", ".join(map(shown_value, differing[:_SHOWN])) + (
+            " and more" if len(differing) > _SHOWN else ""
+        )
+        msg = (
+            "documents must be new, or as the index holds them, got others of the same source: "
+            f"{value}; "
+        )
         raise ValueError(msg + "replace them (replace=True), or rename them.")
     added = [source for source in there if source not in old]
     fresh = {*added, *differing}
@@ -240,7 +286,10 @@ def _without_documents(index: Index, names: Iterable[str]) -> _Version:
     gone = [_named_source(name, sources, files) for name in names]
     rest = tuple(chunk for chunk in index.corpus.chunks if chunk.source not in set(gone))
     if not rest:
-        msg = "an index must keep a document, got the names of all; delete its folder, or add others first."
+        msg = (
+            "an index must keep a document, got the names of all; delete its folder, or add "
+            "others first."
+        )
         raise ValueError(msg)
     return _Version(Corpus(index.corpus.name, rest), removed=tuple(dict.fromkeys(gone)))
 
@@ -254,10 +303,17 @@ def _named_source(name: str, sources: Collection[str], files: Mapping[str, Seque
         return meant[0]
     if meant:
         value = f"{shown_value(name)}, which {len(meant)} have"
-        msg = f"a file name must be that of one document, got {value}; give one of {', '.join(meant[:_SHOWN])}."
+        msg = (
+            f"a file name must be that of one document, got {value}; give one of "
+            f"{', '.join(meant[:_SHOWN])}."
+        )
         raise ValueError(msg)
     near = get_close_matches(name, [*sources, *files], _SHOWN) if isinstance(name, str) else []
-    remedy = f"did you mean {' or '.join(near)}" if near else f"there is {', '.join([*sources][:_SHOWN])}"
+    remedy = (
+        f"did you mean {' or '.join(near)}"
+        if near
+        else f"there is {', '.join([*sources][:_SHOWN])}"
+    )
     msg = f"names must be of documents of the index, got {shown_value(name)}; {remedy}."
     raise ValueError(msg)
 
@@ -279,15 +335,23 @@ def _other_meaning(old: Sequence[Chunk], version: _Version) -> set[str]:
 def _forget(place: Path, index: Index, corpus: Corpus) -> None:
     """Take out the embeddings of texts and pictures that no document has any more."""
     name, cache = index.settings.parameters(None)["encoder"], EmbeddingCache(place / EMBEDDINGS)
-    texts, current_texts = (_embedded_texts(version, index.settings) for version in (index.corpus, corpus))
+    texts, current_texts = (
+        _embedded_texts(version, index.settings) for version in (index.corpus, corpus)
+    )
     drop_texts(name, texts - current_texts, cache)
-    pictures, shown = (set(map(picture_digest, version.chunks)) for version in (index.corpus, corpus))
+    pictures, shown = (
+        set(map(picture_digest, version.chunks)) for version in (index.corpus, corpus)
+    )
     drop_pictures(name, filter(None, pictures - shown), cache)
 
 
 def _embedded_texts(corpus: Corpus, wanted: RetrievalSettings) -> set[str]:
     """Texts of a corpus that are embedded."""
     chunks = universe(corpus, wanted)
-    signatures = (resolver.signature(c.tags, c.file_name, strict=strict) for c in chunks for strict in (False, True))
+    signatures = (
+        resolver.signature(c.tags, c.file_name, strict=strict)
+        for c in chunks
+        for strict in (False, True)
+    )
     bodies = [chunk.full_text for chunk in chunks]
     return {*bodies, *(text[:ANCHOR] for text in bodies), *map(resolver.rendered, signatures)}

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from typing_extensions import TypedDict  # before Python 3.12 pydantic draws the schema of this one only
+# before Python 3.12 pydantic draws the schema of this one only
+from typing_extensions import TypedDict
 
 from raglab.answering.compression import Compression, Count, Meaning, compress, words_as_tokens
 from raglab.decision import chain
@@ -40,9 +41,10 @@ class GraphInput(TypedDict, total=False):
 class GraphState(GraphInput, total=False):
     """What the nodes hand on, all of it plain, so that any checkpointer stores it.
 
-    arm: that retrieves, and why. depth: refinements so far. queries: what was searched, depth by depth. passages: the
-    chosen hits as the compressor leaves them, fields of `Chunk`; none where retrieval does not answer. tokens: of them.
-    next: where the critic sends the question. response: as rule S0.3 has it.
+    arm: that retrieves, and why. depth: refinements so far. queries: what was searched, depth by
+    depth. passages: the chosen hits as the compressor leaves them, fields of `Chunk`; none where
+    retrieval does not answer. tokens: of them. next: where the critic sends the question. response:
+    as rule S0.3 has it.
     """
 
     arm: str
@@ -80,7 +82,10 @@ class _Nodes:
     def retriever(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Hits of the arm before any refinement."""
         question: Any = state.get("question")
-        named = {name: state.get(name) for name in ("documents", "selected_option", "request_id", "groups")}
+        named = {
+            name: state.get(name)
+            for name in ("documents", "selected_option", "request_id", "groups")
+        }
         check_request(question, **named | {"request_id": named["request_id"] or None})
         arm, reason = default_arm(normalise_question(question), self.system)
         further = self._walk(state, arm)
@@ -88,7 +93,10 @@ class _Nodes:
         return {"arm": arm, "arm_reason": reason, "further": further} | _search_update(depths)
 
     def compressor(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Gates on the hits so far say which are chosen; of those, what is left within the budget."""
+        """Gates on the hits so far say which are chosen.
+
+        Of those, what is left within the budget.
+        """
         decisions = self._decide(state, self._depth_hits(state))
         chosen = decisions.chunks_of_decision(0) if decisions.status[0] == Status.ok else ()
         passages = [decisions.trace.chunks[number] for number in chosen]
@@ -113,28 +121,45 @@ class _Nodes:
         return {"further": further} | _search_update([*depths, *islice(further, 1)])
 
     def synthesizer(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer from what the compressor left, judged against the chosen hits as they are; else refuse or ask back."""
+        """Answer from what the compressor left, judged against the chosen hits as they are.
+
+        Else refuse or ask back.
+        """
         decisions, selected = self._decisions(state), state.get("selected_option")
         text = normalise_question(state["question"])
         rows = state["passages"]
-        passages = [Chunk(**row | {name: tuple(row.get(name, ())) for name in ("entities", "section")}) for row in rows]
-        selection = (lambda _, __: passages) if selected is None else self._left  # the critic's, or those of the option
+        passages = [
+            Chunk(**row | {name: tuple(row.get(name, ())) for name in ("entities", "section")})
+            for row in rows
+        ]
+        # the critic's, or those of the option
+        selection = (lambda _, __: passages) if selected is None else self._left
         decisions = replace(decisions, language=language_of(text, self.system.pack))
         reading = replace(self.system, generator=_PassageReader(self.system.generator, selection))
         fields, _ = complete_response(decisions, text, selected, reading, ResponseRecord())
-        fields |= {"arm": state["arm"], "arm_reason": state["arm_reason"], "policy_id": self.system.policy.policy_id}
+        fields |= {
+            "arm": state["arm"],
+            "arm_reason": state["arm_reason"],
+            "policy_id": self.system.policy.policy_id,
+        }
         identity = {"request_id": state.get("request_id") or uuid4().hex}
         return {"response": dict(Response(fields | identity, ResponseRecord()))}
 
     def _walk(self, state: Mapping[str, Any], arm: str) -> Iterator[DepthHits]:
         ready = self.system.retriever
         scope = ready.scope(state.get("documents") or ())
-        return walk(ready.strategies[arm], ready.question(normalise_question(state["question"])), scope)
+        return walk(
+            ready.strategies[arm], ready.question(normalise_question(state["question"])), scope
+        )
 
     def _depth_hits(self, state: Mapping[str, Any]) -> list[DepthHits]:
         """Hits of every depth so far; retrieved again where a checkpoint holds none."""
         known: list[DepthHits] | None = state.get("depth_hits")
-        return list(islice(self._walk(state, state["arm"]), state["depth"] + 1)) if known is None else known
+        return (
+            list(islice(self._walk(state, state["arm"]), state["depth"] + 1))
+            if known is None
+            else known
+        )
 
     def _decisions(self, state: Mapping[str, Any]) -> Decisions:
         known: Decisions | None = state.get("decision")
@@ -143,17 +168,29 @@ class _Nodes:
     def _decide(self, state: Mapping[str, Any], depths: Sequence[DepthHits]) -> Decisions:
         named = tuple(state.get("documents") or ())
         extra = {"groups": state.get("groups") or {}}
-        case = Case("question", normalise_question(state["question"]), "ok", selected_sources=named, extra=extra)
+        case = Case(
+            "question",
+            normalise_question(state["question"]),
+            "ok",
+            selected_sources=named,
+            extra=extra,
+        )
         earlier: Decisions | None = state.get("decision")
         before = None if earlier is None else earlier.trace
-        return decide(case_trace(case, state["arm"], depths, self.system, before), self.system.policy)
+        return decide(
+            case_trace(case, state["arm"], depths, self.system, before), self.system.policy
+        )
 
     def _left(self, question: str, passages: Sequence[Chunk]) -> Sequence[Chunk]:
         return self.compressed(question, passages).passages
 
 
 def _search_update(depths: list[DepthHits]) -> dict[str, Any]:
-    return {"depth_hits": depths, "depth": len(depths) - 1, "queries": [depth.query for depth in depths]}
+    return {
+        "depth_hits": depths,
+        "depth": len(depths) - 1,
+        "queries": [depth.query for depth in depths],
+    }
 
 
 @takes(system="system or path")
@@ -164,17 +201,20 @@ def build_graph(
     count: Count = words_as_tokens,
     meaning: Meaning | None = None,
 ) -> Any:  # noqa: ANN401 - a compiled StateGraph, of a library that is an extra
-    """Compiled LangGraph of a system: retriever → compressor → critic → refine_retrieve or synthesizer.
+    """Compiled LangGraph of a system.
 
-    The nodes decide nothing of their own. `graph.invoke({"question": …, "documents": […]})["response"]` has the status,
-    the sources that retrieval chose, its refusals, confidence and route that `ask` gives; all but the request id is
-    equal wherever compression leaves the answer and the generator's confidence as they are. Compression feeds the
-    generator alone: it loses no chosen hit, since all of them are sources, and support is judged against their whole
+    Retriever → compressor → critic → refine_retrieve or synthesizer.
+
+    The nodes decide nothing of their own. `graph.invoke({"question": …, "documents":
+    […]})["response"]` has the status, the sources that retrieval chose, its refusals, confidence
+    and route that `ask` gives; all but the request id is equal wherever compression leaves the
+    answer and the generator's confidence as they are. Compression feeds the generator alone: it
+    loses no chosen hit, since all of them are sources, and support is judged against their whole
     texts. Caches are neither read nor written.
 
-    The result is `GraphState` with `depth_hits`, the hits of every depth, and `decision`, what the policy decided.
-    These two are not checkpointed, and are computed again where a run is resumed. On a thread that continues, documents
-    and a selected option hold until new ones are stated.
+    The result is `GraphState` with `depth_hits`, the hits of every depth, and `decision`, what the
+    policy decided. These two are not checkpointed, and are computed again where a run is resumed.
+    On a thread that continues, documents and a selected option hold until new ones are stated.
 
     Args:
       system: the system; the folder of an index opens one under the published policy.
@@ -184,23 +224,31 @@ def build_graph(
 
     Raises:
       ImportError: the extra is not installed.
-      ValueError: a budget below 1; on invocation what `ask` raises. A language model that fails raises
-        `ModelUnavailableError`, for any `on_error` of the system.
+      ValueError: a budget below 1; on invocation what `ask` raises. A language model that fails
+        raises `ModelUnavailableError`, for any `on_error` of the system.
 
     Source: confidence heuristics, section 8 (rules S2.9, S2.12).
 
-    Example: `build_graph("out/index").invoke({"question": "What is the storm excess?"})["response"]["answer"]`
+    Example: `build_graph("out/index").invoke({"question": "What is the storm
+    excess?"})["response"]["answer"]`
     """
     try:
         from langgraph.channels import UntrackedValue
         from langgraph.graph import END, START, StateGraph
     except ImportError as error:
-        msg = 'build_graph needs langgraph, which is not installed; pip install "raglab-toolkit[langgraph]".'
+        msg = (
+            "build_graph needs langgraph, which is not installed; pip install "
+            '"raglab-toolkit[langgraph]".'
+        )
         raise ImportError(msg) from error
 
-    # Declared here, since their channels are langgraph's: untracked, as hits and walks are no plain values to store.
+    # Declared here, since their channels are langgraph's: untracked, as hits and walks are no plain
+    # values to store.
     class ShownState(GraphState, total=False):
-        """State with what no checkpoint holds: the hits of every depth (`DepthHits`), what the policy says of them."""
+        """State with what no checkpoint holds.
+
+        The hits of every depth (`DepthHits`), what the policy says of them.
+        """
 
         depth_hits: Annotated[Any, UntrackedValue]
         decision: Annotated[Any, UntrackedValue]
@@ -210,7 +258,8 @@ def build_graph(
 
         further: Annotated[Any, UntrackedValue]
 
-    # All nodes see one version of the index: documents that are added later come with a graph that is built later.
+    # All nodes see one version of the index: documents that are added later come with a graph that
+    # is built later.
     snapshot = (system if isinstance(system, System) else System.open(system)).snapshot()
 
     def compressed(question: str, passages: Sequence[Chunk]) -> Compression:
@@ -231,7 +280,9 @@ def build_graph(
         ("synthesizer", END),
     ):
         graph.add_edge(before, after)
-    graph.add_conditional_edges("critic", lambda state: state["next"], ["refine_retrieve", "synthesizer"])
+    graph.add_conditional_edges(
+        "critic", lambda state: state["next"], ["refine_retrieve", "synthesizer"]
+    )
     # More steps than the deepest loop takes: the critic ends it, never a limit of langgraph's.
     n_steps = len(NODES) * (snapshot.policy.refine.max_depth + 2)
     return graph.compile(name="raglab").with_config(recursion_limit=n_steps)

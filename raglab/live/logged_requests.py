@@ -1,4 +1,7 @@
-"""Logged requests (shore): a request in the audit log before it is answered, its decision after; `explain` (S5.8)."""
+"""Logged requests (shore): a request in the audit log before it is answered, its decision after.
+
+`explain` (S5.8).
+"""
 
 from __future__ import annotations
 
@@ -48,9 +51,12 @@ def log_request(
     parsed: object = None,
     parser: str | None = None,
 ) -> tuple[str, bool]:
-    """Log a request; the id that the log has it under, and whether it goes on with one that was stopped.
+    """Log a request.
 
-    Where nothing is clarified, a caller may use an id twice; the log keeps the second under a name of its own.
+    The id that the log has it under, and whether it goes on with one that was stopped.
+
+    Where nothing is clarified, a caller may use an id twice; the log keeps the second under a name
+    of its own.
 
     Args:
       parsed: the question as it was read, and parser: by what; None where nothing read it.
@@ -77,18 +83,24 @@ def log_request(
         return again, False
 
 
-def log_answer(log: AuditLog, request_id: str, response: Response, now: datetime, system: System) -> Response:
-    """Log a decision that is made already, and give its response, which says whether the log has it.
+def log_answer(
+    log: AuditLog, request_id: str, response: Response, now: datetime, system: System
+) -> Response:
+    """Log a decision already made, and give its response, which says whether the log has it.
 
     Raises:
-      UnwritableLogError: the log cannot be written, and the system requires it, or the response rests on a question to
-        the user or a default, which nobody could reply to.
+      UnwritableLogError: the log cannot be written, and the system requires it, or the response
+        rests on a question to the user or a default, which nobody could reply to.
     """
     try:
         with system.log_outages.writing(AUDIT, required=system.audit_required):
             log_decision(log, request_id, response, now)
     except UnwritableLogError:
-        if system.audit_required or response["clarification"] is not None or response.record.applied is not None:
+        if (
+            system.audit_required
+            or response["clarification"] is not None
+            or response.record.applied is not None
+        ):
             raise
         return response
     return Response(response, response.record._replace(logged=True))
@@ -128,8 +140,12 @@ def audit_log(system: System) -> AuditLog:
 
 
 @takes(request_id="text", log="log or path", system="system")
-def explain(request_id: str, log: AuditLog | str | Path | None = None, *, system: System | None = None) -> Explanation:
-    """Explanation of the answer to a request, from the audit log alone; see `audit.explanation.explain_request`.
+def explain(
+    request_id: str, log: AuditLog | str | Path | None = None, *, system: System | None = None
+) -> Explanation:
+    """Explanation of the answer to a request, from the audit log alone.
+
+    See `audit.explanation.explain_request`.
 
     Args:
       request_id: as the response names it.
@@ -137,7 +153,8 @@ def explain(request_id: str, log: AuditLog | str | Path | None = None, *, system
       system: the system whose log it is, where no log is given.
 
     Raises:
-      ValueError: neither or both are given, the system keeps no log, or the log has no such request.
+      ValueError: neither or both are given, the system keeps no log, or the log has no such
+        request.
 
     Source: rule S5.8.
     """
@@ -146,6 +163,9 @@ def explain(request_id: str, log: AuditLog | str | Path | None = None, *, system
     if system is not None and log is None:
         return explain_request(request_id, audit_log(system))
     if log is None or system is not None:
-        msg = f"explain needs a log or a system, got {'neither' if log is None else 'both'}; pass system=, or log=."
+        msg = (
+            f"explain needs a log or a system, got {'neither' if log is None else 'both'}; pass "
+            "system=, or log=."
+        )
         raise ValueError(msg)
     return explain_request(request_id, open_audit(log) if isinstance(log, str | Path) else log)

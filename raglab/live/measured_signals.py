@@ -1,8 +1,9 @@
-"""Measured signals (shore): signal functions over a stored trace and over a question asked live, row by row.
+"""Measured signals (shore): signal functions over a stored trace and a live question, by row.
 
-A row is what a signal function needs of one case, arm and depth. Equal rows are measured once. A stored trace keeps
-every finished batch by the content of its rows, so that a run that was stopped goes on; live, a function that fails or
-takes too long leaves its signal missing, which the gate takes as the signal says.
+A row is what a signal function needs of one case, arm and depth. Equal rows are measured once. A
+stored trace keeps every finished batch by the content of its rows, so that a run that was stopped
+goes on; live, a function that fails or takes too long leaves its signal missing, which the gate
+takes as the signal says.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ from raglab.characters import composed, visible
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
 from raglab.documents import full_sources, known_documents
-from raglab.live.signal_functions import HIT_COLUMNS, SignalFunction, signal_function, signal_functions
+from raglab.live.signal_functions import (
+    HIT_COLUMNS,
+    SignalFunction,
+    signal_function,
+    signal_functions,
+)
 from raglab.misuse import takes
 from raglab.policy import PolicyData, Structure
 from raglab.progress import progress
@@ -41,15 +47,18 @@ from raglab.values import Answers, Latency, ModelUnavailableError, TraceData
 
 SIGNAL_STAGE = "signal_"  # before the name of a signal, as a stage of a trace's latency
 FILE = "signals.sqlite"  # in the user's cache folder
-MOST_OVERDUE = 8  # calls that were left behind and still run; further ones wait for none of them, and fail at once
-FAILURES = "signal_failures"  # in the meta of a trace of one question: what could not be measured, in words
+# calls that were left behind and still run; further ones wait for none of them, and fail at once
+MOST_OVERDUE = 8
+# in the meta of a trace of one question: what could not be measured, in words
+FAILURES = "signal_failures"
 Place = tuple[int, int, int]  # case, arm, depth
 
 
 class SignalRows(NamedTuple):
     """Rows of a signal function, each once.
 
-    cells: by the row's key, its values in the order of `needs`. places: by the key, the cases, arms and depths of it.
+    cells: by the row's key, its values in the order of `needs`. places: by the key, the cases, arms
+    and depths of it.
     """
 
     cells: dict[str, tuple[Any, ...]]
@@ -64,9 +73,14 @@ class MeasuredRow(NamedTuple):
 
 
 class MissingSignalsWarning(UserWarning):
-    """Some values of a signal are missing, since its model gave none; signal: its name; missing: rows by reason."""
+    """Some values of a signal are missing, since its model gave none; signal: its name.
 
-    def __init__(self, message: str, signal: str = "", missing: Mapping[str, int] | None = None) -> None:
+    Missing: rows by reason.
+    """
+
+    def __init__(
+        self, message: str, signal: str = "", missing: Mapping[str, int] | None = None
+    ) -> None:
         super().__init__(message)
         self.signal, self.missing = signal, dict(missing or {})
 
@@ -76,13 +90,21 @@ _REASONS = 3  # that a message names
 
 
 def signal_rows(
-    trace: TraceData, function: SignalFunction, arms: Iterable[int], structure: Structure, answers: Answers | None
+    trace: TraceData,
+    function: SignalFunction,
+    arms: Iterable[int],
+    structure: Structure,
+    answers: Answers | None,
 ) -> SignalRows:
-    """What a function needs of every case and depth of some arms; where hits or an answer lack, there is no row.
+    """What a function needs of every case and depth of some arms.
+
+    Where hits or an answer lack, there is no row.
 
     Args:
-      arms: by number. structure: which hits an answer is given from (final_k, order): the answer that is read is the
-        one to all hits of the place. answers: in whose numbers of cases, arms and chunks are the trace's.
+      arms: by number.
+      structure: which hits an answer is given from (final_k, order): the answer that is read is the
+        one to all hits of the place.
+      answers: in whose numbers of cases, arms and chunks are the trace's.
     """
     needs_hits = any(name in HIT_COLUMNS for name in function.needs)
     known = {} if answers is None or not function.needs_answers else answer_positions(answers)
@@ -97,12 +119,21 @@ def signal_rows(
                 places = first[case, depth][chunk[first[case, depth]] >= 0]
                 number = -1
                 if whole is not None:
-                    chunks = tuple(int(chunk_number) for chunk_number in chunk[whole[case, depth]] if chunk_number >= 0)
+                    chunks = tuple(
+                        int(chunk_number)
+                        for chunk_number in chunk[whole[case, depth]]
+                        if chunk_number >= 0
+                    )
                     number = known.get(AnswerKey(case, arm, depth, chunks), -1)
-                if (needs_hits and not len(places)) or (whole is not None and not _is_answer(answers, number)):
+                if (needs_hits and not len(places)) or (
+                    whole is not None and not _is_answer(answers, number)
+                ):
                     continue
                 at = (case, arm, depth)
-                cells = tuple(_cell(trace, name, at, places, answers, number, documents) for name in function.needs)
+                cells = tuple(
+                    _cell(trace, name, at, places, answers, number, documents)
+                    for name in function.needs
+                )
                 key = digest(canonical_json([identity, function.needs, cells]))
                 rows.cells.setdefault(key, cells)
                 rows.places.setdefault(key, []).append(at)
@@ -117,14 +148,21 @@ def _is_answer(answers: Answers | None, number: int) -> bool:
 def _arm_order(trace: TraceData, arm: int) -> NDArray[np.int64]:
     """Places of the hits of an arm in its final order, [Q, D, K]."""
     hit, rank = trace.hits.chunk[:, arm].astype(np.int64), trace.hits.rank[:, arm]
-    return arm_order(rank.reshape(-1, rank.shape[-1]), hit.reshape(-1, hit.shape[-1])).reshape(hit.shape)
+    return arm_order(rank.reshape(-1, rank.shape[-1]), hit.reshape(-1, hit.shape[-1])).reshape(
+        hit.shape
+    )
 
 
 def answer_places(trace: TraceData, arm: int, structure: Structure) -> NDArray[np.int64]:
-    """Positions of the hits that the answer to all hits uses, in order, [Q, D, final_k]; see `answer_signals`."""
+    """Positions of the hits that the answer to all hits uses, in order, [Q, D, final_k].
+
+    See `answer_signals`.
+    """
     shape = trace.hits.chunk[:, arm].shape
     by_l2 = np.broadcast_to(np.arange(shape[-1]), shape)
-    return (_arm_order(trace, arm) if structure.order == "rank" else by_l2)[:, :, : structure.final_k]
+    return (_arm_order(trace, arm) if structure.order == "rank" else by_l2)[
+        :, :, : structure.final_k
+    ]
 
 
 def _cell(
@@ -136,7 +174,9 @@ def _cell(
     number: int,
     documents: Collection[str],
 ) -> Any:  # noqa: ANN401 - a text, a number or a tuple of either
-    """Value of one column of a row: plain Python, so that it is the same from memory, from disk and live.
+    """Value of one column of a row.
+
+    Plain Python, so that it is the same from memory, from disk and live.
 
     Args:
       documents: of the trace, by which `ask` names those that the user named.
@@ -154,41 +194,54 @@ def _cell(
     return tuple(float(value) for value in getattr(trace.hits, of)[at][places])
 
 
-def measure(function: SignalFunction, cells: Sequence[tuple[Any, ...]], whose: Sequence[str]) -> NDArray[np.float64]:
+def measure(
+    function: SignalFunction, cells: Sequence[tuple[Any, ...]], whose: Sequence[str]
+) -> NDArray[np.float64]:
     """Values of some rows by one call of the function, checked, [N].
 
     Args:
       whose: names of the rows in errors.
 
     Raises:
-      ValueError: the function raised, which is the cause; or it returned another number of values than rows, or one
-        that is no number, infinite or outside its unit.
+      ValueError: the function raised, which is the cause; or it returned another number of values
+        than rows, or one that is no number, infinite or outside its unit.
     """
     import pandas as pd
 
-    frame = pd.DataFrame(dict(zip(function.needs, map(list, zip(*cells, strict=True)), strict=True)))
+    frame = pd.DataFrame(
+        dict(zip(function.needs, map(list, zip(*cells, strict=True)), strict=True))
+    )
     try:
         returned = function(frame)
-    except ModelUnavailableError as error:  # which states its own remedy; nothing is wrong with the function
+    # which states its own remedy; nothing is wrong with the function
+    except ModelUnavailableError as error:
         reason = visible(str(error))[: 2 * LONGEST_TEXT]
-        msg = f"the signal {function.name} must return its values, got none of its model for {whose[0]}: {reason}"
+        msg = (
+            f"the signal {function.name} must return its values, got none of its model for "
+            f"{whose[0]}: {reason}"
+        )
         raise ValueError(msg) from error
     except (Exception, SystemExit) as error:
         more = f" or one of the {len(whose) - 1} after it" if len(whose) > 1 else ""
-        reason = f"{type(error).__name__}: {visible(str(error))[:LONGEST_TEXT]} for {whose[0]}{more}"
+        reason = (
+            f"{type(error).__name__}: {visible(str(error))[:LONGEST_TEXT]} for {whose[0]}{more}"
+        )
         msg = f"the signal {function.name} must return its values, got {reason}; mend the function."
         raise ValueError(msg) from error
     return check_values(function, returned, whose)
 
 
-def check_values(function: SignalFunction, returned: object, whose: Sequence[str]) -> NDArray[np.float64]:
+def check_values(
+    function: SignalFunction, returned: object, whose: Sequence[str]
+) -> NDArray[np.float64]:
     """What a function returned as floats, [N].
 
     Args:
       whose: names of the rows in errors, [N].
 
     Raises:
-      ValueError: another number of values than rows, or one that is no number, infinite or outside its unit.
+      ValueError: another number of values than rows, or one that is no number, infinite or outside
+        its unit.
 
     Example:
       >>> judge = SignalFunction("judge", len)
@@ -202,9 +255,13 @@ def check_values(function: SignalFunction, returned: object, whose: Sequence[str
     import pandas as pd
 
     rule = f"the signal {function.name} must"
-    # Values are read by position: a Series in another order would give each row the value of another.
+    # Values are read by position: a Series in another order would give each row the value of
+    # another.
     if isinstance(returned, pd.Series) and not returned.index.equals(pd.RangeIndex(len(whose))):
-        msg = f"{rule} return a Series in the order and with the index of its rows, got another; return its values."
+        msg = (
+            f"{rule} return a Series in the order and with the index of its rows, got another; "
+            "return its values."
+        )
         raise ValueError(msg)
     # An object of the function's own is asked for its array, and may raise anything.
     try:
@@ -212,18 +269,27 @@ def check_values(function: SignalFunction, returned: object, whose: Sequence[str
         if array.dtype.kind in "US":  # one text among numbers makes texts of all
             array = np.asarray(returned, dtype=object)
     except Exception as error:
-        msg = f"{rule} return one number a row, got {type(returned).__name__}, which is no array; return a list."
+        msg = (
+            f"{rule} return one number a row, got {type(returned).__name__}, which is no array; "
+            "return a list."
+        )
         raise ValueError(msg) from error
     # The shape before the values, whose message names a row by its place.
     if array.shape != (len(whose),):
         shape = type(returned).__name__ if not array.ndim else f"shape {array.shape}"
-        msg = f"{rule} return one number a row, got {shape} for {len(whose)} rows; return a list as long as the frame."
+        msg = (
+            f"{rule} return one number a row, got {shape} for {len(whose)} rows; return a list as "
+            "long as the frame."
+        )
         raise ValueError(msg)
     numbers = np.array([_number(value) for value in array.tolist()], dtype=object)
     unit = function.declared.unit
     for number, raw, name in zip(numbers, array.tolist(), whose, strict=True):
         if number is None or np.isinf(number):
-            msg = f"{rule} return finite numbers, or NaN where nothing is measured, got {repr(raw)[:80]} for {name}."
+            msg = (
+                f"{rule} return finite numbers, or NaN where nothing is measured, got "
+                f"{repr(raw)[:80]} for {name}."
+            )
             raise ValueError(msg)
         if not (np.isnan(number) or unit.low <= number <= unit.high):
             unit_range = f"in [{unit.low:g}, {unit.high:g}] as {unit.described}"
@@ -255,35 +321,43 @@ def add_signals(
     policy: PolicyData | None = None,
     cache: str | Path | None = None,
 ) -> Trace:
-    """Trace with the columns of signal functions: of every case, arm and depth, NaN where there is nothing to measure.
+    """Trace with the columns of signal functions.
 
-    Equal rows are measured once. Every finished batch is stored in the cache, by name, version, the function's own code
-    and the content of the row: a run that is stopped continues where it was, and measures no value twice; a missing
-    value is measured again. Other things that a function depends on (a model, a prompt, another function) belong into
-    its `version`. Milliseconds a row are in the trace's latency, as the stage `signal_` and the name; they enter no
-    hash.
+    Of every case, arm and depth, NaN where there is nothing to measure.
+
+    Equal rows are measured once. Every finished batch is stored in the cache, by name, version, the
+    function's own code and the content of the row: a run that is stopped continues where it was,
+    and measures no value twice; a missing value is measured again. Other things that a function
+    depends on (a model, a prompt, another function) belong into its `version`. Milliseconds a row
+    are in the trace's latency, as the stage `signal_` and the name; they enter no hash.
 
     Args:
-      trace: with recorded answers where a function needs them (`raglab.record_answers`, without `decided_only`).
+      trace: with recorded answers where a function needs them (`raglab.record_answers`, without
+        `decided_only`).
       signals: names of registered functions or entry points, or signal functions.
       arms: the arms that are measured; all where not given. The others are NaN.
-      policy: the policy whose `chosen` section determines which recorded answer rests on all hits of a case; the
-        published defaults where not given.
+      policy: the policy whose `chosen` section determines which recorded answer rests on all hits
+        of a case; the published defaults where not given.
       cache: file of the finished values; `signals.sqlite` of the user's cache folder.
 
     Raises:
       TypeError: a trace of shards, or what is no signal function.
-      ValueError: no such signal or arm, one twice, answers that the trace lacks; a function that raised, or a value
-        that is none: names signal and case. Nothing is added then.
+      ValueError: no such signal or arm, one twice, answers that the trace lacks; a function that
+        raised, or a value that is none: names signal and case. Nothing is added then.
 
     Warns:
-      MissingSignalsWarning: the model of a signal failed for some rows, gave no value, or its budget was spent.
-      UserWarning: a run was stopped by Ctrl-C; it gives the number and the place of the stored values.
+      MissingSignalsWarning: the model of a signal failed for some rows, gave no value, or its
+        budget was spent.
+      UserWarning: a run was stopped by Ctrl-C; it gives the number and the place of the stored
+        values.
 
     Example: `raglab.add_signals(trace, ["judge"]).signal("judge")`
     """
     if not isinstance(trace, TraceData):
-        value, remedy = f"a {type(trace).__name__}", "give it shard by shard: raglab.io.save_shards("
+        value, remedy = (
+            f"a {type(trace).__name__}",
+            "give it shard by shard: raglab.io.save_shards(",
+        )
         shards = "(raglab.add_signals(shard, signals) for shard in trace.shards()), folder)."
         msg = f"add_signals must have a trace in memory, got {value}; {remedy}{shards}"
         raise TypeError(msg)
@@ -293,7 +367,9 @@ def add_signals(
     _check_functions(functions, trace)
     structure = (policy or PolicyData.from_mapping()).structure
     out = trace
-    with closing(Blobs(cache_file(cache) if cache else cache_folder() / FILE, secret=own_secret())) as store:
+    with closing(
+        Blobs(cache_file(cache) if cache else cache_folder() / FILE, secret=own_secret())
+    ) as store:
         for function in functions:
             rows = signal_rows(trace, function, numbers, structure, trace.answers)
             _check_rows(function, rows)
@@ -315,35 +391,57 @@ def _check_functions(functions: Sequence[SignalFunction], trace: TraceData) -> N
 
 
 def _check_rows(function: SignalFunction, rows: SignalRows) -> None:
-    """Stop where the trace has answers, and none of them is to all hits of a case under the policy."""
+    """Stop where the trace has answers, but none is to all hits of a case under the policy."""
     if not rows.cells and function.needs_answers:
         msg = (
-            f"the signal {function.name} needs answers to all hits of a case, got a trace that has none of them under"
+            f"the signal {function.name} needs answers to all hits of a case, got a trace that "
+            "has none of them under"
             " this policy; state policy= as in raglab.record_answers, there without decided_only."
         )
         raise ValueError(msg)
 
 
-def _fill(function: SignalFunction, rows: SignalRows, whose: Sequence[str], store: Blobs) -> dict[str, MeasuredRow]:
+def _fill(
+    function: SignalFunction, rows: SignalRows, whose: Sequence[str], store: Blobs
+) -> dict[str, MeasuredRow]:
     """Values of all rows by key: from the store, else measured batch by batch and kept there."""
     stored = store.get(list(rows.cells))
-    known = {key: MeasuredRow(*_PACKED.unpack(raw)) for key, raw in stored.items() if len(raw) == _PACKED.size}
+    known = {
+        key: MeasuredRow(*_PACKED.unpack(raw))
+        for key, raw in stored.items()
+        if len(raw) == _PACKED.size
+    }
     names = dict(zip(rows.cells, whose, strict=True))
     pending = [key for key in rows.cells if key not in known]
-    batches = [pending[start : start + function.batch] for start in range(0, len(pending), function.batch)]
+    batches = [
+        pending[start : start + function.batch] for start in range(0, len(pending), function.batch)
+    ]
     failed = _failed_rows(function)
     try:
-        for keys in progress(batches, function.name, "row", size=len, total=len(rows.cells), done=len(known)):
+        for keys in progress(
+            batches, function.name, "row", size=len, total=len(rows.cells), done=len(known)
+        ):
             begin = perf_counter()
-            measured = measure(function, [rows.cells[key] for key in keys], [names[key] for key in keys])
+            measured = measure(
+                function, [rows.cells[key] for key in keys], [names[key] for key in keys]
+            )
             ms = 1e3 * (perf_counter() - begin) / len(keys)
-            fresh = {key: MeasuredRow(float(value), ms) for key, value in zip(keys, measured, strict=True)}
-            # What is missing is asked for again the next time: a server may have been down, or a budget spent.
-            store.put({key: _PACKED.pack(*row) for key, row in fresh.items() if not isnan(row.value)})
+            fresh = {
+                key: MeasuredRow(float(value), ms)
+                for key, value in zip(keys, measured, strict=True)
+            }
+            # What is missing is asked for again the next time: a server may have been down, or a
+            # budget spent.
+            store.put(
+                {key: _PACKED.pack(*row) for key, row in fresh.items() if not isnan(row.value)}
+            )
             known |= fresh
     except KeyboardInterrupt:
         n_kept = sum(not isnan(row.value) for row in known.values())
-        where = f"{n_kept:,} of {len(rows.cells):,} values of the signal {function.name} are kept in {store.path}"
+        where = (
+            f"{n_kept:,} of {len(rows.cells):,} values of the signal {function.name} are kept in "
+            f"{store.path}"
+        )
         warn_user(f"add_signals was stopped: {where}; the next run goes on from there.")
         raise
     lost = _failed_rows(function) - failed  # of this run
@@ -353,24 +451,34 @@ def _fill(function: SignalFunction, rows: SignalRows, whose: Sequence[str], stor
 
 
 def _failed_rows(function: SignalFunction) -> Counter[str]:
-    """Rows that the model of a function gave no value for so far, by reason; none of a function that counts none."""
+    """Rows that the model of a function gave no value for so far, by reason.
+
+    None of a function that counts none.
+    """
     counts = getattr(function.fn, "counts", None)
     missing, over_budget = getattr(counts, "missing", None), getattr(counts, "over_budget", 0)
-    return Counter(missing) + Counter({SPENT: over_budget}) if isinstance(missing, Counter) else Counter()
+    return (
+        Counter(missing) + Counter({SPENT: over_budget})
+        if isinstance(missing, Counter)
+        else Counter()
+    )
 
 
 def _missing_warning(signal: str, lost: Counter[str], n_rows: int) -> MissingSignalsWarning:
-    """Warning with the reasons and their counts, the most frequent first, of those as frequent the earliest."""
+    """Warning with reasons and counts, the most frequent first, ties by the earliest."""
     parts = [f"{count:,} {reason}" for reason, count in lost.most_common(_REASONS)]
     parts += [f"{len(lost) - _REASONS:,} further reasons"] if len(lost) > _REASONS else []
     text = (
-        f"{lost.total():,} of {n_rows:,} values of the signal {signal} are missing: {', '.join(parts)}. They say"
+        f"{lost.total():,} of {n_rows:,} values of the signal {signal} are missing: "
+        f"{', '.join(parts)}. They say"
         " nothing of their cases; the next run of add_signals asks for them again."
     )
     return MissingSignalsWarning(text, signal, lost)
 
 
-def _column(shape: tuple[int, ...], places: Mapping[str, list[Place]], of: Mapping[str, float]) -> NDArray[np.float64]:
+def _column(
+    shape: tuple[int, ...], places: Mapping[str, list[Place]], of: Mapping[str, float]
+) -> NDArray[np.float64]:
     """Values by key at the places of their rows, [Q, A, D]; NaN elsewhere."""
     column = np.full(shape, np.nan)
     for key, value in of.items():
@@ -379,7 +487,9 @@ def _column(shape: tuple[int, ...], places: Mapping[str, list[Place]], of: Mappi
     return column
 
 
-def _with_column(trace: Trace, function: SignalFunction, rows: SignalRows, known: Mapping[str, MeasuredRow]) -> Trace:
+def _with_column(
+    trace: Trace, function: SignalFunction, rows: SignalRows, known: Mapping[str, MeasuredRow]
+) -> Trace:
     """Trace with the column of a function, and its milliseconds as a stage of the latency."""
     shape = trace.hits.chunk.shape[:3]
     column = _column(shape, rows.places, {key: row.value for key, row in known.items()})
@@ -409,8 +519,9 @@ def _with_stage(latency: Latency | None, stage: str, ms: NDArray[np.float64]) ->
 class LiveSignals:
     """Signal functions of a system that answers.
 
-    overrides: used in place of those registered under the same name. limit_s: seconds that one call may take; None
-    waits for ever. functions: of the signals that the policy uses. overdue: calls that took longer and still run.
+    overrides: used in place of those registered under the same name. limit_s: seconds that one call
+    may take; None waits for ever. functions: of the signals that the policy uses. overdue: calls
+    that took longer and still run.
     """
 
     overrides: tuple[SignalFunction, ...] = ()
@@ -432,10 +543,19 @@ class LiveSignals:
             try:
                 functions.append(by_name.get(name) or signal_function(name))
             except ValueError as error:
-                rule = f"a policy that uses the signal {name} needs its function to answer questions"
-                own = "a column of your own hits has none, and raglab.decide_frame decides such hits"
-                remedy = "signals=[function] of System.open takes what measured it, of a SignalCalibration its"
-                msg = f"{rule}: {own}; else {remedy} .signal_function(function). Without that {error}"
+                rule = (
+                    f"a policy that uses the signal {name} needs its function to answer questions"
+                )
+                own = (
+                    "a column of your own hits has none, and raglab.decide_frame decides such hits"
+                )
+                remedy = (
+                    "signals=[function] of System.open takes what measured it, of a "
+                    "SignalCalibration its"
+                )
+                msg = (
+                    f"{rule}: {own}; else {remedy} .signal_function(function). Without that {error}"
+                )
                 raise ValueError(msg) from error
         return replace(self, functions=tuple(functions))
 
@@ -455,15 +575,22 @@ class LiveSignals:
         return any(function.needs_answers for function in self.functions)
 
     def measured(
-        self, trace: TraceData, structure: Structure, answers: Answers | None, earlier: TraceData | None
+        self,
+        trace: TraceData,
+        structure: Structure,
+        answers: Answers | None,
+        earlier: TraceData | None,
     ) -> tuple[Columns, tuple[str, ...]]:
-        """Columns of a trace of one question, by name, [1, 1, D]; and what could not be measured, in words.
+        """Columns of a trace of one question, by name, [1, 1, D].
 
-        A function that raises, takes too long or returns what is no value leaves NaN at the rows it was called for.
+        And what could not be measured, in words.
+
+        A function that raises, takes too long or returns what is no value leaves NaN at the rows it
+        was called for.
 
         Args:
-          answers: to all hits of each depth; None where no function needs them. earlier: the same question with fewer
-            depths, whose rows are not measured again.
+          answers: to all hits of each depth; None where no function needs them.
+          earlier: the same question with fewer depths, whose rows are not measured again.
         """
         columns: Columns = {}
         failures = [] if earlier is None else list(earlier.meta.get(FAILURES, ()))
@@ -483,7 +610,9 @@ class LiveSignals:
             columns[function.name] = _column(trace.hits.chunk.shape[:3], rows.places, known)
         return columns, tuple(dict.fromkeys(failures))
 
-    def _within_limit(self, function: SignalFunction, cells: Sequence[tuple[Any, ...]]) -> NDArray[np.float64]:
+    def _within_limit(
+        self, function: SignalFunction, cells: Sequence[tuple[Any, ...]]
+    ) -> NDArray[np.float64]:
         """Values of some rows, from a thread that is left behind once the time is up.
 
         Raises:
@@ -502,15 +631,23 @@ class LiveSignals:
 
         self.overdue[:] = [call for call in self.overdue if call.is_alive()]
         if len(self.overdue) >= MOST_OVERDUE:
-            msg = f"the signal {function.name} must return its values, got {MOST_OVERDUE} calls that still run."
+            msg = (
+                f"the signal {function.name} must return its values, got {MOST_OVERDUE} calls "
+                "that still run."
+            )
             raise ValueError(msg) from TimeoutError()
         context = contextvars.copy_context()
-        thread = threading.Thread(target=lambda: context.run(work), name=f"signal {function.name}", daemon=True)
+        thread = threading.Thread(
+            target=lambda: context.run(work), name=f"signal {function.name}", daemon=True
+        )
         thread.start()
         thread.join(self.limit_s)
         if not outcome:
             self.overdue.append(thread)
-            msg = f"the signal {function.name} must return its values within {self.limit_s:g} s, got none."
+            msg = (
+                f"the signal {function.name} must return its values within {self.limit_s:g} s, "
+                "got none."
+            )
             raise ValueError(msg) from TimeoutError()
         if isinstance(outcome[0], Exception):
             raise outcome[0]
@@ -525,6 +662,9 @@ def _known(rows: SignalRows, column: NDArray[np.float64]) -> dict[str, float]:
 
 
 def _failure(function: SignalFunction, error: Exception) -> str:
-    """What a response says of a signal that failed: the kind of the cause, whose own text may hold a key."""
+    """What a response says of a signal that failed.
+
+    The kind of the cause, whose own text may hold a key.
+    """
     cause = "no value of its unit" if error.__cause__ is None else type(error.__cause__).__name__
     return f"signal {function.name} could not be measured ({cause}): it counts as missing"

@@ -17,7 +17,9 @@ UNAVAILABLE = "The language model is not available at the moment. Please ask aga
 
 
 def answer_or_refuse(request: Request, system: System, answer: Callable[[], Response]) -> Response:
-    """The response of `answer`; where the model fails and the system must answer, a refusal with its `error`.
+    """The response of `answer`.
+
+    Where the model fails and the system must answer, a refusal with its `error`.
 
     Raises:
       ModelUnavailableError: the model failed, and `on_error` of the system is `raise`.
@@ -30,7 +32,9 @@ def answer_or_refuse(request: Request, system: System, answer: Callable[[], Resp
     except ModelUnavailableError as error:
         if system.on_error == "raise":
             raise
-        reason = sentence("no answer was generated: {reason}", request.language, reason=error.reason)
+        reason = sentence(
+            "no answer was generated: {reason}", request.language, reason=error.reason
+        )
         fields = {
             "answer": sentence(UNAVAILABLE, request.language),
             "status": Status.refuse.name,
@@ -38,4 +42,6 @@ def answer_or_refuse(request: Request, system: System, answer: Callable[[], Resp
             "error": str(error),
         }
         ms = {"total": 1e3 * (perf_counter() - start)}
-        return fields_response(request, fields, system, ResponseRecord(ms, checks=(error_check(reason),)))
+        return fields_response(
+            request, fields, system, ResponseRecord(ms, checks=(error_check(reason),))
+        )

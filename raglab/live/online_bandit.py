@@ -1,7 +1,7 @@
 """Online bandit (shore): a learner at work, its log and state, frames, Prometheus (S4.6).
 
-The log is the truth and the state a fold over it: whatever is killed between a choice and its reward, the log rebuilds
-the state that there was, to the byte.
+The log is the truth and the state a fold over it: whatever is killed between a choice and its
+reward, the log rebuilds the state that there was, to the byte.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from raglab import bandit as bandits
 from raglab.bandit import Bandit, State
-from raglab.bandit.learner import CHOSEN, REVISED, REWARDED, Stats, Steps, bandit_of, is_success, stored_settings
+from raglab.bandit.learner import (
+    CHOSEN,
+    REVISED,
+    REWARDED,
+    Stats,
+    Steps,
+    bandit_of,
+    is_success,
+    stored_settings,
+)
 from raglab.bandit.persistence import CENTRED
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decimals import decimals
@@ -61,19 +70,23 @@ FEATURES = (
     "list_overlap",
 )  # known of a question before an arm retrieves (rule S4.2): what `context` and `list_features` of
 # `raglab.live.arm_choice` measure, and both caches
-LATER = ("bm25_hits", "list_overlap")  # came after logs were written: a row without them is one of 0
+# came after logs were written: a row without them is one of 0
+LATER = ("bm25_hits", "list_overlap")
 Features = Mapping[str, float | None]
 _BATCH = 4096  # events that are folded at once
 _STEPS = {"choice": CHOSEN, "reward": REWARDED, "thumb": REVISED}
 
 
 class Setup(NamedTuple):
-    """Settings that determine a state together with the log: another setup folds the same log into another state.
+    """Settings that determine a state together with the log.
 
-    arms: their names in order; events of an arm that is not among them are passed over. features: of a question, in
-    the order of the context; a log of before has fewer. initial: a linear learner's state before the first event; None:
-    it knows nothing. unread_mean: prior_mean that a setup of a linear learner of before states and its learner did not
-    read, so that `bandit` has 0 there; None in all other setups.
+    Another setup folds the same log into another state.
+
+    arms: their names in order; events of an arm that is not among them are passed over. features:
+    of a question, in the order of the context; a log of before has fewer. initial: a linear
+    learner's state before the first event; None: it knows nothing. unread_mean: prior_mean that a
+    setup of a linear learner of before states and its learner did not read, so that `bandit` has 0
+    there; None in all other setups.
     """
 
     arms: tuple[str, ...]
@@ -86,17 +99,24 @@ class Setup(NamedTuple):
     @property
     def stated_bandit(self) -> Bandit:
         """Settings as the log and its snapshots state them."""
-        return self.bandit if self.unread_mean is None else self.bandit._replace(prior_mean=self.unread_mean)
+        return (
+            self.bandit
+            if self.unread_mean is None
+            else self.bandit._replace(prior_mean=self.unread_mean)
+        )
 
     @property
     def body(self) -> dict[str, Any]:
         """The setup as JSON holds it.
 
-        What is new is there only where it is used, so that the digests of setups in logs of before stay as they are.
+        What is new is there only where it is used, so that the digests of setups in logs of before
+        stay as they are.
         """
         history = self.bandit.history
         stated = (
-            None if history is None else {name: np.asarray(row).tolist() for name, row in history._asdict().items()}
+            None
+            if history is None
+            else {name: np.asarray(row).tolist() for name, row in history._asdict().items()}
         )
         body: dict[str, Any] = {
             "arms": list(self.arms),
@@ -117,7 +137,7 @@ class Setup(NamedTuple):
 
 
 class OnlineState(NamedTuple):
-    """A learner's state and, for people, how many rewards of each arm have come, and their sum, [A]."""
+    """A learner's state and, for people, how many rewards each arm has and their sum, [A]."""
 
     state: State
     n: NDArray[np.float64]
@@ -132,8 +152,9 @@ def p95_name(arm: str) -> str:
 def linear_context(features: Features, setup: Setup) -> NDArray[np.float64] | None:
     """Context of a linear policy, [1 + F + A]; None for a policy that knows none.
 
-    The intercept 1; each of the setup's features, near [0, 1]; for each arm its recent P95 over the budget. An arm that
-    never answered has no P95 yet: it stands in the log as null and enters here as 0, as do those of `LATER`.
+    The intercept 1; each of the setup's features, near [0, 1]; for each arm its recent P95 over the
+    budget. An arm that never answered has no P95 yet: it stands in the log as null and enters here
+    as 0, as do those of `LATER`.
 
     Raises:
       ValueError: a feature of `FEATURES` is missing.
@@ -142,7 +163,10 @@ def linear_context(features: Features, setup: Setup) -> NDArray[np.float64] | No
         return None
     missing = [name for name in setup.features if name not in LATER and features.get(name) is None]
     if missing:
-        msg = f"features of a linear policy must name {', '.join(FEATURES)}; {missing[0]} is missing: measure it."
+        msg = (
+            f"features of a linear policy must name {', '.join(FEATURES)}; {missing[0]} is "
+            "missing: measure it."
+        )
         raise ValueError(msg)
     known = [float(features.get(name) or 0.0) for name in setup.features]
     recent = [float(features.get(p95_name(arm)) or 0.0) for arm in setup.arms]
@@ -150,10 +174,13 @@ def linear_context(features: Features, setup: Setup) -> NDArray[np.float64] | No
 
 
 def initial_state(setup: Setup) -> OnlineState:
-    """State before the first event: the one that the setup begins with, whose rewards count for people too.
+    """State before the first event.
+
+    The one that the setup begins with, whose rewards count for people too.
 
     Raises:
-      ValueError: settings out of range; a first state of other arms or features, or of a learner without a context.
+      ValueError: settings out of range; a first state of other arms or features, or of a learner
+        without a context.
     """
     n_arms = len(setup.arms)
     width = 1 + len(setup.features) + n_arms if setup.bandit.linear else 0
@@ -167,7 +194,8 @@ def initial_state(setup: Setup) -> OnlineState:
         raise ValueError(msg)
     if [part.shape for part in first] != [part.shape for part in state]:
         msg = (
-            f"a first state must be of {n_arms} arms and {width} features, got {first.moment.shape}; "
+            f"a first state must be of {n_arms} arms and {width} features, got "
+            f"{first.moment.shape}; "
             "make it with logged_state for these arms."
         )
         raise ValueError(msg)
@@ -175,26 +203,40 @@ def initial_state(setup: Setup) -> OnlineState:
 
 
 def logged_state(choices: pd.DataFrame, setup: Setup, *, weight: float = 1.0) -> State:
-    """State of a linear learner after another log, such as a uniform policy's: what `Online(initial=)` begins with.
+    """State of a linear learner after another log, such as a uniform policy's.
+
+    What `Online(initial=)` begins with.
 
     Args:
-      choices: `Online.frame()` of that log. setup: of the learner that goes on. weight: of an old round against a new
-        one.
+      choices: `Online.frame()` of that log.
+      setup: of the learner that goes on.
+      weight: of an old round against a new one.
 
     Raises:
-      ValueError: a learner without a context, an arm that the setup does not know, a feature that is missing.
+      ValueError: a learner without a context, an arm that the setup does not know, a feature that
+        is missing.
     """
     if not setup.bandit.linear:
-        msg = f"a first state must be of a linear learner, got {setup.bandit.algorithm}; history_of makes its history."
+        msg = (
+            f"a first state must be of a linear learner, got {setup.bandit.algorithm}; history_of "
+            "makes its history."
+        )
         raise ValueError(msg)
     width = 1 + len(setup.features) + len(setup.arms)
-    context = np.array([linear_context(row, setup) for row in choices["features"]]).reshape(len(choices), width)
+    context = np.array([linear_context(row, setup) for row in choices["features"]]).reshape(
+        len(choices), width
+    )
     rows = choices[["arm", "reward"]]
-    return bandits.learned_state(rows, setup.bandit, arms=setup.arms, features=context, weight=weight)
+    return bandits.learned_state(
+        rows, setup.bandit, arms=setup.arms, features=context, weight=weight
+    )
 
 
 def replay_events(before: OnlineState, events: Iterable[Event], setup: Setup) -> OnlineState:
-    """State after some events, in order: a choice counts the round, a reward its arm, a thumb what it makes of it."""
+    """State after some events, in order.
+
+    A choice counts the round, a reward its arm, a thumb what it makes of it.
+    """
     for batch in _batches(events):
         before = apply_events(before, batch, setup)
     return before
@@ -213,16 +255,27 @@ def apply_events(before: OnlineState, events: Sequence[Event], setup: Setup) -> 
         event
         for event in events
         if event.arm in setup.arms
-        and (event.kind == "choice" or (event.components is not None and (counted or event.kind == "reward")))
+        and (
+            event.kind == "choice"
+            or (event.components is not None and (counted or event.kind == "reward"))
+        )
     ]
     if not mine:
         return before
     kind = np.array([_STEPS[event.kind] for event in mine])
     arm = np.array([setup.arms.index(event.arm) for event in mine])
     has_reward, changed = kind != CHOSEN, kind == REVISED
-    reward_rows = [(event.components or {}, event.thumb) for event in mine if event.kind != "choice"]
-    reward_rows += [(event.components or {}, event.before) for event in mine if event.kind == "thumb"]
-    new, old, rewards = np.zeros(len(mine)), np.zeros(len(mine)), rewards_with_thumbs(reward_rows, setup.weights)
+    reward_rows = [
+        (event.components or {}, event.thumb) for event in mine if event.kind != "choice"
+    ]
+    reward_rows += [
+        (event.components or {}, event.before) for event in mine if event.kind == "thumb"
+    ]
+    new, old, rewards = (
+        np.zeros(len(mine)),
+        np.zeros(len(mine)),
+        rewards_with_thumbs(reward_rows, setup.weights),
+    )
     new[has_reward], old[changed] = np.split(rewards, [int(has_reward.sum())])
     context = np.zeros((len(mine), before.state.moment.shape[-1]))
     if setup.bandit.linear:
@@ -241,8 +294,13 @@ def reward_with_thumb(components: Features, thumb: int | None, weights: RewardWe
     return float(reward(row | {"thumbs": np.nan if thumb is None else float(thumb)}, weights))
 
 
-def rewards_with_thumbs(rows: Sequence[tuple[Features, int | None]], weights: RewardWeights) -> NDArray[np.float64]:
-    """Rewards [N] of raw components, each with a thumb or none; NaN where a component is missing."""
+def rewards_with_thumbs(
+    rows: Sequence[tuple[Features, int | None]], weights: RewardWeights
+) -> NDArray[np.float64]:
+    """Rewards [N] of raw components, each with a thumb or none.
+
+    NaN where a component is missing.
+    """
     columns = component_columns([components for components, _ in rows])
     columns["thumbs"] = np.array([np.nan if thumb is None else float(thumb) for _, thumb in rows])
     return np.asarray(reward(columns, weights), np.float64)
@@ -251,7 +309,10 @@ def rewards_with_thumbs(rows: Sequence[tuple[Features, int | None]], weights: Re
 def component_columns(rows: Sequence[Features]) -> dict[str, NDArray[np.float64]]:
     """Raw components as arrays [N] by name, NaN where a row has none."""
     return {
-        name: np.array([np.nan if (value := row.get(name)) is None else value for row in rows], dtype=np.float64)
+        name: np.array(
+            [np.nan if (value := row.get(name)) is None else value for row in rows],
+            dtype=np.float64,
+        )
         for name in (*COMPONENTS, *OPTIONAL)
     }
 
@@ -266,18 +327,26 @@ def pack_snapshot(now: OnlineState, setup: Setup) -> dict[str, str]:
 def unpack_snapshot(row: Mapping[str, str]) -> OnlineState:
     """State and sums of a snapshot."""
     sums = json.loads(row["sums"])
-    return OnlineState(bandits.loads(row["state"]).state, np.array(sums["n"]), np.array(sums["total"]))
+    return OnlineState(
+        bandits.loads(row["state"]).state, np.array(sums["n"]), np.array(sums["total"])
+    )
 
 
 def setup_of(body: Mapping[str, Any]) -> Setup:
-    """Setup of the JSON that `Setup.body` gives; of a linear learner of before with the prior_mean of 0 that it had."""
+    """Setup of the JSON that `Setup.body` gives.
+
+    Of a linear learner of before with the prior_mean of 0 that it had.
+    """
     stated = body["bandit"]["history"]
-    history = None if stated is None else Stats(**{name: np.array(row) for name, row in stated.items()})
+    history = (
+        None if stated is None else Stats(**{name: np.array(row) for name, row in stated.items()})
+    )
     bandit, unread = bandit_of({**body["bandit"], "history": history}), None
     if bandit.linear and CENTRED not in body:
         bandit, unread = bandit._replace(prior_mean=0.0), bandit.prior_mean
     arms, context = tuple(body["arms"]), body["context"]
-    features = tuple(context[1 : len(context) - len(arms)])  # between the intercept and the arms' P95
+    # between the intercept and the arms' P95
+    features = tuple(context[1 : len(context) - len(arms)])
     initial = bandits.loads(body["initial"]).state if "initial" in body else None
     return Setup(arms, bandit, RewardWeights(**body["weights"]), features, initial, unread)
 
@@ -285,7 +354,11 @@ def setup_of(body: Mapping[str, Any]) -> Setup:
 def snapshot_findings(log: Entries) -> Iterator[Finding]:
     """Snapshots that are not the state which the events before them make."""
     snapshots = {row["setup"]: row for row in log.rows(SNAPSHOTS)}
-    setups = {row["digest"]: setup_of(row["body"]) for row in log.rows(SETUPS) if row["digest"] in snapshots}
+    setups = {
+        row["digest"]: setup_of(row["body"])
+        for row in log.rows(SETUPS)
+        if row["digest"] in snapshots
+    }
     states = {named: initial_state(setup) for named, setup in setups.items()}
     ends = {named: int(snapshots[named]["seq"]) for named in states}
     for batch in _batches(events(log)):
@@ -297,12 +370,22 @@ def snapshot_findings(log: Entries) -> Iterator[Finding]:
             yield Finding(SNAPSHOTS, None, f"the setup {named} of a snapshot is not in the log")
         elif setups[named].digest != named:
             yield Finding(
-                SETUPS, None, f"the setup {named} is recorded, its body has the digest {setups[named].digest}"
+                SETUPS,
+                None,
+                f"the setup {named} is recorded, its body has the digest {setups[named].digest}",
             )
         elif ends[named] > log.last:
-            yield Finding(SNAPSHOTS, None, f"the snapshot of {named} is of event {ends[named]}, past the last")
-        elif pack_snapshot(states[named], setups[named]) != {name: row[name] for name in ("state", "sums")}:
-            yield Finding(SNAPSHOTS, None, f"the snapshot of {named} differs from the state that the events make")
+            yield Finding(
+                SNAPSHOTS, None, f"the snapshot of {named} is of event {ends[named]}, past the last"
+            )
+        elif pack_snapshot(states[named], setups[named]) != {
+            name: row[name] for name in ("state", "sums")
+        }:
+            yield Finding(
+                SNAPSHOTS,
+                None,
+                f"the snapshot of {named} differs from the state that the events make",
+            )
 
 
 BANDIT_REBUILDS = (Rebuild(SNAPSHOTS, (SETUPS, CHOICES, REWARDS, THUMBS), snapshot_findings),)
@@ -313,11 +396,16 @@ def p95(ms: Sequence[float]) -> float:
     return float(np.percentile(ms, 95)) if len(ms) else float("nan")
 
 
-def arm_reason(name: str, arm: int, now: OnlineState, why: str | Mapping[str, str], margin: float | None = None) -> str:
-    """Why an arm was selected: `selected iterative: high complexity, reward 0.71, margin 0.12 over 214 pulls`.
+def arm_reason(
+    name: str, arm: int, now: OnlineState, why: str | Mapping[str, str], margin: float | None = None
+) -> str:
+    """Why an arm was selected.
+
+    `selected iterative: high complexity, reward 0.71, margin 0.12 over 214 pulls`.
 
     Args:
-      margin: mean of the reranker's margins that its latest rewards state; None where there are none.
+      margin: mean of the reranker's margins that its latest rewards state; None where there are
+        none.
     """
     stated = why if isinstance(why, str) else why.get(name, "")
     pulls, rewards = int(now.state.pulls[arm]), float(now.n[arm])
@@ -353,7 +441,9 @@ def milliseconds(value: float) -> float:
 
 def _recent_margin(log: Entries, arm: str, last: int) -> float | None:
     """Mean margin of an arm's latest rewards, [0, 1]; None where none has come."""
-    rows = log.rows(REWARDS, columns=("components",), after=max(0, last - HORIZON), most=MARGINS, arm=arm)
+    rows = log.rows(
+        REWARDS, columns=("components",), after=max(0, last - HORIZON), most=MARGINS, arm=arm
+    )
     margins = [float(row["components"]["margin"]) for row in rows if "margin" in row["components"]]
     return sum(margins) / len(margins) if margins else None
 
@@ -371,7 +461,10 @@ def arm_mask(mask: object, n_arms: int) -> NDArray[np.bool_]:
     """
     offered = np.asarray(mask)
     if offered.shape != (n_arms,) or offered.dtype != np.bool_ or not offered.any():
-        msg = f"mask must be {n_arms} booleans, one of them true, got {offered}; make an arm available."
+        msg = (
+            f"mask must be {n_arms} booleans, one of them true, got {offered}; make an arm "
+            "available."
+        )
         raise ValueError(msg)
     return offered
 
@@ -385,16 +478,23 @@ def raw_components(components: Features) -> dict[str, float | None]:
     raw = {name: check_number(name, value) for name, value in components.items()}
     for name in COMPONENTS:
         if raw.get(name, 0.0) is None:
-            msg = f"{name} must be a number, got NaN; where it cannot be measured, leave the choice without reward."
+            msg = (
+                f"{name} must be a number, got NaN; where it cannot be measured, leave the choice "
+                "without reward."
+            )
             raise ValueError(msg)
     if "thumbs" in raw:
-        msg = "components must not hold thumbs, got one; a thumb comes by `thumbs`, whenever it comes."
+        msg = (
+            "components must not hold thumbs, got one; a thumb comes by `thumbs`, whenever it "
+            "comes."
+        )
         raise ValueError(msg)
     return raw
 
 
 MARGINS = 20  # latest rewards of an arm whose margins its reason states
-RECENT, HORIZON = 100, 2000  # pulls of an arm that its P95 latency is of, among so many events: then it is asked again
+# pulls of an arm that its P95 latency is of, among so many events: then it is asked again
+RECENT, HORIZON = 100, 2000
 
 
 class ArmChoice(NamedTuple):
@@ -414,10 +514,13 @@ def _now() -> datetime:
 
 
 class Online:
-    """A bandit over a log. Several processes may share a log: what one adds, the next choice of any other knows.
+    """A bandit over a log.
 
-    The state belongs to arms, bandit and weights. The same log under others folds into another state, since it holds
-    components, never rewards alone. Nothing is written over but a snapshot of the state.
+    Several processes may share a log: what one adds, the next choice of any other knows.
+
+    The state belongs to arms, bandit and weights. The same log under others folds into another
+    state, since it holds components, never rewards alone. Nothing is written over but a snapshot of
+    the state.
     """
 
     def __init__(
@@ -439,40 +542,53 @@ class Online:
         Args:
           bandit: settings of the learner.
           weights: of the reward.
-          budget_ms: milliseconds of a question, the unit of `latency_ratio`; arms whose recent P95 is above it are left
-            out where others are available (rule S4.5).
+          budget_ms: milliseconds of a question, the unit of `latency_ratio`; arms whose recent P95
+            is above it are left out where others are available (rule S4.5).
           log: a file, or a URL with `://`.
           arms: names, in the order of the state.
           seed: with the number of an event it gives the uniform number that chooses.
-          initial: state that a linear learner begins with, as `logged_state` makes it; part of the setup.
+          initial: state that a linear learner begins with, as `logged_state` makes it; part of the
+            setup.
           create: whether the log is made where it does not exist.
           clock: current time with a time zone.
           patience_s: seconds to wait for a turn to write, see `Database`.
 
         Raises:
-          InputError: the log is a folder, such as that of an index, which keeps its log in `bandit.sqlite`.
+          InputError: the log is a folder, such as that of an index, which keeps its log in
+            `bandit.sqlite`.
           ValueError: no arms, one twice, a budget not above 0, settings out of range.
         """
         check_no_folder(log, BANDIT_LOG)
         if not arms or len(set(arms)) < len(arms):
-            msg = f"arms must be different and at least one, got {', '.join(arms) or 'none'}; name each once."
+            msg = (
+                f"arms must be different and at least one, got {', '.join(arms) or 'none'}; name "
+                "each once."
+            )
             raise ValueError(msg)
         if not (np.isfinite(budget_ms) and budget_ms > 0.0):
-            msg = f"budget_ms must be above 0, got {budget_ms:g}; it is the milliseconds a question may take."
+            msg = (
+                f"budget_ms must be above 0, got {budget_ms:g}; it is the milliseconds a question "
+                "may take."
+            )
             raise ValueError(msg)
         if seed < 0:
             msg = f"seed must be at least 0, got {seed}; choose another."
             raise ValueError(msg)
         self.setup = Setup(tuple(arms), bandit, weights, initial=initial)
         self.budget_ms, self.seed = float(budget_ms), int(seed)
-        self.log = Database(log, CHOICE_TABLES, beside=REQUEST_TABLES, create=create, patience_s=patience_s)
+        self.log = Database(
+            log, CHOICE_TABLES, beside=REQUEST_TABLES, create=create, patience_s=patience_s
+        )
         self._clock, self._ready = clock, False
         initial_state(self.setup)  # settings out of range stop here
         reward_with_thumb(dict.fromkeys(COMPONENTS, 0.0), None, weights)
 
     def __repr__(self) -> str:
         arms = ", ".join(self.arms)
-        return f"{type(self).__name__}({self.setup.bandit.algorithm!r} over {arms!r}, log {self.log.shown!r})"
+        return (
+            f"{type(self).__name__}({self.setup.bandit.algorithm!r} over {arms!r}, log "
+            f"{self.log.shown!r})"
+        )
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -493,43 +609,62 @@ class Online:
     ) -> ArmChoice:
         """Choose the arm of a request and log the choice with the probability of every arm.
 
-        A choice of the same question that has no reward yet, as of a process that was killed, is given again.
+        A choice of the same question that has no reward yet, as of a process that was killed, is
+        given again.
 
         Args:
           request_id: of the request, unique in the log.
           mask: available arms, [A].
-          features: numbers by name, known before retrieval; the recent P95 of each arm over the budget is added.
+          features: numbers by name, known before retrieval; the recent P95 of each arm over the
+            budget is added.
           why: reasons for the arm, by arm.
           policy_id: of the policy that decides the request.
           fingerprint: of the system.
           question: text that identifies the question, stored as a hash.
-          resumed: whether the question is known to have had no decision, so that its choice is given again even where
-            it already has a reward.
+          resumed: whether the question is known to have had no decision, so that its choice is
+            given again even where it already has a reward.
 
         Raises:
-          ValueError: the id is no text, or has had its choice and reward, or another question's; a feature is no
-            number, no arm is available.
+          ValueError: the id is no text, or has had its choice and reward, or another question's; a
+            feature is no number, no arm is available.
         """
         check_id(request_id)
         offered = arm_mask(mask, len(self.arms))
         known = {name: check_number(name, value) for name, value in features.items()}
-        # The state is folded from the log outside the transaction, so that nobody waits while it is caught up.
+        # The state is folded from the log outside the transaction, so that nobody waits while it is
+        # caught up.
         self._catch_up()
         with self.log.writing() as log:
-            about = {"policy_id": policy_id, "fingerprint": fingerprint, "question": question_digest(question)}
+            about = {
+                "policy_id": policy_id,
+                "fingerprint": fingerprint,
+                "question": question_digest(question),
+            }
             known_choice = log.row(CHOICES, request_id=request_id)
             if known_choice is not None:
                 return self._earlier_choice(log, known_choice, about, why, resumed=resumed)
             self._noted(log)
-            # From here to the choice all read the same state, so that the logged probabilities are those it had.
+            # From here to the choice all read the same state, so that the logged probabilities are
+            # those it had.
             now, last = self._now(log)
-            recent = np.array([p95(log.latest(REWARDS, "ms", RECENT, last - HORIZON, arm=arm)) for arm in self.arms])
-            ratios = dict(zip(map(p95_name, self.arms), (recent / self.budget_ms).tolist(), strict=True))
+            recent = np.array(
+                [
+                    p95(log.latest(REWARDS, "ms", RECENT, last - HORIZON, arm=arm))
+                    for arm in self.arms
+                ]
+            )
+            ratios = dict(
+                zip(map(p95_name, self.arms), (recent / self.budget_ms).tolist(), strict=True)
+            )
             known |= {name: None if np.isnan(ratio) else ratio for name, ratio in ratios.items()}
-            # What an arm took of late is known before retrieval, so it may choose; and a slow one is left out.
+            # What an arm took of late is known before retrieval, so it may choose; and a slow one
+            # is left out.
             guarded_mask = bandits.guarded(offered, recent, self.budget_ms)
             share = bandits.propensities(
-                now.state, self.setup.bandit, mask=guarded_mask, context=linear_context(known, self.setup)
+                now.state,
+                self.setup.bandit,
+                mask=guarded_mask,
+                context=linear_context(known, self.setup),
             )
             # The draw hangs on seed and state alone: whoever replays the log draws the same arm.
             uniform = np.random.default_rng(np.random.SeedSequence([self.seed, last + 1])).random()
@@ -553,7 +688,9 @@ class Online:
             log.add(CHOICES, row)
             self._write_snapshot(log, now, last)
             margin = _recent_margin(log, self.arms[arm], last)
-        return ArmChoice(self.arms[arm], arm_reason(self.arms[arm], arm, now, why, margin), float(share[arm]))
+        return ArmChoice(
+            self.arms[arm], arm_reason(self.arms[arm], arm, now, why, margin), float(share[arm])
+        )
 
     def _earlier_choice(
         self,
@@ -573,7 +710,10 @@ class Online:
         rewarded = log.row(REWARDS, columns=("seq",), request_id=request_id) is not None
         same = arm in self.arms and all(row[name] == value for name, value in about.items())
         if not same or (rewarded and not resumed):
-            msg = f"request_id must be new, got {request_id!r}, which has its choice; give another or none."
+            msg = (
+                f"request_id must be new, got {request_id!r}, which has its choice; give another "
+                "or none."
+            )
             raise ValueError(msg)
         now, last = self._now(log)
         reason = arm_reason(arm, self.arms.index(arm), now, why, _recent_margin(log, arm, last))
@@ -596,17 +736,23 @@ class Online:
           measured: numbers known only after retrieval, kept for whoever studies the log.
 
         Raises:
-          ValueError: a request without a choice, or with its reward; a component that is missing or out of range.
+          ValueError: a request without a choice, or with its reward; a component that is missing or
+            out of range.
         """
         raw = raw_components(components)
         numbers = {name: check_number(name, value) for name, value in (measured or {}).items()}
         reward_with_thumb(raw, None, self.setup.weights)
-        spent = float(raw["latency_ratio"] or 0.0) * self.budget_ms if ms is None else milliseconds(ms)
+        spent = (
+            float(raw["latency_ratio"] or 0.0) * self.budget_ms if ms is None else milliseconds(ms)
+        )
         self._catch_up()
         with self.log.writing() as log:
             choice = request_row(log, request_id, CHOICES, "choice")
             if log.row(REWARDS, columns=("seq",), request_id=request_id) is not None:
-                msg = f"request {request_id!r} has its reward, and a second would count twice; change it by a thumb."
+                msg = (
+                    f"request {request_id!r} has its reward, and a second would count twice; "
+                    "change it by a thumb."
+                )
                 raise ValueError(msg)
             self._noted(log)
             now, last = self._now(log)
@@ -619,12 +765,24 @@ class Online:
                 "arm": choice["arm"],
                 "age": rounds(log) - choice["round"],
             }
-            log.add(REWARDS, row | {"components": raw, "thumb": up, "reward": value, "ms": spent, "measured": numbers})
+            log.add(
+                REWARDS,
+                row
+                | {
+                    "components": raw,
+                    "thumb": up,
+                    "reward": value,
+                    "ms": spent,
+                    "measured": numbers,
+                },
+            )
             self._write_snapshot(log, now, last)
         return value
 
     def thumbs(self, request_id: str, up: bool) -> None:  # noqa: FBT001 - feedback is up or down
-        """Log a thumb up or down of a request, before or after its reward; of several the last counts.
+        """Log a thumb up or down of a request, before or after its reward.
+
+        Of several the last counts.
 
         It changes the reward where the weights count thumbs.
 
@@ -642,8 +800,14 @@ class Online:
         with self.log.writing() as log:
             choice = log.row(CHOICES, request_id=request_id)
             if choice is None:
-                rule = "request_id must be that of a choice in the log, of an arm that the bandit chose"
-                remedy = 'copy it from the response, and open the system by raglab.System.open(folder, arm="bandit")'
+                rule = (
+                    "request_id must be that of a choice in the log, of an arm that the bandit "
+                    "chose"
+                )
+                remedy = (
+                    "copy it from the response, and open the system by raglab.System.open(folder, "
+                    'arm="bandit")'
+                )
                 msg = f"{rule}, got {request_id!r:.80}; {remedy}."
                 raise ValueError(msg)
             self._noted(log)
@@ -659,12 +823,17 @@ class Online:
             return self._now(log)[0].state
 
     def rebuild(self) -> State:
-        """State after the last event, from the log alone: to the byte what `state` has from the snapshot."""
+        """State after the last event, from the log alone.
+
+        To the byte what `state` has from the snapshot.
+        """
         with self.log.reading() as log, as_written():
             return replay_events(initial_state(self.setup), events(log), self.setup).state
 
     def verify(self, *heads: Head) -> Verification:
-        """Check every event against the hash chain, and each snapshot against the events; see `Database.verify`.
+        """Check every event against the hash chain, and each snapshot against the events.
+
+        See `Database.verify`.
 
         Args:
           *heads: of the chain, stored elsewhere before; the chain must still contain them.
@@ -674,7 +843,9 @@ class Online:
         """
         return self.log.verify(BANDIT_REBUILDS, heads)
 
-    def asked_before(self, question: str, *, policy_id: str = "", fingerprint: str = "") -> str | None:
+    def asked_before(
+        self, question: str, *, policy_id: str = "", fingerprint: str = ""
+    ) -> str | None:
         """Arm that last answered a question, None where none did.
 
         Args:
@@ -706,10 +877,15 @@ class Online:
     def _noted(self, log: Entries) -> None:
         """Note the setup in the log where it is new."""
         if log.row(SETUPS, columns=("seq",), digest=self.setup.digest) is None:
-            log.add(SETUPS, {"at": self._at(), "digest": self.setup.digest, "body": self.setup.body})
+            log.add(
+                SETUPS, {"at": self._at(), "digest": self.setup.digest, "body": self.setup.body}
+            )
 
     def _now(self, log: Entries) -> tuple[OnlineState, int]:
-        """State after the last event, from the snapshot and what came since; and the number of that event."""
+        """State after the last event, from the snapshot and what came since.
+
+        And the number of that event.
+        """
         last = log.last
         with as_written():
             snapshot = log.row(SNAPSHOTS, setup=self.setup.digest)
@@ -718,7 +894,9 @@ class Online:
                 if snapshot is None
                 else (self._snapshot(snapshot, last), snapshot["seq"])
             )
-            return before if after == last else replay_events(before, events(log, after), self.setup), last
+            return before if after == last else replay_events(
+                before, events(log, after), self.setup
+            ), last
 
     def _snapshot(self, snapshot: Mapping[str, Any], last: int) -> OnlineState:
         """State of a snapshot, which must be one of the setup, of an event that there is.
@@ -734,18 +912,24 @@ class Online:
                 strict=True,
             )
         )
-        if not all(array.shape == initial.shape and np.isfinite(array).all() for array, initial in pairs):
+        if not all(
+            array.shape == initial.shape and np.isfinite(array).all() for array, initial in pairs
+        ):
             msg = (
-                f"a snapshot must be a finite state of the setup, got another for {self.setup.digest}; delete its row."
+                "a snapshot must be a finite state of the setup, got another for "
+                f"{self.setup.digest}; delete its row."
             )
             raise InputError(msg)
         if not 0 <= snapshot["seq"] <= last:
-            msg = f"a snapshot must be of an event in the log, got event {snapshot['seq']} of {last}; delete its row."
+            msg = (
+                f"a snapshot must be of an event in the log, got event {snapshot['seq']} of "
+                f"{last}; delete its row."
+            )
             raise InputError(msg)
         return snapshot_state
 
     def _catch_up(self) -> None:
-        """Fold all earlier events outside the lock before the first turn, so that a long log blocks no other writer."""
+        """Fold all earlier events outside the lock before turn one: long logs block no writer."""
         if self._ready:
             return
         with self.log.reading() as log:
@@ -753,11 +937,17 @@ class Online:
         with self.log.writing() as log:
             snapshot = log.row(SNAPSHOTS, setup=self.setup.digest)
             if last > (0 if snapshot is None else int(snapshot["seq"])):
-                log.keep(SNAPSHOTS, {"setup": self.setup.digest, "seq": last, **pack_snapshot(now, self.setup)})
+                log.keep(
+                    SNAPSHOTS,
+                    {"setup": self.setup.digest, "seq": last, **pack_snapshot(now, self.setup)},
+                )
         self._ready = True
 
     def _write_snapshot(self, log: Entries, now: OnlineState, after: int) -> None:
-        """Keep a snapshot of the state after the last event; `now` is the state after event `after`."""
+        """Keep a snapshot of the state after the last event.
+
+        `now` is the state after event `after`.
+        """
         row = pack_snapshot(replay_events(now, events(log, after), self.setup), self.setup)
         log.keep(SNAPSHOTS, {"setup": self.setup.digest, "seq": log.last, **row})
 
@@ -768,9 +958,11 @@ ARM_COLUMNS = ("arm", "pulls", "rewards", "wins", "win_rate", "mean_reward", "me
 def choice_frame(log: Entries, setup: Setup) -> pd.DataFrame:
     """Choices in order, those of the setup's arms, rewards scored by its weights.
 
-    Returns: `seq`, `request_id`, `at`, `policy_id`, `question`, `arm`, `action` (place of the arm), `reward` (NaN where
-      none has come: drop such rows for `off_policy.estimate`), `propensity`, `p_<arm>`, `mask` (a boolean an arm),
-      `features`, `components` (None without a reward), `measured`, `ms`, `thumb`, `age`.
+    Returns: `seq`, `request_id`, `at`, `policy_id`, `question`, `arm`, `action` (place of the arm),
+    `reward` (NaN where
+      none has come: drop such rows for `off_policy.estimate`), `propensity`, `p_<arm>`, `mask` (a
+      boolean an arm), `features`, `components` (None without a reward), `measured`, `ms`, `thumb`,
+      `age`.
     """
     import pandas as pd
 
@@ -787,7 +979,10 @@ def choice_frame(log: Entries, setup: Setup) -> pd.DataFrame:
         share = dict(zip(choice["arms"], choice["propensities"], strict=True))
         there = dict(zip(choice["arms"], choice["mask"], strict=True))
         rows.append(
-            {name: choice[name] for name in ("seq", "request_id", "at", "policy_id", "question", "arm")}
+            {
+                name: choice[name]
+                for name in ("seq", "request_id", "at", "policy_id", "question", "arm")
+            }
             | {
                 "action": setup.arms.index(choice["arm"]),
                 "reward": np.nan,  # of all rows at once, below
@@ -805,7 +1000,17 @@ def choice_frame(log: Entries, setup: Setup) -> pd.DataFrame:
             }
         )
     # Named, so that a log without a choice has the same columns.
-    columns = ["seq", "request_id", "at", "policy_id", "question", "arm", "action", "reward", "propensity"]
+    columns = [
+        "seq",
+        "request_id",
+        "at",
+        "policy_id",
+        "question",
+        "arm",
+        "action",
+        "reward",
+        "propensity",
+    ]
     columns += [f"p_{arm}" for arm in setup.arms]
     columns += ["mask", "features", "components", "measured", "ms", "thumb", "age"]
     frame = pd.DataFrame(rows, columns=columns)
@@ -818,7 +1023,8 @@ def choice_frame(log: Entries, setup: Setup) -> pd.DataFrame:
 def arms_frame(choices: pd.DataFrame, setup: Setup) -> pd.DataFrame:
     """Metrics of each arm; NaN where there is nothing to say.
 
-    Returns: `arm`, `pulls`, `rewards` (that have come), `wins` (above the bandit's threshold), `win_rate` (of the
+    Returns: `arm`, `pulls`, `rewards` (that have come), `wins` (above the bandit's threshold),
+    `win_rate` (of the
       rewards), `mean_reward`, `mean_ms`, `p95_ms`.
 
     Source: rule S4.6.

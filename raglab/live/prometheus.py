@@ -1,4 +1,7 @@
-"""Metrics for Prometheus (shore): arms of the bandit, live rates of the audit; a text file or HTTP (S4.6, S6.4)."""
+"""Metrics for Prometheus (shore): arms of the bandit, live rates of the audit.
+
+A text file or HTTP (S4.6, S6.4).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,13 @@ LOCALHOST = "127.0.0.1"
 METRICS = (
     ("raglab_bandit_pulls", "counter", "pulls", 1.0, "Questions that the arm was chosen for"),
     ("raglab_bandit_rewards", "counter", "rewards", 1.0, "Pulls whose reward has come"),
-    ("raglab_bandit_wins", "gauge", "wins", 1.0, "Rewards above the threshold; a thumb may take one back"),
+    (
+        "raglab_bandit_wins",
+        "gauge",
+        "wins",
+        1.0,
+        "Rewards above the threshold; a thumb may take one back",
+    ),
     ("raglab_bandit_win_ratio", "gauge", "win_rate", 1.0, "Share of rewards above the threshold"),
     ("raglab_bandit_reward_mean", "gauge", "mean_reward", 1.0, "Mean reward"),
     ("raglab_bandit_latency_mean_seconds", "gauge", "mean_ms", 1e-3, "Mean time to an answer"),
@@ -25,17 +34,32 @@ RATES = (
     ("raglab_live_rate", "gauge", "estimate", 1.0, "Live rate of the latest requests, estimated"),
     ("raglab_live_rate_low", "gauge", "low", 1.0, "Lower end of the live rate's interval"),
     ("raglab_live_rate_high", "gauge", "high", 1.0, "Upper end of the live rate's interval"),
-    ("raglab_live_rate_known", "gauge", "known", 1.0, "Requests with a label or feedback that the live rate rests on"),
+    (
+        "raglab_live_rate_known",
+        "gauge",
+        "known",
+        1.0,
+        "Requests with a label or feedback that the live rate rests on",
+    ),
     ("raglab_live_rate_unknown", "gauge", "unknown", 1.0, "Requests without a label or feedback"),
     ("raglab_live_rate_requests", "gauge", "requests", 1.0, "Requests of the live rate's window"),
-    ("raglab_live_rate_errors", "gauge", "errors", 1.0, "Requests of that window whose model failed, in no rate"),
+    (
+        "raglab_live_rate_errors",
+        "gauge",
+        "errors",
+        1.0,
+        "Requests of that window whose model failed, in no rate",
+    ),
 )
 Measured: TypeAlias = Callable[[], "pd.DataFrame"]
 MetricRow: TypeAlias = tuple[str, str, str, float, str]  # name, kind, column, unit, what it is
 
 
 class MetricTable(NamedTuple):
-    """A table whose columns are metrics: how it is measured, its metrics, and the columns that label its rows."""
+    """A table whose columns are metrics.
+
+    How it is measured, its metrics, and the columns that label its rows.
+    """
 
     measured: Measured
     metrics: Sequence[MetricRow]
@@ -53,8 +77,9 @@ def metrics_text(arms: pd.DataFrame | None = None, rates: pd.DataFrame | None = 
     """Metrics in the text format of Prometheus.
 
     Args:
-      arms: of `Online.arms_frame`, with the label `arm`. rates: of `audit.live_rates.live_rates`, one window, with the
-        labels `rate` and `source`. NaN, where nothing has come, is left out.
+      arms: of `Online.arms_frame`, with the label `arm`.
+      rates: of `audit.live_rates.live_rates`, one window, with the labels `rate` and `source`. NaN,
+        where nothing has come, is left out.
 
     Raises:
       ImportError: the extra is not installed.
@@ -85,10 +110,16 @@ def tables_text(tables: Sequence[MetricTable]) -> str:
 def _live_tables(arms: Measured | None, rates: Measured | None) -> list[MetricTable]:
     """Tables of the bandit's arms and of the live rates, as far as they are measured."""
     stated = ((arms, METRICS, ("arm",)), (rates, RATES, ("rate", "source")))
-    return [MetricTable(measured, metrics, labels) for measured, metrics, labels in stated if measured is not None]
+    return [
+        MetricTable(measured, metrics, labels)
+        for measured, metrics, labels in stated
+        if measured is not None
+    ]
 
 
-def write_metrics(arms: pd.DataFrame | None, path: str | Path, *, rates: pd.DataFrame | None = None) -> None:
+def write_metrics(
+    arms: pd.DataFrame | None, path: str | Path, *, rates: pd.DataFrame | None = None
+) -> None:
     """Write the metrics as a text file, whole or not at all, as a textfile collector reads it."""
     write_text(metrics_text(arms, rates), Path(path))
 
@@ -97,7 +128,9 @@ def serve(arms: Measured | None, port: int = 0, *, rates: Measured | None = None
     """Serve the metrics over HTTP to this machine alone, measured anew for each request.
 
     Args:
-      arms: gives the table, such as `online.arms_frame`. port: 0 is any that is free. rates: gives the live rates.
+      arms: gives the table, such as `online.arms_frame`.
+      port: 0 is any that is free.
+      rates: gives the live rates.
 
     Raises:
       ImportError: the extra is not installed.
@@ -109,7 +142,10 @@ def serve(arms: Measured | None, port: int = 0, *, rates: Measured | None = None
     try:
         server, thread = start_http_server(port, addr=LOCALHOST, registry=registry)
     except OSError as error:
-        msg = f"port must be free on {LOCALHOST}, got {port}, {error.strerror}; choose another, or 0 for any."
+        msg = (
+            f"port must be free on {LOCALHOST}, got {port}, {error.strerror}; choose another, or "
+            "0 for any."
+        )
         raise OSError(msg) from None
 
     def close() -> None:
@@ -125,7 +161,10 @@ def _registry(tables: Sequence[MetricTable]) -> Any:  # noqa: ANN401 - of a libr
         from prometheus_client import CollectorRegistry
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     except ImportError as error:
-        msg = 'metrics need prometheus_client, which is not installed; pip install "raglab-toolkit[prometheus]".'
+        msg = (
+            "metrics need prometheus_client, which is not installed; pip install "
+            '"raglab-toolkit[prometheus]".'
+        )
         raise ImportError(msg) from error
     kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
@@ -133,7 +172,9 @@ def _registry(tables: Sequence[MetricTable]) -> Any:  # noqa: ANN401 - of a libr
         def collect(self) -> Iterator[Any]:
             for measured, metrics, labels in tables:
                 table = measured()
-                named = [tuple(map(str, row)) for row in table[list(labels)].itertuples(index=False)]
+                named = [
+                    tuple(map(str, row)) for row in table[list(labels)].itertuples(index=False)
+                ]
                 for name, kind, column, unit, says in metrics:
                     family = kinds[kind](name, f"{says}.", labels=labels)
                     for label, value in zip(named, table[column], strict=True):

@@ -32,9 +32,10 @@ class Narrowed(Protocol):
 class Request(NamedTuple):
     """A question with all that its answer hangs on; now is with a zone.
 
-    resumed: whether the log knows it as a question that was stopped before its decision. narrowed: what it became
-    where it was clarified, whose query is the text; it is retrieved anew, and its evidence is kept. language: of the
-    question as it was asked, in which the response is worded. groups: attribute and value of each group that it is of.
+    resumed: whether the log knows it as a question that was stopped before its decision. narrowed:
+    what it became where it was clarified, whose query is the text; it is retrieved anew, and its
+    evidence is kept. language: of the question as it was asked, in which the response is worded.
+    groups: attribute and value of each group that it is of.
     """
 
     id: str
@@ -93,20 +94,34 @@ def check_request(
     if not isinstance(question, str):
         _refuse("question must be a text", type(question).__name__, "pass a str")
     if len(question) > LONGEST_QUESTION:
-        _refuse(f"question must have at most {LONGEST_QUESTION} characters", f"{len(question)}", "ask in short")
+        _refuse(
+            f"question must have at most {LONGEST_QUESTION} characters",
+            f"{len(question)}",
+            "ask in short",
+        )
     if documents is not None:
         _check_documents(documents)
     if groups is not None:
         _check_groups(groups)
-    if selected_option is not None and (type(selected_option) is not int or abs(selected_option) > MOST_OPTIONS):
+    if selected_option is not None and (
+        type(selected_option) is not int or abs(selected_option) > MOST_OPTIONS
+    ):
         value = "one of no list" if type(selected_option) is int else shown_value(selected_option)
-        _refuse("selected_option must be the number of an option, from 1", value, "choose among those offered")
+        _refuse(
+            "selected_option must be the number of an option, from 1",
+            value,
+            "choose among those offered",
+        )
     if request_id is not None:
         check_id(request_id)
     if not isinstance(session, str) or len(session) > LONGEST_SESSION:
         rule = f"session must be a text of at most {LONGEST_SESSION} characters"
         _refuse(rule, shown_value(session), "shorten it, or leave it out")
-    for name, text in (("question", question), ("session", session), ("request_id", request_id or "")):
+    for name, text in (
+        ("question", question),
+        ("session", session),
+        ("request_id", request_id or ""),
+    ):
         if not is_unicode(str(text)):
             value, remedy = shown_value(text), "take out the half of a pair of surrogates"
             _refuse(f"{name} must be a text in Unicode", value, remedy)
@@ -114,9 +129,15 @@ def check_request(
 
 def _check_documents(documents: object) -> None:
     if isinstance(documents, str) or not isinstance(documents, Sequence):
-        _refuse("documents must be a list of names", shown_value(documents), "put it in square brackets")
+        _refuse(
+            "documents must be a list of names", shown_value(documents), "put it in square brackets"
+        )
     if len(documents) > MOST_DOCUMENTS:
-        _refuse(f"documents must be at most {MOST_DOCUMENTS}", f"{len(documents)}", "name fewer, or none for all")
+        _refuse(
+            f"documents must be at most {MOST_DOCUMENTS}",
+            f"{len(documents)}",
+            "name fewer, or none for all",
+        )
     for name in documents:
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
             rule = f"a document must be named by 1 to {LONGEST_NAME} characters"
@@ -139,19 +160,22 @@ def _refuse(rule: str, value: str, remedy: str) -> NoReturn:
 
 
 _FRENCH = frozenset(
-    """le la les des du une est sont qui que quel quelle quels quelles dans pour avec sans sur sous au aux et ou son sa
-    ses notre votre combien quand pourquoi comment jusqu apres avant depuis chez mon ma mes ce cet cette ces nous
-    vous il elle on pas plus par dit faut peut doit""".split()  # noqa: SIM905
+    """le la les des du une est sont qui que quel quelle quels quelles dans pour avec sans sur sous
+    au aux et ou son sa ses notre votre combien quand pourquoi comment jusqu apres avant
+    depuis chez mon ma mes ce cet cette ces nous vous il elle on pas plus par dit faut peut
+    doit""".split()  # noqa: SIM905
 )
 _ENGLISH = frozenset(
-    """the is are who what which when where how much many does do did of in on at by for from with under our my your
-    and or an it this that they we can could should may must has have if their his her its there any say
-    about""".split()  # noqa: SIM905
+    """the is are who what which when where how much many does do did of in on at by for from with
+    under our my your and or an it this that they we can could should may must has have if
+    their his her its there any say about""".split()  # noqa: SIM905
 )
 
 
 def language_of(question: str, pack: Pack = GENERIC) -> Literal["en", "fr"]:
-    """French where more of its small words, and words of the pack, are French than English; English where neither.
+    """French where more of its small words, and words of the pack, are French than English.
+
+    English where neither.
 
     Example:
       >>> language_of("la couleur ?"), language_of("the colour")

@@ -1,4 +1,4 @@
-"""Response (shore): what one question gets back, and answers recorded for every set of hits (S0.3, S2.12)."""
+"""Response (shore): what a question gets, and recorded answers for all hit sets (S0.3, S2.12)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 
 from raglab.answering.echoes import text_without_echoes
 from raglab.answering.hygiene import clean
-from raglab.answering.required_confidence import RequiredConfidence, confidence_switch, given_confidence
+from raglab.answering.required_confidence import (
+    RequiredConfidence,
+    confidence_switch,
+    given_confidence,
+)
 from raglab.answering.support import Support
 from raglab.audit.default_table import DefaultUse
 from raglab.characters import visible
@@ -50,15 +54,16 @@ PREVIEW = 160  # characters of an option's anchor
 class ResponseRecord(NamedTuple):
     """What happened on the way to a response, for people and learners; no part of it.
 
-    ms: milliseconds by stage: of retrieval, `evidence` (measured from the hits), `gates` (verdicts on it), `generate`,
-    `support` (with hygiene). answer_cache_hit, strategy_cache_hit: signals to the bandit (rule S4.2). queries: what
-    was searched, depth by depth. checks: every gate with its numbers. measures: margin, diversity and consistency of
-    the reward (rule S4.3), of an answer its brevity and logprob too, None where one cannot be measured; both from the
-    cache where the answer is. retrieved: statistics of the hits at the depth that decided. propensity: probability of
-    the arm where a bandit chose it. offered: options among which a user chose. signal_failures: what could not be
-    measured, in words. evidence: what a clarified request retrieved and was answered with, as JSON values. applied: the
-    default that the response names in `default_applied`, None where there is none. logged: whether the audit log has
-    the decision; see `LogOutages`.
+    ms: milliseconds by stage: of retrieval, `evidence` (measured from the hits), `gates` (verdicts
+    on it), `generate`, `support` (with hygiene). answer_cache_hit, strategy_cache_hit: signals to
+    the bandit (rule S4.2). queries: what was searched, depth by depth. checks: every gate with its
+    numbers. measures: margin, diversity and consistency of the reward (rule S4.3), of an answer its
+    brevity and logprob too, None where one cannot be measured; both from the cache where the answer
+    is. retrieved: statistics of the hits at the depth that decided. propensity: probability of the
+    arm where a bandit chose it. offered: options among which a user chose. signal_failures: what
+    could not be measured, in words. evidence: what a clarified request retrieved and was answered
+    with, as JSON values. applied: the default that the response names in `default_applied`, None
+    where there is none. logged: whether the audit log has the decision; see `LogOutages`.
     """
 
     ms: Mapping[str, float] = {}
@@ -83,7 +88,9 @@ class ResponseRecord(NamedTuple):
 
 
 class Response(Mapping[str, Any]):
-    """The answer to one question: a mapping with the keys of rule S0.3, which equals another with the same items.
+    """The answer to one question.
+
+    A mapping with the keys of rule S0.3, which equals another with the same items.
 
     Args:
       fields: of rule S0.3, by key.
@@ -110,10 +117,13 @@ class Response(Mapping[str, Any]):
 
     def _repr_html_(self) -> str:
         """Table for a notebook; whatever came from documents or models is escaped."""
-        shown = {key: value for key, value in self._fields.items() if value not in (None, [], False)}
+        shown = {
+            key: value for key, value in self._fields.items() if value not in (None, [], False)
+        }
         cells = {**shown, **_question_columns(shown)}
         rows = "".join(
-            f"<tr><th style='text-align:left'>{key}</th><td style='{CELL}'>{_escape_cell(value)}</td></tr>"
+            f"<tr><th style='text-align:left'>{key}</th><td "
+            f"style='{CELL}'>{_escape_cell(value)}</td></tr>"
             for key, value in cells.items()
         )
         return f"<table class='{NO_MATH}'>{rows}</table>"
@@ -128,11 +138,15 @@ def _question_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     if clarification := fields.get("clarification"):
         columns["clarification"] = clarification["question_to_user"]
-        columns["options"] = "\n".join(f"{option['text']} ({option['value']})" for option in fields["options"])
+        columns["options"] = "\n".join(
+            f"{option['text']} ({option['value']})" for option in fields["options"]
+        )
     if default := fields.get("default_applied"):
         about = f"row {default['row_id']}, version {default['version']}, {default['gate']}"
         confidence = f"confidence {decimals(default['confidence'])}"
-        columns["default_applied"] = f"{default['field']} = {default['value']} ({confidence}; {about})"
+        columns["default_applied"] = (
+            f"{default['field']} = {default['value']} ({confidence}; {about})"
+        )
     return columns
 
 
@@ -145,9 +159,10 @@ def _escape_cell(value: object) -> str:
 
 @dataclass(frozen=True, eq=False)
 class SingleGeneration:
-    """A generator that writes once for the same question and passages, for as long as one request lasts.
+    """A generator that writes once per question and passages, as long as one request lasts.
 
-    A policy may need the answer before it decides and give it afterwards; a model asked twice may say two things.
+    A policy may need the answer before it decides and give it afterwards; a model asked twice may
+    say two things.
     """
 
     base: Generator
@@ -178,7 +193,10 @@ class SupportScorer(Protocol):
 
 
 class CheckedAnswer(NamedTuple):
-    """An answer as it leaves the system, with what its gates read; see `Answers`. cited: positions of passages."""
+    """An answer as it leaves the system, with what its gates read; see `Answers`.
+
+    Cited: positions of passages.
+    """
 
     text: str
     confidence: float
@@ -202,7 +220,8 @@ def check_answer(
       ms: takes the milliseconds of `generate`, and of `support` with hygiene.
 
     Raises:
-      ModelUnavailableError: the generator's model failed; its own TimeoutError or ConnectionError counts as that.
+      ModelUnavailableError: the generator's model failed; its own TimeoutError or ConnectionError
+        counts as that.
 
     Source: rules S0.1, S2.10, S2.11, S2.13.
     """
@@ -212,12 +231,20 @@ def check_answer(
     except (TimeoutError, ConnectionError) as error:
         kind = "timeout" if isinstance(error, TimeoutError) else "no connection"
         seconds, reason = perf_counter() - start, f"{generator.name} raised {type(error).__name__}"
-        msg = f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}; check it, then ask again."
+        msg = (
+            f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}; check it, "
+            "then ask again."
+        )
         raise ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds) from error
     between = perf_counter()
     cleaned = clean(generation.text)
-    refused = generation.reason if generation.reason and not generation.text.strip() else cleaned.refused or ""
-    # A heading or the question said again is no claim: an answer that holds nothing else has no support.
+    refused = (
+        generation.reason
+        if generation.reason and not generation.text.strip()
+        else cleaned.refused or ""
+    )
+    # A heading or the question said again is no claim: an answer that holds nothing else has no
+    # support.
     claimed = "" if refused else text_without_echoes(cleaned.text, question, passages)
     texts = [passage.full_text for passage in passages]
     support = scorer.support(claimed, texts) if claimed.strip() else Support(np.nan, "", ())
@@ -235,7 +262,9 @@ def check_answer(
     )
 
 
-def answer_sets(keys: Sequence[AnswerKey], answers: Sequence[CheckedAnswer], generator: str, scorer: str) -> Answers:
+def answer_sets(
+    keys: Sequence[AnswerKey], answers: Sequence[CheckedAnswer], generator: str, scorer: str
+) -> Answers:
     """Checked answers of sets of hits, as a trace holds them."""
     width = max((len(key.chunks) for key in keys), default=0)
     padded = np.full((len(keys), width), -1, dtype=np.int32)
@@ -268,7 +297,9 @@ def answer_sets(keys: Sequence[AnswerKey], answers: Sequence[CheckedAnswer], gen
 
 @dataclass(frozen=True, slots=True)
 class OwnAnswers:
-    """The own index of an arm answers first, a generator where it does not: a row of a table answers for itself.
+    """The own index of an arm answers first, a generator where it does not.
+
+    A row of a table answers for itself.
 
     arm: of the index. otherwise: answers the rest.
     """
@@ -308,16 +339,22 @@ def with_own_answers(generator: Generator, indexes: Indexes) -> Generator:
     return generator
 
 
-def with_required_confidence(generator: Generator, policy: PolicyData, known: dict[str, bool]) -> Generator:
-    """The generator, checked for the confidence that the policy gates on; as it is where no gate needs it.
+def with_required_confidence(
+    generator: Generator, policy: PolicyData, known: dict[str, bool]
+) -> Generator:
+    """The generator, checked for the confidence that the policy gates on.
+
+    As it is where no gate needs it.
 
     Args:
-      known: see `RequiredConfidence`. An arm's index answers with a confidence of its own, so that the generator behind
-        it is checked.
+      known: see `RequiredConfidence`. An arm's index answers with a confidence of its own, so that
+        the generator behind it is checked.
     """
     switch = confidence_switch(policy)
     if switch is None:
         return generator
     if isinstance(generator, OwnAnswers):
-        return replace(generator, otherwise=with_required_confidence(generator.otherwise, policy, known))
+        return replace(
+            generator, otherwise=with_required_confidence(generator.otherwise, policy, known)
+        )
     return RequiredConfidence(generator, switch, known)

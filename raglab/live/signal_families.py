@@ -1,7 +1,8 @@
-"""Signals of documents (shore): families that an extension measures where the corpus is at hand (S2.15, S5.1).
+"""Signals of documents (shore): extension families measured on a corpus at hand (S2.15, S5.1).
 
-A trace holds the passages that were hit, a family reads whole documents: so its signals are measured when a trace is
-built and when a question is asked live, by the same function. Families are registered at points `signal_family.name`.
+A trace holds the passages that were hit, a family reads whole documents: so its signals are
+measured when a trace is built and when a question is asked live, by the same function. Families are
+registered at points `signal_family.name`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ class SignalFamily(Protocol):
         """Read the documents, so that no first question pays for it."""
 
     def columns(self, trace: TraceData) -> Columns:
-        """Every signal for every case, arm and depth of a trace, [Q, A, D]; NaN where there are no hits."""
+        """Every signal for every case, arm and depth of a trace, [Q, A, D].
+
+        NaN where there are no hits.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +55,9 @@ class DocumentReader:
     @cached_property
     def families(self) -> tuple[SignalFamily, ...]:
         """Families that are installed."""
-        return tuple(family(self.chunks, self.pack) for family in extensions("signal_family").values())
+        return tuple(
+            family(self.chunks, self.pack) for family in extensions("signal_family").values()
+        )
 
     def measuring(self, names: Iterable[str]) -> list[SignalFamily]:
         """Families that measure some of the signals that a policy uses.
@@ -68,7 +74,7 @@ class DocumentReader:
 
 
 def document_signals(trace: TraceData, reader: DocumentReader, names: Iterable[str]) -> Columns:
-    """Columns of the families that measure some of the signals that a policy uses, by name, [Q, A, D].
+    """Columns of families that measure some signals that a policy uses, by name, [Q, A, D].
 
     Raises:
       MissingExtensionError: a signal of documents that no installed family measures.
@@ -80,7 +86,10 @@ def document_signals(trace: TraceData, reader: DocumentReader, names: Iterable[s
 
 
 def with_document_signals(trace: Trace, reader: DocumentReader) -> Trace:
-    """The trace with the signals of every installed family; the very same where it holds them already."""
+    """The trace with the signals of every installed family.
+
+    The very same where it holds them already.
+    """
     for family in reader.families:
         there, origin = trace.meta.get("signals", {}), family.origin
         if all(name in trace.signals and there.get(name) == origin[name] for name in origin):

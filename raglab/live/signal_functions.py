@@ -1,8 +1,11 @@
-"""Signal functions (shore): a user's measurement as a function of rows, by name from the code or an entry point.
+"""Signal functions (shore): a user's measurement as a row function, from code or entry point.
 
-A signal function reads a frame with one row a case, arm and depth, and returns a number a row. The same function fills
-the columns of a stored trace (`add_signals`) and answers live, over the same rows, so that both see the same number.
-No code travels in a policy or a trace: they name a signal, and the machine must have its function.
+Its name says which it is.
+
+A signal function reads a frame with one row a case, arm and depth, and returns a number a row. The
+same function fills the columns of a stored trace (`add_signals`) and answers live, over the same
+rows, so that both see the same number. No code travels in a policy or a trace: they name a signal,
+and the machine must have its function.
 """
 
 from __future__ import annotations
@@ -40,14 +43,16 @@ def _needed_columns(needs: str | Iterable[str]) -> tuple[str, ...]:
 class SignalFunction:
     """A signal with the function that measures it.
 
-    name: of the signal, as policies and traces have it. fn: takes a frame of the columns in `needs`, one row a case,
-    arm and depth, and returns as many numbers in the order of the rows; NaN where there is nothing to measure. needs:
-    of `COLUMNS`: `query` (text, as `ask` normalises it), `documents` (names that the user selected), `hits.text`,
-    `hits.source`, `hits.cosine`, `hits.l2`, `hits.s_rerank` (tuples over the first `n_hits` hits in the arm's final
-    order), `answer.text`, `answer.confidence`. higher: `surer` where more of it speaks for an answer, `ask` where more
-    of it speaks for asking back. unit: one of `raglab.signals.UNITS`, such as `probability`, or any words. stage: what
-    must be there before it is measured. missing: what a NaN means to its gate. version: to be raised with every change
-    of what it returns. batch: rows of one call at most.
+    name: of the signal, as policies and traces have it. fn: takes a frame of the columns in
+    `needs`, one row a case, arm and depth, and returns as many numbers in the order of the rows;
+    NaN where there is nothing to measure. needs: of `COLUMNS`: `query` (text, as `ask` normalises
+    it), `documents` (names that the user selected), `hits.text`, `hits.source`, `hits.cosine`,
+    `hits.l2`, `hits.s_rerank` (tuples over the first `n_hits` hits in the arm's final order),
+    `answer.text`, `answer.confidence`. higher: `surer` where more of it speaks for an answer, `ask`
+    where more of it speaks for asking back. unit: one of `raglab.signals.UNITS`, such as
+    `probability`, or any words. stage: what must be there before it is measured. missing: what a
+    NaN means to its gate. version: to be raised with every change of what it returns. batch: rows
+    of one call at most.
     """
 
     name: str
@@ -72,15 +77,23 @@ class SignalFunction:
             raise ValueError(msg)
         least = _least_stage(self.needs)
         if STAGES.index(declared.stage) < STAGES.index(least):
-            msg = f"stage of the signal {self.name} must be {least} by its needs, got {self.stage!r}; state that one."
+            msg = (
+                f"stage of the signal {self.name} must be {least} by its needs, got "
+                f"{self.stage!r}; state that one."
+            )
             raise ValueError(msg)
         for name in ("n_hits", "batch"):
             size = getattr(self, name)
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                msg = f"{name} of the signal {self.name} must be a whole number from 1, got {size!r}."
+                msg = (
+                    f"{name} of the signal {self.name} must be a whole number from 1, got {size!r}."
+                )
                 raise ValueError(msg)
         if not callable(self.fn):
-            msg = f"fn of the signal {self.name} must take a frame of rows, got {type(self.fn).__name__}."
+            msg = (
+                f"fn of the signal {self.name} must take a frame of rows, got "
+                f"{type(self.fn).__name__}."
+            )
             raise TypeError(msg)
 
     @property
@@ -90,8 +103,14 @@ class SignalFunction:
         Raises:
           ValueError: a field that is none of its kind.
         """
-        kinds: dict[str, str] = {"higher": self.higher, "stage": self.stage, "missing": self.missing}
-        return own_signal(self.name, unit=self.unit, version=self.version, source=self.source, **kinds)
+        kinds: dict[str, str] = {
+            "higher": self.higher,
+            "stage": self.stage,
+            "missing": self.missing,
+        }
+        return own_signal(
+            self.name, unit=self.unit, version=self.version, source=self.source, **kinds
+        )
 
     @property
     def needs_answers(self) -> bool:
@@ -100,7 +119,10 @@ class SignalFunction:
 
     @property
     def source(self) -> str:
-        """What measures it, by its name in its module; the module's own name hangs on how it was started."""
+        """What measures it, by its name in its module.
+
+        The module's own name hangs on how it was started.
+        """
         fn = inspect.unwrap(self.fn)
         return f"function {getattr(fn, '__qualname__', type(fn).__qualname__)}"[:LONGEST_TEXT]
 
@@ -116,18 +138,26 @@ class SignalFunction:
 
 
 STAGES = get_args(Stage)
-_PLAIN = (bool, int, float, str, bytes, type(None))  # defaults whose text is the same in every process
+# defaults whose text is the same in every process
+_PLAIN = (bool, int, float, str, bytes, type(None))
 _REGISTERED: dict[str, SignalFunction] = {}
 
 
 def _least_stage(needs: Sequence[str]) -> str:
     """First stage at which all columns are there."""
-    return "answer" if {*needs} & {*ANSWER_COLUMNS} else "hits" if {*needs} & {*HIT_COLUMNS} else "query"
+    return (
+        "answer"
+        if {*needs} & {*ANSWER_COLUMNS}
+        else "hits"
+        if {*needs} & {*HIT_COLUMNS}
+        else "query"
+    )
 
 
 def _code_of(fn: Any) -> list[Any]:  # noqa: ANN401 - a function, or what can be called like one
     """Code of a function, and the plain values among its defaults and what it closes over."""
-    function = fn if hasattr(fn, "__code__") else getattr(type(fn), "__call__")  # noqa: B004, B009 - of its class
+    # of its class
+    function = fn if hasattr(fn, "__code__") else getattr(type(fn), "__call__")  # noqa: B004, B009
     held = list(getattr(function, "__defaults__", None) or ())
     for cell in getattr(function, "__closure__", None) or ():
         with suppress(ValueError):  # one that is empty yet
@@ -137,7 +167,10 @@ def _code_of(fn: Any) -> list[Any]:  # noqa: ANN401 - a function, or what can be
 
 
 def _code_parts(code: Any) -> Any:  # noqa: ANN401 - a code object or a constant
-    """What a function does, as far as its own code tells: instructions, names and constants, equal in every process."""
+    """What a function does, as far as its own code tells.
+
+    Instructions, names and constants, equal in every process.
+    """
     if isinstance(code, CodeType):
         return [
             code.co_code.hex(),
@@ -147,13 +180,15 @@ def _code_parts(code: Any) -> Any:  # noqa: ANN401 - a code object or a constant
     return sorted(map(repr, code)) if isinstance(code, frozenset) else repr(code)
 
 
-def register_signal(name: str | SignalFunction | None = None, **fields: Any) -> Any:  # noqa: ANN401 - fields of SignalFunction
+# fields of SignalFunction
+def register_signal(name: str | SignalFunction | None = None, **fields: Any) -> Any:  # noqa: ANN401
     """Make a signal known by its name: a decorator of its function, or a `SignalFunction` as it is.
 
     A later function replaces an earlier one of the same name, as when a notebook's cell runs twice.
 
     Args:
-      name: of the signal, the function's own where not given; or the signal function that a factory made.
+      name: of the signal, the function's own where not given; or the signal function that a factory
+        made.
       **fields: the other fields of `SignalFunction`.
 
     Returns:
@@ -179,7 +214,9 @@ def register_signal(name: str | SignalFunction | None = None, **fields: Any) -> 
 
 
 def signal_function(signal: str | SignalFunction) -> SignalFunction:
-    """The signal function of a name: registered in this process, else of an entry point, which is imported now.
+    """The signal function of a name.
+
+    Registered in this process, else of an entry point, which is imported now.
 
     Raises:
       ValueError: there is none of that name, or its entry point cannot be imported.
@@ -195,18 +232,24 @@ def signal_function(signal: str | SignalFunction) -> SignalFunction:
         known = f"registered: {there}" if there else "none is registered"
         msg = (
             f"a signal must be registered, got {signal!r}, {known}; "
-            f"import the module whose @raglab.register_signal has it, or install the package whose entry point of the "
+            "import the module whose @raglab.register_signal has it, or install the package "
+            "whose entry point of the "
             f"group {GROUP} names it."
         )
         raise ValueError(msg)
     if len({entry.value for entry in entries}) > 1:
         owners = ", ".join(_owner(entry) for entry in entries)
-        msg = f"a signal must be of one distribution, got {signal!r} of {owners}; remove all but one of them."
+        msg = (
+            f"a signal must be of one distribution, got {signal!r} of {owners}; remove all but "
+            "one of them."
+        )
         raise ValueError(msg)
     return _imported(entries[0])
 
 
-def signal_functions(signals: str | SignalFunction | Iterable[str | SignalFunction]) -> tuple[SignalFunction, ...]:
+def signal_functions(
+    signals: str | SignalFunction | Iterable[str | SignalFunction],
+) -> tuple[SignalFunction, ...]:
     """Signal functions of different names, each by itself or by its name.
 
     Raises:
@@ -218,8 +261,15 @@ def signal_functions(signals: str | SignalFunction | Iterable[str | SignalFuncti
         listed = list(signals)
     for signal in listed:
         if not isinstance(signal, str | SignalFunction):
-            kind = f"the class {signal.__name__}" if isinstance(signal, type) else f"an object {type(signal).__name__}"
-            remedy = "see raglab.register_signal; a SignalCalibration has one as .signal_function(function)"
+            kind = (
+                f"the class {signal.__name__}"
+                if isinstance(signal, type)
+                else f"an object {type(signal).__name__}"
+            )
+            remedy = (
+                "see raglab.register_signal; a SignalCalibration has one as "
+                ".signal_function(function)"
+            )
             msg = f"a signal must be a name or a signal function, got {kind}; {remedy}."
             raise TypeError(msg)
     functions = tuple(signal_function(signal) for signal in listed)
@@ -232,7 +282,9 @@ def signal_functions(signals: str | SignalFunction | Iterable[str | SignalFuncti
 
 
 def _owner(entry: EntryPoint) -> str:
-    return "an unknown distribution" if entry.dist is None else f"the distribution {entry.dist.name}"
+    return (
+        "an unknown distribution" if entry.dist is None else f"the distribution {entry.dist.name}"
+    )
 
 
 def _imported(entry: EntryPoint) -> SignalFunction:
@@ -249,7 +301,14 @@ def _imported(entry: EntryPoint) -> SignalFunction:
         msg = f"{where} must be importable, got {value}; mend or remove that distribution."
         raise ValueError(msg) from error
     if not isinstance(loaded, SignalFunction) or loaded.name != entry.name:
-        value = f"the signal {loaded.name}" if isinstance(loaded, SignalFunction) else type(loaded).__name__
-        msg = f"{where} must be a signal function of this name, got {value}; decorate it with raglab.register_signal."
+        value = (
+            f"the signal {loaded.name}"
+            if isinstance(loaded, SignalFunction)
+            else type(loaded).__name__
+        )
+        msg = (
+            f"{where} must be a signal function of this name, got {value}; decorate it with "
+            "raglab.register_signal."
+        )
         raise ValueError(msg)
     return loaded

@@ -1,4 +1,6 @@
-"""Span attributes (shore): requests, hits and answers in the words of OpenTelemetry's GenAI and OpenInference (S0.3).
+"""Span attributes (shore): OpenTelemetry GenAI and OpenInference words for requests (S0.3).
+
+They also describe hits and answers.
 
 What only raglab has is `raglab.*`. Texts are left out unless they are wanted.
 """
@@ -20,7 +22,8 @@ from raglab.retrieval.arms import DepthHits
 from raglab.values import Chunk, ModelUnavailableError
 
 Attributes: TypeAlias = dict[str, Any]
-_NUMBERED = 112  # attributes of numbered documents; with 16 others they are 128, and an SDK drops the oldest of more
+# attributes of numbered documents; with 16 others they are 128, and an SDK drops the oldest of more
+_NUMBERED = 112
 
 
 def text_attributes(*, has_texts: bool, **texts: str | None) -> Attributes:
@@ -53,48 +56,82 @@ def error_attributes(kind: type[BaseException], text: object, *, has_texts: bool
 
 
 def response_attributes(response: Response, *, has_texts: bool) -> Attributes:
-    """The decision and the gate that made it, as `explain` names it, with its numbers; every check without words."""
+    """The decision and the gate that made it, as `explain` names it, with its numbers.
+
+    Every check without words.
+    """
     checks, asks = response.record.checks, response["clarification"]
-    attributes: Attributes = {f"raglab.{name}": response[name] for name in ("policy_id", "arm", "confidence")}
+    attributes: Attributes = {
+        f"raglab.{name}": response[name] for name in ("policy_id", "arm", "confidence")
+    }
     attributes["raglab.decision"] = response["status"]
     attributes["raglab.answer_cache_hit"] = response.record.answer_cache_hit
-    rows = [{name: value for name, value in check_to_json(check).items() if name != "text"} for check in checks]
+    rows = [
+        {name: value for name, value in check_to_json(check).items() if name != "text"}
+        for check in checks
+    ]
     attributes["raglab.checks"] = json.dumps(rows)
     decision = decide_by_checks(checks)
     if asks is not None:
         attributes["raglab.gate"] = "clarification"
     elif decision is not None and decision.status == response["status"]:
         attributes["raglab.gate"] = decision.gate or "answered"
-        deciding = [check for check in checks if (check.gate, check.text) == (decision.gate, decision.text)]
+        deciding = [
+            check for check in checks if (check.gate, check.text) == (decision.gate, decision.text)
+        ]
         for name in ("rule", "value", "threshold", "margin") if deciding else ():
             attributes[f"raglab.gate_{name}"] = getattr(deciding[0], name)
     answer = response["answer"] if asks is None else asks["question_to_user"]
     attributes |= text_attributes(has_texts=has_texts, output=answer)
     if response["error"] is not None:
-        attributes |= error_attributes(ModelUnavailableError, response["error"], has_texts=has_texts)
+        attributes |= error_attributes(
+            ModelUnavailableError, response["error"], has_texts=has_texts
+        )
     return _stated(attributes)
 
 
-def retrieval_attributes(depth: DepthHits, chunks: Sequence[Chunk], *, has_texts: bool) -> Attributes:
+def retrieval_attributes(
+    depth: DepthHits, chunks: Sequence[Chunk], *, has_texts: bool
+) -> Attributes:
     """Hits of a depth with their cosines, the nearest first."""
-    rows = _documents(depth.hits.chunk.ravel(), depth.hits.cosine.ravel(), chunks, has_texts=has_texts)
-    query = dict.fromkeys(("gen_ai.retrieval.query.text", "input.value") if has_texts else (), depth.query)
-    return _numbered("retrieval.documents", rows) | query | {"gen_ai.retrieval.documents": json.dumps(rows)}
+    rows = _documents(
+        depth.hits.chunk.ravel(), depth.hits.cosine.ravel(), chunks, has_texts=has_texts
+    )
+    query = dict.fromkeys(
+        ("gen_ai.retrieval.query.text", "input.value") if has_texts else (), depth.query
+    )
+    return (
+        _numbered("retrieval.documents", rows)
+        | query
+        | {"gen_ai.retrieval.documents": json.dumps(rows)}
+    )
 
 
-def reranking_attributes(depth: DepthHits, chunks: Sequence[Chunk], *, has_texts: bool) -> Attributes:
+def reranking_attributes(
+    depth: DepthHits, chunks: Sequence[Chunk], *, has_texts: bool
+) -> Attributes:
     """Reranked hits of a depth with the reranker's scores, in the arm's final order."""
     hits, rank = depth.hits, depth.hits.rank.ravel()
     order = np.argsort(rank, kind="stable")
     order = order[(rank[order] >= 0) & (rank[order] < hits.n_reranked.max())]
-    rows = _documents(hits.chunk.ravel()[order], hits.s_rerank.ravel()[order], chunks, has_texts=has_texts)
+    rows = _documents(
+        hits.chunk.ravel()[order], hits.s_rerank.ravel()[order], chunks, has_texts=has_texts
+    )
     return _numbered("reranker.output_documents", rows) | {"reranker.top_k": len(rows)}
 
 
 def _documents(
-    places: NDArray[np.integer], scores: NDArray[np.float64], chunks: Sequence[Chunk], *, has_texts: bool
+    places: NDArray[np.integer],
+    scores: NDArray[np.float64],
+    chunks: Sequence[Chunk],
+    *,
+    has_texts: bool,
 ) -> list[Attributes]:
-    hits = [(chunks[place], score) for place, score in zip(places.tolist(), scores.tolist(), strict=True) if place >= 0]
+    hits = [
+        (chunks[place], score)
+        for place, score in zip(places.tolist(), scores.tolist(), strict=True)
+        if place >= 0
+    ]
     return [
         _stated({"id": chunk.chunk_id, "score": score, "source": chunk.source, "page": chunk.page})
         | ({"content": chunk.full_text} if has_texts else {})
@@ -103,12 +140,19 @@ def _documents(
 
 
 def _numbered(prefix: str, rows: Sequence[Mapping[str, Any]]) -> Attributes:
-    """Documents by OpenInference: ids and scores first, then the rest, as far as a span has room for attributes."""
-    places = [json.dumps({name: row[name] for name in ("source", "page") if name in row}) for row in rows]
+    """Documents by OpenInference.
+
+    Ids and scores first, then the rest, as far as a span has room for attributes.
+    """
+    places = [
+        json.dumps({name: row[name] for name in ("source", "page") if name in row}) for row in rows
+    ]
     attributes = {
         f"{prefix}.{number}.document.{name}": row[name]
         for names in (("id", "score"), ("metadata",), ("content",))
-        for number, row in enumerate({**row, "metadata": place} for row, place in zip(rows, places, strict=True))
+        for number, row in enumerate(
+            {**row, "metadata": place} for row, place in zip(rows, places, strict=True)
+        )
         for name in names
         if name in row
     }

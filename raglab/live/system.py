@@ -1,4 +1,7 @@
-"""The system (shore): an index opened with its policy, models and caches; `System`, `build_index`."""
+"""The system (shore): an index opened with its policy, models and caches.
+
+`System`, `build_index`.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,20 @@ from raglab.live.clarifier import (
 )
 from raglab.live.index_folder import CACHE, EMBEDDINGS, Index, read_index, write_index
 from raglab.live.index_growth import add_documents, embed_corpus, remove_documents
-from raglab.live.log_outages import AUDIT, AUDIT_UNWRITABLE, BANDIT_UNWRITABLE, PATIENCE_S, LogOutages
+from raglab.live.log_outages import (
+    AUDIT,
+    AUDIT_UNWRITABLE,
+    BANDIT_UNWRITABLE,
+    PATIENCE_S,
+    LogOutages,
+)
 from raglab.live.measured_signals import LiveSignals
-from raglab.live.response import SupportScorer, behind_own_answers, with_own_answers, with_required_confidence
+from raglab.live.response import (
+    SupportScorer,
+    behind_own_answers,
+    with_own_answers,
+    with_required_confidence,
+)
 from raglab.live.signal_families import DocumentReader
 from raglab.live.signal_functions import SignalFunction, signal_functions
 from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, retriever
@@ -68,7 +82,10 @@ SIZE = 2**30  # bytes; the least recently stored go first
 
 
 class Key(NamedTuple):
-    """What an answer hangs on: policy_id and fingerprint name thresholds, patterns, documents and models."""
+    """What an answer hangs on.
+
+    policy_id and fingerprint name thresholds, patterns, documents and models.
+    """
 
     policy_id: str
     fingerprint: str
@@ -78,7 +95,9 @@ class Key(NamedTuple):
 
     def digest(self, *more: object) -> str:
         """SHA-256 over the key and what else the value hangs on."""
-        text = json.dumps([*self._replace(documents=tuple(sorted(self.documents))), *more], ensure_ascii=False)
+        text = json.dumps(
+            [*self._replace(documents=tuple(sorted(self.documents))), *more], ensure_ascii=False
+        )
         return digest(text)
 
 
@@ -95,7 +114,10 @@ def normalise_question(question: str) -> str:
 
 
 class StoredAnswer(BaseModel):
-    """An answer as the cache keeps it: fields of rule S0.3 that belong to no request, and how it came about."""
+    """An answer as the cache keeps it.
+
+    Fields of rule S0.3 that belong to no request, and how it came about.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -118,7 +140,10 @@ class StoredAnswer(BaseModel):
 
 
 class JsonCache:
-    """JSON values by key. Only what this user's own processes wrote comes back: the digests hang on a secret."""
+    """JSON values by key.
+
+    Only what this user's own processes wrote comes back: the digests hang on a secret.
+    """
 
     __slots__ = ("_blobs",)
 
@@ -126,7 +151,10 @@ class JsonCache:
         self._blobs = Blobs(path, most_bytes=SIZE, secret=secret, patience_s=CACHE_PATIENCE_S)
 
     def get(self, key: str, read: Callable[[Any], T]) -> T | None:
-        """What `read` makes of the value; None where there is none. A value that it refuses is taken out."""
+        """What `read` makes of the value; None where there is none.
+
+        A value that it refuses is taken out.
+        """
         stored = self._blobs.get([key]).get(key)
         if stored is None:
             return None
@@ -153,9 +181,12 @@ class JsonCache:
 
 
 class Caches:
-    """The answer cache and the strategy cache of a folder, shared by this user's processes; values are JSON.
+    """The answer cache and the strategy cache of a folder, shared by this user's processes.
 
-    A cache that came with the folder of somebody else holds nothing, since its digests hang on another secret.
+    Values are JSON.
+
+    A cache that came with the folder of somebody else holds nothing, since its digests hang on
+    another secret.
 
     answers: whole responses. strategies: the arm taken and what it retrieved, depth by depth.
     """
@@ -196,10 +227,17 @@ def pack_depths(depths: Sequence[DepthHits]) -> list[dict[str, Any]]:
 
     def plain(name: str, field: Any) -> Any:  # noqa: ANN401 - an array or a list
         values = field.ravel().tolist()
-        return [None if value != value else value for value in values] if name in FLOAT_FIELDS else values  # noqa: PLR0124
+        return (
+            [None if value != value else value for value in values]  # noqa: PLR0124
+            if name in FLOAT_FIELDS
+            else values
+        )
 
     return [
-        {"query": depth.query, "hits": {name: plain(name, field) for name, field in depth.hits._asdict().items()}}
+        {
+            "query": depth.query,
+            "hits": {name: plain(name, field) for name, field in depth.hits._asdict().items()},
+        }
         for depth in depths
     ]
 
@@ -216,9 +254,9 @@ def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[Dept
 
     def field(name: str, values: Sequence[Any]) -> Any:  # noqa: ANN401 - an array
         if name in FLOAT_FIELDS:
-            return np.array([np.nan if value is None else value for value in values], dtype=np.float64)[
-                None, None, None
-            ]
+            return np.array(
+                [np.nan if value is None else value for value in values], dtype=np.float64
+            )[None, None, None]
         whole = np.array(values, dtype=np.int32)
         return whole.reshape(1, 1, 1) if name == "n_reranked" else whole[None, None, None]
 
@@ -247,7 +285,10 @@ def check_on_error(on_error: str) -> OnError:
       ValueError: it is neither `raise` nor `refuse`.
     """
     if on_error not in get_args(OnError):
-        msg = f"on_error must be one of {', '.join(get_args(OnError))}, got {on_error!r:.80}; correct it."
+        msg = (
+            f"on_error must be one of {', '.join(get_args(OnError))}, got {on_error!r:.80}; "
+            "correct it."
+        )
         raise ValueError(msg)
     return "refuse" if on_error == "refuse" else "raise"
 
@@ -255,8 +296,8 @@ def check_on_error(on_error: str) -> OnError:
 class LabOpening(NamedTuple):
     """What a system was opened with that outlives a change of its documents.
 
-    generator: of what no row of a table answers. clarifier: makes what asks and learns from documents and their index,
-    None where nothing is asked or learned.
+    generator: of what no row of a table answers. clarifier: makes what asks and learns from
+    documents and their index, None where nothing is asked or learned.
     """
 
     place: Path
@@ -283,15 +324,18 @@ class System:
       pack: words of the trade, as the policy names it.
       reader: of the documents, for signals of the parser.
       arm: the arm that answers, before that of the policy; None leaves the choice to the policy.
-      online: bandit that chooses where `arm` or the policy is `bandit`; None where it is switched off.
+      online: bandit that chooses where `arm` or the policy is `bandit`; None where it is switched
+        off.
       audit: logs every question; None keeps no log.
       audit_required: whether a question that cannot be logged is refused.
       clarifier: asks for what a question leaves out; None never asks.
       signals: functions that measure what the policy uses besides the built-in signals.
-      earlier: by the fingerprint of an earlier version of the index, the documents that have changed since.
+      earlier: by the fingerprint of an earlier version of the index, the documents that have
+        changed since.
       opening: None where the documents cannot change.
       on_error: answer to a question whose model fails, see `open`.
-      log_outages: logs that cannot be written now, with how many questions they lack: `system.log_outages.now`.
+      log_outages: logs that cannot be written now, with how many questions they lack:
+        `system.log_outages.now`.
     """
 
     policy: Policy
@@ -312,7 +356,8 @@ class System:
     earlier: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)
     opening: LabOpening | None = field(default=None, repr=False)
     on_error: OnError = "raise"
-    _confident: dict[str, bool] = field(default_factory=dict, repr=False)  # see `RequiredConfidence`
+    # see `RequiredConfidence`
+    _confident: dict[str, bool] = field(default_factory=dict, repr=False)
     log_outages: LogOutages = field(default_factory=LogOutages, repr=False)
     # Held while this system takes up other documents, and while a request takes hold of it.
     _change: threading.Lock = field(default_factory=threading.Lock, repr=False, init=False)
@@ -334,7 +379,10 @@ class System:
         """Stop where clarifications would be lost, or no question could be decided."""
         check_model(self.policy.structure, self.arm or self.policy.strategy.arm)
         if self.clarifier is not None and self.audit is None:
-            msg = "clarifications need the audit log, which holds what was learned; open the system with audit=True."
+            msg = (
+                "clarifications need the audit log, which holds what was learned; open the system "
+                "with audit=True."
+            )
             raise ValueError(msg)
 
     @classmethod
@@ -368,49 +416,55 @@ class System:
           generator: None is extractive.
           scorer: None is the embedded word scorer.
           rewriter: None is RM3.
-          arm: one of the index's arms, router or bandit; the policy's `strategy.arm` where not given. The bandit's
-            settings are those of the environment (`raglab.live.settings`), which may switch it on or off for all that
-            state no arm here.
+          arm: one of the index's arms, router or bandit; the policy's `strategy.arm` where not
+            given. The bandit's settings are those of the environment (`raglab.live.settings`),
+            which may switch it on or off for all that state no arm here.
           cache: whether answers and retrievals are kept in the folder.
-          clarify: whether a question that leaves something out is asked about, once, and the default learned; as in the
-            environment where not given, else no.
-          parser: callable that reads questions (`raglab.live.clarifier`); None is the default. This and the three below
-            are tried on an example here. One that raises later, takes too long, or quotes what the documents do not
-            hold is replaced by the default, with one warning.
+          clarify: whether a question that leaves something out is asked about, once, and the
+            default learned; as in the environment where not given, else no.
+          parser: callable that reads questions (`raglab.live.clarifier`); None is the default. This
+            and the three below are tried on an example here. One that raises later, takes too long,
+            or quotes what the documents do not hold is replaced by the default, with one warning.
           gap_finder: callable that finds what a question leaves out; None is the default.
           reply_reader: callable that reads replies; None is the default.
           field_reader: callable that reads fields of documents; None is the default.
           reader_timeout_s: seconds that one call of these four may take; None waits for ever.
-          audit: whether questions, decisions and what is learned are logged in the folder, unless the environment
-            decides otherwise (`raglab.live.settings`); texts older than its keep_days are blanked. Where the log cannot
-            be written (a place for reading alone, a full disk, a lock, a server that is away), questions are answered
-            without a row, `response.record.logged` is False, and one warning marks the beginning and one the end;
+          audit: whether questions, decisions and what is learned are logged in the folder, unless
+            the environment decides otherwise (`raglab.live.settings`); texts older than its
+            keep_days are blanked. Where the log cannot be written (a place for reading alone, a
+            full disk, a lock, a server that is away), questions are answered without a row,
+            `response.record.logged` is False, and one warning marks the beginning and one the end;
             `required` refuses them.
-          signals: functions of signals that the policy uses; they take precedence over registered ones and entry
-            points. The function of a calibrated signal is `SignalCalibration.signal_function(function)`.
-          signal_timeout_s: seconds that one call of such a function may take, after which its signal is missing; None
-            waits for ever.
-          on_error: answer to a question whose language model fails (rule S0.1). `raise`, the default, raises
-            `ModelUnavailableError`; `refuse` is for a service that must answer: a refusal whose `error` names the
-            failure, and which counts in no rate. As in the environment where not given.
+          signals: functions of signals that the policy uses; they take precedence over registered
+            ones and entry points. The function of a calibrated signal is
+            `SignalCalibration.signal_function(function)`.
+          signal_timeout_s: seconds that one call of such a function may take, after which its
+            signal is missing; None waits for ever.
+          on_error: answer to a question whose language model fails (rule S0.1). `raise`, the
+            default, raises `ModelUnavailableError`; `refuse` is for a service that must answer: a
+            refusal whose `error` names the failure, and which counts in no rate. As in the
+            environment where not given.
 
         Raises:
-          InputError: no index there, or one that was altered or made by another version; a wrong variable; a log that
-            is required, or that clarifications need, where nothing can be written.
+          InputError: no index there, or one that was altered or made by another version; a wrong
+            variable; a log that is required, or that clarifications need, where nothing can be
+            written.
           MissingExtensionError: clarify, or a signal of the question parser in the policy, without
             `raglab/extensions/clarification`.
-          ValueError: clarify without the log, another pack than that of the index or of what its log has learned, or a
-            signal in the policy that neither raglab nor a function measures; two functions of one name; an arm that the
-            index lacks.
-          TypeError: a folder or policy of another kind, an unknown argument, or what is no signal function among
-            signals.
+          ValueError: clarify without the log, another pack than that of the index or of what its
+            log has learned, or a signal in the policy that neither raglab nor a function measures;
+            two functions of one name; an arm that the index lacks.
+          TypeError: a folder or policy of another kind, an unknown argument, or what is no signal
+            function among signals.
 
         Warns:
-          UserWarning: callables that nothing uses; or a policy that was certified on another arm or retrieval.
+          UserWarning: callables that nothing uses; or a policy that was certified on another arm or
+            retrieval.
         """
         from raglab.live.settings import AnswerSettings, BanditSettings, ClarifySettings
 
-        # A wrong variable, a wrong index or a signal that is not there stops before any model is loaded.
+        # A wrong variable, a wrong index or a signal that is not there stops before any model is
+        # loaded.
         place, bandit = Path(folder), BanditSettings.read()
         index = read_index(place, rewriter)
         chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
@@ -418,18 +472,24 @@ class System:
         pack = load_pack(chosen.pack)
         remedy = "put that pack back, or make the index again"
         check_pack(index.head.pack, pack.stored, f"the index {place}", remedy)
-        # The audit log comes before the clarifier, which learns from it; old texts are blanked at every start.
+        # The audit log comes before the clarifier, which learns from it; old texts are blanked at
+        # every start.
         asking = ClarifySettings.read()
         asks = asking.enabled is True if clarify is None else clarify
         learns = asks or (asking.options and clarify is not False)
-        own: dict[str, Any] = {"parser": parser, "gap_finder": gap_finder, "reply_reader": reply_reader}
+        own: dict[str, Any] = {
+            "parser": parser,
+            "gap_finder": gap_finder,
+            "reply_reader": reply_reader,
+        }
         own["field_reader"] = field_reader
         how = own | {"timeout_s": reader_timeout_s, "asks": asks}
         clarifier = partial(clarifier_maker(), asking, **how) if learns else None
         idle = [name for name, call in own.items() if call is not None and not asks]
         if idle:
             warn_user(
-                f"{', '.join(idle)}: read nothing here, for clarification is off; open the system with clarify=True."
+                f"{', '.join(idle)}: read nothing here, for clarification is off; open the system "
+                "with clarify=True."
             )
         log, required = _audit_log(place, asking.learner, audit=audit, learns=learns)
         if log is not None and learns:
@@ -440,11 +500,14 @@ class System:
         base = Extractive(pack=pack) if generator is None else generator
         opening = LabOpening(place, index.settings, rewriter, base, clarifier)
         ready = _documents_fields(index, opening, chosen, pack, judge)
-        # The bandit needs an arm that answers live, and can be switched off from outside the policy.
+        # The bandit needs an arm that answers live, and can be switched off from outside the
+        # policy.
         stated = arm or ("bandit" if bandit.enabled else None)
         wanted = stated or chosen.strategy.arm
         check_arm(wanted, ready["retriever"].strategies)
-        warn_of_other_retrieval(chosen, index.settings.parameters(rewriter), arm=wanted, place=f"index {place}")
+        warn_of_other_retrieval(
+            chosen, index.settings.parameters(rewriter), arm=wanted, place=f"index {place}"
+        )
         online = _online(place, ready["retriever"], bandit, wanted=wanted == "bandit")
         return cls(
             policy=chosen,
@@ -462,12 +525,14 @@ class System:
         )
 
     def check(self) -> Self:
-        """Find before the first question what would fail every question: a failing server or a missing confidence.
+        """Find before the first question what would fail every question.
 
-        A language model gets a handful of tokens to test what its backend can do, and one line is printed. A warning
-        tells where its replies state another model than requested: a server may take any name. The audit log is opened
-        for writing, and made where it does not exist; a log that cannot be written is reported as `ask` reports it, and
-        in `log_outages.now`.
+        A failing server or a missing confidence.
+
+        A language model gets a handful of tokens to test what its backend can do, and one line is
+        printed. A warning tells where its replies state another model than requested: a server may
+        take any name. The audit log is opened for writing, and made where it does not exist; a log
+        that cannot be written is reported as `ask` reports it, and in `log_outages.now`.
 
         Returns:
           This system.
@@ -475,11 +540,13 @@ class System:
         Raises:
           ModelUnavailableError: the server failed.
           UnwritableLogError: the audit log cannot be written, and is required.
-          ValueError: the policy gates on a confidence that the generator does not give; the message names the remedies.
+          ValueError: the policy gates on a confidence that the generator does not give; the message
+            names the remedies.
 
         Source: rules S0.1, S2.10.
 
-        Example: `system = System.open("out/index", generator=ModelGenerator(OpenAIClient("m", url))).check()`
+        Example: `system = System.open("out/index", generator=ModelGenerator(OpenAIClient("m",
+        url))).check()`
         """
         generator = behind_own_answers(self.generator)
         if isinstance(generator, ModelGenerator):
@@ -506,10 +573,13 @@ class System:
                 raise
 
     def add(self, documents: Documents, *, replace: bool = False) -> Self:
-        """Add documents to the index and answer from it with them; see `raglab.live.index_growth.add_documents`.
+        """Add documents to the index and answer from it with them.
 
-        Whoever else has the index open answers from the version that they opened, until they `refresh` or open it
-        again. What was learned stays: it is kept by field and kind of document.
+        See `raglab.live.index_growth.add_documents`.
+
+        Whoever else has the index open answers from the version that they opened, until they
+        `refresh` or open it again. What was learned stays: it is kept by field and kind of
+        document.
 
         Args:
           documents: folder, file or corpus, or a list of those and of records.
@@ -520,7 +590,8 @@ class System:
 
         Raises:
           InputError: documents that cannot be read, or an index that cannot be written.
-          ValueError: a document that is there with another content; or the system was not opened from a folder.
+          ValueError: a document that is there with another content; or the system was not opened
+            from a folder.
 
         Example: `system.add("new_contracts").remove(["acme-2019.md"])`
         """
@@ -530,8 +601,8 @@ class System:
     def remove(self, names: str | Sequence[str]) -> Self:
         """Remove documents from the index and answer from it without them; see `add`.
 
-        Cached answers of earlier versions stay in the folder, where no question is answered by them, until newer ones
-        push them out; `system.caches.clear()` empties it.
+        Cached answers of earlier versions stay in the folder, where no question is answered by
+        them, until newer ones push them out; `system.caches.clear()` empties it.
 
         Args:
           names: sources, or file names where one document alone has them.
@@ -541,7 +612,8 @@ class System:
 
         Raises:
           InputError: an index that cannot be written.
-          ValueError: a name of no document or of several, or of all; or the system was not opened from a folder.
+          ValueError: a name of no document or of several, or of all; or the system was not opened
+            from a folder.
         """
         remove_documents(self._opened().place, names)
         return self.refresh()
@@ -556,7 +628,8 @@ class System:
 
         Raises:
           InputError: no index there, or one that was altered.
-          ValueError: another settings or pack than those that it was opened with; or it was opened from no folder.
+          ValueError: another settings or pack than those that it was opened with; or it was opened
+            from no folder.
         """
         opening = self._opened()
         index = read_index(opening.place, opening.rewriter)
@@ -566,11 +639,18 @@ class System:
             return self
         # An index that grew may have another kind than the one that was opened; all else it keeps.
         grown = self.fingerprint in index.earlier
-        settings = index.settings._replace(index=opening.settings.index) if grown else index.settings
+        settings = (
+            index.settings._replace(index=opening.settings.index) if grown else index.settings
+        )
         if settings != opening.settings:
-            msg = f"an open index must keep its arms, models and sizes, got others in {opening.place}; open it again."
+            msg = (
+                "an open index must keep its arms, models and sizes, got others in "
+                f"{opening.place}; open it again."
+            )
             raise ValueError(msg)
-        ready = _documents_fields(index, opening, self.policy, self.pack, self.scorer, self.retriever)
+        ready = _documents_fields(
+            index, opening, self.policy, self.pack, self.scorer, self.retriever
+        )
         ready["opening"] = opening._replace(settings=index.settings)
         with self._change:
             for name, value in ready.items():
@@ -578,21 +658,28 @@ class System:
         return self
 
     def snapshot(self) -> Self:
-        """The system as it is now, unaffected by later changes of its documents: it answers one request.
+        """The system as it is now, unaffected by later changes of its documents.
+
+        It answers one request.
 
         Its generator is checked for the confidence that the policy gates on (rule S2.10).
         """
         with self._change:
             system = copy.copy(self)
         generator = with_required_confidence(system.generator, system.policy, self._confident)
-        return system if generator is system.generator else dataclasses.replace(system, generator=generator)
+        return (
+            system
+            if generator is system.generator
+            else dataclasses.replace(system, generator=generator)
+        )
 
     def check_documents(self, fingerprint: str, documents: Sequence[str]) -> None:
-        """Stop a reply to a question about another version of the index, unless its documents are the same in this one.
+        """Stop a reply to questions on another index version, unless its documents are the same.
 
         Args:
           fingerprint: of the version.
-          documents: the documents that the request is about, `path` or `path#page`; an empty list means all.
+          documents: the documents that the request is about, `path` or `path#page`; an empty list
+            means all.
 
         Raises:
           ValueError: an index that this is no later version of, or documents that changed.
@@ -600,24 +687,38 @@ class System:
         if fingerprint == self.fingerprint:
             return
         if fingerprint not in self.earlier:
-            rule = f"a reply must go to the index that asked, {fingerprint}, or to one that grew from it"
-            msg = f"{rule}, got {self.fingerprint}; refresh the system, open that index, or ask the question again."
+            rule = (
+                f"a reply must go to the index that asked, {fingerprint}, or to one that grew "
+                "from it"
+            )
+            msg = (
+                f"{rule}, got {self.fingerprint}; refresh the system, open that index, or ask the "
+                "question again."
+            )
             raise ValueError(msg)
         moved = self.earlier[fingerprint]
         changed = [name for name in documents if name in moved or name.rpartition("#")[0] in moved]
         if changed or not documents:
             which = ", ".join(changed) or "the index"
-            msg = f"a reply must be about documents as they were, and {which} changed since; ask the question again."
+            msg = (
+                f"a reply must be about documents as they were, and {which} changed since; ask "
+                "the question again."
+            )
             raise ValueError(msg)
 
     def _opened(self) -> LabOpening:
         if self.opening is None:
-            msg = "documents change where a system was opened from a folder; open it with System.open."
+            msg = (
+                "documents change where a system was opened from a folder; open it with "
+                "System.open."
+            )
             raise ValueError(msg)
         return self.opening
 
     def replace(self, policy: Policy) -> Self:
-        """The same system under another policy; the pack stays the one that the index was opened with.
+        """The same system under another policy.
+
+        The pack stays the one that the index was opened with.
 
         Args:
           policy: of the new system.
@@ -625,27 +726,39 @@ class System:
         Raises:
           ValueError: the policy names another pack, or a signal that no function measures.
         """
-        check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again under that policy")
+        check_pack(
+            self.pack.stored, policy.pack_hash, "an open index", "open it again under that policy"
+        )
         named = chunk_entities(self.retriever.chunks, policy.pattern_lists.of_documents)
-        return dataclasses.replace(self, policy=policy, entities=named, signals=self.signals.under(policy))
+        return dataclasses.replace(
+            self, policy=policy, entities=named, signals=self.signals.under(policy)
+        )
 
 
 def _documents_fields(
-    index: Index, opening: LabOpening, policy: Policy, pack: Pack, scorer: SupportScorer, like: Retriever | None = None
+    index: Index,
+    opening: LabOpening,
+    policy: Policy,
+    pack: Pack,
+    scorer: SupportScorer,
+    like: Retriever | None = None,
 ) -> dict[str, Any]:
     """Fields of a `System` that hang on its documents.
 
     Args:
       like: retriever of an earlier version, whose models are used again.
     """
-    # A signal that nothing measures stops before any model is loaded; documents are read before the first question.
+    # A signal that nothing measures stops before any model is loaded; documents are read before the
+    # first question.
     chunks = index.corpus.chunks
     reader = DocumentReader(tuple(chunks), pack)
     for family in reader.measuring(used_signals(policy)):
         family.start()
     # Embeddings of the corpus are kept beside it, so that only the first start encodes them.
     stored = EmbeddingCache(opening.place / EMBEDDINGS)
-    ready = retriever(index.corpus, index.settings, stored, rewriter=opening.rewriter, pack=pack, like=like)
+    ready = retriever(
+        index.corpus, index.settings, stored, rewriter=opening.rewriter, pack=pack, like=like
+    )
     named = chunk_entities(ready.chunks, policy.pattern_lists.of_documents)
     _read_passages(ready.chunks, opening.generator, scorer)
     maker = opening.clarifier
@@ -660,8 +773,12 @@ def _documents_fields(
     }
 
 
-def _online(place: Path, ready: Retriever, settings: BanditSettings, *, wanted: bool) -> Online | None:
-    """Bandit of an index; None where it is switched off, has no arm that answers live, or no log that it can write.
+def _online(
+    place: Path, ready: Retriever, settings: BanditSettings, *, wanted: bool
+) -> Online | None:
+    """Bandit of an index.
+
+    None where it is switched off, has no arm that answers live, or no log that it can write.
 
     Args:
       wanted: whether it is to choose the arm.
@@ -674,7 +791,8 @@ def _online(place: Path, ready: Retriever, settings: BanditSettings, *, wanted: 
             warn_user(f"{BANDIT_UNWRITABLE}, in {visible(str(place))}.")
         return None
     if wanted:
-        for strategy in ready.strategies.values():  # so that no arm's first question pays for a start
+        # so that no arm's first question pays for a start
+        for strategy in ready.strategies.values():
             next(walk(strategy, ready.question(ready.chunks[0].full_text)))
     return online
 
@@ -682,10 +800,13 @@ def _online(place: Path, ready: Retriever, settings: BanditSettings, *, wanted: 
 def _audit_log(
     place: Path, learner: DefaultLearner, *, audit: bool | Literal["required"], learns: bool
 ) -> tuple[AuditLog | None, bool]:
-    """Audit log of an index, with what was to be forgotten forgotten; and whether each question must be in it.
+    """Audit log of an index, with what was to be forgotten forgotten.
+
+    And whether each question must be in it.
 
     Raises:
-      InputError: it cannot be written, and is required or, in a place for reading alone, `learns` from it.
+      InputError: it cannot be written, and is required or, in a place for reading alone, `learns`
+        from it.
       ValueError: it is required and switched off.
     """
     from raglab.live.settings import AuditSettings
@@ -694,15 +815,23 @@ def _audit_log(
     required = audit == "required" or logging.required
     if not (audit and logging.enabled):
         if required:
-            msg = "an audit log that is required must be on; set RAGLAB_AUDIT_ENABLED=true, and open with audit=True."
+            msg = (
+                "an audit log that is required must be on; set RAGLAB_AUDIT_ENABLED=true, and "
+                "open with audit=True."
+            )
             raise ValueError(msg)
         return None, False
     log = logging.audit_log(place, learner)
     if log.log.read_only:
         if required or learns:
-            rule = f"the audit log must be writable where {'it is required' if required else 'clarifications need it'}"
+            rule = (
+                "the audit log must be writable where "
+                f"{'it is required' if required else 'clarifications need it'}"
+            )
             remedy = "name another in RAGLAB_AUDIT_LOG, or give the right to write"
-            raise input_error(Where(log.log.shown), rule, remedy, "a place where nothing can be written")
+            raise input_error(
+                Where(log.log.shown), rule, remedy, "a place where nothing can be written"
+            )
         warn_user(f"{AUDIT_UNWRITABLE}, in {visible(str(place))}.")
         return None, False
     # Forgetting is a batch: it waits for the readers that it needs to be gone, unlike a question.
@@ -710,10 +839,14 @@ def _audit_log(
         try:
             log.forget()
         except UnwritableLogError as error:
-            # The next start forgets; until then questions are answered, and logged once the log can be written.
+            # The next start forgets; until then questions are answered, and logged once the log can
+            # be written.
             if required:
                 raise
-            warn_user(f"{AUDIT_UNWRITABLE}; texts older than {log.keep_days:g} days are not forgotten yet ({error})")
+            warn_user(
+                f"{AUDIT_UNWRITABLE}; texts older than {log.keep_days:g} days are not forgotten "
+                f"yet ({error})"
+            )
     if required:
         return log, required
     log.close()
@@ -721,8 +854,10 @@ def _audit_log(
 
 
 def _read_passages(chunks: Sequence[Chunk], generator: Generator, scorer: SupportScorer) -> None:
-    """Read a corpus of ordinary size once, so that no question waits for a passage to be cut into words."""
-    if len(chunks) > READ_AT_ONCE or not (isinstance(generator, Extractive) and isinstance(scorer, WordSupport)):
+    """Read a corpus of usual size once, so no question waits for passages to be cut into words."""
+    if len(chunks) > READ_AT_ONCE or not (
+        isinstance(generator, Extractive) and isinstance(scorer, WordSupport)
+    ):
         return
     for chunk in chunks:
         generator.answer(chunk.source, [chunk])
@@ -741,24 +876,28 @@ def build_index(
     download: bool = False,
     **settings: Any,  # noqa: ANN401 - fields of Settings
 ) -> str:
-    """Index a corpus into a folder: its chunks, and their embeddings; the rest is derived from them on loading.
+    """Index a corpus into a folder: its chunks, and their embeddings.
 
-    Late interaction, which reranks where no `reranker` is named, reads an embedding of each token: 768 bytes of 384
-    dimensions, so that a chunk of 170 tokens takes 130 kB in the folder, and as much memory where the index is exact.
-    With a `reranker`, or `rerank_k=0`, there are none: 3 kB a chunk. An index on disk stores the token embeddings of
-    chunks that were reranked.
+    The rest is derived from them on loading.
+
+    Late interaction, which reranks where no `reranker` is named, reads an embedding of each token:
+    768 bytes of 384 dimensions, so that a chunk of 170 tokens takes 130 kB in the folder, and as
+    much memory where the index is exact. With a `reranker`, or `rerank_k=0`, there are none: 3 kB a
+    chunk. An index on disk stores the token embeddings of chunks that were reranked.
 
     Args:
       corpus: to index.
-      folder: made where it does not exist; a new index replaces an older one at once and as a whole.
+      folder: made where it does not exist; a new index replaces an older one at once and as a
+        whole.
       arms: the arms that may answer; all that may answer live and are installed where not given.
       cache: from which embeddings are copied where it has them.
       policy: the policy whose pack the index is for, and no other; any where it names none.
-      download: whether models that are not on this machine may be fetched from the hub; the index keeps the commit that
-        it was made with.
-      **settings: further fields of `RetrievalSettings`; `index` is `auto` where not given: exact up to 100,000 chunks,
-        above that on disk, memory-mapped, in the kind that fits `index_mb`, and exact for any number where pictures are
-        embedded. An index of `auto` keeps its budget: its kind is chosen again when documents are added or removed.
+      download: whether models that are not on this machine may be fetched from the hub; the index
+        keeps the commit that it was made with.
+      **settings: further fields of `RetrievalSettings`; `index` is `auto` where not given: exact up
+        to 100,000 chunks, above that on disk, memory-mapped, in the kind that fits `index_mb`, and
+        exact for any number where pictures are embedded. An index of `auto` keeps its budget: its
+        kind is chosen again when documents are added or removed.
 
     Returns:
       The fingerprint.
@@ -772,7 +911,9 @@ def build_index(
         msg = "an index needs at least one chunk, got none; check the folder of the documents."
         raise ValueError(msg)
     place = Path(folder)
-    named = check_settings({"arms": live_arms() if arms is None else tuple(arms), "index": "auto", **settings})
+    named = check_settings(
+        {"arms": live_arms() if arms is None else tuple(arms), "index": "auto", **settings}
+    )
     wanted = named.pinned(download=download).sized(corpus)
     auto_mb = named.index_mb if named.index == "auto" else None
     behind = default_cache() if cache == "default" else cache
@@ -794,4 +935,7 @@ def _warn_of_another_model(served: str, name: str) -> None:
     model = name.rpartition("@")[0] or name
     if served and not served.startswith((f"{model}-", f"{model}:", f"{model}@")):
         rule = f"a server should answer as the model that was asked for, {model}, got {served}"
-        warn_user(f"{rule}: its answers and their cache stand under {model}; correct the name, or start that model.")
+        warn_user(
+            f"{rule}: its answers and their cache stand under {model}; correct the name, or start "
+            "that model."
+        )

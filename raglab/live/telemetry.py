@@ -1,4 +1,6 @@
-"""Telemetry (shore): a request as OpenTelemetry spans, where the application has set a tracer provider (S0.3, S5.8).
+"""Telemetry (shore): requests as OpenTelemetry spans, if a tracer provider is set (S0.3, S5.8).
+
+The application sets it.
 
 What fails here is logged and changes no response. `span_attributes` has what the spans hold.
 """
@@ -34,29 +36,43 @@ from raglab.retrieval.arms import DepthHits
 from raglab.values import Chunk, Generation, Generator
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_ON = frozenset({"true", "1", "span_only", "span_and_event"})  # values of it that ask for texts in spans
+# values of it that ask for texts in spans
+_ON = frozenset({"true", "1", "span_only", "span_and_event"})
 
 
 class Tracing(NamedTuple):
-    """The application's tracer, whether its spans may hold texts, and its module `opentelemetry.trace`."""
+    """The application's tracer, whether its spans may hold texts, and `opentelemetry.trace`.
+
+    That last is its module.
+    """
 
     tracer: Any
     has_texts: bool
     api: Any
 
 
-_tracing: ContextVar[Tracing | None] = ContextVar("tracing", default=None)  # of the request that is being answered
+# of the request that is being answered
+_tracing: ContextVar[Tracing | None] = ContextVar("tracing", default=None)
 
 
 def answer_in_span(
-    request_id: str, text: str, system: System, answer: Callable[[System], Response], *, operation: str, session: str
+    request_id: str,
+    text: str,
+    system: System,
+    answer: Callable[[System], Response],
+    *,
+    operation: str,
+    session: str,
 ) -> Response:
-    """The response of `answer`, within a root span of the request; without one where the application does not trace.
+    """The response of `answer`, within a root span of the request.
 
-    Nothing is imported and no span is made unless the application has imported `opentelemetry.trace` and set a
-    provider. Its open span becomes the parent. Questions, answers, passages and the words of errors are written only
-    where the environment has `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` as `true`, `span_only` or
-    `span_and_event`, and the audit log keeps questions as text. Else spans hold ids, scores and decisions alone.
+    Without one where the application does not trace.
+
+    Nothing is imported and no span is made unless the application has imported
+    `opentelemetry.trace` and set a provider. Its open span becomes the parent. Questions, answers,
+    passages and the words of errors are written only where the environment has
+    `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` as `true`, `span_only` or `span_and_event`,
+    and the audit log keeps questions as text. Else spans hold ids, scores and decisions alone.
 
     Args:
       request_id: as the audit log has it.
@@ -66,46 +82,70 @@ def answer_in_span(
       operation: `ask` or `reply`.
       session: of the request, '' where there is none.
 
-    Source: rules S0.3, S5.8; semantic conventions of OpenTelemetry for generative AI, and of OpenInference.
+    Source: rules S0.3, S5.8; semantic conventions of OpenTelemetry for generative AI, and of
+    OpenInference.
     """
     tracing = _tracing_of(system)
     if tracing is None:
         return answer(system)
-    own = {"gen_ai.workflow.name": "raglab", "raglab.operation": operation, "raglab.request_id": request_id}
+    own = {
+        "gen_ai.workflow.name": "raglab",
+        "raglab.operation": operation,
+        "raglab.request_id": request_id,
+    }
     own |= {"gen_ai.conversation.id": session, "session.id": session} if session else {}
     own |= text_attributes(has_texts=tracing.has_texts, input=text)
     token = _tracing.set(tracing)
     try:
         with _span(tracing, "invoke_workflow raglab", "CHAIN", own) as write:
-            response = answer(replace(system, generator=_with_model_spans(system.generator, tracing)))
+            response = answer(
+                replace(system, generator=_with_model_spans(system.generator, tracing))
+            )
             write(partial(response_attributes, response, has_texts=tracing.has_texts))
             return response
     finally:
         _tracing.reset(token)
 
 
-def depths_in_spans(depths: Iterator[DepthHits], arm: str, system: System, n_stored: int) -> Iterator[DepthHits]:
-    """The depths of an endless retrieval, each made within a span where the request has one; some the cache has."""
+def depths_in_spans(
+    depths: Iterator[DepthHits], arm: str, system: System, n_stored: int
+) -> Iterator[DepthHits]:
+    """The depths of an endless retrieval, each made within a span where the request has one.
+
+    Some the cache has.
+    """
     tracing, chunks = _tracing.get(), system.retriever.chunks
     if tracing is None:
         yield from depths
         return
     for number in count():
-        own = {"raglab.arm": arm, "raglab.depth": number, "raglab.strategy_cache_hit": number < n_stored}
+        own = {
+            "raglab.arm": arm,
+            "raglab.depth": number,
+            "raglab.strategy_cache_hit": number < n_stored,
+        }
         own["gen_ai.data_source.id"] = system.fingerprint
         with _span(tracing, f"retrieval {arm}", "RETRIEVER", own) as write:
             depth = next(depths)
             write(partial(retrieval_attributes, depth, chunks, has_texts=tracing.has_texts))
-            if "rerank" in depth.ms and depth.hits.n_reranked.any():  # it is over: its span gets its own times
+            # it is over: its span gets its own times
+            if "rerank" in depth.ms and depth.hits.n_reranked.any():
                 end = time_ns() - int(1e6 * depth.ms.get("measure", 0.0))
                 times = (end - int(1e6 * depth.ms["rerank"]), end)
                 with _span(tracing, f"rerank {arm}", "RERANKER", {}, times) as write_reranking:
-                    write_reranking(partial(reranking_attributes, depth, chunks, has_texts=tracing.has_texts))
+                    write_reranking(
+                        partial(reranking_attributes, depth, chunks, has_texts=tracing.has_texts)
+                    )
         yield depth  # with no span open: whoever takes it may open others
 
 
-def write_stored_depths(stored: Callable[[], Sequence[DepthHits]], arm: str, system: System) -> None:
-    """Spans of the retrieval that an answer of the cache came from; `stored` reads it where the request has spans."""
+def write_stored_depths(
+    stored: Callable[[], Sequence[DepthHits]], arm: str, system: System
+) -> None:
+    """Spans of the retrieval that an answer of the cache came from.
+
+    `stored` reads it where the request has spans.
+    """
     if _tracing.get() is not None:
         with _harmless():
             depths = stored()
@@ -129,7 +169,11 @@ class _TracedGenerator:
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         base, texts = self.base, partial(text_attributes, has_texts=self.tracing.has_texts)
         model = base.client.name if isinstance(base, ModelGenerator) else base.name
-        own = {"gen_ai.request.model": model, "llm.model_name": model, "gen_ai.provider.name": "raglab"}
+        own = {
+            "gen_ai.request.model": model,
+            "llm.model_name": model,
+            "gen_ai.provider.name": "raglab",
+        }
         own |= texts(input=question)
         with _span(self.tracing, f"chat {model}", "LLM", own) as write:
             generation = base.answer(question, passages)
@@ -138,7 +182,10 @@ class _TracedGenerator:
 
 
 def _with_model_spans(generator: Generator, tracing: Tracing) -> Generator:
-    """The generator whose model writes spans; a row of a table and an extractive answer are of no model."""
+    """The generator whose model writes spans.
+
+    A row of a table and an extractive answer are of no model.
+    """
     if isinstance(generator, OwnAnswers):
         return replace(generator, otherwise=_with_model_spans(generator.otherwise, tracing))
     if isinstance(generator, RequiredConfidence):
@@ -158,7 +205,10 @@ def _tracing_of(system: System) -> Tracing | None:
 
 
 def _may_hold_texts(system: System) -> bool:
-    """Whether the application wants texts, and the audit log does not blank them; or would not, where it is off."""
+    """Whether the application wants texts, and the audit log does not blank them.
+
+    Or would not, where it is off.
+    """
     if os.environ.get(CAPTURE, "").strip().lower() not in _ON:
         return False
     from raglab.live.settings import AuditSettings
@@ -184,15 +234,24 @@ def _span(
     """A span, the current one within the block, whose error marks it; gives what writes attributes.
 
     Args:
-      name: the operation first. kind: by OpenInference. own: attributes of its start. times: nanoseconds; None is now.
+      name: the operation first.
+      kind: by OpenInference.
+      own: attributes of its start.
+      times: nanoseconds; None is now.
     """
     start, end = times or (None, None)
     span, stack, api = None, ExitStack(), tracing.api
     with _harmless():
-        own = {"gen_ai.operation.name": name.partition(" ")[0], "openinference.span.kind": kind, **own}
+        own = {
+            "gen_ai.operation.name": name.partition(" ")[0],
+            "openinference.span.kind": kind,
+            **own,
+        }
         span = tracing.tracer.start_span(name, attributes=own, start_time=start)
         # Left to itself the API writes an error with its words.
-        stack.enter_context(api.use_span(span, record_exception=False, set_status_on_exception=False))
+        stack.enter_context(
+            api.use_span(span, record_exception=False, set_status_on_exception=False)
+        )
 
     def write(attributes: Callable[[], Attributes]) -> None:
         with _harmless():
@@ -200,9 +259,15 @@ def _span(
                 more = attributes()
                 span.set_attributes(more)
                 if "error.type" in more:
-                    error = {key.replace("error", "exception"): more[key] for key in more if key.startswith("error.")}
+                    error = {
+                        key.replace("error", "exception"): more[key]
+                        for key in more
+                        if key.startswith("error.")
+                    }
                     span.add_event("exception", error)
-                    span.set_status(api.StatusCode.ERROR, more.get("error.message", more["error.type"]))
+                    span.set_status(
+                        api.StatusCode.ERROR, more.get("error.message", more["error.type"])
+                    )
 
     try:
         yield write

@@ -64,26 +64,39 @@ from raglab.user_warnings import warn_user
 from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency, check_n_hits
 
 LATE_INTERACTION = "late-interaction"
-# What a missing or damaged part raises; RuntimeError and NotImplementedError are zipfile's, of what it does not read.
-UNREADABLE = (OSError, EOFError, KeyError, ValueError, MemoryError, RuntimeError, BadZipFile, zlib.error)
+# What a missing or damaged part raises; RuntimeError and NotImplementedError are zipfile's, of what
+# it does not read.
+UNREADABLE = (
+    OSError,
+    EOFError,
+    KeyError,
+    ValueError,
+    MemoryError,
+    RuntimeError,
+    BadZipFile,
+    zlib.error,
+)
 
 
 class RetrievalSettings(NamedTuple):
     """What retrieval depends on; part of the fingerprint.
 
-    arms: names of strategies. encoder, reranker: folder, or name of the hub with or without `@` and a revision; None is
-    the bundled model, and late interaction over its token embeddings. index: FAISS index; `auto` is flat up to 100,000
-    chunks, then of a stored kind that fits index_mb megabytes, see `sized_kind`; it is flat for any number without a
-    cache, beside which an index on disk stands, and where pictures are embedded, of which it holds none. fetch_k,
-    rerank_k: hits a query. rrf_k: constant of the fusion. max_depth: refinements that are measured beyond the first
+    arms: names of strategies. encoder, reranker: folder, or name of the hub with or without `@` and
+    a revision; None is the bundled model, and late interaction over its token embeddings. index:
+    FAISS index; `auto` is flat up to 100,000 chunks, then of a stored kind that fits index_mb
+    megabytes, see `sized_kind`; it is flat for any number without a cache, beside which an index on
+    disk stands, and where pictures are embedded, of which it holds none. fetch_k, rerank_k: hits a
+    query. rrf_k: constant of the fusion. max_depth: refinements that are measured beyond the first
     try. dense_weight: what the embeddings' list counts in it, where every other list counts 1;
-    `raglab.lab.fusion_weights` searches it. precision: of the encoder, see `raglab.models.load_encoder`.
+    `raglab.lab.fusion_weights` searches it. precision: of the encoder, see
+    `raglab.models.load_encoder`.
     """
 
     arms: tuple[str, ...] = ("hybrid",)
     encoder: str | None = None
     reranker: str | None = None
-    index: Literal["flat", "hnsw", "ivf", "hnsw-sq8", "ivfpq", "auto"] = "flat"  # type: ignore[assignment]  # tuple.index
+    # A tuple has a method of this name.
+    index: Literal["flat", "hnsw", "ivf", "hnsw-sq8", "ivfpq", "auto"] = "flat"  # type: ignore[assignment]
     fetch_k: int = 50
     rerank_k: int = 20
     rrf_k: int = 60
@@ -94,15 +107,24 @@ class RetrievalSettings(NamedTuple):
 
     @property
     def stated(self) -> dict[str, Any]:
-        """Settings by name as a fingerprint and an index have them: added ones only where they are not the default."""
+        """Settings by name as a fingerprint and an index have them.
+
+        Added ones only where they are not the default.
+        """
         rows = self._asdict() | {"arms": list(self.arms)}
         added = {"dense_weight": 1.0, "index_mb": INDEX_MB, "precision": "float32"}
-        return {name: value for name, value in rows.items() if name not in added or value != added[name]}
+        return {
+            name: value for name, value in rows.items() if name not in added or value != added[name]
+        }
 
     @property
     def needs_tokens(self) -> bool:
         """Whether late interaction reranks."""
-        return self.reranker is None and self.rerank_k > 0 and any(ARMS[arm].reranked for arm in self.arms)
+        return (
+            self.reranker is None
+            and self.rerank_k > 0
+            and any(ARMS[arm].reranked for arm in self.arms)
+        )
 
     @property
     def rewrites(self) -> bool:
@@ -110,28 +132,36 @@ class RetrievalSettings(NamedTuple):
         return self.max_depth > 0 or any(ARMS[arm].rewrites for arm in self.arms)
 
     def pinned(self, *, download: bool) -> Self:
-        """The same with models of the hub by their commit, so that what is loaded is what the fingerprint names.
+        """The same with hub models by commit, so what is loaded is what the fingerprint names.
 
-        An encoder of the CLIP family has no embeddings of tokens, so that nothing is reranked where no cross-encoder is
-        named: the fused order stands, and the confidence is that of rule S2.8 without a reranker.
+        An encoder of the CLIP family has no embeddings of tokens, so that nothing is reranked where
+        no cross-encoder is named: the fused order stands, and the confidence is that of rule S2.8
+        without a reranker.
 
         Args:
           download: whether what is not on this machine may be fetched.
         """
         names = (self.encoder, self.reranker)
-        encoder, reranker = (None if name is None else pinned_name(name, download=download) for name in names)
+        encoder, reranker = (
+            None if name is None else pinned_name(name, download=download) for name in names
+        )
         same = self._replace(encoder=encoder, reranker=reranker)
-        bare = same.needs_tokens and encoder is not None and reads_pictures(find_model(encoder).folder)
+        bare = (
+            same.needs_tokens and encoder is not None and reads_pictures(find_model(encoder).folder)
+        )
         return same._replace(rerank_k=0) if bare else same
 
     def sized(self, corpus: Corpus, *, cached: bool = True) -> Self:
-        """The same with the kind of index that a corpus gets; what led to it is no part of the fingerprint.
+        """The same with the kind of index that a corpus gets.
+
+        What led to it is no part of the fingerprint.
 
         Args:
           cached: whether embeddings are kept in a cache.
 
         Raises:
-          ValueError: no index fits the memory; or a kind on disk is named where there is no cache, or pictures.
+          ValueError: no index fits the memory; or a kind on disk is named where there is no cache,
+            or pictures.
           MissingExtensionError: a kind on disk, and the room `scale` is not installed.
         """
 
@@ -140,10 +170,16 @@ class RetrievalSettings(NamedTuple):
 
         def n_pictures() -> int:
             count = sum(picture_digest(chunk) is not None for chunk in corpus.chunks)
-            is_read = count and self.encoder is not None and reads_pictures(find_model(self.encoder).folder)
+            is_read = (
+                count
+                and self.encoder is not None
+                and reads_pictures(find_model(self.encoder).folder)
+            )
             return count if is_read else 0
 
-        kind = sized_kind(self.index, len(corpus.chunks), dim, self.index_mb, n_pictures, cached=cached)
+        kind = sized_kind(
+            self.index, len(corpus.chunks), dim, self.index_mb, n_pictures, cached=cached
+        )
         index_builder(kind)  # stops before anything is encoded where its room is not installed
         return self._replace(index=kind, index_mb=INDEX_MB)
 
@@ -176,15 +212,21 @@ class Retriever:
 
     def __repr__(self) -> str:
         arms = ", ".join(self.strategies)
-        return f"{type(self).__name__}({self.indexes.n_chunks:,} chunks, by {arms!r}, encoder {self.encoder.name!r})"
+        return (
+            f"{type(self).__name__}({self.indexes.n_chunks:,} chunks, by {arms!r}, encoder "
+            f"{self.encoder.name!r})"
+        )
 
     def question(self, text: str, *, keep: bool = False) -> Queries:
         """A question with its embeddings, encoded alone.
 
         Args:
-          keep: hand the same to whoever asks for it next, so that what chooses an arm costs no second encoding.
+          keep: hand the same to whoever asks for it next, so that what chooses an arm costs no
+            second encoding.
         """
-        queries = self._next.pop(text, None) or embed_queries([text], self.encoder, tokens=self.needs_tokens)
+        queries = self._next.pop(text, None) or embed_queries(
+            [text], self.encoder, tokens=self.needs_tokens
+        )
         if keep:
             self._next.clear()
             self._next[text] = queries
@@ -211,7 +253,10 @@ def _check_numbers(wanted: RetrievalSettings) -> None:
             or not isinstance(value, int | np.integer)
             or not -_MOST_SIZE <= int(value) <= _MOST_SIZE
         ):
-            msg = f"{name} must be a whole number of 31 bits, got {shown_value(value)}; write it as in {name}=20."
+            msg = (
+                f"{name} must be a whole number of 31 bits, got {shown_value(value)}; write it as "
+                f"in {name}=20."
+            )
             raise ValueError(msg)
     check_n_hits(wanted.fetch_k)
     # At 0 the list of the embeddings would count nothing: that is the arm `bm25`.
@@ -219,7 +264,10 @@ def _check_numbers(wanted: RetrievalSettings) -> None:
     number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
     if not number or not 0.0 < weight <= 1_000.0:
         weight_text = shown_value(weight)
-        msg = f"dense_weight must be above 0 and at most 1000, got {weight_text}; 1 is as much as the keywords."
+        msg = (
+            f"dense_weight must be above 0 and at most 1000, got {weight_text}; 1 is as much as "
+            "the keywords."
+        )
         raise ValueError(msg)
 
 
@@ -232,7 +280,10 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
     """
     unknown = sorted(set(settings) - set(RetrievalSettings._fields))
     if unknown:
-        msg = f"build_trace has no setting {unknown[0]!r}; it takes {', '.join(RetrievalSettings._fields)}."
+        msg = (
+            f"build_trace has no setting {unknown[0]!r}; it takes "
+            f"{', '.join(RetrievalSettings._fields)}."
+        )
         raise ValueError(msg)
     wanted = RetrievalSettings(**settings)
     # A text is a sequence too: read as one, the arm `hybrid` would be six arms of a letter.
@@ -250,14 +301,22 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
     _check_numbers(wanted)
     if not (wanted.fetch_k >= 1 and 0 <= wanted.rerank_k <= wanted.fetch_k and wanted.rrf_k >= 1):
         sizes = f"{wanted.fetch_k}, {wanted.rerank_k}, {wanted.rrf_k}"
-        msg = f"fetch_k >= rerank_k >= 0, fetch_k >= 1 and rrf_k >= 1 must hold, got {sizes}; lower rerank_k."
+        msg = (
+            f"fetch_k >= rerank_k >= 0, fetch_k >= 1 and rrf_k >= 1 must hold, got {sizes}; lower "
+            "rerank_k."
+        )
         raise ValueError(msg)
     check_kind(wanted.index, wanted.index_mb)
     if wanted.precision not in get_args(Precision):
-        msg = f"precision must be one of {', '.join(get_args(Precision))}, got {wanted.precision!r}."
+        msg = (
+            f"precision must be one of {', '.join(get_args(Precision))}, got {wanted.precision!r}."
+        )
         raise ValueError(msg)
     if not 0 <= wanted.max_depth <= 100:
-        msg = f"max_depth must be in [0, 100], got {wanted.max_depth}; each depth is a whole retrieval."
+        msg = (
+            f"max_depth must be in [0, 100], got {wanted.max_depth}; each depth is a whole "
+            "retrieval."
+        )
         raise ValueError(msg)
     return wanted
 
@@ -274,11 +333,15 @@ def retriever(
     """Load the models, index the corpus, and make a strategy for every arm.
 
     Args:
-      rewriter: None is RM3 over the corpus. pack: of the trade, for questions about tables. like: one of the same
-        settings, whose models are used again.
+      rewriter: None is RM3 over the corpus.
+      pack: of the trade, for questions about tables.
+      like: one of the same settings, whose models are used again.
     """
-    encoder = load_encoder(wanted.encoder, precision=wanted.precision) if like is None else like.encoder
-    # Rows of the arms' own indexes join the chunks before anything is indexed: positions mean the same everywhere.
+    encoder = (
+        load_encoder(wanted.encoder, precision=wanted.precision) if like is None else like.encoder
+    )
+    # Rows of the arms' own indexes join the chunks before anything is indexed: positions mean the
+    # same everywhere.
     arm_indexes = build_arm_indexes(wanted.arms, corpus.chunks, pack)
     chunks = (*corpus.chunks, *(row for index in arm_indexes.values() for row in index.rows))
     loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
@@ -293,13 +356,18 @@ def retriever(
         arm_indexes=arm_indexes,
         pictures=_picture_vectors(corpus, encoder, cache),
     )
-    # Only what an arm asks for is made: RM3 reads the whole corpus, a cross-encoder is a model of its own.
+    # Only what an arm asks for is made: RM3 reads the whole corpus, a cross-encoder is a model of
+    # its own.
     if wanted.rewrites and rewriter is None:
         rewriter = rm3([chunk.full_text for chunk in corpus.chunks])
     if like is not None:
         reranker = next(iter(like.strategies.values())).reranker
     else:
-        reranker = None if wanted.reranker is None else CrossEncoderReranker(load_cross_encoder(wanted.reranker))
+        reranker = (
+            None
+            if wanted.reranker is None
+            else CrossEncoderReranker(load_cross_encoder(wanted.reranker))
+        )
     sizes = Sizes(wanted.fetch_k, wanted.rerank_k, wanted.rrf_k, wanted.dense_weight)
 
     def vector(text: str) -> NDArray[np.float32]:
@@ -307,17 +375,37 @@ def retriever(
 
     arm_rewriter = rewriter if wanted.rewrites else None
     strategies = {
-        arm: Strategy(arm=arm, indexes=indexes, sizes=sizes, embed=vector, rewriter=arm_rewriter, reranker=reranker)
+        arm: Strategy(
+            arm=arm,
+            indexes=indexes,
+            sizes=sizes,
+            embed=vector,
+            rewriter=arm_rewriter,
+            reranker=reranker,
+        )
         for arm in wanted.arms
     }
     return Retriever(
-        chunks=chunks, encoder=encoder, indexes=indexes, strategies=strategies, needs_tokens=wanted.needs_tokens
+        chunks=chunks,
+        encoder=encoder,
+        indexes=indexes,
+        strategies=strategies,
+        needs_tokens=wanted.needs_tokens,
     )
 
 
-def _picture_vectors(corpus: Corpus, encoder: Encoder, cache: EmbeddingCache | None) -> PictureVectors | None:
-    """Embeddings of the chunks that are pictures; None where there are none, or the encoder reads none."""
-    digests = {i: digest for i, chunk in enumerate(corpus.chunks) if (digest := picture_digest(chunk)) is not None}
+def _picture_vectors(
+    corpus: Corpus, encoder: Encoder, cache: EmbeddingCache | None
+) -> PictureVectors | None:
+    """Embeddings of the chunks that are pictures.
+
+    None where there are none, or the encoder reads none.
+    """
+    digests = {
+        i: digest
+        for i, chunk in enumerate(corpus.chunks)
+        if (digest := picture_digest(chunk)) is not None
+    }
     if not digests or not encoder.reads_pictures:
         return None
     chunks = {digest: corpus.chunks[i] for i, digest in digests.items()}
@@ -325,7 +413,10 @@ def _picture_vectors(corpus: Corpus, encoder: Encoder, cache: EmbeddingCache | N
     def read(digest: str) -> Any:  # noqa: ANN401 - an image of Pillow
         chunk = chunks[digest]
         if chunk.chunk_id not in corpus.pictures:
-            rule, remedy = "a picture must be at hand to be embedded", "load the corpus from the folder of its pictures"
+            rule, remedy = (
+                "a picture must be at hand to be embedded",
+                "load the corpus from the folder of its pictures",
+            )
             raise input_error(Where(chunk.source), rule, remedy, "its words alone")
         return stored_pixels(Path(corpus.pictures[chunk.chunk_id]), digest)
 
@@ -335,15 +426,19 @@ def _picture_vectors(corpus: Corpus, encoder: Encoder, cache: EmbeddingCache | N
 
 def warn_of_pictures(ready: Retriever, wanted: RetrievalSettings) -> None:
     """Say how many pictures are found, or reranked, by their words alone."""
-    count = sum(picture_digest(chunk) is not None for chunk in ready.chunks[: ready.indexes.n_chunks])
+    count = sum(
+        picture_digest(chunk) is not None for chunk in ready.chunks[: ready.indexes.n_chunks]
+    )
     if count and not ready.encoder.reads_pictures:
         warn_user(
-            f"{count} of {ready.indexes.n_chunks} chunks are pictures, which {ready.encoder.name} does not read: they "
+            f"{count} of {ready.indexes.n_chunks} chunks are pictures, which {ready.encoder.name} "
+            "does not read: they "
             "are found by their file names and captions alone; name an encoder of the CLIP family."
         )
     if count and ready.encoder.reads_pictures and wanted.reranker is not None and wanted.rerank_k:
         warn_user(
-            f"{count} of {ready.indexes.n_chunks} chunks are pictures, which {wanted.reranker} reranks by their file "
+            f"{count} of {ready.indexes.n_chunks} chunks are pictures, which {wanted.reranker} "
+            "reranks by their file "
             "names and captions alone; leave the reranker out, or set rerank_k=0."
         )
 
@@ -355,9 +450,12 @@ def warn_of_cut_chunks(ready: Retriever) -> None:
     cut = cut_chunks(ready.encoder, texts)
     if cut.n_lost:
         warn_user(
-            f"{cut.n_cut:,} of {cut.n_chunks:,} chunks are longer than the {ready.encoder.max_tokens} tokens that "
-            f"{ready.encoder.name} reads: {cut.n_lost:,} of {cut.n_words:,} words ({cut.n_lost / cut.n_words:.2%}) are "
-            "in no embedding; load documents with load_corpus(…, encoder=…), which cuts them to fit, cut your own "
+            f"{cut.n_cut:,} of {cut.n_chunks:,} chunks are longer than the "
+            f"{ready.encoder.max_tokens} tokens that "
+            f"{ready.encoder.name} reads: {cut.n_lost:,} of {cut.n_words:,} words "
+            f"({cut.n_lost / cut.n_words:.2%}) are "
+            "in no embedding; load documents with load_corpus(…, encoder=…), which cuts them to "
+            "fit, cut your own "
             "chunks, or name an encoder that reads more."
         )
 
@@ -370,18 +468,22 @@ def universe(corpus: Corpus, wanted: RetrievalSettings) -> tuple[Chunk, ...]:
 def question_scopes(
     chunks: Sequence[Chunk], named: Sequence[Sequence[str]], whose: Sequence[str] = ()
 ) -> list[NDArray[np.int64] | None]:
-    """Positions that each question may find: all (None), or those of the documents that the user named.
+    """Positions that each question may find.
+
+    All (None), or those of the documents that the user named.
 
     Args:
-      named: of each question, sources as `source_meanings` takes them. whose: names of the cases in errors; none
-        for a question that is asked, with its `documents`.
+      named: of each question, sources as `source_meanings` takes them.
+      whose: names of the cases in errors; none for a question that is asked, with its `documents`.
 
     Raises:
       ValueError: a name of which the corpus has no document, or several.
     """
     if not any(named):
         return [None] * len(named)
-    meanings = source_meanings({source for sources in named for source in sources}, chunk_documents(chunks))
+    meanings = source_meanings(
+        {source for sources in named for source in sources}, chunk_documents(chunks)
+    )
     places: dict[str, list[int]] = {}
     for position, sources in enumerate(chunk_sources(chunks, meanings)):
         for source in sources:
@@ -393,7 +495,10 @@ def question_scopes(
                 refuse_unclear(source, meanings[source], f" in {whose[row]}" if whose else "")
             if source not in places:
                 value = f"{source!r} in {whose[row]}" if whose else repr(source)
-                rule = f"{'selected_sources' if whose else 'documents'} must name documents of the corpus"
+                rule = (
+                    f"{'selected_sources' if whose else 'documents'} must name documents of the "
+                    "corpus"
+                )
                 msg = f"{rule}, got {value}; {source_remedy(source, meanings[source], chunks)}."
                 raise ValueError(msg)
         positions = sorted({position for source in wanted for position in places[source]})
@@ -401,21 +506,31 @@ def question_scopes(
     return scopes
 
 
-def _signatures(chunks: Sequence[Chunk], encoder: Encoder, cache: EmbeddingCache | None, *, strict: bool) -> Signatures:
-    # Chunks of a document mostly have its tags, so that of a million chunks few signatures are made.
+def _signatures(
+    chunks: Sequence[Chunk], encoder: Encoder, cache: EmbeddingCache | None, *, strict: bool
+) -> Signatures:
+    # Chunks of a document mostly have its tags, so that of a million chunks few signatures are
+    # made.
     signature_texts: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
     texts = []
     for chunk in chunks:
         key = (chunk.file_name, tuple(chunk.tags.items()))
         if key not in signature_texts:
-            signature_texts[key] = resolver.rendered(resolver.signature(chunk.tags, chunk.file_name, strict=strict))
+            signature_texts[key] = resolver.rendered(
+                resolver.signature(chunk.tags, chunk.file_name, strict=strict)
+            )
         texts.append(signature_texts[key])
     number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-    return Signatures(np.array([number[text] for text in texts]), embed(encoder, list(number), cache).vectors)
+    return Signatures(
+        np.array([number[text] for text in texts]), embed(encoder, list(number), cache).vectors
+    )
 
 
 class Batch(NamedTuple):
-    """Some cases, retrieved: hits [q, A, D, K]; what was searched [q, A, D]; milliseconds [q, A, D, stages]."""
+    """Some cases, retrieved: hits [q, A, D, K]; what was searched [q, A, D].
+
+    Milliseconds [q, A, D, stages].
+    """
 
     hits: Hits
     queries: NDArray[np.str_]
@@ -426,7 +541,8 @@ class Batch(NamedTuple):
 class Building:
     """What the traces of one corpus are built with, whatever is asked.
 
-    store: of embeddings. parameters: of the fingerprint. warns: of what the models do not read of the corpus.
+    store: of embeddings. parameters: of the fingerprint. warns: of what the models do not read of
+    the corpus.
     """
 
     corpus: Corpus = field(repr=False)
@@ -445,19 +561,27 @@ class Building:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def ready(self) -> Retriever:
-        """Models and indexes; loaded by the first batch that is not there yet, for all threads, or not at all."""
+        """Models and indexes.
+
+        Loaded by the first batch that is not there yet, for all threads, or not at all.
+        """
         with self._lock:
             if not self._retrievers:
                 self._retrievers.append(self.load(self.store))
             return self._retrievers[0]
 
     def load(self, store: EmbeddingCache | None) -> Retriever:
-        """Models and indexes, with embeddings from a cache where they are there, and into it where not."""
-        loaded_retriever = retriever(self.corpus, self.wanted, store, rewriter=self.rewriter, pack=self.pack)
+        """Models and indexes, with embeddings from a cache if there, and into it if not."""
+        loaded_retriever = retriever(
+            self.corpus, self.wanted, store, rewriter=self.rewriter, pack=self.pack
+        )
         if self.warns:
             warn_of_cut_chunks(loaded_retriever)
             warn_of_language(
-                [chunk.text for chunk in loaded_retriever.chunks[: loaded_retriever.indexes.n_chunks]],
+                [
+                    chunk.text
+                    for chunk in loaded_retriever.chunks[: loaded_retriever.indexes.n_chunks]
+                ],
                 loaded_retriever.encoder.name,
                 self.wanted.arms,
             )
@@ -500,29 +624,31 @@ def build_trace(
 ) -> Trace:
     """Retrieve once for every case and store every measurement that a gate or a rule needs.
 
-    With `out`, finished batches are stored next to it: a run that was killed continues and ends with the same bytes,
-    for any size of the batches; a file of the same fingerprint is read instead of built, and completed where it lacks
-    the signals of the question parser.
+    With `out`, finished batches are stored next to it: a run that was killed continues and ends
+    with the same bytes, for any size of the batches; a file of the same fingerprint is read instead
+    of built, and completed where it lacks the signals of the question parser.
 
     Args:
       corpus: chunks that are searched.
       cases: questions.
       out: Parquet file of the trace.
-      policy: the policy whose patterns are measured at once (others later, on replay), and whose pack reads questions
-        about tables: its hash is stored, and a policy of another is refused.
-      cache: of embeddings, by content; the index of more than 100,000 chunks is in the same folder. Without one `auto`
-        is exact for any number.
+      policy: the policy whose patterns are measured at once (others later, on replay), and whose
+        pack reads questions about tables: its hash is stored, and a policy of another is refused.
+      cache: of embeddings, by content; the index of more than 100,000 chunks is in the same folder.
+        Without one `auto` is exact for any number.
       batch_size: cases a batch, at least 1.
       command: named in errors as the way to build it.
       rewriter: of questions, for the arm `iterative` and for depths after the first; None is RM3.
-      download: whether models that are not on this machine may be fetched from the hub; see `raglab.model_files`.
+      download: whether models that are not on this machine may be fetched from the hub; see
+        `raglab.model_files`.
       **settings: fields of `RetrievalSettings`.
 
     Raises:
-      ValueError: an unknown setting or arm, batch_size below 1, no cases, no chunks; or a case whose id another has,
-        that names a document or expects a source there is none of, or whose grades are none.
-      MissingExtensionError: the policy uses a signal of the question parser, and the room `clarification` is not
-        installed.
+      ValueError: an unknown setting or arm, batch_size below 1, no cases, no chunks; or a case
+        whose id another has, that names a document or expects a source there is none of, or whose
+        grades are none.
+      MissingExtensionError: the policy uses a signal of the question parser, and the room
+        `clarification` is not installed.
 
     Warns:
       UserWarning: among the sources of which a case needs one are some that the corpus has not.
@@ -569,7 +695,8 @@ def plan_building(
     pack = GENERIC if policy is None else load_pack(policy.pack)
     reader = DocumentReader(tuple(corpus.chunks), pack)
     if policy is not None:
-        reader.measuring(used_signals(policy))  # what its signals need is missed before anything is encoded
+        # what its signals need is missed before anything is encoded
+        reader.measuring(used_signals(policy))
 
     plan = Building(
         corpus=corpus,
@@ -595,11 +722,14 @@ def build_planned(
     *,
     keep_vectors: bool = True,
 ) -> Trace:
-    """Build the trace of some cases, or load it where it exists; finished batches are kept on disk until then.
+    """Build the trace of some cases, or load it where it exists.
+
+    Finished batches are kept on disk until then.
 
     Args:
-      allowed: positions that each case may find. keep_vectors: whether the embeddings of all chunks are kept beside
-        the batches, so that no model is needed where all of those are there.
+      allowed: positions that each case may find.
+      keep_vectors: whether the embeddings of all chunks are kept beside the batches, so that no
+        model is needed where all of those are there.
     """
     meta = plan.meta(cases)
     known = _existing(place, meta)
@@ -616,12 +746,16 @@ def build_planned(
         return ready
 
     def one_batch(rows: slice) -> Batch:
-        return _batch(made_ready(), plan.wanted, [case.query for case in cases[rows]], allowed[rows])
+        return _batch(
+            made_ready(), plan.wanted, [case.query for case in cases[rows]], allowed[rows]
+        )
 
     # One case after the other within a batch, so that its size changes no bit of what is measured.
     starts = progress(range(0, len(cases), plan.batch_size), "retrieve", "batch")
     slices = (slice(start, min(start + plan.batch_size, len(cases))) for start in starts)
-    whole = _join_batches([_resume_batch(parts, rows, functools.partial(one_batch, rows)) for rows in slices])
+    whole = _join_batches(
+        [_resume_batch(parts, rows, functools.partial(one_batch, rows)) for rows in slices]
+    )
     stored_vectors = _read_vectors(parts)
     vectors = made_ready().indexes.vectors if stored_vectors is None else stored_vectors
     chunks = universe(plan.corpus, plan.wanted)
@@ -636,15 +770,25 @@ def build_planned(
 
 
 def _batch(
-    ready: Retriever, wanted: RetrievalSettings, texts: Sequence[str], scopes: Sequence[NDArray[np.int64] | None]
+    ready: Retriever,
+    wanted: RetrievalSettings,
+    texts: Sequence[str],
+    scopes: Sequence[NDArray[np.int64] | None],
 ) -> Batch:
     """Every arm and depth of some questions, one question after the other."""
     rows = []
     for text, scope in zip(texts, scopes, strict=True):
         question = ready.question(text)
-        rows.append([depths(ready.strategies[arm], question, wanted.max_depth + 1, scope) for arm in wanted.arms])
+        rows.append(
+            [
+                depths(ready.strategies[arm], question, wanted.max_depth + 1, scope)
+                for arm in wanted.arms
+            ]
+        )
     hits = Hits._make(
-        np.concatenate([np.concatenate([np.concatenate(f, axis=2) for f in arms], axis=1) for arms in fields])
+        np.concatenate(
+            [np.concatenate([np.concatenate(f, axis=2) for f in arms], axis=1) for arms in fields]
+        )
         for fields in (
             [[[getattr(depth.hits, name) for depth in walked] for walked in arms] for arms in rows]
             for name in Hits._fields
@@ -652,20 +796,30 @@ def _batch(
     )
     queries = np.array([[[depth.query for depth in walked] for walked in arms] for arms in rows])
     ms = np.array(
-        [[[[depth.ms.get(stage, np.nan) for stage in STAGES] for depth in walked] for walked in arms] for arms in rows]
+        [
+            [
+                [[depth.ms.get(stage, np.nan) for stage in STAGES] for depth in walked]
+                for walked in arms
+            ]
+            for arms in rows
+        ]
     )
     return Batch(hits, queries, ms)
 
 
 def _join_batches(batches: Sequence[Batch]) -> Batch:
-    hits = Hits._make(np.concatenate(fields) for fields in zip(*(batch.hits for batch in batches), strict=True))
+    hits = Hits._make(
+        np.concatenate(fields) for fields in zip(*(batch.hits for batch in batches), strict=True)
+    )
     queries = [batch.queries for batch in batches]
     return Batch(hits, np.concatenate(queries), np.concatenate([batch.ms for batch in batches]))
 
 
 def index_fingerprint(corpus_hash: str, parameters: Mapping[str, Any]) -> str:
     """Fingerprint of an index: of corpus, models and parameters, whatever is asked."""
-    return _hash_parts({"schema_version": SCHEMA_VERSION, "corpus_hash": corpus_hash, "parameters": parameters})
+    return _hash_parts(
+        {"schema_version": SCHEMA_VERSION, "corpus_hash": corpus_hash, "parameters": parameters}
+    )
 
 
 def _hash_parts(made_of: Mapping[str, Any]) -> str:
@@ -706,7 +860,9 @@ def _resume_batch(parts: Path | None, rows: slice, make: Callable[[], Batch]) ->
     path = parts / f"{rows.start:09d}-{rows.stop:09d}.npz"
     stored = _read_part(path)
     if stored is not None:
-        return Batch(Hits._make([stored[name] for name in Hits._fields]), stored["queries"], stored["ms"])
+        return Batch(
+            Hits._make([stored[name] for name in Hits._fields]), stored["queries"], stored["ms"]
+        )
     batch = make()
     _write_part(path, {**batch.hits._asdict(), "queries": batch.queries, "ms": batch.ms})
     return batch
@@ -718,8 +874,8 @@ VECTORS = "vectors.part"
 def _write_vectors(parts: Path | None, vectors: NDArray[np.float32]) -> None:
     """Keep the embeddings of all chunks, [N, dim], beside the batches.
 
-    The trace takes those of its hits once all batches are there. A run that was stopped between its last batch and the
-    trace is thus finished from what it left, without a model.
+    The trace takes those of its hits once all batches are there. A run that was stopped between its
+    last batch and the trace is thus finished from what it left, without a model.
     """
     if parts is not None:
         _write_part(parts / VECTORS, {"vectors": vectors})
@@ -741,10 +897,11 @@ def _read_part(path: Path) -> dict[str, NDArray[Any]] | None:
 
 
 def _write_part(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a part whole or not at all, so that a run that is killed leaves none that looks finished."""
+    """Write a part whole or not at all, so that a killed run leaves none that looks finished."""
     make_folder(path.parent)
     with replacing(path) as partial, partial.open("xb") as file:
-        np.savez(file, **arrays, digest=np.array(_part_digest(path, arrays)))  # type: ignore[arg-type]
+        digest = np.array(_part_digest(path, arrays))
+        np.savez(file, **arrays, digest=digest)  # type: ignore[arg-type]
 
 
 def _part_digest(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -764,7 +921,10 @@ def _trace_of_hits(
     patterns: Patterns,
     meta: Mapping[str, Any],
 ) -> Trace:
-    """Trace over the chunks that were hit, renumbered in corpus order; ties keep their order (rule S0.4)."""
+    """Trace over the chunks that were hit, renumbered in corpus order.
+
+    Ties keep their order (rule S0.4).
+    """
     hit_chunks, hits, vectors = restrict_to_hits(chunks, vectors, whole.hits)
     hits_of = pattern_hits(cases, hit_chunks, patterns)
     queries: Any = whole.queries.tolist()
@@ -785,7 +945,10 @@ def _trace_of_hits(
 def restrict_to_hits(
     chunks: Sequence[Chunk], vectors: VectorRows, hits: Hits
 ) -> tuple[tuple[Chunk, ...], Hits, NDArray[np.float32]]:
-    """Chunks that were hit, in their order; the hits with the chunks' new numbers; the chunks' embeddings, [C, dim]."""
+    """Chunks that were hit, in their order; the hits with the chunks' new numbers.
+
+    The chunks' embeddings, [C, dim].
+    """
     used = np.unique(hits.chunk[hits.chunk >= 0])
     renumbered = np.where(hits.chunk >= 0, np.searchsorted(used, hits.chunk), -1).astype(np.int32)
     hit_chunks = tuple(chunks[int(position)] for position in used)

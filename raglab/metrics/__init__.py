@@ -1,7 +1,9 @@
-"""Metrics (algebra): rates of decisions with counts and intervals, selective prediction, paired tests (S6.2).
+"""Metrics (algebra): decision rates and intervals, selective prediction, paired tests (S6.2).
 
-A rate is never bare: k, n, and the exact binomial interval travel with it. 0 of 0 is NaN and meets no
-target (rule S6.2).
+Rates come with their counts.
+
+A rate is never bare: k, n, and the exact binomial interval travel with it. 0 of 0 is NaN and meets
+no target (rule S6.2).
 """
 
 from __future__ import annotations

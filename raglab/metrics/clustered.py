@@ -1,7 +1,10 @@
-"""Paired ranks and clusters (algebra): intervals of AUROC, and of paired differences of AUROC and accuracy (S6.7).
+"""Paired ranks and clusters (algebra): intervals of AUROC and of paired differences (S6.7).
 
-Cases that share a question, a document or a conversation are no independent evidence. Everything here takes `clusters`:
-one value a case; cases of one value count as one draw. The order of the rows changes no bit.
+The differences are of AUROC and accuracy.
+
+Cases that share a question, a document or a conversation are no independent evidence. Everything
+here takes `clusters`: one value a case; cases of one value count as one draw. The order of the rows
+changes no bit.
 """
 
 from __future__ import annotations
@@ -17,8 +20,12 @@ from raglab.metrics.intervals import Interval, check_level, t_quantile
 from raglab.metrics.selective import auroc, check_confidence, confidence_levels
 from raglab.plain_arrays import float_array, is_missing, plain_array
 
-LEAST_CLUSTERS = 10  # below which no interval is given: their spread says too little of the next ones
-FLAT = "No case moves the difference: the interval is that of as many independent cases without a spread."
+# below which no interval is given: their spread says too little of the next ones
+LEAST_CLUSTERS = 10
+FLAT = (
+    "No case moves the difference: the interval is that of as many independent cases without a "
+    "spread."
+)
 SMALLEST = 1e-12  # standard error above rounding
 ROUNDING = 1e-9  # of a number of cases, as a share of all: a coverage of k / n is k cases
 
@@ -46,7 +53,9 @@ class PairedDifference(NamedTuple):
 
 
 class Lean(NamedTuple):
-    """How far each case moves a statistic, by the kind of the case, [Q] each; the other kind's cases are 0.
+    """How far each case moves a statistic, by the kind of the case, [Q] each.
+
+    The other kind's cases are 0.
 
     right: of cases that are right. wrong: of those that are wrong.
     """
@@ -58,10 +67,10 @@ class Lean(NamedTuple):
 class PairedRows(NamedTuple):
     """Cases in an order of their own, which is not that of the caller's rows.
 
-    right: whether each case is right if answered, [Q]. rank: of each signal, the surest 0 and a missing value last,
-    [S, Q]. n_known: cases with a value of each signal, [S]. cluster: number of each case's cluster, [Q]. cell: number
-    of its cell, [Q]. rule: 1 where a rule
-    answers it, [Q]; all 0 where there is none.
+    right: whether each case is right if answered, [Q]. rank: of each signal, the surest 0 and a
+    missing value last, [S, Q]. n_known: cases with a value of each signal, [S]. cluster: number of
+    each case's cluster, [Q]. cell: number of its cell, [Q]. rule: 1 where a rule answers it, [Q];
+    all 0 where there is none.
     """
 
     right: NDArray[np.bool_]
@@ -78,7 +87,9 @@ class PairedRows(NamedTuple):
 
     def by_cluster(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum over the cases of each cluster, [clusters]."""
-        return np.bincount(self.cluster, weights=values, minlength=self.n_clusters).astype(np.float64)
+        return np.bincount(self.cluster, weights=values, minlength=self.n_clusters).astype(
+            np.float64
+        )
 
     def holders(self, is_of: NDArray[np.bool_]) -> int:
         """Number of clusters that hold such a case."""
@@ -101,42 +112,63 @@ def paired_rows(
     wrong, size = checked[0][0], len(checked[0][0])
     ranks = np.stack([np.unique(-score, return_inverse=True)[1] for _, score in checked])
     n_known = np.array([int((~np.isnan(score)).sum()) for _, score in checked])
-    cluster = np.zeros(size, dtype=np.int64) if clusters is None else value_numbers(clusters, size, "clusters")
+    cluster = (
+        np.zeros(size, dtype=np.int64)
+        if clusters is None
+        else value_numbers(clusters, size, "clusters")
+    )
     cell = np.zeros(size, dtype=np.int64) if cells is None else value_numbers(cells, size, "cells")
     answered = np.zeros(size) if rule is None else rule
-    order = np.lexsort((answered, *ranks, wrong, cluster, cell))  # sums must not depend on the order of the rows
+    # sums must not depend on the order of the rows
+    order = np.lexsort((answered, *ranks, wrong, cluster, cell))
     numbers = np.arange(size) if clusters is None else cluster[order]
-    return PairedRows(~wrong[order], ranks[:, order], n_known, numbers, cell[order], answered[order])
+    return PairedRows(
+        ~wrong[order], ranks[:, order], n_known, numbers, cell[order], answered[order]
+    )
 
 
 def value_numbers(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
-    """Number of the value of each case, from 0, [Q]: equal values have one, in the order of the values.
+    """Number of the value of each case, from 0, [Q].
+
+    Equal values have one, in the order of the values.
 
     Raises:
       ValueError: another number of values than cases, or a missing one.
     """
     labels = plain_array(values, name)
     if labels.shape != (size,):
-        msg = f"{name} must be one value a case, got shape {labels.shape} for {size} cases; repeat the value of a case."
+        msg = (
+            f"{name} must be one value a case, got shape {labels.shape} for {size} cases; repeat "
+            "the value of a case."
+        )
         raise ValueError(msg)
     is_absent = [is_missing(value) for value in labels.tolist()]
     if any(is_absent):
         count = f"{sum(is_absent)} of {size}, the first at position {is_absent.index(True)}"
-        msg = f"{name} must not be missing, got {count}; name it, or give each such case a value of its own."
+        msg = (
+            f"{name} must not be missing, got {count}; name it, or give each such case a value of "
+            "its own."
+        )
         raise ValueError(msg)
     plain = labels.astype(np.str_) if labels.dtype == object else labels
     return np.unique(plain, return_inverse=True)[1].astype(np.int64)
 
 
-def auroc_lean(rows: PairedRows, ranks: NDArray[np.int64], keep: NDArray[np.bool_]) -> tuple[float, Lean]:
-    """AUROC of some cases and how far each moves it: DeLong's components, by cluster to the scale of their number.
+def auroc_lean(
+    rows: PairedRows, ranks: NDArray[np.int64], keep: NDArray[np.bool_]
+) -> tuple[float, Lean]:
+    """AUROC of some cases and how far each moves it.
 
-    A right case leans by the share of the wrong ones that it is surer than, ties half, less the AUROC, over the number
-    of right cases; a wrong one likewise. Sums by cluster then have the variance of Obuchowski; where each case is a
-    cluster, that of DeLong.
+    DeLong's components, by cluster to the scale of their number.
+
+    A right case leans by the share of the wrong ones that it is surer than, ties half, less the
+    AUROC, over the number of right cases; a wrong one likewise. Sums by cluster then have the
+    variance of Obuchowski; where each case is a cluster, that of DeLong.
 
     Args:
-      rows: of all cases. ranks: of one signal, [Q]. keep: the cases that are read, both kinds among them, [Q].
+      rows: of all cases.
+      ranks: of one signal, [Q].
+      keep: the cases that are read, both kinds among them, [Q].
     """
     rank, is_right = ranks[keep], rows.right[keep]
     width = int(rank.max()) + 1
@@ -147,7 +179,10 @@ def auroc_lean(rows: PairedRows, ranks: NDArray[np.int64], keep: NDArray[np.bool
     below = (n_wrong - wrong.cumsum() + wrong / 2) / n_wrong - area
     above = (right.cumsum() - right / 2) / n_right - area
     leans = np.zeros((2, len(rows.right)))
-    for lean, kind, part, size in ((leans[0], is_right, below, n_right), (leans[1], ~is_right, above, n_wrong)):
+    for lean, kind, part, size in (
+        (leans[0], is_right, below, n_right),
+        (leans[1], ~is_right, above, n_wrong),
+    ):
         of = np.flatnonzero(keep)[kind]
         holders = len(np.unique(rows.cluster[of]))
         lean[of] = part[rank[kind]] / size * sqrt(holders / max(1, holders - 1))
@@ -164,9 +199,10 @@ def lean_spread(
     """Standard error of a sum of leans by cluster, and its degrees of freedom (Satterthwaite).
 
     Args:
-      parts: leans of a kind of case, [Q], and the number of clusters that hold such a case. n_clusters: that are read.
-      further: lean of one cluster more, which the sample may lack; at least that of the cluster that leans most; none
-        is added where not given.
+      parts: leans of a kind of case, [Q], and the number of clusters that hold such a case.
+      n_clusters: that are read.
+      further: lean of one cluster more, which the sample may lack; at least that of the cluster
+        that leans most; none is added where not given.
     """
     sums = [(rows.by_cluster(lean), holders) for lean, holders in parts]
     total = np.sum([values for values, _ in sums], axis=0)
@@ -186,7 +222,10 @@ def disjoint_pairs(rows: PairedRows, keep: NDArray[np.bool_]) -> int:
 
 
 def flat_interval(share: float, draws: int, tail: float) -> tuple[float, float]:
-    """Interval of a share of independent draws that shows no spread: exact at 0 and 1, else Hoeffding's."""
+    """Interval of a share of independent draws that shows no spread.
+
+    Exact at 0 and 1, else Hoeffding's.
+    """
     if not draws:
         return 0.0, 1.0
     reach = sqrt(-log(tail) / (2 * draws)) if 0.0 < share < 1.0 else 1.0 - tail ** (1.0 / draws)
@@ -194,22 +233,31 @@ def flat_interval(share: float, draws: int, tail: float) -> tuple[float, float]:
 
 
 def auroc_interval(
-    correct: ArrayLike, confidence: ArrayLike, level: float = 0.95, *, clusters: ArrayLike | None = None
+    correct: ArrayLike,
+    confidence: ArrayLike,
+    level: float = 0.95,
+    *,
+    clusters: ArrayLike | None = None,
 ) -> Interval:
-    """Confidence interval of `auroc`: DeLong's variance on the logit scale; NaN if there is only one kind.
+    """Confidence interval of `auroc`: DeLong's variance on the logit scale.
 
-    Where that variance is 0 or not defined, m disjoint pairs of a right and a wrong case are all that is read,
-    m the rarer kind: at an AUROC of 0 or 1 exactly (all m pairs agree), else by Hoeffding's bound. The variance is a
-    large-sample one: with ten of the rarer kind a 95 % interval may hold in 90 % of samples.
+    NaN if there is only one kind.
 
-    With `clusters` the variance is that of sums by cluster and of one cluster more, see `auroc_difference`, with
-    Student's t; NaN below 10 clusters, or where a kind is in one cluster alone.
+    Where that variance is 0 or not defined, m disjoint pairs of a right and a wrong case are all
+    that is read, m the rarer kind: at an AUROC of 0 or 1 exactly (all m pairs agree), else by
+    Hoeffding's bound. The variance is a large-sample one: with ten of the rarer kind a 95 %
+    interval may hold in 90 % of samples.
+
+    With `clusters` the variance is that of sums by cluster and of one cluster more, see
+    `auroc_difference`, with Student's t; NaN below 10 clusters, or where a kind is in one cluster
+    alone.
 
     Args:
       correct: as for `aurc`, [Q].
       confidence: as for `aurc`, [Q].
       level: in (0, 1).
-      clusters: a value a case, equal for cases that are not independent, [Q]; each case by itself where not given.
+      clusters: a value a case, equal for cases that are not independent, [Q]; each case by itself
+        where not given.
 
     Raises:
       ValueError: level outside (0, 1), clusters that are not one value a case, or as for `aurc`.
@@ -235,7 +283,8 @@ def auroc_interval(
         return Interval(nan, nan)
     variance = 0.0
     if fewer > 1:
-        below = (n_wrong - wrong.cumsum() + wrong / 2) / n_wrong - area  # of a right case: wrong ones under it
+        # of a right case: wrong ones under it
+        below = (n_wrong - wrong.cumsum() + wrong / 2) / n_wrong - area
         above = (right.cumsum() - right / 2) / n_right - area  # of a wrong case: right ones over it
         variance = float((right * below**2).sum()) / ((n_right - 1) * n_right)
         variance += float((wrong * above**2).sum()) / ((n_wrong - 1) * n_wrong)
@@ -270,23 +319,29 @@ def auroc_difference(
     clusters: ArrayLike | None = None,
     level: float = 0.95,
 ) -> PairedDifference:
-    """AUROC of the first confidence minus that of the second on the same cases; above 0 the first ranks better.
+    """AUROC of the first confidence minus that of the second on the same cases.
 
-    Null hypothesis of an interval without 0: both have the same AUROC on the population that the clusters were drawn
-    from. Assumes that clusters are independent and that the sum over them is nearly normal. The variance is that of
-    DeLong's components, paired and summed by cluster, with Student's t; its degrees of freedom are Satterthwaite's of
-    the clusters that hold a right and those that hold a wrong case. One cluster more, which leans as much as the one
-    that leans most, is added to the variance: a sample of few cases that the signals rank differently may lack it.
-    Where no case moves the difference, the interval is that of disjoint pairs without a spread (exact or Hoeffding's).
+    Above 0 the first ranks better.
+
+    Null hypothesis of an interval without 0: both have the same AUROC on the population that the
+    clusters were drawn from. Assumes that clusters are independent and that the sum over them is
+    nearly normal. The variance is that of DeLong's components, paired and summed by cluster, with
+    Student's t; its degrees of freedom are Satterthwaite's of the clusters that hold a right and
+    those that hold a wrong case. One cluster more, which leans as much as the one that leans most,
+    is added to the variance: a sample of few cases that the signals rank differently may lack it.
+    Where no case moves the difference, the interval is that of disjoint pairs without a spread
+    (exact or Hoeffding's).
 
     Args:
       correct: as for `aurc`, [Q].
       first: confidence, [Q]; a missing one ranks below all others.
       second: confidence, [Q].
-      clusters: a value a case, equal for cases that are not independent, [Q]; each case by itself where not given.
+      clusters: a value a case, equal for cases that are not independent, [Q]; each case by itself
+        where not given.
       level: in (0, 1).
 
-    Returns: without an interval, and with a note, below 10 clusters or where a kind is in one cluster alone; NaN where
+    Returns: without an interval, and with a note, below 10 clusters or where a kind is in one
+    cluster alone; NaN where
       there is only one kind.
 
     Raises:
@@ -315,24 +370,29 @@ def mean_auroc_difference(
 ) -> PairedDifference:
     """Mean over cells of the difference of AUROC within a cell; clusters may span cells.
 
-    Every cell weighs the same, and cases of two cells are never ranked against each other. A cell whose right or whose
-    wrong cases are in fewer than two clusters is left out and counted: it has no AUROC, or one without a spread.
-    The cells are these and no sample of others. Otherwise as `auroc_difference`.
+    Every cell weighs the same, and cases of two cells are never ranked against each other. A cell
+    whose right or whose wrong cases are in fewer than two clusters is left out and counted: it has
+    no AUROC, or one without a spread. The cells are these and no sample of others. Otherwise as
+    `auroc_difference`.
 
     Args:
       correct: as for `aurc`, [Q].
       first: confidence, [Q]; a missing one ranks below all others.
       second: confidence, [Q].
       cells: a value a case, such as the model and the question set, [Q].
-      clusters: a value a case, equal for cases that are not independent, [Q]; each case by itself where not given.
+      clusters: a value a case, equal for cases that are not independent, [Q]; each case by itself
+        where not given.
       level: in (0, 1).
 
     Raises:
-      ValueError: level outside (0, 1), cells or clusters that are not one value a case, or as for `aurc`.
+      ValueError: level outside (0, 1), cells or clusters that are not one value a case, or as for
+        `aurc`.
 
     Example:
       >>> right, cell = np.arange(200) % 4 > 0, np.arange(200) % 2
-      >>> mean_auroc_difference(right, right, np.zeros(200), cells=np.arange(200) // 50, clusters=np.arange(200)).value
+      >>> mean_auroc_difference(
+      ...     right, right, np.zeros(200), cells=np.arange(200) // 50, clusters=np.arange(200)
+      ... ).value
       0.5
     """
     rows = paired_rows(correct, (first, second), clusters, cells)
@@ -343,12 +403,15 @@ def _mean_difference(rows: PairedRows, level: float, least: int) -> PairedDiffer
     """Mean over the cells of `rows` of the paired difference of AUROC.
 
     Args:
-      least: clusters that must hold a right, and that must hold a wrong case, for a cell to be read.
+      least: clusters that must hold a right, and that must hold a wrong case, for a cell to be
+        read.
     """
     n_cells = int(rows.cell.max()) + 1
     by_cell = [rows.cell == cell for cell in range(n_cells)]
     read_cells = [
-        keep for keep in by_cell if min(rows.holders(keep & rows.right), rows.holders(keep & ~rows.right)) >= least
+        keep
+        for keep in by_cell
+        if min(rows.holders(keep & rows.right), rows.holders(keep & ~rows.right)) >= least
     ]
     n_left_out = n_cells - len(read_cells)
     notes = []
@@ -360,7 +423,9 @@ def _mean_difference(rows: PairedRows, level: float, least: int) -> PairedDiffer
         return PairedDifference(nan, nan, nan, rows.n_clusters, 0, n_left_out, " ".join(notes))
     areas, leans = np.zeros((len(read_cells), 2)), np.zeros((2, len(rows.right)))
     for place, keep in enumerate(read_cells):
-        (areas[place, 0], first), (areas[place, 1], second) = (auroc_lean(rows, rank, keep) for rank in rows.rank)
+        (areas[place, 0], first), (areas[place, 1], second) = (
+            auroc_lean(rows, rank, keep) for rank in rows.rank
+        )
         leans += (np.stack(first) - np.stack(second)) / len(read_cells)
     value, read = float((areas[:, 0] - areas[:, 1]).mean()), np.any(read_cells, axis=0)
     holders = [rows.holders(read & kind) for kind in (rows.right, ~rows.right)]
@@ -368,13 +433,17 @@ def _mean_difference(rows: PairedRows, level: float, least: int) -> PairedDiffer
     if why := lack_of_clusters(rows.holders(read), min(holders)):
         notes.append(why)
     else:
-        error, df = lean_spread(rows, tuple(zip(leans, holders, strict=True)), rows.holders(read), further=0.0)
+        error, df = lean_spread(
+            rows, tuple(zip(leans, holders, strict=True)), rows.holders(read), further=0.0
+        )
         reach = t_quantile(df, level) * error
         if error < SMALLEST:
             reach = flat_reach(value, min(disjoint_pairs(rows, keep) for keep in read_cells), level)
             notes.append(FLAT)
     low, high = np.clip([value - reach, value + reach], -1.0, 1.0).tolist()
-    return PairedDifference(value, low, high, rows.holders(read), len(read_cells), n_left_out, " ".join(notes))
+    return PairedDifference(
+        value, low, high, rows.holders(read), len(read_cells), n_left_out, " ".join(notes)
+    )
 
 
 def lack_of_clusters(n_clusters: int, holders: int) -> str:
@@ -391,11 +460,16 @@ def lack_of_clusters(n_clusters: int, holders: int) -> str:
 
 
 def flat_reach(value: float, draws: int, level: float) -> float:
-    """Reach of the mean of independent differences in [-1, 1] that show no spread: exact at 0, else Hoeffding's."""
+    """Reach of the mean of independent differences in [-1, 1] that show no spread.
+
+    Exact at 0, else Hoeffding's.
+    """
     if not draws:
         return 2.0
     return (
-        1.0 - (1.0 - level) ** (1.0 / draws) if abs(value) < SMALLEST else sqrt(2.0 * log(2.0 / (1.0 - level)) / draws)
+        1.0 - (1.0 - level) ** (1.0 / draws)
+        if abs(value) < SMALLEST
+        else sqrt(2.0 * log(2.0 / (1.0 - level)) / draws)
     )
 
 
@@ -410,10 +484,13 @@ class Answered(NamedTuple):
 
 
 def accuracy_at_coverage(correct: ArrayLike, confidence: ArrayLike, coverage: float) -> float:
-    """accuracy@coverage: share of the answered that is right if the most confident share of cases is answered.
+    """accuracy@coverage.
 
-    Of cases that tie at the threshold each is answered in part, by the same part: it is the expected accuracy where
-    chance breaks the ties. `coverage` times the number of cases may be no whole number; the last case counts in part.
+    Share of the answered that is right if the most confident share of cases is answered.
+
+    Of cases that tie at the threshold each is answered in part, by the same part: it is the
+    expected accuracy where chance breaks the ties. `coverage` times the number of cases may be no
+    whole number; the last case counts in part.
 
     Args:
       correct: as for `risk_coverage`, [Q].
@@ -440,13 +517,18 @@ def _checked_coverage(coverage: float) -> float:
       ValueError: outside (0, 1].
     """
     if not 0.0 < coverage <= 1.0:
-        msg = f"coverage must be in (0, 1], got {coverage}; it is a share of all cases, 0.8 for 80 %."
+        msg = (
+            f"coverage must be in (0, 1], got {coverage}; it is a share of all cases, 0.8 for 80 %."
+        )
         raise ValueError(msg)
     return coverage
 
 
 def answered_cases(rows: PairedRows, signal: int, coverage: float) -> Answered:
-    """Cases that one signal answers at a coverage, ties in part; nothing is answered where too few have a value."""
+    """Cases that one signal answers at a coverage, ties in part.
+
+    Nothing is answered where too few have a value.
+    """
     size = len(rows.right)
     number, rank = coverage * size, rows.rank[signal]
     if number > rows.n_known[signal] + ROUNDING * size:
@@ -485,36 +567,43 @@ def accuracy_difference(
     clusters: ArrayLike | None = None,
     level: float = 0.95,
 ) -> PairedDifference:
-    """accuracy@coverage of the first confidence minus that of the second, on the same cases; above 0 the first wins.
+    """accuracy@coverage of the first confidence minus that of the second, on the same cases.
 
-    Null hypothesis of an interval without 0: at this coverage both answer with the same accuracy on the population that
-    the clusters were drawn from. Assumes that clusters are independent and that the sum over them is nearly normal. The
-    standard error is that of the linearised difference (delta method) summed by cluster, with Student's t: an answered
-    case counts by how far it lies from the accuracy around the threshold, as many cases of it as chance moves the
-    threshold over. One cluster more, which leans as much as the one that leans most and at least as an answered case
-    can, is added to the variance. A rule is compared at its own coverage, which another sample changes; the interval
-    includes that.
+    Above 0 the first wins.
+
+    Null hypothesis of an interval without 0: at this coverage both answer with the same accuracy on
+    the population that the clusters were drawn from. Assumes that clusters are independent and that
+    the sum over them is nearly normal. The standard error is that of the linearised difference
+    (delta method) summed by cluster, with Student's t: an answered case counts by how far it lies
+    from the accuracy around the threshold, as many cases of it as chance moves the threshold over.
+    One cluster more, which leans as much as the one that leans most and at least as an answered
+    case can, is added to the variance. A rule is compared at its own coverage, which another sample
+    changes; the interval includes that.
 
     Args:
       correct: as for `risk_coverage`, [Q].
       first: confidence, [Q].
       second: confidence, [Q]; a rule, 0 or 1, where no coverage is stated.
       coverage: share of all cases, in (0, 1]; that of the rule `second` where not given.
-      clusters: a value a case, equal for cases that are not independent, [Q]; each case by itself where not given.
+      clusters: a value a case, equal for cases that are not independent, [Q]; each case by itself
+        where not given.
       level: in (0, 1).
 
-    Returns: without an interval, and with a note, below 10 clusters with an answered case; NaN where a signal has too
+    Returns: without an interval, and with a note, below 10 clusters with an answered case; NaN
+    where a signal has too
       few values for the coverage.
 
     Raises:
-      ValueError: coverage or level out of range, a rule that is not 0 or 1, clusters that are not one value a case, or
-        as for `risk_coverage`.
+      ValueError: coverage or level out of range, a rule that is not 0 or 1, clusters that are not
+        one value a case, or as for `risk_coverage`.
 
     Source: Liang and Zeger 1986 (sums by cluster); Serfling 1980, chapter 3 (delta method).
 
     Example:
       >>> right = np.arange(200) % 4 > 0
-      >>> gain = accuracy_difference(right, right, np.arange(200) % 3 > 0, clusters=np.arange(200) // 2)
+      >>> gain = accuracy_difference(
+      ...     right, right, np.arange(200) % 3 > 0, clusters=np.arange(200) // 2
+      ... )
       >>> round(gain.value, 3), gain.low > 0
       (0.248, True)
     """
@@ -524,10 +613,15 @@ def accuracy_difference(
         rule = float_array(second, "second")
         if rule.size and not np.isin(rule, (0.0, 1.0)).all():
             value = rule[~np.isin(rule, (0.0, 1.0))][0]
-            msg = f"second must be 0 or 1 where no coverage is stated, got {value:g}; state a coverage."
+            msg = (
+                f"second must be 0 or 1 where no coverage is stated, got {value:g}; state a "
+                "coverage."
+            )
             raise ValueError(msg)
     rows = paired_rows(correct, (first, second), clusters, rule=rule)
-    share = float(rows.rule.mean()) if rule is not None else _checked_coverage(float(coverage or 0.0))
+    share = (
+        float(rows.rule.mean()) if rule is not None else _checked_coverage(float(coverage or 0.0))
+    )
     if share == 0.0:
         return PairedDifference(nan, nan, nan, rows.n_clusters, note="The rule answers no case.")
     answered = [answered_cases(rows, signal, share) for signal in (0, 1)]
@@ -546,12 +640,15 @@ def _accuracy_interval(
     leans = []
     for signal, (share, accuracy) in enumerate(answered):
         near = threshold_accuracy(rows, signal, answered[signal], coverage)
-        leans.append((share * (rows.right - near) - part * (accuracy - near)) / (coverage * len(rows.right)))
+        leans.append(
+            (share * (rows.right - near) - part * (accuracy - near)) / (coverage * len(rows.right))
+        )
     value = answered[0].accuracy - answered[1].accuracy
     holders = rows.holders((answered[0].share > 0.0) | (answered[1].share > 0.0))
     if why := lack_of_clusters(holders, holders):
         return PairedDifference(value, nan, nan, holders, note=why)
-    further = 1.0 / (coverage * len(rows.right))  # one answered case more that is right by one signal alone
+    # one answered case more that is right by one signal alone
+    further = 1.0 / (coverage * len(rows.right))
     error, df = lean_spread(rows, ((leans[0] - leans[1], holders),), holders, further=further)
     reach, note = t_quantile(df, level) * error * sqrt(holders / (holders - 1)), ""
     if error < SMALLEST:

@@ -23,7 +23,8 @@ SAME = 1e-9  # spreads below this share of the highest cost are rounding
 Costs = Mapping[str, Mapping[str, float]]
 
 
-def _outcome(status: Status, label: Status, right: bool) -> int:  # noqa: FBT001 - an axis of the table
+# an axis of the table
+def _outcome(status: Status, label: Status, right: bool) -> int:  # noqa: FBT001
     """Outcome of a decision; right is what passes its contract (rule S6.3)."""
     passes = status == label and right
     if status == Status.refuse:
@@ -33,17 +34,27 @@ def _outcome(status: Status, label: Status, right: bool) -> int:  # noqa: FBT001
 
 
 # Outcome of each cell (decision, label, sources found), [18], and the label of each.
-OUTCOME_OF_CELL = np.array([_outcome(s, la, r) for s, la, r in product(Status, Status, (False, True))])
+OUTCOME_OF_CELL = np.array(
+    [_outcome(s, la, r) for s, la, r in product(Status, Status, (False, True))]
+)
 LABEL_OF_CELL = np.array([label for _, label, _ in product(Status, Status, (False, True))])
-# Whether the expected sources are there says something of a right answer or question only: one cell for the rest.
+# Whether the expected sources are there says something of a right answer or question only: one cell
+# for the rest.
 DISTINCT_CELL = np.array(
-    [cell & ~1 if OUTCOMES[OUTCOME_OF_CELL[cell | 1]][-5:] != "right" else cell for cell in range(N_CELLS)]
+    [
+        cell & ~1 if OUTCOMES[OUTCOME_OF_CELL[cell | 1]][-5:] != "right" else cell
+        for cell in range(N_CELLS)
+    ]
 )
 
 
 def _default() -> NDArray[np.float64]:
     matrix = np.ones((len(LABELS), len(OUTCOMES)))
-    for label, outcome in (("ok", "answered_right"), ("refuse", "refused"), ("ambiguous", "asked_right")):
+    for label, outcome in (
+        ("ok", "answered_right"),
+        ("refuse", "refused"),
+        ("ambiguous", "asked_right"),
+    ):
         matrix[LABELS.index(label), OUTCOMES.index(outcome)] = 0.0
     return matrix
 
@@ -53,15 +64,15 @@ DEFAULT_COSTS.flags.writeable = False
 
 
 def cost_matrix(costs: Costs | None = None) -> NDArray[np.float64]:
-    """Cost of a case by label (rows, in the order of `Status`) and outcome (columns, as `OUTCOMES`), [3, 5].
+    """Cost of a case by label (rows, as `Status`) and outcome (columns, as `OUTCOMES`), [3, 5].
 
     Args:
-      costs: label -> outcome -> cost; `asked` sets both outcomes of asking. What is left out keeps the default: 0 where
-        the contract of the case holds, else 1.
+      costs: label -> outcome -> cost; `asked` sets both outcomes of asking. What is left out keeps
+        the default: 0 where the contract of the case holds, else 1.
 
     Raises:
-      ValueError: an unknown label or outcome, an outcome where a label belongs, or a cost that is negative or not
-        finite.
+      ValueError: an unknown label or outcome, an outcome where a label belongs, or a cost that is
+        negative or not finite.
 
     Source: rule S6.7.
 
@@ -73,16 +84,21 @@ def cost_matrix(costs: Costs | None = None) -> NDArray[np.float64]:
     if costs is None:
         return matrix
     if not isinstance(costs, Mapping):
-        raise ValueError(_misplaced("costs", costs))  # noqa: TRY004 - one kind of error for what a goal may not be
+        # one kind of error for what a goal may not be
+        raise ValueError(_misplaced("costs", costs))  # noqa: TRY004
     for label, of_label in costs.items():
         if label in (*OUTCOMES, ASKED):
             raise ValueError(_misplaced(f"costs[{label!r}]", of_label))
         if label not in LABELS:
-            msg = f"a label of costs must be one of {', '.join(LABELS)}, got {label!r}; correct the name."
+            msg = (
+                f"a label of costs must be one of {', '.join(LABELS)}, got {label!r}; correct the "
+                "name."
+            )
             raise ValueError(msg)
         if not isinstance(of_label, Mapping):
             raise ValueError(_misplaced(f"costs[{label!r}]", of_label))  # noqa: TRY004 - likewise
-        # `asked` comes first, so that a cost stated for one of its two outcomes holds whatever the order.
+        # `asked` comes first, so that a cost stated for one of its two outcomes holds whatever the
+        # order.
         for outcome, cost in sorted(of_label.items(), key=lambda pair: pair[0] != ASKED):
             places = _places(str(outcome))
             value = _cost(f"{label}.{outcome}", cost)
@@ -94,7 +110,10 @@ def _places(outcome: str) -> list[int]:
     if outcome == ASKED:
         return [OUTCOMES.index("asked_right"), OUTCOMES.index("asked_wrong")]
     if outcome not in OUTCOMES:
-        msg = f"an outcome of costs must be one of {', '.join(OUTCOMES)} or {ASKED}, got {outcome!r}; correct the name."
+        msg = (
+            f"an outcome of costs must be one of {', '.join(OUTCOMES)} or {ASKED}, got "
+            f"{outcome!r}; correct the name."
+        )
         raise ValueError(msg)
     return [OUTCOMES.index(outcome)]
 
@@ -102,7 +121,10 @@ def _places(outcome: str) -> list[int]:
 def _cost(path: str, cost: Any) -> float:  # noqa: ANN401 - what a caller may pass
     number = isinstance(cost, int | float | np.number) and not isinstance(cost, bool)
     if not number or not isfinite(cost) or cost < 0.0:
-        msg = f"a cost must be a finite number of at least 0, got {path}={cost!r}; 0 is what costs nothing."
+        msg = (
+            f"a cost must be a finite number of at least 0, got {path}={cost!r}; 0 is what costs "
+            "nothing."
+        )
         raise ValueError(msg)
     return float(cost)
 
@@ -110,7 +132,10 @@ def _cost(path: str, cost: Any) -> float:  # noqa: ANN401 - what a caller may pa
 def _misplaced(where: str, value: object) -> str:
     rule = "costs must map label -> outcome -> cost"
     every = f"{{label: {{'answered_wrong': 5}} for label in {LABELS}}}"
-    return f"{rule}, got {value!r} at {where}; write costs={{'ok': {{'answered_wrong': 5}}}}, or of all labels {every}."
+    return (
+        f"{rule}, got {value!r} at {where}; write costs={{'ok': {{'answered_wrong': 5}}}}, or of "
+        f"all labels {every}."
+    )
 
 
 def stated_costs(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
@@ -144,8 +169,8 @@ def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None
     """Mean cost of a case, [...]; NaN where there are no cases.
 
     Args:
-      cells: cases by decision, label (both in the order of `Status`) and whether the expected sources were found, [...,
-        3, 3, 2] or [..., 18], as `replay.tally` counts them.
+      cells: cases by decision, label (both in the order of `Status`) and whether the expected
+        sources were found, [..., 3, 3, 2] or [..., 18], as `replay.tally` counts them.
       costs: see `cost_matrix`.
 
     Raises:
@@ -156,12 +181,15 @@ def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None
     Example: of ten questions, one is refused that should be answered.
       >>> cells = np.zeros((3, 3, 2), dtype=int)
       >>> cells[0, 0, 1], cells[1, 0, 1] = 9, 1
-      >>> round(float(expected_cost(cells)), 3), round(float(expected_cost(cells, {"ok": {"refused": 0.5}})), 3)
+      >>> (
+      ...     round(float(expected_cost(cells)), 3),
+      ...     round(float(expected_cost(cells, {"ok": {"refused": 0.5}})), 3),
+      ... )
       (0.1, 0.05)
     """
     table = _cell_table(cells)
-    # What is saved against a cost of 1 everywhere: with the default costs a sum of whole numbers, so that nothing is
-    # rounded before 1 - pass_rate is.
+    # What is saved against a cost of 1 everywhere: with the default costs a sum of whole numbers,
+    # so that nothing is rounded before 1 - pass_rate is.
     saved = table @ (1.0 - cell_costs(costs))
     with np.errstate(invalid="ignore", divide="ignore"):
         return 1.0 - saved / table.sum(axis=-1)
@@ -172,7 +200,10 @@ def _cell_table(cells: NDArray[Any]) -> NDArray[Any]:
     if table.shape[-3:] == (len(Status), len(Status), 2):
         table = table.reshape(*table.shape[:-3], N_CELLS)
     if table.shape[-1:] != (N_CELLS,):
-        msg = f"cells must be [..., 3, 3, 2] or [..., {N_CELLS}], got shape {table.shape}; see raglab.replay.tally."
+        msg = (
+            f"cells must be [..., 3, 3, 2] or [..., {N_CELLS}], got shape {table.shape}; see "
+            "raglab.replay.tally."
+        )
         raise ValueError(msg)
     return table
 
@@ -182,9 +213,10 @@ def cost_interval(
 ) -> Interval:
     """Confidence interval of the expected cost of a case, [...]; NaN where there are no cases.
 
-    Exact (Clopper and Pearson) where every cost is nothing or one price, as by default; else Student's t of the mean,
-    within the lowest and the highest cost, which is a large-sample one. Where all cases cost the same, that interval
-    would have no width; it is then as wide as a cost that no case had may be frequent.
+    Exact (Clopper and Pearson) where every cost is nothing or one price, as by default; else
+    Student's t of the mean, within the lowest and the highest cost, which is a large-sample one.
+    Where all cases cost the same, that interval would have no width; it is then as wide as a cost
+    that no case had may be frequent.
 
     Args:
       cells: as for `expected_cost`.
@@ -213,7 +245,9 @@ def cost_interval(
         return Interval(low * most, high * most)
     size = np.where(n > 0, n, np.nan).astype(np.float64)
     mean = table @ price / size
-    spread = np.sqrt(np.maximum(table @ price**2 / size - mean**2, 0.0) / np.maximum(size - 1.0, 1.0))
+    spread = np.sqrt(
+        np.maximum(table @ price**2 / size - mean**2, 0.0) / np.maximum(size - 1.0, 1.0)
+    )
     reach = stdtrit(np.maximum(size - 1.0, 1.0), 1.0 - tail) * spread
     unseen = 1.0 - tail ** (1.0 / size)  # share up to which what no case showed may be there
     flat = spread <= SAME * most
@@ -229,7 +263,9 @@ def _t_end(values: NDArray[np.float64], sign: float, level: float) -> float:
 
 
 def interval_guard(costs: Costs | NDArray[np.float64] | None = None) -> float:
-    """Difference of the one case more of `paired_cost`: the largest of two costs where failures have several prices.
+    """Difference of the one case more of `paired_cost`.
+
+    The largest of two costs where failures have several prices.
 
     Args:
       costs: see `cost_matrix`.
@@ -244,13 +280,14 @@ def interval_guard(costs: Costs | NDArray[np.float64] | None = None) -> float:
 
 
 class PairedCost(NamedTuple):
-    """Difference of the expected cost of a case between two policies, second less first, with interval and p-value.
+    """Expected-cost difference per case of two policies, second less first, interval, p-value.
 
     Attributes:
       difference: second less first.
       low: lower end of the interval.
       high: upper end of the interval.
-      p: two-sided, of the test that the interval inverts: at level 0.95 it is below 0.05 where the interval excludes 0.
+      p: two-sided, of the test that the interval inverts: at level 0.95 it is below 0.05 where the
+        interval excludes 0.
     """
 
     difference: float
@@ -267,14 +304,14 @@ def paired_cost(
 ) -> PairedCost:
     """Difference of the expected cost on the same cases, by the difference of each (Student's t).
 
-    Where failures have several prices, a rare and dear one may be missing among the cases. The lower end is then taken
-    with one case more in which the difference is the worst that costs allow, the upper end with one in which it is the
-    best, and p on the side of the estimate.
+    Where failures have several prices, a rare and dear one may be missing among the cases. The
+    lower end is then taken with one case more in which the difference is the worst that costs
+    allow, the upper end with one in which it is the best, and p on the side of the estimate.
 
-    Where every case has the same difference there is no spread for a t interval. The interval then covers how often
-    cases with another difference may occur: a share of up to 1 - tail^(1/n), each at worst the largest difference of
-    two costs. Where costs are 0 and 1 and every case differs, that is the exact binomial interval, and p that of the
-    sign test.
+    Where every case has the same difference there is no spread for a t interval. The interval then
+    covers how often cases with another difference may occur: a share of up to 1 - tail^(1/n), each
+    at worst the largest difference of two costs. Where costs are 0 and 1 and every case differs,
+    that is the exact binomial interval, and p that of the sign test.
 
     Args:
       first: cell of each case under the first policy, [Q].
@@ -295,20 +332,29 @@ def paired_cost(
     from scipy.special import stdtr
 
     if first.shape != second.shape or first.ndim != 1 or not len(first):
-        msg = f"first and second must be the cells of the same cases, [Q] each, got {first.shape} and {second.shape}."
+        msg = (
+            f"first and second must be the cells of the same cases, [Q] each, got {first.shape} "
+            f"and {second.shape}."
+        )
         raise ValueError(msg)
     tail, price, n = (1.0 - check_level(level)) / 2.0, cell_costs(costs), len(first)
     gain = price[second] - price[first]
     mean, most = float(gain.mean()), float(price.max() - price.min())
     error = float(gain.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
     if error > SAME * most:
-        # Where failures have several prices, one case more stands for a dear one that these cases may not have shown.
+        # Where failures have several prices, one case more stands for a dear one that these cases
+        # may not have shown.
         guard = interval_guard(costs)
         below, above = (np.append(gain, end) if guard else gain for end in (-guard, guard))
         low, high = _t_end(below, -1.0, level), _t_end(above, 1.0, level)
         against = below if mean > 0.0 else -above
         t = float(against.mean() / (against.std(ddof=1) / np.sqrt(len(against))))
-        return PairedCost(mean, min(low, mean), max(high, mean), min(1.0, float(2.0 * stdtr(len(against) - 1, -t))))
+        return PairedCost(
+            mean,
+            min(low, mean),
+            max(high, mean),
+            min(1.0, float(2.0 * stdtr(len(against) - 1, -t))),
+        )
     unseen = 1.0 - tail ** (1.0 / n)  # share up to which cases that differ otherwise may be there
     p = min(1.0, 2.0 * (most / (abs(mean) + most)) ** n) if most else 1.0
     return PairedCost(mean, mean - (most + mean) * unseen, mean + (most - mean) * unseen, p)

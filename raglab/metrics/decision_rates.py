@@ -1,7 +1,9 @@
-"""Rates of decisions (algebra): false refusals, hallucinations, over-asking, coverage; cost; ranking measures (S6.2).
+"""Rates of decisions (algebra): false refusals, hallucinations, over-asking, coverage; cost.
 
-A rate is never bare: k, n, and the exact binomial interval travel with it. 0 of 0 is NaN and meets no
-target (rule S6.2).
+Ranking measures (S6.2).
+
+A rate is never bare: k, n, and the exact binomial interval travel with it. 0 of 0 is NaN and meets
+no target (rule S6.2).
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ SHAPE = (len(Status), len(Status))
 
 
 def outcome_table(label: ArrayLike, status: ArrayLike) -> NDArray[np.int64]:
-    """Cases by label (rows) and decision (columns), [3, 3], both in the order of `Status`; no cases are all zeros.
+    """Cases by label (rows) and decision (columns), [3, 3], both in the order of `Status`.
 
-    An answer from the wrong sources is counted at its decision, (ok, ok): whether it is right depends on its evidence,
-    not on its outcome.
+    No cases are all zeros.
+
+    An answer from the wrong sources is counted at its decision, (ok, ok): whether it is right
+    depends on its evidence, not on its outcome.
 
     Args:
       label: codes of `Status`, [Q].
@@ -41,14 +45,19 @@ def outcome_table(label: ArrayLike, status: ArrayLike) -> NDArray[np.int64]:
     Source: rule S0.1.
 
     Example:
-      >>> outcome_table([Status.ok, Status.ok, Status.refuse], [Status.ok, Status.refuse, Status.refuse])
+      >>> outcome_table(
+      ...     [Status.ok, Status.ok, Status.refuse], [Status.ok, Status.refuse, Status.refuse]
+      ... )
       array([[1, 1, 0],
              [0, 1, 0],
              [0, 0, 0]])
     """
     rows, columns = _codes("label", label), _codes("status", status)
     if rows.shape != columns.shape:
-        msg = f"label and status must be [Q] each, got shapes {rows.shape} and {columns.shape}; give one each a case."
+        msg = (
+            f"label and status must be [Q] each, got shapes {rows.shape} and {columns.shape}; "
+            "give one each a case."
+        )
         raise ValueError(msg)
     return np.bincount(rows * len(Status) + columns, minlength=len(Status) ** 2).reshape(SHAPE)
 
@@ -57,9 +66,16 @@ def _codes(name: str, codes: ArrayLike) -> NDArray[np.int64]:
     array = plain_array(codes, name)
     if not array.size and array.ndim == 1:
         return array.astype(np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= len(Status):
+    if (
+        array.ndim != 1
+        or array.dtype.kind not in "iu"
+        or array.min() < 0
+        or array.max() >= len(Status)
+    ):
         shown = list(dict.fromkeys(array.ravel().tolist()))[:5]
-        msg = f"{name} must be codes of Status, 0 to 2, [Q], got {shown}; Status[name] gives a code."
+        msg = (
+            f"{name} must be codes of Status, 0 to 2, [Q], got {shown}; Status[name] gives a code."
+        )
         raise ValueError(msg)
     return array.astype(np.int64)
 
@@ -87,13 +103,16 @@ def outcome_intervals(counts: NDArray[np.int64], level: float = 0.95) -> Interva
 def _outcome_array(name: str, counts: ArrayLike) -> NDArray[Any]:
     table = np.asarray(counts)
     if table.shape[-2:] != SHAPE:
-        msg = f"{name} must be [..., 3, 3], label by decision, got shape {table.shape}; see outcome_table."
+        msg = (
+            f"{name} must be [..., 3, 3], label by decision, got shape {table.shape}; see "
+            "outcome_table."
+        )
         raise ValueError(msg)
     return table
 
 
 class CostCurve(NamedTuple):
-    """Lowest expected cost of a case at each cost ratio, with the cost of answering all and of refusing all, [N] each.
+    """Lowest expected cost a case, and of answering and refusing all, by cost ratio, [N] each.
 
     Attributes:
       ratio: cost of refusing a case that would be answered right, in wrong answers.
@@ -113,10 +132,12 @@ class CostCurve(NamedTuple):
 
 
 def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> CostCurve:
-    """Expected-cost curve: a wrong answer costs 1, refusing a case that would be right costs `ratio`, all else 0.
+    """Expected-cost curve.
 
-    Of thresholds that cost the same the highest is taken, which answers least. A NaN is refused by every threshold.
-    The cost is that of the threshold chosen on these very cases, so it flatters.
+    A wrong answer costs 1, refusing a case that would be right costs `ratio`, all else 0.
+
+    Of thresholds that cost the same the highest is taken, which answers least. A NaN is refused by
+    every threshold. The cost is that of the threshold chosen on these very cases, so it flatters.
 
     Args:
       correct: boolean or 0 and 1, [Q].
@@ -135,14 +156,19 @@ def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> 
     """
     ratio = float_array(ratios, "ratios")
     if ratio.ndim != 1 or not ((ratio > 0.0) & (ratio < 1.0)).all():
-        msg = f"ratios must be in (0, 1), [N], got {ratio.tolist()}; 0.2 weighs 5 false refusals as 1 wrong answer."
+        msg = (
+            f"ratios must be in (0, 1), [N], got {ratio.tolist()}; 0.2 weighs 5 false refusals as "
+            "1 wrong answer."
+        )
         raise ValueError(msg)
     at, size, wrong = confidence_levels(correct, confidence)
     total = int(size.sum())
     answered = np.append(0, size[:-1].cumsum())
     errors = np.append(0, wrong[:-1].cumsum())
     missed = total - int(wrong.sum()) - (answered - errors)
-    best = np.array([int(np.argmin(errors + cost_ratio * missed)) for cost_ratio in ratio], dtype=np.int64)
+    best = np.array(
+        [int(np.argmin(errors + cost_ratio * missed)) for cost_ratio in ratio], dtype=np.int64
+    )
     return CostCurve(
         ratio,
         (errors[best] + ratio * missed[best]) / total,
@@ -159,10 +185,11 @@ class Rate:
 
     Attributes:
       count: name of k among `COUNTS`.
-      counts: function of (decision, label, whether the expected sources were chosen), each of codes of `Status` or
-        bool, broadcast, that gives whether a decision adds to k.
+      counts: function of (decision, label, whether the expected sources were chosen), each of codes
+        of `Status` or bool, broadcast, that gives whether a decision adds to k.
       of: function of (counts by name, cases by label [..., 3]) that gives n.
-      better: whether a low or a high one is wanted; what is wanted low is an error that a certificate may promise.
+      better: whether a low or a high one is wanted; what is wanted low is an error that a
+        certificate may promise.
       share_of: name of the cases that n counts, in a word.
       label: of legends.
       target: highest value wanted by default; None: none.
@@ -232,7 +259,10 @@ RATE_TABLE: dict[str, Rate] = {  # rules S6.2, S6.3; by name, in the order of co
 
 
 class Names(Sequence[str]):
-    """Names in the table as it stands now, in its order: a rate that is added later is among them."""
+    """Names in the table as it stands now, in its order.
+
+    A rate that is added later is among them.
+    """
 
     def __init__(self, name_of: Callable[[str, Rate], str]) -> None:
         self._name_of = name_of
@@ -250,12 +280,15 @@ class Names(Sequence[str]):
 RATES = Names(lambda name, _: name)
 COUNTS = Names(lambda _, rate: rate.count)
 OBJECTIVES = tuple(name for name, rate in RATE_TABLE.items() if rate.better == "low")
-TARGETS: Mapping[str, float] = {name: rate.target for name, rate in RATE_TABLE.items() if rate.target is not None}
-CELLS = len(Status) * 2  # of one outcome: label, and whether the expected sources were found; cell = 2 · label + found
+TARGETS: Mapping[str, float] = {
+    name: rate.target for name, rate in RATE_TABLE.items() if rate.target is not None
+}
+# of one outcome: label, and whether the expected sources were found; cell = 2 · label + found
+CELLS = len(Status) * 2
 
 
 def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Contribution of one decision to each of `COUNTS`, by outcome, label and whether the expected sources were found.
+    """What one decision adds to each of `COUNTS`, by outcome, label and expected sources found.
 
     Args:
       status: of each outcome, [O].
@@ -270,7 +303,11 @@ def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
       >>> dict(zip(COUNTS, table[0, Status.refuse, 1].tolist()))["wrong"]
       1
     """
-    codes = status[:, None, None], np.arange(3)[None, :, None], np.array([False, True])[None, None, :]
+    codes = (
+        status[:, None, None],
+        np.arange(3)[None, :, None],
+        np.array([False, True])[None, None, :],
+    )
     rows = [rate.counts(*codes) for rate in RATE_TABLE.values()]
     shape = len(status), 3, 2
     return np.stack([np.broadcast_to(row, shape) for row in rows], axis=-1).astype(np.int64)
@@ -366,7 +403,10 @@ def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10
     """
     relevant, n_relevant = _relevance(relevant, "relevant"), np.asarray(n_relevant)
     if (relevant.sum(axis=1) > n_relevant).any():
-        msg = "relevant must not hold more hits than n_relevant documents; count a document once, at its first hit."
+        msg = (
+            "relevant must not hold more hits than n_relevant documents; count a document once, "
+            "at its first hit."
+        )
         raise ValueError(msg)
     width = min(k, relevant.shape[1])
     discount = 1.0 / np.log2(np.arange(2, k + 2))
@@ -376,8 +416,12 @@ def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10
     return float((gain / ideal)[judged].mean()) if judged.any() else float("nan")
 
 
-def graded_ndcg(grades: NDArray[np.float64], ideal: NDArray[np.float64], k: int = 10) -> NDArray[np.float64]:
-    """nDCG@k of every query with linear gains, as trec_eval counts, [Q]; NaN where no document is relevant.
+def graded_ndcg(
+    grades: NDArray[np.float64], ideal: NDArray[np.float64], k: int = 10
+) -> NDArray[np.float64]:
+    """nDCG@k of every query with linear gains, as trec_eval counts, [Q].
+
+    NaN where no document is relevant.
 
     A gain is the grade itself, not 2 to its power: of a set with grades 2 and 1 the two differ.
 
@@ -396,7 +440,10 @@ def graded_ndcg(grades: NDArray[np.float64], ideal: NDArray[np.float64], k: int 
     discount = 1.0 / np.log2(np.arange(2, max(top.shape[1], best.shape[1]) + 2))
     reached, reachable = ((gains * discount[: gains.shape[1]]).sum(axis=1) for gains in (top, best))
     if (reached > reachable * (1.0 + 1e-9)).any():
-        msg = "hits must not have more grades than the documents there are; count a document once, at its first hit."
+        msg = (
+            "hits must not have more grades than the documents there are; count a document once, "
+            "at its first hit."
+        )
         raise ValueError(msg)
     with np.errstate(invalid="ignore"):
         return np.where(reachable > 0.0, reached / reachable, np.nan)
@@ -411,7 +458,8 @@ class PairedRates(NamedTuple):
       difference: second less first.
       low: lower end of the difference's interval.
       high: upper end of the difference's interval.
-      only_first: cases that count in k of the first policy alone. There is no p-value: the interval is of no test.
+      only_first: cases that count in k of the first policy alone. There is no p-value: the interval
+        is of no test.
       only_second: cases that count in k of the second policy alone.
     """
 
@@ -424,13 +472,15 @@ class PairedRates(NamedTuple):
     only_second: NDArray[np.int64]
 
 
-def paired_rates(first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]], level: float = 0.95) -> PairedRates:
+def paired_rates(
+    first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]], level: float = 0.95
+) -> PairedRates:
     """Differences of all rates on the same cases, second less first, NaN where one is of no case.
 
-    The two exact intervals are put together by the correlation that the cases show, so that what both policies count
-    alike does not blur the difference; a rate whose n depends on the policy (hallucinations, of what is answered) is
-    taken by its linear part. Where no case tells the policies apart, the interval is as wide as such cases may be
-    frequent.
+    The two exact intervals are put together by the correlation that the cases show, so that what
+    both policies count alike does not blur the difference; a rate whose n depends on the policy
+    (hallucinations, of what is answered) is taken by its linear part. Where no case tells the
+    policies apart, the interval is as wide as such cases may be frequent.
 
     Args:
       first: cell of each case under the first policy, 0 to 17, [Q].
@@ -439,7 +489,8 @@ def paired_rates(first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any
 
     Source: Zou and Donner 2008 (MOVER); Newcombe 1998 for proportions of the same cases.
 
-    Example: of four questions labelled ok the first policy refuses all, the second answers one rightly.
+    Example: of four questions labelled ok the first policy refuses all, the second answers one
+    rightly.
       >>> refused, answered = len(Status) * 2 + 1, 1
       >>> found = paired_rates(np.full(4, refused), np.array([answered, refused, refused, refused]))
       >>> float(found.difference[0]), found.k[:, 0].tolist(), int(found.only_first[0])
@@ -448,12 +499,15 @@ def paired_rates(first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any
     every = np.eye(N_CELLS, dtype=np.int64)
     k = rate_counts(every)  # of a case of each cell
     of = denominators(k, label_counts(every))
-    joint = np.bincount(first.astype(np.int64) * N_CELLS + second, minlength=N_CELLS**2).reshape(N_CELLS, N_CELLS)
+    joint = np.bincount(first.astype(np.int64) * N_CELLS + second, minlength=N_CELLS**2).reshape(
+        N_CELLS, N_CELLS
+    )
     alone = np.stack([joint.sum(axis=1), joint.sum(axis=0)])
     sums, sizes = alone @ k, alone @ of
     with np.errstate(invalid="ignore", divide="ignore"):
         rate = sums / sizes
-        # what a case of each cell moves its policy's rate by: (counted - rate) where it is in the denominator
+        # what a case of each cell moves its policy's rate by: (counted - rate) where it is in the
+        # denominator
         moves = (k - rate[:, None] * of) / sizes[:, None]
         spread = np.sqrt(np.einsum("pc,pcr->pr", alone, moves**2))
         both = np.einsum("ab,ar,br->r", joint, moves[0], moves[1])
@@ -464,12 +518,19 @@ def paired_rates(first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any
     def reach(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.sqrt(np.maximum(left**2 + right**2 - 2.0 * together * left * right, 0.0))
 
-    below, above = reach(rate[1] - low[1], high[0] - rate[0]), reach(high[1] - rate[1], rate[0] - low[0])
+    below, above = (
+        reach(rate[1] - low[1], high[0] - rate[0]),
+        reach(high[1] - rate[1], rate[0] - low[0]),
+    )
     pairs = k[:, None] - k[None], of[:, None] - of[None]
-    only_first, only_second = (np.einsum("ab,abr->r", joint, sign * pairs[0] > 0) for sign in (1, -1))
+    only_first, only_second = (
+        np.einsum("ab,abr->r", joint, sign * pairs[0] > 0) for sign in (1, -1)
+    )
     same = np.einsum("ab,abr->r", joint, (pairs[0] != 0) | (pairs[1] != 0)) == 0
     unseen = 1.0 - ((1.0 - level) / 2.0) ** (1.0 / np.maximum(sizes.min(axis=0), 1))
-    below, above = (np.where(same & ~np.isnan(difference), unseen, width) for width in (below, above))
+    below, above = (
+        np.where(same & ~np.isnan(difference), unseen, width) for width in (below, above)
+    )
     return PairedRates(
         k=sums,
         n=sizes,
@@ -481,8 +542,12 @@ def paired_rates(first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any
     )
 
 
-def rate_columns(counts: NDArray[np.int64], labels: NDArray[np.int64], level: float | None = 0.95) -> dict[str, Any]:
-    """Columns of a table of rates: value, `_k`, `_n`, `_low` and `_high` of each of `RATES`, [P] each.
+def rate_columns(
+    counts: NDArray[np.int64], labels: NDArray[np.int64], level: float | None = 0.95
+) -> dict[str, Any]:
+    """Columns of a table of rates.
+
+    Value, `_k`, `_n`, `_low` and `_high` of each of `RATES`, [P] each.
 
     Args:
       counts: as `rate_counts` gives them, [P, rates].
@@ -492,7 +557,11 @@ def rate_columns(counts: NDArray[np.int64], labels: NDArray[np.int64], level: fl
     value, n = rates(counts, labels), denominators(counts, labels)
     columns: dict[str, Any] = {}
     for place, name in enumerate(RATES):
-        columns |= {name: value[..., place], f"{name}_k": counts[..., place], f"{name}_n": n[..., place]}
+        columns |= {
+            name: value[..., place],
+            f"{name}_k": counts[..., place],
+            f"{name}_n": n[..., place],
+        }
         if level is not None:
             ends = clopper_pearson(counts[..., place], n[..., place], level)
             columns[f"{name}_low"], columns[f"{name}_high"] = ends

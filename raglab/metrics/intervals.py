@@ -66,7 +66,8 @@ def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
     check_level(level)
     hit, size = np.broadcast_arrays(float_array(k, "k"), float_array(n, "n"))
     _check_counts(hit, size)
-    # Counts of a sweep repeat, and an inverse costs a hundred times a look-up: each pair is computed once.
+    # Counts of a sweep repeat, and an inverse costs a hundred times a look-up: each pair is
+    # computed once.
     if (distinct := _distinct_pairs(hit, size)) is not None:
         pairs, place = distinct
         once = clopper_pearson(*pairs, level)
@@ -91,16 +92,23 @@ def _exact_interval(hit: NDArray[np.float64], size: NDArray[np.float64], level: 
 def _distinct_pairs(
     hit: NDArray[np.float64], size: NDArray[np.float64]
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], NDArray[np.intp]] | None:
-    """Pairs of counts that differ, and which of them each one is, [...]; None where none repeats."""
+    """Pairs of counts that differ, and which of them each one is, [...].
+
+    None where none repeats.
+    """
     most = size.max(initial=0.0)
     key = hit * (AT_MOST + 1) + size
     if hit.size < 2 or not most <= AT_MOST or (key != np.trunc(key)).any():
         return None
-    if size.min() == most and most < 4 * hit.size:  # of one size, a mark at each count costs less than sorting them
+    # of one size, a mark at each count costs less than sorting them
+    if size.min() == most and most < 4 * hit.size:
         there = np.zeros(int(most) + 1, dtype=bool)
         there[hit.astype(np.intp)] = True
         counts = np.flatnonzero(there)
-        pairs, place = (counts, np.full(len(counts), int(most))), (there.cumsum() - 1)[hit.astype(np.intp)]
+        pairs, place = (
+            (counts, np.full(len(counts), int(most))),
+            (there.cumsum() - 1)[hit.astype(np.intp)],
+        )
     else:
         keys, place = np.unique(key, return_inverse=True)
         pairs = np.divmod(keys.astype(np.int64), AT_MOST + 1)
@@ -110,8 +118,8 @@ def _distinct_pairs(
 class Stratum(NamedTuple):
     """Requests of one kind of which some were drawn without replacement and labelled.
 
-    size: of the population. drawn: of it. hits: drawn ones that have what is counted. unknown: drawn ones of which
-    nobody said. 0 <= hits + unknown <= drawn <= size.
+    size: of the population. drawn: of it. hits: drawn ones that have what is counted. unknown:
+    drawn ones of which nobody said. 0 <= hits + unknown <= drawn <= size.
     """
 
     size: int
@@ -121,10 +129,11 @@ class Stratum(NamedTuple):
 
 
 def finite_interval(stratum: Stratum, level: float = 0.95) -> tuple[int, int]:
-    """Least and greatest count of hits in a stratum's population that what was drawn does not contradict.
+    """Least and greatest hit count in a stratum's population that the draw does not contradict.
 
-    Exact for draws without replacement, by the tails of the hypergeometric distribution. What is unknown counts as no
-    hit below and as a hit above, so that it holds whichever requests nobody labelled.
+    Exact for draws without replacement, by the tails of the hypergeometric distribution. What is
+    unknown counts as no hit below and as a hit above, so that it holds whichever requests nobody
+    labelled.
 
     Raises:
       ValueError: level outside (0, 1), or counts that no draw can give.
@@ -132,12 +141,18 @@ def finite_interval(stratum: Stratum, level: float = 0.95) -> tuple[int, int]:
     Source: Buonaccorsi 1987; Clopper and Pearson 1934 for a population without end.
 
     Example:
-      >>> finite_interval(Stratum(size=100, drawn=10, hits=0)), finite_interval(Stratum(size=10, drawn=10, hits=3))
+      >>> (
+      ...     finite_interval(Stratum(size=100, drawn=10, hits=0)),
+      ...     finite_interval(Stratum(size=10, drawn=10, hits=3)),
+      ... )
       ((0, 29), (3, 3))
     """
     size, drawn, hits, unknown = stratum
     if not (hits >= 0 and unknown >= 0 and hits + unknown <= drawn <= size):
-        msg = f"a stratum must have 0 <= hits + unknown <= drawn <= size, got {stratum}; count each request once."
+        msg = (
+            f"a stratum must have 0 <= hits + unknown <= drawn <= size, got {stratum}; count each "
+            "request once."
+        )
         raise ValueError(msg)
     tail = (1.0 - check_level(level)) / 2.0
     least = _fewest_hits(hits, drawn, size, tail)
@@ -150,7 +165,8 @@ def _fewest_hits(hits: int, drawn: int, size: int, tail: float) -> int:
     low, high = hits, size - (drawn - hits)  # the truth is in here for certain
     while low < high:  # the probability grows with the count
         middle = (low + high) // 2
-        if _chance_of_hits(hits, drawn, size, middle) > tail * (1.0 - 1e-9):  # rounding must not shorten the interval
+        # rounding must not shorten the interval
+        if _chance_of_hits(hits, drawn, size, middle) > tail * (1.0 - 1e-9):
             high = middle
         else:
             low = middle + 1
@@ -167,20 +183,30 @@ def _chance_of_hits(hits: int, drawn: int, size: int, count: int) -> float:
 
     def ways(of: Ints, chosen: Ints) -> NDArray[np.float64]:
         total = np.asarray(of, dtype=np.float64)
-        return np.asarray(gammaln(total + 1) - gammaln(np.asarray(chosen) + 1.0) - gammaln(total - chosen + 1))
+        return np.asarray(
+            gammaln(total + 1) - gammaln(np.asarray(chosen) + 1.0) - gammaln(total - chosen + 1)
+        )
 
-    logs = ways(count, possible_hits) + ways(size - count, drawn - possible_hits) - ways(size, drawn)
+    logs = (
+        ways(count, possible_hits) + ways(size - count, drawn - possible_hits) - ways(size, drawn)
+    )
     return float(min(1.0, np.exp(logs).sum()))
 
 
-def stratified_share(top: Sequence[Stratum], rest: Sequence[Stratum], level: float = 0.95) -> tuple[float, Interval]:
-    """Share of the hits of all strata that lie in those of `top`: estimate and interval; NaN where there is no hit.
+def stratified_share(
+    top: Sequence[Stratum], rest: Sequence[Stratum], level: float = 0.95
+) -> tuple[float, Interval]:
+    """Share of the hits of all strata that lie in those of `top`: estimate and interval.
 
-    Such is a rate whose denominator is itself counted, as refusals among what should have been answered. Each stratum
-    that was drawn in part gives bounds at its share of the error, so that all hold at once; the share is at its least
-    where the top has the fewest and the rest the most, and at its greatest the other way round.
+    NaN where there is no hit.
 
-    Returns: the estimate weighs each labelled request by how many it stands for; strata without a label are left out of
+    Such is a rate whose denominator is itself counted, as refusals among what should have been
+    answered. Each stratum that was drawn in part gives bounds at its share of the error, so that
+    all hold at once; the share is at its least where the top has the fewest and the rest the most,
+    and at its greatest the other way round.
+
+    Returns: the estimate weighs each labelled request by how many it stands for; strata without a
+    label are left out of
       it, and count from none to all in the interval.
 
     Source: Bonferroni over `finite_interval`; Cochran 1977, chapter 5, for the weights.
@@ -198,7 +224,11 @@ def stratified_share(top: Sequence[Stratum], rest: Sequence[Stratum], level: flo
         lows.append(sum(low for low, _ in bounds))
         highs.append(sum(high for _, high in bounds))
         known = (stratum for stratum in strata if stratum.drawn > stratum.unknown)
-        estimates.append(sum(stratum.size * stratum.hits / (stratum.drawn - stratum.unknown) for stratum in known))
+        estimates.append(
+            sum(
+                stratum.size * stratum.hits / (stratum.drawn - stratum.unknown) for stratum in known
+            )
+        )
     share = estimates[0] / sum(estimates) if sum(estimates) else float("nan")
     if not sum(highs):
         return share, Interval(float("nan"), float("nan"))
@@ -210,8 +240,9 @@ def stratified_share(top: Sequence[Stratum], rest: Sequence[Stratum], level: flo
 def stratified_rate(strata: Sequence[Stratum], level: float = 0.95) -> tuple[float, Interval]:
     """Rate of hits in a population of known size: estimate and interval; NaN where it is empty.
 
-    Each labelled request counts for as many as its stratum has for each labelled one, so that the estimate is unbiased
-    where each stratum has a label; strata without one are left out of it, and count from none to all in the interval.
+    Each labelled request counts for as many as its stratum has for each labelled one, so that the
+    estimate is unbiased where each stratum has a label; strata without one are left out of it, and
+    count from none to all in the interval.
 
     Source: Cochran 1977, chapter 5, for the weights; Bonferroni over `finite_interval`.
 
@@ -254,7 +285,8 @@ def t_quantile(df: Floats, level: float) -> float:
     """Standard errors that a two-sided t interval reaches to each side of its mean.
 
     Args:
-      df: degrees of freedom, above 0. level: in (0, 1).
+      df: degrees of freedom, above 0.
+      level: in (0, 1).
 
     Source: Student 1908; what `scipy.stats.t.ppf` calls, without loading all of `scipy.stats`.
 
@@ -267,11 +299,16 @@ def t_quantile(df: Floats, level: float) -> float:
     return float(stdtrit(df, 0.5 + level / 2.0))
 
 
-def mean_interval(values: NDArray[np.float64], level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Ends of the t interval of the mean over the first axis, [...]; NaN where one row says nothing of others.
+def mean_interval(
+    values: NDArray[np.float64], level: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ends of the t interval of the mean over the first axis, [...].
+
+    NaN where one row says nothing of others.
 
     Args:
-      values: independent replications, [R, ...]. level: in (0, 1).
+      values: independent replications, [R, ...].
+      level: in (0, 1).
 
     Example:
       >>> low, high = mean_interval(np.array([[1.0], [2.0], [3.0]]), 0.95)
@@ -287,11 +324,16 @@ def mean_interval(values: NDArray[np.float64], level: float) -> tuple[NDArray[np
     return mean - reach, mean + reach
 
 
-def percentile_interval(draws: NDArray[np.float64], level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Percentile interval over the first axis, [...]; resamples without a number are left out, NaN where all are.
+def percentile_interval(
+    draws: NDArray[np.float64], level: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Percentile interval over the first axis, [...].
+
+    Resamples without a number are left out, NaN where all are.
 
     Args:
-      draws: a statistic of each resample, [N, ...]. level: in (0, 1).
+      draws: a statistic of each resample, [N, ...].
+      level: in (0, 1).
 
     Source: Efron and Tibshirani 1993.
 
@@ -304,12 +346,16 @@ def percentile_interval(draws: NDArray[np.float64], level: float) -> tuple[NDArr
     low, high = np.full(draws.shape[1:], np.nan), np.full(draws.shape[1:], np.nan)
     some = ~np.isnan(known).all(axis=0)  # nanquantile warns of columns without a number
     if some.any():
-        low[some], high[some] = np.nanquantile(known[:, some], [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
+        low[some], high[some] = np.nanquantile(
+            known[:, some], [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0
+        )
     return low, high
 
 
 def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:
-    """p-value that a rate exceeds alpha when k of n were seen: P(Bin(n, alpha) ≤ k); 1 where n is 0.
+    """p-value that a rate exceeds alpha when k of n were seen: P(Bin(n, alpha) ≤ k).
+
+    1 where n is 0.
 
     It is at most delta exactly where `upper_bound(k, n, delta)` is at most alpha.
 
@@ -326,7 +372,10 @@ def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:
 
     rate = float_array(alpha, "alpha")
     if not bool(np.all((rate > 0.0) & (rate < 1.0))):
-        msg = f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, 0.1 for 10 %."
+        msg = (
+            f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, "
+            "0.1 for 10 %."
+        )
         raise ValueError(msg)
     hit, size, rate = np.broadcast_arrays(float_array(k, "k"), float_array(n, "n"), rate)
     _check_counts(hit, size)

@@ -1,23 +1,27 @@
-"""Paired power (algebra): which differences of cost n cases can tell, and how many cases a difference takes.
+"""Paired power (algebra): which cost differences n cases tell, and how many cases one takes.
 
-Two policies decide the same n cases; d_i is the difference of their costs on case i. A share p of the cases is
-discordant (d_i is not 0), and m2 is the mean of d_i² over these. Around a mean difference delta the variance of one d_i
-is p · m2 - delta². A paired t interval at level 95 % excludes 0 with a power of 80 % where
+Two policies decide the same n cases; d_i is the difference of their costs on case i. A share p of
+the cases is discordant (d_i is not 0), and m2 is the mean of d_i² over these. Around a mean
+difference delta the variance of one d_i is p · m2 - delta². A paired t interval at level 95 %
+excludes 0 with a power of 80 % where
 
     n = z² · (p · m2 - delta²) / delta²,   z = z_.975 + z_.8 = 2.80,
 
-which solved for delta is the smallest difference that n cases tell: delta = z · sqrt(p · m2 / (n + z²)).
+which solved for delta is the smallest difference that n cases tell: delta = z · sqrt(p · m2 / (n +
+z²)).
 
-A share p carries a mean difference of p · sqrt(m2) at most, where all discordant cases favour one policy (Jensen's
-inequality). For a larger delta both formulas take the smallest share that carries it, delta / sqrt(m2). That far at the
-edge the power is above 80 %, so the figures err on the side of more cases.
+A share p carries a mean difference of p · sqrt(m2) at most, where all discordant cases favour one
+policy (Jensen's inequality). For a larger delta both formulas take the smallest share that carries
+it, delta / sqrt(m2). That far at the edge the power is above 80 %, so the figures err on the side
+of more cases.
 
-m2 is the observed one: the ranges hold the uncertainty of the share alone. With fewer than about 8 discordant cases the
-mean is far from normal, and where single cases are dear m2 itself is known roughly; the figures are then orders of
-magnitude.
+m2 is the observed one: the ranges hold the uncertainty of the share alone. With fewer than about 8
+discordant cases the mean is far from normal, and where single cases are dear m2 itself is known
+roughly; the figures are then orders of magnitude.
 
-Source: Connor 1987 (Biometrics 43, 207-211) for paired proportions, here with the variance under the difference in both
-terms, which is what a t interval estimates; Clopper and Pearson 1934 for the share.
+Source: Connor 1987 (Biometrics 43, 207-211) for paired proportions, here with the variance under
+the difference in both terms, which is what a t interval estimates; Clopper and Pearson 1934 for the
+share.
 """
 
 from __future__ import annotations
@@ -65,7 +69,12 @@ class PairedSizes(NamedTuple):
 
 
 def smallest_difference(
-    cases: Floats, share: Floats, mean_square: Floats = 1.0, *, power: float = POWER, level: float = LEVEL
+    cases: Floats,
+    share: Floats,
+    mean_square: Floats = 1.0,
+    *,
+    power: float = POWER,
+    level: float = LEVEL,
 ) -> Floats:
     """Smallest mean difference of cost that a paired comparison tells, [...].
 
@@ -93,9 +102,14 @@ def smallest_difference(
 
 
 def cases_needed(
-    difference: Floats, share: Floats, mean_square: Floats = 1.0, *, power: float = POWER, level: float = LEVEL
+    difference: Floats,
+    share: Floats,
+    mean_square: Floats = 1.0,
+    *,
+    power: float = POWER,
+    level: float = LEVEL,
 ) -> Floats:
-    """Number of cases from which a paired comparison tells a mean difference of cost, [...], a whole number.
+    """Whole number of cases from which a paired comparison tells a mean cost difference, [...].
 
     A difference that the share cannot carry takes the smallest share that can.
 
@@ -117,7 +131,10 @@ def cases_needed(
     """
     size = np.abs(np.asarray(difference, dtype=np.float64))
     if not (size > 0.0).all():
-        msg = f"difference must not be 0, got {difference}; no number of cases tells a difference of 0."
+        msg = (
+            f"difference must not be 0, got {difference}; no number of cases tells a difference "
+            "of 0."
+        )
         raise ValueError(msg)
     carrying = np.maximum(share, size / np.sqrt(mean_square))
     n = _standard_errors(power, level) ** 2 * (carrying * mean_square - size**2) / size**2
@@ -125,7 +142,10 @@ def cases_needed(
 
 
 def _standard_errors(power: float, level: float) -> float:
-    """Standard errors between 0 and a difference that is told: z of the two-sided level and z of the power."""
+    """Standard errors between 0 and a difference that is told.
+
+    Z of the two-sided level and z of the power.
+    """
     from scipy.special import ndtri
 
     if not 0.0 < power < 1.0:
@@ -134,18 +154,21 @@ def _standard_errors(power: float, level: float) -> float:
     return float(ndtri(0.5 + check_level(level) / 2.0) + ndtri(power))
 
 
-def paired_sizes(gains: NDArray[np.float64], *, price: float = 1.0, guard: float = 0.0) -> PairedSizes:
+def paired_sizes(
+    gains: NDArray[np.float64], *, price: float = 1.0, guard: float = 0.0
+) -> PairedSizes:
     """Differences that these cases tell, and numbers of cases that differences of .05 and .10 take.
 
     Args:
       gains: difference of cost of each case, [Q].
-      price: cost of a failed contract, above 0. Where no case differs, one case is assumed to differ by it; differences
-        below 1e-9 of it are rounding.
+      price: cost of a failed contract, above 0. Where no case differs, one case is assumed to
+        differ by it; differences below 1e-9 of it are rounding.
       guard: difference of the one case more that the interval counts against the estimate, see
         `metrics.interval_guard`; 0 for none.
 
     Raises:
-      ValueError: gains of no case, of another shape than [Q], or not finite; or a price that is not above 0.
+      ValueError: gains of no case, of another shape than [Q], or not finite; or a price that is not
+        above 0.
 
     Source: Connor 1987; Clopper and Pearson 1934.
 
@@ -165,7 +188,10 @@ def paired_sizes(gains: NDArray[np.float64], *, price: float = 1.0, guard: float
     share = Range(float(low), k / n, float(high))
     smallest = Range(*(_guarded_difference(n, end, mean_square, guard) for end in share))
     sizes = [size * price for size in DIFFERENCES]
-    needed = {size: Range(*(_guarded_cases(size, end, mean_square, guard) for end in share)) for size in sizes}
+    needed = {
+        size: Range(*(_guarded_cases(size, end, mean_square, guard) for end in share))
+        for size in sizes
+    }
     return PairedSizes(n, k, mean_square, share, smallest, needed)
 
 
@@ -179,7 +205,7 @@ def _guarded_difference(cases: int, share: float, mean_square: float, guard: flo
 
 
 def _guarded_cases(difference: float, share: float, mean_square: float, guard: float) -> float:
-    """Cases that tell a difference where one case more of size `guard` stands against the estimate."""
+    """Cases that tell a difference where one more case of size `guard` is against the estimate."""
     plain = float(cases_needed(difference, share, mean_square))
     if not guard:
         return plain
@@ -195,7 +221,8 @@ def _gain_array(gains: NDArray[np.float64]) -> NDArray[np.float64]:
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
         finite = int(np.isfinite(values).sum())
         msg = (
-            f"gains must be a finite number a case, [Q], got shape {values.shape} with {finite} finite; drop the rest."
+            f"gains must be a finite number a case, [Q], got shape {values.shape} with {finite} "
+            "finite; drop the rest."
         )
         raise ValueError(msg)
     return values
@@ -225,11 +252,17 @@ def paired_size_note(
       'N = 262 to 753 cases for .05, 71 to 183 for .10 (paired, 80 % power, at the observed share of discordant cases).'
     """
     power = paired_sizes(gains, price=price, guard=guard)
-    (first, small), (second, large) = ((_size(size), _cases_text(cases)) for size, cases in power.needed.items())
-    observed = "at the observed share of discordant cases" if power.discordant else "no case is discordant"
+    (first, small), (second, large) = (
+        (_size(size), _cases_text(cases)) for size, cases in power.needed.items()
+    )
+    observed = (
+        "at the observed share of discordant cases" if power.discordant else "no case is discordant"
+    )
     return (
-        f"{cases[:1].upper()}{cases[1:]} {power.cases:,} cases cannot tell differences of expected cost under about "
-        f"{_two_digits(power.smallest.estimate)}; N = {small} cases for {first}, {large} for {second} "
+        f"{cases[:1].upper()}{cases[1:]} {power.cases:,} cases cannot tell differences of "
+        "expected cost under about "
+        f"{_two_digits(power.smallest.estimate)}; N = {small} cases for {first}, {large} for "
+        f"{second} "
         f"(paired, 80 % power, {observed})."
     )
 

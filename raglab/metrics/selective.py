@@ -1,9 +1,9 @@
-"""Selective prediction (algebra): risk-coverage, AURC, AUROC, bands of a curve and differences of AURC.
+"""Selective prediction (algebra): risk-coverage, AURC, AUROC, curve bands, AURC differences.
 
-Everything is counted on the levels of the confidence (bands and differences: on sorted cells), from the most
-confident down, and summed in their order: the order of the rows changes no bit. Cases of equal confidence are
-answered together or not at all. A case whose confidence is missing (NaN) ranks below every other; `risk_coverage` and
-the thresholds never answer it.
+Everything is counted on the levels of the confidence (bands and differences: on sorted cells), from
+the most confident down, and summed in their order: the order of the rows changes no bit. Cases of
+equal confidence are answered together or not at all. A case whose confidence is missing (NaN) ranks
+below every other; `risk_coverage` and the thresholds never answer it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,19 @@ from raglab.values import Curve
 
 
 class ConfidenceLevels(NamedTuple):
-    """Cases by level of their confidence, highest first, [L + 1]; the last level is NaN, and may have none."""
+    """Cases by level of their confidence, highest first, [L + 1].
+
+    The last level is NaN, and may have none.
+    """
 
     at: NDArray[np.float64]
     size: NDArray[np.int64]
     wrong: NDArray[np.int64]
 
 
-def check_confidence(correct: ArrayLike, confidence: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+def check_confidence(
+    correct: ArrayLike, confidence: ArrayLike
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """Whether each case is wrong, and how confident it is, [Q] each.
 
     Raises:
@@ -35,7 +40,10 @@ def check_confidence(correct: ArrayLike, confidence: ArrayLike) -> tuple[NDArray
     """
     right, score = plain_array(correct, "correct"), float_array(confidence, "confidence")
     if right.ndim != 1 or right.shape != score.shape:
-        msg = f"correct and confidence must be [Q] each, got shapes {right.shape} and {score.shape}; give one a case."
+        msg = (
+            f"correct and confidence must be [Q] each, got shapes {right.shape} and "
+            f"{score.shape}; give one a case."
+        )
         raise ValueError(msg)
     if not len(right):
         msg = "correct must have at least one case, got none; a share of nothing is not defined."
@@ -45,15 +53,20 @@ def check_confidence(correct: ArrayLike, confidence: ArrayLike) -> tuple[NDArray
         position = int(odd.argmax())
         count = f" ({int(odd.sum())} such cases)" if odd.sum() > 1 else ""
         msg = (
-            f"correct must be boolean or 0 and 1, got {right[position]} at position {position}{count}; the order is "
-            "(correct, confidence), a grade is rounded to right or wrong first, and a case without a label is left out."
+            f"correct must be boolean or 0 and 1, got {right[position]} at position "
+            f"{position}{count}; the order is "
+            "(correct, confidence), a grade is rounded to right or wrong first, and a case "
+            "without a label is left out."
         )
         raise ValueError(msg)
     return right == 0, score + 0.0  # -0.0 and 0.0 are one level, written 0.0
 
 
 def confidence_levels(correct: ArrayLike, confidence: ArrayLike) -> ConfidenceLevels:
-    """Cases and wrong cases of each level of the confidence; see `check_confidence` for what is refused."""
+    """Cases and wrong cases of each level of the confidence.
+
+    See `check_confidence` for what is refused.
+    """
     wrong, score = check_confidence(correct, confidence)
     known = ~np.isnan(score)
     at, size = np.unique(score[known], return_counts=True)
@@ -69,8 +82,9 @@ def confidence_levels(correct: ArrayLike, confidence: ArrayLike) -> ConfidenceLe
 def risk_coverage(correct: ArrayLike, confidence: ArrayLike) -> Curve:
     """Risk at every reachable coverage: answer where the confidence is at least a threshold.
 
-    One step for each distinct confidence, from the most confident down: `x` the share of all cases that is answered,
-    `y` the share of the answered that is wrong, `n` answered, `k` wrong, `at` the threshold. A NaN never answers.
+    One step for each distinct confidence, from the most confident down: `x` the share of all cases
+    that is answered, `y` the share of the answered that is wrong, `n` answered, `k` wrong, `at` the
+    threshold. A NaN never answers.
 
     Args:
       correct: whether each case is right if answered, boolean or 0 and 1, [Q].
@@ -92,10 +106,11 @@ def risk_coverage(correct: ArrayLike, confidence: ArrayLike) -> Curve:
 
 
 def mean_risk(size: NDArray[np.int64], wrong: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Mean over k = 1 … n of the expected error rate among the k first, [...], if ties are ordered by chance.
+    """Mean over k = 1 … n of the expected error rate of the k first, [...], with random ties.
 
-    Within a level of m cases with w wrong, reached after a cases with e wrong, the expected errors at a + j are
-    e + j · w / m; their shares sum to (e − a · w / m) · (1 / (a + 1) + … + 1 / (a + m)) + w.
+    Within a level of m cases with w wrong, reached after a cases with e wrong, the expected errors
+    at a + j are e + j · w / m; their shares sum to (e − a · w / m) · (1 / (a + 1) + … + 1 / (a +
+    m)) + w.
 
     Args:
       size, wrong: by level, the most confident first, [..., L]; a level may be empty.
@@ -110,9 +125,12 @@ def mean_risk(size: NDArray[np.int64], wrong: NDArray[np.int64]) -> NDArray[np.f
 
 
 def aurc(correct: ArrayLike, confidence: ArrayLike) -> float:
-    """AURC, in [0, 1]: mean over k = 1 … n of the error rate among the k most confident, expected over ties.
+    """AURC, in [0, 1].
 
-    It is what the average over all orders of equal confidences gives, so it does not depend on the order of the rows.
+    Mean over k = 1 … n of the error rate among the k most confident, expected over ties.
+
+    It is what the average over all orders of equal confidences gives, so it does not depend on the
+    order of the rows.
 
     Args:
       correct: boolean or 0 and 1, [Q].
@@ -132,9 +150,12 @@ def aurc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
 
 def eaurc(correct: ArrayLike, confidence: ArrayLike) -> float:
-    """E-AURC, at least 0: AURC minus that of the perfect order, all right cases before all wrong ones.
+    """E-AURC, at least 0.
 
-    The perfect AURC is its finite sum over n cases, not the limit risk + (1 − risk) · log(1 − risk).
+    AURC minus that of the perfect order, all right cases before all wrong ones.
+
+    The perfect AURC is its finite sum over n cases, not the limit risk + (1 − risk) · log(1 −
+    risk).
 
     Args:
       correct: as for `aurc`, [Q].
@@ -153,10 +174,12 @@ def eaurc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
 
 def augrc(correct: ArrayLike, confidence: ArrayLike) -> float:
-    """AUGRC, in [0, 1/2]: area under the share of all cases that is wrong and answered, over coverage.
+    """AUGRC, in [0, 1/2].
 
-    The area of straight lines between the steps; the mean risk of an undetected failure. With accuracy a it is
-    (1 − AUROC) · a · (1 − a) + (1 − a)² / 2.
+    Area under the share of all cases that is wrong and answered, over coverage.
+
+    The area of straight lines between the steps; the mean risk of an undetected failure. With
+    accuracy a it is (1 − AUROC) · a · (1 − a) + (1 − a)² / 2.
 
     Args:
       correct: as for `aurc`, [Q].
@@ -173,7 +196,9 @@ def augrc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
 
 def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
-    """AUROC: chance that a right case is more confident than a wrong one, ties half; NaN if there is only one kind.
+    """AUROC: chance that a right case is more confident than a wrong one, ties half.
+
+    NaN if there is only one kind.
 
     Args:
       correct: as for `aurc`, [Q].
@@ -188,11 +213,15 @@ def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
     _, size, wrong = confidence_levels(correct, confidence)
     right, lost = size - wrong, int(wrong.sum())
     pairs = int(right.sum()) * lost
-    return int((right * (2 * (lost - wrong.cumsum()) + wrong)).sum()) / (2 * pairs) if pairs else nan
+    return (
+        int((right * (2 * (lost - wrong.cumsum()) + wrong)).sum()) / (2 * pairs) if pairs else nan
+    )
 
 
 def risk_at_coverage(correct: ArrayLike, confidence: ArrayLike, coverage: float) -> float:
-    """risk@coverage: risk at the smallest reachable coverage that is at least `coverage`; NaN if none is.
+    """risk@coverage: risk at the smallest reachable coverage that is at least `coverage`.
+
+    NaN if none is.
 
     Args:
       correct: as for `risk_coverage`, [Q].
@@ -207,7 +236,9 @@ def risk_at_coverage(correct: ArrayLike, confidence: ArrayLike, coverage: float)
       0.3333333333333333
     """
     if not 0.0 < coverage <= 1.0:
-        msg = f"coverage must be in (0, 1], got {coverage}; it is a share of all cases, 0.8 for 80 %."
+        msg = (
+            f"coverage must be in (0, 1], got {coverage}; it is a share of all cases, 0.8 for 80 %."
+        )
         raise ValueError(msg)
     curve = risk_coverage(correct, confidence)
     step = int(np.searchsorted(curve.x, coverage))
@@ -217,7 +248,8 @@ def risk_at_coverage(correct: ArrayLike, confidence: ArrayLike, coverage: float)
 def coverage_at_risk(correct: ArrayLike, confidence: ArrayLike, risk: float) -> float:
     """coverage@risk: largest reachable coverage whose risk is at most `risk`; 0 if none is.
 
-    It is what these cases show, the best of all thresholds; use `raglab.certify` for what holds on new cases.
+    It is what these cases show, the best of all thresholds; use `raglab.certify` for what holds on
+    new cases.
 
     Args:
       correct: as for `risk_coverage`, [Q].
@@ -238,23 +270,27 @@ def coverage_at_risk(correct: ArrayLike, confidence: ArrayLike, risk: float) -> 
     return float(curve.x[curve.y <= risk].max(initial=0.0))
 
 
-STEPS = 64  # of a curve that a simultaneous band is made of: each one more costs width at all others
+# of a curve that a simultaneous band is made of: each one more costs width at all others
+STEPS = 64
 CELLS = 2**22  # counts of resamples held at once
 
 
 def risk_band(curve: Curve, level: float = 0.95, *, simultaneous: bool = False) -> Interval:
     """Interval of the risk at each step of a risk–coverage curve, [N].
 
-    What it holds is the risk of the answered given their confidences: the mean of their chances to be wrong.
+    What it holds is the risk of the answered given their confidences: the mean of their chances to
+    be wrong.
 
-    - Pointwise: Clopper and Pearson's interval of each step. It does not hold for two steps together, nor for one that
-      was chosen because its risk is low: all steps of a curve lie in their intervals far less often than `level`.
-    - Simultaneous: all steps lie in it at once with probability at least `level`, so any of them may be chosen. At most
-      64 steps have Clopper and Pearson's interval at 1 − (1 − level) / steps (Bonferroni): all steps if there are no
-      more (where the confidence has no other values, the band holds for the risk of new cases too), else some even in
-      the root of their coverage, chosen by it alone. From these follow the others: M(n), the sum of the chances among
-      the n answered, grows by 0 to 1 with every case, so that for a ≤ n ≤ b
-      max(M(a), M(b) − (b − n)) ≤ M(n) ≤ min(M(b), M(a) + (n − a)); the tightest over all chosen a and b is taken.
+    - Pointwise: Clopper and Pearson's interval of each step. It does not hold for two steps
+      together, nor for one that was chosen because its risk is low: all steps of a curve lie in
+      their intervals far less often than `level`.
+    - Simultaneous: all steps lie in it at once with probability at least `level`, so any of them
+      may be chosen. At most 64 steps have Clopper and Pearson's interval at 1 − (1 − level) / steps
+      (Bonferroni): all steps if there are no more (where the confidence has no other values, the
+      band holds for the risk of new cases too), else some even in the root of their coverage,
+      chosen by it alone. From these follow the others: M(n), the sum of the chances among the n
+      answered, grows by 0 to 1 with every case, so that for a ≤ n ≤ b max(M(a), M(b) − (b − n)) ≤
+      M(n) ≤ min(M(b), M(a) + (n − a)); the tightest over all chosen a and b is taken.
 
     Args:
       curve: of `risk_coverage`.
@@ -295,7 +331,10 @@ def risk_band(curve: Curve, level: float = 0.95, *, simultaneous: bool = False) 
 
 
 def _curve_places(n: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Places of at most `STEPS` steps, the last among them: all, or those at even distance in the root of `n`."""
+    """Places of at most `STEPS` steps, the last among them.
+
+    All, or those at even distance in the root of `n`.
+    """
     if len(n) <= STEPS:
         return np.arange(len(n))
     return np.unique(np.searchsorted(n, n[-1] * (np.arange(1, STEPS + 1) / STEPS) ** 2))
@@ -326,10 +365,13 @@ def aurc_difference(
     resamples: int = 1000,
     rng: np.random.Generator,
 ) -> Difference:
-    """AURC of the first confidence minus that of the second, by a paired bootstrap over cases; below 0 the first wins.
+    """AURC of the first confidence minus that of the second, by a paired bootstrap over cases.
 
-    Interval: quantiles of the resamples. The same seed gives the same bits for any order of the rows and any
-    strictly increasing change of either confidence. Time and draws grow with resamples × distinct rows.
+    Below 0 the first wins.
+
+    Interval: quantiles of the resamples. The same seed gives the same bits for any order of the
+    rows and any strictly increasing change of either confidence. Time and draws grow with resamples
+    × distinct rows.
 
     Args:
       correct: [Q], or [2, Q] where the answers of the two differ.
@@ -358,9 +400,13 @@ def aurc_difference(
     if truth.ndim == 1:
         truth = np.stack([truth, truth])
     if truth.ndim != 2 or len(truth) != 2:
-        msg = f"correct must be [Q] or [2, Q], got shape {truth.shape}; give a row for both signals, or one for each."
+        msg = (
+            f"correct must be [Q] or [2, Q], got shape {truth.shape}; give a row for both "
+            "signals, or one for each."
+        )
         raise ValueError(msg)
-    # a case is a cell of (rank in first, rank in second): resampling counts of cells keeps the pairs
+    # a case is a cell of (rank in first, rank in second): resampling counts of cells keeps the
+    # pairs
     first_rank, second_rank = _rank_codes(truth[0], first), _rank_codes(truth[1], second)
     base = int(second_rank.max()) + 1
     cells, count = np.unique(first_rank * base + second_rank, return_counts=True)
@@ -370,15 +416,22 @@ def aurc_difference(
     block = max(1, CELLS // len(cells))
     drawn = []
     for done in range(0, resamples, block):
-        counts = rng.multinomial(len(first_rank), count / len(first_rank), size=min(block, resamples - done))
+        counts = rng.multinomial(
+            len(first_rank), count / len(first_rank), size=min(block, resamples - done)
+        )
         drawn.append(_cell_aurc(counts, sides[0]) - _cell_aurc(counts, sides[1]))
     differences = np.concatenate(drawn)
     low, high = percentile_interval(differences, level)
-    return Difference(float(value), float(low), float(high), float(((differences < 0) + (differences == 0) / 2).mean()))
+    return Difference(
+        float(value),
+        float(low),
+        float(high),
+        float(((differences < 0) + (differences == 0) / 2).mean()),
+    )
 
 
 def _rank_codes(correct: ArrayLike, confidence: ArrayLike) -> NDArray[np.int64]:
-    """Twice the rank of each case's level, the highest 0 and NaN last, plus one where the case is wrong, [Q]."""
+    """Twice each case's level rank, the highest 0 and NaN last, plus one if the case is wrong, [Q]."""
     wrong, score = check_confidence(correct, confidence)
     return 2 * np.unique(-score, return_inverse=True)[1] + wrong
 
@@ -387,10 +440,13 @@ def _cell_aurc(counts: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[n
     """AURC of cases in cells as `_rank_codes` names them, [...].
 
     Args:
-      counts: [..., C]. cells: [C], in any order.
+      counts: [..., C].
+      cells: [C], in any order.
     """
     order = np.argsort(cells, kind="stable")
     rank, wrong = np.divmod(cells[order], 2)
     starts = np.flatnonzero(np.diff(rank, prepend=-1))
     taken = counts[..., order]
-    return mean_risk(np.add.reduceat(taken, starts, axis=-1), np.add.reduceat(taken * wrong, starts, axis=-1))
+    return mean_risk(
+        np.add.reduceat(taken, starts, axis=-1), np.add.reduceat(taken * wrong, starts, axis=-1)
+    )

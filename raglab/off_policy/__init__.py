@@ -8,7 +8,15 @@ in every round, [T, A], or [A] where it is the same in all.
 from __future__ import annotations
 
 from raglab.off_policy.estimators import ESTIMATORS
-from raglab.off_policy.evaluation import COLUMNS, Gain, OverlapWarning, difference, estimate, lower_bound, overlap
+from raglab.off_policy.evaluation import (
+    COLUMNS,
+    Gain,
+    OverlapWarning,
+    difference,
+    estimate,
+    lower_bound,
+    overlap,
+)
 from raglab.off_policy.trust import Overlap, Rules
 
 __all__ = [

@@ -1,4 +1,7 @@
-"""Off-policy estimators (algebra): IPS, SNIPS, direct, doubly robust, switch; their intervals (S4.7)."""
+"""Off-policy estimators (algebra): IPS, SNIPS, direct, doubly robust, switch.
+
+Their intervals (S4.7).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from raglab.parallel import run_each
 ESTIMATORS = ("replay", "ips", "clipped_ips", "snips", "dm", "dr", "switch_dr")
 NORMALISED = ("replay", "snips")  # divided by the sum of their weights
 MODELLED = ("dm", "dr", "switch_dr")  # read a reward model
-WEIGHTED = ("ips", "clipped_ips", "snips", "dr", "switch_dr")  # say nothing of what a deterministic log leaves out
+# say nothing of what a deterministic log leaves out
+WEIGHTED = ("ips", "clipped_ips", "snips", "dr", "switch_dr")
 
 
 class EstimatorSettings(NamedTuple):
@@ -36,8 +40,9 @@ class EstimatorSettings(NamedTuple):
 class Fit(NamedTuple):
     """A value and what makes its interval.
 
-    value: estimated mean reward of the target. influence: of each round on it, mean 0, [T]; the variance of the value
-    is the mean square over T. used: weight that each round has, [T]; None of dm.
+    value: estimated mean reward of the target. influence: of each round on it, mean 0, [T]; the
+    variance of the value is the mean square over T. used: weight that each round has, [T]; None of
+    dm.
     """
 
     value: float
@@ -46,7 +51,10 @@ class Fit(NamedTuple):
 
 
 def estimator_weight(rows: EvaluationRows, name: str, settings: EstimatorSettings) -> Floats | None:
-    """Weight that an estimator gives to the reward of each round, [T]; None where it reads the model alone."""
+    """Weight that an estimator gives to the reward of each round, [T].
+
+    None where it reads the model alone.
+    """
     weight = rows.weight
     if name == "dm":
         return None
@@ -58,12 +66,17 @@ def estimator_weight(rows: EvaluationRows, name: str, settings: EstimatorSetting
         if settings.uniform is None:
             msg = "replay must be given a uniform for each round."
             raise ValueError(msg)
-        return np.asarray(settings.uniform * max(weight.max(), np.finfo(float).tiny) < weight, dtype=np.float64)
+        return np.asarray(
+            settings.uniform * max(weight.max(), np.finfo(float).tiny) < weight, dtype=np.float64
+        )
     return weight
 
 
 def midpoint(reward: Floats) -> float:
-    """Middle of the range of the rewards; the reward itself, to the bit, where they are all the same."""
+    """Middle of the range of the rewards.
+
+    The reward itself, to the bit, where they are all the same.
+    """
     return float(reward.min()) / 2.0 + float(reward.max()) / 2.0
 
 
@@ -72,8 +85,9 @@ def fit_estimator(rows: EvaluationRows, name: str, settings: EstimatorSettings) 
 
     - replay, snips: sum(u r) / sum(u), with u = 1 for an accepted round, u = weight.
     - ips, clipped_ips: mean(u r), with u = weight, min(weight, clip).
-    - dm, dr, switch_dr: mean(expected + u (r − predicted)), with u = 0, weight, weight where it is at most switch.
-      Where the model was fitted to this log, its arms' means vary with the log, and the influence says so.
+    - dm, dr, switch_dr: mean(expected + u (r − predicted)), with u = 0, weight, weight where it is
+      at most switch. Where the model was fitted to this log, its arms' means vary with the log, and
+      the influence says so.
     """
     used = estimator_weight(rows, name, settings)
     if used is not None and name in NORMALISED:
@@ -98,7 +112,8 @@ def _ratio(rows: EvaluationRows, used: Floats) -> Fit:
     total = float(used.sum())
     if total <= 0.0:
         return Fit(float("nan"), np.full(len(used), np.nan), used)
-    middle = midpoint(rows.log.reward)  # so that rewards which are all the same leave no rounding behind
+    # so that rewards which are all the same leave no rounding behind
+    middle = midpoint(rows.log.reward)
     off = rows.log.reward - middle
     shift = float(np.einsum("i,i", used, off)) / total
     off -= shift
@@ -111,7 +126,8 @@ def _fitted_means(rows: EvaluationRows, used: Floats | None) -> Floats:
     """What a round adds through the arms' means that were fitted to it, [T].
 
     The value changes by mass(a) − mean(u, arm a) with the mean reward of arm a, and that changes by
-    (r − mean of a) / share of a with a round of arm a; the log's mean stands in for arms never logged.
+    (r − mean of a) / share of a with a round of arm a; the log's mean stands in for arms never
+    logged.
     """
     log, n = rows.log, len(rows.weight)
     share = rows.pulls / n
@@ -133,15 +149,22 @@ def session_sums(values: Floats, log: Log) -> Floats:
     """Sums by session, [G]; the values themselves where there are none."""
     if log.session is None:
         return values
-    return np.bincount(log.session, weights=values, minlength=log.sessions).astype(np.float64, copy=False)
+    return np.bincount(log.session, weights=values, minlength=log.sessions).astype(
+        np.float64, copy=False
+    )
 
 
 def standard_error(influence: Floats, log: Log) -> float:
-    """Standard error of a value with this influence; rounds of one session count together. NaN of one session."""
+    """Standard error of a value with this influence; rounds of one session count together.
+
+    NaN of one session.
+    """
     sums = session_sums(influence, log)
     if len(sums) < 2:
         return float("nan")
-    return sqrt(float(np.einsum("i,i", sums, sums)) * len(sums) / (len(sums) - 1.0)) / len(influence)
+    return sqrt(float(np.einsum("i,i", sums, sums)) * len(sums) / (len(sums) - 1.0)) / len(
+        influence
+    )
 
 
 def delta_interval(value: float, influence: Floats, log: Log, level: float) -> tuple[float, float]:
@@ -158,19 +181,25 @@ def bootstrap_values(
     n_boot: int,
     seed: np.random.SeedSequence,
 ) -> Floats:
-    """Values of each estimator in resamples of the log, [E, B]: numerator and denominator are resampled together.
+    """Values of each estimator in resamples of the log, [E, B].
 
-    Each session, or each round where there are none, counts Poisson(1) times, drawn to 16 bits. What was fitted to the
-    log is fitted again to the resample. The same seed gives the same resamples for every estimator and target. Inside
-    `raglab.lab.parallel_workers` blocks of rounds are resampled by the workers, to the same bits.
+    Numerator and denominator are resampled together.
+
+    Each session, or each round where there are none, counts Poisson(1) times, drawn to 16 bits.
+    What was fitted to the log is fitted again to the resample. The same seed gives the same
+    resamples for every estimator and target. Inside `raglab.lab.parallel_workers` blocks of rounds
+    are resampled by the workers, to the same bits.
 
     Source: Chamandy et al. 2012 for the Poisson bootstrap.
     """
     used = [estimator_weight(rows, name, settings) for name in names]
     block_size, session = max(1, COUNTS_AT_ONCE // n_boot), rows.log.session
     columns_of_block = partial(_block_columns, rows, names, used, midpoint(rows.log.reward))
-    session_totals = None if session is None else _session_sums(rows, session, columns_of_block, block_size)
-    n_units = len(rows.weight) if session_totals is None else len(session_totals)  # rounds or sessions
+    session_totals = (
+        None if session is None else _session_sums(rows, session, columns_of_block, block_size)
+    )
+    # rounds or sessions
+    n_units = len(rows.weight) if session_totals is None else len(session_totals)
     starts = range(0, n_units, block_size)
     block_totals = run_each(
         _resampled_sums,
@@ -205,8 +234,9 @@ def _resampled_sums(
 ) -> Floats:
     """What the resamples hold of a block of rounds, or of sessions, from `start` on, [B, C].
 
-    The counts are those of one stream over all blocks, which is moved on to this one: two counts a draw of 32 bits, two
-    of those a step of the generator, and what is left of a draw at the end of a block is dropped.
+    The counts are those of one stream over all blocks, which is moved on to this one: two counts a
+    draw of 32 bits, two of those a step of the generator, and what is left of a draw at the end of
+    a block is dropped.
     """
     rng = np.random.default_rng(seed)
     before = start // block_size * (-(-n_boot * block_size // 2))
@@ -222,16 +252,26 @@ def _resampled_sums(
 @cache
 def _poisson() -> Floats:
     """Poisson(1) counts by a uniform 16-bit number, [65536]."""
-    edges = np.round(np.cumsum([exp(-1.0) / factorial(k) for k in range(9)]) * 2**16).astype(np.int64)
+    edges = np.round(np.cumsum([exp(-1.0) / factorial(k) for k in range(9)]) * 2**16).astype(
+        np.int64
+    )
     return np.repeat(np.arange(10.0), np.diff(edges, prepend=0, append=2**16))
 
 
 def _block_columns(
-    rows: EvaluationRows, names: Sequence[str], used: Sequence[Floats | None], middle: float, part: slice
+    rows: EvaluationRows,
+    names: Sequence[str],
+    used: Sequence[Floats | None],
+    middle: float,
+    part: slice,
 ) -> Floats:
     """What is resampled of each round of a block, [size, C]."""
     return np.concatenate(
-        [_summed_columns(rows, name, weight, part, middle) for name, weight in zip(names, used, strict=True)], 1
+        [
+            _summed_columns(rows, name, weight, part, middle)
+            for name, weight in zip(names, used, strict=True)
+        ],
+        1,
     )
 
 
@@ -255,7 +295,9 @@ def _refits(rows: EvaluationRows, name: str) -> bool:
     return name in MODELLED and rows.fitted
 
 
-def _summed_columns(rows: EvaluationRows, name: str, weight: Floats | None, part: slice, middle: float) -> Floats:
+def _summed_columns(
+    rows: EvaluationRows, name: str, weight: Floats | None, part: slice, middle: float
+) -> Floats:
     """What is summed of each round, [chunk, C]."""
     reward = rows.log.reward[part]
     used = np.zeros(len(reward)) if weight is None else weight[part]
@@ -268,7 +310,9 @@ def _summed_columns(rows: EvaluationRows, name: str, weight: Floats | None, part
         return np.column_stack([ones, rows.expected[part] + used * (reward - rows.predicted[part])])
     off = reward - middle
     arm = (rows.log.arm[part, None] == np.arange(len(rows.mass))).astype(np.float64)
-    return np.column_stack([ones, used * off, arm, arm * off[:, None], rows.target[part] - arm * used[:, None]])
+    return np.column_stack(
+        [ones, used * off, arm, arm * off[:, None], rows.target[part] - arm * used[:, None]]
+    )
 
 
 def _resample_values(sums: Floats, rows: EvaluationRows, name: str) -> Floats:

@@ -1,9 +1,12 @@
-"""Off-policy evaluation (algebra): estimate, difference, overlap, lower bound of another policy's value (S4.7).
+"""Off-policy evaluation (algebra): a policy's estimate, difference, overlap, lower bound (S4.7).
 
-A log is a frame with a row a round: action (the arm), reward, propensity (its probability when it was chosen), and
-where there is a reward model from outside q_<arm>, its reward of every arm. A target is the probability of every arm
-in every round, [T, A], or [A] where it is the same in all; or a function of the log that gives it; or a learner
-(`Bandit`), whose propensities after learning from all earlier rounds of the log are those of a round.
+They are about the value of another policy than the logged one.
+
+A log is a frame with a row a round: action (the arm), reward, propensity (its probability when it
+was chosen), and where there is a reward model from outside q_<arm>, its reward of every arm. A
+target is the probability of every arm in every round, [T, A], or [A] where it is the same in all;
+or a function of the log that gives it; or a learner (`Bandit`), whose propensities after learning
+from all earlier rounds of the log are those of a round.
 """
 
 from __future__ import annotations
@@ -28,7 +31,14 @@ from raglab.off_policy.estimators import (
     delta_interval,
     fit_estimator,
 )
-from raglab.off_policy.logs import EvaluationRows, outcome_columns, read_log, target_arms, target_array, weigh
+from raglab.off_policy.logs import (
+    EvaluationRows,
+    outcome_columns,
+    read_log,
+    target_arms,
+    target_array,
+    weigh,
+)
 from raglab.off_policy.targets import target_probabilities
 from raglab.off_policy.trust import (
     STATUSES,
@@ -75,7 +85,10 @@ def weigh_targets(
     named = [target_arms(target, arms) for target in targets]
     arrays = [target_array(target, len(log)) for target in targets]
     if len({array.shape for array in arrays}) > 1 or len(set(named)) > 1:
-        msg = "the two targets must have the same arms in the same order; give both as arrays or both as frames."
+        msg = (
+            "the two targets must have the same arms in the same order; give both as arrays or "
+            "both as frames."
+        )
         raise ValueError(msg)
     logged = read_log(log, arrays[0].shape[1], arms=named[0], session=session, reward=reward)
     return tuple(weigh(logged, array, mask) for array in arrays)
@@ -95,7 +108,7 @@ def single_outcome(log: pd.DataFrame, reward: str | None) -> str:
 def estimator_settings(
     rows: EvaluationRows, names: Sequence[str], clip: float | None, switch: float | None, seed: int
 ) -> EstimatorSettings:
-    """Arguments of single estimators, with the square root of T where a largest weight is not given."""
+    """Arguments of single estimators, with the square root of T if a largest weight is missing."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         msg = f"seed must be a whole number >= 0, got {seed!r}; the same seed gives the same bits."
         raise ValueError(msg)
@@ -103,8 +116,14 @@ def estimator_settings(
     for name, value in (("clip", clip), ("switch", switch)):
         if value is not None:
             check_weight(name, value)
-    uniform = np.random.default_rng(streams(seed)[0]).random(len(rows.weight)) if "replay" in names else None
-    return EstimatorSettings(root if clip is None else clip, root if switch is None else switch, uniform)
+    uniform = (
+        np.random.default_rng(streams(seed)[0]).random(len(rows.weight))
+        if "replay" in names
+        else None
+    )
+    return EstimatorSettings(
+        root if clip is None else clip, root if switch is None else switch, uniform
+    )
 
 
 def streams(seed: int) -> list[np.random.SeedSequence]:
@@ -114,9 +133,14 @@ def streams(seed: int) -> list[np.random.SeedSequence]:
 
 def check_arguments(names: Sequence[str], level: float, interval: str, n_boot: int) -> None:
     """Refuse arguments out of range."""
-    unknown = names if isinstance(names, str) else [name for name in names if name not in ESTIMATORS]
+    unknown = (
+        names if isinstance(names, str) else [name for name in names if name not in ESTIMATORS]
+    )
     if unknown:
-        msg = f"estimators must be a sequence of {list(ESTIMATORS)}, got {unknown!r}; even one stands in a tuple."
+        msg = (
+            f"estimators must be a sequence of {list(ESTIMATORS)}, got {unknown!r}; even one "
+            "stands in a tuple."
+        )
         raise ValueError(msg)
     check_level(level)
     if interval not in {"delta", "bootstrap"}:
@@ -130,7 +154,10 @@ def check_arguments(names: Sequence[str], level: float, interval: str, n_boot: i
 def check_weight(name: str, value: float) -> None:
     """Refuse a largest weight that is none."""
     if not value > 0.0:
-        msg = f"{name} must be a weight above 0, got {value:g}; leave it out for the square root of the rounds."
+        msg = (
+            f"{name} must be a weight above 0, got {value:g}; leave it out for the square root of "
+            "the rounds."
+        )
         raise ValueError(msg)
 
 
@@ -141,10 +168,14 @@ def refuse_deterministic(rows: EvaluationRows, names: Sequence[str]) -> None:
         return
     row = int(rows.weight.argmin())
     msg = (
-        f"{', '.join(weighted)} must not be used on a log of a deterministic policy: every propensity is 1, and in row "
-        f"{row} the target puts {1.0 - rows.weight[row]:.3g} on arms that could not be logged. Log with a floor (every "
-        "available arm at some probability) and come back; until then estimators=('dm',) with a reward model from "
-        "outside (q_<arm>) is an extrapolation, and replay of the matches says nothing about the other arms."
+        f"{', '.join(weighted)} must not be used on a log of a deterministic policy: every "
+        "propensity is 1, and in row "
+        f"{row} the target puts {1.0 - rows.weight[row]:.3g} on arms that could not be logged. "
+        "Log with a floor (every "
+        "available arm at some probability) and come back; until then estimators=('dm',) with a "
+        "reward model from "
+        "outside (q_<arm>) is an extrapolation, and replay of the matches says nothing about the "
+        "other arms."
     )
     raise ValueError(msg)
 
@@ -154,7 +185,10 @@ IntervalKind = Literal["delta", "bootstrap"]
 
 
 class OverlapWarning(UserWarning):
-    """A log says nothing about a target policy: the number is in the table, and must not be used."""
+    """A log says nothing about a target policy.
+
+    The number is in the table, and must not be used.
+    """
 
 
 class Gain(NamedTuple):
@@ -203,63 +237,79 @@ def estimate(
     reward: str | Sequence[str] | None = None,
     features: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Mean reward a round that the target would have earned, a row for each estimator, with interval and status.
+    """Mean reward a round the target would have earned, by estimator, with interval and status.
 
-    - replay: mean reward of accepted rounds, each accepted with chance weight / largest weight: of a uniform log and a
-      deterministic target all matches, else a sample that is distributed as the target.
-    - ips, snips: weighted mean, over T or over the sum of the weights. clipped_ips: weights cut at `clip`; biased
-      towards 0.
-    - dm: mean of the reward model under the target. dr: dm and the weighted error of the model. switch_dr: that error
-      only where the weight is at most `switch`.
+    - replay: mean reward of accepted rounds, each accepted with chance weight / largest weight: of
+      a uniform log and a deterministic target all matches, else a sample that is distributed as the
+      target.
+    - ips, snips: weighted mean, over T or over the sum of the weights. clipped_ips: weights cut at
+      `clip`; biased towards 0.
+    - dm: mean of the reward model under the target. dr: dm and the weighted error of the model.
+      switch_dr: that error only where the weight is at most `switch`.
 
-    The reward model is q_<arm>, which must not have seen these rewards, or where the log has none the mean reward by
-    arm of the log (of an arm never logged, the log's mean), which the intervals account for. Of a learner's log, where
-    choices depend on earlier rewards, that mean and dm are too low; the others hold while there is a floor. dm is never
-    ok: it is weak where dr shows it to be within its own standard error, else none.
+    The reward model is q_<arm>, which must not have seen these rewards, or where the log has none
+    the mean reward by arm of the log (of an arm never logged, the log's mean), which the intervals
+    account for. Of a learner's log, where choices depend on earlier rewards, that mean and dm are
+    too low; the others hold while there is a floor. dm is never ok: it is weak where dr shows it to
+    be within its own standard error, else none.
 
-    A learner as target is the policy that in each round has learned from all earlier rounds of the log, whoever chose
-    their arms; its value is the mean over the rounds. It is not what the learner would earn on arms of its own choice.
+    A learner as target is the policy that in each round has learned from all earlier rounds of the
+    log, whoever chose their arms; its value is the mean over the rounds. It is not what the learner
+    would earn on arms of its own choice.
 
     Args:
-      log: columns action (0..A-1, or a name of `arms`), reward, propensity in (0, 1], optional q_<arm>.
-      target: [T, A] or [A]; a frame's columns name the arms. Or a function, called once with the log, that returns
-        such. Or a `Bandit`: its propensities, learned from the column reward; arms, or columns p_<arm>, name its arms.
+      log: columns action (0..A-1, or a name of `arms`), reward, propensity in (0, 1], optional
+        q_<arm>.
+      target: [T, A] or [A]; a frame's columns name the arms. Or a function, called once with the
+        log, that returns such. Or a `Bandit`: its propensities, learned from the column reward;
+        arms, or columns p_<arm>, name its arms.
       estimators: names, of `ESTIMATORS`.
       seed: of replay's chance and of the bootstrap.
       level: of the intervals, in (0, 1).
-      interval: delta, a normal interval from the influence function; bootstrap, quantiles of `n_boot` resamples.
-      clip: largest weight of clipped_ips; the square root of T where None, so that the bias vanishes as logs grow.
+      interval: delta, a normal interval from the influence function; bootstrap, quantiles of
+        `n_boot` resamples.
+      clip: largest weight of clipped_ips; the square root of T where None, so that the bias
+        vanishes as logs grow.
       switch: largest weight of switch_dr; the square root of T where None.
       session: column or [T]; rounds of one session count together in the intervals.
       arms: names, in the order of the actions.
       mask: arms that were available, [A] or [T, A].
       n_boot: resamples of the bootstrap.
       rules: bounds at which a status changes.
-      reward: column that is estimated, or several of them, such as ("value", "cost"). None is `reward`; of a log with
-        costs (a column `cost` that is not 0) it is `value`, in the user's unit, with a warning.
+      reward: column that is estimated, or several of them, such as ("value", "cost"). None is
+        `reward`; of a log with costs (a column `cost` that is not 0) it is `value`, in the user's
+        unit, with a warning.
       features: columns of the log that are the context of a linear learner as target.
 
     Returns:
-      Frame of `COLUMNS`; with several outcomes a column `outcome` is the first. `attrs["notes"]` gives for each
-        estimator the reason where its status is not ok, `attrs["rounds"]` the number of rounds of the log. ess and
-        max_weight are those of the weights used; of dm, which uses none, those of the log.
+      Frame of `COLUMNS`; with several outcomes a column `outcome` is the first. `attrs["notes"]`
+      gives for each
+        estimator the reason where its status is not ok, `attrs["rounds"]` the number of rounds of
+        the log. ess and max_weight are those of the weights used; of dm, which uses none, those of
+        the log.
 
     Raises:
-      ValueError: the log, the target or an argument breaks its rule; or weights are asked of a deterministic log.
+      ValueError: the log, the target or an argument breaks its rule; or weights are asked of a
+        deterministic log.
 
     Warns:
       OverlapWarning: a status is none; not for dm alone where dr is there too.
       UserWarning: no column is stated, and the log has costs.
 
-    Source: Horvitz and Thompson 1952 (ips); Ionides 2008 (the square root of T); Swaminathan and Joachims 2015 (snips);
+    Source: Horvitz and Thompson 1952 (ips); Ionides 2008 (the square root of T); Swaminathan and
+    Joachims 2015 (snips);
       Dudík et al. 2014 (dr); Wang et al. 2017 (switch_dr); Li et al. 2011 (replay);
       Nie et al. 2018 (means of learners' logs); rule S4.7.
 
     Example:
       >>> import pandas as pd
-      >>> log = pd.DataFrame({"action": [0, 0, 1, 1], "reward": [0.0, 1.0, 1.0, 1.0], "propensity": [0.5] * 4})
+      >>> log = pd.DataFrame(
+      ...     {"action": [0, 0, 1, 1], "reward": [0.0, 1.0, 1.0, 1.0], "propensity": [0.5] * 4}
+      ... )
       >>> log = pd.concat([log] * 100, ignore_index=True)
-      >>> estimate(log, [0.25, 0.75], ("snips", "dr"))[["estimator", "value", "ess", "status"]].values.tolist()
+      >>> estimate(log, [0.25, 0.75], ("snips", "dr"))[
+      ...     ["estimator", "value", "ess", "status"]
+      ... ].values.tolist()
       [['snips', 0.875, 320.0, 'ok'], ['dr', 0.875, 320.0, 'ok']]
     """
     import pandas as pd
@@ -280,7 +330,9 @@ def estimate(
         if len(outcomes) > 1:
             table.insert(0, "outcome", outcome)
         parts.append(table)
-        notes |= {name if len(outcomes) == 1 else f"{outcome}: {name}": text for name, text in why.items()}
+        notes |= {
+            name if len(outcomes) == 1 else f"{outcome}: {name}": text for name, text in why.items()
+        }
     frame = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
     frame.attrs = {"notes": notes, "rounds": len(log)}
     if outcomes != ("reward",):
@@ -313,7 +365,8 @@ def _estimates(
         table.append((name, fitted.value, low, high, trust.ess, trust.max_weight, trust.status))
         notes[name] = trust.note
     warnings_by_estimator = {name: notes[name] for name, *_, status in table if status == UNUSABLE}
-    # dr is dm corrected by the weights: where it can be trusted, the reader has a number to use in place of dm.
+    # dr is dm corrected by the weights: where it can be trusted, the reader has a number to use in
+    # place of dm.
     if "dr" in notes and "dr" not in warnings_by_estimator:
         warnings_by_estimator.pop("dm", None)
     _warn(warnings_by_estimator)
@@ -339,7 +392,9 @@ def difference(
     reward: str | None = None,
     features: Sequence[str] = (),
 ) -> Gain:
-    """First policy's value minus the second's on the same log; the interval is paired, round by round.
+    """First policy's value minus the second's on the same log.
+
+    The interval is paired, round by round.
 
     Rounds on which both policies act alike cancel.
 
@@ -369,7 +424,9 @@ def difference(
 
     Example:
       >>> import pandas as pd
-      >>> log = pd.DataFrame({"action": [0, 1] * 200, "reward": [0.0, 1.0] * 200, "propensity": [0.5] * 400})
+      >>> log = pd.DataFrame(
+      ...     {"action": [0, 1] * 200, "reward": [0.0, 1.0] * 200, "propensity": [0.5] * 400}
+      ... )
       >>> found = difference(log, [0.25, 0.75], [0.5, 0.5])
       >>> round(found.value, 3), found.low > 0, found.status
       (0.25, True, 'ok')
@@ -385,9 +442,12 @@ def difference(
         refuse_deterministic(rows, (estimator,))
         fits.append(fit_estimator(rows, estimator, settings))
         diagnostics.append(
-            diagnose_estimate(rows, fits[-1], estimator, settings, target_overlap(rows, level, rules), rules)
+            diagnose_estimate(
+                rows, fits[-1], estimator, settings, target_overlap(rows, level, rules), rules
+            )
         )
-    # Paired: the same rounds, resampled alike or subtracted one by one, so that what both do alike cancels.
+    # Paired: the same rounds, resampled alike or subtracted one by one, so that what both do alike
+    # cancels.
     value = fits[0].value - fits[1].value
     first_draws, second_draws = (
         _bootstrap_draws(rows, (estimator,), settings, interval, n_boot, seed) for rows in pair
@@ -447,13 +507,17 @@ def overlap(
 
     Example:
       >>> import pandas as pd
-      >>> log = pd.DataFrame({"action": [0, 1] * 200, "reward": [0.0, 1.0] * 200, "propensity": [0.5] * 400})
+      >>> log = pd.DataFrame(
+      ...     {"action": [0, 1] * 200, "reward": [0.0, 1.0] * 200, "propensity": [0.5] * 400}
+      ... )
       >>> seen = overlap(log, [0.0, 1.0])
       >>> seen.ess, seen.max_weight, seen.mean_weight, seen.status
       (200.0, 2.0, 1.0, 'ok')
     """
     check_arguments((), level, "delta", 1)
-    (rows,) = weigh_targets(log, read_targets(log, (target,), arms, mask, features), arms, session, mask)
+    (rows,) = weigh_targets(
+        log, read_targets(log, (target,), arms, mask, features), arms, session, mask
+    )
     return target_overlap(rows, level, rules or Rules())
 
 
@@ -468,11 +532,13 @@ def lower_bound(
     reward: str | None = None,
     features: Sequence[str] = (),
 ) -> float:
-    """Mean reward that the target reaches with confidence 1 − delta, for rewards in [0, 1]; no large-sample argument.
+    """Mean reward that the target reaches with confidence 1 − delta, for rewards in [0, 1].
 
-    The empirical Bernstein bound of clipped IPS: with rewards >= 0 clipping only lowers the mean, so a bound of the
-    clipped mean is one of the value. Without `clip` the best of 1, 2, 4, … up to the square root of T is taken, each at
-    delta / their number. Rounds must be independent.
+    No large-sample argument.
+
+    The empirical Bernstein bound of clipped IPS: with rewards >= 0 clipping only lowers the mean,
+    so a bound of the clipped mean is one of the value. Without `clip` the best of 1, 2, 4, … up to
+    the square root of T is taken, each at delta / their number. Rounds must be independent.
 
     Args:
       log: as for `estimate`.
@@ -491,7 +557,9 @@ def lower_bound(
 
     Example:
       >>> import pandas as pd
-      >>> log = pd.DataFrame({"action": [0, 1] * 2000, "reward": [0.0, 1.0] * 2000, "propensity": [0.5] * 4000})
+      >>> log = pd.DataFrame(
+      ...     {"action": [0, 1] * 2000, "reward": [0.0, 1.0] * 2000, "propensity": [0.5] * 4000}
+      ... )
       >>> round(lower_bound(log, [0.25, 0.75]), 3)
       0.704
     """
@@ -504,16 +572,30 @@ def lower_bound(
     refuse_deterministic(rows, ("clipped_ips",))
     outcome = rows.log.reward
     if not (outcome.min() >= 0.0 and outcome.max() <= 1.0):
-        msg = f"{name} must be in [0, 1] for a bound, got {outcome.min():g} to {outcome.max():g}; rescale it first."
+        msg = (
+            f"{name} must be in [0, 1] for a bound, got {outcome.min():g} to {outcome.max():g}; "
+            "rescale it first."
+        )
         raise ValueError(msg)
     if clip is not None:
         check_weight("clip", clip)
-    grid = [clip] if clip is not None else [2.0**power for power in range(ceil(log2(max(2.0, sqrt(len(outcome))))))]
-    return max(bernstein(np.minimum(rows.weight, most), outcome, most, delta / len(grid)) for most in grid)
+    grid = (
+        [clip]
+        if clip is not None
+        else [2.0**power for power in range(ceil(log2(max(2.0, sqrt(len(outcome))))))]
+    )
+    return max(
+        bernstein(np.minimum(rows.weight, most), outcome, most, delta / len(grid)) for most in grid
+    )
 
 
 def _bootstrap_draws(
-    rows: EvaluationRows, names: Sequence[str], settings: EstimatorSettings, interval: str, n_boot: int, seed: int
+    rows: EvaluationRows,
+    names: Sequence[str],
+    settings: EstimatorSettings,
+    interval: str,
+    n_boot: int,
+    seed: int,
 ) -> NDArray[np.float64] | None:
     """Values in the resamples, [E, B]; None where the interval is not by bootstrap."""
     if interval == "delta":
@@ -525,6 +607,10 @@ def _warn(notes: dict[str, str]) -> None:
     """Say aloud that numbers must not be used; one warning for those that share a reason."""
     for note in dict.fromkeys(notes.values()):
         names = ", ".join(name for name in notes if notes[name] == note)
-        alone = "dm alone says nothing" if names == "dm" else f"this log says nothing about the target ({names})"
+        alone = (
+            "dm alone says nothing"
+            if names == "dm"
+            else f"this log says nothing about the target ({names})"
+        )
         text = f"{alone}: {note}. Do not use the number."
         warn_user(text, OverlapWarning)

@@ -1,4 +1,4 @@
-"""Compiled kernel of off-policy evaluation (algebra): what the estimators read of a log, in one pass."""
+"""Compiled kernel of off-policy evaluation (algebra): what estimators read of a log at one pass."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ def weigh_rows(
     mass: Any,
     tolerance: float,
 ) -> tuple[bool, bool]:
-    """Write weight, expected and predicted reward of some rounds, [R] each, and add to the target's mass, [A].
+    """Write weight, expected and predicted reward of rounds, [R] each, add to target's mass, [A].
 
     Args:
-      target: [R, A]. model: reward of each arm, [R or more, A], or [1, A] where it is the same in all rounds. arm,
+      target: [R, A].
+      model: reward of each arm, [R or more, A], or [1, A] where it is the same in all rounds. arm,
       propensity: logged, [R]; an arm is below A.
       tolerance: by how much a row of the target may sum to more or less than 1.
 
-    Returns: whether every row of the target is a distribution, and whether all rewards that were written are finite.
+    Returns: whether every row of the target is a distribution, and whether all rewards that were
+    written are finite.
     """
     wrong, total, by_round = 0, 0.0, len(model) > 1
     for r in range(len(arm)):
@@ -43,6 +45,10 @@ def weigh_rows(
             wrong += 0 if share >= 0.0 else 1
         wrong += 0 if abs(whole - 1.0) <= tolerance else 1
         mine = np.uint64(arm[r])
-        weight[r], expected[r], predicted[r] = target[r, mine] / propensity[r], mean, model[of, mine]
+        weight[r], expected[r], predicted[r] = (
+            target[r, mine] / propensity[r],
+            mean,
+            model[of, mine],
+        )
         total += mean + model[of, mine]
     return wrong == 0, np.isfinite(total)

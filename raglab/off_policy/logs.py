@@ -26,8 +26,8 @@ SURELY = 0.999  # share of it within which a sum is, in whatever order it was ta
 class Log(NamedTuple):
     """A checked log of T rounds over A arms.
 
-    arm: [T], 0..A-1. reward, propensity: [T]. model: A arrays [T] of a reward model from outside, or none.
-    names: of the arms. session: [T], 0..G-1, or None. sessions: G, or T without sessions.
+    arm: [T], 0..A-1. reward, propensity: [T]. model: A arrays [T] of a reward model from outside,
+    or none. names: of the arms. session: [T], 0..G-1, or None. sessions: G, or T without sessions.
     """
 
     arm: NDArray[np.int64]
@@ -40,7 +40,9 @@ class Log(NamedTuple):
 
     def __repr__(self) -> str:
         sessions = "" if self.session is None else f" in {self.sessions:,} sessions"
-        rewards = f"mean reward {self.reward.mean():.4g}, least propensity {self.propensity.min():.3g}"
+        rewards = (
+            f"mean reward {self.reward.mean():.4g}, least propensity {self.propensity.min():.3g}"
+        )
         arms = f"{len(self.names)} arms: {short(', '.join(self.names))}"
         return f"Log({len(self.arm):,} rounds{sessions}, {arms}; {rewards})"
 
@@ -52,7 +54,9 @@ class Log(NamedTuple):
         np.minimum.at(least, self.arm, self.propensity)
         rows = (
             (name, f"{k:,}", f"{total / k:.4g}" if k else "none", f"{low:.3g}" if k else "none")
-            for name, k, total, low in zip(self.names, n.tolist(), summed.tolist(), least.tolist(), strict=True)
+            for name, k, total, low in zip(
+                self.names, n.tolist(), summed.tolist(), least.tolist(), strict=True
+            )
         )
         facts = [
             ("rounds", f"{len(self.arm):,}"),
@@ -60,16 +64,23 @@ class Log(NamedTuple):
             ("mean reward", f"{self.reward.mean():.4g}"),
             ("reward model", "from outside" if self.model else "none"),
         ]
-        arms = Fold("arms", rows, len(self.names), ("arm", "rounds", "mean reward", "least propensity"), open=True)
+        arms = Fold(
+            "arms",
+            rows,
+            len(self.names),
+            ("arm", "rounds", "mean reward", "least propensity"),
+            open=True,
+        )
         return display("Log of rounds", facts, [arms])
 
 
 class EvaluationRows(NamedTuple):
     """What every estimator reads of a log and one target policy.
 
-    weight: target probability of the logged arm over its propensity, [T]. predicted: the model's reward of the logged
-    arm, [T]. expected: the model's reward of the target policy, [T]. mass: mean target probability of each arm, [A].
-    pulls: rounds of each arm, [A]. fitted: whether the model is the mean reward by arm of this log.
+    weight: target probability of the logged arm over its propensity, [T]. predicted: the model's
+    reward of the logged arm, [T]. expected: the model's reward of the target policy, [T]. mass:
+    mean target probability of each arm, [A]. pulls: rounds of each arm, [A]. fitted: whether the
+    model is the mean reward by arm of this log.
     """
 
     log: Log
@@ -87,28 +98,42 @@ class EvaluationRows(NamedTuple):
         return float(self.mass[self.pulls == 0].sum())
 
 
-def target_arms(target: Any, arms: Sequence[Any] | None) -> tuple[Any, ...] | None:  # noqa: ANN401 - array or frame
+# array or frame
+def target_arms(target: Any, arms: Sequence[Any] | None) -> tuple[Any, ...] | None:  # noqa: ANN401
     """Arms as stated, as the columns of the target, or None: positions."""
     columns = getattr(target, "columns", None)
     if arms is not None and columns is not None and list(arms) != list(columns):
-        msg = f"arms must be the columns of target in order, got {list(arms)} and {list(columns)}; leave arms out."
+        msg = (
+            f"arms must be the columns of target in order, got {list(arms)} and {list(columns)}; "
+            "leave arms out."
+        )
         raise ValueError(msg)
     named = arms if arms is not None else columns
     return None if named is None else tuple(named)
 
 
 def target_array(target: Any, rounds: int) -> NDArray[Any]:  # noqa: ANN401 - array or frame
-    """Target as an array [T, A], where [A] stands for the same choice in every round; checked in `weigh`."""
-    probabilities = plain_array(target.to_numpy() if hasattr(target, "to_numpy") else target, "target")
+    """Target as an array [T, A], where [A] stands for the same choice in every round.
+
+    Checked in `weigh`.
+    """
+    probabilities = plain_array(
+        target.to_numpy() if hasattr(target, "to_numpy") else target, "target"
+    )
     if probabilities.dtype.kind not in "fiub":
-        msg = f"target must be numbers, got {probabilities.dtype}; give the probability of every arm in every round."
+        msg = (
+            f"target must be numbers, got {probabilities.dtype}; give the probability of every "
+            "arm in every round."
+        )
         raise ValueError(msg)
     if probabilities.ndim == 1:
         probabilities = np.broadcast_to(probabilities, (rounds, len(probabilities)))
     if probabilities.ndim != 2 or len(probabilities) != rounds or probabilities.shape[1] == 0:
         msg = (
-            f"target must be [T, A] with a row for each of the {rounds} rounds of the log, or [A] for all of them, "
-            f"got shape {np.shape(target)}; give the target's probability of every arm in every round."
+            f"target must be [T, A] with a row for each of the {rounds} rounds of the log, or [A] "
+            "for all of them, "
+            f"got shape {np.shape(target)}; give the target's probability of every arm in every "
+            "round."
         )
         raise ValueError(msg)
     return probabilities
@@ -125,26 +150,42 @@ def read_log(
     """Log of A arms, checked.
 
     Args:
-      log: columns action, reward, propensity, optional q_<arm>. arms: names, [A]; positions where None.
+      log: columns action, reward, propensity, optional q_<arm>.
+      arms: names, [A]; positions where None.
       session: a column of the log, or [T].
       reward: the column that takes the place of `reward`.
 
     Raises:
-      ValueError: a column is missing; a value is missing, out of range or unknown: says which, in which row.
+      ValueError: a column is missing; a value is missing, out of range or unknown: says which, in
+        which row.
     """
     # The form first: a check of values would fail on a missing column with words of its own.
     columns = [reward if name == "reward" else name for name in COLUMNS]
     if missing := [name for name in columns if name not in log.columns]:
-        plain = {"_".join(str(name).casefold().replace("-", " ").split()): str(name) for name in log.columns}
-        near = {plain[known]: name for name in missing for known in _NAMES_OF_OTHERS.get(name, ()) if known in plain}
+        plain = {
+            "_".join(str(name).casefold().replace("-", " ").split()): str(name)
+            for name in log.columns
+        }
+        near = {
+            plain[known]: name
+            for name in missing
+            for known in _NAMES_OF_OTHERS.get(name, ())
+            if known in plain
+        }
         remedy = f"; log.rename(columns={near}) names what looks like them" if near else ""
         heads = list(map(str, log.columns))
-        shown = f"{heads[:_HEADS_SHOWN]} and {len(heads) - _HEADS_SHOWN} more" if len(heads) > _HEADS_SHOWN else heads
+        shown = (
+            f"{heads[:_HEADS_SHOWN]} and {len(heads) - _HEADS_SHOWN} more"
+            if len(heads) > _HEADS_SHOWN
+            else heads
+        )
         msg = f"a log must have the columns {columns}, got {shown}; {missing} is missing{remedy}."
         raise ValueError(msg)
     if not log.columns.is_unique:
         twice = log.columns[log.columns.duplicated()][0]
-        msg = f"columns of a log must have different names, got {twice!r} twice; rename or drop one."
+        msg = (
+            f"columns of a log must have different names, got {twice!r} twice; rename or drop one."
+        )
         raise ValueError(msg)
     if not len(log):
         msg = "a log must hold at least one round, got none; check the filter that made it."
@@ -152,11 +193,15 @@ def read_log(
     if arms is not None and (len(arms) != n_arms or len(set(arms)) != n_arms):
         msg = f"arms must name each of the {n_arms} columns of target once, got {list(arms)}."
         raise ValueError(msg)
-    # One sum or extremum a column finds whether anything is wrong; only then is the first wrong row looked for.
+    # One sum or extremum a column finds whether anything is wrong; only then is the first wrong row
+    # looked for.
     outcome = float_column(log[reward], reward)
     if not np.isfinite(outcome.sum()):
         _raise_first_violation(
-            ~np.isfinite(outcome), outcome, f"{reward} must be finite", f"leave out rounds without a {reward}"
+            ~np.isfinite(outcome),
+            outcome,
+            f"{reward} must be finite",
+            f"leave out rounds without a {reward}",
         )
     _check_size(outcome, reward)
     # A weight divides by the propensity: one of 0 says that the round cannot have happened.
@@ -180,11 +225,14 @@ def read_log(
     )
 
 
-def outcome_columns(log: pd.DataFrame, reward: str | Sequence[str] | None) -> tuple[tuple[str, ...], str]:
+def outcome_columns(
+    log: pd.DataFrame, reward: str | Sequence[str] | None
+) -> tuple[tuple[str, ...], str]:
     """Columns that are estimated, and what must be said of the choice.
 
-    The reward of a log with costs is what its learner saw: the net value moved and scaled into [0, 1]. Where no column
-    is stated, such a log is estimated in the user's unit, by its column `value`.
+    The reward of a log with costs is what its learner saw: the net value moved and scaled into [0,
+    1]. Where no column is stated, such a log is estimated in the user's unit, by its column
+    `value`.
 
     Raises:
       ValueError: no column, one twice, or a model of one outcome beside several of them.
@@ -193,17 +241,24 @@ def outcome_columns(log: pd.DataFrame, reward: str | Sequence[str] | None) -> tu
         if not {"cost", "value"} <= set(log.columns) or not (log["cost"].to_numpy() != 0.0).any():
             return ("reward",), ""
         note = (
-            "this log has costs, and its column reward is what the learner saw, moved and scaled into [0, 1]: "
-            "estimated is `value`, net of cost, in your unit. reward=('value', 'cost') gives the spend besides, "
+            "this log has costs, and its column reward is what the learner saw, moved and scaled "
+            "into [0, 1]: "
+            "estimated is `value`, net of cost, in your unit. reward=('value', 'cost') gives the "
+            "spend besides, "
             "reward='reward' what the learner saw; state one of them to have no warning."
         )
         return ("value",), note
     names = (reward,) if isinstance(reward, str) else tuple(reward)
     if not names or len(set(names)) < len(names):
-        msg = f"reward must name columns of the log, each once, got {list(names)}; 'reward' is usual."
+        msg = (
+            f"reward must name columns of the log, each once, got {list(names)}; 'reward' is usual."
+        )
         raise ValueError(msg)
     if len(names) > 1 and (models := [name for name in log.columns if str(name).startswith("q_")]):
-        msg = f"q_<arm> must be the model of one outcome, got {models[:5]} beside {list(names)}; estimate one by one."
+        msg = (
+            f"q_<arm> must be the model of one outcome, got {models[:5]} beside {list(names)}; "
+            "estimate one by one."
+        )
         raise ValueError(msg)
     return names, ""
 
@@ -222,7 +277,14 @@ _HEADS_SHOWN = 12  # in a message
 _NAMES_OF_OTHERS = {
     "action": ("arm", "item_id", "item", "treatment", "choice", "chosen_arm"),
     "reward": ("click", "clicked", "outcome", "payoff", "utility", "conversion"),
-    "propensity": ("propensity_score", "pscore", "prob", "probability", "logging_prob", "action_prob"),
+    "propensity": (
+        "propensity_score",
+        "pscore",
+        "prob",
+        "probability",
+        "logging_prob",
+        "action_prob",
+    ),
 }
 _LARGEST = 1e100  # of a reward: squares and sums of it stay finite
 
@@ -231,21 +293,39 @@ def _check_size(values: Floats, name: str) -> None:
     """Refuse values whose squares are no numbers; NaN is let pass."""
     if max(float(np.fmax.reduce(values)), -float(np.fmin.reduce(values))) > _LARGEST:
         bad = np.abs(values) > _LARGEST
-        _raise_first_violation(bad, values, f"{name} must be at most {_LARGEST:g} in size", "correct or rescale it")
+        _raise_first_violation(
+            bad, values, f"{name} must be at most {_LARGEST:g} in size", "correct or rescale it"
+        )
 
 
-def _raise_first_violation(bad: NDArray[np.bool_], values: Any, rule: str, remedy: str) -> None:  # noqa: ANN401 - any column
+# any column
+def _raise_first_violation(
+    bad: NDArray[np.bool_],
+    values: Any,  # noqa: ANN401
+    rule: str,
+    remedy: str,
+) -> None:
     if bad.any():
         row = int(bad.argmax())
         msg = f"{rule}, got {values[row]} in row {row} ({int(bad.sum())} such rows); {remedy}."
         raise ValueError(msg)
 
 
-def action_positions(action: Any, n_arms: int, arms: Sequence[Any] | None) -> NDArray[np.int64]:  # noqa: ANN401 - a series
-    """Position of each logged arm, [T]: an action is a position, unless the arms have names and it is one of them."""
+# a series
+def action_positions(
+    action: Any,  # noqa: ANN401
+    n_arms: int,
+    arms: Sequence[Any] | None,
+) -> NDArray[np.int64]:
+    """Position of each logged arm, [T].
+
+    An action is a position, unless the arms have names and it is one of them.
+    """
     values = (action.infer_objects() if action.dtype == object else action).to_numpy()
     absent = action.isna().to_numpy()
-    _raise_first_violation(absent, values, "action must not be missing", "leave out rounds without an action")
+    _raise_first_violation(
+        absent, values, "action must not be missing", "leave out rounds without an action"
+    )
     whole = np.issubdtype(values.dtype, np.integer)
     if whole and (arms is None or all(isinstance(arm, str) for arm in arms)):
         number = values.astype(np.int64, copy=False)
@@ -255,7 +335,8 @@ def action_positions(action: Any, n_arms: int, arms: Sequence[Any] | None) -> ND
     elif arms is None:
         msg = (
             f"action must be 0..{n_arms - 1} where arms have no names, got {values[0]!r} in row 0; "
-            "name the arms in the order of target's columns (arms=…), or give target as a frame with arms as columns."
+            "name the arms in the order of target's columns (arms=…), or give target as a frame "
+            "with arms as columns."
         )
         raise ValueError(msg)
     else:
@@ -265,19 +346,27 @@ def action_positions(action: Any, n_arms: int, arms: Sequence[Any] | None) -> ND
     if number.min() < 0 or number.max() >= n_arms:
         known = f"0..{n_arms - 1}" if arms is None else f"{list(arms)}"
         remedy = "give target a column for every arm that was logged"
-        _raise_first_violation((number < 0) | (number >= n_arms), values, f"action must be one of {known}", remedy)
+        _raise_first_violation(
+            (number < 0) | (number >= n_arms), values, f"action must be one of {known}", remedy
+        )
     return number
 
 
 def _reward_columns(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[Floats, ...]:
-    """Columns q_<arm> in the order of the arms, by name or by position; empty where the log has none."""
+    """Columns q_<arm> in the order of the arms, by name or by position.
+
+    Empty where the log has none.
+    """
     wanted = [f"q_{name}" for name in names]
     if not any(name in log.columns for name in wanted):
         wanted = [f"q_{place}" for place in range(len(names))]
     if missing := [name for name in wanted if name not in log.columns]:
         if len(missing) == len(wanted):
             return ()
-        msg = f"a reward model must have a column for every arm, {wanted}; {missing} is missing; add it or drop all."
+        msg = (
+            f"a reward model must have a column for every arm, {wanted}; {missing} is missing; "
+            "add it or drop all."
+        )
         raise ValueError(msg)
     columns = tuple(float_column(log[name], name) for name in wanted)
     for name, column in zip(wanted, columns, strict=True):
@@ -285,27 +374,40 @@ def _reward_columns(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[Floats, 
     return columns
 
 
-def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[NDArray[np.int64] | None, int]:
+def _sessions(
+    log: pd.DataFrame, session: str | ArrayLike | None
+) -> tuple[NDArray[np.int64] | None, int]:
     if session is None:
         return None, len(log)
     if isinstance(session, str):
         if session not in log.columns:
-            msg = f"session must be a column of the log, got {session!r}; there is {list(log.columns)}."
+            msg = (
+                f"session must be a column of the log, got {session!r}; there is "
+                f"{list(log.columns)}."
+            )
             raise ValueError(msg)
         values: Any = log[session].to_numpy()
     else:
         values = np.asarray(session)
     if np.shape(values) != (len(log),):
-        msg = f"session must be [T] with T = {len(log)}, got shape {np.shape(values)}; one session for each round."
+        msg = (
+            f"session must be [T] with T = {len(log)}, got shape {np.shape(values)}; one session "
+            "for each round."
+        )
         raise ValueError(msg)
     import pandas as pd
 
     try:
         ids, labels = pd.factorize(values)
     except TypeError:
-        msg = "session must be names or numbers, got lists or sets among them; convert the column with .astype(str)."
+        msg = (
+            "session must be names or numbers, got lists or sets among them; convert the column "
+            "with .astype(str)."
+        )
         raise ValueError(msg) from None
-    _raise_first_violation(ids < 0, values, "session must not be missing", "give a lone round a session of its own")
+    _raise_first_violation(
+        ids < 0, values, "session must not be missing", "give a lone round a session of its own"
+    )
     return ids.astype(np.int64), len(labels)
 
 
@@ -314,34 +416,46 @@ def weigh(
 ) -> EvaluationRows:
     """What the estimators read: weights, and the reward model where it is needed, chunk by chunk.
 
-    Sums go by einsum, not by BLAS, so that their bits do not depend on its threads; those of the compiled twin differ
-    in the last bits. Without a model from outside, it is the mean reward by arm of the log; of an arm never logged, the
-    log's mean.
+    Sums go by einsum, not by BLAS, so that their bits do not depend on its threads; those of the
+    compiled twin differ in the last bits. Without a model from outside, it is the mean reward by
+    arm of the log; of an arm never logged, the log's mean.
 
     Args:
-      target: probability of each arm in each round, [T, A]. mask: arms available, [A] or [T, A].
-      engine: see `raglab._numba`; None is numba from so many rounds on that it pays, where it is installed.
+      target: probability of each arm in each round, [T, A].
+      mask: arms available, [A] or [T, A].
+      engine: see `raglab._numba`; None is numba from so many rounds on that it pays, where it is
+        installed.
 
     Raises:
-      ValueError: a row of target is no distribution, or has mass on an arm that was not available; the model is NaN
-        where it is needed; an arm was logged that was not available.
+      ValueError: a row of target is no distribution, or has mass on an arm that was not available;
+        the model is NaN where it is needed; an arm was logged that was not available.
     """
     n, size = target.shape
-    # without a model from outside the mean by arm stands in, and an arm never logged has the log's mean
+    # without a model from outside the mean by arm stands in, and an arm never logged has the log's
+    # mean
     pulls = np.bincount(log.arm, minlength=size)
     available = None if mask is None else _available(mask, (n, size))
     model = _RewardModel(log, size, pulls)
     compiled = kernel_of(engine or ("auto" if n >= PAYS else "numpy"), _weighing_kernel)
     weight, expected, predicted = np.empty(n), np.empty(n), np.empty(n)
     mass, offset = np.zeros(size), np.arange(CHUNK, dtype=np.int64) * size
-    # In chunks, because a target of many arms over many rounds would be copied whole to be made float64.
+    # In chunks, because a target of many arms over many rounds would be copied whole to be made
+    # float64.
     for start in range(0, n, CHUNK):
         rows = slice(start, min(n, start + CHUNK))
         part = np.ascontiguousarray(target[rows], dtype=np.float64)
         finite = False
         if compiled is not None:
-            of_rows = log.arm[rows], log.propensity[rows], weight[rows], expected[rows], predicted[rows]
-            sure, finite = compiled(part, model.by_round(rows), *of_rows, mass, SURELY * SUM_TOLERANCE)
+            of_rows = (
+                log.arm[rows],
+                log.propensity[rows],
+                weight[rows],
+                expected[rows],
+                predicted[rows],
+            )
+            sure, finite = compiled(
+                part, model.by_round(rows), *of_rows, mass, SURELY * SUM_TOLERANCE
+            )
             right = sure or _is_distribution(part)  # near the bound the order of a sum decides
         else:
             right = _is_distribution(part)
@@ -359,7 +473,10 @@ def weigh(
     if available is not None:
         gone_rows = ~available[np.arange(n), log.arm]
         _raise_first_violation(
-            gone_rows, log.arm, "action must be an arm that was available", "mend the mask, or the log"
+            gone_rows,
+            log.arm,
+            "action must be an arm that was available",
+            "mend the mask, or the log",
         )
     return EvaluationRows(
         log=log,
@@ -395,7 +512,8 @@ class _RewardModel:
             self.means[:] = log.reward.mean()
             totals = np.bincount(log.arm, weights=log.reward, minlength=size)
             np.divide(totals, pulls, out=self.means, where=pulls > 0)
-        self.side = np.empty((CHUNK, size))  # the model's columns side by side, one buffer for all chunks
+        # the model's columns side by side, one buffer for all chunks
+        self.side = np.empty((CHUNK, size))
 
     def by_round(self, rows: slice) -> Floats:
         """Model of each arm, [1, A], or for a chunk of rounds, [R, A], written over by the next call."""
@@ -406,11 +524,20 @@ class _RewardModel:
             model[:, number] = column[rows]
         return model
 
-    def read(self, part: Floats, place: NDArray[np.int64], rows: slice, expected: Floats, predicted: Floats) -> None:
-        """Write the target's expected reward and the logged arm's predicted one for a chunk of rounds.
+    def read(
+        self,
+        part: Floats,
+        place: NDArray[np.int64],
+        rows: slice,
+        expected: Floats,
+        predicted: Floats,
+    ) -> None:
+        """Write the target's expected, the logged arm's predicted reward for a chunk of rounds.
 
         Args:
-          part: target of the chunk, [R, A]. place: of the logged arm in it, flattened, [R]. rows: of the log.
+          part: target of the chunk, [R, A].
+          place: of the logged arm in it, flattened, [R].
+          rows: of the log.
           expected, predicted: of all rounds, [T]; the chunk's are written.
         """
         if self.fitted:
@@ -420,7 +547,8 @@ class _RewardModel:
         model = self.by_round(rows)
         predicted[rows] = model.ravel().take(place)
         np.einsum("ra,ra->r", model, part, out=expected[rows])
-        # One sum finds any gap in the chunk; only then is it worth looking whether the gap carries mass.
+        # One sum finds any gap in the chunk; only then is it worth looking whether the gap carries
+        # mass.
         if not np.isfinite(expected[rows].sum() + predicted[rows].sum()):
             model[part == 0.0] = 0.0  # an arm without mass may have no prediction
             np.einsum("ra,ra->r", model, part, out=expected[rows])
@@ -431,7 +559,10 @@ def _available(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
     """Mask as bool [T, A]."""
     values = np.asarray(mask)
     if values.dtype != np.bool_ or values.shape not in {shape, shape[1:]}:
-        msg = f"mask must be booleans [A] or [T, A], {shape}, got {values.dtype} {values.shape}; True where available."
+        msg = (
+            f"mask must be booleans [A] or [T, A], {shape}, got {values.dtype} {values.shape}; "
+            "True where available."
+        )
         raise ValueError(msg)
     return np.broadcast_to(values, shape)
 
@@ -449,8 +580,10 @@ def _refuse_model(values: Floats, start: int) -> None:
     bad = ~np.isfinite(values)
     if bad.any():
         msg = (
-            "q_<arm> must be finite for the logged arm and wherever target has mass, got NaN or infinity in row "
-            f"{start + int(bad.argmax())}; fill it, or drop all q_ columns to use the mean reward by arm."
+            "q_<arm> must be finite for the logged arm and wherever target has mass, got NaN or "
+            "infinity in row "
+            f"{start + int(bad.argmax())}; fill it, or drop all q_ columns to use the mean reward "
+            "by arm."
         )
         raise ValueError(msg)
 
@@ -459,7 +592,8 @@ def _refuse_target(part: Floats, start: int) -> None:
     bad = ~((part >= 0.0).all(axis=1) & (np.abs(part.sum(axis=1) - 1.0) <= SUM_TOLERANCE))
     row = int(bad.argmax())
     msg = (
-        f"a row of target must be probabilities >= 0 that sum to 1, got {part[row].round(6).tolist()[:8]} with sum "
+        "a row of target must be probabilities >= 0 that sum to 1, got "
+        f"{part[row].round(6).tolist()[:8]} with sum "
         f"{part[row].sum():g} in row {start + row}; divide each row by its sum."
     )
     raise ValueError(msg)

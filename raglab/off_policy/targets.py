@@ -1,4 +1,4 @@
-"""Target policies (algebra): arrays, functions and learners as the probability of every arm in every round (S4.7)."""
+"""Target policies (algebra): arrays, functions, learners as arm probabilities per round (S4.7)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def target_probabilities(
     mask: ArrayLike | None,
     features: Sequence[str],
 ) -> Any:  # noqa: ANN401 - array or frame
-    """Target as probabilities: an array or frame as it is, a function's value on the log, a learner's propensities.
+    """Target as probabilities.
+
+    An array or frame as it is, a function's value on the log, a learner's propensities.
 
     Raises:
       ValueError: a learner needs what the log does not have: arms, features, rewards in [0, 1].
@@ -43,20 +45,28 @@ def target_probabilities(
     if isinstance(target, Bandit):
         return learner_probabilities(target, log, arms, mask, features)
     if isinstance(target, type):
-        msg = f"target must be probabilities, a function of the log, or a Bandit, got the class {target.__name__}."
+        msg = (
+            "target must be probabilities, a function of the log, or a Bandit, got the class "
+            f"{target.__name__}."
+        )
         raise ValueError(msg)  # noqa: TRY004 - as every other refusal of a target
     if callable(target):
         return _function_probabilities(target, log)
     if isinstance(target, str):
-        msg = f"target must be probabilities, a function of the log, or a Bandit, got {target!r}; write Bandit(...)."
+        msg = (
+            f"target must be probabilities, a function of the log, or a Bandit, got {target!r}; "
+            "write Bandit(...)."
+        )
         raise ValueError(msg)  # noqa: TRY004 - as every other refusal of a target
     return target
 
 
-def _function_probabilities(rule: Any, log: pd.DataFrame) -> Any:  # noqa: ANN401 - a function; array or frame
+# a function; array or frame
+def _function_probabilities(rule: Any, log: pd.DataFrame) -> Any:  # noqa: ANN401
     """What a function gives for the whole log."""
     hint = (
-        "target is called once with the whole log and must return [T, A] or [A]; a rule for one row is written "
+        "target is called once with the whole log and must return [T, A] or [A]; a rule for one "
+        "row is written "
         'lambda log: [rule(row) for row in log.to_dict("records")].'
     )
     try:
@@ -73,10 +83,11 @@ def learner_probabilities(
     mask: ArrayLike | None,
     features: Sequence[str],
 ) -> Any:  # noqa: ANN401 - array, or frame where the actions are names
-    """Propensities of a learner in each round, after it has learned from all earlier rounds of the log, [T, A].
+    """A learner's propensities each round, after learning from all earlier log rounds, [T, A].
 
-    It learns from what was logged, not from arms of its own choice: round t's probabilities depend on rounds before t
-    alone, so that weights stay right, and the target is one that moves from round to round. A fresh learner starts.
+    It learns from what was logged, not from arms of its own choice: round t's probabilities depend
+    on rounds before t alone, so that weights stay right, and the target is one that moves from
+    round to round. A fresh learner starts.
 
     Args:
       bandit: its settings.
@@ -86,30 +97,44 @@ def learner_probabilities(
       features: columns that are the context of a linear learner, in order.
 
     Raises:
-      ValueError: arms are not named anywhere, a feature is missing, or a setting or reward breaks its rule.
+      ValueError: arms are not named anywhere, a feature is missing, or a setting or reward breaks
+        its rule.
 
     Example:
       >>> import pandas as pd
       >>> log = pd.DataFrame({"action": [0, 1, 1], "reward": [1.0, 0.0, 1.0]})
-      >>> learner_probabilities(Bandit("epsilon_greedy", epsilon=0.5), log, [0, 1], None, ()).tolist()
+      >>> learner_probabilities(
+      ...     Bandit("epsilon_greedy", epsilon=0.5), log, [0, 1], None, ()
+      ... ).tolist()
       [[0.75, 0.25], [0.25, 0.75], [0.75, 0.25]]
     """
-    names = list(arms) if arms is not None else [str(name)[2:] for name in log.columns if str(name).startswith(PREFIX)]
+    names = (
+        list(arms)
+        if arms is not None
+        else [str(name)[2:] for name in log.columns if str(name).startswith(PREFIX)]
+    )
     if not names:
-        msg = "a learner as target needs the arms, got a log without columns p_<arm>; name them (arms=…)."
+        msg = (
+            "a learner as target needs the arms, got a log without columns p_<arm>; name them "
+            "(arms=…)."
+        )
         raise ValueError(msg)
     check_bandit(bandit, len(names))
     missing = [name for name in ("action", "reward") if name not in log.columns]
     if missing or not len(log):
         value = f"{missing} missing" if missing else "no rounds"
-        msg = f"a learner as target learns from the columns action and reward of a log, got {value}; add them."
+        msg = (
+            "a learner as target learns from the columns action and reward of a log, got "
+            f"{value}; add them."
+        )
         raise ValueError(msg)
     arm = action_positions(log["action"], len(names), names)
     reward, context = float_column(log["reward"], "reward"), _context(bandit, log, features)
     known = ~np.isnan(reward)
     check_reward(reward[known])
     open_ = np.broadcast_to(True if mask is None else np.asarray(mask), (len(log), len(names)))
-    # State by state: before round t the learner knows the rounds before it, and the rules of forgetting apply.
+    # State by state: before round t the learner knows the rounds before it, and the rules of
+    # forgetting apply.
     state = init(len(names), bandit=bandit, n_features=context.shape[1])
     out, waiting = np.empty((len(log), len(names))), []
     for t in range(len(log)):
@@ -117,7 +142,8 @@ def learner_probabilities(
         state = record_pull(state, arm[t], bandit)
         if known[t]:
             state = _rewarded(state, arm[t : t + 1], reward[t : t + 1], context[t : t + 1], bandit)
-        # Many states at once: Thompson sampling integrates equal posteriors once, and others side by side.
+        # Many states at once: Thompson sampling integrates equal posteriors once, and others side
+        # by side.
         if len(waiting) == ROUNDS_AT_ONCE or t == len(log) - 1:
             rows = slice(t + 1 - len(waiting), t + 1)
             states = State._make(np.stack(parts) for parts in zip(*waiting, strict=True))
@@ -126,7 +152,9 @@ def learner_probabilities(
     return _named(out, log, names)
 
 
-def _rewarded(state: State, arm: NDArray[np.int64], reward: Floats, context: Floats, bandit: Bandit) -> State:
+def _rewarded(
+    state: State, arm: NDArray[np.int64], reward: Floats, context: Floats, bandit: Bandit
+) -> State:
     """State of one learner after one reward, of arguments that were checked."""
     first = np.zeros(1, np.int64)
     return restore_batch(record_rewards(state, first, arm, reward, first, context, bandit), ())
@@ -138,8 +166,17 @@ def _context(bandit: Bandit, log: pd.DataFrame, features: Sequence[str]) -> Floa
         return np.zeros((len(log), 0))
     missing = [name for name in features if name not in log.columns]
     if missing or not features or isinstance(features, str):
-        value = repr(features) if isinstance(features, str) else f"{missing} missing" if missing else "none"
-        msg = f"features must name the columns of {bandit.algorithm}'s context, got {value}; add them to the log."
+        value = (
+            repr(features)
+            if isinstance(features, str)
+            else f"{missing} missing"
+            if missing
+            else "none"
+        )
+        msg = (
+            f"features must name the columns of {bandit.algorithm}'s context, got {value}; add "
+            "them to the log."
+        )
         raise ValueError(msg)
     context = np.column_stack([float_column(log[name], f"the feature {name}") for name in features])
     if not np.isfinite(context).all():
@@ -149,8 +186,12 @@ def _context(bandit: Bandit, log: pd.DataFrame, features: Sequence[str]) -> Floa
     return context
 
 
-def _named(values: Floats, log: pd.DataFrame, names: Sequence[Any]) -> Any:  # noqa: ANN401 - array or frame
-    """Array where actions are positions, as other targets are; a frame that names the arms where actions are names."""
+# array or frame
+def _named(values: Floats, log: pd.DataFrame, names: Sequence[Any]) -> Any:  # noqa: ANN401
+    """Array where actions are positions, as other targets are.
+
+    A frame that names the arms where actions are names.
+    """
     if np.issubdtype(log["action"].to_numpy().dtype, np.number):
         return values
     import pandas as pd

@@ -1,4 +1,7 @@
-"""Trust in an off-policy estimate (algebra): overlap, effective size, and when the log is too thin to say (S4.7)."""
+"""Trust in an off-policy estimate (algebra): overlap, effective size, and thin logs (S4.7).
+
+A log may be too thin to say.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from raglab.off_policy.estimators import EstimatorSettings, Fit, fit_estimator, session_sums, standard_error
+from raglab.off_policy.estimators import (
+    EstimatorSettings,
+    Fit,
+    fit_estimator,
+    session_sums,
+    standard_error,
+)
 from raglab.off_policy.logs import EvaluationRows, Floats
 
 Finding = tuple[int, str]  # place in STATUSES, and why
@@ -27,7 +36,8 @@ ERRORS = 3.0  # standard errors that a mean may be off before it counts against 
 SURE = 1.96  # standard errors of dr minus dm within which dr is taken to agree with dm, at worst
 
 
-ROUNDING = 1e-12  # of the rewards' size, that dr and dm may differ where their formulas are the same
+# of the rewards' size, that dr and dm may differ where their formulas are the same
+ROUNDING = 1e-12
 
 
 class Rules(NamedTuple):
@@ -40,8 +50,8 @@ class Rules(NamedTuple):
       unsupported: target's share on arms never logged above this.
       lead: one round's (session's) share of the variance above this.
       cut: share of the weight that clip or switch removed above this.
-      model: distance of dr from dm, at the far end of a 95 % interval of their difference, in standard errors of dm:
-        above this (dm, which is weak at best).
+      model: distance of dr from dm, at the far end of a 95 % interval of their difference, in
+        standard errors of dm: above this (dm, which is weak at best).
     """
 
     ess: tuple[float, float] = (100.0, 10.0)
@@ -100,7 +110,9 @@ def _below_limits(value: float, limits: tuple[float, float], text: str) -> list[
 
 def _worst_status(findings: list[Finding]) -> tuple[str, str]:
     """The worst status, and all reasons."""
-    return STATUSES[max((level for level, _ in findings), default=0)], "; ".join(text for _, text in findings)
+    return STATUSES[max((level for level, _ in findings), default=0)], "; ".join(
+        text for _, text in findings
+    )
 
 
 def effective_size(weight: Floats) -> float:
@@ -110,24 +122,30 @@ def effective_size(weight: Floats) -> float:
 
 
 def target_overlap(rows: EvaluationRows, level: float, rules: Rules) -> Overlap:
-    """Overlap of a log with a target, judged by the rules on ess, share, drift and unsupported arms."""
+    """Overlap of a log with a target, judged by rules on ess, share, drift and unsupported arms."""
     # Weights alone tell how much of the log speaks of the target: no reward is looked at.
     weight, n = rows.weight, len(rows.weight)
     ess, largest, mean = effective_size(weight), float(weight.max()), float(weight.mean())
     error = standard_error(weight - mean, rows.log)
     reach = NormalDist().inv_cdf((1.0 + level) / 2.0) * error
-    # Without any weight the log has no round of the target: the worst share, not a division by zero.
+    # Without any weight the log has no round of the target: the worst share, not a division by
+    # zero.
     share = largest / (n * mean) if mean > 0.0 else 1.0
-    # Weights of a log with right propensities average 1; only what chance does not explain counts as drift.
+    # Weights of a log with right propensities average 1; only what chance does not explain counts
+    # as drift.
     drift = abs(mean - 1.0) - (0.0 if isnan(error) else ERRORS * error)
     # Some names are enough for a message: a log may lack hundreds of arms.
-    gone = ", ".join(rows.log.names[arm] for arm in np.flatnonzero((rows.pulls == 0) & (rows.mass > 0.0))[:5])
+    gone = ", ".join(
+        rows.log.names[arm] for arm in np.flatnonzero((rows.pulls == 0) & (rows.mass > 0.0))[:5]
+    )
     status, note = _worst_status(
         [
             *_below_limits(ess, rules.ess, f"effective sample size {ess:.1f}"),
             *_above_limits(share, rules.share, f"one round holds {share:.0%} of the weight"),
             *_above_limits(
-                drift, rules.drift, f"mean weight {mean:.3f} where 1 is expected: propensities wrong or arms left out"
+                drift,
+                rules.drift,
+                f"mean weight {mean:.3f} where 1 is expected: propensities wrong or arms left out",
             ),
             *_above_limits(
                 rows.unsupported,
@@ -150,16 +168,22 @@ def target_overlap(rows: EvaluationRows, level: float, rules: Rules) -> Overlap:
 
 
 def diagnose_estimate(
-    rows: EvaluationRows, fitted: Fit, name: str, settings: EstimatorSettings, overlap: Overlap, rules: Rules
+    rows: EvaluationRows,
+    fitted: Fit,
+    name: str,
+    settings: EstimatorSettings,
+    overlap: Overlap,
+    rules: Rules,
 ) -> EstimateDiagnostics:
     """Diagnostics of one estimate; never better than the overlap.
 
     - All: the status of the overlap, and one round's (session's) share of the variance.
-    - replay: ess is the rounds accepted. clipped_ips, switch_dr: the weight that was cut, which is bias or the
-      model's word.
-    - dm: reads no weight, and its interval knows nothing of the error of a model from outside, nor of what moves both
-      weights and rewards where the model is a mean by arm. Alone it says nothing: none, unless the overlap is ok and dr
-      shows dm to be within its own standard error; weak then, never ok. The overlap's figures are given.
+    - replay: ess is the rounds accepted. clipped_ips, switch_dr: the weight that was cut, which is
+      bias or the model's word.
+    - dm: reads no weight, and its interval knows nothing of the error of a model from outside, nor
+      of what moves both weights and rewards where the model is a mean by arm. Alone it says
+      nothing: none, unless the overlap is ok and dr shows dm to be within its own standard error;
+      weak then, never ok. The overlap's figures are given.
     """
     findings = [] if overlap.status == OK else [(STATUSES.index(overlap.status), overlap.note)]
     ess, largest = overlap.ess, overlap.max_weight
@@ -169,7 +193,10 @@ def diagnose_estimate(
             findings += _below_limits(ess, rules.ess, f"{ess:.0f} rounds accepted")
         elif name in {"clipped_ips", "switch_dr"}:
             findings += _clipping_findings(
-                rows, fitted.used, settings.clip if name == "clipped_ips" else settings.switch, rules
+                rows,
+                fitted.used,
+                settings.clip if name == "clipped_ips" else settings.switch,
+                rules,
             )
     else:
         findings += _direct_findings(rows, fitted, settings, overlap, rules)
@@ -177,7 +204,9 @@ def diagnose_estimate(
     return EstimateDiagnostics(ess, largest, status, note)
 
 
-def _clipping_findings(rows: EvaluationRows, used: Floats, limit: float, rules: Rules) -> list[Finding]:
+def _clipping_findings(
+    rows: EvaluationRows, used: Floats, limit: float, rules: Rules
+) -> list[Finding]:
     total = float(rows.weight.sum())
     cut = 1.0 - float(used.sum()) / total if total > 0.0 else 0.0
     return _above_limits(cut, rules.cut, f"{cut:.0%} of the weight is beyond {limit:g}")
@@ -186,11 +215,20 @@ def _clipping_findings(rows: EvaluationRows, used: Floats, limit: float, rules: 
 def _direct_findings(
     rows: EvaluationRows, fitted: Fit, settings: EstimatorSettings, overlap: Overlap, rules: Rules
 ) -> list[Finding]:
-    """Why the direct method is weak, or says nothing: whether doubly robust estimation agrees with it."""
+    """Why the direct method is weak, or says nothing.
+
+    Whether doubly robust estimation agrees with it.
+    """
     if overlap.status == UNUSABLE:
         return []  # the overlap's own reason is enough
-    reason = "the interval takes the reward model from outside for true" if not rows.fitted else _confounding(rows)
-    weak: list[Finding] = [(1, reason or "dm reads no weight, so that it is weak at best; dr says the same")]
+    reason = (
+        "the interval takes the reward model from outside for true"
+        if not rows.fitted
+        else _confounding(rows)
+    )
+    weak: list[Finding] = [
+        (1, reason or "dm reads no weight, so that it is weak at best; dr says the same")
+    ]
     if overlap.status != OK:
         return [*weak, (2, "the overlap is too thin for dr to check it")]
     robust = fit_estimator(rows, "dr", settings)
@@ -205,7 +243,10 @@ def _direct_findings(
     if isnan(apart):
         return [*weak, (2, "one session cannot tell whether dr agrees")]
     if error > 0.0 and abs(gap) > ERRORS * error:
-        text = f"the log contradicts the reward model by {gap:+.3g} ({abs(gap) / error:.1f} standard errors): see dr"
+        text = (
+            f"the log contradicts the reward model by {gap:+.3g} ({abs(gap) / error:.1f} standard "
+            "errors): see dr"
+        )
     else:
         text = f"dr may differ from it by {far:.3g}, {apart:.2g} of its standard errors: see dr"
     return weak + _above_limits(apart, rules.model, text)

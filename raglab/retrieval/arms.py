@@ -1,4 +1,7 @@
-"""Arms of retrieval (shore): each strategy, and its hits measured against the question (S1.2 to S1.4, S2.9, S4.1)."""
+"""Arms of retrieval (shore): strategies and measured hits (S1.2 to S1.4, S2.9, S4.1).
+
+The hits of each strategy are measured against the question.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +45,9 @@ Milliseconds = dict[str, float]
 class ArmRow(NamedTuple):
     """The row that a room registers for an arm at the point `arm.<name>`.
 
-    build: makes the arm's own index of the chunks of a corpus, of the position of its first row among all passages, and
-    of the pack of the corpus's trade. rows: passages that the index adds behind the chunks, without building it.
+    build: makes the arm's own index of the chunks of a corpus, of the position of its first row
+    among all passages, and of the pack of the corpus's trade. rows: passages that the index adds
+    behind the chunks, without building it.
     """
 
     build: Callable[[Sequence[Chunk], int, Pack], ArmIndex]
@@ -51,7 +55,9 @@ class ArmRow(NamedTuple):
 
 
 def arm_row(arm: str) -> ArmRow | None:
-    """What the room of an arm registers for it; None of an arm that has no index of its own, or that is not known.
+    """What the room of an arm registers for it.
+
+    None of an arm that has no index of its own, or that is not known.
 
     Raises:
       MissingExtensionError: the room is not installed.
@@ -62,10 +68,13 @@ def arm_row(arm: str) -> ArmRow | None:
 
 
 def check_arm(wanted: str, there: Collection[str]) -> None:
-    """Refuse an arm that an index does not hold; the router and the bandit take those that it holds.
+    """Refuse an arm that an index does not hold.
+
+    The router and the bandit take those that it holds.
 
     Args:
-      wanted: arm, router or bandit. there: arms of the index.
+      wanted: arm, router or bandit.
+      there: arms of the index.
 
     Raises:
       ValueError: the index lacks the arm.
@@ -75,7 +84,10 @@ def check_arm(wanted: str, there: Collection[str]) -> None:
         return
     arm_row(wanted)  # an arm whose room is not installed can be in no index
     call = f"build_index(…, arms={(*there, wanted)!r})"
-    msg = f"arm must be one of the index's {', '.join(there)}, got {wanted}; make the index with it, by {call}."
+    msg = (
+        f"arm must be one of the index's {', '.join(there)}, got {wanted}; make the index with "
+        f"it, by {call}."
+    )
     raise ValueError(msg)
 
 
@@ -85,12 +97,14 @@ def live_arms() -> tuple[str, ...]:
 
 
 def arm_rows(arms: Sequence[str], chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
-    """Passages that the own indexes of some arms add behind the chunks of a corpus, in the order of the arms."""
+    """Passages that some arms' own indexes add behind a corpus's chunks, in arm order."""
     rows = filter(None, map(arm_row, arms))
     return tuple(passage for row in rows for passage in row.rows(chunks))
 
 
-def build_arm_indexes(arms: Sequence[str], chunks: Sequence[Chunk], pack: Pack) -> dict[str, ArmIndex]:
+def build_arm_indexes(
+    arms: Sequence[str], chunks: Sequence[Chunk], pack: Pack
+) -> dict[str, ArmIndex]:
     """Own indexes of some arms over the chunks of a corpus, by arm."""
     built: dict[str, ArmIndex] = {}
     first = len(chunks)
@@ -105,8 +119,9 @@ def build_arm_indexes(arms: Sequence[str], chunks: Sequence[Chunk], pack: Pack) 
 class Sizes(NamedTuple):
     """Sizes of retrieval.
 
-    fetch_k: hits a list and in the end. rerank_k: hits that are reranked. rrf_k: constant of the fusion. dense_weight:
-    what the list of the embeddings counts in it, where every other list counts 1.
+    fetch_k: hits a list and in the end. rerank_k: hits that are reranked. rrf_k: constant of the
+    fusion. dense_weight: what the list of the embeddings counts in it, where every other list
+    counts 1.
     """
 
     fetch_k: int = 50
@@ -126,8 +141,8 @@ class DepthHits(NamedTuple):
 class Strategy(NamedTuple):
     """An arm with what it works with; `walk` follows it depth by depth.
 
-    embed: text -> unit vector [1, dim], for rewritten questions. rewriter: None where nothing is rewritten.
-    reranker: None is late interaction over the token embeddings.
+    embed: text -> unit vector [1, dim], for rewritten questions. rewriter: None where nothing is
+    rewritten. reranker: None is late interaction over the token embeddings.
     """
 
     arm: str
@@ -138,14 +153,18 @@ class Strategy(NamedTuple):
     reranker: Reranker | None = None
 
 
-def walk(strategy: Strategy, question: Queries, scope: NDArray[np.integer] | None = None) -> Iterator[DepthHits]:
+def walk(
+    strategy: Strategy, question: Queries, scope: NDArray[np.integer] | None = None
+) -> Iterator[DepthHits]:
     """Hits of one question at depth 0, 1, 2 …, each made when it is asked for; endless.
 
-    Depth d searches for the question as it was rewritten from the hits of depth d − 1. Nothing here knows a threshold,
-    so that a trace holds what a live question would find, and any tau is replayed.
+    Depth d searches for the question as it was rewritten from the hits of depth d − 1. Nothing here
+    knows a threshold, so that a trace holds what a live question would find, and any tau is
+    replayed.
 
     Args:
-      question: of length one. scope: positions that it may find (the user named documents); None is all of them.
+      question: of length one.
+      scope: positions that it may find (the user named documents); None is all of them.
 
     Raises:
       ValueError: the arm must be known and what it needs be there.
@@ -153,7 +172,8 @@ def walk(strategy: Strategy, question: Queries, scope: NDArray[np.integer] | Non
     Source: rules S1.2 to S1.4, S2.9, S4.1.
     """
     check_strategy(strategy)
-    if strategy.reranker is None and _rerank_width(strategy):  # one for all depths, which find much the same chunks
+    # one for all depths, which find much the same chunks
+    if strategy.reranker is None and _rerank_width(strategy):
         strategy = strategy._replace(reranker=late_interaction(strategy.indexes, question))
     text, ms = question.texts[0], {} if question.ms is None else {"embed": question.ms[0]}
     base = _ranked_lists(strategy, text, question.vectors, scope, ms)
@@ -161,12 +181,16 @@ def walk(strategy: Strategy, question: Queries, scope: NDArray[np.integer] | Non
     first = base if own is None else [*base, (own.chunk, 1.0)]
     step, lists = 0, first
     while True:
-        if ARMS[strategy.arm].rewrites:  # within a depth, so that depth 0 already knows what the first hits say
+        # within a depth, so that depth 0 already knows what the first hits say
+        if ARMS[strategy.arm].rewrites:
             step += 1
             best = _order_hits(strategy, question, _fuse_lists(strategy, lists, ms), own, ms)
             again = _rewritten(strategy, question, best, step, ms)
             if again != text:
-                lists = [*lists, *_ranked_lists(strategy, again, _vector(strategy, again, ms), scope, ms)]
+                lists = [
+                    *lists,
+                    *_ranked_lists(strategy, again, _vector(strategy, again, ms), scope, ms),
+                ]
         ordered = _order_hits(strategy, question, _fuse_lists(strategy, lists, ms), own, ms)
         with _time_stage(ms, "measure"):
             hits = measure_hits(strategy.indexes, question, ordered)
@@ -174,12 +198,16 @@ def walk(strategy: Strategy, question: Queries, scope: NDArray[np.integer] | Non
         step, ms = step + 1, {}
         text = _rewritten(strategy, question, ordered, step, ms)
         more = (
-            [] if text == question.texts[0] else _ranked_lists(strategy, text, _vector(strategy, text, ms), scope, ms)
+            []
+            if text == question.texts[0]
+            else _ranked_lists(strategy, text, _vector(strategy, text, ms), scope, ms)
         )
         lists = [*first, *more]
 
 
-def depths(strategy: Strategy, question: Queries, n: int, scope: NDArray[np.integer] | None = None) -> list[DepthHits]:
+def depths(
+    strategy: Strategy, question: Queries, n: int, scope: NDArray[np.integer] | None = None
+) -> list[DepthHits]:
     """The first n depths of a question."""
     return list(islice(walk(strategy, question, scope), n))
 
@@ -192,7 +220,10 @@ def check_strategy(strategy: Strategy) -> None:
         raise ValueError(msg)
     lacks_index = arm not in indexes.arm_indexes and arm_row(arm) is not None
     if lacks_index or (ARMS[arm].rewrites and strategy.rewriter is None):
-        msg = f"arm {arm} needs its {'index' if lacks_index else 'rewriter'}, got none; build it with the arm."
+        msg = (
+            f"arm {arm} needs its {'index' if lacks_index else 'rewriter'}, got none; build it "
+            "with the arm."
+        )
         raise ValueError(msg)
 
 
@@ -206,7 +237,11 @@ def _time_stage(ms: Milliseconds, stage: str) -> Iterator[None]:
 
 
 def _ranked_lists(
-    strategy: Strategy, text: str, vector: NDArray[np.float32], scope: NDArray[np.integer] | None, ms: Milliseconds
+    strategy: Strategy,
+    text: str,
+    vector: NDArray[np.float32],
+    scope: NDArray[np.integer] | None,
+    ms: Milliseconds,
 ) -> Lists:
     """Ranked lists of an arm for one text."""
     arm, indexes, k = ARMS[strategy.arm], strategy.indexes, strategy.sizes.fetch_k
@@ -231,7 +266,9 @@ def _search_own_index(
         return index.search(text, strategy.sizes.fetch_k, scope, strategy.indexes.bm25)
 
 
-def _fuse_lists(strategy: Strategy, lists: Lists, ms: Milliseconds) -> tuple[NDArray[np.float64], Ids]:
+def _fuse_lists(
+    strategy: Strategy, lists: Lists, ms: Milliseconds
+) -> tuple[NDArray[np.float64], Ids]:
     with _time_stage(ms, "fuse"):
         ids, weights = zip(*lists, strict=True)
         return reciprocal_rank_fusion(ids, strategy.sizes.fetch_k, strategy.sizes.rrf_k, weights)
@@ -239,16 +276,22 @@ def _fuse_lists(strategy: Strategy, lists: Lists, ms: Milliseconds) -> tuple[NDA
 
 def _rerank_width(strategy: Strategy) -> int:
     """How many of the fused hits are reranked."""
-    return min(strategy.sizes.rerank_k, strategy.sizes.fetch_k) if ARMS[strategy.arm].reranked else 0
+    return (
+        min(strategy.sizes.rerank_k, strategy.sizes.fetch_k) if ARMS[strategy.arm].reranked else 0
+    )
 
 
 def _order_hits(
-    strategy: Strategy, question: Queries, fused: tuple[NDArray[np.float64], Ids], own: ArmHits | None, ms: Milliseconds
+    strategy: Strategy,
+    question: Queries,
+    fused: tuple[NDArray[np.float64], Ids],
+    own: ArmHits | None,
+    ms: Milliseconds,
 ) -> RankedHits:
     """Hits reranked by the original question, in the arm's final order.
 
-    `iterative` fuses the fused order once and the reranked one twice, `graph` that of its own index and the reranked
-    one: what the reranker cannot see from the question's words alone keeps a say.
+    `iterative` fuses the fused order once and the reranked one twice, `graph` that of its own index
+    and the reranked one: what the reranker cannot see from the question's words alone keeps a say.
     """
     indexes, reranker, width = strategy.indexes, strategy.reranker, _rerank_width(strategy)
     with _time_stage(ms, "rerank"):
@@ -260,12 +303,19 @@ def _order_hits(
         if ARMS[strategy.arm].rewrites:
             return fuse_orders(ordered, np.arange(width), weight=2.0, k=strategy.sizes.rrf_k)
         if own is not None and own.keeps_order:
-            return fuse_orders(ordered, ranks_in(own.chunk[0], ordered.chunk[0, :width]), k=strategy.sizes.rrf_k)
+            return fuse_orders(
+                ordered, ranks_in(own.chunk[0], ordered.chunk[0, :width]), k=strategy.sizes.rrf_k
+            )
         return ordered
 
 
-def _rewritten(strategy: Strategy, question: Queries, best: RankedHits, step: int, ms: Milliseconds) -> str:
-    """What to search after a try, from its best hits; the question itself where nothing rewrites it."""
+def _rewritten(
+    strategy: Strategy, question: Queries, best: RankedHits, step: int, ms: Milliseconds
+) -> str:
+    """What to search after a try, from its best hits.
+
+    The question itself where nothing rewrites it.
+    """
     if strategy.rewriter is None:
         return question.texts[0]
     with _time_stage(ms, "rewrite"):
@@ -277,14 +327,17 @@ def _rewritten(strategy: Strategy, question: Queries, best: RankedHits, step: in
 
 def _vector(strategy: Strategy, text: str, ms: Milliseconds) -> NDArray[np.float32]:
     if strategy.embed is None:
-        msg = f"arm {strategy.arm} rewrites questions and needs an embedding for them, got none; pass embed."
+        msg = (
+            f"arm {strategy.arm} rewrites questions and needs an embedding for them, got none; "
+            "pass embed."
+        )
         raise ValueError(msg)
     with _time_stage(ms, "embed"):
         return strategy.embed(text)
 
 
 def measure_hits(indexes: Indexes, queries: Queries, ordered: RankedHits) -> Hits:
-    """Measure every hit against the original question and put the hits in the order of (l2, position), [Q, 1, 1, K].
+    """Measure each hit against the original question and sort by (l2, position), [Q, 1, 1, K].
 
     Source: rule S1.3.
     """
@@ -310,5 +363,7 @@ def measure_hits(indexes: Indexes, queries: Queries, ordered: RankedHits) -> Hit
         anchor_sim=laid(cosines(queries.vectors, indexes.anchors, chunk)),
         sig_sim=similarity(indexes.signatures),
         sig_sim_strict=similarity(indexes.strict_signatures),
-        n_reranked=(chunk[:, : ordered.n_reranked] >= 0).sum(axis=1).astype(np.int32)[:, None, None],
+        n_reranked=(chunk[:, : ordered.n_reranked] >= 0)
+        .sum(axis=1)
+        .astype(np.int32)[:, None, None],
     )

@@ -1,4 +1,7 @@
-"""Language of a corpus (shore): how much of it is not in English; a warning where its encoder knows no other (S1.7)."""
+"""Language of a corpus (shore): how much of it is not in English.
+
+A warning where its encoder knows no other (S1.7).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from raglab.words import split_words
 LOOKED_AT = 2_000  # texts at most, a seeded sample of a corpus
 FEWEST = 12  # words, or letters of another script, that a text is judged by; of fewer it is not
 LEAST = 0.15  # share of English function words: below it no prose is English; see rule S1.7
-FOREIGN = 1 / 3  # share of the texts not in English above which a warning says so; of the bundled sets 0.25 at most
+# share of the texts not in English above which a warning says so; of the bundled sets 0.25 at most
+FOREIGN = 1 / 3
 
 _ENGLISH = frozenset((*BY_NAME["en"].words.stop, *BY_NAME["en"].words.small))
 _LETTER, _OTHER_LETTER = regex.compile(r"\p{L}"), regex.compile(r"[^\P{L}\p{Latin}]")
@@ -37,7 +41,7 @@ class EnglishCount(NamedTuple):
 
 
 def count_english(texts: Sequence[str]) -> EnglishCount:
-    """How many texts are not in English, by the script of their letters and the share of English function words.
+    """How many texts are not in English, by letter script and share of English function words.
 
     Example:
       >>> count_english(["The fee is paid by the owner and is due at once, for each of the parts."])
@@ -45,16 +49,23 @@ def count_english(texts: Sequence[str]) -> EnglishCount:
       >>> count_english(["水管爆裂造成的室内财产损失由本保单赔偿,每次事故的免赔额为500元。"])
       EnglishCount(foreign=1, judged=1)
     """
-    sample = texts if len(texts) <= LOOKED_AT else Random(0).sample(list(texts), LOOKED_AT)  # noqa: S311 - no secret
+    draw = Random(0)  # noqa: S311 - no secret
+    sample = texts if len(texts) <= LOOKED_AT else draw.sample(list(texts), LOOKED_AT)
     verdicts = [is_english(text) for text in sample]
     return EnglishCount(verdicts.count(False), len(verdicts) - verdicts.count(None))
 
 
 def is_english(text: str) -> bool | None:
-    """Whether a text is in English; None where it is too short to tell. Code and tables are left out."""
+    """Whether a text is in English; None where it is too short to tell.
+
+    Code and tables are left out.
+    """
     lines = [line for line in split_code(text.splitlines()) if isinstance(line, str)]
     prose = "\n".join(line for line in lines if not line.lstrip().startswith("|"))
-    letters, foreign_letters = len(_LETTER.findall(prose)), 0 if prose.isascii() else len(_OTHER_LETTER.findall(prose))
+    letters, foreign_letters = (
+        len(_LETTER.findall(prose)),
+        0 if prose.isascii() else len(_OTHER_LETTER.findall(prose)),
+    )
     if 2 * foreign_letters > letters:
         return False if letters >= FEWEST else None
     words = [word for word in split_words(prose) if word.isalpha()]
@@ -64,7 +75,7 @@ def is_english(text: str) -> bool | None:
 
 
 def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) -> None:
-    """Say how many texts are not in English where the encoder is the bundled one, which was trained on English.
+    """Say how many texts are not in English if the encoder is the bundled one, trained on English.
 
     The languages of other encoders are not known here: of them nothing is said.
 
@@ -74,14 +85,18 @@ def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) ->
       arms: that are asked; where none of them compares embeddings, nothing is said.
 
     Warns:
-      UserWarning: more than a third of the texts that are long enough to tell are in other languages.
+      UserWarning: more than a third of the texts that are long enough to tell are in other
+        languages.
     """
     if not encoder.startswith(f"{BUNDLED}==") or not any(ARMS[arm].dense for arm in arms):
         return
     count = count_english(texts)
     if count.is_foreign:
         warn_user(
-            f"{count.foreign:,} of {count.judged:,} chunks that were looked at are not in English, which is the "
-            f"language of the bundled encoder {encoder}: its distances mean little for them; name an encoder of their "
-            'languages (encoder=...), and compare with keywords alone: build_trace(..., arms=("hybrid", "bm25")).'
+            f"{count.foreign:,} of {count.judged:,} chunks that were looked at are not in "
+            "English, which is the "
+            f"language of the bundled encoder {encoder}: its distances mean little for them; name "
+            "an encoder of their "
+            "languages (encoder=...), and compare with keywords alone: build_trace(..., "
+            'arms=("hybrid", "bm25")).'
         )

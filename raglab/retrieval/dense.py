@@ -29,13 +29,17 @@ Values = NDArray[np.float64]
 
 BLOCK = 256
 PAIRS = 2**14  # of a query and a vector, in float64, that are in memory at a time
-ASKED_AT_ONCE = 2**22  # pairs of a query and the number of a candidate that FAISS is asked for at a time
+# pairs of a query and the number of a candidate that FAISS is asked for at a time
+ASKED_AT_ONCE = 2**22
 SLACK = 16
 TIE = 1e-5
 
 
 class VectorRows(Protocol):
-    """Rows of vectors, [N, dim], that an array holds or a file: gathered by position or cut by a slice."""
+    """Rows of vectors, [N, dim], that an array holds or a file.
+
+    Gathered by position or cut by a slice.
+    """
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -59,10 +63,11 @@ class StoredRows(VectorRows, Protocol):
 class DenseIndex:
     """An index over unit vectors.
 
-    vectors: [N, dim], and what stands behind them in shards. index: the FAISS index over the first N; `flat` is exact,
-    all others are not. widen: candidates that it is asked for by every hit; their distances are exact of the vectors.
-    most: candidates a query that ties may take; None is all. check: raises before a search where a file that the
-    index is mapped from is not as it was; None of an index in memory.
+    vectors: [N, dim], and what stands behind them in shards. index: the FAISS index over the first
+    N; `flat` is exact, all others are not. widen: candidates that it is asked for by every hit;
+    their distances are exact of the vectors. most: candidates a query that ties may take; None is
+    all. check: raises before a search where a file that the index is mapped from is not as it was;
+    None of an index in memory.
     """
 
     vectors: Vectors | StoredRows = field(repr=False)
@@ -74,7 +79,9 @@ class DenseIndex:
     def search(
         self, queries: Vectors, k: int, allowed: Sequence[NDArray[np.integer] | None] | None = None
     ) -> tuple[Values, Ids]:
-        """Return the k nearest vectors, (l2, ids), each [Q, k], by (l2, id); NaN and -1 where there are fewer.
+        """Return the k nearest vectors, (l2, ids), each [Q, k], by (l2, id).
+
+        NaN and -1 where there are fewer.
 
         Args:
           queries: [Q, dim].
@@ -105,7 +112,7 @@ class DenseIndex:
         return max(1, n if self.most is None else min(n, max(self.most, self.widen * k + SLACK)))
 
     def _nearest(self, queries: Vectors, k: int) -> tuple[Values, Ids]:
-        """Ask for more than k until the k-th is told apart from the last, so that ties fall by id, not by chance."""
+        """Ask for more than k until k-th and last differ, so that ties fall by id, not chance."""
         n, most = self.index.ntotal, self._candidates(k)
         width = min(n, self.widen * k + SLACK)
         l2, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
@@ -114,7 +121,11 @@ class DenseIndex:
             _, candidates = self.index.search(np.ascontiguousarray(queries[open_]), width)
             candidate_l2, _ = distances(queries[open_], self.vectors, candidates)
             l2[open_], ids[open_] = _sort_by_distance(candidate_l2, candidates, k)
-            complete = (width == most) | (candidates[:, -1] < 0) | (candidate_l2[:, -1] > l2[open_, -1] + TIE)
+            complete = (
+                (width == most)
+                | (candidates[:, -1] < 0)
+                | (candidate_l2[:, -1] > l2[open_, -1] + TIE)
+            )
             open_, width = open_[~complete], min(most, 2 * width)
         few = np.count_nonzero(ids >= 0, axis=1) < min(k, n)
         if self.most is not None and few.any():
@@ -122,9 +133,12 @@ class DenseIndex:
         return l2, ids
 
     def _completed(self, queries: Vectors, k: int) -> tuple[Values, Ids]:
-        """The k nearest where a stored index gave fewer than it holds: searched ever wider, at last exactly.
+        """The k nearest where a stored index gave fewer than it holds.
 
-        Cells that are searched may hold too few vectors, and a graph may have parts that no link leads to.
+        Searched ever wider, at last exactly.
+
+        Cells that are searched may hold too few vectors, and a graph may have parts that no link
+        leads to.
         """
         import faiss
 
@@ -163,7 +177,8 @@ def dense_index(vectors: Vectors, kind: Kind = "flat") -> DenseIndex:
 
     Args:
       vectors: [N, dim].
-      kind: `flat` is exact; `hnsw` (a graph) and `ivf` (cells of k-means) trade recall for speed past 100,000 vectors.
+      kind: `flat` is exact; `hnsw` (a graph) and `ivf` (cells of k-means) trade recall for speed
+        past 100,000 vectors.
 
     Raises:
       ValueError: the kind must be known, the vectors 2-dimensional.
@@ -178,17 +193,23 @@ def dense_index(vectors: Vectors, kind: Kind = "flat") -> DenseIndex:
     index: faiss.Index
     if kind == "flat":
         index = faiss.IndexFlatL2(dim)
-    elif kind == "hnsw":  # candidates are looked at both while the graph grows and when it is searched
+    # candidates are looked at both while the graph grows and when it is searched
+    elif kind == "hnsw":
         index = faiss.IndexHNSWFlat(dim, NEIGHBOURS)
         index.hnsw.efConstruction, index.hnsw.efSearch = LOOKED_AT["build"], LOOKED_AT["search"]
     elif kind == "ivf":
         index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dim), dim, max(1, round(n**0.5)))
-        # A corpus of any size may be cut into cells: faiss would warn of fewer than 39 points a cell.
+        # A corpus of any size may be cut into cells: faiss would warn of fewer than 39 points a
+        # cell.
         index.nprobe, index.cp.seed, index.cp.min_points_per_centroid = CELLS_SEARCHED, SEED, 1
     else:
-        msg = f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}; flat is exact and fine up to 100,000."
+        msg = (
+            f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}; flat is exact and "
+            "fine up to 100,000."
+        )
         raise ValueError(msg)
-    with _single_thread():  # several would cluster and link in the order in which they happen to finish
+    # several would cluster and link in the order in which they happen to finish
+    with _single_thread():
         index.train(rows)
         index.add(rows)
     return DenseIndex(rows, index)
@@ -197,7 +218,8 @@ def dense_index(vectors: Vectors, kind: Kind = "flat") -> DenseIndex:
 SHORT_LISTS = 4096  # candidates a query of a stored index that ties may take
 RECALL_AT = 50  # hits of which a stored index must find LEAST_RECALL
 LEAST_RECALL = 0.95
-STORED_NEIGHBOURS, STORED_LOOKED_AT = 32, 80  # of the graph that is stored: links of a node, candidates as it grows
+# of the graph that is stored: links of a node, candidates as it grows
+STORED_NEIGHBOURS, STORED_LOOKED_AT = 32, 80
 LEAST_CODED = 256  # vectors that product quantisation learns its 256 centres from
 PQ_BYTES = 4  # dimensions that one byte of a product-quantised vector stands for
 CELLS_BY_ROOT = 2  # cells of k-means: so many times the root of the number of vectors
@@ -207,8 +229,8 @@ TRAINED_BY_CELL, ROUNDS = 64, 10  # vectors a cell that k-means learns from, and
 class StoredSearch(NamedTuple):
     """How wide a stored index is searched, and what that finds.
 
-    width: `efSearch` of the graph, `nprobe` of the cells. widen: candidates by every hit. recall: share of the exact 50
-    nearest that are found. n_queries: how many it was measured on.
+    width: `efSearch` of the graph, `nprobe` of the cells. widen: candidates by every hit. recall:
+    share of the exact 50 nearest that are found. n_queries: how many it was measured on.
     """
 
     width: int
@@ -221,20 +243,29 @@ def index_bytes(kind: StoredKind, n: int, dim: int) -> int:
     """Bytes in memory of a stored index over n vectors, its file's length within a few hundredths.
 
     Example:
-      >>> round(index_bytes("hnsw-sq8", 1_000_000, 384) / 1e6), round(index_bytes("ivfpq", 1_000_000, 384) / 1e6)
+      >>> (
+      ...     round(index_bytes("hnsw-sq8", 1_000_000, 384) / 1e6),
+      ...     round(index_bytes("ivfpq", 1_000_000, 384) / 1e6),
+      ... )
       (664, 107)
     """
-    if kind == "hnsw-sq8":  # a byte a dimension, links of 4 bytes (twice as many on the ground), offset and level
+    # a byte a dimension, links of 4 bytes (twice as many on the ground), offset and level
+    if kind == "hnsw-sq8":
         return n * (dim + 8 * STORED_NEIGHBOURS + 24)
-    return n * (dim // PQ_BYTES + 8) + 4 * dim * (_cells(n) + 256)  # a code and its number; centres of cells and bytes
+    # a code and its number; centres of cells and bytes
+    return n * (dim // PQ_BYTES + 8) + 4 * dim * (_cells(n) + 256)
 
 
 def stored_kind(n: int, dim: int, memory_mb: float) -> StoredKind:
-    """The kind of a stored index that fits a budget: the graph where it does, else cells of product-quantised vectors.
+    """The kind of a stored index that fits a budget.
+
+    The graph where it does, else cells of product-quantised vectors.
 
     Args:
-      n: vectors. dim: of them. memory_mb: megabytes (1e6 bytes) that the index may take; the float16 vectors that
-        candidates are measured by stay on disk, and the system keeps of them what it has room for.
+      n: vectors.
+      dim: of them.
+      memory_mb: megabytes (1e6 bytes) that the index may take; the float16 vectors that candidates
+        are measured by stay on disk, and the system keeps of them what it has room for.
 
     Raises:
       ValueError: neither fits.
@@ -243,7 +274,10 @@ def stored_kind(n: int, dim: int, memory_mb: float) -> StoredKind:
         if index_bytes(kind, n, dim) <= memory_mb * 1e6:
             return kind
     least = index_bytes("ivfpq", n, dim) / 1e6
-    msg = f"index_mb must be at least {least:.0f} for {n} vectors of {dim} dimensions, got {memory_mb:g}; raise it."
+    msg = (
+        f"index_mb must be at least {least:.0f} for {n} vectors of {dim} dimensions, got "
+        f"{memory_mb:g}; raise it."
+    )
     raise ValueError(msg)
 
 
@@ -265,7 +299,9 @@ def _cells(n: int) -> int:
 
 
 def train_index(vectors: StoredRows, n: int, kind: StoredKind) -> faiss.Index:
-    """Index of a kind that is stored, over the first n vectors; built on one thread, the same bytes each time.
+    """Index of a kind that is stored, over the first n vectors.
+
+    Built on one thread, the same bytes each time.
 
     Raises:
       ValueError: product quantisation needs dimensions by fours and 256 vectors.
@@ -316,12 +352,18 @@ def write_faiss(index: faiss.Index, path: Path) -> None:
             raise OSError(msg) from error
 
 
-def stored_index(path: Path, vectors: StoredRows, n: int, kind: StoredKind, *, check: Callable[[], None]) -> DenseIndex:
-    """Index of a file, memory-mapped: codes, lists and links stay on disk, shared by all processes that map it.
+def stored_index(
+    path: Path, vectors: StoredRows, n: int, kind: StoredKind, *, check: Callable[[], None]
+) -> DenseIndex:
+    """Index of a file, memory-mapped.
+
+    Codes, lists and links stay on disk, shared by all processes that map it.
 
     Args:
-      path: of the file. vectors: whose first n it holds. check: raises before a search where the file is not as it was:
-        reading past the end of one that was shortened would end the process.
+      path: of the file.
+      vectors: whose first n it holds.
+      check: raises before a search where the file is not as it was: reading past the end of one
+        that was shortened would end the process.
 
     Raises:
       ValueError: the file is no index of this kind over n vectors.
@@ -330,19 +372,28 @@ def stored_index(path: Path, vectors: StoredRows, n: int, kind: StoredKind, *, c
 
     wanted = faiss.IndexHNSWSQ if kind == "hnsw-sq8" else faiss.IndexIVFPQ
     try:
-        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+        index = faiss.read_index(
+            str(path), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
+        )
     except RuntimeError as error:
-        msg = f"a stored index must be a file of FAISS, got {str(error).splitlines()[0][-200:]}; make it again."
+        msg = (
+            f"a stored index must be a file of FAISS, got {str(error).splitlines()[0][-200:]}; "
+            "make it again."
+        )
         raise ValueError(msg) from None
     if not isinstance(index, wanted) or (index.ntotal, index.d) != (n, vectors.shape[1]):
         value = f"{type(index).__name__} over {index.ntotal} of {index.d}"
-        msg = f"a stored index must be {kind} over {n} vectors of {vectors.shape[1]}, got {value}; make it again."
+        msg = (
+            f"a stored index must be {kind} over {n} vectors of {vectors.shape[1]}, got {value}; "
+            "make it again."
+        )
         raise ValueError(msg)
     _check_stored(index, n, vectors.shape[1])
     return DenseIndex(vectors, index, 1, SHORT_LISTS, check)
 
 
-def _check_stored(index: Any, n: int, dim: int) -> None:  # noqa: ANN401 - FAISS types what it derives as its base
+# FAISS types what it derives as its base
+def _check_stored(index: Any, n: int, dim: int) -> None:  # noqa: ANN401
     """Stop at an index that leads out of itself: FAISS would follow it.
 
     Raises:
@@ -351,28 +402,57 @@ def _check_stored(index: Any, n: int, dim: int) -> None:  # noqa: ANN401 - FAISS
     import faiss
 
     if index.metric_type != faiss.METRIC_L2 or not index.is_trained:
-        msg = f"a stored index must be trained, of squared L2 distances, got metric {index.metric_type}; make it again."
+        msg = (
+            "a stored index must be trained, of squared L2 distances, got metric "
+            f"{index.metric_type}; make it again."
+        )
         raise ValueError(msg)
     if isinstance(index, faiss.IndexIVFPQ):
         ivf_index: Any = index
-        lists, codes, centres = ivf_index.invlists, ivf_index.pq, faiss.downcast_index(ivf_index.quantizer)
+        lists, codes, centres = (
+            ivf_index.invlists,
+            ivf_index.pq,
+            faiss.downcast_index(ivf_index.quantizer),
+        )
         if index.polysemous_ht or not index.direct_map.no():
-            msg = "a stored index must be searched as it was made, got another search; make it again."
+            msg = (
+                "a stored index must be searched as it was made, got another search; make it again."
+            )
             raise ValueError(msg)
         of_cells = (type(centres).__name__, centres.ntotal, centres.d, lists.nlist, lists.code_size)
         of_codes = (*of_cells, codes.d, codes.nbits, codes.M, codes.centroids.size())
         ids = (_numbers(lists.get_ids(cell), lists.list_size(cell)) for cell in range(lists.nlist))
         centroids = _numbers(codes.centroids.data(), codes.centroids.size())
-        rows = centres.reconstruct_n(0, centres.ntotal) if isinstance(centres, faiss.IndexFlatL2) else centroids
+        rows = (
+            centres.reconstruct_n(0, centres.ntotal)
+            if isinstance(centres, faiss.IndexFlatL2)
+            else centroids
+        )
         check_cells(CodeCells(of_codes, ids, centroids, rows), n, dim, index.nlist)
         return
     storage: Any = faiss.downcast_index(index.storage)
     graph = index.hnsw
-    sizes = (type(storage).__name__, storage.ntotal, storage.d, storage.code_size, storage.codes.size())
-    trained = storage.sq.trained if isinstance(storage, faiss.IndexScalarQuantizer) else graph.levels
+    sizes = (
+        type(storage).__name__,
+        storage.ntotal,
+        storage.d,
+        storage.code_size,
+        storage.codes.size(),
+    )
+    trained = (
+        storage.sq.trained if isinstance(storage, faiss.IndexScalarQuantizer) else graph.levels
+    )
     vectors = (trained, graph.levels, graph.offsets, graph.neighbors, graph.cum_nneighbor_per_level)
-    codes_of, levels, starts, links, steps = (_numbers(vector.data(), vector.size()) for vector in vectors)
-    check_graph(LinkedCodes(sizes, codes_of, levels, starts, links, steps, graph.entry_point, graph.max_level), n, dim)
+    codes_of, levels, starts, links, steps = (
+        _numbers(vector.data(), vector.size()) for vector in vectors
+    )
+    check_graph(
+        LinkedCodes(
+            sizes, codes_of, levels, starts, links, steps, graph.entry_point, graph.max_level
+        ),
+        n,
+        dim,
+    )
 
 
 def _numbers(start: Any, size: int) -> NDArray[Any]:  # noqa: ANN401 - a pointer of FAISS
@@ -393,7 +473,9 @@ def with_search(dense: DenseIndex, search: StoredSearch) -> DenseIndex:
     return replace(dense, widen=search.widen)
 
 
-def tuned_search(dense: DenseIndex, queries: Vectors, least: float = LEAST_RECALL) -> tuple[DenseIndex, StoredSearch]:
+def tuned_search(
+    dense: DenseIndex, queries: Vectors, least: float = LEAST_RECALL
+) -> tuple[DenseIndex, StoredSearch]:
     """A stored index searched as wide as it takes to find enough of the exact 50 nearest, and what it finds.
 
     A hit counts that is as near as the exact 50th, so that of vectors alike any may be found. Two standard errors over
@@ -410,7 +492,8 @@ def tuned_search(dense: DenseIndex, queries: Vectors, least: float = LEAST_RECAL
     k = min(RECALL_AT, dense.index.ntotal)
     exact = _exact(queries, dense.vectors, dense.index.ntotal, k)[0][:, -1:]
     if isinstance(dense.index, faiss.IndexIVFPQ):
-        # Cells lose hits by the code, which more candidates mend, and by the cell; both grow together.
+        # Cells lose hits by the code, which more candidates mend, and by the cell; both grow
+        # together.
         steps = [(width, 4 if width < 64 else 8) for width in _doubled(16, dense.index.nlist)]
     else:
         steps = [(width, 1) for width in _doubled(64, 2048)]
@@ -423,7 +506,11 @@ def tuned_search(dense: DenseIndex, queries: Vectors, least: float = LEAST_RECAL
             return searched, StoredSearch(width, widen, round(recall, 6), len(queries))
     rule = f"a stored index must find {least:g} of the {k} nearest by two standard errors"
     cells = isinstance(dense.index, faiss.IndexIVFPQ)
-    remedy = "take index='hnsw-sq8' (auto does with more index_mb) or 'flat'" if cells else "take index='flat'"
+    remedy = (
+        "take index='hnsw-sq8' (auto does with more index_mb) or 'flat'"
+        if cells
+        else "take index='flat'"
+    )
     msg = f"{rule}, got {recall:.3f} at its widest; {remedy}."
     raise ValueError(msg)
 
@@ -437,7 +524,10 @@ def _doubled(start: int, most: int) -> list[int]:
 
 
 def _exact(queries: Vectors, vectors: Vectors | StoredRows, n: int, k: int) -> tuple[Values, Ids]:
-    """The k nearest of the first n, (l2, ids), each [Q, k], by (l2, id); a block of vectors at a time."""
+    """The k nearest of the first n, (l2, ids), each [Q, k], by (l2, id).
+
+    A block of vectors at a time.
+    """
     import faiss
 
     width = min(n, k + SLACK)
@@ -453,10 +543,15 @@ def _exact(queries: Vectors, vectors: Vectors | StoredRows, n: int, k: int) -> t
     return _sort_by_distance(distances(queries, vectors, ids)[0], ids, k)
 
 
-def distances(queries: Vectors, vectors: VectorRows, ids: NDArray[np.integer]) -> tuple[Values, Values]:
-    """Squared L2 distance and cosine of each query and its hits, (l2, cosine), each [Q, k]; NaN where the id is -1.
+def distances(
+    queries: Vectors, vectors: VectorRows, ids: NDArray[np.integer]
+) -> tuple[Values, Values]:
+    """Squared L2 distance and cosine of each query and its hits, (l2, cosine), each [Q, k].
 
-    Summed in float64 and rounded to float32, so that a value is the same whatever is measured beside it.
+    NaN where the id is -1.
+
+    Summed in float64 and rounded to float32, so that a value is the same whatever is measured
+    beside it.
 
     Args:
       queries: unit vectors, [Q, dim].
@@ -472,17 +567,25 @@ def distances(queries: Vectors, vectors: VectorRows, ids: NDArray[np.integer]) -
     """
     l2, cosine = np.empty(ids.shape), np.empty(ids.shape)
     for at in _blocks(len(ids), min(BLOCK, PAIRS // max(1, ids.shape[1]))):
-        hits, query_block = _gather_vectors(vectors, ids[at]), queries[at].astype(np.float64)[:, None, :]
+        hits, query_block = (
+            _gather_vectors(vectors, ids[at]),
+            queries[at].astype(np.float64)[:, None, :],
+        )
         l2[at] = ((hits - query_block) ** 2).sum(axis=-1)
         cosine[at] = (hits * query_block).sum(axis=-1)
     return _round_distances(l2, ids), _round_distances(cosine.clip(-1.0, 1.0), ids)
 
 
 def cosines(queries: Vectors, vectors: VectorRows, ids: NDArray[np.integer]) -> Values:
-    """Cosine of each query and the unit vectors it is paired with, [Q, k]; NaN where the id is -1."""
+    """Cosine of each query and the unit vectors it is paired with, [Q, k].
+
+    NaN where the id is -1.
+    """
     cosine = np.empty(ids.shape)
     for at in _blocks(len(ids), min(BLOCK, PAIRS // max(1, ids.shape[1]))):
-        cosine[at] = (_gather_vectors(vectors, ids[at]) * queries[at].astype(np.float64)[:, None, :]).sum(axis=-1)
+        cosine[at] = (
+            _gather_vectors(vectors, ids[at]) * queries[at].astype(np.float64)[:, None, :]
+        ).sum(axis=-1)
     return _round_distances(cosine.clip(-1.0, 1.0), ids)
 
 
@@ -509,7 +612,9 @@ def _sort_by_distance(l2: Values, ids: NDArray[np.integer], k: int) -> tuple[Val
     order = np.lexsort((ids, l2), axis=-1)[:, :k]
     pad = ((0, 0), (0, k - order.shape[1]))
     sorted_l2 = np.pad(np.take_along_axis(l2, order, -1), pad, constant_values=np.nan)
-    sorted_ids = np.pad(np.take_along_axis(ids, order, -1).astype(np.int64), pad, constant_values=-1)
+    sorted_ids = np.pad(
+        np.take_along_axis(ids, order, -1).astype(np.int64), pad, constant_values=-1
+    )
     return sorted_l2, sorted_ids
 
 
@@ -569,7 +674,8 @@ class PictureEncoder(Protocol):
 class TextEmbeddings(NamedTuple):
     """Embeddings of N texts in their order.
 
-    vectors: [N, dim], L2-normalised. tokens: one [n_tokens, dim] a text, or None where not asked for.
+    vectors: [N, dim], L2-normalised. tokens: one [n_tokens, dim] a text, or None where not asked
+    for.
     """
 
     vectors: NDArray[np.float32]
@@ -580,11 +686,12 @@ class TextEmbeddings(NamedTuple):
 class EmbeddingCache:
     """Embeddings by content, in one file that several processes may share; see `raglab.blobs`.
 
-    What comes back are rows of length 1 in one of two types, as they were stored: whatever else the file holds, a row
-    of zeros among it, is dropped and encoded again.
+    What comes back are rows of length 1 in one of two types, as they were stored: whatever else the
+    file holds, a row of zeros among it, is dropped and encoded again.
 
-    path: the file; its folder is made on the first write. behind: another cache, asked for what this one lacks; what it
-    has is copied. blobs: the file, open for a reader of many single texts; None opens and closes it for each use.
+    path: the file; its folder is made on the first write. behind: another cache, asked for what
+    this one lacks; what it has is copied. blobs: the file, open for a reader of many single texts;
+    None opens and closes it for each use.
     """
 
     path: Path
@@ -592,7 +699,10 @@ class EmbeddingCache:
     blobs: Blobs | None = field(default=None, repr=False, compare=False)
 
     def waiting(self, patience_s: float) -> EmbeddingCache:
-        """The same cache, its file held open; where another process holds it longer, it is done without for a while."""
+        """The same cache, its file held open.
+
+        Where another process holds it longer, it is done without for a while.
+        """
         return replace(self, blobs=Blobs(self.path, patience_s=patience_s))
 
     def _opened(self) -> AbstractContextManager[Blobs]:
@@ -643,16 +753,22 @@ def _decode_array(value: bytes) -> NDArray[Any] | None:
     array = np.frombuffer(value, dtype=dtype, offset=head.end()).reshape(n_rows, n_columns)
     with np.errstate(invalid="ignore", over="ignore"):
         lengths = np.sqrt(np.einsum("rc,rc->r", array, array, dtype=np.float32))
-    return array if bool(np.all(np.abs(lengths - 1.0) <= UNIT[dtype])) else None  # NaN is above every bound
+    # NaN is above every bound
+    return array if bool(np.all(np.abs(lengths - 1.0) <= UNIT[dtype])) else None
 
 
 def default_cache() -> EmbeddingCache:
-    """Return the user's cache: `embeddings-2.sqlite` in the folder RAGLAB_CACHE, or in ~/.cache/raglab."""
+    """Return the user's cache.
+
+    `embeddings-2.sqlite` in the folder RAGLAB_CACHE, or in ~/.cache/raglab.
+    """
     return EmbeddingCache(cache_folder() / "embeddings-2.sqlite")
 
 
 def cache_key(encoder_name: str, kind: str, text: str) -> str:
-    """SHA-256 of what an embedding depends on: encoder, kind (`sentence`, `tokens`, `picture`) and text.
+    """SHA-256 of what an embedding depends on.
+
+    Encoder, kind (`sentence`, `tokens`, `picture`) and text.
 
     The text of a picture is the SHA-256 of its file.
     """
@@ -668,8 +784,8 @@ def embed(
 ) -> TextEmbeddings:
     """Embeddings of passages, from the cache where they are there.
 
-    Each distinct text is encoded once. What is encoded goes into the cache a few hundred texts at a time, so that a
-    run that was killed goes on where it stopped.
+    Each distinct text is encoded once. What is encoded goes into the cache a few hundred texts at a
+    time, so that a run that was killed goes on where it stopped.
 
     Args:
       encoder: what encodes the rest.
@@ -680,16 +796,27 @@ def embed(
     distinct = list(dict.fromkeys(texts))
     vectors = _read_cached(encoder, SENTENCE, distinct, cache)
     by_token = _read_cached(encoder, TOKENS, distinct, cache) if tokens else {}
-    missing = [text for text in distinct if text not in vectors or (tokens and text not in by_token)]
-    missing.sort(key=lambda text: (len(text), text))  # alike in length, so that little of a batch is padding
+    missing = [
+        text for text in distinct if text not in vectors or (tokens and text not in by_token)
+    ]
+    # alike in length, so that little of a batch is padding
+    missing.sort(key=lambda text: (len(text), text))
     for some in progress(_chunks(missing, CHUNK), "embed", "text", size=len, total=len(missing)):
         new_vectors, new_tokens = _encode_texts(encoder, some, tokens=tokens)
         if cache is not None:
-            cache.put(_cache_keys(encoder.name, SENTENCE, new_vectors) | _cache_keys(encoder.name, TOKENS, new_tokens))
-        # What the cache held before stays: a text encoded anew for its tokens keeps its vector to the last bit.
+            cache.put(
+                _cache_keys(encoder.name, SENTENCE, new_vectors)
+                | _cache_keys(encoder.name, TOKENS, new_tokens)
+            )
+        # What the cache held before stays: a text encoded anew for its tokens keeps its vector to
+        # the last bit.
         for known, new in ((vectors, new_vectors), (by_token, new_tokens)):
             known.update((text, array) for text, array in new.items() if text not in known)
-    stacked = np.concatenate([vectors[text] for text in texts]) if texts else np.empty((0, encoder.dim), np.float32)
+    stacked = (
+        np.concatenate([vectors[text] for text in texts])
+        if texts
+        else np.empty((0, encoder.dim), np.float32)
+    )
     return TextEmbeddings(stacked, [by_token[text] for text in texts] if tokens else None)
 
 
@@ -699,7 +826,9 @@ def embed_pictures(
     read: Callable[[str], Any],
     cache: EmbeddingCache | None,
 ) -> NDArray[np.float32]:
-    """Embeddings of pictures, [N, dim], L2-normalised, from the cache where they are there; see `embed`.
+    """Embeddings of pictures, [N, dim], L2-normalised, from the cache where they are there.
+
+    See `embed`.
 
     Args:
       encoder: what encodes the rest.
@@ -710,12 +839,18 @@ def embed_pictures(
     distinct = list(dict.fromkeys(digests))
     vectors = _read_cached(encoder, PICTURE, distinct, cache)
     missing = [digest for digest in distinct if digest not in vectors]
-    for some in progress(_chunks(missing, PICTURES), "embed", "picture", size=len, total=len(missing)):
-        new = dict(zip(some, encoder.pictures([read(digest) for digest in some])[:, None, :], strict=True))
+    for some in progress(
+        _chunks(missing, PICTURES), "embed", "picture", size=len, total=len(missing)
+    ):
+        new = dict(
+            zip(some, encoder.pictures([read(digest) for digest in some])[:, None, :], strict=True)
+        )
         if cache is not None:
             cache.put(_cache_keys(encoder.name, PICTURE, new))
         vectors |= new
-    return np.concatenate([np.empty((0, encoder.dim), np.float32), *(vectors[digest] for digest in digests)])
+    return np.concatenate(
+        [np.empty((0, encoder.dim), np.float32), *(vectors[digest] for digest in digests)]
+    )
 
 
 def drop_texts(name: str, texts: Iterable[str], cache: EmbeddingCache) -> None:
@@ -735,13 +870,18 @@ def _encode_texts(
     if not tokens:
         return dict(zip(texts, encoder.sentences(texts)[:, None, :], strict=True)), {}
     both = encoder.both(texts)
-    return dict(zip(texts, both.sentences[:, None, :], strict=True)), dict(zip(texts, both.tokens, strict=True))
+    return dict(zip(texts, both.sentences[:, None, :], strict=True)), dict(
+        zip(texts, both.tokens, strict=True)
+    )
 
 
 def _read_cached(
-    encoder: TextEncoder | PictureEncoder, kind: str, texts: Sequence[str], cache: EmbeddingCache | None
+    encoder: TextEncoder | PictureEncoder,
+    kind: str,
+    texts: Sequence[str],
+    cache: EmbeddingCache | None,
 ) -> dict[str, NDArray[Any]]:
-    """Arrays by text, of those texts that are in the cache in the form that the encoder gives them."""
+    """Arrays by text, of those texts in the cache in the form that the encoder gives them."""
     if cache is None:
         return {}
     text_of = {cache_key(encoder.name, kind, text): text for text in texts}
@@ -757,7 +897,9 @@ def _has_form(array: NDArray[Any], kind: str, dim: int) -> bool:
     return rows and array.shape[1] == dim and array.dtype.str == DTYPES[kind]
 
 
-def _cache_keys(name: str, kind: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _cache_keys(
+    name: str, kind: str, arrays: Mapping[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
     """Arrays by cache key instead of by text."""
     return {cache_key(name, kind, text): array for text, array in arrays.items()}
 

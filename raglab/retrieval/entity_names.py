@@ -14,10 +14,12 @@ from raglab.words import folded, whole_words
 
 STEM = 5  # letters of a word's beginning, in place of its stem, as the keyword index has them
 LONGEST = 6  # words of the longest name; longer runs of capitals are headlines
-SHORTEST_NUMBER = 4  # digits that make an identifier of digits alone; fewer are clauses, ages and counts
+# digits that make an identifier of digits alone; fewer are clauses, ages and counts
+SHORTEST_NUMBER = 4
 _HEAD = 3  # letters that a name is looked up by first, since most words begin none
 
-PARTICLES = frozenset(LANGUAGES.words.particles)  # words that stand inside names, never at their ends
+# words that stand inside names, never at their ends
+PARTICLES = frozenset(LANGUAGES.words.particles)
 JOINING = frozenset(LANGUAGES.words.joining)  # what they join may be two names as well as one
 TITLES = frozenset(LANGUAGES.words.titles)
 
@@ -29,14 +31,20 @@ _PARTS = re.compile(r"[-/]")
 
 
 class Lexicon(NamedTuple):
-    """Known names. places: number of a name by its letters without blanks. heads: the first letters of those."""
+    """Known names. places: number of a name by its letters without blanks.
+
+    Heads: the first letters of those.
+    """
 
     places: Mapping[str, int]
     heads: frozenset[str]
 
 
 class Spot(NamedTuple):
-    """A known name among the words of a text: place of its first word, how many it has, its number."""
+    """A known name among the words of a text.
+
+    Place of its first word, how many it has, its number.
+    """
 
     at: int
     length: int
@@ -44,7 +52,10 @@ class Spot(NamedTuple):
 
 
 class _SentenceWord(NamedTuple):
-    """A word of a sentence: as written, folded, the text before it, whether a sentence or a cell begins with it."""
+    """A word of a sentence.
+
+    As written, folded, the text before it, whether a sentence or a cell begins with it.
+    """
 
     written: str
     folded: str
@@ -64,7 +75,9 @@ class _CaseCounts(NamedTuple):
 
 
 def plain_words(text: str) -> list[str]:
-    """Words in their plainest form: NFC, case folded, thousands ungrouped, without the English genitive.
+    """Words in their plainest form.
+
+    NFC, case folded, thousands ungrouped, without the English genitive.
 
     Example:
       >>> plain_words("Mrs Whitcombe's No. 7714-0263: £7,500")
@@ -85,7 +98,9 @@ def beginning(word: str) -> str:
 
 
 def codes_in(text: str) -> list[str]:
-    """Identifiers in order: numbers of policies and accounts, forms, files; amounts, dates and spans of years are none.
+    """Identifiers in order: numbers of policies and accounts, forms, files.
+
+    Amounts, dates and spans of years are none.
 
     Example:
       >>> codes_in("account 7714-0263 of APH-2207-4418, form PL/25, a 24-hour line in 2024/25")
@@ -95,10 +110,13 @@ def codes_in(text: str) -> list[str]:
 
 
 def names_in(texts: Sequence[str]) -> list[list[str]]:
-    """Names of each text in order, folded: runs of capitalised words, with the particles between them.
+    """Names of each text in order, folded.
 
-    A name of one word counts where the texts write it with a capital, inside of sentences, more often than not; a word
-    that begins a sentence and a longer name too where they never write it in small letters.
+    Runs of capitalised words, with the particles between them.
+
+    A name of one word counts where the texts write it with a capital, inside of sentences, more
+    often than not; a word that begins a sentence and a longer name too where they never write it in
+    small letters.
 
     Example:
       >>> names_in(["The trustee is Crédit des Alpes.", "Mr Perrin pays Alpes."])
@@ -106,11 +124,16 @@ def names_in(texts: Sequence[str]) -> list[list[str]]:
     """
     placed = [[_sentence_positions(sentence) for sentence in sentences(text)] for text in texts]
     cased = _count_cases(word for text in placed for sentence in text for word in sentence)
-    return [[name for sentence in text for name in _candidate_names(sentence, cased)] for text in placed]
+    return [
+        [name for sentence in text for name in _candidate_names(sentence, cased)] for text in placed
+    ]
 
 
 def lexicon(names: Iterable[str]) -> Lexicon:
-    """Known names, numbered in their order; of two that differ in blanks alone, the later number holds."""
+    """Known names, numbered in their order.
+
+    Of two that differ in blanks alone, the later number holds.
+    """
     places = {name.replace(" ", ""): number for number, name in enumerate(names)}
     return Lexicon(places, frozenset(key[:_HEAD] for key in places))
 
@@ -156,7 +179,11 @@ def _is_code(text: str) -> bool:
     parts = _PARTS.split(text)
     if all(part.isdigit() for part in parts):
         return digits >= SHORTEST_NUMBER and not _is_calendar(parts)
-    return digits > 0 and any(char.isupper() for char in text) and any(_is_sign(part) for part in parts)
+    return (
+        digits > 0
+        and any(char.isupper() for char in text)
+        and any(_is_sign(part) for part in parts)
+    )
 
 
 def _is_sign(part: str) -> bool:
@@ -176,7 +203,9 @@ def _sentence_positions(sentence: str) -> list[_SentenceWord]:
     end = 0
     for match in whole_words(text):
         written, gap = match.group(), text[end : match.start()]
-        opens = not words or (gap != " " and _OPENS.search(gap) is not None and not _is_abbreviated(words[-1], gap))
+        opens = not words or (
+            gap != " " and _OPENS.search(gap) is not None and not _is_abbreviated(words[-1], gap)
+        )
         words.append(_SentenceWord(written, folded(written), gap, opens))
         end = match.end()
     return words
@@ -200,7 +229,9 @@ def _count_cases(words: Iterable[_SentenceWord]) -> _CaseCounts:
 def _candidate_names(words: Sequence[_SentenceWord], cased: _CaseCounts) -> Iterator[str]:
     for run in _capitalised_runs(words, cased):
         sides = _sides(run)
-        for name in (_without_prelude(part) for part in ([run, *sides] if len(sides) > 1 else [run])):
+        for name in (
+            _without_prelude(part) for part in ([run, *sides] if len(sides) > 1 else [run])
+        ):
             if len(name) <= LONGEST and (len(name) > 1 or (name and _is_name(name[0], cased))):
                 yield " ".join(word.folded for word in name)
 
@@ -230,11 +261,16 @@ def _is_name(word: _SentenceWord, cased: _CaseCounts) -> bool:
 
 
 def _opens_name(word: _SentenceWord, cased: _CaseCounts) -> bool:
-    """Whether the first word of a sentence may belong to a name: one by itself, or never in small letters."""
+    """Whether the first word of a sentence may belong to a name.
+
+    One by itself, or never in small letters.
+    """
     return word.folded not in STOP_WORDS and (_is_name(word, cased) or not cased.small[word.folded])
 
 
-def _capitalised_runs(words: Sequence[_SentenceWord], cased: _CaseCounts) -> Iterator[list[_SentenceWord]]:
+def _capitalised_runs(
+    words: Sequence[_SentenceWord], cased: _CaseCounts
+) -> Iterator[list[_SentenceWord]]:
     """Capitalised words that follow one another, with particles between but not at the end."""
     run: list[_SentenceWord] = []
     bridge: list[_SentenceWord] = []

@@ -1,6 +1,7 @@
-"""Checks of indexes that come from files (shore): every number and position in them, before anything is searched.
+"""Checks of indexes that come from files (shore): all numbers and positions, before any search.
 
-A digest tells damage, not whoever computes it again, and FAISS follows a link of a graph wherever it points.
+A digest tells damage, not whoever computes it again, and FAISS follows a link of a graph wherever
+it points.
 """
 
 from __future__ import annotations
@@ -24,12 +25,18 @@ def _parts(size: int) -> Iterator[slice]:
     return (slice(start, start + _AT_ONCE) for start in range(0, size, _AT_ONCE))
 
 
-def check_keyword_lists(data: NDArray[Any], texts: NDArray[Any], ends: NDArray[Any], n: int) -> None:
-    """Stop at lists of a keyword index that no texts have: of another type, out of order, or with scores that are none.
+def check_keyword_lists(
+    data: NDArray[Any], texts: NDArray[Any], ends: NDArray[Any], n: int
+) -> None:
+    """Stop at lists of a keyword index that no texts have.
+
+    Of another type, out of order, or with scores that are none.
 
     Args:
-      data: score of each text in each list. texts: its position, ascending in a list. ends: where each list begins,
-        and the end of the last. n: texts of the index.
+      data: score of each text in each list.
+      texts: its position, ascending in a list.
+      ends: where each list begins, and the end of the last.
+      n: texts of the index.
 
     Raises:
       ValueError: rule, value and remedy.
@@ -37,7 +44,10 @@ def check_keyword_lists(data: NDArray[Any], texts: NDArray[Any], ends: NDArray[A
     kinds = {"data": (data, "<f4"), "indices": (texts, "<i4"), "indptr": (ends, "<i8")}
     for name, (array, kind) in kinds.items():
         if array.dtype != np.dtype(kind) or array.ndim != 1:
-            _refuse(f"{name} of a keyword index must be {kind} of one axis", f"{array.dtype} {array.shape}")
+            _refuse(
+                f"{name} of a keyword index must be {kind} of one axis",
+                f"{array.dtype} {array.shape}",
+            )
     if not len(ends):
         _refuse("indptr of a keyword index must hold the end of each list", "nothing")
     lengths = np.diff(ends)
@@ -60,10 +70,10 @@ def check_keyword_lists(data: NDArray[Any], texts: NDArray[Any], ends: NDArray[A
 class LinkedCodes(NamedTuple):
     """What a graph over codes of vectors is made of.
 
-    sizes: name of the storage, vectors, dimensions, bytes of a code, bytes of all. trained: ranges of the codes.
-    levels: of each vector, from 1. starts: where the links of each begin, and the end of the last. links: positions,
-    -1 for none. steps: where the links of a level begin within those of a vector. entry, highest: where a search
-    begins, and its level from 0.
+    sizes: name of the storage, vectors, dimensions, bytes of a code, bytes of all. trained: ranges
+    of the codes. levels: of each vector, from 1. starts: where the links of each begin, and the end
+    of the last. links: positions, -1 for none. steps: where the links of a level begin within those
+    of a vector. entry, highest: where a search begins, and its level from 0.
     """
 
     sizes: tuple[Any, ...]
@@ -79,8 +89,9 @@ class LinkedCodes(NamedTuple):
 class CodeCells(NamedTuple):
     """What cells of quantised vectors are made of.
 
-    sizes: name of the centres' index, centres, their dimensions, cells, bytes of a code in them, dimensions, bits and
-    bytes of a code, numbers of its centroids. ids: positions in each cell. centroids, centres: numbers.
+    sizes: name of the centres' index, centres, their dimensions, cells, bytes of a code in them,
+    dimensions, bits and bytes of a code, numbers of its centroids. ids: positions in each cell.
+    centroids, centres: numbers.
     """
 
     sizes: tuple[Any, ...]
@@ -98,10 +109,22 @@ def check_graph(graph: LinkedCodes, n: int, dim: int) -> None:
     Raises:
       ValueError: rule, value and remedy.
     """
-    if graph.sizes != ("IndexScalarQuantizer", n, dim, dim, n * dim) or not np.isfinite(graph.trained).all():
-        _refuse(f"codes of a stored index must be a byte for each of {n} x {dim}, of finite ranges", graph.sizes)
-    # FAISS checks lengths, and that each link leads to a vector; on a higher level it would read links that are not.
-    levels, starts, links, steps = graph.levels, graph.starts, graph.links, graph.steps.astype(np.int64)
+    if (
+        graph.sizes != ("IndexScalarQuantizer", n, dim, dim, n * dim)
+        or not np.isfinite(graph.trained).all()
+    ):
+        _refuse(
+            f"codes of a stored index must be a byte for each of {n} x {dim}, of finite ranges",
+            graph.sizes,
+        )
+    # FAISS checks lengths, and that each link leads to a vector; on a higher level it would read
+    # links that are not.
+    levels, starts, links, steps = (
+        graph.levels,
+        graph.starts,
+        graph.links,
+        graph.steps.astype(np.int64),
+    )
     for level in range(1, int(levels.max(initial=1))):
         there = np.flatnonzero(levels > level)
         width = np.arange(steps[level], steps[level + 1])
@@ -110,7 +133,9 @@ def check_graph(graph: LinkedCodes, n: int, dim: int) -> None:
             _refuse(f"links of level {level} must lead to vectors of that level", "another")
     entry, most = graph.entry, graph.highest
     if n and most != levels[entry] - 1:
-        _refuse("a graph must be entered at a vector of its highest level", f"{entry} of level {most}")
+        _refuse(
+            "a graph must be entered at a vector of its highest level", f"{entry} of level {most}"
+        )
 
 
 def check_cells(cells: CodeCells, n: int, dim: int, n_cells: int) -> None:

@@ -1,4 +1,7 @@
-"""Kinds of index (shore): which one a corpus gets, and what builds it; those on disk are of the room `scale` (S1.1)."""
+"""Kinds of index (shore): which one a corpus gets, and what builds it.
+
+Those on disk are of the room `scale` (S1.1).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ def index_builder(kind: str) -> Callable[..., Indexes]:
     """
     if kind not in STORED_KINDS:
         return build_indexes
-    builder: Callable[..., Indexes] = extension(f"index.{kind}", "scale", f"an index of kind {kind}")
+    builder: Callable[..., Indexes] = extension(
+        f"index.{kind}", "scale", f"an index of kind {kind}"
+    )
     return builder
 
 
@@ -34,17 +39,29 @@ def check_kind(kind: str, memory_mb: float) -> None:
     """
     known = ("auto", *get_args(Kind), *STORED_KINDS)
     if kind not in known:
-        msg = f"index must be one of {', '.join(known)}, got {kind!r}; auto is exact up to {FLAT_UP_TO:,} chunks."
+        msg = (
+            f"index must be one of {', '.join(known)}, got {kind!r}; auto is exact up to "
+            f"{FLAT_UP_TO:,} chunks."
+        )
         raise ValueError(msg)
     if not 0.0 < memory_mb < float("inf"):
-        msg = f"index_mb must be above 0, got {memory_mb}; it is megabytes, {INDEX_MB} where not given."
+        msg = (
+            f"index_mb must be above 0, got {memory_mb}; it is megabytes, {INDEX_MB} where not "
+            "given."
+        )
         raise ValueError(msg)
 
 
 def storage_error(kind: str, n_pictures: int) -> ValueError:
-    """Error of an index on disk where there can be none: for its pictures, else for want of a cache."""
+    """Error of an index on disk where there can be none.
+
+    For its pictures, else for want of a cache.
+    """
     if n_pictures:
-        msg = f"an index of kind {kind} holds texts alone, got {n_pictures} pictures; take index='flat' or 'auto'."
+        msg = (
+            f"an index of kind {kind} holds texts alone, got {n_pictures} pictures; take "
+            "index='flat' or 'auto'."
+        )
         return ValueError(msg)
     rule = f"an index of kind {kind} is kept beside the cache of embeddings"
     msg = f"{rule}, got none; give a cache, or take index='auto', which is exact without one."
@@ -60,19 +77,25 @@ def sized_kind(
     *,
     cached: bool = True,
 ) -> Any:  # noqa: ANN401 - a literal
-    """Kind of index that n chunks get: what is named; of `auto` the exact one up to 100,000, then what fits the memory.
+    """Kind of index that n chunks get: what is named.
+
+    Of `auto` the exact one up to 100,000, then what fits the memory.
 
     Args:
-      dim: dimensions of the encoder, asked for past that number. memory_mb: see `raglab.retrieval.dense.stored_kind`.
-      n_pictures: chunks that are embedded as pictures, asked for where the index would be on disk. cached: whether
-        embeddings are kept in a cache. An index on disk holds texts alone and stands beside a cache: else `auto` is
-        exact.
+      dim: dimensions of the encoder, asked for past that number.
+      memory_mb: see `raglab.retrieval.dense.stored_kind`.
+      n_pictures: chunks that are embedded as pictures, asked for where the index would be on disk.
+      cached: whether embeddings are kept in a cache. An index on disk holds texts alone and stands
+        beside a cache: else `auto` is exact.
 
     Raises:
       ValueError: no index fits the memory, or a kind on disk is named where there can be none.
 
     Example:
-      >>> sized_kind("auto", 100_000, lambda: 384, 1_000), sized_kind("auto", 1_000_000, lambda: 384, 1_000)
+      >>> (
+      ...     sized_kind("auto", 100_000, lambda: 384, 1_000),
+      ...     sized_kind("auto", 1_000_000, lambda: 384, 1_000),
+      ... )
       ('flat', 'hnsw-sq8')
       >>> sized_kind("auto", 1_000_000, lambda: 384, 500)
       'ivfpq'

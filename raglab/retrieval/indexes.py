@@ -37,14 +37,15 @@ Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
 
 STEM = 5
-SATURATION, LENGTH = 1.2, 0.75  # k1 and b of BM25: how slowly a word saturates, how far a long text is held back
+# k1 and b of BM25: how slowly a word saturates, how far a long text is held back
+SATURATION, LENGTH = 1.2, 0.75
 
 
 class Bm25Index:
     """A BM25 index over texts in their order.
 
-    Stop words stay: common words weigh little by themselves, and a list for one language takes words from another
-    (French `on` and `pour` are English too).
+    Stop words stay: common words weigh little by themselves, and a list for one language takes
+    words from another (French `on` and `pour` are English too).
     """
 
     __slots__ = ("_check", "_index", "n")
@@ -67,11 +68,15 @@ class Bm25Index:
 
     @classmethod
     def open(cls, folder: Path, n: int, *, check: Callable[[], None]) -> Self:
-        """Index of a folder that `write_bm25` wrote, memory-mapped; the vocabulary alone comes into memory.
+        """Index of a folder that `write_bm25` wrote, memory-mapped.
+
+        The vocabulary alone comes into memory.
 
         Args:
-          folder: of the files. n: texts of the index. check: raises before a search where a file of `BM25_MAPPED` is
-            not as it was: reading past the end of one that was shortened would end the process.
+          folder: of the files.
+          n: texts of the index.
+          check: raises before a search where a file of `BM25_MAPPED` is not as it was: reading past
+            the end of one that was shortened would end the process.
 
         Raises:
           ValueError: files that are no such index.
@@ -92,13 +97,19 @@ class Bm25Index:
             msg = f"words of a keyword index must be different, got {value}; make it again."
             raise ValueError(msg)
         keyword_index = cls.__new__(cls)
-        keyword_index.n, keyword_index._index, keyword_index._check = n, index, check  # noqa: SLF001 - its own
+        keyword_index.n = n
+        keyword_index._index, keyword_index._check = index, check  # noqa: SLF001 - its own
         return keyword_index
 
     def search(
-        self, queries: Sequence[str], k: int, allowed: Sequence[NDArray[np.integer] | None] | None = None
+        self,
+        queries: Sequence[str],
+        k: int,
+        allowed: Sequence[NDArray[np.integer] | None] | None = None,
     ) -> tuple[Values, Ids]:
-        """Return the k best texts, (scores, ids), each [Q, k], by (score, id); NaN and -1 where fewer share a word.
+        """Return the k best texts, (scores, ids), each [Q, k], by (score, id).
+
+        NaN and -1 where fewer share a word.
 
         Args:
           queries: Q texts.
@@ -127,13 +138,17 @@ class Bm25Index:
 
 
 BM25_WORDS = "words.txt"
-BM25_FILES = ("data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy", BM25_WORDS)  # names of bm25s
+# names of bm25s
+BM25_FILES = ("data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy", BM25_WORDS)
 BM25_MAPPED = BM25_FILES[:3]
 _TEXTS_AT_ONCE = 8192
 
 
 class _WordCounts(NamedTuple):
-    """Words of some texts: numbers of words and how often each occurs, text by text; words that each text has."""
+    """Words of some texts: numbers of words and how often each occurs, text by text.
+
+    Words that each text has.
+    """
 
     words: NDArray[np.int32]
     times: NDArray[np.uint32]
@@ -143,11 +158,12 @@ class _WordCounts(NamedTuple):
 def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextManager[Path]]) -> None:
     """Write the index of `Bm25Index(texts)` without holding it: the same scores to the bit.
 
-    What is in memory are the numbers of the words that each text has, 8 bytes each, a tenth of what the lists of words
-    take.
+    What is in memory are the numbers of the words that each text has, 8 bytes each, a tenth of what
+    the lists of words take.
 
     Args:
-      texts: N passages. target: path to write a file of a name to, which then takes its place.
+      texts: N passages.
+      target: path to write a file of a name to, which then takes its place.
 
     Raises:
       ValueError: at least one text must hold a word.
@@ -166,9 +182,14 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
         counts.append(_count_words(some))
     _check_words(vocabulary, len(texts))
     n_words = len(vocabulary)
-    holding = sum((np.bincount(block.words, minlength=n_words) for block in counts), np.zeros(n_words, np.int64))
+    holding = sum(
+        (np.bincount(block.words, minlength=n_words) for block in counts),
+        np.zeros(n_words, np.int64),
+    )
     # As bm25s does it, in the same order and width, so that scores are the same to the bit.
-    idf = np.array([math.log(1 + (len(texts) - df + 0.5) / (df + 0.5)) for df in holding.tolist()], np.float32)
+    idf = np.array(
+        [math.log(1 + (len(texts) - df + 0.5) / (df + 0.5)) for df in holding.tolist()], np.float32
+    )
     saturation = SATURATION * ((1 - LENGTH) + LENGTH * lengths / lengths.mean())
     ends = np.cumsum(holding)
     with (
@@ -176,13 +197,17 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
         target(BM25_FILES[1]) as indices_path,
     ):
         shape = (int(ends[-1]),)
-        data, indices = _new_array(data_path, np.float32, shape), _new_array(indices_path, np.int32, shape)
+        data, indices = (
+            _new_array(data_path, np.float32, shape),
+            _new_array(indices_path, np.int32, shape),
+        )
         free, first = ends - holding, 0
         for block in progress(counts, "keyword lists", "block"):
             of_text = first + np.repeat(np.arange(len(block.distinct)), block.distinct)
             times = block.times.astype(np.float32)
             scores = idf[block.words] * (times / (saturation[of_text] + times))
-            # Within a list texts stand in their order: the order of the block, behind what earlier blocks put there.
+            # Within a list texts stand in their order: the order of the block, behind what earlier
+            # blocks put there.
             order = np.argsort(block.words, kind="stable")
             words = block.words[order]
             at = free[words] + np.arange(len(words)) - np.searchsorted(words, words)
@@ -201,7 +226,10 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
 def _check_words(words: Iterable[object], n_texts: int) -> None:
     """Stop where no text has a word."""
     if not any(words):
-        msg = f"a keyword index needs a text with a word in it, got {n_texts} texts without; load a corpus."
+        msg = (
+            f"a keyword index needs a text with a word in it, got {n_texts} texts without; load a "
+            "corpus."
+        )
         raise ValueError(msg)
 
 
@@ -217,8 +245,8 @@ def check_texts(texts: Sequence[str]) -> None:
 def _new_array(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
     """Array of a new file, memory-mapped, with its room on the disk.
 
-    A mapped file with holes in it would end the process by a signal where the disk is full; room that is taken before
-    makes that an OSError.
+    A mapped file with holes in it would end the process by a signal where the disk is full; room
+    that is taken before makes that an OSError.
     """
     array = np.lib.format.open_memmap(path, "w+", dtype, shape)
     if hasattr(os, "posix_fallocate"):
@@ -235,7 +263,9 @@ def _count_words(texts: Sequence[Sequence[int]]) -> _WordCounts:
     """Count the words of texts, given by number; by text, then by number."""
     lengths = np.array([len(words) for words in texts], np.int64)
     words = np.fromiter(chain.from_iterable(texts), np.int64, int(lengths.sum()))
-    keys, times = np.unique((np.repeat(np.arange(len(texts)), lengths) << 32) | words, return_counts=True)
+    keys, times = np.unique(
+        (np.repeat(np.arange(len(texts)), lengths) << 32) | words, return_counts=True
+    )
     distinct = np.bincount(keys >> 32, minlength=len(texts))
     return _WordCounts((keys & 0xFFFFFFFF).astype(np.int32), times.astype(np.uint32), distinct)
 
@@ -248,17 +278,21 @@ class _TopTexts(NamedTuple):
 
 
 def index_words(text: str) -> list[str]:
-    """Words in lower case with their accents, and of each longer one its first letters too, in place of a stemmer.
+    """Lower-case words with accents, and first letters of longer ones in place of a stemmer.
 
-    On 2,910 questions of SQuAD 2.0 over 646 paragraphs the beginnings lift hit@1 from 0.80 to 0.82, where stop words
-    change nothing.
+    On 2,910 questions of SQuAD 2.0 over 646 paragraphs the beginnings lift hit@1 from 0.80 to 0.82,
+    where stop words change nothing.
 
     Example:
       >>> index_words("L'adhérent résilie")
       ['l', 'adhérent', '^adhér', 'résilie', '^résil']
     """
     words = split_words(text, underscores=True)
-    return [term for word in words for term in ((word, f"^{word[:STEM]}") if len(word) > STEM else (word,))]
+    return [
+        term
+        for word in words
+        for term in ((word, f"^{word[:STEM]}") if len(word) > STEM else (word,))
+    ]
 
 
 def _top_texts(scores: NDArray[np.float32], k: int, scope: NDArray[np.integer] | None) -> _TopTexts:
@@ -283,8 +317,8 @@ Vectors = NDArray[np.float32]
 class Queries(NamedTuple):
     """Questions and their embeddings.
 
-    texts: Q. vectors: [Q, dim], L2-normalised. tokens: one [n_tokens, dim] a question; None where nothing needs them.
-    ms: what embedding each of them took, [Q].
+    texts: Q. vectors: [Q, dim], L2-normalised. tokens: one [n_tokens, dim] a question; None where
+    nothing needs them. ms: what embedding each of them took, [Q].
     """
 
     texts: Sequence[str]
@@ -296,7 +330,8 @@ class Queries(NamedTuple):
 class Signatures(NamedTuple):
     """Rendered signatures of a corpus (rule S3.1).
 
-    of_chunk: position in `vectors` of each chunk's signature, [N]; -1 where it has none. vectors: [S, dim].
+    of_chunk: position in `vectors` of each chunk's signature, [N]; -1 where it has none. vectors:
+    [S, dim].
     """
 
     of_chunk: NDArray[np.integer]
@@ -304,7 +339,10 @@ class Signatures(NamedTuple):
 
 
 class PictureVectors(NamedTuple):
-    """Embeddings of chunks that are pictures: their positions, [P], ascending, and their vectors, [P, dim]."""
+    """Embeddings of chunks that are pictures.
+
+    Their positions, [P], ascending, and their vectors, [P, dim].
+    """
 
     at: Ids
     vectors: Vectors
@@ -320,9 +358,10 @@ class TokensByText(Protocol):
 class ArmHits(NamedTuple):
     """What an arm's own index finds for a question.
 
-    chunk: positions of chunks, best first, [1, k]; -1 where there are fewer. rows: by position of a chunk, that of its
-    best row among `Indexes.texts` and the row's score in [0, 1]; None where the index has no rows. keeps_order: whether
-    the order of `chunk` is fused with that of the reranker, which sees the question's words alone.
+    chunk: positions of chunks, best first, [1, k]; -1 where there are fewer. rows: by position of a
+    chunk, that of its best row among `Indexes.texts` and the row's score in [0, 1]; None where the
+    index has no rows. keeps_order: whether the order of `chunk` is fused with that of the reranker,
+    which sees the question's words alone.
     """
 
     chunk: Ids
@@ -331,17 +370,25 @@ class ArmHits(NamedTuple):
 
 
 class ArmIndex(Protocol):
-    """An arm's own index beside keywords and vectors; a room makes it, see `raglab.retrieval.arms.ArmRow`."""
+    """An arm's own index beside keywords and vectors.
+
+    A room makes it, see `raglab.retrieval.arms.ArmRow`.
+    """
 
     @property
     def rows(self) -> tuple[Chunk, ...]:
-        """Passages that it adds behind the chunks; they are embedded as those are, and found by this index alone."""
+        """Passages that it adds behind the chunks.
+
+        They are embedded as those are, and found by this index alone.
+        """
 
     @property
     def answers(self) -> bool:
         """Whether it answers questions itself, before a generator does."""
 
-    def search(self, query: str, k: int, scope: NDArray[np.integer] | None, bm25: Bm25Index) -> ArmHits:
+    def search(
+        self, query: str, k: int, scope: NDArray[np.integer] | None, bm25: Bm25Index
+    ) -> ArmHits:
         """Return its k best hits.
 
         Args:
@@ -359,12 +406,13 @@ class ArmIndex(Protocol):
 class Indexes:
     """All that retrieval needs of a corpus, built once.
 
-    texts: N chunks in corpus order, then the rows of the arms' own indexes. vectors: their embeddings, [N + rows, dim].
-    tokens: token embeddings by text, empty where nothing needs them. anchors: embeddings of the first 800 characters,
-    of a picture its own. dense, bm25: over the N chunks. signatures, strict_signatures: loose and strict. arm_indexes:
-    own indexes by arm. pictures: positions of the chunks that are embedded as pictures. kinds: positions and index of
-    the texts, and those of the pictures, where there are both. folder: where they stand on disk, memory-mapped; None
-    where they are in memory.
+    texts: N chunks in corpus order, then the rows of the arms' own indexes. vectors: their
+    embeddings, [N + rows, dim]. tokens: token embeddings by text, empty where nothing needs them.
+    anchors: embeddings of the first 800 characters, of a picture its own. dense, bm25: over the N
+    chunks. signatures, strict_signatures: loose and strict. arm_indexes: own indexes by arm.
+    pictures: positions of the chunks that are embedded as pictures. kinds: positions and index of
+    the texts, and those of the pictures, where there are both. folder: where they stand on disk,
+    memory-mapped; None where they are in memory.
     """
 
     texts: tuple[str, ...] = field(repr=False)
@@ -383,12 +431,13 @@ class Indexes:
     def nearest(self, vector: Vectors, k: int, scope: NDArray[np.integer] | None) -> Ids:
         """The k chunks nearest to a question, best first, [1, k]; -1 where there are fewer.
 
-        Texts and pictures are searched apart and taken in turn, the nearest text first: a model of the CLIP family puts
-        the two kinds in different regions, so that every text of a corpus may be nearer to a question than the picture
-        it asks for.
+        Texts and pictures are searched apart and taken in turn, the nearest text first: a model of
+        the CLIP family puts the two kinds in different regions, so that every text of a corpus may
+        be nearer to a question than the picture it asks for.
 
         Args:
-          vector: unit vector, [1, dim]. scope: positions that it may find; None is all of them.
+          vector: unit vector, [1, dim].
+          scope: positions that it may find; None is all of them.
         """
         if not self.kinds:
             return self.dense.search(vector, k, [scope])[1]
@@ -403,15 +452,18 @@ class Indexes:
 
     @property
     def n_chunks(self) -> int:
-        """Chunks of the corpus, N; what follows them among `texts` are rows of the arms' own indexes."""
+        """Chunks of the corpus, N.
+
+        What follows them among `texts` are rows of the arms' own indexes.
+        """
         return self.bm25.n
 
 
 class CorpusRows(NamedTuple):
     """Rows that a corpus is indexed by.
 
-    n_chunks: chunks; behind them stand the rows of the arms' own indexes. worded: positions of what is embedded as
-    text. long: of those texts that have more characters than an anchor.
+    n_chunks: chunks; behind them stand the rows of the arms' own indexes. worded: positions of what
+    is embedded as text. long: of those texts that have more characters than an anchor.
     """
 
     n_chunks: int
@@ -431,7 +483,10 @@ def rows_of_corpus(
     Raises:
       ValueError: there must be one signature place for each text.
     """
-    for name, signature_set in (("signatures", signatures), ("strict_signatures", strict_signatures)):
+    for name, signature_set in (
+        ("signatures", signatures),
+        ("strict_signatures", strict_signatures),
+    ):
         if signature_set.of_chunk.shape != (len(texts),):
             shape = list(signature_set.of_chunk.shape)
             msg = f"{name}.of_chunk must have shape [{len(texts)}], got {shape}; -1 marks none."
@@ -471,7 +526,9 @@ def build_indexes(
       ValueError: there must be chunks, and one signature place for each text.
     """
     # Rows of an arm's index stand behind the chunks: embedded with them, found by that index alone.
-    n_chunks, worded, long = rows_of_corpus(texts, signatures, strict_signatures, arm_indexes or {}, pictures)
+    n_chunks, worded, long = rows_of_corpus(
+        texts, signatures, strict_signatures, arm_indexes or {}, pictures
+    )
     bm25 = Bm25Index(texts[:n_chunks])
     read = [texts[i] for i in worded]
     whole = embed(encoder, read, cache, tokens=tokens)
@@ -486,7 +543,9 @@ def build_indexes(
     by_text = dict(zip(read, whole.tokens, strict=True)) if whole.tokens is not None else {}
     dense = dense_index(vectors[:n_chunks], kind)
     parts = (np.setdiff1d(np.arange(n_chunks), shown), shown)
-    kinds = tuple((at, dense_index(vectors[at], kind)) for at in parts) if all(map(len, parts)) else ()
+    kinds = (
+        tuple((at, dense_index(vectors[at], kind)) for at in parts) if all(map(len, parts)) else ()
+    )
     named = (signatures, strict_signatures, arm_indexes or {})
     return Indexes(tuple(texts), vectors, by_text, anchors, dense, bm25, *named, shown, kinds)
 
@@ -494,8 +553,8 @@ def build_indexes(
 def embed_queries(texts: Sequence[str], encoder: TextEncoder, *, tokens: bool = True) -> Queries:
     """Questions with their embeddings, each encoded alone and never cached.
 
-    What is encoded beside a text moves its last bits: alone, a question has the same embedding in a trace of thousands
-    and when it is asked live.
+    What is encoded beside a text moves its last bits: alone, a question has the same embedding in a
+    trace of thousands and when it is asked live.
     """
     vectors = np.empty((len(texts), encoder.dim), np.float32)
     by_question: list[Tokens] = []

@@ -40,7 +40,9 @@ class Reranker(Protocol):
     def name(self) -> str:
         """Stable identifier; belongs into fingerprints."""
 
-    def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray) -> RerankScores:
+    def scores(
+        self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
+    ) -> RerankScores:
         """Scores of each query's candidates.
 
         Args:
@@ -54,12 +56,12 @@ class Reranker(Protocol):
 class MaxSim:
     """The mean over the query's tokens of the best cosine with any token of the document.
 
-    A rank-only score until it is calibrated (rule S1.4). A pair's score does not depend on its neighbours in the batch;
-    a text without tokens has none (NaN).
+    A rank-only score until it is calibrated (rule S1.4). A pair's score does not depend on its
+    neighbours in the batch; a text without tokens has none (NaN).
 
-    query_tokens, doc_tokens: token embeddings [n_tokens, dim] by text, as `embed` gives them. known: score by texts of
-    query and document, filled as pairs are scored, where one question is asked again and again of much the same
-    documents; None keeps nothing.
+    query_tokens, doc_tokens: token embeddings [n_tokens, dim] by text, as `embed` gives them.
+    known: score by texts of query and document, filled as pairs are scored, where one question is
+    asked again and again of much the same documents; None keeps nothing.
     """
 
     query_tokens: Mapping[str, Tokens] = field(repr=False)
@@ -67,23 +69,38 @@ class MaxSim:
     name: str = "maxsim"
     known: dict[tuple[str, str], float] | None = field(default=None, repr=False, compare=False)
 
-    def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray) -> RerankScores:
+    def scores(
+        self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
+    ) -> RerankScores:
         """Scores of each query's candidates, raw and clipped to [0, 1]."""
         raw = np.full(candidates.shape, np.nan)
-        unscored = candidates if self.known is None else self._fill_known(raw, query_texts, doc_texts, candidates)
+        unscored = (
+            candidates
+            if self.known is None
+            else self._fill_known(raw, query_texts, doc_texts, candidates)
+        )
         self._fill_scores(raw, query_texts, doc_texts, unscored)
         if self.known is not None:
-            for row, column in zip(*(axis.tolist() for axis in np.nonzero(unscored >= 0)), strict=True):
-                self.known[query_texts[row], doc_texts[unscored[row, column]]] = float(raw[row, column])
+            for row, column in zip(
+                *(axis.tolist() for axis in np.nonzero(unscored >= 0)), strict=True
+            ):
+                self.known[query_texts[row], doc_texts[unscored[row, column]]] = float(
+                    raw[row, column]
+                )
         rounded = _round_scores(raw)
         return RerankScores(rounded, rounded.clip(0.0, 1.0))
 
     def _fill_known(
         self, raw: Values, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
     ) -> IdArray:
-        """Write the scores that are known, and name the candidates that are left, [Q, R]; -1 for the others."""
+        """Write the scores that are known, and name the candidates that are left, [Q, R].
+
+        -1 for the others.
+        """
         unscored = candidates.copy()
-        for row, column in zip(*(axis.tolist() for axis in np.nonzero(candidates >= 0)), strict=True):
+        for row, column in zip(
+            *(axis.tolist() for axis in np.nonzero(candidates >= 0)), strict=True
+        ):
             score = (self.known or {}).get((query_texts[row], doc_texts[candidates[row, column]]))
             if score is not None:
                 raw[row, column], unscored[row, column] = score, -1
@@ -96,10 +113,15 @@ class MaxSim:
         with _threads().limit(limits=1, user_api="blas"):
             for start in range(0, len(candidates), BLOCK):
                 block = candidates[start : start + BLOCK]
-                queries = [_widen_float16(self.query_tokens[text]).T for text in query_texts[start : start + BLOCK]]
+                queries = [
+                    _widen_float16(self.query_tokens[text]).T
+                    for text in query_texts[start : start + BLOCK]
+                ]
                 for position, rows, columns in _documents_among(block):
                     document = _widen_float16(self.doc_tokens[doc_texts[position]])
-                    raw[start + rows, columns] = [_best_cosine(queries[row], document) for row in rows]
+                    raw[start + rows, columns] = [
+                        _best_cosine(queries[row], document) for row in rows
+                    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +138,26 @@ class CrossEncoderReranker:
         """The model's name."""
         return self.model.name
 
-    def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray) -> RerankScores:
+    def scores(
+        self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
+    ) -> RerankScores:
         """Scores of each query's candidates, raw logits and their sigmoid."""
         raw = np.full(candidates.shape, np.nan)
         rows, columns = np.nonzero(candidates >= 0)
         positions = candidates[rows, columns].tolist()
-        pairs = [(query_texts[i], doc_texts[p]) for i, p in zip(rows.tolist(), positions, strict=True)]
+        pairs = [
+            (query_texts[i], doc_texts[p]) for i, p in zip(rows.tolist(), positions, strict=True)
+        ]
         raw[rows, columns] = _round_scores(self.model.logits(pairs))
         return RerankScores(raw, _round_scores(0.5 * (1.0 + np.tanh(0.5 * raw))))
 
 
 @cache
 def _threads() -> ThreadpoolController:
-    """What holds matrix products to one thread: products so small only wait for each other on several."""
+    """What holds matrix products to one thread.
+
+    Products so small only wait for each other on several.
+    """
     return ThreadpoolController()
 
 
@@ -143,16 +172,22 @@ def _documents_among(candidates: IdArray) -> Iterator[tuple[int, IdArray, IdArra
 
 
 def _best_cosine(query: NDArray[np.float32], document: NDArray[np.float32]) -> float:
-    """Mean over query tokens [dim, q] of the best product with document tokens [d, dim]; NaN where either is empty."""
+    """Mean over query tokens [dim, q] of the best product with document tokens [d, dim].
+
+    NaN where either is empty.
+    """
     if not query.shape[1] or not len(document):
         return float("nan")
     return float((document @ query).max(axis=0).mean())
 
 
 def _widen_float16(half: Tokens) -> NDArray[np.float32]:
-    """Convert finite float16 to float32 exactly, five times faster than `astype` where numpy has no instruction for it.
+    """Convert finite float16 to float32 exactly and faster than `astype`.
 
-    The exponent and mantissa bits move into place; the product with a power of two corrects the exponent's bias.
+    It is five times faster where numpy has no instruction for it.
+
+    The exponent and mantissa bits move into place; the product with a power of two corrects the
+    exponent's bias.
     """
     bits = half.view(np.int16).astype(np.int32)
     bits <<= HALF_TO_SINGLE_SHIFT
@@ -173,7 +208,10 @@ Ids = NDArray[np.int64]
 
 
 class RankedHits(NamedTuple):
-    """Hits of an arm in fused order, [Q, K]; rank is their place in the arm's final order; the first were reranked."""
+    """Hits of an arm in fused order, [Q, K]; rank is their place in the arm's final order.
+
+    The first were reranked.
+    """
 
     chunk: Ids
     rank: Ids
@@ -184,22 +222,34 @@ class RankedHits(NamedTuple):
 
 
 def late_interaction(indexes: Indexes, queries: Queries) -> MaxSim:
-    """Return the reranker over the token embeddings that came with indexes and queries; a pair is scored once.
+    """Return the reranker over the token embeddings that came with indexes and queries.
+
+    A pair is scored once.
 
     Raises:
       ValueError: both must have token embeddings.
     """
     if queries.tokens is None or not indexes.tokens:
         lacking = "the queries" if queries.tokens is None else "the indexes"
-        msg = f"late interaction needs token embeddings, got none with {lacking}; embed tokens or pass a reranker."
+        msg = (
+            f"late interaction needs token embeddings, got none with {lacking}; embed tokens or "
+            "pass a reranker."
+        )
         raise ValueError(msg)
     return MaxSim(dict(zip(queries.texts, queries.tokens, strict=True)), indexes.tokens, known={})
 
 
 def rerank_chunks(
-    indexes: Indexes, queries: Queries, fused: tuple[Values, Ids], reranker: Reranker | None, width: int
+    indexes: Indexes,
+    queries: Queries,
+    fused: tuple[Values, Ids],
+    reranker: Reranker | None,
+    width: int,
 ) -> RankedHits:
-    """Fused hits with the reranker's scores of the first `width`; those go first, by (s_rerank, s_hybrid, position)."""
+    """Fused hits with the reranker's scores of the first `width`.
+
+    Those go first, by (s_rerank, s_hybrid, position).
+    """
     s_hybrid, chunk = fused
     s_rerank, s_raw = np.full(chunk.shape, np.nan), np.full(chunk.shape, np.nan)
     place = np.broadcast_to(np.arange(chunk.shape[1]), chunk.shape).copy()
@@ -212,7 +262,9 @@ def rerank_chunks(
 
 
 class BestTableRows(NamedTuple):
-    """The best row of a table in each fused chunk: its place among `Indexes.texts` and its search score, [Q, K].
+    """The best row of a table in each fused chunk.
+
+    Its place among `Indexes.texts` and its search score, [Q, K].
 
     -1 and 0 where a chunk has none.
     """
@@ -222,18 +274,30 @@ class BestTableRows(NamedTuple):
 
 
 def rerank_with_rows(
-    indexes: Indexes, queries: Queries, fused: tuple[Values, Ids], reranker: Reranker, width: int, rows: BestTableRows
+    indexes: Indexes,
+    queries: Queries,
+    fused: tuple[Values, Ids],
+    reranker: Reranker,
+    width: int,
+    rows: BestTableRows,
 ) -> RankedHits:
-    """Fused chunks reranked with their best rows; a row stands for its chunk where it is nearer to the question.
+    """Fused chunks reranked with their best rows.
 
-    s_rerank = (the better of chunk and row + ROW_SHARE · search score of the row) / (1 + ROW_SHARE), in [0, 1].
+    A row stands for its chunk where it is nearer to the question.
+
+    s_rerank = (the better of chunk and row + ROW_SHARE · search score of the row) / (1 +
+    ROW_SHARE), in [0, 1].
     """
     s_hybrid, chunk = fused
     head, row = chunk[:, :width], rows.place[:, :width]
     raw_chunk, of_chunk = reranker.scores(queries.texts, indexes.texts, head)
     raw_row, of_row = reranker.scores(queries.texts, indexes.texts, row)
     best = np.fmax(of_chunk, of_row)
-    mixed = ((best + ROW_SHARE * rows.share[:, :width]) / (1.0 + ROW_SHARE)).astype(np.float32).astype(np.float64)
+    mixed = (
+        ((best + ROW_SHARE * rows.share[:, :width]) / (1.0 + ROW_SHARE))
+        .astype(np.float32)
+        .astype(np.float64)
+    )
     with np.errstate(invalid="ignore"):
         nearer = of_row > of_chunk
     shown = chunk.copy()
@@ -247,7 +311,9 @@ def rerank_with_rows(
 
 
 def ranks_in(ids: Ids, head: Ids) -> NDArray[np.int64]:
-    """Rank from 0 of each id of the head among those that a list holds of it, [R]; -1 where the list lacks it.
+    """Rank from 0 of each id of the head among those that a list holds of it, [R].
+
+    -1 where the list lacks it.
 
     Example:
       >>> ranks_in(np.array([7, 3, 9]), np.array([9, 7, 1]))
@@ -261,7 +327,9 @@ def ranks_in(ids: Ids, head: Ids) -> NDArray[np.int64]:
 def fuse_orders(
     ordered: RankedHits, second_ranks: NDArray[np.int64], *, weight: float = 1.0, k: int = 60
 ) -> RankedHits:
-    """Order of one question's reranked hits fused by reciprocal rank with another order of them; scores stay.
+    """Order of one question's reranked hits fused by reciprocal rank with another order of them.
+
+    Scores stay.
 
     Args:
       second_ranks: ranks from 0 of the first hits as they stand, [R]; -1 where it lacks one.
@@ -269,7 +337,9 @@ def fuse_orders(
       k: constant of the fusion.
     """
     head, own = (field[0, : ordered.n_reranked] for field in (ordered.chunk, ordered.rank))
-    total = weight / (k + 1.0 + own) + np.where(second_ranks >= 0, 1.0 / (k + 1.0 + second_ranks), 0.0)
+    total = weight / (k + 1.0 + own) + np.where(
+        second_ranks >= 0, 1.0 / (k + 1.0 + second_ranks), 0.0
+    )
     order = np.lexsort((head, own, -total, head < 0))
     rank = ordered.rank.copy()
     rank[0, order] = np.arange(len(order))

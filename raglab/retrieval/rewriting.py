@@ -1,4 +1,4 @@
-"""Rewriting (shore): what passages cover of a question, and the question with words of its first hits (S2.9)."""
+"""Rewriting (shore): what passages cover of a question, which gains words of first hits (S2.9)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,21 @@ from functools import lru_cache
 from math import exp, log
 from typing import NamedTuple, Protocol
 
-from raglab.retrieval.entity_names import beginning, codes_in, lexicon, longest, names_in, plain_words, spot_names
+from raglab.retrieval.entity_names import (
+    beginning,
+    codes_in,
+    lexicon,
+    longest,
+    names_in,
+    plain_words,
+    spot_names,
+)
 from raglab.text import STOP_WORDS
 
 PASSAGES = 5  # first hits that are believed to be relevant
 TERMS = 10  # words that a step adds
-SMOOTHING = 100.0  # words of the corpus that every passage is mixed with (Dirichlet's mu), about a passage's length
+# words of the corpus that every passage is mixed with (Dirichlet's mu), about a passage's length
+SMOOTHING = 100.0
 PASSAGES_KEPT = 4096  # passages that are kept as they were read
 UNSEEN = 0.5  # occurrences of a word that the corpus does not have
 
@@ -40,7 +49,9 @@ class Rewriter(Protocol):
 
 
 class Reflection(NamedTuple):
-    """What passages cover of a question: its names, codes and other content words, folded, in its order.
+    """What passages cover of a question.
+
+    Its names, codes and other content words, folded, in its order.
 
     share: of those covered, in [0, 1]; NaN where the question has none.
     """
@@ -53,8 +64,8 @@ class Reflection(NamedTuple):
 def reflect(question: str, passages: Sequence[str]) -> Reflection:
     """What passages cover of a question.
 
-    A word is covered by any passage, a name by one that holds all its words, an identifier by one that holds them in a
-    row; words are compared by their beginnings.
+    A word is covered by any passage, a name by one that holds all its words, an identifier by one
+    that holds them in a row; words are compared by their beginnings.
 
     Example:
       >>> reflect("Which excess has Crédit des Alpes?", ["Excesses: none.", "The Alpes."])
@@ -71,8 +82,9 @@ def reflect(question: str, passages: Sequence[str]) -> Reflection:
 class _PassageWords(NamedTuple):
     """A passage, read.
 
-    n_words: how many words it has. counts: how often each of their beginnings occurs. terms: beginning, word and number
-    of occurrences of each word that can be added to a question, in their order.
+    n_words: how many words it has. counts: how often each of their beginnings occurs. terms:
+    beginning, word and number of occurrences of each word that can be added to a question, in their
+    order.
     """
 
     n_words: int
@@ -82,10 +94,12 @@ class _PassageWords(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rm3:
-    """Pseudo-relevance feedback: the question, and after it the words that set its first hits apart from the corpus.
+    """Pseudo-relevance feedback.
 
-    counts: occurrences of each beginning of a word in the corpus. total: of them all. passages: hits that are believed.
-    terms: words that a step adds.
+    The question, and after it the words that set its first hits apart from the corpus.
+
+    counts: occurrences of each beginning of a word in the corpus. total: of them all. passages:
+    hits that are believed. terms: words that a step adds.
     """
 
     counts: Mapping[str, int] = field(repr=False)
@@ -99,13 +113,15 @@ class Rm3:
         return f"rm3-{self.passages}-{self.terms}"
 
     def rewrite(self, question: str, passages: Sequence[str], step: int) -> str:
-        """Return the question and, after it, the first words of the relevance model, `terms` for every step.
+        """Return the question, then the relevance model's first words, `terms` for each step.
 
-        Step 1 believes the first passages, step 2 those that hold what the first ones miss of the question, where there
-        are any, and a later step as many times more of the first. With each step the text grows, as long as the
-        passages have words to add; where they have none, it is the question as it came.
+        Step 1 believes the first passages, step 2 those that hold what the first ones miss of the
+        question, where there are any, and a later step as many times more of the first. With each
+        step the text grows, as long as the passages have words to add; where they have none, it is
+        the question as it came.
 
-        Source: Lavrenko and Croft 2001, SIGIR (the model); Abdul-Jaleel et al. 2004, TREC (the question stays in it);
+        Source: Lavrenko and Croft 2001, SIGIR (the model); Abdul-Jaleel et al. 2004, TREC (the
+        question stays in it);
           Carpineto et al. 2001, ACM TOIS (the words that are chosen).
         """
         believed = [_passage_words(text) for text in self._believed(question, passages, step)]
@@ -119,19 +135,24 @@ class Rm3:
             missing = [_beginnings(unit) for unit in reflect(question, first).missing]
             held = [_beginnings(passage) for passage in passages]
             holding = [
-                passage for passage, words in zip(passages, held, strict=True) if any(unit <= words for unit in missing)
+                passage
+                for passage, words in zip(passages, held, strict=True)
+                if any(unit <= words for unit in missing)
             ]
             return holding[: self.passages] or first
         return passages[: self.passages * (step - 1)]
 
     def _words(self, question: str, passages: Sequence[_PassageWords]) -> list[str]:
-        """Words of the passages that the question does not have, by their part in the divergence from the corpus.
+        """Passage words not in the question, by their part in the divergence from the corpus.
 
-        A passage's chance of a word is smoothed with the corpus (Dirichlet), a word's in the model is the sum over the
-        passages of that chance times how far the passage is believed.
+        A passage's chance of a word is smoothed with the corpus (Dirichlet), a word's in the model
+        is the sum over the passages of that chance times how far the passage is believed.
         """
         believed = self._shares(_beginnings(question), passages)
-        rates = [share / (passage.n_words + SMOOTHING) for share, passage in zip(believed, passages, strict=True)]
+        rates = [
+            share / (passage.n_words + SMOOTHING)
+            for share, passage in zip(believed, passages, strict=True)
+        ]
         heard: dict[str, float] = {}
         for rate, passage in zip(rates, passages, strict=True):
             for word, times in passage.counts.items():
@@ -145,11 +166,19 @@ class Rm3:
             parts[word] = chance * log(chance / common)
         return [spelt[word] for word in sorted(parts, key=lambda word: -parts[word])]
 
-    def _shares(self, question_beginnings: set[str], passages: Sequence[_PassageWords]) -> list[float]:
-        """How far each passage is believed: its likelihood of the question, per word, as a share; they sum to 1."""
+    def _shares(
+        self, question_beginnings: set[str], passages: Sequence[_PassageWords]
+    ) -> list[float]:
+        """How far each passage is believed: its likelihood of the question, per word, as a share.
+
+        They sum to 1.
+        """
         likelihoods = []
         for passage in passages:
-            chances = [passage.counts[word] + SMOOTHING * self._common(word) for word in sorted(question_beginnings)]
+            chances = [
+                passage.counts[word] + SMOOTHING * self._common(word)
+                for word in sorted(question_beginnings)
+            ]
             logs = [log(chance / (passage.n_words + SMOOTHING)) for chance in chances]
             likelihoods.append(exp(sum(logs) / max(len(logs), 1)))
         return [likelihood / sum(likelihoods) for likelihood in likelihoods]
@@ -170,12 +199,20 @@ def rm3(texts: Sequence[str], *, passages: int = PASSAGES, terms: int = TERMS) -
       ValueError: passages or terms is below 1.
 
     Example:
-      >>> texts = ["Hail breaks glass.", "Glass is covered against hail.", "Rain is wet.", "Fog is grey."]
+      >>> texts = [
+      ...     "Hail breaks glass.",
+      ...     "Glass is covered against hail.",
+      ...     "Rain is wet.",
+      ...     "Fog is grey.",
+      ... ]
       >>> rm3(texts, terms=2).rewrite("hail?", texts[:1], step=1)
       'hail? breaks glass'
     """
     if passages < 1 or terms < 1:
-        msg = f"passages and terms must be at least 1, got {passages} and {terms}; 5 and 10 suit most corpora."
+        msg = (
+            f"passages and terms must be at least 1, got {passages} and {terms}; 5 and 10 suit "
+            "most corpora."
+        )
         raise ValueError(msg)
     counts = Counter(beginning(word) for text in texts for word in plain_words(text))
     return Rm3(dict(counts), counts.total(), passages, terms)
@@ -187,7 +224,9 @@ def _passage_words(text: str) -> _PassageWords:
     words = plain_words(text)
     terms = Counter(word for word in words if _TERM.fullmatch(word) and word not in STOP_WORDS)
     starts = Counter(beginning(word) for word in words)
-    return _PassageWords(len(words), starts, [(beginning(word), word, times) for word, times in terms.items()])
+    return _PassageWords(
+        len(words), starts, [(beginning(word), word, times) for word, times in terms.items()]
+    )
 
 
 def _spelt(passages: Sequence[_PassageWords]) -> dict[str, str]:
@@ -202,7 +241,9 @@ def _spelt(passages: Sequence[_PassageWords]) -> dict[str, str]:
 def _units(question: str) -> list[str]:
     """Names, codes and content words of a question, folded, in order, each once."""
     words = plain_words(question)
-    known = lexicon("".join(plain_words(name)) for name in (*names_in([question])[0], *codes_in(question)))
+    known = lexicon(
+        "".join(plain_words(name)) for name in (*names_in([question])[0], *codes_in(question))
+    )
     spots = {spot.at: spot.length for spot in longest(spot_names(words, known))}
     units: list[str] = []
     at = 0
@@ -216,7 +257,7 @@ def _units(question: str) -> list[str]:
 
 
 def _holds(words: set[str], text: str, unit: str) -> bool:
-    """Whether a passage, by the beginnings of its words and its folded text, holds a name, an identifier or a word."""
+    """Whether a passage, by word beginnings and folded text, holds a name, identifier or word."""
     if " " in unit and any(char.isdigit() for char in unit):
         return f" {unit} " in text
     return _beginnings(unit) <= words

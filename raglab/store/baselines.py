@@ -1,11 +1,13 @@
-"""Baselines (shore): the stored table of what a policy did on labelled cases, one JSON file, a case a line (S6.12).
+"""Baselines (shore): what a policy did on labelled cases, a JSON file, a case a line (S6.12).
 
-    {"format": "raglab-baseline-1", "policy_id": …, "arm": …, "basis": …, "schema_version": …, "costs": …,
-     "retrieval": …, "corpus_hash": …, "status_only": …, "missing_answers": …, "cases_hash": …, "measures": …,
-     "cases": [{"id": …, "question": …, "label": …, "judged_by": …, "outcome": …, "cost": …}, one a line]}
+    {"format": "raglab-baseline-1", "policy_id": …, "arm": …, "basis": …, "schema_version": …,
+    "costs": …,
+     "retrieval": …, "corpus_hash": …, "status_only": …, "missing_answers": …, "cases_hash": …,
+     "measures": …, "cases": [{"id": …, "question": …, "label": …, "judged_by": …, "outcome": …,
+     "cost": …}, one a line]}
 
-The cases are sorted by id, so that their order says nothing. What follows from the cases (hash, costs, measures) is
-computed again on reading and must agree.
+The cases are sorted by id, so that their order says nothing. What follows from the cases (hash,
+costs, measures) is computed again on reading and must agree.
 """
 
 from __future__ import annotations
@@ -24,22 +26,50 @@ from raglab import metrics
 from raglab.canonical import canonical_json, digest
 from raglab.decision.answer_text import MIXED, SOURCES, TEXT
 from raglab.metrics.costs import LABEL_OF_CELL, LABELS, OUTCOME_OF_CELL, OUTCOMES
-from raglab.store.files import MAX_FILE_BYTES, Where, input_error, read_json, shown_value, write_text
-from raglab.store.record_fields import MAX_NAME, Record, only_keys, optional_text, required_records, required_text
+from raglab.store.files import (
+    MAX_FILE_BYTES,
+    Where,
+    input_error,
+    read_json,
+    shown_value,
+    write_text,
+)
+from raglab.store.record_fields import (
+    MAX_NAME,
+    Record,
+    only_keys,
+    optional_text,
+    required_records,
+    required_text,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = "raglab-baseline-1"
 COST = "expected_cost"
-REMEDY = "take the file as it was written, or save the baseline again (raglab check --save-baseline)"
+REMEDY = (
+    "take the file as it was written, or save the baseline again (raglab check --save-baseline)"
+)
 HEAD = (
-    "format", "policy_id", "arm", "basis", "schema_version", "costs", "retrieval", "corpus_hash", "status_only",
-    "missing_answers", "cases_hash", "measures", "cases",
-)  # fmt: skip
+    "format",
+    "policy_id",
+    "arm",
+    "basis",
+    "schema_version",
+    "costs",
+    "retrieval",
+    "corpus_hash",
+    "status_only",
+    "missing_answers",
+    "cases_hash",
+    "measures",
+    "cases",
+)
 COUNTS = ("schema_version", "status_only", "missing_answers")
 _DIGITS = frozenset("0123456789abcdef")
-# Cell of a label and an outcome; a pair that no decision gives, such as a right answer to what is to refuse, has none.
+# Cell of a label and an outcome; a pair that no decision gives, such as a right answer to what is
+# to refuse, has none.
 CELL_OF: Mapping[tuple[str, str], int] = {
     (LABELS[LABEL_OF_CELL[cell]], OUTCOMES[OUTCOME_OF_CELL[cell]]): cell
     for cell in range(metrics.N_CELLS)
@@ -50,8 +80,8 @@ CELL_OF: Mapping[tuple[str, str], int] = {
 class BaselineCase(NamedTuple):
     """What a policy did on one case.
 
-    id: of the case. question: see `question_fingerprint`. label: its expected status. judged_by: see
-    `label_fingerprint`. outcome: one of `metrics.OUTCOMES`.
+    id: of the case. question: see `question_fingerprint`. label: its expected status. judged_by:
+    see `label_fingerprint`. outcome: one of `metrics.OUTCOMES`.
     """
 
     id: str
@@ -70,11 +100,11 @@ class BaselineCase(NamedTuple):
 class Baseline:
     """Outcome of each labelled case under one policy, with what a later comparison needs.
 
-    policy_id: of the policy. arm: retrieval strategy. basis: kind of basis on which the cases are judged (rule S6.3):
-    `sources`, `text` or `mixed`. schema_version: of the raglab that measured. costs: matrix, [3, 5]. retrieval:
-    settings that the trace states. corpus_hash: of the documents, None where the trace states none. status_only: cases
-    scored by status alone. missing_answers: answers that are not recorded and count as not correct. cases: in the order
-    of their ids.
+    policy_id: of the policy. arm: retrieval strategy. basis: kind of basis on which the cases are
+    judged (rule S6.3): `sources`, `text` or `mixed`. schema_version: of the raglab that measured.
+    costs: matrix, [3, 5]. retrieval: settings that the trace states. corpus_hash: of the documents,
+    None where the trace states none. status_only: cases scored by status alone. missing_answers:
+    answers that are not recorded and count as not correct. cases: in the order of their ids.
     """
 
     policy_id: str
@@ -89,7 +119,10 @@ class Baseline:
     cases: tuple[BaselineCase, ...]
 
     def __repr__(self) -> str:
-        return f"Baseline({len(self.cases):,} cases, policy {self.policy_id}, {COST} {self.expected_cost:.3f})"
+        return (
+            f"Baseline({len(self.cases):,} cases, policy {self.policy_id}, {COST} "
+            f"{self.expected_cost:.3f})"
+        )
 
     @property
     def cells(self) -> NDArray[np.int64]:
@@ -119,7 +152,11 @@ class Baseline:
         k, n = metrics.rate_counts(counts), metrics.label_counts(counts)
         sizes = metrics.denominators(k, n)
         rates = {
-            name: {"rate": int(k[at]) / int(sizes[at]) if sizes[at] else None, "k": int(k[at]), "n": int(sizes[at])}
+            name: {
+                "rate": int(k[at]) / int(sizes[at]) if sizes[at] else None,
+                "k": int(k[at]),
+                "n": int(sizes[at]),
+            }
             for at, name in enumerate(metrics.RATES)
         }
         return {COST: {"cost": self.expected_cost, "n": len(self.cases)}, **rates}
@@ -174,11 +211,21 @@ class Baseline:
         record = read_json(Path(path), MAX_FILE_BYTES)
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             value = shown_value(record.get("format") if isinstance(record, dict) else record)
-            raise input_error(where, f"a baseline must be a JSON object of the format {FORMAT}", REMEDY, value)
+            raise input_error(
+                where, f"a baseline must be a JSON object of the format {FORMAT}", REMEDY, value
+            )
         only_keys(record, HEAD, where, REMEDY)
-        texts = {key: required_text(record, key, where) for key in ("policy_id", "arm", "basis", "cases_hash")}
+        texts = {
+            key: required_text(record, key, where)
+            for key in ("policy_id", "arm", "basis", "cases_hash")
+        }
         if texts["basis"] not in {SOURCES, TEXT, MIXED}:
-            raise input_error(where, f"basis must be {SOURCES}, {TEXT} or {MIXED}", REMEDY, shown_value(texts["basis"]))
+            raise input_error(
+                where,
+                f"basis must be {SOURCES}, {TEXT} or {MIXED}",
+                REMEDY,
+                shown_value(texts["basis"]),
+            )
         baseline = cls(
             policy_id=texts["policy_id"],
             arm=texts["arm"],
@@ -201,7 +248,9 @@ def baseline_rows(cases: Sequence[BaselineCase], where: Where) -> tuple[Baseline
     """
     ordered = tuple(sorted(cases))
     if not ordered:
-        raise input_error(where, "a baseline must have at least one case", "give labelled cases", "none")
+        raise input_error(
+            where, "a baseline must have at least one case", "give labelled cases", "none"
+        )
     repeated = [case.id for case, following in pairwise(ordered) if case.id == following.id]
     if repeated:
         rule = "a case's id must be unique, since cases are paired by it"
@@ -217,7 +266,12 @@ def check_free(path: Path) -> None:
     """
     if path.exists():
         rule = "a baseline must be written to a new file"
-        raise input_error(Where(str(path)), rule, "choose another path, or remove the file first", "one that is there")
+        raise input_error(
+            Where(str(path)),
+            rule,
+            "choose another path, or remove the file first",
+            "one that is there",
+        )
 
 
 def _cell_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -226,7 +280,10 @@ def _cell_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _matrix_record(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
     """Every cost by label and outcome: defaults may change, a baseline does not."""
-    return {label: dict(zip(OUTCOMES, row, strict=True)) for label, row in zip(LABELS, matrix.tolist(), strict=True)}
+    return {
+        label: dict(zip(OUTCOMES, row, strict=True))
+        for label, row in zip(LABELS, matrix.tolist(), strict=True)
+    }
 
 
 def _matrix(record: Record, where: Where) -> NDArray[np.float64]:
@@ -235,11 +292,18 @@ def _matrix(record: Record, where: Where) -> NDArray[np.float64]:
     for label in LABELS:
         only_keys(_object(stated, label, where), OUTCOMES, where, REMEDY)
         if missing := [outcome for outcome in OUTCOMES if outcome not in stated[label]]:
-            raise input_error(where, "costs must state every label and outcome", REMEDY, f"no {label}.{missing[0]}")
+            raise input_error(
+                where,
+                "costs must state every label and outcome",
+                REMEDY,
+                f"no {label}.{missing[0]}",
+            )
     try:
         return metrics.cost_matrix(stated)
     except ValueError as error:
-        raise input_error(where, "costs must be finite numbers of at least 0", REMEDY, str(error)) from error
+        raise input_error(
+            where, "costs must be finite numbers of at least 0", REMEDY, str(error)
+        ) from error
 
 
 def _object(record: Record, key: str, where: Where) -> Mapping[str, Any]:
@@ -252,7 +316,9 @@ def _object(record: Record, key: str, where: Where) -> Mapping[str, Any]:
 def _count(record: Record, key: str, where: Where) -> int:
     value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise input_error(where, f"{key} must be a whole number of at least 0", REMEDY, shown_value(value))
+        raise input_error(
+            where, f"{key} must be a whole number of at least 0", REMEDY, shown_value(value)
+        )
     return value
 
 
@@ -263,13 +329,19 @@ def _cases(record: Record, where: Where) -> tuple[BaselineCase, ...]:
         only_keys(row, (*BaselineCase._fields, "cost"), here, REMEDY)
         case = BaselineCase(*(required_text(row, key, here) for key in BaselineCase._fields))
         if len(case.id) > MAX_NAME:
-            raise input_error(here, f"id must have at most {MAX_NAME} characters", REMEDY, str(len(case.id)))
+            raise input_error(
+                here, f"id must have at most {MAX_NAME} characters", REMEDY, str(len(case.id))
+            )
         for key in ("question", "judged_by"):
             if len(row[key]) != 16 or not _DIGITS.issuperset(row[key]):
-                raise input_error(here, f"{key} must be 16 hex digits", REMEDY, shown_value(row[key]))
+                raise input_error(
+                    here, f"{key} must be 16 hex digits", REMEDY, shown_value(row[key])
+                )
         if (case.label, case.outcome) not in CELL_OF:
             value = f"{shown_value(case.label)} and {shown_value(case.outcome)}"
-            raise input_error(here, "label and outcome must be a pair that a decision can give", REMEDY, value)
+            raise input_error(
+                here, "label and outcome must be a pair that a decision can give", REMEDY, value
+            )
         rows.append(case)
     return baseline_rows(rows, where)
 
@@ -280,14 +352,25 @@ def _check_agreement(baseline: Baseline, record: Record, where: Where) -> None:
     for case, cost in zip(baseline.cases, baseline.case_costs.tolist(), strict=True):
         if isinstance(costs[case.id], bool) or costs[case.id] != cost:
             value = f"{shown_value(costs[case.id])} for {case.label}.{case.outcome}"
-            raise input_error(where._replace(id=case.id), f"cost must be that of the matrix, {cost:g}", REMEDY, value)
+            raise input_error(
+                where._replace(id=case.id),
+                f"cost must be that of the matrix, {cost:g}",
+                REMEDY,
+                value,
+            )
     if record["cases_hash"] != baseline.cases_hash:
         value = shown_value(record["cases_hash"])
-        raise input_error(where, f"cases_hash must be that of the cases, {baseline.cases_hash}", REMEDY, value)
+        raise input_error(
+            where, f"cases_hash must be that of the cases, {baseline.cases_hash}", REMEDY, value
+        )
     stated, measures = _object(record, "measures", where), baseline.measures
     if odd := [name for name in stated if name not in measures or stated[name] != measures[name]]:
         here = where._replace(id=odd[0])
-        raise input_error(here, "measures must be those of the cases", REMEDY, canonical_json(stated[odd[0]])[:80])
+        raise input_error(
+            here, "measures must be those of the cases", REMEDY, canonical_json(stated[odd[0]])[:80]
+        )
     if baseline.status_only > len(baseline.cases) or baseline.missing_answers > len(baseline.cases):
         value = f"{baseline.status_only} and {baseline.missing_answers} of {len(baseline.cases)}"
-        raise input_error(where, "status_only and missing_answers must count some of the cases", REMEDY, value)
+        raise input_error(
+            where, "status_only and missing_answers must count some of the cases", REMEDY, value
+        )

@@ -1,4 +1,4 @@
-"""Blocks of documents (shore): headings, text, list items, tables and code, the form that every reader gives."""
+"""Blocks of documents (shore): headings, text, list items, tables, code, as each reader gives."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ BlockKind = Literal["heading", "text", "item", "table", "code"]
 class Block(NamedTuple):
     """One block of a document.
 
-    kind: what it is.
-    text: its words, '' of a heading that ends those of its level and below; of an item with its mark (`- ` or `1. `,
-      indented two blanks a level); of a table as Markdown with outer bars, its head first where it has one; of code
-      with its fence.
+    kind: what it is. text: its words, '' of a heading that ends those of its level and below; of an
+    item with its mark (`- ` or `1. `,
+      indented two blanks a level); of a table as Markdown with outer bars, its head first where it
+      has one; of code with its fence.
     level: of a heading 1 to 6, of an item its depth from 1, else 0.
     page: position of its page from 1.
     label: of the page as printed, or None.

@@ -15,7 +15,13 @@ from raglab.characters import is_unicode
 from raglab.store.blocks import Block, BlockKind, DocumentBlocks
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.html import html_document, is_light_html
-from raglab.store.markdown import LIGHT_CHARACTERS, Page, is_light_markdown, markdown_blocks, page_blocks
+from raglab.store.markdown import (
+    LIGHT_CHARACTERS,
+    Page,
+    is_light_markdown,
+    markdown_blocks,
+    page_blocks,
+)
 from raglab.store.notebooks import notebook_blocks
 from raglab.store.office import docx_blocks, is_light_archive, xlsx_blocks
 from raglab.store.rst import rst_blocks
@@ -30,8 +36,8 @@ _KINDS = get_args(BlockKind)
 class ReadingLimits(NamedTuple):
     """What one document may cost at most.
 
-    seconds: of computing for each MiB that the file has, the last one begun counts whole. characters: of its text.
-    memory_bytes: of the process that reads it.
+    seconds: of computing for each MiB that the file has, the last one begun counts whole.
+    characters: of its text. memory_bytes: of the process that reads it.
     """
 
     seconds: float = 8.0
@@ -51,32 +57,44 @@ class BoundedReader(NamedTuple):
 
 def _html_blocks(raw: bytes, file: str) -> DocumentBlocks:
     page = html_document(raw.decode(), file)
-    tags = {name: value for name, value in (("title", page.title), ("lang", page.language)) if value}
+    tags = {
+        name: value for name, value in (("title", page.title), ("lang", page.language)) if value
+    }
     return DocumentBlocks(page.title, page.blocks, tags)
 
 
 def _is_light_rst(raw: bytes) -> bool:
-    """Whether docutils reads a text in no time: its references take a square of it, and substitutions any power."""
+    """Whether docutils reads a text in no time.
+
+    Its references take a square of it, and substitutions any power.
+    """
     return len(raw) <= LIGHT_RST and b"|" not in raw
 
 
 READERS: dict[str, BoundedReader] = {
     "Markdown": BoundedReader(
-        lambda raw, file: markdown_blocks(raw.decode(), file), lambda raw: is_light_markdown(raw.decode())
+        lambda raw, file: markdown_blocks(raw.decode(), file),
+        lambda raw: is_light_markdown(raw.decode()),
     ),
     "Markdown page": BoundedReader(
-        lambda raw, file: DocumentBlocks("", page_blocks([Page(1, None, raw.decode())], file, None)),
+        lambda raw, file: DocumentBlocks(
+            "", page_blocks([Page(1, None, raw.decode())], file, None)
+        ),
         lambda raw: is_light_markdown(raw.decode()),
     ),
     "HTML": BoundedReader(_html_blocks, lambda raw: is_light_html(raw.decode())),
-    "reStructuredText": BoundedReader(lambda raw, file: rst_blocks(raw.decode(), file), _is_light_rst),
+    "reStructuredText": BoundedReader(
+        lambda raw, file: rst_blocks(raw.decode(), file), _is_light_rst
+    ),
     "notebook": BoundedReader(notebook_blocks, lambda raw: len(raw) <= LIGHT_CHARACTERS),
     "Word": BoundedReader(docx_blocks, is_light_archive),
     "Excel": BoundedReader(xlsx_blocks, is_light_archive),
 }
 
 
-def bounded_blocks(reader: str, raw: bytes, file: str, limits: ReadingLimits | None = None) -> DocumentBlocks:
+def bounded_blocks(
+    reader: str, raw: bytes, file: str, limits: ReadingLimits | None = None
+) -> DocumentBlocks:
     """Blocks of a document, read within limits.
 
     Args:
@@ -102,19 +120,30 @@ def bounded_blocks(reader: str, raw: bytes, file: str, limits: ReadingLimits | N
             rules = {
                 "seconds": f"a document must be read within {limits.seconds:g} s for each MiB",
                 "characters": f"a document's text must be at most {limits.characters} characters",
-                "memory_bytes": f"a document must be read in at most {limits.memory_bytes} bytes of memory",
+                "memory_bytes": (
+                    f"a document must be read in at most {limits.memory_bytes} bytes of memory"
+                ),
             }
             rule = rules.get(limit, "a document must be readable")
             raise input_error(where, rule, "split it, or save it as plain text", "more")
-        case {"blocks": list(rows), "title": str(title), "tags": dict(tags), "entities": list(entities)}:
+        case {
+            "blocks": list(rows),
+            "title": str(title),
+            "tags": dict(tags),
+            "entities": list(entities),
+        }:
             blocks = tuple(map(_block, rows))
             texts = (title, *tags, *tags.values(), *entities)
-            if None not in blocks and all(isinstance(text, str) and is_unicode(text) for text in texts):
+            if None not in blocks and all(
+                isinstance(text, str) and is_unicode(text) for text in texts
+            ):
                 for message in answer.get("warnings", ()):
                     warn_user(str(message))
                 return DocumentBlocks(title, tuple(filter(None, blocks)), tags, tuple(entities))
     reason = shown_value(str(answer.get("unreadable", "no answer")))
-    raise input_error(where, "a document must be readable", "open and save it again, or save it as text", reason)
+    raise input_error(
+        where, "a document must be readable", "open and save it again, or save it as text", reason
+    )
 
 
 def blocks_record(reader: str, raw: bytes, file: str) -> dict[str, Any]:
@@ -130,10 +159,17 @@ def blocks_record(reader: str, raw: bytes, file: str) -> dict[str, Any]:
 
 
 def _block(row: object) -> Block | None:
-    """Block of a worker's row, which is checked: what a document made of the worker is not known."""
+    """Block of a worker's row, which is checked.
+
+    What a document made of the worker is not known.
+    """
     match row:
-        case [str() as kind, str() as text, int() as level, int() as page, str() | None as label] if (
-            kind in _KINDS and 0 <= level <= 6 and page > 0 and is_unicode(text + (label or ""))
-        ):
+        case [
+            str() as kind,
+            str() as text,
+            int() as level,
+            int() as page,
+            str() | None as label,
+        ] if kind in _KINDS and 0 <= level <= 6 and page > 0 and is_unicode(text + (label or "")):
             return Block(kind, text, level, page, label)  # type: ignore[arg-type]
     return None

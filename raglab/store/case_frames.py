@@ -1,11 +1,12 @@
-"""Tables of cases and chunks (shore): rows of a DataFrame, a CSV or a TSV file as the records of JSON lines (S6.1).
+"""Tables of cases and chunks (shore): rows of DataFrame, CSV or TSV as JSON line records (S6.1).
 
-A row is a case or a chunk. A column has one of our names (`CASE_COLUMNS`, `CHUNK_COLUMNS`), or `columns` says which one
-stands for it. A cell that is None, NaN or blank is absent. A cell of several texts is a list, tuple or array, or one
-text: a JSON list, or parts with semicolons between. An index of a frame that has the name of a field which no column
-holds is its column, such as `id`. Whatever other columns there are, a case keeps in `extra` and a
-chunk in `tags`; those without a name, such as an index that was written with the table, are left out. A column of a
-table of cases that looks like a field which the table lacks is an error, which proposes the name.
+A row is a case or a chunk. A column has one of our names (`CASE_COLUMNS`, `CHUNK_COLUMNS`), or
+`columns` says which one stands for it. A cell that is None, NaN or blank is absent. A cell of
+several texts is a list, tuple or array, or one text: a JSON list, or parts with semicolons between.
+An index of a frame that has the name of a field which no column holds is its column, such as `id`.
+Whatever other columns there are, a case keeps in `extra` and a chunk in `tags`; those without a
+name, such as an index that was written with the table, are left out. A column of a table of cases
+that looks like a field which the table lacks is an error, which proposes the name.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from raglab.characters import visible
-from raglab.store.case_labels import REQUIRED, near_name_error, near_names, plain_name, status_remedy
+from raglab.store.case_labels import (
+    REQUIRED,
+    near_name_error,
+    near_names,
+    plain_name,
+    status_remedy,
+)
 from raglab.store.cells import (
     Cells,
     ColumnRule,
@@ -71,7 +78,17 @@ _LOOSE_NAMES = frozenset(
             "file",
             "document",
         ),
-        *("files", "documents", "doc", "docs", "filename", "file_name", "citation", "citations", "evidence"),
+        *(
+            "files",
+            "documents",
+            "doc",
+            "docs",
+            "filename",
+            "file_name",
+            "citation",
+            "citations",
+            "evidence",
+        ),
         *("anfrage", "quelle", "quellen", "dokument", "dokumente", "erwartung", "erwartet"),
         *("fichier", "fichiers", "statut", "étiquette", "attendu", "attente"),
     }
@@ -81,10 +98,20 @@ FRAME = "frame"  # name of a DataFrame, in messages and as that of a corpus
 
 
 def source_rule(source: str) -> tuple[str, str] | None:
-    """Rule that a source of a case breaks, and the remedy; None where it is `path` or `path#page`."""
+    """Rule that a source of a case breaks, and the remedy.
+
+    None where it is `path` or `path#page`.
+    """
     path, mark, page = document_path(source).rpartition("#")
-    if mark and "/" not in page and not (path and page.isascii() and page.isdigit() and page.strip("0")):
-        return "path or path#page, page an integer", "give the page's number from 1, not its printed label"
+    if (
+        mark
+        and "/" not in page
+        and not (path and page.isascii() and page.isdigit() and page.strip("0"))
+    ):
+        return (
+            "path or path#page, page an integer",
+            "give the page's number from 1, not its printed label",
+        )
     return None
 
 
@@ -92,7 +119,9 @@ def check_no_columns(columns: Mapping[str, str] | None, place: Path) -> None:
     """Refuse a map of columns where there are none."""
     if columns is not None:
         rule = f"columns must come with a DataFrame or a file {' or '.join(ENDINGS)}"
-        raise input_error(Where(str(place)), rule, "leave columns out, or check the path", shown_value(place.name))
+        raise input_error(
+            Where(str(place)), rule, "leave columns out, or check the path", shown_value(place.name)
+        )
 
 
 def _name(value: object) -> str | None:
@@ -113,7 +142,9 @@ def _status(value: object) -> str | None:
 def _texts(value: object) -> list[str] | None:
     """Texts of a cell that holds several; see the head of this module."""
     items = listed(value)
-    if not isinstance(items, list | tuple) or not all(isinstance(item, str) and _name(item) == item for item in items):
+    if not isinstance(items, list | tuple) or not all(
+        isinstance(item, str) and _name(item) == item for item in items
+    ):
         return None
     return list(items)
 
@@ -132,7 +163,8 @@ def _sources_remedy(_name: str, cells: Sequence[object]) -> str:
     if items is None and isinstance(cells[0], str) and not cells[0].lstrip().startswith("["):
         several = ";".join(part.strip() for part in re.split("[,|;]", cells[0]))
         return (
-            f"did you mean several? Write {shown_value(several)}: of expect_sources all are needed, of "
+            f"did you mean several? Write {shown_value(several)}: of expect_sources all are "
+            "needed, of "
             "expect_sources_any one of them"
         )
     return 'write a list, a JSON list such as ["a.md", "b.md#2"], or a.md;b.md#2'
@@ -149,7 +181,7 @@ def _json_value(value: object) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def _plain_value(value: object) -> Any:  # noqa: ANN401 - a list or a number
-    """What an array or a number of NumPy holds, as those of Hugging Face have them inside a cell."""
+    """What a NumPy array or number holds, as those of Hugging Face have them inside a cell."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     msg = f"no JSON value: {type(value).__name__}"
@@ -157,20 +189,27 @@ def _plain_value(value: object) -> Any:  # noqa: ANN401 - a list or a number
 
 
 def _tag(value: object) -> str | None:
-    """Text or number of a cell as a text; 2020.0, which pandas makes of 2020 beside a missing one, is 2020."""
+    """Text or number of a cell as a text.
+
+    2020.0, which pandas makes of 2020 beside a missing one, is 2020.
+    """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     if isinstance(value, str):
         return value
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-    finite = (isinstance(value, int) and abs(value) < 2**63) or (isinstance(value, float) and math.isfinite(value))
+    finite = (isinstance(value, int) and abs(value) < 2**63) or (
+        isinstance(value, float) and math.isfinite(value)
+    )
     return str(int(value) if whole else value) if finite else None
 
 
 def _tags(value: object) -> dict[str, str] | None:
     """Tags of a cell that holds them all: a mapping of texts, or a JSON object of them."""
     tags = json_cell(value) if isinstance(value, str) else value
-    if not isinstance(tags, Mapping) or any(not isinstance(text, str) for pair in tags.items() for text in pair):
+    if not isinstance(tags, Mapping) or any(
+        not isinstance(text, str) for pair in tags.items() for text in pair
+    ):
         return None
     return dict(tags)
 
@@ -191,7 +230,11 @@ def _utc_text(value: object) -> str | None:
     """ISO text of a time in UTC, to the second; a time without a zone is in UTC."""
     try:
         time = (
-            value if isinstance(value, datetime) else datetime.fromisoformat(value) if isinstance(value, str) else None
+            value
+            if isinstance(value, datetime)
+            else datetime.fromisoformat(value)
+            if isinstance(value, str)
+            else None
         )
         zoned = time.replace(tzinfo=UTC) if time is not None and time.tzinfo is None else time
         return None if zoned is None else zoned.astimezone(UTC).isoformat(timespec="seconds")
@@ -209,7 +252,12 @@ def _groups(value: object) -> dict[str, str] | None:
 CASE_COLUMNS: Mapping[str, ColumnRule] = {
     "id": ColumnRule(_name, _ID_RULE, "name it", aliases=("case_id",), filled=True),
     "query": ColumnRule(
-        _question, _QUESTION_RULE, "write the question", aliases=("question",), required=True, filled=True
+        _question,
+        _QUESTION_RULE,
+        "write the question",
+        aliases=("question",),
+        required=True,
+        filled=True,
     ),
     "expect_status": ColumnRule(
         _status,
@@ -222,24 +270,45 @@ CASE_COLUMNS: Mapping[str, ColumnRule] = {
     ),
     "expect_sources": _SOURCES,
     "expect_sources_any": _SOURCES,
-    "min_sources": ColumnRule(integer_from(0), "an integer from 0, of 31 bits", "correct it, or empty the cell"),
+    "min_sources": ColumnRule(
+        integer_from(0), "an integer from 0, of 31 bits", "correct it, or empty the cell"
+    ),
     "selected_sources": _SOURCES,
-    "expect_option": ColumnRule(integer_from(1), "an integer from 1, of 31 bits", "count the options from 1"),
+    "expect_option": ColumnRule(
+        integer_from(1), "an integer from 1, of 31 bits", "count the options from 1"
+    ),
     **dict.fromkeys(("answer", "intent", "doctype", "split", "notes"), _TEXT),
 }
 CHUNK_COLUMNS: Mapping[str, ColumnRule] = {
     "id": CASE_COLUMNS["id"]._replace(aliases=("chunk_id", "hit_id")),
-    "text": ColumnRule(filled_text, "a text that is not blank", "fill it, or drop the row", required=True, filled=True),
-    "source": ColumnRule(
-        _name, f"a path that is not blank, of at most {MAX_NAME} characters", "fill it, or drop the column"
+    "text": ColumnRule(
+        filled_text,
+        "a text that is not blank",
+        "fill it, or drop the row",
+        required=True,
+        filled=True,
     ),
-    "page": ColumnRule(integer_from(1), "an integer from 1, of 31 bits", "write a printed label into page_label"),
+    "source": ColumnRule(
+        _name,
+        f"a path that is not blank, of at most {MAX_NAME} characters",
+        "fill it, or drop the column",
+    ),
+    "page": ColumnRule(
+        integer_from(1), "an integer from 1, of 31 bits", "write a printed label into page_label"
+    ),
     "page_label": ColumnRule(_tag, "a text", AS_TEXT),
-    "tags": ColumnRule(_tags, "a mapping of texts to texts", 'write {"domain": "home"}, as JSON in a file'),
-    "entities": ColumnRule(_texts, "texts", 'write a list, a JSON list such as ["Acme", "Leeds"], or Acme;Leeds'),
-    "section": ColumnRule(_texts, "texts", 'write a list, a JSON list such as ["Home", "Excess"], or Home;Excess'),
+    "tags": ColumnRule(
+        _tags, "a mapping of texts to texts", 'write {"domain": "home"}, as JSON in a file'
+    ),
+    "entities": ColumnRule(
+        _texts, "texts", 'write a list, a JSON list such as ["Acme", "Leeds"], or Acme;Leeds'
+    ),
+    "section": ColumnRule(
+        _texts, "texts", 'write a list, a JSON list such as ["Home", "Excess"], or Home;Excess'
+    ),
 }
-LOGGED_COLUMNS: Mapping[str, ColumnRule] = {  # of a question that a system logged; a case keeps them in `extra`
+# of a question that a system logged; a case keeps them in `extra`
+LOGGED_COLUMNS: Mapping[str, ColumnRule] = {
     "at": ColumnRule(_utc_text, "a time, or its ISO text", "write 2026-03-02T09:00:00+00:00"),
     "groups": ColumnRule(
         _groups,
@@ -248,17 +317,24 @@ LOGGED_COLUMNS: Mapping[str, ColumnRule] = {  # of a question that a system logg
     ),
 }
 OWN_TAG = ColumnRule(_tag, "a text or a number, since it becomes a tag", f"{AS_TEXT}, or drop it")
-_EXTRA = ColumnRule(_json_value, "a JSON value: text, number, truth value, list or object", f"{AS_TEXT}, or drop it")
+_EXTRA = ColumnRule(
+    _json_value, "a JSON value: text, number, truth value, list or object", f"{AS_TEXT}, or drop it"
+)
 
 
 def holds_labels(heads: Iterable[str]) -> bool:
-    """Whether heads of a table are those of labelled questions: a question, and its label or expected sources.
+    """Whether heads of a table are those of labelled questions.
 
-    A name that others give our fields counts too. One that may stand for anything, such as text, message or source,
-    needs a name of ours on the other side, or a German one that means the same.
+    A question, and its label or expected sources.
+
+    A name that others give our fields counts too. One that may stand for anything, such as text,
+    message or source, needs a name of ours on the other side, or a German one that means the same.
 
     Example:
-      >>> [holds_labels(heads) for heads in (["Question", "expected_source"], ["text", "source"], ["text", "label"])]
+      >>> [
+      ...     holds_labels(heads)
+      ...     for heads in (["Question", "expected_source"], ["text", "source"], ["text", "label"])
+      ... ]
       [True, False, True]
     """
     fields = field_names(CASE_COLUMNS)
@@ -281,10 +357,15 @@ def is_table(path: Path) -> bool:
 def is_chunk_table(
     path: Path, columns: Mapping[str, str] | None, max_file_bytes: int, encoding: str | None = None
 ) -> bool:
-    """Whether a file is a table with a row a chunk, and no document: TSV, or CSV with a head `text` or with a map."""
+    """Whether a file is a table with a row a chunk, and no document.
+
+    TSV, or CSV with a head `text` or with a map.
+    """
     if not is_table(path) or path.suffix.lower() != ".csv" or columns is not None:
         return is_table(path)
-    return "text" in map(str.strip, csv_records(table_text(path, max_file_bytes, encoding=encoding), path)[0].cells)
+    return "text" in map(
+        str.strip, csv_records(table_text(path, max_file_bytes, encoding=encoding), path)[0].cells
+    )
 
 
 def case_records(
@@ -296,7 +377,8 @@ def case_records(
     """Records of cases; without a column of ids they are q1, q2, … in the order of the rows.
 
     Raises:
-      InputError: columns are missing, or cells break a rule: the first few are named by row and column, all counted.
+      InputError: columns are missing, or cells break a rule: the first few are named by row and
+        column, all counted.
     """
     cells = _cells(source, "case", max_file_bytes, CASE_COLUMNS, columns, encoding)
     places = column_names(cells, CASE_COLUMNS, columns)
@@ -318,7 +400,9 @@ def chunk_records(
     max_file_bytes: int,
     encoding: str | None = None,
 ) -> list[JsonLine]:
-    """Records of chunks; without a column of ids they are c1, c2, …, without one of sources each is a document.
+    """Records of chunks.
+
+    Without a column of ids they are c1, c2, …, without one of sources each is a document.
 
     Raises:
       InputError: as for `case_records`.
@@ -326,21 +410,29 @@ def chunk_records(
     cells = _cells(source, "chunk", max_file_bytes, CHUNK_COLUMNS, columns, encoding)
     places = column_names(cells, CHUNK_COLUMNS, columns)
     _check_required(cells, CHUNK_COLUMNS, places)
-    rows = _rows(cells, places, CHUNK_COLUMNS, OWN_TAG, _other_columns(cells, CHUNK_COLUMNS, places))
+    rows = _rows(
+        cells, places, CHUNK_COLUMNS, OWN_TAG, _other_columns(cells, CHUNK_COLUMNS, places)
+    )
     if "id" not in places:
         text = (
-            f"{cells.name}: without a column id its {cells.size:,} chunks are named c1 to c{cells.size} by their rows"
+            f"{cells.name}: without a column id its {cells.size:,} chunks are named c1 to "
+            f"c{cells.size} by their rows"
         )
         warn_user(visible(f"{text}; a column id keeps their names where rows are added or moved."))
     chunks = []
     for row, (record, tags) in enumerate(rows, 1):
         named = {"id": f"c{row}"} | record
-        chunks.append({"source": flat_name(named["id"])} | named | {"tags": record.get("tags", {}) | tags})
+        chunks.append(
+            {"source": flat_name(named["id"])} | named | {"tags": record.get("tags", {}) | tags}
+        )
     return _lines(cells, chunks)
 
 
 def _lines(cells: Cells, records: Sequence[Mapping[str, Any]]) -> list[JsonLine]:
-    return [JsonLine(Where(f"{cells.name}, {cells.place(row)}"), record) for row, record in enumerate(records)]
+    return [
+        JsonLine(Where(f"{cells.name}, {cells.place(row)}"), record)
+        for row, record in enumerate(records)
+    ]
 
 
 def _cells(
@@ -353,12 +445,15 @@ def _cells(
 ) -> Cells:
     """Cells of a frame or a file, None where they are blank.
 
-    An index of a frame counts as a column by the name of a field that no column holds, or that `columns` maps to.
+    An index of a frame counts as a column by the name of a field that no column holds, or that
+    `columns` maps to.
     """
     if isinstance(source, str | Path):
         path = Path(source)
         remedy = CASES_ENCODING_REMEDY if known is CASE_COLUMNS else ENCODING_REMEDY
-        heads, *rows = csv_records(table_text(path, max_file_bytes, encoding=encoding, remedy=remedy), path)
+        heads, *rows = csv_records(
+            table_text(path, max_file_bytes, encoding=encoding, remedy=remedy), path
+        )
         named = [head.strip() for head in heads.cells]
         check_heads([head for head in named if head], Where(str(path), heads.line))
         of_file: Mapping[str, Sequence[Any]] = {
@@ -373,11 +468,18 @@ def _cells(
         free = {name for names in fields if held.isdisjoint(names) for name in names}
         cells = frame_cells(source, FRAME, row, free | {*mapped.values()})
         _warn_of_index(source, cells, row, known, is_without_id="id" in free)
-    return cells._replace(columns={head: _without_blanks(column) for head, column in cells.columns.items()})
+    return cells._replace(
+        columns={head: _without_blanks(column) for head, column in cells.columns.items()}
+    )
 
 
 def _warn_of_index(
-    frame: pd.DataFrame, cells: Cells, row: str, known: Mapping[str, ColumnRule], *, is_without_id: bool
+    frame: pd.DataFrame,
+    cells: Cells,
+    row: str,
+    known: Mapping[str, ColumnRule],
+    *,
+    is_without_id: bool,
 ) -> None:
     """Warn of an index that looks like ids which the frame lacks, and is not read as them."""
     if not is_without_id or not {"id", *known["id"].aliases}.isdisjoint(cells.columns):
@@ -389,7 +491,9 @@ def _warn_of_index(
         if is_named or (name is None and isinstance(frame.index.get_level_values(level)[0], str)):
             index = f"the index {shown_value(name)}" if name is not None else "the index of texts"
             remedy = 'write frame.rename_axis("id"), or frame.reset_index(drop=True)'
-            warn_user(visible(f"{cells.name}: {index} is not read as the ids of its {row}s; {remedy}."))
+            warn_user(
+                visible(f"{cells.name}: {index} is not read as the ids of its {row}s; {remedy}.")
+            )
 
 
 def _without_blanks(column: Sequence[Any]) -> list[Any]:
@@ -434,14 +538,19 @@ def _check_unique(cells: Cells, name: str, ids: Sequence[str]) -> None:
             raise cells.error(row, name, "id must be unique", "rename or drop one", repeat)
 
 
-def column_names(cells: Cells, known: Mapping[str, ColumnRule], columns: Mapping[str, str] | None) -> dict[str, str]:
+def column_names(
+    cells: Cells, known: Mapping[str, ColumnRule], columns: Mapping[str, str] | None
+) -> dict[str, str]:
     """Column of the table for each field of raglab that it has, in the order of the fields.
 
     Raises:
-      InputError: `columns` is no map of names of ours to names of the table; or a name stands twice.
+      InputError: `columns` is no map of names of ours to names of the table; or a name stands
+        twice.
     """
     where, fields = Where(cells.name), field_names(known)
-    if not isinstance(columns, Mapping | None) or any(not isinstance(name, str) for name in (columns or {}).values()):
+    if not isinstance(columns, Mapping | None) or any(
+        not isinstance(name, str) for name in (columns or {}).values()
+    ):
         rule = "columns must map our names to those of the table"
         raise input_error(where, rule, 'write {"query": "question"}', shown_value(columns))
     reversed_map = {
@@ -450,23 +559,39 @@ def column_names(cells: Cells, known: Mapping[str, ColumnRule], columns: Mapping
         if cells.has(raglab_name) and user_name in fields
     }
     if columns and len(reversed_map) == len(columns) and not any(map(cells.has, columns.values())):
-        rule, remedy = "columns must map our names to those of the table", f"swap them: columns={reversed_map}"
-        raise input_error(where, rule, remedy, f"{columns}, whose first are of the table and second ours")
+        rule, remedy = (
+            "columns must map our names to those of the table",
+            f"swap them: columns={reversed_map}",
+        )
+        raise input_error(
+            where, rule, remedy, f"{columns}, whose first are of the table and second ours"
+        )
     # {"status": "status"} says that a column is an extra one, whatever it looks like.
-    strange = [str(name) for name, user_name in (columns or {}).items() if name not in fields and name != user_name]
+    strange = [
+        str(name)
+        for name, user_name in (columns or {}).items()
+        if name not in fields and name != user_name
+    ]
     if strange:
         raise input_error(
-            where, f"columns must map names among {', '.join(fields)}", "ours first, then yours", ", ".join(strange)
+            where,
+            f"columns must map names among {', '.join(fields)}",
+            "ours first, then yours",
+            ", ".join(strange),
         )
     absent = [name for name in (columns or {}).values() if not cells.has(name)]
     if absent:
-        n_there = f"{len(columns or {}) - len(absent)} of {len(columns or {})} mapped columns are there"
+        n_there = (
+            f"{len(columns or {}) - len(absent)} of {len(columns or {})} mapped columns are there"
+        )
         rule = f"what columns maps to must be columns, and {', '.join(absent)} is none ({n_there})"
         raise input_error(where, rule, "correct the name", f"only {_heads(cells)}")
     return column_places(cells, known, columns)
 
 
-def _check_required(cells: Cells, known: Mapping[str, ColumnRule], places: Mapping[str, str]) -> None:
+def _check_required(
+    cells: Cells, known: Mapping[str, ColumnRule], places: Mapping[str, str]
+) -> None:
     """Stop where required columns are missing, all of them in one message."""
     missing = [field for field, column in known.items() if column.required and field not in places]
     if missing:
@@ -486,20 +611,34 @@ def _heads(cells: Cells) -> str:
     return ", ".join(names[:_HEADS_SHOWN]) + more
 
 
-def _other_columns(cells: Cells, known: Mapping[str, ColumnRule], places: Mapping[str, str]) -> list[str]:
-    """Columns beside ours; one warning names those that are left out, and those that look like a slip of ours."""
+def _other_columns(
+    cells: Cells, known: Mapping[str, ColumnRule], places: Mapping[str, str]
+) -> list[str]:
+    """Columns beside ours.
+
+    One warning names those that are left out, and those that look like a slip of ours.
+    """
     names, used = field_names(known), set(places.values())
     unused = [name for name in cells.columns if name not in used]
-    dropped = [name for name in unused if not name.strip() or name.startswith("Unnamed: ") or name in names]
+    dropped = [
+        name for name in unused if not name.strip() or name.startswith("Unnamed: ") or name in names
+    ]
     extra_columns = [name for name in unused if name not in dropped]
     notes = []
     if dropped:
-        notes.append(f"left out: {', '.join(repr(name) if name else 'a column without a name' for name in dropped)}")
-    for name in extra_columns if known is CHUNK_COLUMNS else ():  # a slip in a table of cases is an error
+        notes.append(
+            "left out: "
+            f"{', '.join(repr(name) if name else 'a column without a name' for name in dropped)}"
+        )
+    # a slip in a table of cases is an error
+    for name in extra_columns if known is CHUNK_COLUMNS else ():
         close = get_close_matches(name.lower(), names, n=1, cutoff=0.85)
         notes += [f"kept in tags: {name!r}, which is close to our {close[0]!r}"] if close else []
     warn_of_empty_columns(cells, [name for name in cells.columns if name not in dropped])
     if notes:
-        text = f"{cells.name}: {'; '.join(notes)}; rename them, or name them by columns={{…}}, where they are meant."
+        text = (
+            f"{cells.name}: {'; '.join(notes)}; rename them, or name them by columns={{…}}, where "
+            "they are meant."
+        )
         warn_user(visible(text))
     return extra_columns

@@ -1,4 +1,4 @@
-"""Labels of a set of cases (shore): names of columns, splits, repeated questions, contradictions (S6.1, S6.5)."""
+"""Labels of a set of cases (shore): columns, splits, repeated questions, conflicts (S6.1, S6.5)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,20 @@ OTHER_SPLITS = {
     "test": "report",
     "testing": "report",
 }
-# What other sets call our fields, in English, German and French. Names spelt nearly as ours are found by difflib.
+# What other sets call our fields, in English, German and French. Names spelt nearly as ours are
+# found by difflib.
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
         (
             *("prompt", "user_input", "utterance", "input", "text", "sentence", "claim", "message"),
-            *("request", "initial_request", "user_query", "user_question", "query_text", "question_text"),
+            *(
+                "request",
+                "initial_request",
+                "user_query",
+                "user_question",
+                "query_text",
+                "question_text",
+            ),
             *("frage", "fragestellung", "anfrage", "nutzerfrage"),
         ),
         ("query",),
@@ -45,12 +53,31 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
         ("expect_status",),
     ),
     **dict.fromkeys(("gold", "golds", "expected"), ("expect_sources", "expect_status", "answer")),
-    **dict.fromkeys(("erwartung", "erwartet", "attendu", "attente"), ("expect_status", "expect_sources", "answer")),
+    **dict.fromkeys(
+        ("erwartung", "erwartet", "attendu", "attente"),
+        ("expect_status", "expect_sources", "answer"),
+    ),
     **dict.fromkeys(
         (
-            *("source", "sources", "gold_source", "gold_sources", "source_document", "source_documents", "gold_path"),
+            *(
+                "source",
+                "sources",
+                "gold_source",
+                "gold_sources",
+                "source_document",
+                "source_documents",
+                "gold_path",
+            ),
             *("evidence", "citation", "citations", "relevant", "references", "supporting_docs"),
-            *("quelle", "quellen", "erwartete_quelle", "erwartete_quellen", "dokument", "dokumente", "quelldokument"),
+            *(
+                "quelle",
+                "quellen",
+                "erwartete_quelle",
+                "erwartete_quellen",
+                "dokument",
+                "dokumente",
+                "quelldokument",
+            ),
             *("source_attendue", "sources_attendues", "fichier", "fichiers"),
         ),
         ("expect_sources",),
@@ -75,7 +102,13 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
             "expected_answer",
             "correct_answer",
             "ideal_answer",
-            *("antwort", "erwartete_antwort", "richtige_antwort", "musterantwort", "referenzantwort"),
+            *(
+                "antwort",
+                "erwartete_antwort",
+                "richtige_antwort",
+                "musterantwort",
+                "referenzantwort",
+            ),
             *("réponse", "réponse_attendue", "bonne_réponse", "réponse_de_référence"),
         ),
         ("answer",),
@@ -84,24 +117,48 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("aufteilung", "teilmenge", "répartition", "sous_ensemble"), ("split",)),
     "case_id": ("id",),
 }
-# What other sets call our labels, in German and French. Those spelt nearly as ours are found by difflib.
+# What other sets call our labels, in German and French. Those spelt nearly as ours are found by
+# difflib.
 _OTHER_LABELS = {
     **dict.fromkeys(("antworten", "beantworten", "beantwortbar", "répondre"), "ok"),
-    **dict.fromkeys(("ablehnen", "abgelehnt", "verweigern", "nicht beantwortbar", "refuser", "rejeter"), "refuse"),
-    **dict.fromkeys(("mehrdeutig", "nachfragen", "rückfrage", "ambigu", "ambigüe", "demander"), "ambiguous"),
+    **dict.fromkeys(
+        ("ablehnen", "abgelehnt", "verweigern", "nicht beantwortbar", "refuser", "rejeter"),
+        "refuse",
+    ),
+    **dict.fromkeys(
+        ("mehrdeutig", "nachfragen", "rückfrage", "ambigu", "ambigüe", "demander"), "ambiguous"
+    ),
 }
 REQUIRED = ("query", "expect_status")  # fields of a set of labels that it must have
 NEAR = 0.85  # of difflib, above which a name is a slip of ours, or of another known one
-# Keys of `Case.extra` that raglab reads, that its loaders write, or that the bundled sets hold: no warning names them.
+# Keys of `Case.extra` that raglab reads, that its loaders write, or that the bundled sets hold: no
+# warning names them.
 KNOWN_EXTRAS = frozenset(
     {
         *("lang", "language", "line", "domain", "kind", "phrasing", "readings"),
         *("article", "paragraph", "document", "conversation_id", ANSWERS, SOURCE_GRADES),
-        *("answerability", "earlier_turns", "last_turn", "turn", "question_type", "multi_turn", "collection"),
-        *("label_note", "at", "groups", "logged_answer", "stratum", "inclusion_probability", "sample_label"),
+        *(
+            "answerability",
+            "earlier_turns",
+            "last_turn",
+            "turn",
+            "question_type",
+            "multi_turn",
+            "collection",
+        ),
+        *(
+            "label_note",
+            "at",
+            "groups",
+            "logged_answer",
+            "stratum",
+            "inclusion_probability",
+            "sample_label",
+        ),
     }
 )
-CONTEXT = ("article", "paragraph", "earlier_turns")  # keys of `extra` that tell one question from another
+# keys of `extra` that tell one question from another
+CONTEXT = ("article", "paragraph", "earlier_turns")
 _SHOWN = 3  # cases that a message names
 _LABELS = 8  # words for three outcomes that a set may have; more are topics
 _NAMES_SHOWN = 20  # names that a warning lists
@@ -110,7 +167,10 @@ PlacedCases = Iterable[tuple[Where, Case]]
 
 
 class NearName(NamedTuple):
-    """A column or key that looks like a field which the set lacks: its name, and the fields that it may be."""
+    """A column or key that looks like a field which the set lacks.
+
+    Its name, and the fields that it may be.
+    """
 
     name: str
     fields: tuple[str, ...]
@@ -127,8 +187,11 @@ def near_names(
     """Names that look like one of our fields which the set lacks.
 
     Args:
-      names: columns or keys that are none of ours. fields: our names and aliases -> field. lacking: fields without a
-        column or key. other_names: plain names that others give our fields. cutoff: of difflib, see `NEAR`.
+      names: columns or keys that are none of ours.
+      fields: our names and aliases -> field.
+      lacking: fields without a column or key.
+      other_names: plain names that others give our fields.
+      cutoff: of difflib, see `NEAR`.
 
     Example:
       >>> fields = ("expect_sources", "expect_sources_any")
@@ -140,10 +203,17 @@ def near_names(
         plain = plain_name(name)
         known = plain if plain in other_names else ""
         if not known and name not in KNOWN_EXTRAS:
-            known = next(iter(get_close_matches(plain, (*fields, *other_names), n=1, cutoff=cutoff)), "")
+            known = next(
+                iter(get_close_matches(plain, (*fields, *other_names), n=1, cutoff=cutoff)), ""
+            )
         meant = other_names.get(known, (fields[known],) if known in fields else ())
-        stated = known in other_names and "expect_sources_any" not in lacking  # sources are there by another name
-        likely = [field for field in meant if field in lacking and not (stated and field == "expect_sources")]
+        # sources are there by another name
+        stated = known in other_names and "expect_sources_any" not in lacking
+        likely = [
+            field
+            for field in meant
+            if field in lacking and not (stated and field == "expect_sources")
+        ]
         near += [NearName(name, tuple(likely))] if likely else []
     return near
 
@@ -159,24 +229,41 @@ def plain_name(name: str) -> str:
 
 
 def status_remedy(column: str, cells: Sequence[object], *, file: bool = False) -> str:
-    """What to do about other labels than ours in a column: each that is there, with ours where it is near.
+    """What to do about other labels than ours in a column.
+
+    Each that is there, with ours where it is near.
 
     Args:
-      column: its name. cells: of it, that break the rule. file: whether it stands in a file: then there is no frame.
+      column: its name.
+      cells: of it, that break the rule.
+      file: whether it stands in a file: then there is no frame.
 
     Example:
-      >>> print(status_remedy("label", ["Ok", "refused", "yes", "Ok"])[len("replace your labels by ours: ") :])
+      >>> print(
+      ...     status_remedy("label", ["Ok", "refused", "yes", "Ok"])[
+      ...         len("replace your labels by ours: ") :
+      ...     ]
+      ... )
       frame["label"] = frame["label"].replace({'Ok': 'ok', 'refused': 'refuse', 'yes': '…'})
     """
     labels = list(dict.fromkeys(shown_value(cell) for cell in cells if cell is not None))
     if len(labels) > _LABELS:  # topics, of which some may be out of scope
         if file:
             count = f"{len(labels)} different labels are intents or topics"
-            named = f'name the column "intent", such as by columns={{"intent": "{column}"}} (--columns intent={column})'
+            named = (
+                f'name the column "intent", such as by columns={{"intent": "{column}"}} '
+                f"(--columns intent={column})"
+            )
             return f"{count}: {named}, and add a column expect_status with ok, refuse or ambiguous"
-        split = f'frame.assign(expect_status=frame["{column}"].map(lambda label: "refuse" if label in {{…}} else "ok"))'
+        split = (
+            f'frame.assign(expect_status=frame["{column}"].map(lambda label: "refuse" if label in '
+            f'{{…}} else "ok"))'
+        )
         count = f"{len(labels)} different labels are intents or topics"
-        return f'{count}: keep them with columns={{"intent": "{column}"}}, and say which are refused: {split}'
+        return (
+            f'{count}: keep them with columns={{"intent": "{column}"}}, and say which are '
+            f"refused: {split}"
+        )
     pairs = [f"{label}: {_near_status(label)!r}" for label in labels[:_NAMES_SHOWN]]
     frame = f'frame["{column}"]'
     if file:
@@ -189,13 +276,17 @@ def status_remedy(column: str, cells: Sequence[object], *, file: bool = False) -
 def _near_status(label: str) -> str:
     """Our label that is spelt nearly as one of a table; … where none is."""
     plain = label.strip("'\" ").casefold()
-    return _OTHER_LABELS.get(plain) or next(iter(get_close_matches(plain, STATUS_NAMES, 1, 0.6)), "…")
+    return _OTHER_LABELS.get(plain) or next(
+        iter(get_close_matches(plain, STATUS_NAMES, 1, 0.6)), "…"
+    )
 
 
 def near_name_error(
     near: Sequence[NearName], where: Where, *, table: bool, missing: Collection[str] = ()
 ) -> InputError:
-    """Error that proposes the right names: nothing is read as a label, or left out of one, by guess.
+    """Error that proposes the right names.
+
+    Nothing is read as a label, or left out of one, by guess.
 
     Args:
       near: names that look like ours.
@@ -205,9 +296,11 @@ def near_name_error(
     """
     shown = ", ".join(shown_value(guess.name) for guess in near[:_NAMES_SHOWN])
     guesses = "; ".join(
-        f"{shown_value(guess.name)} looks like {' or '.join(guess.fields)}" for guess in near[:_NAMES_SHOWN]
+        f"{shown_value(guess.name)} looks like {' or '.join(guess.fields)}"
+        for guess in near[:_NAMES_SHOWN]
     )
-    # A name that can be one field alone goes first, and a required field before others, so that none is proposed twice.
+    # A name that can be one field alone goes first, and a required field before others, so that
+    # none is proposed twice.
     pairs: dict[str, str] = {}
     for guess in sorted(near, key=lambda guess: len(guess.fields)):
         wanted = [field for field in guess.fields if field in missing and field not in pairs]
@@ -219,11 +312,20 @@ def near_name_error(
     pairs |= dict.fromkeys(unnamed, "…")
     columns = ", ".join(f'"{field}": "{name}"' for field, name in pairs.items())
     extra = next((guess.name for guess in near if not set(guess.fields) & set(REQUIRED)), None)
-    own = f'; columns={{"{extra}": "{extra}"}} keeps it as an extra column' if extra is not None else ""
+    own = (
+        f'; columns={{"{extra}": "{extra}"}} keeps it as an extra column'
+        if extra is not None
+        else ""
+    )
     how = "pass" if table else "load the lines as a table, pandas.read_json(path, lines=True), with"
-    remedy = f"{guesses}: rename it, or {how} columns={{{columns}}}{f' ({options})' if table else ''}{own}"
+    remedy = (
+        f"{guesses}: rename it, or {how} columns={{{columns}}}{f' ({options})' if table else ''}"
+        f"{own}"
+    )
     remedy += "".join(f"; {field} is required too" for field in unnamed)
-    return input_error(where, f"{'columns' if table else 'keys'} of labels must have our names", remedy, shown)
+    return input_error(
+        where, f"{'columns' if table else 'keys'} of labels must have our names", remedy, shown
+    )
 
 
 def checked_lines(lines: Iterable[JsonLine], fields: Mapping[str, str]) -> list[JsonLine]:
@@ -247,21 +349,26 @@ def checked_lines(lines: Iterable[JsonLine], fields: Mapping[str, str]) -> list[
     return every
 
 
-def labelled_set(placed: PlacedCases, name: str, *, own: bool = False, known: Collection[str] = ()) -> tuple[Case, ...]:
-    """Cases of a labelled set, each id once, with splits by our names and no label that contradicts another.
+def labelled_set(
+    placed: PlacedCases, name: str, *, own: bool = False, known: Collection[str] = ()
+) -> tuple[Case, ...]:
+    """Cases of a labelled set, each id once, splits by our names, no contradicting labels.
 
     Args:
-      placed: cases, each with its place. name: of the set, in messages.
-      own: whether a person wrote it in our form: then a question with two labels is an error. In a published set, or
-        in a trace of hits, it is a warning, and each case is scored by its own label.
+      placed: cases, each with its place.
+      name: of the set, in messages.
+      own: whether a person wrote it in our form: then a question with two labels is an error. In a
+        published set, or in a trace of hits, it is a warning, and each case is scored by its own
+        label.
       known: keys of `extra` that the caller states, beside `KNOWN_EXTRAS`.
 
     Raises:
-      InputError: no case, an id twice, an unknown split, a field that its label rules out, or a question with two
-        labels in a set of our form.
+      InputError: no case, an id twice, an unknown split, a field that its label rules out, or a
+        question with two labels in a set of our form.
 
     Warns:
-      UserWarning: splits are mapped; questions are repeated; keys are kept in `extra` that nobody reads.
+      UserWarning: splits are mapped; questions are repeated; keys are kept in `extra` that nobody
+        reads.
 
     Source: rules S6.1, S6.5.
     """
@@ -291,7 +398,10 @@ def check_split_names(names: Iterable[str | None]) -> None:
     if odd:
         means = OTHER_SPLITS.get(odd[0].strip().casefold())
         remedy = f"write {means}" if means else "rename it, or deal splits by raglab.split"
-        msg = f"a case's split must be one of {', '.join(SPLITS)}, got {', '.join(map(repr, odd))}; {remedy}."
+        msg = (
+            f"a case's split must be one of {', '.join(SPLITS)}, got {', '.join(map(repr, odd))}; "
+            f"{remedy}."
+        )
         raise ValueError(msg)
 
 
@@ -310,12 +420,17 @@ def _unique_cases(placed: PlacedCases, name: str) -> list[tuple[Where, Case]]:
             check_size(where, "a source", len(source))
         cases.append((where, case))
     if not cases:
-        raise input_error(Where(name), "a labelled set must have at least one case", "add cases", "none")
+        raise input_error(
+            Where(name), "a labelled set must have at least one case", "add cases", "none"
+        )
     return cases
 
 
 def _with_splits(cases: Sequence[tuple[Where, Case]]) -> tuple[list[tuple[Where, Case]], str]:
-    """Cases with the splits that studies read, and a sentence about those that were mapped; blank is none."""
+    """Cases with the splits that studies read, and a sentence about those that were mapped.
+
+    Blank is none.
+    """
     mapped: Counter[tuple[str, str]] = Counter()
     odd: dict[str, tuple[Where, int]] = {}
     changed = []
@@ -332,11 +447,19 @@ def _with_splits(cases: Sequence[tuple[Where, Case]]) -> tuple[list[tuple[Where,
                 mapped[str(stated), split] += 1
         changed.append((where, case if split == stated else case._replace(split=split)))
     if odd:
-        shown = ", ".join(f"{shown_value(split)} ({_cases(count)})" for split, (_, count) in [*odd.items()][:_SHOWN])
-        rule = f"split must be one of {', '.join(SPLITS)}, or train, validation, dev or test, which are read as these"
+        shown = ", ".join(
+            f"{shown_value(split)} ({_cases(count)})"
+            for split, (_, count) in [*odd.items()][:_SHOWN]
+        )
+        rule = (
+            f"split must be one of {', '.join(SPLITS)}, or train, validation, dev or test, which "
+            "are read as these"
+        )
         remedy = "rename it, or leave split out and deal splits by raglab.split"
         raise input_error(next(iter(odd.values()))[0], rule, remedy, shown)
-    pairs = ", ".join(f"{split!r} as {meant} ({_cases(count)})" for (split, meant), count in mapped.items())
+    pairs = ", ".join(
+        f"{split!r} as {meant} ({_cases(count)})" for (split, meant), count in mapped.items()
+    )
     return changed, f"splits by other names are read as ours (rule S6.5): {pairs}." if pairs else ""
 
 
@@ -346,16 +469,27 @@ def _check_fields(cases: Sequence[tuple[Where, Case]]) -> None:
     if wrong:
         where, case, field = wrong[0]
         ids = list(dict.fromkeys(shown_value(wrong_case.id) for _, wrong_case, _ in wrong))
-        of = "ambiguous" if field == "expect_option" and case.expect_status == "ok" else "ok or ambiguous"
+        of = (
+            "ambiguous"
+            if field == "expect_option" and case.expect_status == "ok"
+            else "ok or ambiguous"
+        )
         value = f"{shown_value(_field_text(case, field))} with {case.expect_status}"
-        remedy = f"correct the label, or empty the field; {len(ids):,} of {len(cases):,} cases: {_some(ids)}"
+        remedy = (
+            f"correct the label, or empty the field; {len(ids):,} of {len(cases):,} cases: "
+            f"{_some(ids)}"
+        )
         raise input_error(where, f"{field} must be of a case labelled {of}", remedy, value)
 
 
 def _check_answers(cases: Sequence[tuple[Where, Case]]) -> None:
     """Stop at gold answers that cannot be read: the case would be judged by its sources instead."""
     gold_answers = ((pair, pair[1].extra.get(ANSWERS)) for pair in cases)
-    wrong = [pair for pair, answers in gold_answers if answers is not None and listed_answers(answers) is None]
+    wrong = [
+        pair
+        for pair, answers in gold_answers
+        if answers is not None and listed_answers(answers) is None
+    ]
     if wrong:
         where, case = wrong[0]
         ids = [shown_value(wrong_case.id) for _, wrong_case in wrong]
@@ -364,7 +498,10 @@ def _check_answers(cases: Sequence[tuple[Where, Case]]) -> None:
 
 
 def _ruled_out(case: Case) -> Iterator[str]:
-    """Fields that say something a label denies: a refusal has no sources, and only who asks back offers options."""
+    """Fields that say something a label denies.
+
+    A refusal has no sources, and only who asks back offers options.
+    """
     fields = {
         "refuse": ("expect_sources", "expect_sources_any", "min_sources", "expect_option"),
         "ok": ("expect_option",),
@@ -388,7 +525,11 @@ def _some(texts: Sequence[str]) -> str:
 def _question_key(case: Case) -> tuple[str, frozenset[str], str]:
     """What makes two questions one: words, documents that the user named, and what came before."""
     context = {key: case.extra[key] for key in CONTEXT if key in case.extra}
-    return plain_question(case.query), frozenset(case.selected_sources), canonical_json(context) if context else ""
+    return (
+        plain_question(case.query),
+        frozenset(case.selected_sources),
+        canonical_json(context) if context else "",
+    )
 
 
 def _label_key(case: Case) -> tuple[str | None, frozenset[str], frozenset[str], int, int | None]:
@@ -397,10 +538,14 @@ def _label_key(case: Case) -> tuple[str | None, frozenset[str], frozenset[str], 
 
 
 def question_fingerprint(case: Case) -> str:
-    """First 16 hex digits of the SHA-256 of what makes two questions one: words, named documents, earlier turns.
+    """First 16 hex digits of the SHA-256 of what makes two questions one.
+
+    Words, named documents, earlier turns.
 
     Example:
-      >>> question_fingerprint(Case("a", "Who  pays?")) == question_fingerprint(Case("b", "who pays?", "ok"))
+      >>> question_fingerprint(Case("a", "Who  pays?")) == question_fingerprint(
+      ...     Case("b", "who pays?", "ok")
+      ... )
       True
     """
     words, named, context = _question_key(case)
@@ -408,7 +553,9 @@ def question_fingerprint(case: Case) -> str:
 
 
 def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:
-    """First 16 hex digits of the SHA-256 of what a case is judged by: status, sources, options, gold answers.
+    """First 16 hex digits of the SHA-256 of what a case is judged by.
+
+    Status, sources, options, gold answers.
 
     Args:
       case: with its label.
@@ -417,11 +564,15 @@ def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:
     Source: rules S6.1, S6.3.
 
     Example:
-      >>> label_fingerprint(Case("a", "Who?", "ok")) == label_fingerprint(Case("a", "Who?", "ok"), ["Ann"])
+      >>> label_fingerprint(Case("a", "Who?", "ok")) == label_fingerprint(
+      ...     Case("a", "Who?", "ok"), ["Ann"]
+      ... )
       False
     """
     status, every, some, least, option = _label_key(case)
-    return digest(canonical_json([status, sorted(every), sorted(some), least, option, sorted(golds)]), 16)
+    return digest(
+        canonical_json([status, sorted(every), sorted(some), least, option, sorted(golds)]), 16
+    )
 
 
 def _label_text(case: Case) -> str:
@@ -436,19 +587,26 @@ def _label_text(case: Case) -> str:
 
 
 def _repeated_questions(cases: Sequence[tuple[Where, Case]], *, own: bool) -> Iterator[str]:
-    """Sentences about questions that come twice: with the same label, or in a published set with another one."""
+    """Sentences about questions that come twice.
+
+    With the same label, or in a published set with another one.
+    """
     groups: dict[tuple[object, ...], list[tuple[Where, Case]]] = {}
     for where, case in cases:
-        # A case without a label contradicts none, and counts in no rate that a repetition would change.
+        # A case without a label contradicts none, and counts in no rate that a repetition would
+        # change.
         if case.expect_status is not None:
             groups.setdefault(_question_key(case), []).append((where, case))
     twice = [group for group in groups.values() if len(group) > 1]
-    # Contradictions before repetitions: in a set of the user's own they are an error, after which no note is read.
+    # Contradictions before repetitions: in a set of the user's own they are an error, after which
+    # no note is read.
     yield from _label_conflicts(twice, len(groups), own=own)
     yield from _repeated_cases(twice, len(cases))
 
 
-def _label_conflicts(twice: Sequence[Sequence[tuple[Where, Case]]], n_questions: int, *, own: bool) -> Iterator[str]:
+def _label_conflicts(
+    twice: Sequence[Sequence[tuple[Where, Case]]], n_questions: int, *, own: bool
+) -> Iterator[str]:
     """A sentence about questions that have two labels.
 
     Raises:
@@ -459,38 +617,54 @@ def _label_conflicts(twice: Sequence[Sequence[tuple[Where, Case]]], n_questions:
         return
     if own:
         (_, first), (where, second) = contradictions[0]
-        value = f"{shown_value(_label_text(second))} after {shown_value(_label_text(first))} in {shown_value(first.id)}"
+        value = (
+            f"{shown_value(_label_text(second))} after {shown_value(_label_text(first))} in "
+            f"{shown_value(first.id)}"
+        )
         value += f", of {shown_value(second.query)}"
-        pairs = [f"{shown_value(before.id)} and {shown_value(after.id)}" for (_, before), (_, after) in contradictions]
+        pairs = [
+            f"{shown_value(before.id)} and {shown_value(after.id)}"
+            for (_, before), (_, after) in contradictions
+        ]
         remedy = (
             "correct one, or merge them: several sources of one question are one cell, a.md;b.md. "
             f"{len(contradictions):,} of {n_questions:,} questions have two labels: {_some(pairs)}"
         )
-        raise input_error(where._replace(id=second.id), "a question must have one label", remedy, value)
+        raise input_error(
+            where._replace(id=second.id), "a question must have one label", remedy, value
+        )
     (_, first), (_, second) = contradictions[0]
     labels = f"{shown_value(_label_text(first))} and {shown_value(_label_text(second))}"
     yield (
-        f"{len(contradictions):,} of {n_questions:,} questions have different labels in different cases, the first "
-        f"in {shown_value(first.id)} and {shown_value(second.id)} ({labels}); each case is scored by its own."
+        f"{len(contradictions):,} of {n_questions:,} questions have different labels in different "
+        "cases, the first "
+        f"in {shown_value(first.id)} and {shown_value(second.id)} ({labels}); each case is scored "
+        "by its own."
     )
 
 
 def _repeated_cases(twice: Sequence[Sequence[tuple[Where, Case]]], n_cases: int) -> Iterator[str]:
     """A sentence about cases that repeat question and label of an earlier one."""
     repeated = [
-        (group[0][1], case) for group in twice for _, case in group[1:] if _label_key(case) == _label_key(group[0][1])
+        (group[0][1], case)
+        for group in twice
+        for _, case in group[1:]
+        if _label_key(case) == _label_key(group[0][1])
     ]
     if repeated:
         first, second = repeated[0]
         n_apart = sum(before.split != after.split for before, after in repeated)
         across = f", {n_apart:,} of them in another split (rule S6.5)" if n_apart else ""
         yield (
-            f"{len(repeated):,} of {n_cases:,} cases repeat question and label of an earlier one{across}; the first "
+            f"{len(repeated):,} of {n_cases:,} cases repeat question and label of an earlier "
+            f"one{across}; the first "
             f"is {shown_value(second.id)}, as {shown_value(first.id)}. Each counts as a case."
         )
 
 
-def _contradiction(group: Sequence[tuple[Where, Case]]) -> tuple[tuple[Where, Case], tuple[Where, Case]] | None:
+def _contradiction(
+    group: Sequence[tuple[Where, Case]],
+) -> tuple[tuple[Where, Case], tuple[Where, Case]] | None:
     """The first case of a question, and the first with another label; None where all have one."""
     label = _label_key(group[0][1])
     second = next((pair for pair in group[1:] if _label_key(pair[1]) != label), None)
@@ -499,10 +673,16 @@ def _contradiction(group: Sequence[tuple[Where, Case]]) -> tuple[tuple[Where, Ca
 
 def _further_keys(cases: Sequence[Case], known: Collection[str]) -> str:
     """A sentence that names the keys of `extra` that raglab does not read."""
-    counts = Counter(key for case in cases for key in case.extra if key not in KNOWN_EXTRAS and key not in known)
+    counts = Counter(
+        key for case in cases for key in case.extra if key not in KNOWN_EXTRAS and key not in known
+    )
     if not counts:
         return ""
-    shown = ", ".join(f"{key!r} ({_cases(count)})" for key, count in list(counts.items())[:_NAMES_SHOWN])
+    shown = ", ".join(
+        f"{key!r} ({_cases(count)})" for key, count in list(counts.items())[:_NAMES_SHOWN]
+    )
     more = f" and {len(counts) - _NAMES_SHOWN} more" if len(counts) > _NAMES_SHOWN else ""
     names = "name" if len(counts) == 1 else "names"
-    return f"{len(counts)} further {names} kept in extra, which raglab does not read: {shown}{more}."
+    return (
+        f"{len(counts)} further {names} kept in extra, which raglab does not read: {shown}{more}."
+    )

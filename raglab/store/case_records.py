@@ -1,4 +1,4 @@
-"""Records of cases (shore): a case as an object of JSON lines, read and written, and the hash of a set (S6.1)."""
+"""Records of cases (shore): a case as JSON-lines object, read and written, a set's hash (S6.1)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,26 @@ from typing import Any
 
 from raglab.store.case_frames import source_rule
 from raglab.store.files import JsonLine, Where, canonical_text, input_error, shown_value
-from raglab.store.record_fields import Record, optional_integer, optional_text, optional_texts, required_text
+from raglab.store.record_fields import (
+    Record,
+    optional_integer,
+    optional_text,
+    optional_texts,
+    required_text,
+)
 from raglab.values import LONGEST_QUESTION, STATUS_NAMES, Case
 
 _FIELDS = tuple(name for name in Case._fields if name != "extra")
-CASE_KEYS = {name: "query" if name == "question" else name for name in (*_FIELDS, "question")}  # key -> field
+# key -> field
+CASE_KEYS = {name: "query" if name == "question" else name for name in (*_FIELDS, "question")}
 
 
 def parse_case(record: Record, file: str = "record", *, labelled: bool = True) -> Case:
     """Case of a record as `load_cases` reads it.
 
     Args:
-      labelled: whether it must have a label; a trace may hold cases without, a set of cases may not.
+      labelled: whether it must have a label; a trace may hold cases without, a set of cases may
+        not.
 
     Raises:
       InputError: a field breaks a rule.
@@ -39,7 +47,9 @@ def read_case(line: JsonLine, *, labelled: bool = True) -> tuple[Where, Case]:
     # Two names of one field: which of two texts is meant, only the author can say.
     if "query" in record and "question" in record:
         raise input_error(where, "a case must have query or question", "take one away", "both")
-    query = required_text(record, "question" if "question" in record else "query", where, blank=True)
+    query = required_text(
+        record, "question" if "question" in record else "query", where, blank=True
+    )
     # A live system refuses a longer one, so that a case of it would measure what nobody can ask.
     if len(query) > LONGEST_QUESTION:
         rule = f"query must have at most {LONGEST_QUESTION} characters"
@@ -75,15 +85,26 @@ def case_record(case: Case, where: Where | None = None) -> dict[str, Any]:
     """Record of a case as `save_cases` writes it.
 
     Raises:
-      InputError: a key of `extra` has the name of a field; it names the place, the case's id where none is given.
+      InputError: a key of `extra` has the name of a field; it names the place, the case's id where
+        none is given.
     """
     clash = sorted(CASE_KEYS.keys() & case.extra.keys())
     if clash:
         where = Where("case", id=case.id) if where is None else where
-        raise input_error(where, "extra must not hold the name of a field", "rename the key", shown_value(clash[0]))
-    fields = {key: list(value) if isinstance(value, tuple) else value for key, value in case._asdict().items()}
+        raise input_error(
+            where,
+            "extra must not hold the name of a field",
+            "rename the key",
+            shown_value(clash[0]),
+        )
+    fields = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in case._asdict().items()
+    }
     always = ("id", "query", "expect_status")
-    return {key: fields[key] for key in _FIELDS if key in always or fields[key] not in (None, [], 0)} | dict(case.extra)
+    return {
+        key: fields[key] for key in _FIELDS if key in always or fields[key] not in (None, [], 0)
+    } | dict(case.extra)
 
 
 def hash_cases(cases: Iterable[Case]) -> str:

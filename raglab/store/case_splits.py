@@ -1,4 +1,7 @@
-"""Splits of cases (shore): cases dealt to tune, certify and report, near-duplicate questions together (S6.5)."""
+"""Splits of cases (shore): cases dealt to tune, certify and report (S6.5).
+
+Near-duplicate questions stay together.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,13 @@ _ROUNDING, _ROUNDING_OF_SUM = 1e-9, 1e-6
 
 @overload
 def split(
-    cases: Trace, *, tune: float = ..., certify: float = ..., report: float = ..., seed: int = ..., near: float = ...
+    cases: Trace,
+    *,
+    tune: float = ...,
+    certify: float = ...,
+    report: float = ...,
+    seed: int = ...,
+    near: float = ...,
 ) -> Trace: ...
 
 
@@ -54,9 +63,10 @@ def split(
 ) -> tuple[Case, ...] | Trace:
     """Cases, or a trace of them, with a split each: `tune`, `certify` or `report`.
 
-    Each label is dealt in these shares. Questions that are near-duplicates, in one step or in several, stay together,
-    so that no split holds what another was tuned on. What a case is dealt depends on its question, on the other
-    questions and on the seed, not on the order of the cases or their ids.
+    Each label is dealt in these shares. Questions that are near-duplicates, in one step or in
+    several, stay together, so that no split holds what another was tuned on. What a case is dealt
+    depends on its question, on the other questions and on the seed, not on the order of the cases
+    or their ids.
 
     Args:
       cases: of `load_cases`, none with a split; or a trace in memory, such as one of your own hits
@@ -65,29 +75,40 @@ def split(
       certify: share of the cases that are certified on, in [0, 1].
       report: share of the cases that are reported on, in [0, 1].
       seed: another seed gives another division.
-      near: Jaccard index of the words of two questions, in (0, 1], from which they are near-duplicates. Questions of
-        one template, such as "how do I set …", need a higher one: else they all stay together.
+      near: Jaccard index of the words of two questions, in (0, 1], from which they are
+        near-duplicates. Questions of one template, such as "how do I set …", need a higher one:
+        else they all stay together.
 
     Returns:
       The cases in their order; of a trace, the trace with them.
 
     Raises:
       TypeError: no sequence of cases and no trace in memory.
-      ValueError: no case, a case that has a split, shares that do not sum to 1, `near` outside (0, 1], or a seed that
-        is no whole number from 0.
+      ValueError: no case, a case that has a split, shares that do not sum to 1, `near` outside (0,
+        1], or a seed that is no whole number from 0.
 
     Warns:
-      UserWarning: near-duplicates move a split away from its share, or a split has no case of a label.
+      UserWarning: near-duplicates move a split away from its share, or a split has no case of a
+        label.
 
     Source: rule S6.5.
 
     Example:
-      >>> cases = [Case(f"q{n}", f"{word}?", "ok") for n, word in enumerate("one two three four five".split())]
+      >>> cases = [
+      ...     Case(f"q{n}", f"{word}?", "ok")
+      ...     for n, word in enumerate("one two three four five".split())
+      ... ]
       >>> sorted(case.split for case in split(cases, tune=0.4, certify=0.2, report=0.4))
       ['certify', 'report', 'report', 'tune', 'tune']
     """
     if isinstance(cases, Trace):
-        about: dict[str, Any] = {"tune": tune, "certify": certify, "report": report, "seed": seed, "near": near}
+        about: dict[str, Any] = {
+            "tune": tune,
+            "certify": certify,
+            "report": report,
+            "seed": seed,
+            "near": near,
+        }
         return dealt_trace(cases, split(cases.cases, **about))
     _check_cases(cases)
     shares = _checked_shares({"tune": tune, "certify": certify, "report": report}, len(cases))
@@ -100,20 +121,26 @@ def split(
 
 
 def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[int]]:
-    """Positions of the questions in groups; two near-duplicates are in one group, ascending, by first position.
+    """Positions of the questions in groups.
 
-    Two near-duplicates share one of their rarest words: of n words, one of the first n - near * n + 1. Only questions
-    that share one are compared, which leaves out nearly all pairs.
+    Two near-duplicates are in one group, ascending, by first position.
+
+    Two near-duplicates share one of their rarest words: of n words, one of the first n - near * n +
+    1. Only questions that share one are compared, which leaves out nearly all pairs.
 
     Args:
-      near: Jaccard index of the words of two questions, in (0, 1], from which they are near-duplicates.
+      near: Jaccard index of the words of two questions, in (0, 1], from which they are
+        near-duplicates.
 
     Example:
       >>> near_duplicates(["Who pays the excess?", "What is covered?", "who pays the excess now"])
       [[0, 2], [1]]
     """
     first: dict[str, int] = {}
-    same_as = [first.setdefault(plain_question(question), place) for place, question in enumerate(questions)]
+    same_as = [
+        first.setdefault(plain_question(question), place)
+        for place, question in enumerate(questions)
+    ]
     bags = {place: frozenset(split_words(questions[place])) for place in first.values()}
     frequency = Counter(word for bag in bags.values() for word in bag)
     by_word: dict[str, list[int]] = defaultdict(list)
@@ -139,13 +166,20 @@ def _check_cases(cases: object) -> None:
     remedy = "load a table or file by raglab.load_cases, or split a trace in memory"
     if kind_of(cases) == "trace":
         msg = (
-            f"a trace to split must be in memory, got a {type(cases).__name__}; write raglab.split(trace.loaded()), or "
+            f"a trace to split must be in memory, got a {type(cases).__name__}; write "
+            "raglab.split(trace.loaded()), or "
             "split the cases before the trace is built."
         )
         raise TypeError(msg)
     if not isinstance(cases, list | tuple) or not all(isinstance(case, Case) for case in cases):
-        of = type(next(case for case in cases if not isinstance(case, Case))) if isinstance(cases, list | tuple) else 0
-        value = f"a {type(cases).__name__}" + (f" with a {of.__name__}" if isinstance(of, type) else "")
+        of = (
+            type(next(case for case in cases if not isinstance(case, Case)))
+            if isinstance(cases, list | tuple)
+            else 0
+        )
+        value = f"a {type(cases).__name__}" + (
+            f" with a {of.__name__}" if isinstance(of, type) else ""
+        )
         msg = f"cases must be a list or tuple of raglab.Case, got {value}; {remedy}."
         raise TypeError(msg)
     if not cases:
@@ -154,8 +188,10 @@ def _check_cases(cases: object) -> None:
     known = [case.split for case in cases if case.split is not None]
     if known:
         msg = (
-            f"cases to split must have no split, got {known[0]!r} in {len(known):,} of {len(cases):,}; keep these, or "
-            "deal anew: [case._replace(split=None) for case in cases], of a trace before it is made."
+            f"cases to split must have no split, got {known[0]!r} in {len(known):,} of "
+            f"{len(cases):,}; keep these, or "
+            "deal anew: [case._replace(split=None) for case in cases], of a trace before it is "
+            "made."
         )
         raise ValueError(msg)
 
@@ -165,40 +201,62 @@ def _is_share(value: object) -> bool:
 
 
 def _plain_float(value: float) -> float:
-    """A number as the float that is written the same: of numpy.float32(0.4), whose digits go on, 0.4."""
+    """A number as the float that is written the same.
+
+    Of numpy.float32(0.4), whose digits go on, 0.4.
+    """
     return float(str(value)) if isinstance(value, np.floating) else float(value)
 
 
 def _checked_shares(shares: Mapping[str, Any], n_cases: int) -> dict[str, float]:
     text = ", ".join(f"{name}={share!r}" for name, share in shares.items())
     if not all(_is_share(share) for share in shares.values()):
-        remedy = f"a share is no count: {n_cases // 2:,} of {n_cases:,} cases are {n_cases // 2 / n_cases:.2g}"
+        remedy = (
+            f"a share is no count: {n_cases // 2:,} of {n_cases:,} cases are "
+            f"{n_cases // 2 / n_cases:.2g}"
+        )
         msg = f"shares must be numbers in [0, 1], got {text}; {remedy}."
         raise ValueError(msg)
     checked = {name: _plain_float(share) for name, share in shares.items()}
     if abs(sum(checked.values()) - 1.0) > _ROUNDING_OF_SUM:
-        msg = f"shares must sum to 1, got {text}, which sum to {sum(checked.values()):g}; state all three."
+        msg = (
+            f"shares must sum to 1, got {text}, which sum to {sum(checked.values()):g}; state all "
+            "three."
+        )
         raise ValueError(msg)
     return checked
 
 
 def _check_near_and_seed(near: object, seed: object) -> None:
     if not (_is_share(near) and near):
-        msg = f"near must be a number in (0, 1], got {near!r}; it is a Jaccard index of words, 1 for the same words."
+        msg = (
+            f"near must be a number in (0, 1], got {near!r}; it is a Jaccard index of words, 1 "
+            "for the same words."
+        )
         raise ValueError(msg)
     if not (isinstance(seed, Integral) and not isinstance(seed, bool) and int(seed) >= 0):
         msg = f"seed must be a whole number from 0, got {seed!r}; another one deals otherwise."
         raise ValueError(msg)
 
 
-def _deal(cases: Sequence[Case], groups: Sequence[Sequence[int]], shares: Mapping[str, float], seed: int) -> list[str]:
-    """Split of every case: each group goes where most cases of its labels are missing, the largest groups first."""
+def _deal(
+    cases: Sequence[Case], groups: Sequence[Sequence[int]], shares: Mapping[str, float], seed: int
+) -> list[str]:
+    """Split of every case.
+
+    Each group goes where most cases of its labels are missing, the largest groups first.
+    """
     labels = [case.expect_status or "none" for case in cases]
-    missing = {label: {name: share * n for name, share in shares.items()} for label, n in Counter(labels).items()}
+    missing = {
+        label: {name: share * n for name, share in shares.items()}
+        for label, n in Counter(labels).items()
+    }
     dealt = [""] * len(cases)
 
     def order(group: Sequence[int]) -> tuple[int, str]:
-        return -len(group), digest(f"{seed}\n{min(plain_question(cases[place].query) for place in group)}")
+        return -len(group), digest(
+            f"{seed}\n{min(plain_question(cases[place].query) for place in group)}"
+        )
 
     for group in sorted(groups, key=order):
         counts = Counter(labels[place] for place in group)
@@ -216,18 +274,29 @@ def _deal(cases: Sequence[Case], groups: Sequence[Sequence[int]], shares: Mappin
 
 
 def _notes(
-    cases: Sequence[Case], dealt: Sequence[str], groups: Sequence[Sequence[int]], shares: Mapping[str, float]
+    cases: Sequence[Case],
+    dealt: Sequence[str],
+    groups: Sequence[Sequence[int]],
+    shares: Mapping[str, float],
 ) -> Iterable[str]:
-    """What a reader must know of the splits: shares that near-duplicates move, labels that a split lacks."""
+    """What a reader must know of the splits.
+
+    Shares that near-duplicates move, labels that a split lacks.
+    """
     n, sizes = len(cases), Counter(dealt)
     if any(abs(sizes[name] - share * n) > max(1.0, _FAR_OFF * n) for name, share in shares.items()):
-        counts = ", ".join(f"{name} {sizes[name]:,} for {share * n:.4g}" for name, share in shares.items())
+        counts = ", ".join(
+            f"{name} {sizes[name]:,} for {share * n:.4g}" for name, share in shares.items()
+        )
         largest = max(map(len, groups))
         yield (
-            f"splits lie off their shares: {counts}; {largest:,} of {n:,} questions are near-duplicates of one another "
+            f"splits lie off their shares: {counts}; {largest:,} of {n:,} questions are "
+            "near-duplicates of one another "
             "and stay together. A higher near, such as 0.8, calls fewer questions so (rule S6.5)."
         )
-    there = Counter((name, case.expect_status or "none") for name, case in zip(dealt, cases, strict=True))
+    there = Counter(
+        (name, case.expect_status or "none") for name, case in zip(dealt, cases, strict=True)
+    )
     labels = Counter(case.expect_status or "none" for case in cases)
     lacks = [
         f"{name} has no case labelled {label} ({labels[label]:,} in all)"

@@ -1,10 +1,10 @@
-"""Chunking (shore): the blocks of a document as chunks that an encoder reads whole, cut along its structure.
+"""Chunking (shore): a document's blocks as chunks an encoder reads whole, cut by structure.
 
-A heading of level 1 to 3 and the end of a page begin a chunk; deeper headings are lines of the text. What is longer
-than the encoder reads is cut at the ends of blocks; a block at the ends of its sentences, its lines, its words, in this
-order; a table between rows, its head repeated; a row that is too long below the heads of its own columns; code between
-lines, its fence repeated. A chunk that goes on in the middle of a section begins with the last sentences of the one
-before it.
+A heading of level 1 to 3 and the end of a page begin a chunk; deeper headings are lines of the
+text. What is longer than the encoder reads is cut at the ends of blocks; a block at the ends of its
+sentences, its lines, its words, in this order; a table between rows, its head repeated; a row that
+is too long below the heads of its own columns; code between lines, its fence repeated. A chunk that
+goes on in the middle of a section begins with the last sentences of the one before it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ DEEPEST = 3  # level of headings that begin a section
 MAX_TOKENS = 512  # of a chunk, where its encoder reads more: a longer one would be about too much
 LEAST_TOKENS = 32
 OVERLAP = 32
-_WIDE = 20  # characters of a token at most: an encoder may read a word of any length as one unknown token
+# characters of a token at most: an encoder may read a word of any length as one unknown token
+_WIDE = 20
 _WORDS = 16  # of a piece of a sentence that is too long
 _PATH_SHARE = 2  # the headings of a chunk take at most the limit over this
 _FRAME_SHARE = 2  # likewise the head of a table and the fences of code that are repeated
@@ -38,9 +39,9 @@ _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
 class TokenLimit:
     """How long a chunk may be.
 
-    count: tokens of each of some passages as the encoder counts them, its prompt and the tokens that frame it included.
-    max_tokens: of a chunk with its headings.
-    overlap: tokens of whole sentences, at most, that consecutive chunks of a section share.
+    count: tokens of each of some passages as the encoder counts them, its prompt and the tokens
+    that frame it included. max_tokens: of a chunk with its headings. overlap: tokens of whole
+    sentences, at most, that consecutive chunks of a section share.
     """
 
     count: Callable[[Sequence[str]], Sequence[int]]
@@ -49,7 +50,10 @@ class TokenLimit:
 
 
 class _ChunkPart(NamedTuple):
-    """A block or a piece of one: its text with the blanks behind it, its tokens, and its block's place."""
+    """A block or a piece of one.
+
+    Its text with the blanks behind it, its tokens, and its block's place.
+    """
 
     text: str
     size: int
@@ -57,7 +61,10 @@ class _ChunkPart(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """What stands around every run of pieces of a block: head of a table, fences of code; and its tokens."""
+    """What stands around every run of pieces of a block: head of a table, fences of code.
+
+    And its tokens.
+    """
 
     before: str = ""
     after: str = ""
@@ -76,9 +83,15 @@ class _Measure(NamedTuple):
         return self.limit.max_tokens - self.frame
 
     def sizes(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of pieces of text without those that frame a passage; a wide text counts by its characters."""
+        """Tokens of pieces of text without those that frame a passage.
+
+        A wide text counts by its characters.
+        """
         counts = self.limit.count(texts) if texts else ()
-        return [max(count - self.frame, -(-len(text) // _WIDE)) for text, count in zip(texts, counts, strict=True)]
+        return [
+            max(count - self.frame, -(-len(text) // _WIDE))
+            for text, count in zip(texts, counts, strict=True)
+        ]
 
 
 class _ChunkSection(NamedTuple):
@@ -93,8 +106,8 @@ class _ChunkSection(NamedTuple):
 def chunk_blocks(document: DocumentBlocks, source: str, *, limit: TokenLimit) -> tuple[Chunk, ...]:
     """Chunks of one document, named `source#page-k` with k from 1 within the document.
 
-    The document's only heading of level 1 is its title where it states none. A heading without text below makes no
-    chunk.
+    The document's only heading of level 1 is its title where it states none. A heading without text
+    below makes no chunk.
 
     Args:
       document: its blocks in their order.
@@ -110,18 +123,31 @@ def chunk_blocks(document: DocumentBlocks, source: str, *, limit: TokenLimit) ->
     """
     measure = _measure(limit)
     chunks = [
-        Chunk("", text, source, section.page, section.label, document.tags, document.entities, section.path)
+        Chunk(
+            "",
+            text,
+            source,
+            section.page,
+            section.label,
+            document.tags,
+            document.entities,
+            section.path,
+        )
         for section in _sections(document, measure)
         for text in _section_texts(section.path, section.blocks, measure)
     ]
-    return tuple(chunk._replace(chunk_id=f"{source}#{chunk.page}-{k}") for k, chunk in enumerate(chunks, 1))
+    return tuple(
+        chunk._replace(chunk_id=f"{source}#{chunk.page}-{k}") for k, chunk in enumerate(chunks, 1)
+    )
 
 
 def cut_long_chunks(chunks: Sequence[Chunk], limit: TokenLimit) -> Iterator[tuple[int, Chunk]]:
-    """Chunks of a collection whose documents come as one text each; those that are too long are cut at paragraphs.
+    """Chunks of a collection whose documents come as one text each.
 
-    A chunk that fits stays as it is. Pieces keep source, page and tags, so that labels mean them too, and are named
-    after the chunk: `id#1-1` and so on, or `id-1` where the id names a page.
+    Those that are too long are cut at paragraphs.
+
+    A chunk that fits stays as it is. Pieces keep source, page and tags, so that labels mean them
+    too, and are named after the chunk: `id#1-1` and so on, or `id-1` where the id names a page.
 
     Args:
       chunks: to be cut.
@@ -131,7 +157,9 @@ def cut_long_chunks(chunks: Sequence[Chunk], limit: TokenLimit) -> Iterator[tupl
       Each chunk with the position of the one that it is, or is cut from.
     """
     measure = _measure(limit)
-    for at, (chunk, size) in enumerate(zip(chunks, limit.count([chunk.full_text for chunk in chunks]), strict=True)):
+    for at, (chunk, size) in enumerate(
+        zip(chunks, limit.count([chunk.full_text for chunk in chunks]), strict=True)
+    ):
         if size <= limit.max_tokens and len(chunk.full_text) <= _WIDE * limit.max_tokens:
             yield at, chunk
             continue
@@ -140,7 +168,8 @@ def cut_long_chunks(chunks: Sequence[Chunk], limit: TokenLimit) -> Iterator[tupl
         ((path, blocks),) = _fitted([(chunk.section, blocks)], measure)
         texts = _section_texts(path, blocks, measure)
         yield from (
-            (at, chunk._replace(chunk_id=f"{stem}{k}", text=text, section=path)) for k, text in enumerate(texts, 1)
+            (at, chunk._replace(chunk_id=f"{stem}{k}", text=text, section=path))
+            for k, text in enumerate(texts, 1)
         )
 
 
@@ -151,7 +180,9 @@ def plain_paragraphs(text: str) -> list[str]:
       >>> plain_paragraphs("One.\nStill one.\n\n  Two.\n")
       ['One.\nStill one.', '  Two.']
     """
-    return [part.strip("\n").rstrip() for part in re.split(r"\n(?:[ \t]*\n)+", text) if part.strip()]
+    return [
+        part.strip("\n").rstrip() for part in re.split(r"\n(?:[ \t]*\n)+", text) if part.strip()
+    ]
 
 
 def _measure(limit: TokenLimit) -> _Measure:
@@ -160,8 +191,13 @@ def _measure(limit: TokenLimit) -> _Measure:
 
 def _sections(document: DocumentBlocks, measure: _Measure) -> Iterator[_ChunkSection]:
     """Runs of blocks below the same headings of a page; headings alone are none."""
-    levels = [(block.level, block.text) for block in document.blocks if block.kind == "heading" and block.text]
-    # The only heading of level 1 is the title where no heading stands before it: a late one is of an appendix.
+    levels = [
+        (block.level, block.text)
+        for block in document.blocks
+        if block.kind == "heading" and block.text
+    ]
+    # The only heading of level 1 is the title where no heading stands before it: a late one is of
+    # an appendix.
     is_titled = bool(levels) and [level for level, _ in levels].count(1) == 1 == levels[0][0]
     title = document.title or (levels[0][1] if is_titled else "")
     heads: list[Block] = []
@@ -186,10 +222,15 @@ def _sections(document: DocumentBlocks, measure: _Measure) -> Iterator[_ChunkSec
 def _fitted(
     sections: Sequence[tuple[tuple[str, ...], list[Block]]], measure: _Measure
 ) -> Iterator[tuple[tuple[str, ...], list[Block]]]:
-    """Sections whose headings leave room for text: outer headings of a long path go, and stand in the text once."""
+    """Sections whose headings leave room for text.
+
+    Outer headings of a long path go, and stand in the text once.
+    """
     most = measure.room // _PATH_SHARE
     paths = list(dict.fromkeys(path for path, _ in sections))
-    size_of = dict(zip(paths, measure.sizes([SECTION_JOINT.join(path) for path in paths]), strict=True))
+    size_of = dict(
+        zip(paths, measure.sizes([SECTION_JOINT.join(path) for path in paths]), strict=True)
+    )
     moved: set[str] = set()
     for path, blocks in sections:
         heads = path
@@ -209,7 +250,8 @@ def _section_texts(path: tuple[str, ...], blocks: Sequence[Block], measure: _Mea
     parts, frames = _parts(blocks, room, measure)
     section = _Pieces(blocks, frames, room)
     drafts = list(_filled(section, parts, measure))
-    # Sizes add up where a tokenizer parts words at white space; of any other, what is too long after all is halved.
+    # Sizes add up where a tokenizer parts words at white space; of any other, what is too long
+    # after all is halved.
     while True:
         texts = [_text(section, draft) for draft in drafts]
         above = SECTION_JOINT.join(path) + "\n" if path else ""
@@ -218,12 +260,14 @@ def _section_texts(path: tuple[str, ...], blocks: Sequence[Block], measure: _Mea
         if all(fits):
             return [text for text in texts if any(map(str.isalnum, text))]
         drafts = [
-            half for draft, fit in zip(drafts, fits, strict=True) for half in ([draft] if fit else _halved(draft))
+            half
+            for draft, fit in zip(drafts, fits, strict=True)
+            for half in ([draft] if fit else _halved(draft))
         ]
 
 
 class _Pieces(NamedTuple):
-    """Blocks of a section, what frames the pieces of those that are cut, and the tokens of a chunk's text."""
+    """Blocks of a section, what frames the pieces of cut ones, and tokens of a chunk's text."""
 
     blocks: Sequence[Block]
     frames: dict[int, _Frame]
@@ -232,14 +276,20 @@ class _Pieces(NamedTuple):
     def cost(self, part: _ChunkPart, before: _ChunkPart | None) -> int:
         """Tokens that a part adds behind another one, the frame of its block included."""
         begins = before is None or before.block != part.block
-        return part.size + (self.frames[part.block].size if begins and part.block in self.frames else 0)
+        return part.size + (
+            self.frames[part.block].size if begins and part.block in self.frames else 0
+        )
 
 
-def _parts(blocks: Sequence[Block], room: int, measure: _Measure) -> tuple[list[_ChunkPart], dict[int, _Frame]]:
+def _parts(
+    blocks: Sequence[Block], room: int, measure: _Measure
+) -> tuple[list[_ChunkPart], dict[int, _Frame]]:
     """Blocks that fit, pieces of the others, and what frames these."""
     parts: list[_ChunkPart] = []
     frames: dict[int, _Frame] = {}
-    for at, (block, size) in enumerate(zip(blocks, measure.sizes([block.text for block in blocks]), strict=True)):
+    for at, (block, size) in enumerate(
+        zip(blocks, measure.sizes([block.text for block in blocks]), strict=True)
+    ):
         if size <= room:
             parts.append(_ChunkPart(block.text, size, at))
             continue
@@ -258,7 +308,7 @@ def _short_rows(block: Block, room: int, measure: _Measure) -> list[Block]:
 
 
 def _framed(block: Block, room: int, measure: _Measure) -> tuple[_Frame, list[str]]:
-    """What is repeated around the pieces of a block, and its text without that, in lines where it has such a frame."""
+    """What is repeated around a block's pieces, and its text without it, in lines if so framed."""
     first, *lines = block.text.split("\n")
     fence = _FENCE.match(first) if block.kind == "code" else None
     if fence:
@@ -281,7 +331,12 @@ _Cut = Callable[[str], Iterable[int]]
 
 def _sentences(text: str) -> Iterable[int]:
     """Beginnings of sentences and list items."""
-    return sorted({*(start for _, start in sentence_ends(text)), *(match.end() for match in _ITEM.finditer(text))})
+    return sorted(
+        {
+            *(start for _, start in sentence_ends(text)),
+            *(match.end() for match in _ITEM.finditer(text)),
+        }
+    )
 
 
 def _line_ends(text: str) -> Iterable[int]:
@@ -297,8 +352,13 @@ def _middle(text: str) -> Iterable[int]:
     return (len(text) // 2,)
 
 
-def _cut(texts: Sequence[str], cuts: Sequence[_Cut], room: int, measure: _Measure) -> list[tuple[str, int]]:
-    """Pieces that fit, with their tokens: what is too long is cut in one way after the other, at last in halves."""
+def _cut(
+    texts: Sequence[str], cuts: Sequence[_Cut], room: int, measure: _Measure
+) -> list[tuple[str, int]]:
+    """Pieces that fit, with their tokens.
+
+    What is too long is cut in one way after the other, at last in halves.
+    """
     pieces = list(zip(texts, measure.sizes(texts), strict=True))
     steps = iter(cuts)
     while any(size > room and len(text) > 1 for text, size in pieces):
@@ -315,15 +375,24 @@ def _cut(texts: Sequence[str], cuts: Sequence[_Cut], room: int, measure: _Measur
     return pieces
 
 
-def _filled(section: _Pieces, parts: Sequence[_ChunkPart], measure: _Measure) -> Iterator[list[_ChunkPart]]:
-    """Parts of each chunk of a section, in their order, as many as fit; the last sentences begin the next chunk too."""
+def _filled(
+    section: _Pieces, parts: Sequence[_ChunkPart], measure: _Measure
+) -> Iterator[list[_ChunkPart]]:
+    """Parts of each chunk of a section, in their order, as many as fit.
+
+    The last sentences begin the next chunk too.
+    """
     held: list[_ChunkPart] = []
     total = 0
     for part in parts:
         more = section.cost(part, held[-1] if held else None)
         if held and total + more > section.room:
             # A heading of a deeper level belongs to what follows it.
-            moved = [held.pop()] if len(held) > 1 and section.blocks[held[-1].block].kind == "heading" else []
+            moved = (
+                [held.pop()]
+                if len(held) > 1 and section.blocks[held[-1].block].kind == "heading"
+                else []
+            )
             begun = [*moved, part]
             if _total(section, begun) > section.room:
                 held, begun = [*held, *moved], [part]
@@ -339,13 +408,19 @@ def _filled(section: _Pieces, parts: Sequence[_ChunkPart], measure: _Measure) ->
 
 
 def _total(section: _Pieces, held: Sequence[_ChunkPart]) -> int:
-    return sum(section.cost(part, before) for before, part in zip((None, *held), held, strict=False))
+    return sum(
+        section.cost(part, before) for before, part in zip((None, *held), held, strict=False)
+    )
 
 
 def _repeated(
-    section: _Pieces, held: Sequence[_ChunkPart], following: _ChunkPart, spare: int, measure: _Measure
+    section: _Pieces,
+    held: Sequence[_ChunkPart],
+    following: _ChunkPart,
+    spare: int,
+    measure: _Measure,
 ) -> list[_ChunkPart]:
-    """Last whole sentences of a chunk, of at most `spare` tokens and never all of it, as a part of the next one."""
+    """Last whole sentences of a chunk, up to `spare` tokens, never all, as part of the next one."""
     last = held[-1].block
     if spare < 1 or section.blocks[last].kind not in {"text", "item"}:
         return []

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 MAX_TABLE_ROWS = 2_000_000
 MAX_HEADS = 20_000  # characters
-MISSING_WORDS = frozenset({"", "nan", "none", "null", "na", "n/a", "<na>"})  # what tools write for no number
+# what tools write for no number
+MISSING_WORDS = frozenset({"", "nan", "none", "null", "na", "n/a", "<na>"})
 _DELIMITERS = (",", ";", "\t", "|")
 _SEPARATOR = re.compile(r'"?sep=(.)"?[ ,;\t|]*\n', re.IGNORECASE)
 _TRIED_RECORDS = 20  # by which a delimiter is chosen
@@ -62,14 +63,18 @@ def table_text(
       path: of the file.
       max_file_bytes: its size at most.
       follow_links: whether the path may be a link.
-      encoding: that the caller knows it to have where it has no byte-order mark, or knows some of its folder to have.
+      encoding: that the caller knows it to have where it has no byte-order mark, or knows some of
+        its folder to have.
       remedy: of a table that is not UTF-8, for messages.
 
     Raises:
-      InputError: the file cannot be read, is empty or too long, or is neither in that encoding, nor UTF-8, nor UTF-16
-        with its mark.
+      InputError: the file cannot be read, is empty or too long, or is neither in that encoding, nor
+        UTF-8, nor UTF-16 with its mark.
     """
-    raw, where = read_bytes(path, max_file_bytes, follow_links=follow_links, keep_mark=True), Where(str(path), 1)
+    raw, where = (
+        read_bytes(path, max_file_bytes, follow_links=follow_links, keep_mark=True),
+        Where(str(path), 1),
+    )
     text = decode_text(raw, where, encoding, remedy)
     if "\0" in text[:MAX_HEADS]:  # UTF-16 without its mark, UTF-32, or a workbook
         raise input_error(where, "a table must be text", "save it as CSV UTF-8", "a NUL character")
@@ -77,10 +82,13 @@ def table_text(
 
 
 def csv_records(text: str, path: Path) -> list[CsvRecord]:
-    """Records that are not blank: the heads and at least one row, as long each; tabs part the cells of a .tsv file.
+    """Records that are not blank: the heads and at least one row, as long each.
+
+    Tabs part the cells of a .tsv file.
 
     Raises:
-      InputError: the file is no CSV, a row has not as many cells as there are heads, or there is no row.
+      InputError: the file is no CSV, a row has not as many cells as there are heads, or there is no
+        row.
     """
     file = str(path)
     # A first line that states the delimiter is no record, but counts as a line.
@@ -98,10 +106,17 @@ def csv_records(text: str, path: Path) -> list[CsvRecord]:
         records = list(islice(filled, MAX_TABLE_ROWS + 2))
     if len(records) > MAX_TABLE_ROWS + 1:
         rule = f"a table must have at most {MAX_TABLE_ROWS} rows"
-        raise input_error(Where(file, records[-1].line), rule, "split it into several files", "more")
+        raise input_error(
+            Where(file, records[-1].line), rule, "split it into several files", "more"
+        )
     if len(records) < 2:
         value = "none" if not records else "heads alone"
-        raise input_error(Where(file), "a table must have heads and a row", "add them or take the file away", value)
+        raise input_error(
+            Where(file),
+            "a table must have heads and a row",
+            "add them or take the file away",
+            value,
+        )
     line, heads = records[0]
     size, width = sum(map(len, heads)) + len(heads), len(heads)
     if size > MAX_HEADS:  # every table of a document repeats them
@@ -110,22 +125,35 @@ def csv_records(text: str, path: Path) -> list[CsvRecord]:
     ragged = [record for record in records[1:] if len(record.cells) != width]
     if ragged:
         line, cells = ragged[0]
-        rule, remedy = "a row must have as many cells as there are heads", "quote a cell that holds the delimiter"
-        count = f"; {len(ragged):,} of {len(records) - 1:,} rows have not" if len(ragged) > 1 else ""
-        raise input_error(Where(file, line), rule, f"{remedy}{count}", f"{len(cells)} instead of {width}")
+        rule, remedy = (
+            "a row must have as many cells as there are heads",
+            "quote a cell that holds the delimiter",
+        )
+        count = (
+            f"; {len(ragged):,} of {len(records) - 1:,} rows have not" if len(ragged) > 1 else ""
+        )
+        raise input_error(
+            Where(file, line), rule, f"{remedy}{count}", f"{len(cells)} instead of {width}"
+        )
     return records
 
 
-def csv_frame(path: Path, *, texts: Collection[str] = (), max_file_bytes: int = MAX_FILE_BYTES) -> pd.DataFrame:
-    """Table of a file: a column whose filled cells are all numbers as numbers, any other as texts, None where blank.
+def csv_frame(
+    path: Path, *, texts: Collection[str] = (), max_file_bytes: int = MAX_FILE_BYTES
+) -> pd.DataFrame:
+    """Table of a file.
 
-    A column of true and false is one of truth values. Whole numbers with a leading zero are names, and stay texts.
+    A column whose filled cells are all numbers as numbers, any other as texts, None where blank.
+
+    A column of true and false is one of truth values. Whole numbers with a leading zero are names,
+    and stay texts.
 
     Args:
       texts: columns that stay texts whatever they hold, such as ids.
 
     Raises:
-      InputError: the file is no table, two columns have one name, or commas may be decimal or between thousands.
+      InputError: the file is no table, two columns have one name, or commas may be decimal or
+        between thousands.
 
     Warns:
       UserWarning: commas are read as decimal; names the columns.
@@ -153,7 +181,7 @@ def csv_frame(path: Path, *, texts: Collection[str] = (), max_file_bytes: int = 
 
 
 def _check_points(names: Sequence[str], rows: Sequence[CsvRecord], path: Path, line: int) -> None:
-    """Stop where commas are decimal in one column, and points in another may stand between thousands.
+    """Stop where commas are decimal in one column and points in another may separate thousands.
 
     Raises:
       InputError: as said.
@@ -173,10 +201,11 @@ def _texts(cells: Sequence[str]) -> pd.Series[Any]:
 
 
 def _typed(cells: Sequence[str]) -> pd.Series[Any]:
-    """Column of a table as integers, floats, truth values or texts, by what all its filled cells are."""
+    """Column of a table as integers, floats, truth values or texts, by its filled cells."""
     import pandas as pd
 
-    # Most columns of a log are plain numbers, which their characters show: no cell is then looked at twice.
+    # Most columns of a log are plain numbers, which their characters show: no cell is then looked
+    # at twice.
     if set("\n".join(cells)) <= _OF_FLOATS and "" not in cells:
         try:
             numbers = [*map(float, cells)]
@@ -194,7 +223,10 @@ def _typed(cells: Sequence[str]) -> pd.Series[Any]:
         cell.isdecimal() and not _INTEGER.fullmatch(cell) for cell in filled
     ):
         pairs = zip(cells, missing, strict=True)
-        return pd.Series([float("nan") if is_missing else float(cell) for cell, is_missing in pairs], dtype="float64")
+        return pd.Series(
+            [float("nan") if is_missing else float(cell) for cell, is_missing in pairs],
+            dtype="float64",
+        )
     if {cell.lower() for cell in cells} <= {"true", "false"}:
         return pd.Series([cell.lower() == "true" for cell in cells], dtype=bool)
     return _texts(cells)
@@ -209,18 +241,24 @@ def _has_decimal_commas(cells: Sequence[str], where: Where) -> bool:
     commas = [cell for cell in cells if "," in cell]  # none in most columns
     if not commas or not all(map(_DECIMAL_COMMA.fullmatch, commas)):
         return False
-    if not all(_NUMBER.fullmatch(cell) or "," in cell or cell.lower() in MISSING_WORDS for cell in cells):
+    if not all(
+        _NUMBER.fullmatch(cell) or "," in cell or cell.lower() in MISSING_WORDS for cell in cells
+    ):
         return False  # a column of texts, some of which look like numbers
     points = next((cell for cell in cells if "." in cell), None)
     if points is not None or all(map(_THOUSANDS.fullmatch, commas)):
         rule = "commas in numbers must be either decimal or between thousands"
-        value = shown_value(commas[0]) + (f" beside {shown_value(points)}" if points is not None else "")
-        raise input_error(where, rule, "write numbers with decimal points and without thousands", value)
+        value = shown_value(commas[0]) + (
+            f" beside {shown_value(points)}" if points is not None else ""
+        )
+        raise input_error(
+            where, rule, "write numbers with decimal points and without thousands", value
+        )
     return True
 
 
 def _delimiter(text: str, file: str) -> str:
-    """Delimiter that gives most of the first records the width of the heads, and the heads the most cells."""
+    """Delimiter that gives most first records the heads' width, and the heads the most cells."""
     first = text.lstrip("\n")
     scores = []
     for delimiter in _DELIMITERS:
@@ -234,7 +272,8 @@ def _delimiter(text: str, file: str) -> str:
 
 
 @contextmanager
-def _reading(reader: Any, file: str) -> Iterator[None]:  # noqa: ANN401 - the type of a CSV reader has no public name
+# the type of a CSV reader has no public name
+def _reading(reader: Any, file: str) -> Iterator[None]:  # noqa: ANN401
     """Turn what the reader finds wrong into an InputError."""
     try:
         yield

@@ -1,9 +1,10 @@
 """Database (shore): tables through SQLAlchemy, in a file of SQLite or on a server of PostgreSQL.
 
-`Database` opens whatever tables it is given, declared as `EventTable`; those of the bandit and those of the
-questions are in `log_tables`. A row is added and never changed, but for texts that `blank` takes out when they are to
-be forgotten; what `keep` writes over and `drop` takes away is what the log can rebuild. Each event has its link in a
-hash chain, see `log_chain`, which `verify` holds the rows against. Reading makes no file, no table and no column.
+`Database` opens whatever tables it is given, declared as `EventTable`; those of the bandit and
+those of the questions are in `log_tables`. A row is added and never changed, but for texts that
+`blank` takes out when they are to be forgotten; what `keep` writes over and `drop` takes away is
+what the log can rebuild. Each event has its link in a hash chain, see `log_chain`, which `verify`
+holds the rows against. Reading makes no file, no table and no column.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ CONNECT_S = 10  # a server is waited for
 LONGEST_PATIENCE_S = 3600.0
 _LOOK_MS = 10  # between two looks for a turn
 
-# What SQLite says of a place that takes nothing: read-only, a full disk, a failed write, no rights, no folder, a lock.
+# What SQLite says of a place that takes nothing: read-only, a full disk, a failed write, no rights,
+# no folder, a lock.
 _UNWRITABLE = {
     SQLITE_PERM,
     SQLITE_READONLY,
@@ -85,15 +87,17 @@ _UNWRITABLE = {
     SQLITE_BUSY,
     SQLITE_LOCKED,
 }
-# And what PostgreSQL does, beside all that is an operational error: a standby or read-only role, no right to write.
+# And what PostgreSQL does, beside all that is an operational error: a standby or read-only role, no
+# right to write.
 _CLOSED = {"25006", "42501"}
 
 
 class UnwritableLogError(InputError):
     """A log that cannot be written, though it may be whole.
 
-    In a read-only folder or one that is gone, on a full disk, without rights, locked by another process, or on a server
-    that does not answer. What is wrong with the log itself is another InputError.
+    In a read-only folder or one that is gone, on a full disk, without rights, locked by another
+    process, or on a server that does not answer. What is wrong with the log itself is another
+    InputError.
 
     seconds: that the database took to say so.
     """
@@ -110,7 +114,9 @@ def is_unwritable(error: SQLAlchemyError) -> bool:
     code = getattr(error.orig, "sqlite_errorcode", None)
     if code is not None:
         return code & 0xFF in _UNWRITABLE
-    server = getattr(error.orig, "sqlstate", "") in _CLOSED or isinstance(error, OperationalError | InterfaceError)
+    server = getattr(error.orig, "sqlstate", "") in _CLOSED or isinstance(
+        error, OperationalError | InterfaceError
+    )
     return server and not type(error.orig).__module__.startswith("sqlite3")
 
 
@@ -121,7 +127,10 @@ def prepare_connection(link: Any, _: object = None) -> None:  # noqa: ANN401 - o
 
 
 def erase_blanked(link: Any, *, vacuum: bool) -> bool:  # noqa: ANN401 - of the driver
-    """Take out of file and write-ahead log what was blanked; whether no other reader kept it there."""
+    """Take out of file and write-ahead log what was blanked.
+
+    Whether no other reader kept it there.
+    """
     if vacuum:
         link.execute("VACUUM")
     return not link.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
@@ -130,8 +139,9 @@ def erase_blanked(link: Any, *, vacuum: bool) -> bool:  # noqa: ANN401 - of the 
 def _begin_writing(link: sql.Connection, patience_s: float) -> None:
     """Begin alone, over a write-ahead log, within the patience."""
     until = monotonic() + patience_s
-    # A fresh file that several switch to the write-ahead log at once answers `locked` at once. And SQLite looks for its
-    # turn ten times a second after a while, which others take meanwhile: who looks as often as all gets its share.
+    # A fresh file that several switch to the write-ahead log at once answers `locked` at once. And
+    # SQLite looks for its turn ten times a second after a while, which others take meanwhile: who
+    # looks as often as all gets its share.
     link.exec_driver_sql(f"PRAGMA busy_timeout={_LOOK_MS}")
     try:
         for statement in ("PRAGMA journal_mode=WAL", "BEGIN IMMEDIATE"):
@@ -142,7 +152,7 @@ def _begin_writing(link: sql.Connection, patience_s: float) -> None:
 
 
 def _is_done(link: sql.Connection, statement: str, until: float) -> bool:
-    """Whether a statement ran and was not locked out, which is an error after the moment `until`."""
+    """Whether a statement ran and was not locked out, which is an error after time `until`."""
     try:
         link.exec_driver_sql(statement)
     except OperationalError as error:
@@ -154,7 +164,8 @@ def _is_done(link: sql.Connection, statement: str, until: float) -> bool:
 
 SCHEMA = 3  # of the tables; `Database._steps` brings an older log to it on the first write
 _HIDDEN = "***"
-_MAKING = 5_771_031  # PostgreSQL's advisory lock while tables are made; any number that nobody else takes
+# PostgreSQL's advisory lock while tables are made; any number that nobody else takes
+_MAKING = 5_771_031
 _BATCH = 1000  # rows that are read or linked at a time
 _INSTALL = 'pip install "raglab-toolkit[postgres]"'
 _KINDS: dict[str, Any] = {
@@ -168,7 +179,7 @@ new_salt = partial(secrets.token_hex, 16)
 
 
 def _page_findings(link: sql.Connection) -> Iterator[Finding]:
-    """The first damaged page of a SQLite file, also of a table without rows, which nobody has read yet."""
+    """First damaged page of a SQLite file, also of a table without rows, which nobody read yet."""
     if link.dialect.name == "sqlite":
         result = str(link.exec_driver_sql("PRAGMA quick_check(1)").scalar())
         if result != "ok":
@@ -187,12 +198,14 @@ class Rebuild(NamedTuple):
 
 
 _NO_TURN = "55P03"  # PostgreSQL's lock_not_available
-_LATEST = "READ COMMITTED"  # each statement sees what was committed before it: whoever waited for a turn, all before
+# each statement sees what was committed before it: whoever waited for a turn, all before
+_LATEST = "READ COMMITTED"
 _ONE_MOMENT = "REPEATABLE READ"
 _SERVER = {"connect_timeout": CONNECT_S, "client_encoding": "utf8"}
 
 
-def prepare_session(patience_s: float, link: Any, _: object = None) -> None:  # noqa: ANN401 - of the driver
+# of the driver
+def prepare_session(patience_s: float, link: Any, _: object = None) -> None:  # noqa: ANN401
     """Wait for a lock as long as for one of SQLite, not for ever."""
     cursor = link.cursor()
     cursor.execute(f"SET lock_timeout = {round(1e3 * patience_s)}")
@@ -201,10 +214,13 @@ def prepare_session(patience_s: float, link: Any, _: object = None) -> None:  # 
 
 
 def limit_idle_transactions(engine: sql.Engine, seconds: float) -> None:
-    """Let a server of PostgreSQL end transactions of an engine in which nothing is done; nothing on other databases.
+    """Let a server of PostgreSQL end transactions of an engine in which nothing is done.
+
+    Nothing on other databases.
 
     Args:
-      engine: of whoever made it; its connections are opened anew. seconds: a transaction may stand idle.
+      engine: of whoever made it; its connections are opened anew.
+      seconds: a transaction may stand idle.
     """
     if engine.dialect.name != "postgresql":
         return
@@ -222,7 +238,9 @@ def limit_idle_transactions(engine: sql.Engine, seconds: float) -> None:
 @contextmanager
 def _transaction(engine: sql.Engine, isolation: str, *, alone: bool) -> Iterator[sql.Connection]:
     with engine.connect() as link:
-        level: dict[str, Any] = {} if link.dialect.name == "sqlite" else {"isolation_level": isolation}
+        level: dict[str, Any] = (
+            {} if link.dialect.name == "sqlite" else {"isolation_level": isolation}
+        )
         with link.execution_options(alone=alone, **level), link.begin():
             yield link
 
@@ -230,8 +248,9 @@ def _transaction(engine: sql.Engine, isolation: str, *, alone: bool) -> Iterator
 class Database:
     """A database opened on its first use, with the tables that it is given.
 
-    Every write is one transaction that no other writer runs beside: SQLite in WAL mode with BEGIN IMMEDIATE, PostgreSQL
-    with a locked row. Reads see one moment and wait for nobody. Not to be carried over a fork.
+    Every write is one transaction that no other writer runs beside: SQLite in WAL mode with BEGIN
+    IMMEDIATE, PostgreSQL with a locked row. Reads see one moment and wait for nobody. Not to be
+    carried over a fork.
     """
 
     def __init__(
@@ -247,13 +266,16 @@ class Database:
         """Name the place: a path is a file of SQLite, a text with `://` a URL of SQLAlchemy.
 
         Args:
-          beside: tables that another log may have in the same database, whose events have their place in the chain.
-          create: whether file and tables are made where they are not there, on the first write. salt: gives the salt of
-            each event that has texts.
-          patience_s: seconds to wait for a turn or a lock; None is `BUSY_S`, that of a batch of writers.
+          beside: tables that another log may have in the same database, whose events have their
+            place in the chain.
+          create: whether file and tables are made where they are not there, on the first write.
+          salt: gives the salt of each event that has texts.
+          patience_s: seconds to wait for a turn or a lock; None is `BUSY_S`, that of a batch of
+            writers.
 
         Raises:
-          InputError: a URL that is none. ValueError: a patience below 0 or past `LONGEST_PATIENCE_S`.
+          InputError: a URL that is none. ValueError: a patience below 0 or past
+            `LONGEST_PATIENCE_S`.
         """
         if patience_s is not None and not 0.0 <= patience_s <= LONGEST_PATIENCE_S:
             rule = f"patience_s must be in [0, {LONGEST_PATIENCE_S:g}] seconds"
@@ -277,7 +299,9 @@ class Database:
         self._tables = {table.name: _sql_table(table, meta) for table in (*tables, *beside)}
         self._forms = {table.name: row_form(table) for table in (*tables, *beside)}
         self._last = sql.select(self._numbers.c.value).where(self._numbers.c.name == "event")
-        self._turn = sql.select(self._numbers.c.value, self._numbers.c.digest).where(self._numbers.c.name == "event")
+        self._turn = sql.select(self._numbers.c.value, self._numbers.c.digest).where(
+            self._numbers.c.name == "event"
+        )
         self._count = sql.update(self._numbers).where(self._numbers.c.name == "event")
         self._statements: dict[Hashable, Any] = {}
         self._engine: sql.Engine | None = None
@@ -298,7 +322,9 @@ class Database:
 
     @contextmanager
     def _turn_of_thread(self) -> Iterator[None]:
-        """Threads of this process take turns before they ask the database for one: it has one writer at a time.
+        """Threads of this process take turns before they ask the database for one.
+
+        It has one writer at a time.
 
         Raises:
           UnwritableLogError: none came within the patience.
@@ -343,7 +369,8 @@ class Database:
             since=self._since,
         )
 
-    def _statement(self, key: Hashable, factory: Callable[[], Any]) -> Any:  # noqa: ANN401 - a statement
+    # a statement
+    def _statement(self, key: Hashable, factory: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Statement of a key, made once: to build one costs more than to run it."""
         if key not in self._statements:
             self._statements[key] = factory()
@@ -355,10 +382,13 @@ class Database:
         return BUSY_S if self._patience_s is None else self._patience_s
 
     def erase(self, *, vacuum: bool) -> None:
-        """Erase what was blanked from SQLite's files, rewritten by VACUUM if `vacuum`; PostgreSQL vacuums by itself.
+        """Erase what was blanked from SQLite's files, rewritten by VACUUM if `vacuum`.
+
+        PostgreSQL vacuums by itself.
 
         Raises:
-          InputError: another process reads the log for longer than `patience_s`; what was blanked stands in a file yet.
+          InputError: another process reads the log for longer than `patience_s`; what was blanked
+            stands in a file yet.
         """
         with self._plain_errors():
             engine = self._opened(alone=True)
@@ -371,7 +401,7 @@ class Database:
 
     @property
     def read_only(self) -> bool:
-        """Whether it is a file that this process may not write, or of a folder that it may not write in."""
+        """Whether it is a file that this process may not write, or lies in such a folder."""
         if self.url.get_backend_name() != "sqlite":
             return False
         file = Path(self.url.database or "")
@@ -402,7 +432,8 @@ class Database:
             return self._stand_in()
         engine = self._engine or self._connected()
         try:
-            with _transaction(engine, _ONE_MOMENT, alone=False) as link:  # of before a step of the schema, or after it
+            # of before a step of the schema, or after it
+            with _transaction(engine, _ONE_MOMENT, alone=False) as link:
                 version = self._state(link)
             if alone and version != SCHEMA:
                 self._make(engine)
@@ -425,7 +456,8 @@ class Database:
         """Version of the log, 0 where it has not begun.
 
         Raises:
-          InputError: another version, a table that was there and is not, or nothing that may be begun.
+          InputError: another version, a table that was there and is not, or nothing that may be
+            begun.
         """
         known, own = set(sql.inspect(link).get_table_names()), set(self._own)
         if NUMBERS not in known:
@@ -435,7 +467,8 @@ class Database:
         numbers = self._stated(link)
         version = self._known_version(numbers)
         expected = {name for name in own if self._since[name] <= version}
-        # A log's tables are made together: where one is there all are expected, else those that have a number.
+        # A log's tables are made together: where one is there all are expected, else those that
+        # have a number.
         tables = expected if known & expected else expected & numbers.keys()
         if version > 1 and CHAIN not in known:
             raise self._altered(CHAIN)
@@ -454,7 +487,9 @@ class Database:
         version = numbers.get("schema")
         if version not in {SCHEMA, *self._steps}:
             rule, value = f"a log must be of version {SCHEMA}", f"version {version}"
-            raise self._refused(rule, "open it with the raglab that made it, or choose another", value)
+            raise self._refused(
+                rule, "open it with the raglab that made it, or choose another", value
+            )
         return int(version or 0)
 
     def _none(self) -> int:
@@ -475,7 +510,7 @@ class Database:
         return self._empty
 
     def _make(self, engine: sql.Engine) -> None:
-        """Make the tables that are not there, and bring older ones up to date, whoever else does so too."""
+        """Make missing tables and bring older ones up to date, whoever else does so too."""
         with _transaction(engine, _LATEST, alone=True) as link:
             if link.dialect.name == "postgresql":
                 link.execute(sql.select(sql.func.pg_advisory_xact_lock(_MAKING)))
@@ -486,17 +521,30 @@ class Database:
                 self._numbers.metadata.create_all(link, tables=[self._numbers, self._chain])
                 rows = [{"name": "schema", "value": SCHEMA}, {"name": "event", "value": 0}]
                 link.execute(sql.insert(self._numbers), rows)
-            before = link.scalar(sql.select(self._numbers.c.value).where(self._numbers.c.name == "schema"))
+            before = link.scalar(
+                sql.select(self._numbers.c.value).where(self._numbers.c.name == "schema")
+            )
             for number in range(int(before or SCHEMA), SCHEMA):
                 self._steps[number](self, link)
-                link.execute(sql.update(self._numbers).where(self._numbers.c.name == "schema"), {"value": number + 1})
+                link.execute(
+                    sql.update(self._numbers).where(self._numbers.c.name == "schema"),
+                    {"value": number + 1},
+                )
             if not version:
-                self._numbers.metadata.create_all(link, tables=[self._tables[name] for name in self._own])
-                link.execute(sql.insert(self._numbers), [{"name": name, "value": MADE} for name in self._own])
+                self._numbers.metadata.create_all(
+                    link, tables=[self._tables[name] for name in self._own]
+                )
+                link.execute(
+                    sql.insert(self._numbers), [{"name": name, "value": MADE} for name in self._own]
+                )
 
     def _begin_chain(self, link: sql.Connection) -> None:
-        """From version 1 to 2: every event that is there gets its link, in order, and tables are known by name."""
-        link.execute(sql.select(self._numbers.c.value).with_for_update())  # a writer of version 1 ends its turn first
+        """From version 1 to 2.
+
+        Every event that is there gets its link, in order, and tables are known by name.
+        """
+        # a writer of version 1 ends its turn first
+        link.execute(sql.select(self._numbers.c.value).with_for_update())
         link.execute(sql.text(f"ALTER TABLE {NUMBERS} ADD COLUMN digest VARCHAR(64)"))
         self._chain.create(link)
         known = set(sql.inspect(link).get_table_names())
@@ -508,7 +556,9 @@ class Database:
             batch.append(make_link(digest, seq, of, row, self._blank_form(of, row), self._salt()))
             last, digest = seq, batch[-1].digest
             if len(batch) >= _BATCH:
-                link.execute(sql.insert(self._chain), [chain_link._asdict() for chain_link in batch])
+                link.execute(
+                    sql.insert(self._chain), [chain_link._asdict() for chain_link in batch]
+                )
                 batch.clear()
         for number in range(last + 1, int(link.scalar(self._last) or 0) + 1):
             batch.append(gap_link(digest, number))
@@ -527,14 +577,19 @@ class Database:
             new = [name for name in group if self._since[name] == 3 and name not in known]
             if new and known & set(group):
                 self._numbers.metadata.create_all(link, tables=[self._tables[name] for name in new])
-                link.execute(sql.insert(self._numbers), [{"name": name, "value": MADE} for name in new])
+                link.execute(
+                    sql.insert(self._numbers), [{"name": name, "value": MADE} for name in new]
+                )
 
-    _steps: ClassVar[Mapping[int, Callable[[Database, sql.Connection], None]]] = {  # by version before
+    # by version before
+    _steps: ClassVar[Mapping[int, Callable[[Database, sql.Connection], None]]] = {
         1: _begin_chain,
         2: _add_tables,
     }
 
-    def _stored_rows(self, link: sql.Connection, known: Collection[str]) -> Iterator[tuple[int, str, Row]]:
+    def _stored_rows(
+        self, link: sql.Connection, known: Collection[str]
+    ) -> Iterator[tuple[int, str, Row]]:
         """Number, table and stored row of every event in the tables that there are, in order."""
 
         def stream(of: str) -> Iterator[tuple[int, str, Row]]:
@@ -552,7 +607,10 @@ class Database:
         return stored_without(self._forms[of], row)
 
     def head(self) -> Head | None:
-        """Number and digest of the last event, to be kept elsewhere; None before the first, or without a chain."""
+        """Number and digest of the last event, to be kept elsewhere.
+
+        None before the first, or without a chain.
+        """
         chain = self._chain
         last = sql.select(chain.c.seq, chain.c.digest).order_by(chain.c.seq.desc()).limit(1)
         row = self._link_of_chain(last)
@@ -561,8 +619,8 @@ class Database:
     def contains(self, head: Head) -> bool:
         """Whether the log's chain goes through a head that was kept elsewhere.
 
-        Without one, nothing tells that the last events were taken away with their links, or that the log was written
-        anew as a whole.
+        Without one, nothing tells that the last events were taken away with their links, or that
+        the log was written anew as a whole.
         """
         chain = self._chain
         row = self._link_of_chain(sql.select(chain.c.digest).where(chain.c.seq == head.seq))
@@ -614,7 +672,11 @@ class Database:
         version = self._known_version(numbers)
         if version == 1:
             rows = sum(1 for _ in self._stored_rows(link, known))
-            finding = Finding(CHAIN, None, "not chained yet: version 1; the next write chains the rows that are there")
+            finding = Finding(
+                CHAIN,
+                None,
+                "not chained yet: version 1; the next write chains the rows that are there",
+            )
             return Verification(self.shown, rows, None, 1, (finding,))
         walk = ChainWalk(self._blank_form, known & self._forms.keys())
         if CHAIN in known:
@@ -639,23 +701,39 @@ class Database:
         stated = None if counter is None else (counter.value, counter.digest)
         ended = (0, None) if head is None else tuple(head)
         if stated != ended:
-            text = "is missing" if stated is None else f"says event {stated[0]} with digest {stated[1]}"
-            yield Finding(NUMBERS, None, f"the counter {text}, the chain ends at event {ended[0]} with {ended[1]}")
+            text = (
+                "is missing"
+                if stated is None
+                else f"says event {stated[0]} with digest {stated[1]}"
+            )
+            yield Finding(
+                NUMBERS,
+                None,
+                f"the counter {text}, the chain ends at event {ended[0]} with {ended[1]}",
+            )
 
-    def _rebuild_findings(self, link: sql.Connection, rebuild: Rebuild, known: Collection[str]) -> list[Finding]:
+    def _rebuild_findings(
+        self, link: sql.Connection, rebuild: Rebuild, known: Collection[str]
+    ) -> list[Finding]:
         """What differs between a table and what events make; nothing where these are not there."""
         if not all(source in known for source in rebuild.sources):
             return []
         if rebuild.table not in known:
             return [Finding(rebuild.table, None, MISSING)]
         try:
-            return list(rebuild.findings(self._entries(link, self._counted(link.scalar(self._last)), "")))
+            return list(
+                rebuild.findings(self._entries(link, self._counted(link.scalar(self._last)), ""))
+            )
         except UNREADABLE as error:
             text = f"events do not rebuild it: {type(error).__name__}: {error}"
             return [Finding(rebuild.table, None, text)]
 
     def _connected(self) -> sql.Engine:
-        return self._connected_to_file() if self.url.get_backend_name() == "sqlite" else self._connected_to_server()
+        return (
+            self._connected_to_file()
+            if self.url.get_backend_name() == "sqlite"
+            else self._connected_to_server()
+        )
 
     def _connected_to_server(self) -> sql.Engine:
         url = self.url
@@ -663,12 +741,19 @@ class Database:
             url = url.set(drivername="postgresql+psycopg")
         if url.drivername.partition("+")[0] != "postgresql":
             rule = "a log must be a file of SQLite or a database of PostgreSQL"
-            raise self._refused(rule, "use a path, or a URL such as postgresql://user@host/name", url.drivername)
-        # A server that is gone says nothing for minutes, unless it is told; and it speaks UTF-8 whatever it stores.
+            raise self._refused(
+                rule, "use a path, or a URL such as postgresql://user@host/name", url.drivername
+            )
+        # A server that is gone says nothing for minutes, unless it is told; and it speaks UTF-8
+        # whatever it stores.
         stated = {name: value for name, value in _SERVER.items() if name not in url.query}
         try:
             engine = sql.create_engine(
-                url, connect_args=stated, hide_parameters=True, pool_pre_ping=True, pool_timeout=self.patience_s
+                url,
+                connect_args=stated,
+                hide_parameters=True,
+                pool_pre_ping=True,
+                pool_timeout=self.patience_s,
             )
         except (NoSuchModuleError, ImportError) as error:
             reason = f"{url.drivername} ({self._hidden(str(error))})"
@@ -687,7 +772,10 @@ class Database:
             raise self._refused(rule, "it was not made by raglab: take it away", value)
         patience_s = self.patience_s
         engine = sql.create_engine(
-            self.url, connect_args={"timeout": patience_s}, hide_parameters=True, pool_timeout=patience_s
+            self.url,
+            connect_args={"timeout": patience_s},
+            hide_parameters=True,
+            pool_timeout=patience_s,
         )
 
         def begun(link: sql.Connection) -> None:
@@ -712,7 +800,11 @@ class Database:
             if getattr(cause, "sqlstate", None) == _NO_TURN or "database is locked" in reason:
                 raise self._no_turn(reason, monotonic() - start) from None
             rule = "a log must be readable and writable"
-            place = "place, rights and disk" if self.url.get_backend_name() == "sqlite" else "URL, server and rights"
+            place = (
+                "place, rights and disk"
+                if self.url.get_backend_name() == "sqlite"
+                else "URL, server and rights"
+            )
             refused = self._refused(rule, f"check {place}", reason)
             if self.read_only or is_unwritable(error):
                 raise UnwritableLogError(str(refused), monotonic() - start) from None
@@ -726,7 +818,9 @@ class Database:
     def _altered(self, *gone: str) -> InputError:
         rule = "a log must have every table that was made with it"
         return self._refused(
-            rule, "restore a copy; `raglab audit --verify` names what is missing", f"no {', '.join(gone)}"
+            rule,
+            "restore a copy; `raglab audit --verify` names what is missing",
+            f"no {', '.join(gone)}",
         )
 
     def _refused(self, rule: str, remedy: str, value: str | None = None) -> InputError:
@@ -735,7 +829,9 @@ class Database:
     def _hidden(self, text: str) -> str:
         """Text without the secrets of the URL."""
         values = (
-            secret for value in self.url.query.values() for secret in ([value] if isinstance(value, str) else value)
+            secret
+            for value in self.url.query.values()
+            for secret in ([value] if isinstance(value, str) else value)
         )
         return without_secrets(text, (str(self.url.password or ""), *values), _HIDDEN)
 
@@ -750,15 +846,21 @@ def masked_url(place: str | Path) -> str:
     Example:
       >>> masked_url("postgresql://ann:hunter2@db/rag?sslpassword=x")
       'postgresql://ann:***@db/rag?***'
-      >>> masked_url("postgresql//ann:hunter2@db/rag"), masked_url(r"postgresql://ann\hunter2@db/rag")
+      >>> (
+      ...     masked_url("postgresql//ann:hunter2@db/rag"),
+      ...     masked_url(r"postgresql://ann\hunter2@db/rag"),
+      ... )
       ('postgresql//***@db/rag', 'postgresql://***@db/rag')
     """
     if "://" not in str(place):  # a path, or a URL with a slip before its user
         return _LOGIN.sub("//***@", str(place))
-    if str(place).count("://") > 1:  # a URL inside another is written with its password as part of a path
+    # a URL inside another is written with its password as part of a path
+    if str(place).count("://") > 1:
         return masked_passwords(str(place))
     whole = _url(place)
-    text = whole.set(query={}).render_as_string(hide_password=True) + (f"?{_HIDDEN}" if whole.query else "")
+    text = whole.set(query={}).render_as_string(hide_password=True) + (
+        f"?{_HIDDEN}" if whole.query else ""
+    )
     # A user of other signs may hold the password, where the colon between the two is a slip.
     is_plain = whole.username is None or _USER.fullmatch(whole.username) is not None
     return text if is_plain else _LOGIN.sub("//***@", text)
@@ -776,7 +878,9 @@ def check_no_folder(place: str | Path, file: str) -> None:
     """
     if "://" not in str(place) and Path(place).is_dir():
         rule = "a log must be a file or a URL"
-        raise input_error(Where(str(place)), rule, f"an index keeps this log in {Path(place) / file}", "a folder")
+        raise input_error(
+            Where(str(place)), rule, f"an index keeps this log in {Path(place) / file}", "a folder"
+        )
 
 
 def _url(place: str | Path) -> URL:
@@ -792,8 +896,16 @@ def _url(place: str | Path) -> URL:
 
 def _chain_table(meta: sql.MetaData) -> sql.Table:
     sizes = {"of": 200, "content": 64, "seal": 64, "salt": 64, "digest": 64}
-    texts = (sql.Column(name, sql.String(n), nullable=name in {"seal", "salt"}) for name, n in sizes.items())
-    return sql.Table(CHAIN, meta, sql.Column("seq", sql.BigInteger, primary_key=True, autoincrement=False), *texts)
+    texts = (
+        sql.Column(name, sql.String(n), nullable=name in {"seal", "salt"})
+        for name, n in sizes.items()
+    )
+    return sql.Table(
+        CHAIN,
+        meta,
+        sql.Column("seq", sql.BigInteger, primary_key=True, autoincrement=False),
+        *texts,
+    )
 
 
 def _sql_table(table: EventTable, meta: sql.MetaData) -> sql.Table:
@@ -814,6 +926,8 @@ def _sql_table(table: EventTable, meta: sql.MetaData) -> sql.Table:
         sql.Column("at", sql.String(LONGEST_TIME), nullable=False),
     )
     listed = [
-        sql.Index(f"{table.name}_of_{column.name}", column.name, "seq") for column in table.columns if column.listed
+        sql.Index(f"{table.name}_of_{column.name}", column.name, "seq")
+        for column in table.columns
+        if column.listed
     ]
     return sql.Table(table.name, meta, *first, *columns, *listed)

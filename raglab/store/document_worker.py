@@ -1,7 +1,8 @@
-"""Document worker (shore): pages of a PDF by pypdf, blocks of other formats, in a process that can be ended.
+"""Document worker (shore): PDF pages by pypdf, other formats' blocks, in a killable process.
 
-`raglab.store.workers` runs this file as a script and reads what it prints, one JSON value; nothing else imports it. For
-a PDF it imports nothing of raglab, so that a worker starts as fast as pypdf does.
+`raglab.store.workers` runs this file as a script and reads what it prints, one JSON value; nothing
+else imports it. For a PDF it imports nothing of raglab, so that a worker starts as fast as pypdf
+does.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _TITLE_LENGTH = 1_000  # characters that are looked at
 
 
 def _spend_at_most(seconds: float, memory_bytes: int) -> None:
-    """Have the system end this process when it has used its seconds, and give it no more memory, file or process.
+    """Have the system end this process after its seconds, and grant no more memory or files.
+
+    It grants no further process either.
 
     Where the system has no such limits, the one who waits for this process ends it.
     """
@@ -32,10 +35,12 @@ def _spend_at_most(seconds: float, memory_bytes: int) -> None:
     except ImportError:  # Windows
         return
     for name, most in (("AS", memory_bytes), ("FSIZE", 0), ("CORE", 0), ("NPROC", 0)):
-        with suppress(AttributeError, OSError, ValueError):  # macOS knows some of them by name alone
+        # macOS knows some of them by name alone
+        with suppress(AttributeError, OSError, ValueError):
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
     cpu = math.ceil(seconds)
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))  # at the first the signal that says why, then the end
+    # at the first the signal that says why, then the end
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
 
 
 def _read(raw: bytes, limits: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +65,9 @@ def _pdf_pages(raw: bytes, limits: dict[str, Any]) -> dict[str, Any]:
         return {"limit": "objects", "came": objects}
     if len(reader.pages) > limits["pages"]:
         return {"limit": "pages", "came": len(reader.pages)}
-    labels = reader.page_labels if "/PageLabels" in reader.root_object else [None] * len(reader.pages)
+    labels = (
+        reader.page_labels if "/PageLabels" in reader.root_object else [None] * len(reader.pages)
+    )
     pages, size = [], 0
     for page, label in zip(reader.pages, labels, strict=True):
         text = page.extract_text().replace("\r\n", "\n").replace("\r", "\n")
@@ -97,7 +104,8 @@ def _answer(raw: bytes, limits: dict[str, Any]) -> str:
         return json.dumps(_read(raw, limits))
     except MemoryError:
         return json.dumps({"limit": "memory_bytes"})
-    except Exception as error:  # noqa: BLE001 - libraries raise KeyError, TypeError, RecursionError and more on broken files
+    # libraries raise KeyError, TypeError, RecursionError and more on broken files
+    except Exception as error:  # noqa: BLE001
         return json.dumps({"unreadable": f"{type(error).__name__}: {error}"[:500]})
 
 

@@ -33,15 +33,16 @@ MAX_ROWS = 25
 def csv_blocks(text: str, path: Path) -> DocumentBlocks:
     r"""Tables of at most 25 rows each below the file's name; the n-th table is page n.
 
-    The first record holds the heads, which each table repeats. How the table is read: `raglab.store.csv_tables`. A
-    line break inside a cell becomes a blank.
+    The first record holds the heads, which each table repeats. How the table is read:
+    `raglab.store.csv_tables`. A line break inside a cell becomes a blank.
 
     Args:
       text: of the file.
       path: names the table, and the file in messages.
 
     Raises:
-      InputError: the file is no CSV, a row has not as many cells as there are heads, or there is no row.
+      InputError: the file is no CSV, a row has not as many cells as there are heads, or there is no
+        row.
 
     Example:
       >>> csv_blocks("cause;excess\nstorm;1,50\n", Path("home_excesses.csv")).blocks[0].text
@@ -49,15 +50,21 @@ def csv_blocks(text: str, path: Path) -> DocumentBlocks:
     """
     heads, *rows = csv_records(text, path)
     name = " ".join(path.stem.replace("_", " ").replace("-", " ").split())
-    parts = [[cells for _, cells in rows[start : start + MAX_ROWS]] for start in range(0, len(rows), MAX_ROWS)]
+    parts = [
+        [cells for _, cells in rows[start : start + MAX_ROWS]]
+        for start in range(0, len(rows), MAX_ROWS)
+    ]
     return DocumentBlocks(
-        name, tuple(table_block(heads.cells, part)._replace(page=n) for n, part in enumerate(parts, 1))
+        name,
+        tuple(table_block(heads.cells, part)._replace(page=n) for n, part in enumerate(parts, 1)),
     )
 
 
 def table_block(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Block:
     """A table as one block, which is cut between rows where it is too long for a chunk."""
-    return Block("table", "\n".join((_table_line(head), f"|{'---|' * len(head)}", *map(_table_line, rows))))
+    return Block(
+        "table", "\n".join((_table_line(head), f"|{'---|' * len(head)}", *map(_table_line, rows)))
+    )
 
 
 def _table_line(cells: Sequence[str]) -> str:

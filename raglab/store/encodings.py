@@ -1,4 +1,4 @@
-"""Encodings (shore): the text of documents as a byte-order mark, the caller or the page states it, else UTF-8."""
+"""Encodings (shore): document text by byte-order mark, caller or page statement, else UTF-8."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# As browsers look for it: in a `meta` by `charset`, or by `content` beside an http-equiv; not in comments.
+# As browsers look for it: in a `meta` by `charset`, or by `content` beside an http-equiv; not in
+# comments.
 _COMMENTS = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _CHARSET = re.compile(
     rb"<meta\s(?=[^>]*?http-equiv)[^>]*?charset\s*=\s*[\"']?\s*([^\s\"'/>;]+)"
@@ -27,7 +28,9 @@ _CHARSET = re.compile(
     re.IGNORECASE,
 )
 _HEAD_BYTES = 4096
-ENCODING_REMEDY = "save the file as UTF-8, or give its encoding= (--encoding), such as 'cp1252', that of Windows"
+ENCODING_REMEDY = (
+    "save the file as UTF-8, or give its encoding= (--encoding), such as 'cp1252', that of Windows"
+)
 CASES_ENCODING_REMEDY = ENCODING_REMEDY.replace("--encoding", "--cases-encoding")
 # Browsers read these as what Windows made of them.
 _AS_BROWSERS = {
@@ -38,17 +41,22 @@ _AS_BROWSERS = {
     "euc-jp": "euc_jisx0213",
 }
 _SEVERAL_BYTES = frozenset((*_AS_BROWSERS, "gb18030", "iso-2022-jp"))  # of a character
-_CONTROLS = bytes([*range(8), 11, *range(14, 26), *range(28, 32), 127])  # which no text has: no tab, line or page end
+# which no text has: no tab, line or page end
+_CONTROLS = bytes([*range(8), 11, *range(14, 26), *range(28, 32), 127])
 _TRIED_BYTES = 8000
 _MOST_CONTROLS = 0.02  # of the bytes of a text
 
 
 class FolderEncoding(NamedTuple):
-    """Encoding that a caller states of a folder: of its texts that are not UTF-8, since one folder holds both.
+    """Encoding that a caller states of a folder.
 
-    A text that is UTF-8 with characters beyond ASCII is read as UTF-8, which bytes are by chance next to never.
+    Of its texts that are not UTF-8, since one folder holds both.
 
-    name: of the encoding. note_file: takes each file with characters beyond ASCII, and the encoding that it is read in.
+    A text that is UTF-8 with characters beyond ASCII is read as UTF-8, which bytes are by chance
+    next to never.
+
+    name: of the encoding. note_file: takes each file with characters beyond ASCII, and the encoding
+    that it is read in.
     """
 
     name: str
@@ -72,17 +80,25 @@ def check_encoding(encoding: str | None) -> None:
         return
     except (LookupError, TypeError, ValueError) as error:
         known = "'cp1252', 'shift_jis' or 'gb18030'"
-        msg = f"encoding must name an encoding of texts that Python knows, such as {known}, got {encoding!r}."
+        msg = (
+            f"encoding must name an encoding of texts that Python knows, such as {known}, got "
+            f"{encoding!r}."
+        )
         raise ValueError(msg) from error
 
 
-def decode_text(raw: bytes, where: Where, encoding: Encoding = None, remedy: str = ENCODING_REMEDY) -> str:
-    """Text in the encoding that a byte-order mark or the caller states, else UTF-8; line ends are one line feed.
+def decode_text(
+    raw: bytes, where: Where, encoding: Encoding = None, remedy: str = ENCODING_REMEDY
+) -> str:
+    """Text in the encoding that a byte-order mark or the caller states, else UTF-8.
+
+    Line ends are one line feed.
 
     Args:
       raw: content of a file.
       where: for messages.
-      encoding: that the caller knows it to have where it has no byte-order mark, or knows some of its folder to have.
+      encoding: that the caller knows it to have where it has no byte-order mark, or knows some of
+        its folder to have.
       remedy: of a text that is not UTF-8, for messages.
 
     Raises:
@@ -90,23 +106,33 @@ def decode_text(raw: bytes, where: Where, encoding: Encoding = None, remedy: str
     """
     text = _marked_text(raw, where)
     text = _known_text(raw, where, encoding, remedy) if text is None else text
-    if text.startswith("\ufeff"):  # it would hide the `---` of a front matter, or become a part of the first key
-        raise input_error(where, "a file must begin with one byte-order mark at most", "take the second away", "two")
+    # it would hide the `---` of a front matter, or become a part of the first key
+    if text.startswith("\ufeff"):
+        raise input_error(
+            where,
+            "a file must begin with one byte-order mark at most",
+            "take the second away",
+            "two",
+        )
     return _with_line_feeds(text)
 
 
 def decode_page(
-    raw: bytes, where: Where, encoding: Encoding = None, note_encoding: Callable[[str], None] = lambda _: None
+    raw: bytes,
+    where: Where,
+    encoding: Encoding = None,
+    note_encoding: Callable[[str], None] = lambda _: None,
 ) -> str:
     """Text of a page of HTML, as its byte-order mark, the caller or its head states it, else UTF-8.
 
-    A page that states another encoding, but is UTF-8 with characters beyond ASCII, is read as UTF-8, which bytes are by
-    chance next to never.
+    A page that states another encoding, but is UTF-8 with characters beyond ASCII, is read as
+    UTF-8, which bytes are by chance next to never.
 
     Args:
       raw: content of a file.
       where: for messages.
-      encoding: that the caller knows it to have where it has no byte-order mark, or knows some of its folder to have.
+      encoding: that the caller knows it to have where it has no byte-order mark, or knows some of
+        its folder to have.
       note_encoding: takes the encoding that a page states where it is read as UTF-8 all the same.
 
     Raises:
@@ -114,7 +140,11 @@ def decode_page(
     """
     text = _marked_text(raw, where)
     if text is None:
-        text = _stated_text(raw, where, note_encoding) if encoding is None else _known_text(raw, where, encoding)
+        text = (
+            _stated_text(raw, where, note_encoding)
+            if encoding is None
+            else _known_text(raw, where, encoding)
+        )
     return _with_line_feeds(text.removeprefix("\ufeff")).replace("\0", "")
 
 
@@ -129,7 +159,9 @@ def _marked_text(raw: bytes, where: Where) -> str | None:
         return raw.removeprefix(mark).decode(name)
     except UnicodeDecodeError as error:
         rule = f"a file with a byte-order mark of {name.upper()} must be in that encoding"
-        raise input_error(where, rule, "save it as UTF-8", f"byte {error.start + len(mark)}") from error
+        raise input_error(
+            where, rule, "save it as UTF-8", f"byte {error.start + len(mark)}"
+        ) from error
 
 
 def _known_text(raw: bytes, where: Where, encoding: Encoding, remedy: str = ENCODING_REMEDY) -> str:
@@ -143,12 +175,17 @@ def _known_text(raw: bytes, where: Where, encoding: Encoding, remedy: str = ENCO
     except UnicodeError as error:
         _check_no_binary(raw, where, error)
         place = f"byte {error.start}" if isinstance(error, UnicodeDecodeError) else "another one"
-        rule = f"a text without a byte-order mark must be in the encoding that was given, {encoding}"
+        rule = (
+            f"a text without a byte-order mark must be in the encoding that was given, {encoding}"
+        )
         raise input_error(where, rule, "leave encoding= out, or load it apart", place) from error
 
 
 def _folder_text(raw: bytes, where: Where, encoding: FolderEncoding) -> str:
-    """Text of a file of a folder: UTF-8 with characters beyond ASCII, else in the encoding that the caller states."""
+    """Text of a file of a folder.
+
+    UTF-8 with characters beyond ASCII, else in the encoding that the caller states.
+    """
     if not raw.isascii():
         with suppress(UnicodeDecodeError):
             text = raw.decode("utf-8")
@@ -181,7 +218,10 @@ def _check_no_binary(raw: bytes, where: Where, cause: Exception | None = None) -
     tried = raw[:_TRIED_BYTES]
     nul, controls = tried.count(0), len(tried) - len(tried.translate(None, _CONTROLS))
     if nul or controls > _MOST_CONTROLS * len(tried):
-        rule = "a text must be text, and this file looks binary, or like UTF-16 without its byte-order mark"
+        rule = (
+            "a text must be text, and this file looks binary, or like UTF-16 without its "
+            "byte-order mark"
+        )
         remedy = "give it the ending of its format, take it away, or save it as UTF-8"
         content = f"{controls:,} control characters in its first {len(tried):,} bytes"
         raise input_error(where._replace(line=None), rule, remedy, content) from cause
@@ -204,7 +244,12 @@ def _stated_text(raw: bytes, where: Where, note_encoding: Callable[[str], None])
     codec = _AS_BROWSERS.get(name, name) if name in _SEVERAL_BYTES else encoding.codec_info.name
     with suppress(UnicodeDecodeError, LookupError):
         return raw.decode(codec)
-    raise input_error(where, "a page must be in the encoding that it states", "save it as UTF-8", shown_value(label))
+    raise input_error(
+        where,
+        "a page must be in the encoding that it states",
+        "save it as UTF-8",
+        shown_value(label),
+    )
 
 
 def _with_line_feeds(text: str) -> str:

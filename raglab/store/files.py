@@ -54,7 +54,8 @@ class Where(NamedTuple):
 def input_error(where: Where, rule: str, remedy: str, value: str | None = None) -> InputError:
     """Error with one message of one line: file, line, id, rule, what came, remedy.
 
-    Whatever comes from a file is shown as text: no escape sequence, no turned direction, no password of a URL.
+    Whatever comes from a file is shown as text: no escape sequence, no turned direction, no
+    password of a URL.
 
     Args:
       where: the place; parts that are None are left out.
@@ -63,15 +64,20 @@ def input_error(where: Where, rule: str, remedy: str, value: str | None = None) 
       value: what was found instead, already shortened (see `shown_value`).
 
     Example:
-      >>> str(input_error(Where("a.jsonl", 3), "query must be a string", "quote it", shown_value(7)))
+      >>> str(
+      ...     input_error(Where("a.jsonl", 3), "query must be a string", "quote it", shown_value(7))
+      ... )
       'a.jsonl, line 3: query must be a string, got 7; quote it.'
     """
     line = "" if where.line is None else f", line {where.line}"
     record = "" if where.id is None else f", id {_shorten(where.id)}"
     got_clause = "" if value is None else f", got {value}"
-    rule, remedy = (_shorten(text, _SHOWN_RULE) for text in (rule, remedy))  # both may name what the input calls a key
+    # both may name what the input calls a key
+    rule, remedy = (_shorten(text, _SHOWN_RULE) for text in (rule, remedy))
     file = _shorten(where.file, _SHOWN_PATH)
-    return InputError(visible(masked_passwords(f"{file}{line}{record}: {rule}{got_clause}; {remedy}.")))
+    return InputError(
+        visible(masked_passwords(f"{file}{line}{record}: {rule}{got_clause}; {remedy}."))
+    )
 
 
 def shown_value(value: object) -> str:
@@ -83,7 +89,8 @@ def shown_value(value: object) -> str:
     """
     if isinstance(value, str):
         return _shorten(repr(value[: _SHOWN_CHARACTERS + 1]))
-    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:  # Python writes no more than 4,300 digits
+    # Python writes no more than 4,300 digits
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
         return f"a whole number of {value.bit_length()} bits"
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
@@ -107,39 +114,60 @@ class JsonLine(NamedTuple):
 
 
 def read_bytes(
-    path: Path, max_file_bytes: int, *, blank: bool = False, follow_links: bool = True, keep_mark: bool = False
+    path: Path,
+    max_file_bytes: int,
+    *,
+    blank: bool = False,
+    follow_links: bool = True,
+    keep_mark: bool = False,
 ) -> bytes:
     """Content of a file of at most `max_file_bytes`, without a byte-order mark of UTF-8.
 
     Args:
-      blank: whether a file without content is one too. follow_links: whether the path may be a link; the path that a
-        person gave may, what a folder holds may not. keep_mark: whether a byte-order mark stays.
+      blank: whether a file without content is one too.
+      follow_links: whether the path may be a link; the path that a person gave may, what a folder
+        holds may not.
+      keep_mark: whether a byte-order mark stays.
 
     Raises:
-      InputError: the file cannot be read, is empty, or is longer than the limit; or the path is a link, and may not be.
+      InputError: the file cannot be read, is empty, or is longer than the limit; or the path is a
+        link, and may not be.
     """
     where = Where(str(path))
     with _opened(path, follow_links=follow_links) as file:
         raw = file.read(max_file_bytes + 1) or b""
     if len(raw) > max_file_bytes:
         rule = f"a file must be at most {max_file_bytes} bytes"
-        raise input_error(where, rule, "split it, or raise max_file_bytes", f"more than {max_file_bytes}")
+        raise input_error(
+            where, rule, "split it, or raise max_file_bytes", f"more than {max_file_bytes}"
+        )
     if not blank and not raw.removeprefix(_BOM).strip():
         rule, remedy = "a file must not be empty", "fill it or take it away"
         raise BlankError(str(input_error(where, rule, remedy, "no content")))
     return raw if keep_mark else raw.removeprefix(_BOM)
 
 
-def read_text(path: Path, max_file_bytes: int, *, blank: bool = False, follow_links: bool = True) -> str:
+def read_text(
+    path: Path, max_file_bytes: int, *, blank: bool = False, follow_links: bool = True
+) -> str:
     """Text of a UTF-8 file, its line ends as one line feed; see `read_bytes`."""
     where = Where(str(path), 1)
-    text = decode_utf8(read_bytes(path, max_file_bytes, blank=blank, follow_links=follow_links), where)
-    if text.startswith("\ufeff"):  # it would hide the `---` of a front matter, or become a part of the first key
-        raise input_error(where, "a file must begin with one byte-order mark at most", "take the second away", "two")
+    text = decode_utf8(
+        read_bytes(path, max_file_bytes, blank=blank, follow_links=follow_links), where
+    )
+    # it would hide the `---` of a front matter, or become a part of the first key
+    if text.startswith("\ufeff"):
+        raise input_error(
+            where,
+            "a file must begin with one byte-order mark at most",
+            "take the second away",
+            "two",
+        )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def read_json(path: Path, max_file_bytes: int, *, follow_links: bool = True) -> Any:  # noqa: ANN401 - any JSON value; the fields are checked where they are read
+# any JSON value; the fields are checked where they are read
+def read_json(path: Path, max_file_bytes: int, *, follow_links: bool = True) -> Any:  # noqa: ANN401
     """Value of a file that is one JSON document."""
     raw = read_bytes(path, max_file_bytes, follow_links=follow_links)
     return parse_json(decode_utf8(raw, Where(str(path), 1)), Where(str(path)))
@@ -151,7 +179,8 @@ def json_lines(path: Path, max_line_bytes: int, *, follow_links: bool = True) ->
     No more than `max_line_bytes` + 2 bytes of a line are ever read.
 
     Raises:
-      InputError: a line is too long, not UTF-8, not JSON, or not an object; or the file has no record.
+      InputError: a line is too long, not UTF-8, not JSON, or not an object; or the file has no
+        record.
     """
     has_record = False
     with _opened(path, follow_links=follow_links) as file:
@@ -163,13 +192,21 @@ def json_lines(path: Path, max_line_bytes: int, *, follow_links: bool = True) ->
             if len(line) > max_line_bytes:
                 rule = f"a line must be at most {max_line_bytes} bytes"
                 raise input_error(
-                    where, rule, "write one record a line, or raise max_line_bytes", f"more than {max_line_bytes}"
+                    where,
+                    rule,
+                    "write one record a line, or raise max_line_bytes",
+                    f"more than {max_line_bytes}",
                 )
             if line.strip():
                 has_record = True
                 yield JsonLine(where, _object(parse_json(decode_utf8(line, where), where), where))
     if not has_record:
-        raise input_error(Where(str(path)), "a file must not be empty", "write one JSON object a line", "no record")
+        raise input_error(
+            Where(str(path)),
+            "a file must not be empty",
+            "write one JSON object a line",
+            "no record",
+        )
 
 
 def decode_utf8(raw: bytes, where: Where, remedy: str = "save the file as UTF-8") -> str:
@@ -183,21 +220,33 @@ def decode_utf8(raw: bytes, where: Where, remedy: str = "save the file as UTF-8"
 
 
 def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
-    """Value of a JSON text: no NaN, no number beyond a double, no repeated key, no half of a surrogate pair."""
+    """Value of a JSON text.
+
+    No NaN, no number beyond a double, no repeated key, no half of a surrogate pair.
+    """
     try:
         value = json.loads(
-            text, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant, parse_float=_finite
+            text,
+            object_pairs_hook=_without_repeats,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
         )
         if "\\ud" in text or "\\uD" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except json.JSONDecodeError as error:
         place = where if where.line is not None else where._replace(line=error.lineno)
         reason = f"{error.msg} at column {error.colno}"
-        raise input_error(place, "text must be valid JSON", "correct or remove it", reason) from error
+        raise input_error(
+            place, "text must be valid JSON", "correct or remove it", reason
+        ) from error
     except (ValueError, RecursionError) as error:
         reason = "nesting too deep" if isinstance(error, RecursionError) else str(error)
-        reason = "an integer of over 4300 digits" if "integer string conversion" in reason else reason
-        raise input_error(where, "text must be valid JSON", "correct or remove it", reason) from error
+        reason = (
+            "an integer of over 4300 digits" if "integer string conversion" in reason else reason
+        )
+        raise input_error(
+            where, "text must be valid JSON", "correct or remove it", reason
+        ) from error
     return value
 
 
@@ -206,18 +255,27 @@ def canonical_text(value: object, where: Where) -> str:
     try:
         return canonical_json(value, ensure_ascii=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise input_error(where, "a record must hold JSON values only", "convert or remove it", str(error)) from error
+        raise input_error(
+            where, "a record must hold JSON values only", "convert or remove it", str(error)
+        ) from error
 
 
 def write_lines(records: Iterable[Mapping[str, Any]], path: Path) -> None:
     """Write one JSON object a line, whole or not at all.
 
-    A new file beside the target takes the lines and replaces it at the end; on any error the target is as it was.
+    A new file beside the target takes the lines and replaces it at the end; on any error the target
+    is as it was.
 
     Raises:
       InputError: a record is not JSON, or the folder cannot be written.
     """
-    _write((_encode_line(record, Where(str(path), number)) for number, record in enumerate(records, 1)), path)
+    _write(
+        (
+            _encode_line(record, Where(str(path), number))
+            for number, record in enumerate(records, 1)
+        ),
+        path,
+    )
 
 
 def write_text(text: str, path: Path) -> None:
@@ -230,11 +288,15 @@ def write_bytes(content: bytes, path: Path) -> None:
     _write([content], path)
 
 
-_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # what a spreadsheet takes a formula by, wide forms among them
+_FORMULA = tuple(
+    "=+-@\t\r\n＝＋－＠"
+)  # what a spreadsheet takes a formula by, wide forms among them
 
 
 def cut_file(path: Path, size: int) -> None:
-    """Take the end of a file away, in its place, which needs no room on the disk; only under the file's lock.
+    """Take the end of a file away, in its place, which needs no room on the disk.
+
+    Only under the file's lock.
 
     Args:
       size: bytes that stay.
@@ -243,7 +305,9 @@ def cut_file(path: Path, size: int) -> None:
 
 
 def csv_text(table: pd.DataFrame) -> str:
-    r"""CSV of a table without its index; a text that a spreadsheet would run as a formula has an apostrophe before it.
+    r"""CSV of a table without its index.
+
+    A text that a spreadsheet would run as a formula has an apostrophe before it.
 
     Numbers, and texts that are numbers, stay as they are.
 
@@ -258,12 +322,17 @@ def csv_text(table: pd.DataFrame) -> str:
 
 
 def map_texts(table: pd.DataFrame, function: Callable[[str], str]) -> pd.DataFrame:
-    """Table with a function applied to its texts and its heads; numbers and whatever else stay as they are."""
+    """Table with a function applied to its texts and its heads.
+
+    Numbers and whatever else stay as they are.
+    """
     frame = table.set_axis([function(str(name)) for name in table.columns], axis=1)
     for place, kind in enumerate(frame.dtypes):
         if kind.kind == "O":
             column = frame.iloc[:, place].astype(object)
-            texts = {row: function(cell) for row, cell in enumerate(column) if isinstance(cell, str)}
+            texts = {
+                row: function(cell) for row, cell in enumerate(column) if isinstance(cell, str)
+            }
             column.iloc[list(texts)] = list(texts.values())
             frame.isetitem(place, column.array)
     return frame
@@ -296,27 +365,34 @@ def make_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         remedy = "check its path and rights, or choose another"
-        raise input_error(Where(str(folder)), "the folder must be writable", remedy, _reason(error)) from error
+        raise input_error(
+            Where(str(folder)), "the folder must be writable", remedy, _reason(error)
+        ) from error
     return folder
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new path beside the target to write to; what stands there takes the target's place when the block ends.
+    """A new path beside the target to write to.
 
-    The one door for everything that raglab writes to a file: on any error, a full disk among them, the target is as it
-    was and nothing is left beside it. What a kill leaves has a hidden name on `.tmp`, which nothing reads. A link stays
-    and what it names is replaced; a file keeps its rights.
+    What stands there takes the target's place when the block ends.
+
+    The one door for everything that raglab writes to a file: on any error, a full disk among them,
+    the target is as it was and nothing is left beside it. What a kill leaves has a hidden name on
+    `.tmp`, which nothing reads. A link stays and what it names is replaced; a file keeps its
+    rights.
 
     Raises:
-      InputError: the folder cannot be written, the file may not be, it is a folder or a device, or the disk is full.
+      InputError: the folder cannot be written, the file may not be, it is a folder or a device, or
+        the disk is full.
     """
     with _writing(path):
         _check_place(path)
         target = Path(os.path.realpath(path))
         partial = target.with_name(f".{secrets.token_hex(8)}.tmp")
         if target.exists():
-            target.open("r+b").close()  # what may not be written is not replaced either, though the folder would let it
+            # what may not be written is not replaced either, though the folder would let it
+            target.open("r+b").close()
         try:
             yield partial
             with partial.open("rb") as file:
@@ -332,14 +408,16 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked_lines(path: Path, opening: str, wait_s: float = 10.0) -> Iterator[LineLog]:
-    """A log of JSON lines that this block alone holds; made where it is not there. Others wait for its lock.
+    """A log of JSON lines that this block alone holds; made where it is not there.
 
-    A last line that a kill or a full disk cut off was never finished and is taken away first; one that is whole but for
-    its line end gets it.
+    Others wait for its lock.
+
+    A last line that a kill or a full disk cut off was never finished and is taken away first; one
+    that is whole but for its line end gets it.
 
     Args:
-      opening: what every line of this log begins with, such as `{"key": `; a last line without an end that does not
-        begin so is refused, so that another file is never cut.
+      opening: what every line of this log begins with, such as `{"key": `; a last line without an
+        end that does not begin so is refused, so that another file is never cut.
       wait_s: seconds to wait for the lock.
 
     Raises:
@@ -355,7 +433,7 @@ def locked_lines(path: Path, opening: str, wait_s: float = 10.0) -> Iterator[Lin
 
 @contextmanager
 def locked(path: Path, wait_s: float = 60.0) -> Iterator[None]:
-    """A block that one process or thread runs at a time, by the lock of a file, made where it is not there.
+    """A block that one process or thread runs at a time, by a file lock, made if missing.
 
     Raises:
       InputError: the file cannot be written, or is held for longer than `wait_s`.
@@ -396,10 +474,13 @@ class LineLog:
 
 
 def logged_lines(path: Path) -> list[JsonLine]:
-    """Records of a log of JSON lines, none where it is not there; a last line that was cut off is passed over.
+    """Records of a log of JSON lines, none where it is not there.
+
+    A last line that was cut off is passed over.
 
     Raises:
-      InputError: the file cannot be read, is longer than `MAX_FILE_BYTES`, or a line is no JSON object.
+      InputError: the file cannot be read, is longer than `MAX_FILE_BYTES`, or a line is no JSON
+        object.
     """
     if not path.exists() or (path.is_file() and not path.stat().st_size):
         return []
@@ -417,9 +498,9 @@ def logged_lines(path: Path) -> list[JsonLine]:
 def _lock(file: FileIO, path: Path, wait_s: float) -> None:
     """Take the lock, which ends with the open file, by a kill as well.
 
-    Measured against filelock 4.2: 60 µs a lock instead of 700 µs; four processes that take turns 800 times 0.8 s
-    instead of 1.7 s. And filelock makes missing folders, takes a place that cannot be written for one that is held,
-    and follows no links.
+    Measured against filelock 4.2: 60 µs a lock instead of 700 µs; four processes that take turns
+    800 times 0.8 s instead of 1.7 s. And filelock makes missing folders, takes a place that cannot
+    be written for one that is held, and follows no links.
     """
     import fcntl  # not on Windows, where all else works
 
@@ -429,15 +510,23 @@ def _lock(file: FileIO, path: Path, wait_s: float) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() > until:
-                rule, value = f"the file must be free within {wait_s:g} s", "a lock of another process"
-                raise input_error(Where(str(path)), rule, "wait for it, or end it", value) from error
+                rule, value = (
+                    f"the file must be free within {wait_s:g} s",
+                    "a lock of another process",
+                )
+                raise input_error(
+                    Where(str(path)), rule, "wait for it, or end it", value
+                ) from error
             time.sleep(0.005)
         else:
             return
 
 
 def _mend_last_line(file: FileIO, path: Path, opening: bytes) -> None:
-    """End a last line that lacks its end, or take it away where it was cut off; the caller holds the lock."""
+    """End a last line that lacks its end, or take it away where it was cut off.
+
+    The caller holds the lock.
+    """
     end = file.seek(0, os.SEEK_END)
     file.seek(max(0, end - MAX_LINE_BYTES))
     tail = file.readall()
@@ -446,7 +535,9 @@ def _mend_last_line(file: FileIO, path: Path, opening: bytes) -> None:
         return
     if last[: len(opening)] != opening[: len(last)]:
         rule = f"the last line must begin with {opening.decode()}"
-        raise input_error(Where(str(path)), rule, "give another file", shown_value(last[:_SHOWN_CHARACTERS]))
+        raise input_error(
+            Where(str(path)), rule, "give another file", shown_value(last[:_SHOWN_CHARACTERS])
+        )
     if _is_object(last):
         file.write(b"\n")
     else:
@@ -465,12 +556,16 @@ def _check_place(path: Path) -> None:
     _check_name(path, "path")
     if not path.name or (path.exists() and not path.is_file()):
         value = "a folder" if path.is_dir() else "a device or pipe"
-        raise input_error(Where(str(path)), "the file must be writable", "give the path of a file", value)
+        raise input_error(
+            Where(str(path)), "the file must be writable", "give the path of a file", value
+        )
 
 
 def _check_name(path: Path, what: str) -> None:
     if "\0" in str(path):
-        raise input_error(Where(str(path)), f"a {what} must hold no NUL character", "take it away", "one")
+        raise input_error(
+            Where(str(path)), f"a {what} must hold no NUL character", "take it away", "one"
+        )
 
 
 @contextmanager
@@ -480,12 +575,21 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         remedy = "make the folder or choose another"
-        raise input_error(Where(str(path)), "the file must be writable", remedy, _reason(error)) from error
+        raise input_error(
+            Where(str(path)), "the file must be writable", remedy, _reason(error)
+        ) from error
 
 
 def _reason(error: OSError) -> str:
-    """What the system says, by its number where it has one: libraries put texts of their own around it."""
-    return os.strerror(error.errno) if error.errno else error.strerror or str(error) or type(error).__name__
+    """What the system says, by its number where it has one.
+
+    Libraries put texts of their own around it.
+    """
+    return (
+        os.strerror(error.errno)
+        if error.errno
+        else error.strerror or str(error) or type(error).__name__
+    )
 
 
 def _sync_folder(folder: Path) -> None:
@@ -502,12 +606,16 @@ def _encode_line(record: Mapping[str, Any], where: Where) -> bytes:
     try:
         return (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
-        raise input_error(where, "a record must hold JSON values only", "convert or remove it", str(error)) from error
+        raise input_error(
+            where, "a record must hold JSON values only", "convert or remove it", str(error)
+        ) from error
 
 
 def _object(value: object, where: Where) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise input_error(where, "a line must be a JSON object", 'write {"key": value, …}', shown_value(value))
+        raise input_error(
+            where, "a line must be a JSON object", 'write {"key": value, …}', shown_value(value)
+        )
     return value
 
 
@@ -543,31 +651,48 @@ def link_error(path: Path) -> InputError:
 
 
 def check_regular(mode: int, path: Path) -> None:
-    """Stop at what is no file: a folder, device, pipe or socket, by the mode that the system gives."""
+    """Stop at what is no file.
+
+    A folder, device, pipe or socket, by the mode that the system gives.
+    """
     if not S_ISREG(mode):
         value = "a folder" if S_ISDIR(mode) else "a device, pipe or socket"
-        raise input_error(Where(str(path)), "the path must be a file", "give the path of a file", value)
+        raise input_error(
+            Where(str(path)), "the path must be a file", "give the path of a file", value
+        )
 
 
-_READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_READ_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_BINARY", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+)
 
 
 @contextmanager
 def _opened(path: Path, *, follow_links: bool) -> Iterator[BinaryIO]:
-    """A file open for reading; what is no file is never waited for, and the system's errors are InputErrors."""
+    """A file open for reading.
+
+    What is no file is never waited for, and the system's errors are InputErrors.
+    """
     try:
         if not follow_links and path.is_symlink():
             raise link_error(path)
         try:
             mode = path.stat().st_mode
-        except ValueError as error:  # a NUL, or half of a surrogate pair: no file can have such a name
+        # a NUL, or half of a surrogate pair: no file can have such a name
+        except ValueError as error:
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT)) from error
         check_regular(mode, path)  # opening a device can do something
-        # Whatever stands there a moment later is looked at once more, and a link that took its place is not followed.
+        # Whatever stands there a moment later is looked at once more, and a link that took its
+        # place is not followed.
         flags = _READ_FLAGS | (0 if follow_links else getattr(os, "O_NOFOLLOW", 0))
         with os.fdopen(os.open(path, flags), "rb") as file:
             check_regular(os.fstat(file.fileno()).st_mode, path)
             yield file
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise input_error(Where(str(path)), "the file must be readable", "check path and rights", reason) from error
+        raise input_error(
+            Where(str(path)), "the file must be readable", "check path and rights", reason
+        ) from error

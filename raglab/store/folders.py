@@ -1,4 +1,7 @@
-"""Folders (shore): the files below a folder and nothing outside it: no link unless asked for, no loop, no device."""
+"""Folders (shore): the files below a folder and nothing outside it.
+
+No link unless asked for, no loop, no device.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,10 @@ _LOCK = "~$"  # what office programs put beside a file that is open
 class FolderFiles(NamedTuple):
     """What is below a folder.
 
-    files: by their relative paths with slashes, sorted. problems: likewise links that are not to be followed, folders
-    that are reached twice, devices, what cannot be read. passed_over: how many lock files of office programs
-    (`~$a.docx`) and links that lead nowhere there are, by what they are.
+    files: by their relative paths with slashes, sorted. problems: likewise links that are not to be
+    followed, folders that are reached twice, devices, what cannot be read. passed_over: how many
+    lock files of office programs (`~$a.docx`) and links that lead nowhere there are, by what they
+    are.
     """
 
     files: dict[str, Path]
@@ -31,8 +35,8 @@ def files_below(folder: Path, *, follow_links: bool) -> FolderFiles:
     """Files at any depth; names with a leading dot are passed over.
 
     Args:
-      follow_links: whether links to files and folders are followed. A folder is read once: a second way to it may be a
-        loop.
+      follow_links: whether links to files and folders are followed. A folder is read once: a second
+        way to it may be a loop.
     """
     below = FolderFiles({}, {}, Counter())
     visited: dict[tuple[int, int], Path] = {}
@@ -60,11 +64,16 @@ def files_below(folder: Path, *, follow_links: bool) -> FolderFiles:
                 below.files[f"{prefix}{entry.name}"] = path
             else:
                 below.passed_over[kind] += 1
-    return below._replace(files=dict(sorted(below.files.items())), problems=dict(sorted(below.problems.items())))
+    return below._replace(
+        files=dict(sorted(below.files.items())), problems=dict(sorted(below.problems.items()))
+    )
 
 
 def _kind(entry: os.DirEntry[str], path: Path, *, follow_links: bool) -> str:
-    """What an entry of a folder is; it may matter where it is neither file nor folder, and is then a problem."""
+    """What an entry of a folder is.
+
+    It may matter where it is neither file nor folder, and is then a problem.
+    """
     if entry.name.startswith(_LOCK):
         return "lock files"
     if entry.is_symlink():
@@ -89,7 +98,7 @@ def is_folder(path: Path) -> bool:
 
 
 def check_link(path: Path, *, follow_links: bool) -> Path:
-    """A path inside a folder that has a fixed name there, which may be a link only where links are followed."""
+    """A path inside a folder with a fixed name there, a link only where links are followed."""
     if not follow_links and path.is_symlink():
         raise link_error(path)
     return path
@@ -112,4 +121,6 @@ def _listing(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         rule = "a folder and all it holds must be readable"
-        raise input_error(Where(str(path)), rule, "check rights and links, or take it away", reason) from error
+        raise input_error(
+            Where(str(path)), rule, "check rights and links, or take it away", reason
+        ) from error

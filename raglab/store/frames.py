@@ -1,4 +1,4 @@
-"""Frames (shore): traces from DataFrames of a system's own hits, their cases, passages, ranks and measurements."""
+"""Frames (shore): traces from DataFrames of own hits, with cases, passages, ranks, measurements."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-MAX_CELLS = 20_000_000  # cases by arms by depths by hits of the longest case: what an array of a trace holds
+# cases by arms by depths by hits of the longest case: what an array of a trace holds
+MAX_CELLS = 20_000_000
 MAX_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits takes, in bytes
 
 _BOUNDS = {"surer": "min", "ask": "max"}  # of a signal, by its direction
@@ -85,7 +86,10 @@ _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by
 
 
 class Numbering(NamedTuple):
-    """Distinct names in the order of their first rows; number of each row's, -1 where it is missing; first rows."""
+    """Distinct names in the order of their first rows.
+
+    Number of each row's, -1 where it is missing; first rows.
+    """
 
     names: tuple[str, ...]
     of_row: list[int]
@@ -93,7 +97,10 @@ class Numbering(NamedTuple):
 
 
 class HitRows(NamedTuple):
-    """Rows of a frame of hits: cells, columns of the frame by our names, and their values, None where missing."""
+    """Rows of a frame of hits.
+
+    Cells, columns of the frame by our names, and their values, None where missing.
+    """
 
     cells: Cells
     places: Mapping[str, str]
@@ -110,25 +117,37 @@ class HitRows(NamedTuple):
         kinds = list(dict.fromkeys(type(value) for value in values if value is not None))
         if len(kinds) > 1:
             row = next(row for row, value in enumerate(values) if type(value) is kinds[1])
-            rule, remedy = f"{field} must be all strings or all integers", f'write frame["{field}"].astype(str)'
+            rule, remedy = (
+                f"{field} must be all strings or all integers",
+                f'write frame["{field}"].astype(str)',
+            )
             raise self.cells.error(row, field, rule, remedy, shown_value(values[row]))
         first: dict[Any, int] = {}
         for row, value in enumerate(values):
             first.setdefault(value, row)
         first.pop(None, None)
         number = {value: place for place, value in enumerate(first)}
-        return Numbering(tuple(map(str, first)), [number.get(value, -1) for value in values], list(first.values()))
+        return Numbering(
+            tuple(map(str, first)),
+            [number.get(value, -1) for value in values],
+            list(first.values()),
+        )
 
-    def check_same(self, fields: Iterable[str], first: Sequence[int], what: str, remedy: str) -> None:
-        """Stop where a row differs in a column from the first row of its case or passage, [rows]."""
+    def check_same(
+        self, fields: Iterable[str], first: Sequence[int], what: str, remedy: str
+    ) -> None:
+        """Stop if a row differs in a column from the first row of its case or passage, [rows]."""
         for field in fields:
             self.cells.same(self.places[field], self.columns[field], first, what, remedy)
 
 
 def frame_cases(rows: HitRows, groups: Sequence[str] = ()) -> tuple[tuple[Case, ...], Numbering]:
-    """Cases in the order of their first rows, and their numbers; without a column of labels none has one.
+    """Cases in the order of their first rows, and their numbers.
 
-    Two cases of one question may have different labels, since hits are given for each: that is a warning.
+    Without a column of labels none has one.
+
+    Two cases of one question may have different labels, since hits are given for each: that is a
+    warning.
 
     Args:
       groups: columns whose values group the cases, see `raglab.case_groups.group_value`.
@@ -136,7 +155,11 @@ def frame_cases(rows: HitRows, groups: Sequence[str] = ()) -> tuple[tuple[Case, 
     has_id = "case_id" in rows.columns
     numbering = rows.numbered("case_id" if has_id else "query")
     # The first row of a case states it, all others must agree with it.
-    fields = [field for field in ("query", "expect_status", *OF_CASE, *LOGGED_COLUMNS) if field in rows.columns]
+    fields = [
+        field
+        for field in ("query", "expect_status", *OF_CASE, *LOGGED_COLUMNS)
+        if field in rows.columns
+    ]
     remedy = "correct it" if has_id else "correct it, or tell the cases apart by case_id"
     first = [numbering.first[number] for number in numbering.of_row]
     rows.check_same(fields, first, "a case", remedy)
@@ -144,11 +167,21 @@ def frame_cases(rows: HitRows, groups: Sequence[str] = ()) -> tuple[tuple[Case, 
         rows.cells.same(group, rows.cells.of(group), first, "a case", remedy)
     placed: list[tuple[Where, Case]] = []
     for name, row in zip(numbering.names, numbering.first, strict=True):
-        stated = {field: value for field in fields if (value := rows.columns[field][row]) is not None}
-        stated |= {field: tuple(value) for field, value in stated.items() if isinstance(value, list)}
-        extra: dict[str, Any] = {field: stated.pop(field) for field in LOGGED_COLUMNS if field in stated}
+        stated = {
+            field: value for field in fields if (value := rows.columns[field][row]) is not None
+        }
+        stated |= {
+            field: tuple(value) for field, value in stated.items() if isinstance(value, list)
+        }
+        extra: dict[str, Any] = {
+            field: stated.pop(field) for field in LOGGED_COLUMNS if field in stated
+        }
         extra |= {ANSWERS: list(stated.pop(ANSWERS))} if ANSWERS in stated else {}
-        by_group = {group: str(value) for group in groups if (value := rows.cells.of(group)[row]) is not None}
+        by_group = {
+            group: str(value)
+            for group in groups
+            if (value := rows.cells.of(group)[row]) is not None
+        }
         extra |= {"groups": {**extra.get("groups", {}), **by_group}} if by_group else {}
         case = Case(name if has_id else f"q{len(placed) + 1}", **stated, extra=extra)
         placed.append((Where(f"{rows.cells.name}, row {row}", id=case.id), case))
@@ -156,21 +189,26 @@ def frame_cases(rows: HitRows, groups: Sequence[str] = ()) -> tuple[tuple[Case, 
 
 
 def frame_chunks(rows: HitRows, of_hit: Iterable[str]) -> tuple[tuple[Chunk, ...], list[int]]:
-    """Passages in the order of their first rows, and the number of each row's, -1 where it has none.
+    """Passages in the order of their first rows, and each row's passage number, -1 without one.
 
     Args:
       of_hit: columns that must be empty in a row without a passage.
     """
     cells = rows.cells
-    # A row without a passage says that its case found nothing: whatever else it says of one is a mistake.
+    # A row without a passage says that its case found nothing: whatever else it says of one is a
+    # mistake.
     hits, chunk_of_row, first = rows.numbered("hit_id")
     nothing = [row for row, number in enumerate(chunk_of_row) if number < 0]
     for column in filter(cells.has, of_hit):
         for row in nothing:
             value = cells.of(column)[row]
             if value is not None:
-                rule = f"a row without hit_id says that nothing was found, so it must have no {column}"
-                raise cells.error(row, column, rule, "fill hit_id, or empty the cell", shown_value(value))
+                rule = (
+                    f"a row without hit_id says that nothing was found, so it must have no {column}"
+                )
+                raise cells.error(
+                    row, column, rule, "fill hit_id, or empty the cell", shown_value(value)
+                )
     # Passages repeat from row to row: the first row states them, all others must agree with it.
     of_row = [first[number] if number >= 0 else row for row, number in enumerate(chunk_of_row)]
     fields = [field for field in PASSAGE_COLUMNS if field in rows.columns]
@@ -207,54 +245,65 @@ def trace_from_frame(
 
     A cell is missing where it is None, NaN or NA. Columns, the first three required:
 
-    - `query` (or `question`): the question. `hit_id`: name of the passage, strings, integers or UUIDs; missing in the
-      one row of a case that found nothing.
-    - `score`: by the argument `score`: `cosine` of query and passage; `l2`, squared distance of their unit vectors;
-      `probability`, a reranker's, in [0, 1], which becomes `s_rerank`. Not stated, it must lie in [-1, 1] as a cosine
-      does and is read as one, but a study and the cockpit then begin with an always-answer policy that gates it
-      (`raglab.lab.starting_policy`), not with thresholds made for one encoder's cosines: TF-IDF scores are far lower.
-      `l2` and `cosine` follow from one another where one is not given (rule S1.1). Without both the gates l2, density,
-      gap and similarity are off for this trace, and without s_rerank and s_hybrid also confidence; a warning names
-      them, and the gates on `signals` decide.
-    - `label` (or `expect_status`): ok, refuse or ambiguous. Without the column, or where its cell is missing, the cases
-      are decided and count in no rate.
+    - `query` (or `question`): the question. `hit_id`: name of the passage, strings, integers or
+      UUIDs; missing in the one row of a case that found nothing.
+    - `score`: by the argument `score`: `cosine` of query and passage; `l2`, squared distance of
+      their unit vectors; `probability`, a reranker's, in [0, 1], which becomes `s_rerank`. Not
+      stated, it must lie in [-1, 1] as a cosine does and is read as one, but a study and the
+      cockpit then begin with an always-answer policy that gates it (`raglab.lab.starting_policy`),
+      not with thresholds made for one encoder's cosines: TF-IDF scores are far lower. `l2` and
+      `cosine` follow from one another where one is not given (rule S1.1). Without both the gates
+      l2, density, gap and similarity are off for this trace, and without s_rerank and s_hybrid also
+      confidence; a warning names them, and the gates on `signals` decide.
+    - `label` (or `expect_status`): ok, refuse or ambiguous. Without the column, or where its cell
+      is missing, the cases are decided and count in no rate.
     - `case_id`: of the question; without it each distinct query is a case: q1, q2, …
-    - `text`, `source` (path of the document; without it each passage is a document of its own), `page` (from 1),
-      `page_label`, `domain`, `doc_type`, `product`, `vendor`, `version` (tags), `entities` (a list, or a text with
-      semicolons): of the passage, the same in each of its rows. Without `text` the keyword share is 0, a warning.
-    - `rank`: place in the final order, 0, 1, 2, … within a case; without it by descending `s_rerank`, hits without one
-      after those with one, then from the best to the worst `score`, ties in the order of the rows. With score=None and
-      without `s_rerank` the order is that of the rows; a warning counts the cases whose first hit no signal puts first.
-    - `s_rerank`, `s_raw` (its logit), `s_hybrid` (in [0, 1]): for the gate of confidence. With distances and without
-      s_rerank and s_hybrid the confidence is 0: switch that gate off.
-    - `l2`, `cosine`: in addition to a score of another kind. `anchor_similarity`, `signature_similarity`: cosine of the
-      query with the passage's first 800 characters and with its rendered signature; missing never decides.
-    - `arm`, `depth` (from 0): of several strategies and refinements; each case has rows in each of them.
-    - `expect_sources`, `expect_sources_any`, `selected_sources` (lists of `source` or `source#page`, or one text with
-      semicolons between them; the end of a source that no other has, such as its file name, replaces it),
-      `min_sources`, `expect_option`, `answer`, `answers` (several gold answers: a list of texts, or what Hugging Face
-      has, `{"text": [...]}`), `intent`, `doctype`, `split`, `notes`: of the case, the same in each of its rows; splits
-      are `tune`, `certify`, `report`, or names that `load_cases` reads as these.
-    - `at` (a time, or its ISO text; in UTC without a zone) and `groups` (`{"tenant": "acme"}`): of a logged question,
-      the same in each of its rows; kept in `extra` of the case, for reviews by day and by group.
+    - `text`, `source` (path of the document; without it each passage is a document of its own),
+      `page` (from 1), `page_label`, `domain`, `doc_type`, `product`, `vendor`, `version` (tags),
+      `entities` (a list, or a text with semicolons): of the passage, the same in each of its rows.
+      Without `text` the keyword share is 0, a warning.
+    - `rank`: place in the final order, 0, 1, 2, … within a case; without it by descending
+      `s_rerank`, hits without one after those with one, then from the best to the worst `score`,
+      ties in the order of the rows. With score=None and without `s_rerank` the order is that of the
+      rows; a warning counts the cases whose first hit no signal puts first.
+    - `s_rerank`, `s_raw` (its logit), `s_hybrid` (in [0, 1]): for the gate of confidence. With
+      distances and without s_rerank and s_hybrid the confidence is 0: switch that gate off.
+    - `l2`, `cosine`: in addition to a score of another kind. `anchor_similarity`,
+      `signature_similarity`: cosine of the query with the passage's first 800 characters and with
+      its rendered signature; missing never decides.
+    - `arm`, `depth` (from 0): of several strategies and refinements; each case has rows in each of
+      them.
+    - `expect_sources`, `expect_sources_any`, `selected_sources` (lists of `source` or
+      `source#page`, or one text with semicolons between them; the end of a source that no other
+      has, such as its file name, replaces it), `min_sources`, `expect_option`, `answer`, `answers`
+      (several gold answers: a list of texts, or what Hugging Face has, `{"text": [...]}`),
+      `intent`, `doctype`, `split`, `notes`: of the case, the same in each of its rows; splits are
+      `tune`, `certify`, `report`, or names that `load_cases` reads as these.
+    - `at` (a time, or its ISO text; in UTC without a zone) and `groups` (`{"tenant": "acme"}`): of
+      a logged question, the same in each of its rows; kept in `extra` of the case, for reviews by
+      day and by group.
 
     An index with the name of a column counts as that column.
 
     Args:
       frame: one row a hit.
-      columns: our names to those of the frame, such as {"query": "prompt", "hit_id": "chunk"}, as `load_cases` takes
-        them; columns that have our names need none. `trace.meta["columns"]` holds what was mapped.
+      columns: our names to those of the frame, such as {"query": "prompt", "hit_id": "chunk"}, as
+        `load_cases` takes them; columns that have our names need none. `trace.meta["columns"]`
+        holds what was mapped.
       score: kind of the column `score`; None where there is no such column.
-      signals: further scores by name, which a policy gates as `signals.<name>`: {"column": its column, the name where
-        not given; "higher": "surer" or "ask"; "unit": "probability" or other words; and, as `Trace.with_signal` takes
-        them, "stage", "missing", "source", "version"}. A case has the value of its first hit; of the stage "query" the
-        same value in each of its rows.
-      groups: columns whose values group the cases, such as `tenant` (rule S2.20); the same in each row of a case.
+      signals: further scores by name, which a policy gates as `signals.<name>`: {"column": its
+        column, the name where not given; "higher": "surer" or "ask"; "unit": "probability" or other
+        words; and, as `Trace.with_signal` takes them, "stage", "missing", "source", "version"}. A
+        case has the value of its first hit; of the stage "query" the same value in each of its
+        rows.
+      groups: columns whose values group the cases, such as `tenant` (rule S2.20); the same in each
+        row of a case.
       policy: the policy whose patterns are measured at once (others later, on replay).
       name: of the collection, of the arm where there is no such column, and of the frame in errors.
 
     Returns:
-      Q cases and C chunks in the order of their first rows; K hits, as many as the longest case has, by (l2, chunk);
+      Q cases and C chunks in the order of their first rows; K hits, as many as the longest case
+      has, by (l2, chunk);
         measurements in float64 as given.
 
     Raises:
@@ -262,9 +311,10 @@ def trace_from_frame(
       ValueError: a source of a case that several documents of the frame have.
 
     Warns:
-      UserWarning: gates are off, since nothing was measured for them; splits are mapped; questions are repeated; or
-        sources of cases name documents by the end of their path, which are looked for among the documents of the hits
-        alone, or differ from one in upper case or file extension alone.
+      UserWarning: gates are off, since nothing was measured for them; splits are mapped; questions
+        are repeated; or sources of cases name documents by the end of their path, which are looked
+        for among the documents of the hits alone, or differ from one in upper case or file
+        extension alone.
 
     Source: rules S0.4, S1.1 to S1.4, S2.15, S6.1, S6.5.
 
@@ -272,13 +322,25 @@ def trace_from_frame(
       >>> import pandas as pd
       >>> from raglab.policy import PolicyData
       >>> from raglab.replay import decide
-      >>> rows = [("the excess?", "a", 0.9, "ok"), ("the excess?", "b", 0.6, "ok"), ("Who won?", "b", 0.1, "refuse")]
-      >>> trace = trace_from_frame(pd.DataFrame(rows, columns=["query", "hit_id", "score", "label"]))
+      >>> rows = [
+      ...     ("the excess?", "a", 0.9, "ok"),
+      ...     ("the excess?", "b", 0.6, "ok"),
+      ...     ("Who won?", "b", 0.1, "refuse"),
+      ... ]
+      >>> trace = trace_from_frame(
+      ...     pd.DataFrame(rows, columns=["query", "hit_id", "score", "label"])
+      ... )
       >>> policy = PolicyData.from_mapping({"confidence": {"enabled": False}})
       >>> decide(trace, policy).frame()[["status", "decided_by", "sources"]].values.tolist()
       [['ok', 'answered', ['a#n/a', 'b#n/a']], ['refuse', 'l2', []]]
     """
-    about: dict[str, Any] = {"columns": columns, "score": score, "signals": signals, "policy": policy, "name": name}
+    about: dict[str, Any] = {
+        "columns": columns,
+        "score": score,
+        "signals": signals,
+        "policy": policy,
+        "name": name,
+    }
     trace = frame_trace(frame, groups=groups, **about)
     warn_of_gates_off(name, trace.meta.get("gates_off", ()), signals)
     warn_of_short_sources(name, trace)
@@ -288,30 +350,43 @@ def trace_from_frame(
 
 
 def _warn_of_distances(name: str, trace: Trace, column: str) -> None:
-    """Warn where a score of no stated scale, read as a cosine, looks like a distance: by its name, or by the ranks."""
-    cosine, rank = (part.reshape(-1, part.shape[-1]) for part in (trace.hits.cosine, trace.hits.rank))
+    """Warn where a score of no stated scale, read as a cosine, looks like a distance.
+
+    By its name, or by the ranks.
+    """
+    cosine, rank = (
+        part.reshape(-1, part.shape[-1]) for part in (trace.hits.cosine, trace.hits.rank)
+    )
     first = np.where(rank == 0, cosine, np.nan)
     # Hits of a cell that have another score than its first one, in the direction of the later rank.
-    later = np.where((rank > 0) & ~np.isnan(cosine), cosine - np.nansum(first, axis=1)[:, None], 0.0)
+    later = np.where(
+        (rank > 0) & ~np.isnan(cosine), cosine - np.nansum(first, axis=1)[:, None], 0.0
+    )
     n_better, n_worse = int((later.sum(axis=1) > 0.0).sum()), int((later.sum(axis=1) < 0.0).sum())
     against = n_better > n_worse
     if not against and "dist" not in column.casefold():
         return
-    count = f"in {n_better:,} of {n_better + n_worse:,} cases it rises while the hits get worse by rank"
+    count = (
+        f"in {n_better:,} of {n_better + n_worse:,} cases it rises while the hits get worse by rank"
+    )
     why = count if against else "its name says that it is a distance"
     declared = (
-        f'score=None, signals={{"distance": {{"column": "{cut_name(column)}", "higher": "ask", "unit": "distance"}}}}'
+        f'score=None, signals={{"distance": {{"column": "{cut_name(column)}", "higher": "ask", '
+        f'"unit": "distance"}}}}'
     )
     warn_user(
-        f"{name}: the column {cut_name(column)} is read as a cosine, of which more is better, but {why}; write "
-        f'score="cosine" where it is one, score="l2" of a squared distance of unit vectors, or {declared}.'
+        f"{name}: the column {cut_name(column)} is read as a cosine, of which more is better, but "
+        f"{why}; write "
+        'score="cosine" where it is one, score="l2" of a squared distance of unit vectors, or '
+        f"{declared}."
     )
 
 
 def warn_of_short_sources(name: str, trace: Trace) -> None:
-    """Warn whoever called the caller where cases name documents by less than their path, or none that was hit.
+    """Warn the caller's caller if cases name documents by less than their path, or none hit.
 
-    A frame holds the documents that were hit; another of the same name may stand in the corpus behind it.
+    A frame holds the documents that were hit; another of the same name may stand in the corpus
+    behind it.
     """
     meanings = _meanings(trace.cases, trace.chunks)
     misspelt = misspelt_sources(trace.cases, chunk_documents(trace.chunks), meanings)
@@ -319,15 +394,20 @@ def warn_of_short_sources(name: str, trace: Trace) -> None:
         case, source, document = misspelt[0]
         expecting = sum(bool(case_sources(case)) for case in trace.cases)
         warn_user(
-            f"{name}: {len(misspelt):,} of {expecting:,} cases with sources name one that is no document among the "
-            f"hits, but is one up to case or file extension, the first {shown_value(source)} in case "
-            f"{shown_value(case.id)} beside {shown_value(document)}: it counts as not retrieved; write sources as the "
+            f"{name}: {len(misspelt):,} of {expecting:,} cases with sources name one that is no "
+            "document among the "
+            f"hits, but is one up to case or file extension, the first {shown_value(source)} in "
+            "case "
+            f"{shown_value(case.id)} beside {shown_value(document)}: it counts as not retrieved; "
+            "write sources as the "
             "column source has them."
         )
     elif meanings and not any(meaning.documents for meaning in meanings.values()):
         warn_user(
-            f"{name}: none of the {len(meanings)} sources that cases name is a document among the hits, got "
-            f"{shown_value(min(meanings))} beside {shown_value(trace.chunks[0].document) if trace.chunks else 'none'}; "
+            f"{name}: none of the {len(meanings)} sources that cases name is a document among the "
+            "hits, got "
+            f"{shown_value(min(meanings))} beside "
+            f"{shown_value(trace.chunks[0].document) if trace.chunks else 'none'}; "
             "write them as the column source has them."
         )
     short = {
@@ -338,8 +418,10 @@ def warn_of_short_sources(name: str, trace: Trace) -> None:
     if short:
         source, path = min(short.items())
         warn_user(
-            f"{name}: {len(short)} of {len(meanings)} sources that cases name are the end of a path, and mean the only "
-            f"document among the hits that has it, as {shown_value(source)} means {shown_value(path)}; write the path "
+            f"{name}: {len(short)} of {len(meanings)} sources that cases name are the end of a "
+            "path, and mean the only "
+            f"document among the hits that has it, as {shown_value(source)} means "
+            f"{shown_value(path)}; write the path "
             "where the corpus has others."
         )
 
@@ -350,16 +432,26 @@ def _meanings(cases: Sequence[Case], chunks: Sequence[Chunk]) -> dict[str, Meani
     return source_meanings(sources, chunk_documents(chunks)) if sources else {}
 
 
-def warn_of_gates_off(name: str, off: Sequence[str], signals: Mapping[str, Mapping[str, str]] | None) -> None:
+def warn_of_gates_off(
+    name: str, off: Sequence[str], signals: Mapping[str, Mapping[str, str]] | None
+) -> None:
     """Warn whoever called the caller that gates are off, if any is, and say what to gate instead.
 
     Args:
-      name: of the frame. signals: those that it brings.
+      name: of the frame.
+      signals: those that it brings.
     """
     if not off:
         return
-    bounds = [f"signals.{signal}.{_BOUNDS[stated['higher']]}" for signal, stated in (signals or {}).items()]
-    how = f'gate a signal instead: policy.replace("{bounds[0]}", …)' if bounds else "name a score by signals={…}"
+    bounds = [
+        f"signals.{signal}.{_BOUNDS[stated['higher']]}"
+        for signal, stated in (signals or {}).items()
+    ]
+    how = (
+        f'gate a signal instead: policy.replace("{bounds[0]}", …)'
+        if bounds
+        else "name a score by signals={…}"
+    )
     what = "distances" if "confidence" not in off else "distances and no scores of a reranker"
     warn_user(f"{name}: the hits have no {what}, so the gates {', '.join(off)} are off; {how}.")
 
@@ -379,20 +471,33 @@ def frame_trace(
     cells = frame_cells(frame, name, index={*field_names(HIT_COLUMNS), *map(str, mapped.values())})
     _warn_of_index(frame, cells)
     user_signals = signal_columns(signals or {}, name)
-    places = hit_places(cells, columns, score, [*(signal.column for signal in user_signals), *groups])
+    places = hit_places(
+        cells, columns, score, [*(signal.column for signal in user_signals), *groups]
+    )
     known = {**HIT_COLUMNS, **({"score": MEASURES[MEASURE_OF_SCORE[score]]} if score else {})}
     rows = HitRows(cells, places, read_columns(cells, places, known))
     warn_of_empty_columns(cells, [*places.values()])
-    # Cases, passages, arms and depths are numbered apart; a row of the frame is then one cell of the trace.
+    # Cases, passages, arms and depths are numbered apart; a row of the frame is then one cell of
+    # the trace.
     cases, case_numbers = frame_cases(rows, groups)
-    of_hit = [signal_column.column for signal_column in user_signals if signal_column.signal.stage != "query"]
-    chunks, chunk_of_row = frame_chunks(rows, dict.fromkeys((*(places.get(field, field) for field in OF_HIT), *of_hit)))
+    of_hit = [
+        signal_column.column
+        for signal_column in user_signals
+        if signal_column.signal.stage != "query"
+    ]
+    chunks, chunk_of_row = frame_chunks(
+        rows, dict.fromkeys((*(places.get(field, field) for field in OF_HIT), *of_hit))
+    )
     check_clear(cases, _meanings(cases, chunks))
-    arms, arm_of_row, _ = rows.numbered("arm") if "arm" in places else ((name,), [0] * cells.size, [0])
+    arms, arm_of_row, _ = (
+        rows.numbered("arm") if "arm" in places else ((name,), [0] * cells.size, [0])
+    )
     depth_of_row = _row_depths(rows)
     shape = (len(cases), len(arms), max(depth_of_row) + 1)
     at = _Rows(
-        np.ravel_multi_index((case_numbers.of_row, arm_of_row, depth_of_row), shape), np.array(chunk_of_row), shape
+        np.ravel_multi_index((case_numbers.of_row, arm_of_row, depth_of_row), shape),
+        np.array(chunk_of_row),
+        shape,
     )
     _check_rows(rows, at, cases, arms)
     measurements = _measurements(rows, score)
@@ -410,7 +515,9 @@ def frame_trace(
     # No build made it, so its fingerprint is of what it holds.
     meta |= {
         "fingerprint": content_hash(
-            values.TraceData(cases=cases, chunks=chunks, arms=arms, hits=hits, pattern_hits=None, meta=meta)
+            values.TraceData(
+                cases=cases, chunks=chunks, arms=arms, hits=hits, pattern_hits=None, meta=meta
+            )
         )[:16],
         "corpus": name,
         "n_chunks": len(chunks),
@@ -424,11 +531,15 @@ def frame_trace(
     for signal_column in user_signals:
         stated = declaration(signal_column.signal)
         trace = trace.with_signal(
-            signal_column.signal.name, _signal_values(cells, at, rank, case_numbers, signal_column), **stated
+            signal_column.signal.name,
+            _signal_values(cells, at, rank, case_numbers, signal_column),
+            **stated,
         )
         _warn_of_label(cells, signal_column, cases, case_numbers.of_row, chunks, chunk_of_row)
     if score is None and "rank" not in places and np.isnan(measurements["s_rerank"]).all():
-        _warn_of_row_order(cells, at, [column for column in user_signals if column.signal.stage != "query"])
+        _warn_of_row_order(
+            cells, at, [column for column in user_signals if column.signal.stage != "query"]
+        )
     return trace
 
 
@@ -442,7 +553,10 @@ class SignalColumn(NamedTuple):
 def signal_columns(signals: Mapping[str, Mapping[str, str]], name: str) -> tuple[SignalColumn, ...]:
     """Signals of a frame as they are stated."""
     if not isinstance(signals, Mapping):
-        rule, remedy = "signals must state each signal by its name", 'write {"my_score": {"higher": …, "unit": …}}'
+        rule, remedy = (
+            "signals must state each signal by its name",
+            'write {"my_score": {"higher": …, "unit": …}}',
+        )
         raise input_error(Where(name), rule, remedy, shown_value(signals))
     return tuple(_signal_column(signal, stated, name) for signal, stated in signals.items())
 
@@ -457,8 +571,14 @@ def _signal_column(signal: str, stated: Mapping[str, str], name: str) -> SignalC
         value = shown_value(stated)
         if isinstance(stated, Mapping):
             lacking = [f"no {key}" for key in sorted(needed - stated.keys())]
-            unknown = [f"an unknown {cut_name(str(key))}" for key in stated if key not in {"column", *DECLARED}]
-            value = " and ".join([*lacking, *unknown]) + (f" beside {', '.join(map(str, stated))}" if stated else "")
+            unknown = [
+                f"an unknown {cut_name(str(key))}"
+                for key in stated
+                if key not in {"column", *DECLARED}
+            ]
+            value = " and ".join([*lacking, *unknown]) + (
+                f" beside {', '.join(map(str, stated))}" if stated else ""
+            )
         raise input_error(where, rule, remedy, value)
     column = stated.get("column", signal)
     if not isinstance(column, str):
@@ -470,7 +590,10 @@ def _signal_column(signal: str, stated: Mapping[str, str], name: str) -> SignalC
 def _signal_values(
     cells: Cells, at: _Rows, rank: NDArray[np.int64], cases: Numbering, signal: SignalColumn
 ) -> NDArray[np.float64]:
-    """Values of a signal: of the first hit of each case, arm and depth, [Q, A, D]; of the stage query [Q]."""
+    """Values of a signal: of the first hit of each case, arm and depth, [Q, A, D].
+
+    Of the stage query [Q].
+    """
     unit, name = signal.signal.unit, signal.column
     known = {name: measurement(unit.low, unit.high, unit.described, signal_remedy(unit))}
     values = read_columns(cells, {name: name}, known)[name]
@@ -493,27 +616,40 @@ def _warn_of_label(
     chunks: Sequence[Chunk],
     chunk_of_row: Sequence[int],
 ) -> None:
-    """Warn where a column of 0 and 1 says in all rows whether the hit is an expected one, or the label of the case."""
-    by_row = [(row, value) for row, value in enumerate(cells.of(signal.column)) if value is not None]
+    """Warn if a 0 and 1 column says in all rows whether the hit is expected, or the case's label."""
+    by_row = [
+        (row, value) for row, value in enumerate(cells.of(signal.column)) if value is not None
+    ]
     if {value for _, value in by_row} != {0, 1}:
         return
     meanings = _meanings(cases, chunks)
     fulfilled = chunk_sources(chunks, meanings) if meanings else []
-    of_hits: list[bool] = []  # whether the column is what is expected of the hit, of rows whose case states sources
+    # whether the column is what is expected of the hit, of rows whose case states sources
+    of_hits: list[bool] = []
     highest: dict[int, bool] = {}  # by case with a label
     for row, value in by_row:
         case, chunk = cases[case_of_row[row]], chunk_of_row[row]
         if meanings and chunk >= 0 and case_sources(case):
-            of_hits.append(bool(value) == (not set(fulfilled[chunk]).isdisjoint(case_sources(case))))
+            of_hits.append(
+                bool(value) == (not set(fulfilled[chunk]).isdisjoint(case_sources(case)))
+            )
         if case.expect_status is not None:
             highest[case_of_row[row]] = highest.get(case_of_row[row], False) or bool(value)
-    of_labels = [value == (cases[place].expect_status == Status.ok.name) for place, value in highest.items()]
-    for agrees, what in ((of_hits, "rows whether the hit is of an expected source"), (of_labels, "cases the label")):
+    of_labels = [
+        value == (cases[place].expect_status == Status.ok.name) for place, value in highest.items()
+    ]
+    for agrees, what in (
+        (of_hits, "rows whether the hit is of an expected source"),
+        (of_labels, "cases the label"),
+    ):
         if len(agrees) >= LEAST_ALIKE and len(set(agrees)) == 1:
             warn_user(
-                f"{cells.name}: the column {cut_name(signal.column)} of signal {signal.signal.name} says in "
-                f"{len(agrees):,} of {len(agrees):,} {what}: it looks like the label itself, which a signal would feed "
-                "back to the policy; take it out of signals and write the right hits of each question into "
+                f"{cells.name}: the column {cut_name(signal.column)} of signal "
+                f"{signal.signal.name} says in "
+                f"{len(agrees):,} of {len(agrees):,} {what}: it looks like the label itself, "
+                "which a signal would feed "
+                "back to the policy; take it out of signals and write the right hits of each "
+                "question into "
                 "expect_sources_any (docs/howto/own_hits.md), unless it is known before the answer."
             )
             return
@@ -533,8 +669,10 @@ def _warn_of_row_order(cells: Cells, at: _Rows, signals: Sequence[SignalColumn])
     if signals and unsorted.any():
         names = " nor ".join(f"signals.{signal.signal.name}" for signal in signals)
         warn_user(
-            f"{cells.name}: the hits stand in the order of the rows, and in {unsorted.sum():,} of {n_cells:,} cases "
-            f"(arms and depths apart) the first is not the surest by {names}; sort the rows, or state their order by "
+            f"{cells.name}: the hits stand in the order of the rows, and in {unsorted.sum():,} of "
+            f"{n_cells:,} cases "
+            f"(arms and depths apart) the first is not the surest by {names}; sort the rows, or "
+            "state their order by "
             "a column rank."
         )
 
@@ -552,15 +690,20 @@ def _gates_off(measurements: Mapping[str, NDArray[np.float64]], score: Score | N
 
 
 class _Rows(NamedTuple):
-    """Where the rows belong: cell [rows], number of (case, arm, depth); chunk [rows], -1 for none; shape (Q, A, D)."""
+    """Where the rows belong: cell [rows], number of (case, arm, depth); chunk [rows], -1 for none.
+
+    Shape (Q, A, D).
+    """
 
     cell: NDArray[np.int64]
     chunk: NDArray[np.int64]
     shape: tuple[int, int, int]
 
     def within(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Places 0, 1, 2, … inside their cell of rows that stand in an order with cells together."""
-        n_before = np.append(0, np.cumsum(np.bincount(self.cell[order], minlength=int(np.prod(self.shape)))))
+        """Places 0, 1, 2, … inside their cell, of rows in an order that keeps cells together."""
+        n_before = np.append(
+            0, np.cumsum(np.bincount(self.cell[order], minlength=int(np.prod(self.shape))))
+        )
         places: NDArray[np.int64] = np.arange(len(order)) - n_before[self.cell[order]]
         return places
 
@@ -568,10 +711,15 @@ class _Rows(NamedTuple):
 def _warn_of_index(frame: pd.DataFrame, cells: Cells) -> None:
     """Warn of an index that looks like a column which the frame lacks; it is not read."""
     for name in frame.index.names:
-        meant = meant_columns(name, cells) if isinstance(name, str) and name not in cells.columns else ()
+        meant = (
+            meant_columns(name, cells)
+            if isinstance(name, str) and name not in cells.columns
+            else ()
+        )
         if meant:
             warn_user(
-                f"{cells.name}: the index {shown_value(name)} is not read, though it looks like {' or '.join(meant)}; "
+                f"{cells.name}: the index {shown_value(name)} is not read, though it looks like "
+                f"{' or '.join(meant)}; "
                 f'write frame.rename_axis("{meant[0]}"), or frame.reset_index(drop=True).'
             )
 
@@ -587,31 +735,50 @@ def _row_depths(rows: HitRows) -> list[int]:
 
 
 def _check_rows(rows: HitRows, at: _Rows, cases: Sequence[Case], arms: Sequence[str]) -> None:
-    """Each case has rows in each arm and depth, not too many: different hits, or one row that says there are none."""
+    """Each case has rows in each arm and depth, not too many.
+
+    Different hits, or one row that says there are none.
+    """
     cells = rows.cells
 
     def place(cell: int) -> str:
         case, arm, depth = np.unravel_index(cell, at.shape)
-        return f"case {shown_value(cases[int(case)].id)}, arm {shown_value(arms[int(arm)])}, depth {depth}"
+        return (
+            f"case {shown_value(cases[int(case)].id)}, arm {shown_value(arms[int(arm)])}, depth "
+            f"{depth}"
+        )
 
-    # Whatever is as long as there are cells comes after this: names of arms alone could make them thousands of times
-    # as many as rows.
+    # Whatever is as long as there are cells comes after this: names of arms alone could make them
+    # thousands of times as many as rows.
     there = np.unique(at.cell)
     if len(there) < math.prod(at.shape):
         rule = "a case must have rows in every arm and depth"
         remedy = "add its hits there, or one row without hit_id if there were none"
         gap = np.flatnonzero(there != np.arange(len(there)))
-        raise input_error(Where(cells.name), rule, remedy, f"none for {place(int(gap[0]) if len(gap) else len(there))}")
+        raise input_error(
+            Where(cells.name),
+            rule,
+            remedy,
+            f"none for {place(int(gap[0]) if len(gap) else len(there))}",
+        )
     n_rows = np.bincount(at.cell)
     longest = int(n_rows.max())
     if longest > MOST_HITS:
-        rule, remedy = f"hits of a case, arm and depth must be at most {MOST_HITS:,}", "keep the first of each case"
+        rule, remedy = (
+            f"hits of a case, arm and depth must be at most {MOST_HITS:,}",
+            "keep the first of each case",
+        )
         value = f"{longest:,} for {place(int(np.argmax(n_rows)))}"
         raise input_error(Where(cells.name), rule, remedy, value)
     size, what = math.prod(at.shape) * longest, "cases by arms, depths and"
-    for pairs, number, most in (("hits", size, MAX_CELLS), ("pairs of hits", size * longest, MAX_PAIRS)):
+    for pairs, number, most in (
+        ("hits", size, MAX_CELLS),
+        ("pairs of hits", size * longest, MAX_PAIRS),
+    ):
         if number > most:
-            remedy = f"keep the first hits of each case: {place(int(np.argmax(n_rows)))} has {longest:,}"
+            remedy = (
+                f"keep the first hits of each case: {place(int(np.argmax(n_rows)))} has {longest:,}"
+            )
             rule = f"{what} {pairs} of the longest case must be at most {most:,}"
             raise input_error(Where(cells.name), rule, remedy, f"{number:,}")
     order = np.lexsort((at.chunk, at.cell))
@@ -629,7 +796,10 @@ def _check_rows(rows: HitRows, at: _Rows, cases: Sequence[Case], arms: Sequence[
 
 def _measurements(rows: HitRows, score: Score | None) -> dict[str, NDArray[np.float64]]:
     """Measurements of every row, NaN where not given; the score under its own name."""
-    cells, measurements = rows.cells, {field: np.array(rows.of(field), dtype=np.float64) for field in MEASURES}
+    cells, measurements = (
+        rows.cells,
+        {field: np.array(rows.of(field), dtype=np.float64) for field in MEASURES},
+    )
     if score:
         for row, (hit, value) in enumerate(zip(rows.of("hit_id"), rows.of("score"), strict=True)):
             if hit is not None and value is None:
@@ -642,7 +812,11 @@ def _measurements(rows: HitRows, score: Score | None) -> dict[str, NDArray[np.fl
         row = int(apart[0])
         rule = "l2 must be the squared distance of unit vectors, 2 - 2 * cosine"
         raise cells.error(
-            row, "l2", rule, "square it, or drop the column", f"{l2[row]:g} beside cosine {cosine[row]:g}"
+            row,
+            "l2",
+            rule,
+            "square it, or drop the column",
+            f"{l2[row]:g} beside cosine {cosine[row]:g}",
         )
     return measurements | {
         "l2": np.where(np.isnan(l2), 2.0 - 2.0 * cosine, l2),
@@ -653,7 +827,10 @@ def _measurements(rows: HitRows, score: Score | None) -> dict[str, NDArray[np.fl
 def _ranks(
     rows: HitRows, at: _Rows, measurements: Mapping[str, NDArray[np.float64]], score: Score | None
 ) -> NDArray[np.int64]:
-    """Place of every row in the final order of its cell, [rows]; as given, else by s_rerank, score, row."""
+    """Place of every row in the final order of its cell, [rows].
+
+    As given, else by s_rerank, score, row.
+    """
     hits = np.flatnonzero(at.chunk >= 0)
     if "rank" in rows.columns:
         rank_column = rows.columns["rank"]
@@ -682,15 +859,23 @@ def _ranks(
 
 
 def _hits_by_distance(
-    cells: Cells, at: _Rows, measurements: Mapping[str, NDArray[np.float64]], rank: NDArray[np.int64]
+    cells: Cells,
+    at: _Rows,
+    measurements: Mapping[str, NDArray[np.float64]],
+    rank: NDArray[np.int64],
 ) -> Hits:
-    """Hits by (l2, chunk), [Q, A, D, K]; those without a distance last, by rank: the order that their system gave."""
+    """Hits by (l2, chunk), [Q, A, D, K].
+
+    Those without a distance last, by rank: the order that their system gave.
+    """
     reranked = ~np.isnan(measurements["s_rerank"])
     n_reranked = np.bincount(at.cell[reranked], minlength=int(np.prod(at.shape)))
     late = np.flatnonzero(reranked & (rank >= n_reranked[at.cell]))
     if len(late):
         rule = "hits with s_rerank must come before those without"
-        raise cells.error(int(late[0]), "rank", rule, "correct rank or drop the column", f"rank {rank[late[0]]}")
+        raise cells.error(
+            int(late[0]), "rank", rule, "correct rank or drop the column", f"rank {rank[late[0]]}"
+        )
     hits = np.flatnonzero(at.chunk >= 0)
     ties = np.where(np.isnan(measurements["l2"]), rank, at.chunk)
     order = hits[np.lexsort((ties[hits], measurements["l2"][hits], at.cell[hits]))]
@@ -707,6 +892,14 @@ def _hits_by_distance(
         "sig_sim": "signature_similarity",
         "sig_sim_strict": "signature_similarity",
     }
-    floats = {field: laid(measurements[similarity.get(field, field)], np.nan, np.float64) for field in FLOAT_FIELDS}
+    floats = {
+        field: laid(measurements[similarity.get(field, field)], np.nan, np.float64)
+        for field in FLOAT_FIELDS
+    }
     counted = n_reranked.astype(np.int32).reshape(at.shape)
-    return Hits(chunk=laid(at.chunk, -1, np.int32), rank=laid(rank, -1, np.int32), n_reranked=counted, **floats)
+    return Hits(
+        chunk=laid(at.chunk, -1, np.int32),
+        rank=laid(rank, -1, np.int32),
+        n_reranked=counted,
+        **floats,
+    )

@@ -20,14 +20,27 @@ MAX_DEPTH = 6  # of lists, as they are indented
 _LIGHT = 1.0  # second
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
 _BLANKS = re.compile(r"\s+")
-# Misnested formatting elements make a parser of HTML5 copy them again and again. Under names that it does not know they
-# are plain elements.
-_FORMATTING = re.compile(r"<(/?)(a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?=[\s/>])", re.IGNORECASE)
+# Misnested formatting elements make a parser of HTML5 copy them again and again. Under names that
+# it does not know they are plain elements.
+_FORMATTING = re.compile(
+    r"<(/?)(a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?=[\s/>])", re.IGNORECASE
+)
 # A browser that runs scripts reads it as a text that it does not show, whatever is open in it.
 _NOSCRIPT = re.compile(r"<(/?)noscript(?=[\s/>])", re.IGNORECASE)
 _RENAMED = re.compile(r"<(/?)x-(?=[a-z]+[\s/>])", re.IGNORECASE)
 # Elements that run to the end of a page where they are not closed.
-_HIDING = ("script", "style", "template", "noscript", "textarea", "iframe", "noembed", "noframes", "title", "xmp")
+_HIDING = (
+    "script",
+    "style",
+    "template",
+    "noscript",
+    "textarea",
+    "iframe",
+    "noembed",
+    "noframes",
+    "title",
+    "xmp",
+)
 _INVISIBLE = frozenset(
     {
         *_HIDING,
@@ -42,36 +55,90 @@ _INVISIBLE = frozenset(
         "annotation-xml",
         "-comment",
     }
-    | {"nav", "select", "option", "input", "del", "x-s", "x-strike"}  # struck text is no longer said
+    # struck text is no longer said
+    | {"nav", "select", "option", "input", "del", "x-s", "x-strike"}
 )
 # What a page has around its content, whatever the element.
-_FURNITURE_ROLES = frozenset({"navigation", "banner", "contentinfo", "search", "dialog", "menu", "menubar", "toolbar"})
-_CONTENT = frozenset({"article", "main", "section"})  # whose headers and footers are not those of the page
-# What follows them does not stand below their headings. Those beside the text stand below the heading above them.
+_FURNITURE_ROLES = frozenset(
+    {"navigation", "banner", "contentinfo", "search", "dialog", "menu", "menubar", "toolbar"}
+)
+# whose headers and footers are not those of the page
+_CONTENT = frozenset({"article", "main", "section"})
+# What follows them does not stand below their headings. Those beside the text stand below the
+# heading above them.
 _BESIDE = frozenset({"aside", "blockquote", "details", "dialog", "fieldset", "figure"})
 _OWN_HEADINGS = frozenset({"article", "main", *_BESIDE})
 _NO_LEVEL = 7  # of a heading
 _HIDDEN_STYLE = re.compile(
-    r"(?:^|;)\s*(?:(display)\s*:\s*none|visibility\s*:\s*hidden)\s*(?:!\s*important\s*)?(?=;|$)", re.IGNORECASE
+    r"(?:^|;)\s*(?:(display)\s*:\s*none|visibility\s*:\s*hidden)\s*(?:!\s*important\s*)?(?=;|$)",
+    re.IGNORECASE,
 )
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BLOCKS = frozenset(
-    {*_LISTS, *_HEADINGS, "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details"}
-    | {"dialog", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html"}
-    | {"legend", "li", "main", "nav", "option", "p", "pre", "section", "summary", "table", "tbody", "td", "tfoot"}
+    {
+        *_LISTS,
+        *_HEADINGS,
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "body",
+        "caption",
+        "center",
+        "dd",
+        "details",
+    }
+    | {
+        "dialog",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "header",
+        "hr",
+        "html",
+    }
+    | {
+        "legend",
+        "li",
+        "main",
+        "nav",
+        "option",
+        "p",
+        "pre",
+        "section",
+        "summary",
+        "table",
+        "tbody",
+        "td",
+        "tfoot",
+    }
     | {"th", "thead", "tr"}
 )
-_LAYOUT = frozenset({*_HEADINGS, "table", "pre"})  # a table that holds one of them lays out the page
+# a table that holds one of them lays out the page
+_LAYOUT = frozenset({*_HEADINGS, "table", "pre"})
 _RAISED = {"sup": "^", "sub": "_"}  # 10<sup>2</sup> must not become 102
 # What stands before the second and third part of a formula in MathML: 1 over 2 must not become 12.
-_JOINTS = {"mfrac": "/", "msup": "^", "mover": "^", "mroot": "^", "msub": "_", "munder": "_"} | dict.fromkeys(
-    ("msubsup", "munderover", "mmultiscripts"), "_^"
-)
-_PARTED = frozenset({"mtr", "mlabeledtr", "mtd", "mspace"})  # of matrices, whose cells are numbers of their own
+_JOINTS = {
+    "mfrac": "/",
+    "msup": "^",
+    "mover": "^",
+    "mroot": "^",
+    "msub": "_",
+    "munder": "_",
+} | dict.fromkeys(("msubsup", "munderover", "mmultiscripts"), "_^")
+# of matrices, whose cells are numbers of their own
+_PARTED = frozenset({"mtr", "mlabeledtr", "mtd", "mspace"})
 # What would be read as another kind of block at the beginning of a line.
 _OTHER_KIND = re.compile(r"[ \t]*(?:#{1,6}(?:\s|$)|```|~~~|\|)")
-_CODE_LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|highlight-(?:source-)?)([\w+#.-]+)|^code (\w+) literal-block")
+_CODE_LANGUAGE = re.compile(
+    r"(?:^|\s)(?:language-|lang-|highlight-(?:source-)?)([\w+#.-]+)|^code (\w+) literal-block"
+)
 _SPAN = 1000  # columns or rows that a cell may take at most
 _COPIES = 10  # of a table's cells that spans may make, for each cell that is written
 
@@ -95,17 +162,21 @@ def html_document(
 ) -> HtmlDocument:
     r"""Title, language and blocks of a page.
 
-    A cell over several columns or rows stands in each; one that is hidden is an empty one in its place. What a browser
-    does not show as text (comments, scripts, styles, drawings, what is hidden) is left out, as are the targets of
-    links. A table that holds headings, code or tables lays out the page: its cells are blocks.
+    A cell over several columns or rows stands in each; one that is hidden is an empty one in its
+    place. What a browser does not show as text (comments, scripts, styles, drawings, what is
+    hidden) is left out, as are the targets of links. A table that holds headings, code or tables
+    lays out the page: its cells are blocks.
 
-    What stands around the content is left out too: `nav`, forms' buttons and choices (a button that is all of a heading
-    stays), elements with a role such as `navigation` or `banner`, and on a whole page the `header` and `footer` outside
-    `article`, `main` and `section`. Where a page has one `main` element, or one of that role, with text, that alone is
-    read. Text behind an `article`, a `main`, or what stands beside the text (an `aside`, a quote, details, a figure)
-    does not stand below the headings in it; the headings of the latter stand below the one above it.
+    What stands around the content is left out too: `nav`, forms' buttons and choices (a button that
+    is all of a heading stays), elements with a role such as `navigation` or `banner`, and on a
+    whole page the `header` and `footer` outside `article`, `main` and `section`. Where a page has
+    one `main` element, or one of that role, with text, that alone is read. Text behind an
+    `article`, a `main`, or what stands beside the text (an `aside`, a quote, details, a figure)
+    does not stand below the headings in it; the headings of the latter stand below the one above
+    it.
 
-    Of formulas in MathML parts keep apart: 1/2 for a fraction, x^2 for a power, between brackets where a part is long.
+    Of formulas in MathML parts keep apart: 1/2 for a fraction, x^2 for a power, between brackets
+    where a part is long.
 
     Args:
       text: of the page.
@@ -113,13 +184,16 @@ def html_document(
       marks: whether comments like `<!-- page 2 label="i" -->` begin pages.
       first: number and label of the page before the first mark.
       source: what the page was made of, whose lines messages name; empty: the page.
-      is_whole: whether it is a page with a header, a footer and a main part, and no text with HTML in it.
+      is_whole: whether it is a page with a header, a footer and a main part, and no text with HTML
+        in it.
 
     Raises:
       InputError: a comment, or an element whose content is not shown, does not end.
 
     Example:
-      >>> page = html_document("<title>Hail</title><h1>Cover</h1><p>Glass is <b>covered</b>.<ul><li>Cars", "a.html")
+      >>> page = html_document(
+      ...     "<title>Hail</title><h1>Cover</h1><p>Glass is <b>covered</b>.<ul><li>Cars", "a.html"
+      ... )
       >>> [(block.kind, block.text) for block in page.blocks]
       [('heading', 'Cover'), ('text', 'Glass is covered.'), ('item', '- Cars')]
     """
@@ -149,14 +223,15 @@ def html_document(
 def is_light_html(text: str) -> bool:
     """Whether a page, however it is built, is parsed within about a second.
 
-    A parser of HTML5 looks through all open elements at each tag, and through all attributes of a tag at each one.
+    A parser of HTML5 looks through all open elements at each tag, and through all attributes of a
+    tag at each one.
     """
     tags = text.count("<") ** 2 * 4e-9
     return tags + sum(len(part) ** 2 for part in text.split(">")) * 1e-10 < _LIGHT
 
 
 def _check_end(roots: Iterable[LexborNode | None], text: str, file: str) -> None:
-    """Stop where a comment or a hidden element is not closed and thereby hides the rest of the page."""
+    """Stop if a comment or a hidden element is not closed and so hides the rest of the page."""
     names = {"noscript"}
     for root in roots:
         node = root
@@ -167,10 +242,16 @@ def _check_end(roots: Iterable[LexborNode | None], text: str, file: str) -> None
     for name in sorted(name for name in names if name == "-comment" or name in _HIDING):
         opening, closing = ("<!--", "-->") if name == "-comment" else (f"<{name}", f"</{name}")
         start = small.rfind(opening)
-        if start >= 0 and small.find(closing, start) < 0 and not small.startswith(("<!-->", "<!--->"), start):
+        if (
+            start >= 0
+            and small.find(closing, start) < 0
+            and not small.startswith(("<!-->", "<!--->"), start)
+        ):
             where = Where(file, text.count("\n", 0, start) + 1)
             kind = "a comment" if name == "-comment" else f"an element {name}"
-            raise input_error(where, f"{kind} must end with {closing.rstrip('>')}>", "close it", "none to the end")
+            raise input_error(
+                where, f"{kind} must end with {closing.rstrip('>')}>", "close it", "none to the end"
+            )
 
 
 def _only_main(root: LexborNode) -> LexborNode | None:
@@ -191,7 +272,7 @@ def _role(node: LexborNode) -> str:
 
 
 def _is_invisible(node: LexborNode) -> bool:
-    """Whether a browser shows nothing of a node, or it is furniture of the page wherever it stands."""
+    """Whether a browser shows nothing of a node, or it is page furniture wherever it stands."""
     if node.tag in _INVISIBLE or (node.tag == "button" and not _is_all_of_a_heading(node)):
         return True
     attributes = node.attributes
@@ -214,7 +295,7 @@ def _hidden_style(attributes: dict[str, str | None]) -> re.Match[str] | None:
 
 
 def _keeps_its_place(node: LexborNode) -> bool:
-    """Whether an invisible node is a cell that the next ones do not take the place of, as in browsers."""
+    """Whether an invisible node is a cell whose place the next ones do not take, as in browsers."""
     if node.tag not in {"td", "th"} or "hidden" in node.attributes:
         return False
     style = _hidden_style(node.attributes)
@@ -238,13 +319,19 @@ def _is_blank(node: LexborNode) -> bool:
 def _is_link_to_itself(node: LexborNode, attributes: dict[str, str | None]) -> bool:
     """Whether a link is the sign beside a heading by which others can link to it."""
     child = node.child
-    if not (attributes.get("href") or "").startswith("#") or child is None or child.next is not None:
+    if (
+        not (attributes.get("href") or "").startswith("#")
+        or child is None
+        or child.next is not None
+    ):
         return False
     return child.tag == "-text" and not any(map(str.isalnum, child.text_content or ""))
 
 
 def _steps(root: LexborNode, *, is_whole: bool = False) -> Iterator[tuple[LexborNode, bool]]:
-    """Visible nodes below one, and comments, in their order: with True, and with False behind what they hold.
+    """Visible nodes below one, and comments, in their order.
+
+    With True, and with False behind what they hold.
 
     Of a whole page, headers and footers outside its content are left out.
     """
@@ -277,7 +364,10 @@ def _lays_out(table: LexborNode) -> bool:
 
 
 class _Table:
-    """A table as far as it was read; spans: text and rows to come of cells over several rows, by column."""
+    """A table as far as it was read.
+
+    Spans: text and rows to come of cells over several rows, by column.
+    """
 
     def __init__(self) -> None:
         self.rows: list[list[str]] = []
@@ -291,7 +381,10 @@ class _Table:
     def add(self, text: str, node: LexborNode) -> None:
         """End a cell with its text."""
         self._fill()
-        columns, rows = _span(node, "colspan"), _span(node, "rowspan") if _number(node, "rowspan", 1) else _SPAN
+        columns, rows = (
+            _span(node, "colspan"),
+            _span(node, "rowspan") if _number(node, "rowspan", 1) else _SPAN,
+        )
         self._room += _COPIES
         self._cells += 1
         self._heads += node.tag == "th"
@@ -320,7 +413,10 @@ class _Table:
         self.row, self._cells, self._heads = [], 0, 0
 
     def end_group(self) -> None:
-        """End a group of rows, which no cell reaches beyond; one of `rowspan="0"` reaches so far."""
+        """End a group of rows, which no cell reaches beyond.
+
+        One of `rowspan="0"` reaches so far.
+        """
         self._spans.clear()
 
 
@@ -336,7 +432,7 @@ def _number(node: LexborNode, name: str, default: int) -> int:
 
 
 class _Shift:
-    """How far the headings of a part beside the text are moved, so that they stand below the heading above it."""
+    """How far headings of a part beside the text move to stand below the heading above it."""
 
     def __init__(self, above: int) -> None:
         self._above = above
@@ -360,11 +456,13 @@ class _PageWalk:
         self._code = 0  # open elements of code within a line
         self._code_start = 0  # where the outermost of them begins in the text
         self._tables: list[_Table | None] = []  # None for one that lays out the page
-        self._lists: list[int] = []  # number of the last item of each open list; -1 where they have none
+        # number of the last item of each open list; -1 where they have none
+        self._lists: list[int] = []
         self._mark = ""  # of an item whose text follows
         self._heading = 0
         self._levels: list[int] = []  # highest heading of each open part that has its own
-        self._open_headings: list[int] = []  # levels of the headings that the next text stands below
+        # levels of the headings that the next text stands below
+        self._open_headings: list[int] = []
         self._shifts: list[_Shift] = []  # of each open part beside the text
         self._ended = _NO_LEVEL  # highest heading that the next text does not stand below
         self._term: str | None = None  # that a definition is awaited for
@@ -398,7 +496,9 @@ class _PageWalk:
             self._text += _before_part(tag, node)
         if tag in {"br", "img"} or tag in _RAISED:
             shown = (node.attributes.get("alt") or "").strip() if tag == "img" else ""
-            self._text.append("\n" if tag == "br" else f" {shown} " if tag == "img" else _RAISED[tag])
+            self._text.append(
+                "\n" if tag == "br" else f" {shown} " if tag == "img" else _RAISED[tag]
+            )
         elif self._pre:
             self._pre += tag == "pre"
             self._language = self._language or _code_language(node)
@@ -417,7 +517,9 @@ class _PageWalk:
             self._tables.append(None if _lays_out(node) else _Table())
         elif tag == "pre":
             self._pre = 1
-            self._language = next((name for above in _above(node) if (name := _code_language(above))), "")
+            self._language = next(
+                (name for above in _above(node) if (name := _code_language(above))), ""
+            )
         elif tag in _LISTS:
             self._end_term()
             self._lists.append(_number(node, "start", 1) - 1 if tag == "ol" else -1)
@@ -446,7 +548,9 @@ class _PageWalk:
         elif tag == "x-code" or _is_code(tag, node):
             self._code -= 1
             if not self._code:
-                self._text[self._code_start :] = [_code_span("".join(self._text[self._code_start :]))]
+                self._text[self._code_start :] = [
+                    _code_span("".join(self._text[self._code_start :]))
+                ]
         elif self._tables and (table := self._tables[-1]) is not None:
             self._leave_in_table(table, tag, node)
         elif tag in _BLOCKS:
@@ -553,19 +657,23 @@ class _PageWalk:
             self.blocks.append(Block("heading", "", self._ended, number, label))
         self._ended = _NO_LEVEL
         if kind == "heading":
-            self._open_headings = [*(above for above in self._open_headings if above < level), level]
+            self._open_headings = [
+                *(above for above in self._open_headings if above < level),
+                level,
+            ]
             if self._levels:
                 self._levels[-1] = min(self._levels[-1], level)
         self.blocks.append(Block(kind, text, level, number, label))
 
 
 def _before_part(tag: str, node: LexborNode) -> Iterator[str]:
-    """What stands before a part of a formula in MathML so that it does not run into the one before it."""
+    """What stands before a part of a MathML formula so that it does not merge with the last one."""
     parent, before = node.parent, _element_before(node)
     joints = "" if parent is None else _JOINTS.get(parent.tag or "", "")
     if joints and before is not None:
         yield joints[0] if _element_before(before) is None else joints[-1]
-    elif tag in _PARTED or (tag == "mfrac" and before is not None and before.tag == "mn"):  # 3 1/2 is no 31/2
+    # 3 1/2 is no 31/2
+    elif tag in _PARTED or (tag == "mfrac" and before is not None and before.tag == "mn"):
         yield " "
     if tag == "msqrt":
         yield "√"
@@ -609,7 +717,9 @@ def escaped(text: str) -> str:
       >>> print(escaped("# not a heading"))
       \# not a heading
     """
-    return "\n".join(f"\\{line.lstrip()}" if _OTHER_KIND.match(line) else line for line in text.split("\n"))
+    return "\n".join(
+        f"\\{line.lstrip()}" if _OTHER_KIND.match(line) else line for line in text.split("\n")
+    )
 
 
 def fenced(code: str, language: str = "") -> str:

@@ -1,4 +1,4 @@
-"""What is left out of a folder (shore): warnings that count and name it, and the error where nothing remains."""
+"""What is left out of a folder (shore): warnings that count and name it, error if none remains."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from raglab.user_warnings import warn_user
 _KINDS_SHOWN = 8  # in a warning
 _PROBLEMS_SHOWN = 10  # in a message, with their reasons
 _PATHS_SHOWN = 200  # likewise, without reasons
-# Formats of texts beside documents/ that a warning counts; tables and pictures there are labels and results.
+# Formats of texts beside documents/ that a warning counts; tables and pictures there are labels and
+# results.
 _BESIDE = ("Markdown", "HTML", "text", "PDF", "reStructuredText", "Word")
-_ABOUT = ("readme", "license", "licence", "changelog", "contributing", "notice", "requirements")  # a set of documents
+# a set of documents
+_ABOUT = ("readme", "license", "licence", "changelog", "contributing", "notice", "requirements")
 
 
 class OmittedFiles(NamedTuple):
     """What of a folder is in no chunk.
 
-    problems: files and links that cannot be read, by their relative paths. blank: documents without text. labels:
-    tables of labelled questions. passed_over: how many files there are that are none of the folder, by what they are.
+    problems: files and links that cannot be read, by their relative paths. blank: documents without
+    text. labels: tables of labelled questions. passed_over: how many files there are that are none
+    of the folder, by what they are.
     """
 
     problems: Mapping[str, InputError]
@@ -35,7 +38,7 @@ class OmittedFiles(NamedTuple):
 
 
 def warn_of_left_out(folder: Path, left_out: OmittedFiles) -> None:
-    """Count what is left out of a folder by kind, and name what is of each kind with the reasons."""
+    """Count what is left out of a folder by kind, and name what each kind has, with reasons."""
     problems, blank, labels, passed_over = left_out
     kinds: list[tuple[str, int, Sequence[str]]] = [
         ("files or links that cannot be read", len(problems), _reasons(problems)),
@@ -58,50 +61,74 @@ def _first_reasons(errors: Sequence[InputError]) -> list[str]:
 
 
 def _reasons(problems: Mapping[str, InputError]) -> list[str]:
-    """Messages of files that cannot be read; of many the first ones, and the paths of the others."""
+    """Messages of files that cannot be read.
+
+    Of many the first ones, and the paths of the others.
+    """
     shown = [str(problem) for problem in [*problems.values()][:_PROBLEMS_SHOWN]]
     if more := [*problems][_PROBLEMS_SHOWN:]:
         rest = f" and {len(more) - _PATHS_SHOWN} more" if len(more) > _PATHS_SHOWN else ""
-        shown.append(f"likewise, each with a reason of its own: {', '.join(more[:_PATHS_SHOWN])}{rest}")
+        shown.append(
+            f"likewise, each with a reason of its own: {', '.join(more[:_PATHS_SHOWN])}{rest}"
+        )
     return shown
 
 
 def nothing_readable(folder: Path, problems: Sequence[InputError], documents: int) -> InputError:
-    """What is wrong with a folder that gives nothing: the only problem itself, or several in one message."""
+    """What is wrong with a folder that gives nothing.
+
+    The only problem itself, or several in one message.
+    """
     if len(problems) == 1:
         return problems[0]
-    more = f"; and {len(problems) - _PROBLEMS_SHOWN} more" if len(problems) > _PROBLEMS_SHOWN else ""
+    more = (
+        f"; and {len(problems) - _PROBLEMS_SHOWN} more" if len(problems) > _PROBLEMS_SHOWN else ""
+    )
     shown = " ".join(f"({n}) {problem}" for n, problem in enumerate(problems[:_PROBLEMS_SHOWN], 1))
-    rule = f"one of its {documents} documents at least must be readable, and {len(problems)} files or links are not"
+    rule = (
+        f"one of its {documents} documents at least must be readable, and {len(problems)} files "
+        "or links are not"
+    )
     return InputError(f"{folder}: {rule}: {shown}{more}")
 
 
 def warn_of_encodings(folder: Path, encodings: Mapping[Path, str]) -> None:
     """Say once of all pages of a folder that they are not in the encodings that they state."""
     if encodings:
-        first = ", ".join(f"{path.name}: {label}" for path, label in [*encodings.items()][:_KINDS_SHOWN])
+        first = ", ".join(
+            f"{path.name}: {label}" for path, label in [*encodings.items()][:_KINDS_SHOWN]
+        )
         more = ", …" if len(encodings) > _KINDS_SHOWN else ""
-        rule = f"{len(encodings)} pages state another encoding, but are UTF-8, and are read as UTF-8"
+        rule = (
+            f"{len(encodings)} pages state another encoding, but are UTF-8, and are read as UTF-8"
+        )
         warn_user(visible(f"{folder}: {rule} ({first}{more})."))
 
 
 def warn_of_utf_8(folder: Path, encoding: str | None, files: Mapping[str, str]) -> None:
-    """Say once of a folder which files are read in the encoding that the caller states, where not all are.
+    """Say once of a folder which files are read in the encoding the caller states, if not all.
 
     Args:
-      encoding: that the caller states. files: path -> encoding that it is read in, of files beyond ASCII.
+      encoding: that the caller states.
+      files: path -> encoding that it is read in, of files beyond ASCII.
     """
     names = [Path(file).name for file, name in files.items() if name != "utf-8"]
     if encoding is not None and len(names) < len(files):
         more = ", …" if len(names) > _KINDS_SHOWN else ""
         first = f" ({', '.join(names[:_KINDS_SHOWN])}{more})" if names else ""
         rule = f"in a folder, encoding={encoding!r} is of the files that are not UTF-8"
-        text = f"{folder}: {rule}: {len(names)} of {len(files)} files beyond ASCII{first} are read as {encoding}, all "
+        text = (
+            f"{folder}: {rule}: {len(names)} of {len(files)} files beyond ASCII{first} are read "
+            f"as {encoding}, all "
+        )
         warn_user(visible(f"{text}others as UTF-8; a file that you name alone is read in it."))
 
 
 def warn_of_beside(place: Path, *, follow_links: bool) -> None:
-    """Count the texts of a folder that lie beside its `documents/`; those about the set, such as a README, are none."""
+    """Count the texts of a folder that lie beside its `documents/`.
+
+    Those about the set, such as a README, are none.
+    """
     endings = tuple(ending for name in _BESIDE for ending in DOCUMENTS[name][0])
     below = files_below(place, follow_links=follow_links).files
     beside = [
@@ -114,7 +141,9 @@ def warn_of_beside(place: Path, *, follow_links: bool) -> None:
     if beside:
         text = f"left out of the corpus, since it lies beside documents/: {_counted_kinds(beside)}"
         first = f"the first {shown_value(beside[0].name)}"
-        warn_user(visible(f"{place}: {text}, {first}; move it into documents/, or give another folder."))
+        warn_user(
+            visible(f"{place}: {text}, {first}; move it into documents/, or give another folder.")
+        )
 
 
 def warn_of_others(

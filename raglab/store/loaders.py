@@ -1,25 +1,36 @@
-"""Loaders (shore): corpora and cases from files and DataFrames (S6.1); tables are read by `store.case_frames`.
+"""Loaders (shore): corpora and cases from files and DataFrames (S6.1).
 
-A corpus as JSON lines has two forms of ours. One chunk a line, what `save_corpus` writes, after an optional first line
-`{"corpus": "name"}`::
+Tables are read by `store.case_frames`.
 
-    {"id": "a.md#1-1", "source": "a.md", "text": "…", "page": 1, "page_label": "i", "tags": {…}, "entities": […],
+A corpus as JSON lines has two forms of ours. One chunk a line, what `save_corpus` writes, after an
+optional first line `{"corpus": "name"}`::
+
+    {"id": "a.md#1-1", "source": "a.md", "text": "…", "page": 1, "page_label": "i", "tags": {…},
+    "entities": […],
      "section": ["Home", "Excess"]}
 
-where id and text are required, a chunk without a source is a document of its own, and a `title` beside them is a tag.
-One document a line, cut into chunks on loading, as Markdown where the source ends in .md or .markdown, else as plain
-text::
+where id and text are required, a chunk without a source is a document of its own, and a `title`
+beside them is a tag. One document a line, cut into chunks on loading, as Markdown where the source
+ends in .md or .markdown, else as plain text::
 
-    {"source": "a.md", "tags": {…}, "entities": […], "pages": [{"page": 1, "label": "i", "text": "…"}]}
+    {"source": "a.md", "tags": {…}, "entities": […], "pages": [{"page": 1, "label": "i", "text":
+    "…"}]}
 
-where source and pages are required, page and text in each page, and a `title` is a tag. The form of the first record is
-that of the file.
+where source and pages are required, page and text in each page, and a `title` is a tag. The form of
+the first record is that of the file.
 
-Cases as JSON lines: one object a line with the fields of `Case` (rule S6.1); `question` may stand for `query`; a key
-that is no field is kept in `extra`, and named in a warning where raglab does not read it; one that looks like a field
-which no line has is an error (`raglab.store.case_labels`)::
+Cases as JSON lines: one object a line with the fields of `Case` (rule S6.1); `question` may stand
+for `query`; a key that is no field is kept in `extra`, and named in a warning where raglab does not
+read it; one that looks like a field which no line has is an error (`raglab.store.case_labels`)::
 
-    {"id": "w1-001", "query": "…", "expect_status": "ok", "expect_sources": ["a.md#2"], "split": "tune", "lang": "en"}
+    {
+        "id": "w1-001",
+        "query": "…",
+        "expect_status": "ok",
+        "expect_sources": ["a.md#2"],
+        "split": "tune",
+        "lang": "en",
+    }
 """
 
 from __future__ import annotations
@@ -116,8 +127,14 @@ MAX_ENTITIES = 1000  # of a chunk
 MAX_TAGS = 200  # of a chunk
 MAX_SECTION = 4_000  # characters of the headings above a chunk
 MAX_TAG = 10_000  # characters of a tag's value
-_READERS = {".xlsx": "read_excel", ".xlsm": "read_excel", ".xls": "read_excel", ".ods": "read_excel"}
-_READERS |= {".parquet": "read_parquet", ".feather": "read_feather"}  # of pandas, for tables that are no text
+_READERS = {
+    ".xlsx": "read_excel",
+    ".xlsm": "read_excel",
+    ".xls": "read_excel",
+    ".ods": "read_excel",
+}
+# of pandas, for tables that are no text
+_READERS |= {".parquet": "read_parquet", ".feather": "read_feather"}
 _LINES = (".jsonl", ".ndjson")
 _JSON = (".json",)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities", "section")
@@ -128,14 +145,16 @@ _PAGE_KEYS = ("page", "label", "text")
 class Format(NamedTuple):
     """A form in which corpora or cases stand in files, an entry of `FORMATS`.
 
-    Readers take what a file holds, its path and the limits. What it holds are the lines of a file of JSON lines, the
-    document of a file of JSON, and of any other file, a document of a corpus, its name in that corpus.
+    Readers take what a file holds, its path and the limits. What it holds are the lines of a file
+    of JSON lines, the document of a file of JSON, and of any other file, a document of a corpus,
+    its name in that corpus.
 
-    endings: of its files. corpus, cases: readers; None where it has no such thing. matches: whether the first record of
-    JSON lines, or a document of JSON, is of this form; the first entry that says so reads it. mark: by what, in
-    messages; empty: they do not speak of it. corpus_file, cases_file: its file in a folder. search: its file in a
-    folder where that has no fixed name, and pattern: what it looks for. cases_folder: reader of a folder in which cases
-    stand in several files, found by `cases_file`.
+    endings: of its files. corpus, cases: readers; None where it has no such thing. matches: whether
+    the first record of JSON lines, or a document of JSON, is of this form; the first entry that
+    says so reads it. mark: by what, in messages; empty: they do not speak of it. corpus_file,
+    cases_file: its file in a folder. search: its file in a folder where that has no fixed name, and
+    pattern: what it looks for. cases_folder: reader of a folder in which cases stand in several
+    files, found by `cases_file`.
     """
 
     endings: tuple[str, ...]
@@ -166,54 +185,65 @@ def load_corpus(
 ) -> Corpus:
     """Chunks of a collection, by what the source is.
 
-    Documents are cut along their structure into chunks that the encoder reads whole; see `raglab.store.chunking`. A
-    document of BEIR, SQuAD or MT-RAG is one chunk where it fits. Rows of a table and lines of chunks stay as they are.
+    Documents are cut along their structure into chunks that the encoder reads whole; see
+    `raglab.store.chunking`. A document of BEIR, SQuAD or MT-RAG is one chunk where it fits. Rows of
+    a table and lines of chunks stay as they are.
 
-    A folder with `documents/`: the documents in there; a warning counts texts next to it. A folder with `corpus.jsonl`:
-    that file. A folder with MT-RAG's `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown,
-    HTML, text, PDF, CSV, PNG and JPEG files, and with the extra `documents` its .rst, .ipynb, .docx and .xlsx files, at
-    any depth, in the order of their relative paths, which are their sources. Warnings name the kinds of files that are
-    left out, and count documents without text, tables of labelled questions, lock files and links that lead nowhere;
-    names with a leading dot are passed over. What cannot be read, a link among it, is left out, and one warning counts
-    it and names each with its reason; where nothing can be read, that is an error. `tags.yaml` gives documents that
-    hold no tags themselves theirs (`raglab.store.tag_files`). A file: one document, JSON lines (ours, BEIR's or
-    MT-RAG's), or SQuAD's JSON. `FORMATS` lists them all.
+    A folder with `documents/`: the documents in there; a warning counts texts next to it. A folder
+    with `corpus.jsonl`: that file. A folder with MT-RAG's `reference*.jsonl`: the passages of all
+    its tasks. Any other folder: its Markdown, HTML, text, PDF, CSV, PNG and JPEG files, and with
+    the extra `documents` its .rst, .ipynb, .docx and .xlsx files, at any depth, in the order of
+    their relative paths, which are their sources. Warnings name the kinds of files that are left
+    out, and count documents without text, tables of labelled questions, lock files and links that
+    lead nowhere; names with a leading dot are passed over. What cannot be read, a link among it, is
+    left out, and one warning counts it and names each with its reason; where nothing can be read,
+    that is an error. `tags.yaml` gives documents that hold no tags themselves theirs
+    (`raglab.store.tag_files`). A file: one document, JSON lines (ours, BEIR's or MT-RAG's), or
+    SQuAD's JSON. `FORMATS` lists them all.
 
-    A picture is one chunk. Its text is what is known of it in words: those of its file name, and the caption in
-    `picture.png.txt` or else `picture.txt`, which then is no document of its own. Pages that were scanned must be given
-    as pictures, one a page: a PDF is read for its text alone.
+    A picture is one chunk. Its text is what is known of it in words: those of its file name, and
+    the caption in `picture.png.txt` or else `picture.txt`, which then is no document of its own.
+    Pages that were scanned must be given as pictures, one a page: a PDF is read for its text alone.
 
-    A DataFrame, a TSV file, or a CSV file with `columns` or with a head `text`: a row a chunk. Required is `text`; `id`
-    (without it the chunks are c1, c2, …), `source` (without it each chunk is a document of its own), `page`,
-    `page_label`, `entities`, `section` (headings) and `tags` (a mapping) may be there; any other column is a tag. How
-    cells are read: `raglab.store.case_frames`, and files: `raglab.store.csv_tables`.
+    A DataFrame, a TSV file, or a CSV file with `columns` or with a head `text`: a row a chunk.
+    Required is `text`; `id` (without it the chunks are c1, c2, …), `source` (without it each chunk
+    is a document of its own), `page`, `page_label`, `entities`, `section` (headings) and `tags` (a
+    mapping) may be there; any other column is a tag. How cells are read:
+    `raglab.store.case_frames`, and files: `raglab.store.csv_tables`.
 
     Args:
       source: folder, file or DataFrame.
-      columns: of a table, our names to its own, such as {"text": "body"}; columns that have our names need none.
-      encoder: by whose tokens documents are cut, as `load_encoder` takes it; None for the bundled one.
-      max_tokens: of a chunk with its headings, at least 32; None is what the encoder reads, at most 512.
-      overlap: tokens of whole sentences, at most, that begin a chunk and end the one before it in a section; None is
-        32, and at most half of a chunk.
-      max_line_bytes: longest line of JSON lines, of which no more is read, and longest Markdown, text or CSV file.
+      columns: of a table, our names to its own, such as {"text": "body"}; columns that have our
+        names need none.
+      encoder: by whose tokens documents are cut, as `load_encoder` takes it; None for the bundled
+        one.
+      max_tokens: of a chunk with its headings, at least 32; None is what the encoder reads, at most
+        512.
+      overlap: tokens of whole sentences, at most, that begin a chunk and end the one before it in a
+        section; None is 32, and at most half of a chunk.
+      max_line_bytes: longest line of JSON lines, of which no more is read, and longest Markdown,
+        text or CSV file.
       max_file_bytes: longest file that is read as a whole.
       pdf: pages, objects, seconds and text of a PDF.
-      follow_links: whether links inside the folder are followed, wherever they lead; else they are left out. The path
-        itself may be a link.
-      encoding: of the texts, pages and CSV or TSV tables without a byte-order mark, such as "cp1252"; None for UTF-8,
-        or what a page states. In a folder, of those that are not UTF-8. JSON is UTF-8.
+      follow_links: whether links inside the folder are followed, wherever they lead; else they are
+        left out. The path itself may be a link.
+      encoding: of the texts, pages and CSV or TSV tables without a byte-order mark, such as
+        "cp1252"; None for UTF-8, or what a page states. In a folder, of those that are not UTF-8.
+        JSON is UTF-8.
 
     Returns:
-      The corpus; its name is the folder's, or the file's without its ending, or what the first line states.
+      The corpus; its name is the folder's, or the file's without its ending, or what the first line
+      states.
 
     Raises:
-      InputError: something breaks a rule; the message names file and line, or row and column, rule and remedy.
-      ValueError: max_tokens or overlap is outside its range, the encoder is not on this machine, or no encoding has
-        that name.
+      InputError: something breaks a rule; the message names file and line, or row and column, rule
+        and remedy.
+      ValueError: max_tokens or overlap is outside its range, the encoder is not on this machine, or
+        no encoding has that name.
 
     Warns:
-      UserWarning: something of a folder is left out, or pages are not in the encoding that they state, or files not in
-        that of the caller.
+      UserWarning: something of a folder is left out, or pages are not in the encoding that they
+        state, or files not in that of the caller.
 
     Example:
       >>> import pandas as pd
@@ -229,10 +259,14 @@ def load_corpus(
     # Rows of a table are chunks already, and are not cut.
     if place is None or tables.is_chunk_table(place, columns, max_file_bytes, encoding):
         records = tables.chunk_records(source, columns, max_file_bytes, encoding)
-        return _unique_chunks(tables.FRAME if place is None else place.stem, map(_chunk, records), str(place))
+        return _unique_chunks(
+            tables.FRAME if place is None else place.stem, map(_chunk, records), str(place)
+        )
     tables.check_no_columns(columns, place)
     inside = is_folder(place)
-    limits = Limits(tokens, max_line_bytes, max_file_bytes, pdf, follow_links or not inside, encoding=encoding)
+    limits = Limits(
+        tokens, max_line_bytes, max_file_bytes, pdf, follow_links or not inside, encoding=encoding
+    )
     name = place.resolve().name if inside else place.stem
     # What a person names has a fixed place; only a folder without it is searched for documents.
     if inside and (place / "documents").is_dir():
@@ -252,19 +286,24 @@ Documents = str | Path | Corpus | Sequence[str | Path | Corpus | Record]
 
 
 def load_documents(
-    documents: Documents, *, encoder: str | None = None, follow_links: bool = False, encoding: str | None = None
+    documents: Documents,
+    *,
+    encoder: str | None = None,
+    follow_links: bool = False,
+    encoding: str | None = None,
 ) -> Corpus:
     r"""Chunks of documents from several places.
 
     Args:
-      documents: what `load_corpus` takes, a corpus, or a list of those and of records as its JSON lines hold them.
+      documents: what `load_corpus` takes, a corpus, or a list of those and of records as its JSON
+        lines hold them.
       encoder, follow_links, encoding: as of `load_corpus`.
 
     Returns: the corpus, named as the first of them.
 
     Raises:
-      InputError: see `load_corpus`; or no documents, or something else. A file or folder of the list that gives nothing
-        stops the load.
+      InputError: see `load_corpus`; or no documents, or something else. A file or folder of the
+        list that gives nothing stops the load.
 
     Example:
       >>> record = {"source": "a.md", "pages": [{"page": 1, "text": "# Hail\nGlass is covered."}]}
@@ -281,20 +320,30 @@ def load_documents(
         if isinstance(document, Mapping):
             lines.append(JsonLine(Where("documents", number), document))
         elif isinstance(document, str | Path | Corpus):
-            parts.append(load_documents(document, encoder=encoder, follow_links=follow_links, encoding=encoding))
+            parts.append(
+                load_documents(
+                    document, encoder=encoder, follow_links=follow_links, encoding=encoding
+                )
+            )
         else:
             rule, remedy = "documents must be paths, corpora or records", "put chunks into a Corpus"
             raise input_error(Where("documents", number), rule, remedy, type(document).__name__)
     if lines:
         parts.append(_corpus_of_lines(iter(lines), "documents", Path("documents.jsonl"), limits))
-    placed = ((Where(part.name, id=chunk.chunk_id), chunk) for part in parts for chunk in part.chunks)
+    placed = (
+        (Where(part.name, id=chunk.chunk_id), chunk) for part in parts for chunk in part.chunks
+    )
     whole = _unique_chunks(parts[0].name if parts else "documents", placed, "documents")
-    return whole._replace(pictures={name: path for part in parts for name, path in part.pictures.items()})
+    return whole._replace(
+        pictures={name: path for part in parts for name, path in part.pictures.items()}
+    )
 
 
 @takes(corpus="corpus", path="path")
 def save_corpus(corpus: Corpus, path: str | Path) -> None:
-    """Write a corpus as JSON lines, one chunk a line, whole or not at all; `load_corpus` gives an equal one.
+    """Write a corpus as JSON lines, one chunk a line, whole or not at all.
+
+    `load_corpus` gives an equal one.
 
     Args:
       corpus: to write.
@@ -316,12 +365,17 @@ def hash_corpus(corpus: Corpus) -> str:
         fields = {**chunk._asdict(), "tags": dict(chunk.tags)}
         if not chunk.section:  # older than sections: the hash of a corpus without any stays
             del fields["section"]
-        digest.update(b"\n" + canonical_text(fields, Where(corpus.name, id=chunk.chunk_id)).encode())
+        digest.update(
+            b"\n" + canonical_text(fields, Where(corpus.name, id=chunk.chunk_id)).encode()
+        )
     return digest.hexdigest()
 
 
 def _file_in(folder: Path, names: Iterable[str], limits: Limits) -> Path | None:
-    """File of a corpus or of cases in a folder: the first of some fixed names, else what a search comes upon."""
+    """File of a corpus or of cases in a folder.
+
+    The first of some fixed names, else what a search comes upon.
+    """
     for name in names:
         if name and (folder / name).is_file():
             return check_link(folder / name, follow_links=limits.follow_links)
@@ -330,14 +384,22 @@ def _file_in(folder: Path, names: Iterable[str], limits: Limits) -> Path | None:
 
 
 def _form(first: object, ending: str, purpose: Literal["corpus", "cases"]) -> Format | None:
-    """First entry that reads files of an ending for a purpose and recognises what stands in this one."""
-    forms = (form for form in FORMATS.values() if ending in form.endings and getattr(form, purpose) is not None)
+    """First entry that reads files of an ending for a purpose and recognises this one's content."""
+    forms = (
+        form
+        for form in FORMATS.values()
+        if ending in form.endings and getattr(form, purpose) is not None
+    )
     return next((form for form in forms if form.matches(first)), None)
 
 
 def _format_endings(endings: tuple[str, ...], purpose: Literal["corpus", "cases"]) -> str:
     """What messages name as the marks of files of some endings."""
-    forms = (form for form in FORMATS.values() if set(form.endings) & set(endings) and getattr(form, purpose))
+    forms = (
+        form
+        for form in FORMATS.values()
+        if set(form.endings) & set(endings) and getattr(form, purpose)
+    )
     return _or(form.mark for form in forms if form.mark)
 
 
@@ -350,7 +412,9 @@ def _or(names: Iterable[str]) -> str:
 def _document_endings() -> tuple[str, ...]:
     """Endings of files that are one document of a corpus."""
     forms = (form for form in FORMATS.values() if form.corpus is not None)
-    return tuple(ending for form in forms for ending in form.endings if ending not in (*_LINES, *_JSON))
+    return tuple(
+        ending for form in forms for ending in form.endings if ending not in (*_LINES, *_JSON)
+    )
 
 
 def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
@@ -363,12 +427,18 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
     captions = {caption_file(path) for path in files.values() if path.suffix.lower() in SUFFIXES}
     files = {source: path for source, path in files.items() if path not in captions}
     omitted_files = [path for path in below.values() if path.suffix.lower() not in endings]
-    labels: list[InputError] = [labels_error(path) for path in omitted_files if is_label_file(path, limits)]
+    labels: list[InputError] = [
+        labels_error(path) for path in omitted_files if is_label_file(path, limits)
+    ]
     warn_of_others(folder, omitted_files, files.values(), endings)
     if not files and not problems:
-        there = " or ".join(dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file))
+        there = " or ".join(
+            dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file)
+        )
         rule = f"a folder must hold documents ({', '.join(endings)}) or {there}"
-        raise input_error(Where(str(folder)), rule, "add some, or give the path of a .jsonl or .json file", "none")
+        raise input_error(
+            Where(str(folder)), rule, "add some, or give the path of a .jsonl or .json file", "none"
+        )
     tags = stated_tags(tags_file, files, limits.max_file_bytes, follow_links=limits.follow_links)
     placed: list[tuple[Where, Chunk]] = []
     blank: list[InputError] = []
@@ -377,7 +447,8 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
     if encoding is not None:
         limits = limits._replace(encoding=FolderEncoding(encoding, read_in.__setitem__))
     limits = limits._replace(without_labels=True, note_encoding=encodings.__setitem__)
-    # One bad file does not stop a folder, and all that is wrong is named at once: a person mends it in one go.
+    # One bad file does not stop a folder, and all that is wrong is named at once: a person mends it
+    # in one go.
     for source, path in files.items():
         try:
             chunks = [*with_tags(_document_chunks(path, source, limits), tags.get(source))]
@@ -412,7 +483,10 @@ def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
         raise input_error(Where(str(path)), rule, "rename the file", shown_value(source))
     form = _form(source, path.suffix.lower(), "corpus")
     if form is None or form.corpus is None:
-        rule = f"a corpus must be a folder or a file {', '.join((*_document_endings(), *_LINES, *_JSON))}"
+        rule = (
+            "a corpus must be a folder or a file "
+            f"{', '.join((*_document_endings(), *_LINES, *_JSON))}"
+        )
         value = shown_value(path.name) if path.exists() else "a path that does not exist"
         raise input_error(Where(str(path)), rule, "check the path", value)
     return form.corpus(source, path, limits)
@@ -438,7 +512,9 @@ def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
     form = _form(document, ending, "corpus")
     if form is None or form.corpus is None:
         rule = f"a .json corpus must be {_format_endings(_JSON, 'corpus')}"
-        raise input_error(Where(str(path)), rule, "write JSON lines to a .jsonl file", shown_value(document))
+        raise input_error(
+            Where(str(path)), rule, "write JSON lines to a .jsonl file", shown_value(document)
+        )
     return _unique_chunks(name, form.corpus(document, path, limits), str(path))
 
 
@@ -469,7 +545,9 @@ def _chunk(line: JsonLine) -> tuple[Where, Chunk]:
     return where, Chunk(
         chunk_id=chunk_id,
         text=required_text(record, "text", where),
-        source=required_text(record, "source", where) if "source" in record else flat_name(chunk_id),
+        source=required_text(record, "source", where)
+        if "source" in record
+        else flat_name(chunk_id),
         page=optional_integer(record, "page", where, 1),
         page_label=optional_text(record, "page_label", where),
         tags=optional_tags(record, where),
@@ -482,14 +560,21 @@ def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
     source = required_text(line.record, "source", line.where)
     where = line.where._replace(id=source)
     only_keys(line.record, _DOCUMENT_KEYS, where, "put further facts under tags")
-    tags, entities = optional_tags(line.record, where), optional_texts(line.record, "entities", where)
-    pages = tuple(_parse_page(record, where) for record in required_records(line.record, "pages", where))
+    tags, entities = (
+        optional_tags(line.record, where),
+        optional_texts(line.record, "entities", where),
+    )
+    pages = tuple(
+        _parse_page(record, where) for record in required_records(line.record, "pages", where)
+    )
     ascending((page.number, where) for page in pages)
     if source.lower().endswith(FORMATS["Markdown"].endings):
         blocks = tuple(
             block._replace(page=page.number, label=page.label)
             for page in pages
-            for block in bounded_blocks("Markdown page", page.text.encode(), f"{where.file}, line {where.line}").blocks
+            for block in bounded_blocks(
+                "Markdown page", page.text.encode(), f"{where.file}, line {where.line}"
+            ).blocks
         )
     else:
         blocks = text_blocks(pages)
@@ -501,8 +586,12 @@ def _parse_page(record: Any, where: Where) -> Page:  # noqa: ANN401 - a JSON obj
     only_keys(record, _PAGE_KEYS, where, "put further facts under the document's tags")
     number = optional_integer(record, "page", where, 1)
     if number is None:
-        raise input_error(where, "the field page is required in each page", "number the pages from 1", "none")
-    text = required_text(record, "text", where, blank=True).replace("\r\n", "\n").replace("\r", "\n")
+        raise input_error(
+            where, "the field page is required in each page", "number the pages from 1", "none"
+        )
+    text = (
+        required_text(record, "text", where, blank=True).replace("\r\n", "\n").replace("\r", "\n")
+    )
     return Page(number, optional_text(record, "label", where), text)
 
 
@@ -514,7 +603,11 @@ def _chunk_record(chunk: Chunk) -> dict[str, Any]:
 
 def _check_lengths(chunk: Chunk, where: Where) -> None:
     """Stop at names that no index, message or log could hold, and at more of them than a chunk can be about."""
-    names = {"a chunk's id": chunk.chunk_id, "a source": chunk.source, "a page's label": chunk.page_label or ""}
+    names = {
+        "a chunk's id": chunk.chunk_id,
+        "a source": chunk.source,
+        "a page's label": chunk.page_label or "",
+    }
     for rule, text in names.items():
         check_size(where, rule, len(text))
     check_size(where, "the headings above a chunk", len(chunk.section_path), MAX_SECTION)
@@ -534,10 +627,13 @@ def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) 
         note_place(first, chunk.chunk_id, where, "a chunk's id must be unique in its corpus")
         _check_lengths(chunk, where)
         chunks.append(chunk)
-        if where.file.lower().endswith(SUFFIXES):  # read from the picture itself, not from JSON lines
+        # read from the picture itself, not from JSON lines
+        if where.file.lower().endswith(SUFFIXES):
             pictures[chunk.chunk_id] = where.file
     if not chunks:
-        raise input_error(Where(file), "a corpus must have at least one chunk", "add documents", "none")
+        raise input_error(
+            Where(file), "a corpus must have at least one chunk", "add documents", "none"
+        )
     return Corpus(name, tuple(chunks), pictures)
 
 
@@ -554,44 +650,52 @@ def load_cases(
 ) -> tuple[Case, ...]:
     """Cases of a labelled set, in the order of the file, by what the source is.
 
-    A folder: `cases.jsonl` (ours), `queries.jsonl` with `qrels/` (BEIR), `data_full.json` (CLINC150), or
-    `reference*.jsonl` (MT-RAG), whichever is there first. A file: JSON lines are MT-RAG by the keys of the first, else
-    ours; JSON is SQuAD 2.0 or CLINC150 by its keys. `FORMATS` lists them all; `raglab.store.benchmarks` describes how
-    the foreign sets are labelled and split. A DataFrame, a CSV or a TSV file: a row a case, with the fields of `Case`
-    as columns. Required are `query` (or `question`) and `expect_status` (or `label`); without `id` they are q1, q2, …,
-    unless the index is named `id`; any other column goes to `extra`, unless it looks like a field that the table lacks.
-    Several gold answers are `answers`: a list of texts, or Hugging Face's `{"text": [...]}`. `raglab.store.case_frames`
-    describes how cells are read.
+    A folder: `cases.jsonl` (ours), `queries.jsonl` with `qrels/` (BEIR), `data_full.json`
+    (CLINC150), or `reference*.jsonl` (MT-RAG), whichever is there first. A file: JSON lines are
+    MT-RAG by the keys of the first, else ours; JSON is SQuAD 2.0 or CLINC150 by its keys. `FORMATS`
+    lists them all; `raglab.store.benchmarks` describes how the foreign sets are labelled and split.
+    A DataFrame, a CSV or a TSV file: a row a case, with the fields of `Case` as columns. Required
+    are `query` (or `question`) and `expect_status` (or `label`); without `id` they are q1, q2, …,
+    unless the index is named `id`; any other column goes to `extra`, unless it looks like a field
+    that the table lacks. Several gold answers are `answers`: a list of texts, or Hugging Face's
+    `{"text": [...]}`. `raglab.store.case_frames` describes how cells are read.
 
-    Splits are `tune`, `certify` and `report`; `train`, `validation` or `dev`, and `test` are read as these.
+    Splits are `tune`, `certify` and `report`; `train`, `validation` or `dev`, and `test` are read
+    as these.
 
     Args:
       source: folder, file or DataFrame.
-      columns: of a table, our names to its own; columns that have our names need none. {"status": "status"} keeps a
-        column that looks like one of ours as an extra one.
+      columns: of a table, our names to its own; columns that have our names need none. {"status":
+        "status"} keeps a column that looks like one of ours as an extra one.
       max_line_bytes: longest line of JSON lines; no more of it is read.
       max_file_bytes: longest file that is read as a whole.
-      follow_links: whether links inside the folder are followed; else one stops the load. The path itself may be one.
-      turns: of the user before the last one, whose words are added to the query of a conversation; see
-        `raglab.store.benchmarks.with_earlier_turns`.
-      encoding: of a CSV or TSV file without a byte-order mark, such as "cp1252"; None for UTF-8. JSON is UTF-8.
+      follow_links: whether links inside the folder are followed; else one stops the load. The path
+        itself may be one.
+      turns: of the user before the last one, whose words are added to the query of a conversation;
+        see `raglab.store.benchmarks.with_earlier_turns`.
+      encoding: of a CSV or TSV file without a byte-order mark, such as "cp1252"; None for UTF-8.
+        JSON is UTF-8.
 
     Raises:
-      InputError: something breaks a rule; the message names file, line and id, or row and column, rule and remedy. So
-        do two labels of one question; those of a published set are a warning.
+      InputError: something breaks a rule; the message names file, line and id, or row and column,
+        rule and remedy. So do two labels of one question; those of a published set are a warning.
       ValueError: turns below 0, or no encoding has that name.
 
-    A source is the path of a document in its corpus, or its file name where no other document there has that; which
-    document is meant, and whether the corpus has it, is known where cases meet it (`build_trace`).
+    A source is the path of a document in its corpus, or its file name where no other document there
+    has that; which document is meant, and whether the corpus has it, is known where cases meet it
+    (`build_trace`).
 
     Warns:
-      UserWarning: splits are mapped, questions repeated, or names kept in `extra` that raglab does not read.
+      UserWarning: splits are mapped, questions repeated, or names kept in `extra` that raglab does
+        not read.
 
     Source: rules S6.1, S6.5.
 
     Example:
       >>> import pandas as pd
-      >>> frame = pd.DataFrame({"question": ["Who pays?"], "gold": ["ok"], "expect_sources": ["a.md;b.md#2"]})
+      >>> frame = pd.DataFrame(
+      ...     {"question": ["Who pays?"], "gold": ["ok"], "expect_sources": ["a.md;b.md#2"]}
+      ... )
       >>> load_cases(frame, columns={"expect_status": "gold"})[0].expect_sources
       ('a.md', 'b.md#2')
     """
@@ -602,19 +706,23 @@ def load_cases(
             _check_no_encoding(encoding, tables.FRAME)
         records = tables.case_records(source, columns, max_file_bytes, encoding)
         name = tables.FRAME if place is None else str(place)
-        cases = labelled_set(map(read_case, records), name, own=True, known=(columns or {}).values())
+        cases = labelled_set(
+            map(read_case, records), name, own=True, known=(columns or {}).values()
+        )
         return with_earlier_turns(cases, turns)
     _check_text_table(place)
     tables.check_no_columns(columns, place)
     _check_no_encoding(encoding, str(place))
     follow = not is_folder(place) or follow_links
-    limits = Limits(max_line_bytes=max_line_bytes, max_file_bytes=max_file_bytes, follow_links=follow)
+    limits = Limits(
+        max_line_bytes=max_line_bytes, max_file_bytes=max_file_bytes, follow_links=follow
+    )
     placed, own = _cases_of(place, limits)
     return with_earlier_turns(labelled_set(placed, str(place), own=own), turns)
 
 
 def _check_text_table(place: Path) -> None:
-    """Stop at labels in a workbook or another table that is no text, and name the way to read them."""
+    """Stop at labels in a workbook or other table that is not text, and say how to read them."""
     reader = _READERS.get(place.suffix.lower())
     if reader and place.is_file():
         rule = "labels are read from CSV, TSV, JSON lines or a DataFrame"
@@ -626,7 +734,14 @@ def _cases_of(place: Path, limits: Limits) -> tuple[PlacedCases, bool]:
     """Cases of a file or folder with their places, and whether they are in our own form."""
     file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
     if file is not None:
-        several = next((form for form in FORMATS.values() if form.cases_file == file.name and form.cases_folder), None)
+        several = next(
+            (
+                form
+                for form in FORMATS.values()
+                if form.cases_file == file.name and form.cases_folder
+            ),
+            None,
+        )
         if several is not None and several.cases_folder is not None:
             return several.cases_folder(place, limits), False
         place = file
@@ -637,7 +752,9 @@ def _cases_of(place: Path, limits: Limits) -> tuple[PlacedCases, bool]:
         return _cases_from_json(place, limits), False
     fixed = [form.cases_file for form in FORMATS.values() if form.cases_file]
     known = _or([*fixed, *(form.pattern for form in FORMATS.values() if form.pattern)])
-    rule = f"cases must be a .jsonl, .json, .csv or .tsv file, a DataFrame, or a folder with {known}"
+    rule = (
+        f"cases must be a .jsonl, .json, .csv or .tsv file, a DataFrame, or a folder with {known}"
+    )
     value = shown_value(place.name) if place.exists() else "a path that does not exist"
     raise input_error(Where(str(place)), rule, "check the path", value)
 
@@ -658,7 +775,8 @@ def save_cases(cases: Iterable[Case], path: str | Path) -> None:
     records = [case_record(case, Where(str(path), n, case.id)) for n, case in enumerate(cases, 1)]
     lines = (JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 1))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what a warning says of cases at hand was said when they were loaded
+        # what a warning says of cases at hand was said when they were loaded
+        warnings.simplefilter("ignore")
         labelled_set(map(read_case, lines), str(path), own=True)
     write_lines(records, Path(path))
 
@@ -680,20 +798,25 @@ def _cases_from_json(path: Path, limits: Limits) -> PlacedCases:
         rule = f"JSON cases must be {_format_endings(_JSON, 'cases')}"
         remedy = "write other cases to a .jsonl file, an object a line"
         if isinstance(document, list):
-            remedy = 'pandas.read_json(path).to_json("cases.jsonl", orient="records", lines=True) writes JSON lines'
+            remedy = (
+                'pandas.read_json(path).to_json("cases.jsonl", orient="records", lines=True) '
+                "writes JSON lines"
+            )
         raise input_error(Where(str(path)), rule, remedy, shown_value(document))
     return form.cases(document, path, limits)
 
 
-# First the fixed names in a folder are looked for in this order, then by search; a file's first record is asked of each
-# entry in this order. A record with `_id` is BEIR's whatever else it has.
+# First the fixed names in a folder are looked for in this order, then by search; a file's first
+# record is asked of each entry in this order. A record with `_id` is BEIR's whatever else it has.
 FORMATS: dict[str, Format] = {
     "MT-RAG": Format(
         _LINES,
         corpus=lambda lines, _, limits: _cut_long(mtrag_chunks(lines), limits),
         cases=lambda lines, *_: mtrag_cases(lines),
         matches=is_mtrag,
-        search=lambda folder, limits: mtrag_file(folder, limits.max_line_bytes, follow_links=limits.follow_links),
+        search=lambda folder, limits: mtrag_file(
+            folder, limits.max_line_bytes, follow_links=limits.follow_links
+        ),
         pattern="reference*.jsonl",
     ),
     "cases": Format(
@@ -703,7 +826,9 @@ FORMATS: dict[str, Format] = {
     ),
     "documents": Format(
         _LINES,
-        corpus=lambda lines, _, limits: chain.from_iterable(_page_chunks(line, limits) for line in lines),
+        corpus=lambda lines, _, limits: chain.from_iterable(
+            _page_chunks(line, limits) for line in lines
+        ),
         matches=lambda record: "pages" in record and "_id" not in record,
         mark="pages (a document)",
         corpus_file="corpus.jsonl",
@@ -729,7 +854,11 @@ FORMATS: dict[str, Format] = {
     "SQuAD": Format(
         _JSON,
         corpus=lambda document, path, limits: _cut_long(
-            ((Where(str(path), id=chunk.chunk_id), chunk) for chunk in squad_chunks(document, str(path))), limits
+            (
+                (Where(str(path), id=chunk.chunk_id), chunk)
+                for chunk in squad_chunks(document, str(path))
+            ),
+            limits,
         ),
         cases=lambda document, path, _: squad_cases(document, str(path)),
         matches=is_squad,

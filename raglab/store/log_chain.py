@@ -1,8 +1,11 @@
-"""Hash chain of a log (shore): the digest of each event covers the one before; what does not fit is named (S5.8).
+"""Hash chain of a log (shore): the digest of each event covers the one before.
 
-A link holds two digests of its row. `content` is of the row without the texts that may be forgotten; it stays true when
-they are. `seal` is of the whole row with a salt; it stays too when texts and salt are dropped, and then tells nothing
-of the texts. The link's own digest covers both, and the digest of the link before.
+What does not fit is named (S5.8).
+
+A link holds two digests of its row. `content` is of the row without the texts that may be
+forgotten; it stays true when they are. `seal` is of the whole row with a salt; it stays too when
+texts and salt are dropped, and then tells nothing of the texts. The link's own digest covers both,
+and the digest of the link before.
 """
 
 from __future__ import annotations
@@ -16,14 +19,24 @@ from raglab.characters import visible
 from raglab.store.files import InputError
 
 Row: TypeAlias = Mapping[str, Any]  # as stored: JSON as text
-BlankForm: TypeAlias = Callable[[str, Row], Row | None]  # by table: a row without its texts; None where it has none
+# by table: a row without its texts; None where it has none
+BlankForm: TypeAlias = Callable[[str, Row], Row | None]
 CHAIN, NUMBERS = "audit_chain", "audit_numbers"  # tables of every log, beside its own
 DIGITS = 64
 UNNUMBERED = -1
 MADE = 1  # value of a table's name among the numbers
 MISSING = "the table is missing"
 REMEDY = "`raglab audit --verify` names what does not fit"
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError, StopIteration)
+UNREADABLE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+    StopIteration,
+)
 
 
 @contextmanager
@@ -39,12 +52,18 @@ def as_written() -> Iterator[None]:
         raise
     except UNREADABLE as error:
         reason = visible(f"{type(error).__name__}: {' '.join(str(error).split()).rstrip('.'):.300}")
-        msg = f"rows of a log must be as they were written, got {reason}; its tables were altered, {REMEDY}."
+        msg = (
+            f"rows of a log must be as they were written, got {reason}; its tables were altered, "
+            f"{REMEDY}."
+        )
         raise InputError(msg) from error
 
 
 class Head(NamedTuple):
-    """Where a log ended: number and digest of its last event. Kept elsewhere it proves what the log held by then."""
+    """Where a log ended: number and digest of its last event.
+
+    Kept elsewhere it proves what the log held by then.
+    """
 
     seq: int
     digest: str
@@ -64,8 +83,16 @@ def parse_head(text: str) -> Head:
       2
     """
     seq, value, *_ = [*text.split(), "", ""]
-    if not (seq.isascii() and seq.isdecimal() and len(value) == DIGITS and set(value) <= set("0123456789abcdef")):
-        msg = f"a head must be a number and {DIGITS} hex digits, got {text!r:.80}; `raglab audit --head` prints it."
+    if not (
+        seq.isascii()
+        and seq.isdecimal()
+        and len(value) == DIGITS
+        and set(value) <= set("0123456789abcdef")
+    ):
+        msg = (
+            f"a head must be a number and {DIGITS} hex digits, got {text!r:.80}; `raglab audit "
+            "--head` prints it."
+        )
         raise ValueError(msg)
     return Head(int(seq), value)
 
@@ -73,8 +100,8 @@ def parse_head(text: str) -> Head:
 class Link(NamedTuple):
     """Entry of the chain.
 
-    seq, of: number and table of the event; the table of one that was gone before the chain began is ''. seal: None
-    where the table has no texts. salt: None also where the texts are forgotten.
+    seq, of: number and table of the event; the table of one that was gone before the chain began is
+    ''. seal: None where the table has no texts. salt: None also where the texts are forgotten.
     """
 
     seq: int
@@ -86,7 +113,10 @@ class Link(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What does not fit: table, number of the event where it is one, and what is wrong, in words."""
+    """What does not fit.
+
+    Table, number of the event where it is one, and what is wrong, in words.
+    """
 
     table: str
     seq: int | None
@@ -99,8 +129,9 @@ class Finding(NamedTuple):
 class Verification(NamedTuple):
     """What a verification of a log says.
 
-    place: of the log, without secrets. rows: events that it holds. head: of the chain, None before the first event.
-    version: of its tables; those of version 1 have no chain. findings: what does not fit, none in an intact log.
+    place: of the log, without secrets. rows: events that it holds. head: of the chain, None before
+    the first event. version: of its tables; those of version 1 have no chain. findings: what does
+    not fit, none in an intact log.
     """
 
     place: str
@@ -115,16 +146,26 @@ class Verification(NamedTuple):
         return not self.findings
 
     def __str__(self) -> str:
-        verdict = "intact" if self.intact else f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}"
+        verdict = (
+            "intact"
+            if self.intact
+            else f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}"
+        )
         head = "" if self.head is None else f", head {self.head}"
-        return "\n".join([visible(f"{self.place}: {self.rows} events, {verdict}{head}"), *map(str, self.findings)])
+        return "\n".join(
+            [
+                visible(f"{self.place}: {self.rows} events, {verdict}{head}"),
+                *map(str, self.findings),
+            ]
+        )
 
 
 def row_digest(of: str, row: Row, salt: str = "") -> str:
     """Digest of a row's values as stored, its number left out: 64 hex digits.
 
-    Each value stands with its name, kind and length, so that no two rows have one form. Missing values are left out, so
-    that a column added later changes no digest; -0.0 is 0.0, as SQLite keeps it.
+    Each value stands with its name, kind and length, so that no two rows have one form. Missing
+    values are left out, so that a column added later changes no digest; -0.0 is 0.0, as SQLite
+    keeps it.
 
     Example:
       >>> row_digest("notes", {"seq": 1, "n": 2.0, "by": None}) == digest("0::5:notes:n:f3:2.0:")
@@ -145,7 +186,8 @@ def make_link(before: str, seq: int, of: str, row: Row, blank: Row | None, salt:
     """Link of a new event.
 
     Args:
-      before: digest of the link before, '' of the first. blank: the row without its texts, None where it has none.
+      before: digest of the link before, '' of the first.
+      blank: the row without its texts, None where it has none.
     """
     if blank is None:
         content, seal, link_salt = row_digest(of, row), None, None
@@ -170,13 +212,20 @@ def link_digest(before: str, seq: int, of: str, content: str, seal: str | None) 
 
 
 def row_problem(link: Link, row: Row) -> str | None:
-    """What is wrong with the row of a link, in words; None where it is as it was written, or forgotten since.
+    """What is wrong with the row of a link, in words.
 
-    With its salt the whole row is known by the seal; without one, the row must be what forgetting leaves of it.
+    None where it is as it was written, or forgotten since.
+
+    With its salt the whole row is known by the seal; without one, the row must be what forgetting
+    leaves of it.
     """
     if link.salt is None:
         return None if link.content == row_digest(link.of, row) else "the row was altered"
-    return None if link.seal == row_digest(link.of, row, link.salt) else "the row, or its salt, was altered"
+    return (
+        None
+        if link.seal == row_digest(link.of, row, link.salt)
+        else "the row, or its salt, was altered"
+    )
 
 
 def chain_problem(before: str, link: Link) -> str | None:
@@ -188,11 +237,13 @@ def chain_problem(before: str, link: Link) -> str | None:
 def events_findings(
     of: str, seqs: Iterable[int], links: Mapping[int, Link], rows: Mapping[int, Row]
 ) -> Iterator[Finding]:
-    """What is wrong with some events of a table, by their links and those before them, in order of their numbers."""
+    """Faults of some events of a table, by their links and those before them, in number order."""
     for seq in seqs:
         link, before = links.get(seq), links.get(seq - 1)
         if link is None or link.of != of:
-            yield Finding(of, seq, "the chain has no such event: the row was forged, or its entry deleted")
+            yield Finding(
+                of, seq, "the chain has no such event: the row was forged, or its entry deleted"
+            )
             continue
         problem = row_problem(link, rows[seq])
         if problem is None and before is None and seq > 1:
@@ -203,24 +254,37 @@ def events_findings(
 
 
 def tables_findings(
-    known: Collection[str], own: Collection[str], chained: Collection[str], numbers: Mapping[str, int | None]
+    known: Collection[str],
+    own: Collection[str],
+    chained: Collection[str],
+    numbers: Mapping[str, int | None],
 ) -> list[Finding]:
     """Tables that are missing, and those that the counter's table does not name as made.
 
     Args:
-      known: that there are. own: that the log may have. chained: that links name. numbers: what the table says.
+      known: that there are.
+      own: that the log may have.
+      chained: that links name.
+      numbers: what the table says.
     """
     gone = sorted({CHAIN, *chained, *map(str, numbers.keys() - {"schema", "event"})} - {*known, ""})
     unnamed = (name for name in sorted(own) if name in known and numbers.get(name) != MADE)
     findings = [Finding(name, None, MISSING) for name in gone]
-    return findings + [Finding(NUMBERS, None, f"it does not name the table {name}") for name in unnamed]
+    return findings + [
+        Finding(NUMBERS, None, f"it does not name the table {name}") for name in unnamed
+    ]
 
 
 def _readable(link: Link) -> bool:
     """Whether a link's values are of their kind, which SQLite does not hold anybody to."""
     seq, of, content, seal, salt, own = link
     texts = isinstance(of, str) and isinstance(content, str) and isinstance(own, str)
-    return texts and isinstance(seq, int) and isinstance(seal, str | None) and isinstance(salt, str | None)
+    return (
+        texts
+        and isinstance(seq, int)
+        and isinstance(seal, str | None)
+        and isinstance(salt, str | None)
+    )
 
 
 class ChainWalk:
@@ -235,10 +299,14 @@ class ChainWalk:
         self.head: Head | None = None
         self.rows = 0
         self.named: set[str] = set()
-        self._contents: dict[str, tuple[str, int]] = {}  # of links whose row is not theirs: table and number
-        self._strays: list[tuple[str, int, str, str]] = []  # rows that are no link's: table, number, content, what
+        # of links whose row is not theirs: table and number
+        self._contents: dict[str, tuple[str, int]] = {}
+        # rows that are no link's: table, number, content, what
+        self._strays: list[tuple[str, int, str, str]] = []
 
-    def findings(self, links: Iterable[Link], rows: Iterable[tuple[int, str, Row]]) -> Iterator[Finding]:
+    def findings(
+        self, links: Iterable[Link], rows: Iterable[tuple[int, str, Row]]
+    ) -> Iterator[Finding]:
         """What does not fit, in order.
 
         Args:
@@ -309,7 +377,10 @@ class ChainWalk:
         return row_digest(of, row if blank is None else blank)
 
     def _moved(self) -> Iterator[Finding]:
-        """Rows that are no link's, and of which event they are, where they are another's: the order was changed."""
+        """Rows that are no link's, and of which event they are, where they are another's.
+
+        The order was changed.
+        """
         for table, seq, content, problem in self._strays:
             of, number = self._contents.get(content, ("", seq))
             moved = of == table and number != seq

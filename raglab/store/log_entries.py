@@ -1,4 +1,4 @@
-"""Entries (shore): the rows of a log within one transaction, as mappings by column, JSON unpacked."""
+"""Entries (shore): the rows of a log in one transaction, as mappings by column, JSON unpacked."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ class Entries:
         """Take what `Database` gives.
 
         Args:
-          last: number of the last event, 0 before the first, without a gap. digest: of its link; '' where it is only
-            read. version: of the log's schema. since: by table, the first that has it.
+          last: number of the last event, 0 before the first, without a gap.
+          digest: of its link; '' where it is only read.
+          version: of the log's schema.
+          since: by table, the first that has it.
         """
         self._link, self._tables, self._chain, self._forms = link, tables, chain, forms
         self._numbers = numbers
@@ -62,8 +64,12 @@ class Entries:
         stored = encode_row(row, form.kinds)
         insert = self._statement(("add", table), lambda: sql.insert(self._tables[table]))
         self._link.execute(insert, {"seq": self.last + 1, **stored})
-        link = make_link(self.digest, self.last + 1, table, stored, stored_without(form, stored), self._salt())
-        self._link.execute(self._statement(("link",), lambda: sql.insert(self._chain)), link._asdict())
+        link = make_link(
+            self.digest, self.last + 1, table, stored, stored_without(form, stored), self._salt()
+        )
+        self._link.execute(
+            self._statement(("link",), lambda: sql.insert(self._chain)), link._asdict()
+        )
         self.last, self.digest = link.seq, link.digest
         return self.last
 
@@ -71,7 +77,9 @@ class Entries:
         """Write a value over the one of the same key."""
         into, values = self._tables[table], encode_row(row, self._forms[table].kinds)
         key = next(iter(into.primary_key.columns))
-        over = self._statement(("keep", table), lambda: sql.update(into).where(key == sql.bindparam("the_key")))
+        over = self._statement(
+            ("keep", table), lambda: sql.update(into).where(key == sql.bindparam("the_key"))
+        )
         if not self._link.execute(over, {"the_key": row[key.name], **values}).rowcount:
             self._link.execute(self._statement(("add", table), lambda: sql.insert(into)), values)
 
@@ -88,11 +96,13 @@ class Entries:
             return False
         values = encode_row(new, form.kinds)
         self._link.execute(sql.update(of).where(of.c.seq == row["seq"]).values(values))
-        self._link.execute(sql.update(self._chain).where(self._chain.c.seq == row["seq"]).values(salt=None))
+        self._link.execute(
+            sql.update(self._chain).where(self._chain.c.seq == row["seq"]).values(salt=None)
+        )
         return True
 
     def event_findings(self, events: Mapping[str, Collection[int]]) -> Iterator[Finding]:
-        """What is wrong with some events, each held against its link, and that against the one before.
+        """Faults of some events, each held against its link, and that against the one before.
 
         Args:
           events: their numbers by table.
@@ -102,7 +112,9 @@ class Entries:
 
         def linked() -> Any:  # noqa: ANN401 - a statement
             columns = (chain.c[name] for name in Link._fields)
-            return sql.select(*columns).where(chain.c.seq.in_(sql.bindparam("seqs", expanding=True)))
+            return sql.select(*columns).where(
+                chain.c.seq.in_(sql.bindparam("seqs", expanding=True))
+            )
 
         cursor = self._link.execute(self._statement(("links",), linked), {"seqs": sorted(near)})
         links = {row[0]: Link(*row) for row in cursor}
@@ -112,7 +124,9 @@ class Entries:
             table, wanted = self._tables[of], sorted(set(seqs))
 
             def stored(table: sql.Table = table) -> Any:  # noqa: ANN401 - a statement
-                return sql.select(table).where(table.c.seq.in_(sql.bindparam("seqs", expanding=True)))
+                return sql.select(table).where(
+                    table.c.seq.in_(sql.bindparam("seqs", expanding=True))
+                )
 
             names = table.c.keys()
             cursor = self._link.execute(self._statement(("stored", of), stored), {"seqs": wanted})
@@ -134,19 +148,33 @@ class Entries:
         if of in self._unmade:
             return
         there = sql.select(table.c.seq).where(table.c.seq == chain.c.seq).exists()
-        query = sql.select(chain.c.seq).where(chain.c.of == of, chain.c.seq > after, sql.not_(there))
-        yield from (Finding(of, seq, "the row is missing") for seq in self._link.scalars(query.order_by(chain.c.seq)))
+        query = sql.select(chain.c.seq).where(
+            chain.c.of == of, chain.c.seq > after, sql.not_(there)
+        )
+        yield from (
+            Finding(of, seq, "the row is missing")
+            for seq in self._link.scalars(query.order_by(chain.c.seq))
+        )
 
     def complete(self) -> bool:
-        """Whether the tables hold as many events as the log has numbered: where they do not, some are missing.
+        """Whether the tables hold as many events as the log has numbered.
+
+        Where they do not, some are missing.
 
         A count is read off an index; to look for each number takes as long as the log has events.
         """
-        table_names = self._link.scalars(self._statement(("names",), lambda: sql.select(self._numbers.c.name)))
-        named = tuple(sorted(name for name in table_names if name in self._forms and self._forms[name].event))
+        table_names = self._link.scalars(
+            self._statement(("names",), lambda: sql.select(self._numbers.c.name))
+        )
+        named = tuple(
+            sorted(name for name in table_names if name in self._forms and self._forms[name].event)
+        )
 
         def counted() -> Any:  # noqa: ANN401 - a statement
-            each = (sql.select(sql.func.count()).select_from(self._tables[name]).scalar_subquery() for name in named)
+            each = (
+                sql.select(sql.func.count()).select_from(self._tables[name]).scalar_subquery()
+                for name in named
+            )
             return sql.select(sum(each, sql.literal(0)))
 
         return bool(self._link.scalar(self._statement(("count", named), counted)) == self.last)
@@ -154,7 +182,9 @@ class Entries:
     def row(
         self, table: str, *, columns: Sequence[str] = (), until: int | None = None, **where: object
     ) -> dict[str, Any] | None:
-        """The latest row that has these values, None where there is none; only some columns where they are named.
+        """The latest row that has these values, None where there is none.
+
+        Only some columns where they are named.
 
         Args:
           until: only events up to and with this number.
@@ -172,11 +202,15 @@ class Entries:
         before: str | None = None,
         **where: object,
     ) -> Iterator[dict[str, Any]]:
-        """Rows that have these values, in order of their numbers from one after `after` on; or the latest, last first.
+        """Rows that have these values, in order of their numbers from one after `after` on.
+
+        Or the latest, last first.
 
         Args:
-          columns: only these; all where none is named. until: only events up to and with this number. most: so many of
-            the latest, instead of all. before: only those whose time `at` is before it.
+          columns: only these; all where none is named.
+          until: only events up to and with this number.
+          most: so many of the latest, instead of all.
+          before: only those whose time `at` is before it.
         """
         return self._rows(table, where, after, until, most, before, columns)
 
@@ -192,7 +226,9 @@ class Entries:
     ) -> Iterator[dict[str, Any]]:
         of, form = self._tables[table], self._forms[table]
         names = tuple(columns) or tuple(of.c.keys())
-        if table in self._unmade or not all(can_stand(value, form.kinds[name]) for name, value in where.items()):
+        if table in self._unmade or not all(
+            can_stand(value, form.kinds[name]) for name, value in where.items()
+        ):
             return
 
         def rows_query() -> Any:  # noqa: ANN401 - a statement
@@ -205,7 +241,9 @@ class Entries:
                 query = query.order_by(of.c.seq if most is None else of.c.seq.desc())
             return query if most is None else query.limit(sql.bindparam("most"))
 
-        query = self._statement(("rows", table, names, *where, until is None, before is None, most is None), rows_query)
+        query = self._statement(
+            ("rows", table, names, *where, until is None, before is None, most is None), rows_query
+        )
         values = {f"the_{name}": value for name, value in where.items()}
         values |= {"after": after, "until": until, "before": before, "most": most}
         cursor = self._link.execute(query, values)
@@ -214,21 +252,29 @@ class Entries:
                 yield read_row(table, names, row, form)
 
     def stored(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Values of some columns as they are stored, JSON as text, in order of the key or the number."""
+        """Values of some columns as stored, JSON as text, in order of the key or the number."""
         of = self._tables[table]
         if table in self._unmade:
             return iter(())
         query = sql.select(*(of.c[name] for name in columns)).order_by(*of.primary_key.columns)
-        return (tuple(row) for row in self._link.execute(query, execution_options={"yield_per": _BATCH}))
+        return (
+            tuple(row) for row in self._link.execute(query, execution_options={"yield_per": _BATCH})
+        )
 
-    def latest(self, table: str, column: str, most: int, after: int = 0, **where: object) -> list[Any]:
-        """Values of a column, none of JSON, in the latest rows past a number that have these values, last first.
+    def latest(
+        self, table: str, column: str, most: int, after: int = 0, **where: object
+    ) -> list[Any]:
+        """Values of a non-JSON column in the latest rows past a number that match, last first.
+
+        Rows match that have these values.
 
         Raises:
           InputError: one that no log of ours holds.
         """
         of, kinds = self._tables[table], self._forms[table].kinds
-        if table in self._unmade or not all(can_stand(value, kinds[name]) for name, value in where.items()):
+        if table in self._unmade or not all(
+            can_stand(value, kinds[name]) for name, value in where.items()
+        ):
             return []
 
         def values_query() -> Any:  # noqa: ANN401 - a statement

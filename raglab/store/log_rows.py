@@ -12,7 +12,8 @@ from raglab.store.files import InputError
 from raglab.store.log_chain import REMEDY, Row
 
 LONGEST_NAME = 200  # characters of a name
-LONGEST_LISTED = 2_000  # bytes in UTF-8 of a text that is found by its value: PostgreSQL's index holds 2,704 in all
+# bytes in UTF-8 of a text that is found by its value: PostgreSQL's index holds 2,704 in all
+LONGEST_LISTED = 2_000
 LONGEST_TEXT = 16 * 2**20  # bytes in UTF-8 of any other text, and of JSON
 LONGEST_TIME = 40
 _MOST_WHOLE = 2**63
@@ -21,7 +22,8 @@ _MOST_WHOLE = 2**63
 class Column(NamedTuple):
     """A column: kind is one of name (a short text), text, json, whole, number.
 
-    unique: no value twice. missing: may be null. listed: found fast by its value, in the order of events.
+    unique: no value twice. missing: may be null. listed: found fast by its value, in the order of
+    events.
     """
 
     name: str
@@ -32,11 +34,14 @@ class Column(NamedTuple):
 
 
 class EventTable(NamedTuple):
-    """A table of events, which have a number `seq` and a time `at`; or, with a key, of values that are written over.
+    """A table of events, which have a number `seq` and a time `at`.
 
-    key: the column that tells such values apart. without: columns of a row, JSON unpacked, as they are when its texts
-    are forgotten; the same of a row whose texts are. None where it has no texts. since: first version of a log's schema
-    that has the table; an older log has no rows of it until it is written to.
+    Or, with a key, of values that are written over.
+
+    key: the column that tells such values apart. without: columns of a row, JSON unpacked, as they
+    are when its texts are forgotten; the same of a row whose texts are. None where it has no texts.
+    since: first version of a log's schema that has the table; an older log has no rows of it until
+    it is written to.
     """
 
     name: str
@@ -47,14 +52,18 @@ class EventTable(NamedTuple):
 
 
 def encode_row(row: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
-    """Row as every database can hold it: JSON as text with every digit, whole numbers and numbers as what they are.
+    """Row as every database can hold it.
+
+    JSON as text with every digit, whole numbers and numbers as what they are.
 
     Args:
-      kinds: by column, see `Column`; `listed` for a text that is found by its value, `time` for a moment as text.
+      kinds: by column, see `Column`; `listed` for a text that is found by its value, `time` for a
+        moment as text.
 
     Raises:
-      ValueError: a value that one of the databases could not hold, or not as it is: a text that is no Unicode, that has
-        a NUL or is too long, a whole number beyond 64 bits, a number that is not finite.
+      ValueError: a value that one of the databases could not hold, or not as it is: a text that is
+        no Unicode, that has a NUL or is too long, a whole number beyond 64 bits, a number that is
+        not finite.
     """
     return {name: _encode(name, value, kinds[name]) for name, value in row.items()}
 
@@ -72,7 +81,10 @@ def _encode(name: str, value: Any, kind: str) -> Any:  # noqa: ANN401 - a value 
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        msg = f"{name} must be a text in Unicode, got {value!a:.80}; take out the half of a pair of surrogates."
+        msg = (
+            f"{name} must be a text in Unicode, got {value!a:.80}; take out the half of a pair of "
+            "surrogates."
+        )
         raise ValueError(msg) from None
     if "\0" in value:
         msg = f"{name} must be a text without NUL, got {value!a:.80}; take it out."
@@ -96,20 +108,27 @@ _TYPES: dict[str, Any] = {"whole": (int,), "number": (float, int)}  # all others
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
-def _encode_number(name: str, value: Any, kind: str) -> int | float:  # noqa: ANN401 - a value of a column
+# a value of a column
+def _encode_number(name: str, value: Any, kind: str) -> int | float:  # noqa: ANN401
     if kind == "whole":
         if not isinstance(value, int) or not -_MOST_WHOLE <= value < _MOST_WHOLE:
             msg = f"{name} must be a whole number of 64 bits, got {value!r:.80}; correct it."
             raise ValueError(msg)
         return int(value)  # a boolean is none for PostgreSQL
     if not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
-        msg = f"{name} must be a finite number, got {value!r:.80}; leave it out where it is not known."
+        msg = (
+            f"{name} must be a finite number, got {value!r:.80}; leave it out where it is not "
+            "known."
+        )
         raise ValueError(msg)
     return float(value)
 
 
 def can_stand(value: object, kind: str) -> bool:
-    """Whether a column may hold a value that is looked for: what none can, each database refuses in its own words."""
+    """Whether a column may hold a value that is looked for.
+
+    What none can, each database refuses in its own words.
+    """
     if kind in _TYPES:
         return isinstance(value, int | float) and -_MOST_WHOLE <= value < _MOST_WHOLE
     return isinstance(value, str) and _UNSTORABLE.search(value) is None
@@ -143,11 +162,16 @@ def decode_row(row: Row, form: RowForm) -> dict[str, Any]:
     try:
         return {**row, **{name: _decode_json(row[name]) for name in form.packed if name in row}}
     except (ValueError, TypeError, RecursionError) as error:
-        msg = f"JSON columns of a log must hold JSON, got {error}; its tables were altered, take a copy of before."
+        msg = (
+            f"JSON columns of a log must hold JSON, got {error}; its tables were altered, take a "
+            "copy of before."
+        )
         raise ValueError(msg) from None
 
 
-def read_row(table: str, names: Sequence[str], values: Sequence[object], form: RowForm) -> dict[str, Any]:
+def read_row(
+    table: str, names: Sequence[str], values: Sequence[object], form: RowForm
+) -> dict[str, Any]:
     """Row of some columns of a table, JSON unpacked.
 
     Raises:
@@ -157,7 +181,11 @@ def read_row(table: str, names: Sequence[str], values: Sequence[object], form: R
     row = dict(zip(names, values, strict=True))
     of_kind = all(map(isinstance, values, (form.types[name] for name in names)))
     if not (of_kind and all(is_storable(row[name]) for name in form.numbers if name in row)):
-        name = next(name for name in names if not (isinstance(row[name], form.types[name]) and is_storable(row[name])))
+        name = next(
+            name
+            for name in names
+            if not (isinstance(row[name], form.types[name]) and is_storable(row[name]))
+        )
         raise altered_value(table, name, row[name])
     return decode_row(row, form)
 
@@ -170,14 +198,18 @@ def is_storable(value: object) -> bool:
 def altered_value(table: str, name: str, value: object) -> InputError:
     """Error of a value that no log of ours holds."""
     shown = f"{value!r:.80} as {name} of {table}"
-    return InputError(f"rows of a log must be as they were written, got {shown}; its tables were altered, {REMEDY}.")
+    return InputError(
+        f"rows of a log must be as they were written, got {shown}; its tables were altered, "
+        f"{REMEDY}."
+    )
 
 
 class RowForm(NamedTuple):
     """What is known of a table's rows.
 
-    kinds: by column, as `encode_row` takes them; types: that its stored values may have. without: of `EventTable`.
-    event: whether its rows are events. packed: columns of JSON. numbers: of numbers.
+    kinds: by column, as `encode_row` takes them; types: that its stored values may have. without:
+    of `EventTable`. event: whether its rows are events. packed: columns of JSON. numbers: of
+    numbers.
     """
 
     kinds: Mapping[str, str]
@@ -192,12 +224,14 @@ def row_form(table: EventTable) -> RowForm:
     """Form of a table's rows: kinds of all columns, number and time among those of events."""
     first = {} if table.key is not None else {"seq": "whole", "at": "time"}
     kinds = {
-        column.name: "listed" if column.listed and column.kind == "text" else column.kind for column in table.columns
+        column.name: "listed" if column.listed and column.kind == "text" else column.kind
+        for column in table.columns
     }
     kinds = first | kinds
     missing = {column.name for column in table.columns if column.missing}
     types = {
-        name: (*_TYPES.get(kind, (str,)), *((type(None),) if name in missing else ())) for name, kind in kinds.items()
+        name: (*_TYPES.get(kind, (str,)), *((type(None),) if name in missing else ()))
+        for name, kind in kinds.items()
     }
     packed = tuple(name for name, kind in kinds.items() if kind == "json")
     numbers = tuple(name for name, kind in kinds.items() if kind == "number")

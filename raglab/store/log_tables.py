@@ -1,8 +1,9 @@
 """Log tables (shore): the columns of the bandit's log and of the audit's.
 
-What changes a row of the default table is one event of `CHANGES`, whatever it is, so that the rows are a fold over that
-table alone. `CURRENT` and `OPEN` are its shortcuts: the latest version of each row, and the defaults applied silently
-whose outcome is not known yet. What a person wrote stands in the columns that `forget` blanks.
+What changes a row of the default table is one event of `CHANGES`, whatever it is, so that the rows
+are a fold over that table alone. `CURRENT` and `OPEN` are its shortcuts: the latest version of each
+row, and the defaults applied silently whose outcome is not known yet. What a person wrote stands in
+the columns that `forget` blanks.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from raglab.store.log_entries import Entries
 from raglab.store.log_rows import Column, EventTable
 
 LONGEST_ID = 200
-BANDIT_LOG, AUDIT_LOG = "bandit.sqlite", "audit.sqlite"  # files of the logs in the folder of an index
+# files of the logs in the folder of an index
+BANDIT_LOG, AUDIT_LOG = "bandit.sqlite", "audit.sqlite"
 
 
 def check_id(request_id: object) -> None:
     """Refuse what is no id of a request."""
     if not isinstance(request_id, str) or not 0 < len(request_id) <= LONGEST_ID:
-        msg = f"request_id must be a text of 1 to {LONGEST_ID} characters, got {request_id!r:.80}; shorten it."
+        msg = (
+            f"request_id must be a text of 1 to {LONGEST_ID} characters, got {request_id!r:.80}; "
+            "shorten it."
+        )
         raise ValueError(msg)
 
 
@@ -74,7 +79,12 @@ CHOICE_TABLES = (
     ),
     EventTable(
         SNAPSHOTS,
-        (Column("setup", "name"), Column("seq", "whole"), Column("state", "text"), Column("sums", "text")),
+        (
+            Column("setup", "name"),
+            Column("seq", "whole"),
+            Column("state", "text"),
+            Column("sums", "text"),
+        ),
         key="setup",
     ),
 )
@@ -83,9 +93,9 @@ CHOICE_TABLES = (
 class Event(NamedTuple):
     """What changes a learner's state, with all that the change depends on.
 
-    seq: its number. kind: choice, reward or thumb. arm, features: of the choice. age: choices since it. components:
-    raw, of the reward; None for a choice, and for a thumb that came before its reward. before, thumb: 1 up, 0 down,
-    None is none; before this event, and from it on.
+    seq: its number. kind: choice, reward or thumb. arm, features: of the choice. age: choices since
+    it. components: raw, of the reward; None for a choice, and for a thumb that came before its
+    reward. before, thumb: 1 up, 0 down, None is none; before this event, and from it on.
     """
 
     seq: int
@@ -116,7 +126,9 @@ def events(log: Entries, after: int = 0) -> Iterator[Event]:
         request = row["request_id"]
         if kind == "choice":
             choices[request] = row
-            yield Event(seq=seq, kind=kind, request_id=request, arm=row["arm"], features=row["features"])
+            yield Event(
+                seq=seq, kind=kind, request_id=request, arm=row["arm"], features=row["features"]
+            )
             continue
         choice = choices.get(request) or log.row(CHOICES, request_id=request) or {}
         about = (seq, kind, request, choice["arm"], choice["features"], row["age"])
@@ -126,10 +138,17 @@ def events(log: Entries, after: int = 0) -> Iterator[Event]:
             continue
         known = rewarded.get(request) or log.row(REWARDS, request_id=request)
         there = known is not None and known["seq"] < seq
-        yield Event(*about, known["components"] if known is not None and there else None, row["before"], row["up"])
+        yield Event(
+            *about,
+            known["components"] if known is not None and there else None,
+            row["before"],
+            row["up"],
+        )
 
 
-def _stream(log: Entries, table: str, kind: str, after: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
+def _stream(
+    log: Entries, table: str, kind: str, after: int
+) -> Iterator[tuple[int, str, dict[str, Any]]]:
     for row in log.rows(table, columns=_READ[table], after=after):
         yield row["seq"], kind, row
 
@@ -178,7 +197,9 @@ def _reply_without_text(_: Mapping[str, Any]) -> dict[str, Any]:
 
 def _decision_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
     """A decision without answer, previews, warnings and quotations; its numbers stay."""
-    options = [{key: item for key, item in option.items() if key != "text"} for option in row["options"]]
+    options = [
+        {key: item for key, item in option.items() if key != "text"} for option in row["options"]
+    ]
     return {"answer": None, "options": options, "warnings": [], **without_quotations(row, QUOTING)}
 
 
@@ -188,7 +209,9 @@ def without_quotations(row: Mapping[str, Any], gates: Collection[str]) -> dict[s
     reason = "" if any((row["reason"] or "").startswith(text) for text in quoted) else row["reason"]
     return {
         "reason": reason,
-        "checks": [check | {"text": ""} if check["gate"] in gates else check for check in row["checks"]],
+        "checks": [
+            check | {"text": ""} if check["gate"] in gates else check for check in row["checks"]
+        ],
     }
 
 
@@ -343,7 +366,12 @@ REQUEST_TABLES = (
     ),
     EventTable(
         CURRENT,
-        (Column("row_id", "name"), Column("target_field", "name"), Column("doctype", "name"), Column("body", "json")),
+        (
+            Column("row_id", "name"),
+            Column("target_field", "name"),
+            Column("doctype", "name"),
+            Column("body", "json"),
+        ),
         key="row_id",
     ),
     EventTable(
@@ -374,7 +402,8 @@ REQUEST_TABLES = (
         (
             Column("sample", "name", unique=True),
             Column("seed", "whole"),
-            Column("first", "whole"),  # numbers of the first and the last request that could be drawn
+            # numbers of the first and the last request that could be drawn
+            Column("first", "whole"),
             Column("last", "whole"),
             Column("sizes", "json"),
             Column("drawn", "json"),
@@ -395,7 +424,9 @@ EVENTS = tuple(table for table in REQUEST_TABLES if table.key is None)
 LOG_TABLES = (*CHOICE_TABLES, *REQUEST_TABLES)  # one database may hold both logs
 
 
-def request_row(log: Entries, request_id: str, table: str = REQUESTS, what: str = "request") -> dict[str, Any]:
+def request_row(
+    log: Entries, request_id: str, table: str = REQUESTS, what: str = "request"
+) -> dict[str, Any]:
     """Row of a request in the table of requests, or in that of choices.
 
     Raises:
@@ -403,13 +434,21 @@ def request_row(log: Entries, request_id: str, table: str = REQUESTS, what: str 
     """
     row = log.row(table, request_id=request_id)
     if row is None:
-        msg = f"request_id must be that of a {what} in the log, got {request_id!r:.80}; the response names it."
+        msg = (
+            f"request_id must be that of a {what} in the log, got {request_id!r:.80}; the "
+            "response names it."
+        )
         raise ValueError(msg)
     return row
 
 
-def changes(log: Entries, row_id: str | None = None, *, until: int | None = None) -> Iterator[dict[str, Any]]:
-    """Changes of all rows of the default table or of one, in order, up to and with the event `until`."""
+def changes(
+    log: Entries, row_id: str | None = None, *, until: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """Changes of all rows of the default table or of one, in order, up to and with `until`.
+
+    The last is an event.
+    """
     for row in log.rows(CHANGES) if row_id is None else log.rows(CHANGES, row_id=row_id):
         if until is not None and row["seq"] > until:
             return

@@ -1,7 +1,9 @@
-"""Markdown (shore): the blocks of CommonMark with tables, read by markdown-it-py; pages by marks, front matter as tags.
+"""Markdown (shore): the blocks of CommonMark with tables, read by markdown-it-py.
 
-Markdown becomes HTML, and the walk of `store.html` makes the blocks, so that HTML inside it is read as a page is.
-What MyST adds is read on the tokens of markdown-it-py.
+Pages by marks, front matter as tags.
+
+Markdown becomes HTML, and the walk of `store.html` makes the blocks, so that HTML inside it is read
+as a page is. What MyST adds is read on the tokens of markdown-it-py.
 """
 
 from __future__ import annotations
@@ -29,18 +31,23 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MAX_NESTING = 100
-_INLINE_NESTING = 20  # of links, pictures and emphasis; deeper marks are text, and each open bracket costs so much
+# of links, pictures and emphasis; deeper marks are text, and each open bracket costs so much
+_INLINE_NESTING = 20
 LIGHT_CHARACTERS = 100_000
 _LIGHT_LINES = 200_000  # below quotes, counted for each quote that they may continue
 _MOST_LINES = 1_000_000  # likewise, which take some 5 seconds
 _MARKS = re.compile(r"[ \t>*+\d.)-]*")  # of quotes and lists at the beginning of a line
 _TAG = re.compile(r"</?([A-Za-z][^\s/>]*)")
 _INLINE_ELEMENTS = (
-    "a abbr acronym annotation area audio b bdi bdo big br button canvas cite code data datalist del dfn em embed "
+    "a abbr acronym annotation area audio b bdi bdo big br button canvas cite code data datalist "
+    "del dfn em embed "
     "font "
-    "i img input ins kbd label map mark math meter mfrac mi mmultiscripts mn mo mover mpadded mphantom mroot mrow "
-    "mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder munderover nobr noscript object output "
-    "picture pre progress q rb rp rt ruby s samp script select semantics slot small source span strike strong style "
+    "i img input ins kbd label map mark math meter mfrac mi mmultiscripts mn mo mover mpadded "
+    "mphantom mroot mrow "
+    "mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder munderover nobr noscript "
+    "object output "
+    "picture pre progress q rb rp rt ruby s samp script select semantics slot small source span "
+    "strike strong style "
     "sub sup svg template textarea time tt u var video wbr"
 )
 # Of MyST: directives in fences, targets, attributes and roles.
@@ -52,7 +59,17 @@ _TARGET = re.compile(r"\([^()\s][^()]*\)=\s*")
 _ATTRIBUTE = re.compile(r"(?:[.#][\w:-]+)+|[\w-]+=(?:\"[^\"]*\"|'[^']*'|[\w./:%-]+)")
 _ROLE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}")
 _SILENT = frozenset(
-    {"bibliography", "contents", "currentmodule", "image", "include", "index", "literalinclude", "module", "raw"}
+    {
+        "bibliography",
+        "contents",
+        "currentmodule",
+        "image",
+        "include",
+        "index",
+        "literalinclude",
+        "module",
+        "raw",
+    }
     | {"tableofcontents", "toctree"}
 )
 _VERBATIM = frozenset({"eval-rst", "math", "mermaid"})  # code to any reader but their own
@@ -60,15 +77,37 @@ _CODE = frozenset({"code", "code-block", "code-cell", "sourcecode"})
 _KINDS = {  # that stand above what they hold
     **{
         name: name.capitalize()
-        for name in ("attention", "caution", "danger", "error", "hint", "important", "note", "tip", "todo", "warning")
+        for name in (
+            "attention",
+            "caution",
+            "danger",
+            "error",
+            "hint",
+            "important",
+            "note",
+            "tip",
+            "todo",
+            "warning",
+        )
     },
     "seealso": "See also",
 }
 _TITLED = frozenset(
-    {"admonition", "card", "dropdown", "epigraph", "glossary", "grid-item-card", "list-table", "margin", "rubric"}
+    {
+        "admonition",
+        "card",
+        "dropdown",
+        "epigraph",
+        "glossary",
+        "grid-item-card",
+        "list-table",
+        "margin",
+        "rubric",
+    }
     | {"sidebar", "tab-item", "tab-set", "table", "topic"}
 )
-_UNTITLED = frozenset({"div", "figure", "grid", "grid-item", "only"})  # what stands behind the name is no text
+# what stands behind the name is no text
+_UNTITLED = frozenset({"div", "figure", "grid", "grid-item", "only"})
 
 
 class Page(NamedTuple):
@@ -82,18 +121,20 @@ class Page(NamedTuple):
 def markdown_blocks(text: str, file: str) -> DocumentBlocks:
     """Blocks of a Markdown file, with the tags and entities of its front matter.
 
-    Comments `<!-- page N label="L" -->` begin pages; the label may be left out. Other comments, and what HTML hides,
-    are left out. Tags that HTML does not know are text.
+    Comments `<!-- page N label="L" -->` begin pages; the label may be left out. Other comments, and
+    what HTML hides, are left out. Tags that HTML does not know are text.
 
-    Of MyST, fences that name a directive are text with Markdown in it: versions and admonitions with their kind or
-    title, the caption of a figure; code of `code-block` is code. Their options, lists of contents, files to include and
-    pictures are left out, as are targets `(name)=`, attributes `{#name}` and the names of roles before code.
+    Of MyST, fences that name a directive are text with Markdown in it: versions and admonitions
+    with their kind or title, the caption of a figure; code of `code-block` is code. Their options,
+    lists of contents, files to include and pictures are left out, as are targets `(name)=`,
+    attributes `{#name}` and the names of roles before code.
 
     Args:
       file: for messages.
 
     Raises:
-      InputError: the front matter is not valid, the numbers of pages do not go up, or quotes and lists are too deep.
+      InputError: the front matter is not valid, the numbers of pages do not go up, or quotes and
+        lists are too deep.
 
     Warns:
       UserWarning: a code fence, or front matter, does not end.
@@ -141,7 +182,9 @@ def ascending(pages: Iterator[tuple[int, Where]]) -> None:
         last = number
 
 
-def _rendered(text: str, file: str, line: int | None) -> tuple[str, list[tuple[int, str | None, Where]]]:
+def _rendered(
+    text: str, file: str, line: int | None
+) -> tuple[str, list[tuple[int, str | None, Where]]]:
     """HTML of a text, in which tags that HTML does not know are text, and its page marks.
 
     Args:
@@ -158,12 +201,14 @@ def _rendered(text: str, file: str, line: int | None) -> tuple[str, list[tuple[i
     def place(token: Token) -> Where:
         return Where(file, None if line is None or token.map is None else line + token.map[0])
 
-    parser = MarkdownIt("commonmark", {"html": True, "maxNesting": MAX_NESTING, "breaks": True}).enable(
-        ["table", "strikethrough"]
-    )
+    parser = MarkdownIt(
+        "commonmark", {"html": True, "maxNesting": MAX_NESTING, "breaks": True}
+    ).enable(["table", "strikethrough"])
     if _continuing_lines(text) > _MOST_LINES:
         rule = f"lines that continue quotes, counted for each quote, must be at most {_MOST_LINES}"
-        raise input_error(Where(file, line), rule, "begin them with >, or put a blank line before them", "more")
+        raise input_error(
+            Where(file, line), rule, "begin them with >, or put a blank line before them", "more"
+        )
     parser.core.ruler.before("inline", "inline_nesting", partial(_nest, _INLINE_NESTING))
     parser.core.ruler.after("inline", "block_nesting", partial(_nest, MAX_NESTING))
     _read_myst(parser)
@@ -175,11 +220,24 @@ def _rendered(text: str, file: str, line: int | None) -> tuple[str, list[tuple[i
         if token.nesting == 1 and token.level >= MAX_NESTING - 1:  # what is in it was left out
             rule = f"quotes and lists must be nested at most {MAX_NESTING // 2} deep"
             raise input_error(place(token), rule, "make them flat", "more")
-        if token.type in {"fence", "directive"} and token.map is not None and not _is_closed(token, lines):
-            # How far it reaches is a matter of what it stands in; the reader of the text sees where it begins.
+        if (
+            token.type in {"fence", "directive"}
+            and token.map is not None
+            and not _is_closed(token, lines)
+        ):
+            # How far it reaches is a matter of what it stands in; the reader of the text sees where
+            # it begins.
             start = file if line is None else f"{file}, line {line + token.map[0]}"
-            kind, reading = ("code fence", "as code") if token.type == "fence" else ("directive", "as a part of it")
-            warn_user(visible(f"{start}: a {kind} is not closed: what follows is read {reading}; close it."))
+            kind, reading = (
+                ("code fence", "as code")
+                if token.type == "fence"
+                else ("directive", "as a part of it")
+            )
+            warn_user(
+                visible(
+                    f"{start}: a {kind} is not closed: what follows is read {reading}; close it."
+                )
+            )
         for part in (token, *(token.children or ())):
             if part.type in {"html_block", "html_inline"}:
                 part.content = _TAG.sub(known_tag, part.content)
@@ -211,8 +269,10 @@ def _read_myst(parser: MarkdownIt) -> None:
     parser.block.ruler.before("fence", "attributes", _attributes, ends)
 
 
-def _without_myst(tokens: Sequence[Token], parser: MarkdownIt, env: dict[str, Any], depth: int = 0) -> list[Token]:
-    """Tokens with what directives say in their place, and without the names of roles and the attributes of headings.
+def _without_myst(
+    tokens: Sequence[Token], parser: MarkdownIt, env: dict[str, Any], depth: int = 0
+) -> list[Token]:
+    """Tokens with directive content in its place, without role names and heading attributes.
 
     Args:
       tokens: of a text.
@@ -231,11 +291,15 @@ def _without_myst(tokens: Sequence[Token], parser: MarkdownIt, env: dict[str, An
     return read
 
 
-def _directive(token: Token, parser: MarkdownIt, env: dict[str, Any], depth: int) -> list[Token] | None:
+def _directive(
+    token: Token, parser: MarkdownIt, env: dict[str, Any], depth: int
+) -> list[Token] | None:
     """What a directive says; None for a fence that is none, whose content is code."""
     stated = _DIRECTIVE.fullmatch(token.info.strip())
     name, argument = ("div", "") if stated is None else (stated[1], stated[2].strip())
-    if name in _VERBATIM or not (token.markup.startswith(":") or (stated is not None and _is_known(name))):
+    if name in _VERBATIM or not (
+        token.markup.startswith(":") or (stated is not None and _is_known(name))
+    ):
         return None
     lines = token.content.split("\n")
     options = _count_options(lines)
@@ -243,7 +307,8 @@ def _directive(token: Token, parser: MarkdownIt, env: dict[str, Any], depth: int
     if name in _CODE:
         token.info, token.content = argument, content
         return [token]
-    # The walk over the tokens names one that is not closed; such a one must not hide the rest of the text.
+    # The walk over the tokens names one that is not closed; such a one must not hide the rest of
+    # the text.
     parts = [replace(token, type="directive", tag="", content="", hidden=True)]
     if name in _SILENT and _is_ended(token):
         return parts
@@ -280,7 +345,10 @@ def _is_ended(token: Token) -> bool:
 
 
 def _count_options(lines: Sequence[str]) -> int:
-    """Lines of options at the beginning of a directive: `:key: value`, or YAML between lines of `---`."""
+    """Lines of options at the beginning of a directive.
+
+    `:key: value`, or YAML between lines of `---`.
+    """
     if lines[0].rstrip() == "---":
         return next((at + 1 for at, line in enumerate(lines) if at and line.rstrip() == "---"), 0)
     return next((at for at, line in enumerate(lines) if not _OPTION.match(line)), len(lines))
@@ -310,7 +378,9 @@ def _read_roles(token: Token) -> None:
         role = _ROLE.fullmatch(text.content, start) if start >= 0 else None
         if role is not None:
             text.content = text.content[:start]
-            code.content = role_title(role[1], code.content.strip().removeprefix("~").removeprefix("!"))
+            code.content = role_title(
+                role[1], code.content.strip().removeprefix("~").removeprefix("!")
+            )
 
 
 def _leave_attributes(heading: Token) -> None:
@@ -338,22 +408,34 @@ def _line(state: StateBlock, number: int) -> str:
     return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
 
 
-def _target(state: StateBlock, start: int, _end: int, silent: bool) -> bool:  # noqa: FBT001 - as markdown-it calls it
-    return _leave_line(state, start, silent, left_out=_TARGET.fullmatch(_line(state, start)) is not None)
+# as markdown-it calls it
+def _target(state: StateBlock, start: int, _end: int, silent: bool) -> bool:  # noqa: FBT001
+    return _leave_line(
+        state, start, silent, left_out=_TARGET.fullmatch(_line(state, start)) is not None
+    )
 
 
 def _attributes(state: StateBlock, start: int, _end: int, silent: bool) -> bool:  # noqa: FBT001
     return _leave_line(state, start, silent, left_out=_is_attributes(_line(state, start)))
 
 
-def _leave_line(state: StateBlock, start: int, silent: bool, *, left_out: bool) -> bool:  # noqa: FBT001
+def _leave_line(
+    state: StateBlock,
+    start: int,
+    silent: bool,  # noqa: FBT001
+    *,
+    left_out: bool,
+) -> bool:
     if left_out and not silent:
         state.line = start + 1
     return left_out
 
 
 def _colon_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001
-    """Rule of markdown-it: a fence of colons with a name or attributes in braces, up to as many colons or the end."""
+    """Rule of markdown-it.
+
+    A fence of colons with a name or attributes in braces, up to as many colons or the end.
+    """
     opening = _COLONS.fullmatch(_line(state, start))
     if opening is None:
         return False

@@ -1,4 +1,7 @@
-"""Notebooks (shore): the Markdown of a Jupyter notebook as blocks, its code as code; outputs are left out."""
+"""Notebooks (shore): the Markdown of a Jupyter notebook as blocks, its code as code.
+
+Outputs are left out.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ def notebook_blocks(raw: bytes, file: str) -> DocumentBlocks:
     """
     nbformat = library("nbformat", file)
     where = Where(file)
-    parse_json(decode_utf8(raw, Where(file, 1)), where)  # no NaN, no repeated key, no nesting that is too deep
+    # no NaN, no repeated key, no nesting that is too deep
+    parse_json(decode_utf8(raw, Where(file, 1)), where)
     try:
         notebook = nbformat.convert(nbformat.reader.reads(raw.decode()), 4)
         language = str(notebook.metadata.get("language_info", {}).get("name", "python"))

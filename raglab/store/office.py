@@ -1,4 +1,4 @@
-"""Word and Excel (shore): the blocks of .docx and .xlsx files, whose unpacked size is bounded before parsing."""
+"""Word and Excel (shore): blocks of .docx and .xlsx files, unpacked size bounded before parsing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def is_light_archive(raw: bytes) -> bool:
 
 
 def docx_blocks(raw: bytes, file: str) -> DocumentBlocks:
-    """Blocks of a Word document: headings by their styles, paragraphs, list items and tables in their order.
+    """Blocks of a Word document.
+
+    Headings by their styles, paragraphs, list items and tables in their order.
 
     Headers, footers, text boxes, comments, deletions and hidden text are left out.
 
@@ -58,7 +60,8 @@ def docx_blocks(raw: bytes, file: str) -> DocumentBlocks:
       file: for messages.
 
     Raises:
-      InputError: it is no such file, too large when it is unpacked, or python-docx is not installed.
+      InputError: it is no such file, too large when it is unpacked, or python-docx is not
+        installed.
     """
     docx = library("docx", file)
     _check_archive(raw, file, "word/document.xml")
@@ -68,7 +71,9 @@ def docx_blocks(raw: bytes, file: str) -> DocumentBlocks:
         title = (document.core_properties.title or "").strip()
         for is_code, parts in groupby(_body_parts(document), key=_is_code):
             if is_code:
-                blocks.append(Block("code", fenced("\n".join("".join(_shown(part)) for part in parts))))
+                blocks.append(
+                    Block("code", fenced("\n".join("".join(_shown(part)) for part in parts)))
+                )
             else:
                 blocks += [block for part in parts for block in _docx_block(part)]
     except Exception as error:
@@ -77,14 +82,18 @@ def docx_blocks(raw: bytes, file: str) -> DocumentBlocks:
 
 
 def _body_parts(document: Any) -> Iterator[Any]:  # noqa: ANN401 - python-docx is optional
-    """Paragraphs and tables in their order, those inside content controls too, as templates have them."""
+    """Paragraphs and tables in order, with those in content controls, as templates have them."""
     from docx.oxml.ns import qn
     from docx.table import Table
     from docx.text.paragraph import Paragraph
 
     inside = "ancestor::w:sdt and not(ancestor::w:p or ancestor::w:tbl)"
-    for element in document.element.body.xpath(f"w:p | w:tbl | .//w:p[{inside}] | .//w:tbl[{inside}]"):
-        yield Table(element, document) if element.tag == qn("w:tbl") else Paragraph(element, document)
+    for element in document.element.body.xpath(
+        f"w:p | w:tbl | .//w:p[{inside}] | .//w:tbl[{inside}]"
+    ):
+        yield (
+            Table(element, document) if element.tag == qn("w:tbl") else Paragraph(element, document)
+        )
 
 
 def _is_code(part: Paragraph | Table) -> bool:
@@ -93,7 +102,8 @@ def _is_code(part: Paragraph | Table) -> bool:
     return style is not None and _CODE.search(style) is not None
 
 
-def _heading_level(style: Any) -> int:  # noqa: ANN401 - python-docx is optional, and so are its types
+# python-docx is optional, and so are its types
+def _heading_level(style: Any) -> int:  # noqa: ANN401
     """Level of a heading by its style or one that it is made from; 0 of what is no heading."""
     for _ in range(_MAX_STYLES):
         if style is None:
@@ -120,7 +130,8 @@ def _docx_block(part: Paragraph | Table) -> Iterator[Block]:
     style = part.style.name if part.style is not None else ""
     line = " ".join(text.split())
     level = _heading_level(part.style)
-    numbering: Any = part._p.pPr.numPr if part._p.pPr is not None else None  # noqa: SLF001 - it has no public name
+    # it has no public name
+    numbering: Any = part._p.pPr.numPr if part._p.pPr is not None else None  # noqa: SLF001
     if (
         numbering is not None and numbering.numId is not None and numbering.numId.val == 0
     ):  # a style's number, taken away
@@ -136,9 +147,12 @@ def _docx_block(part: Paragraph | Table) -> Iterator[Block]:
 
 
 def _word_rows(table: Any) -> Iterator[list[str]]:  # noqa: ANN401 - python-docx is optional
-    """Rows of a table of Word: a cell over several columns or rows stands in each; deleted rows are left out.
+    """Rows of a table of Word: a cell over several columns or rows stands in each.
 
-    What a cell says that it spans is not believed: all copies are at most ten times the cells that are written.
+    Deleted rows are left out.
+
+    What a cell says that it spans is not believed: all copies are at most ten times the cells that
+    are written.
     """
     above: dict[int, str] = {}
     room = _COPIES
@@ -157,10 +171,13 @@ def _word_rows(table: Any) -> Iterator[list[str]]:  # noqa: ANN401 - python-docx
         yield cells
 
 
-def _stated(element: Any, path: str) -> int:  # noqa: ANN401 - an element of XML without a public type
+# an element of XML without a public type
+def _stated(element: Any, path: str) -> int:  # noqa: ANN401
     """Number that the element of a path states; 0 where it states none."""
     values = element.xpath(f"{path}/@w:val")
-    return int(values[0]) if values and str(values[0]).isdecimal() and len(str(values[0])) < 9 else 0
+    return (
+        int(values[0]) if values and str(values[0]).isdecimal() and len(str(values[0])) < 9 else 0
+    )
 
 
 def _cell_text(cell: Any) -> str:  # noqa: ANN401 - an element of XML without a public type
@@ -172,14 +189,17 @@ def _cell_text(cell: Any) -> str:  # noqa: ANN401 - an element of XML without a 
 
 
 def _shown(paragraph: Paragraph) -> Iterator[str]:
-    """Texts of a paragraph's runs that are not hidden or struck: in links and insertions too, not in text boxes.
+    """Texts of a paragraph's runs that are not hidden or struck.
+
+    In links and insertions too, not in text boxes.
 
     A raised figure has its mark, since 10 to the 6 is no 106.
     """
     from docx.text.run import Run
 
     where = "count(ancestor::w:p) = 1 and not(ancestor::w:moveFrom)"
-    for element in paragraph._p.xpath(f"descendant::w:r[{where}]"):  # noqa: SLF001 - it has no public name
+    # it has no public name
+    for element in paragraph._p.xpath(f"descendant::w:r[{where}]"):  # noqa: SLF001
         run = Run(element, paragraph)
         font = run.font
         if font.hidden or font.strike or font.double_strike:
@@ -189,7 +209,9 @@ def _shown(paragraph: Paragraph) -> Iterator[str]:
 
 
 class _SheetRow(NamedTuple):
-    """A row of a sheet: its number from 1, the texts of its cells, none of an empty row, and whether all are words.
+    """A row of a sheet.
+
+    Its number from 1, the texts of its cells, none of an empty row, and whether all are words.
 
     A number or a day is none.
     """
@@ -214,8 +236,8 @@ def xlsx_blocks(raw: bytes, file: str) -> DocumentBlocks:
 
     Hidden sheets, rows (those that a filter hides too) and columns are left out.
 
-    The first row of a table is its head, and a row of one cell above that its caption. Formulas stand as the values
-    that the file holds; nothing is computed.
+    The first row of a table is its head, and a row of one cell above that its caption. Formulas
+    stand as the values that the file holds; nothing is computed.
 
     Args:
       raw: content of the file.
@@ -233,12 +255,15 @@ def xlsx_blocks(raw: bytes, file: str) -> DocumentBlocks:
     cells = 0
     left_out: Counter[str] = Counter()
     try:
-        book = openpyxl.load_workbook(BytesIO(raw), read_only=True, data_only=True, keep_links=False)
+        book = openpyxl.load_workbook(
+            BytesIO(raw), read_only=True, data_only=True, keep_links=False
+        )
         shown = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
         for sheet in shown:
             rows = [*_sheet_rows(sheet, _MAX_CELLS - cells, file)]
             cells += sum(len(row.texts) for row in rows)
-            # Hidden lines count for the limit above, since they are read, but part no table and stand in none.
+            # Hidden lines count for the limit above, since they are read, but part no table and
+            # stand in none.
             rows = _shown_rows(rows, _hidden_lines(raw, sheet), left_out)
             if tables := [*_sheet_tables(rows)]:
                 blocks.append(Block("heading", " ".join(str(sheet.title).split()) or "Sheet", 2))
@@ -253,12 +278,17 @@ def xlsx_blocks(raw: bytes, file: str) -> DocumentBlocks:
         hidden = any(count for kind, count in left_out.items() if kind != _BARE_FORMULAS)
         remedies = ["show what is hidden"] if hidden else []
         if left_out[_BARE_FORMULAS]:
-            remedies.append("save the file in Excel or LibreOffice, which stores the values of formulas")
-        warn_user(visible(f"{file}: left out of the document: {counts}; {', and '.join(remedies)}."))
+            remedies.append(
+                "save the file in Excel or LibreOffice, which stores the values of formulas"
+            )
+        warn_user(
+            visible(f"{file}: left out of the document: {counts}; {', and '.join(remedies)}.")
+        )
     return DocumentBlocks("", tuple(blocks))
 
 
-def _sheet_rows(sheet: Any, most: int, file: str) -> Iterator[_SheetRow]:  # noqa: ANN401 - its type differs by mode
+# its type differs by mode
+def _sheet_rows(sheet: Any, most: int, file: str) -> Iterator[_SheetRow]:  # noqa: ANN401
     """Rows of a sheet of at most so many cells; of empty rows that follow each other the first."""
     sheet.reset_dimensions()  # what a file states of them need not be so
     cells = 0
@@ -270,7 +300,11 @@ def _sheet_rows(sheet: Any, most: int, file: str) -> Iterator[_SheetRow]:  # noq
             raise input_error(Where(file), rule, "split it, or save sheets as .csv files", "more")
         texts = [_cell_value(cell) for cell in row]
         if any(text.strip() for text in texts):
-            yield _SheetRow(number, texts, all(cell.value is None or isinstance(cell.value, str) for cell in row))
+            yield _SheetRow(
+                number,
+                texts,
+                all(cell.value is None or isinstance(cell.value, str) for cell in row),
+            )
             is_empty = False
         elif not is_empty:
             yield _SheetRow(number, [], is_words=False)
@@ -278,7 +312,7 @@ def _sheet_rows(sheet: Any, most: int, file: str) -> Iterator[_SheetRow]:  # noq
 
 
 def _hidden_lines(raw: bytes, sheet: Any) -> _HiddenLines:  # noqa: ANN401
-    """Hidden rows and columns of a sheet, which openpyxl does not give where it reads as it goes."""
+    """Hidden sheet rows and columns, which openpyxl does not give where it reads as it goes."""
     hidden = _HiddenLines(set(), [])
     with ZipFile(BytesIO(raw)) as archive:
         part = archive.read(sheet._worksheet_path)  # noqa: SLF001 - it has no public name
@@ -303,14 +337,19 @@ def _hidden_lines(raw: bytes, sheet: Any) -> _HiddenLines:  # noqa: ANN401
     return hidden
 
 
-def _shown_rows(rows: Sequence[_SheetRow], hidden: _HiddenLines, left_out: Counter[str]) -> list[_SheetRow]:
+def _shown_rows(
+    rows: Sequence[_SheetRow], hidden: _HiddenLines, left_out: Counter[str]
+) -> list[_SheetRow]:
     """Rows without what is hidden, which is counted where it holds something."""
     shown = [row for row in rows if row.number not in hidden.rows]
-    left_out["hidden rows"] += sum(bool(row.texts) for row in rows) - sum(bool(row.texts) for row in shown)
+    left_out["hidden rows"] += sum(bool(row.texts) for row in rows) - sum(
+        bool(row.texts) for row in shown
+    )
     width = max((len(row.texts) for row in shown), default=0)
     columns: set[int] = set()
     end = 0
-    for part in sorted(hidden.columns, key=lambda part: part.start):  # each column once, however often it is named
+    # each column once, however often it is named
+    for part in sorted(hidden.columns, key=lambda part: part.start):
         columns.update(range(max(part.start, end), min(part.stop, width)))
         end = max(end, part.stop)
     if columns:
@@ -325,7 +364,10 @@ def _shown_rows(rows: Sequence[_SheetRow], hidden: _HiddenLines, left_out: Count
 
 
 def _cell_value(cell: Any) -> str:  # noqa: ANN401 - openpyxl is optional, and so are its types
-    """Value of a cell; of a day without its midnight, of a share in per cent where its format says so."""
+    """Value of a cell.
+
+    Of a day without its midnight, of a share in per cent where its format says so.
+    """
     value = cell.value
     if value is None:
         return ""
@@ -338,7 +380,10 @@ def _cell_value(cell: Any) -> str:  # noqa: ANN401 - openpyxl is optional, and s
 
 
 def _sheet_tables(rows: Iterable[_SheetRow]) -> Iterator[Block]:
-    """Tables of a sheet; numbers below an empty row are no head, so that the table above goes on with them."""
+    """Tables of a sheet.
+
+    Numbers below an empty row are no head, so that the table above goes on with them.
+    """
     tables: list[list[list[str]]] = []
     is_parted = True
     for row in rows:
@@ -356,7 +401,9 @@ def _sheet_tables(rows: Iterable[_SheetRow]) -> Iterator[Block]:
 def _table_with_caption(rows: list[list[str]]) -> Iterator[Block]:
     """Rows of one cell above a wider one as texts, and the rows from there as a table."""
     filled = [[cell.strip() for cell in row if cell.strip()] for row in rows]
-    captions = next((n for n, cells in enumerate(filled) if len(cells) > 1), 1 if len(rows) == 1 else 0)
+    captions = next(
+        (n for n, cells in enumerate(filled) if len(cells) > 1), 1 if len(rows) == 1 else 0
+    )
     yield from (Block("text", escaped(cells[0])) for cells in filled[:captions])
     if body := _table_rows(rows[captions:]):
         yield table_block(body[0], body[1:])
@@ -365,16 +412,26 @@ def _table_with_caption(rows: list[list[str]]) -> Iterator[Block]:
 def _count_bare_formulas(raw: bytes, sheets: Sequence[Any], file: str) -> int:
     """Cells of some sheets that are formulas whose values no program has stored."""
     with ZipFile(BytesIO(raw)) as archive:
-        parts = [part for part in archive.namelist() if part.startswith("xl/worksheets/") and part.endswith(".xml")]
-        if not any(b"<f" in archive.read(part) for part in parts):  # most have none, and are not read again
+        parts = [
+            part
+            for part in archive.namelist()
+            if part.startswith("xl/worksheets/") and part.endswith(".xml")
+        ]
+        # most have none, and are not read again
+        if not any(b"<f" in archive.read(part) for part in parts):
             return 0
     book = library("openpyxl", file).load_workbook(BytesIO(raw), read_only=True, keep_links=False)
     count = 0
     for sheet in sheets:
         formulas = book[sheet.title]
         formulas.reset_dimensions()
-        for row, values in zip(formulas.iter_rows(), sheet.iter_rows(values_only=True), strict=False):
-            count += sum(cell.data_type == "f" and value is None for cell, value in zip(row, values, strict=False))
+        for row, values in zip(
+            formulas.iter_rows(), sheet.iter_rows(values_only=True), strict=False
+        ):
+            count += sum(
+                cell.data_type == "f" and value is None
+                for cell, value in zip(row, values, strict=False)
+            )
     return count
 
 
@@ -399,9 +456,12 @@ def _check_archive(raw: bytes, file: str, main: str) -> None:
     if main not in sizes:
         rule = f"a .{file.rpartition('.')[2].lower()} file must hold {main}"
         raise input_error(where, rule, "save it from Word, Excel or LibreOffice", "none")
-    # Neither program writes a document type; entities, which are what it is good for, can grow without end.
+    # Neither program writes a document type; entities, which are what it is good for, can grow
+    # without end.
     if _states_type(raw, file, sizes):
-        raise input_error(where, "an office file must state no document type", "save it again", "one that does")
+        raise input_error(
+            where, "an office file must state no document type", "save it again", "one that does"
+        )
 
 
 def _part_sizes(raw: bytes, file: str) -> dict[str, int]:
@@ -414,10 +474,13 @@ def _part_sizes(raw: bytes, file: str) -> dict[str, int]:
 
 
 def _states_type(raw: bytes, file: str, names: Iterable[str]) -> bool:
-    """Whether a part states a document type, in whatever encoding, and however far from its beginning."""
+    """Whether a part states a document type, in any encoding and however far from its beginning."""
     try:
         with ZipFile(BytesIO(raw)) as archive:
-            return any(_has_type(archive.open(name), is_xml=name.endswith((".xml", ".rels"))) for name in names)
+            return any(
+                _has_type(archive.open(name), is_xml=name.endswith((".xml", ".rels")))
+                for name in names
+            )
     except Exception as error:
         raise _unreadable(file, error) from error
 
@@ -426,7 +489,8 @@ def _has_type(part: IO[bytes], *, is_xml: bool) -> bool:
     """Whether a document type stands before the first element, which is as far as it is read.
 
     Raises:
-      ExpatError: it is no XML, and has to be, or is in an encoding that this parser does not know, though others may.
+      ExpatError: it is no XML, and has to be, or is in an encoding that this parser does not know,
+        though others may.
     """
 
     def stop_at_type(*_: object) -> None:
@@ -459,5 +523,11 @@ class _PrologEndError(Exception):
 
 def _unreadable(file: str, error: Exception) -> InputError:
     reason = f"{type(error).__name__}: {error}"
-    value = "one with a password, or of another kind" if isinstance(error, BadZipFile) else shown_value(reason)
-    return input_error(Where(file), "an office file must be readable", "save it again, without a password", value)
+    value = (
+        "one with a password, or of another kind"
+        if isinstance(error, BadZipFile)
+        else shown_value(reason)
+    )
+    return input_error(
+        Where(file), "an office file must be readable", "save it again, without a password", value
+    )

@@ -1,4 +1,7 @@
-"""Optional libraries (shore): what the extra `documents` brings, imported where a document needs it."""
+"""Optional libraries (shore): what the extra `documents` brings, imported when needed.
+
+A document needs them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,12 @@ from types import ModuleType
 from raglab.store.files import Where, input_error
 
 EXTRA = "documents"
-_PACKAGES = {"docx": "python-docx", "openpyxl": "openpyxl", "nbformat": "nbformat", "docutils.core": "docutils"}
+_PACKAGES = {
+    "docx": "python-docx",
+    "openpyxl": "openpyxl",
+    "nbformat": "nbformat",
+    "docutils.core": "docutils",
+}
 
 
 def library(module: str, file: str) -> ModuleType:

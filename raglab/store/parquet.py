@@ -22,10 +22,10 @@ class OversizeError(InputError):
 class ParquetLimits(NamedTuple):
     """What a Parquet file may declare at most.
 
-    columns, row_groups, column_chunks: of the file, the last of columns in all row groups. values, texts,
-    decoded_bytes: values in all columns, those that become Python objects (strings, and what stands inside lists of
-    records), and bytes when decoded; of each the first figure is free, and the second is added for each byte of the
-    file.
+    columns, row_groups, column_chunks: of the file, the last of columns in all row groups. values,
+    texts, decoded_bytes: values in all columns, those that become Python objects (strings, and what
+    stands inside lists of records), and bytes when decoded; of each the first figure is free, and
+    the second is added for each byte of the file.
     """
 
     columns: int = 10_000
@@ -39,11 +39,13 @@ class ParquetLimits(NamedTuple):
 PARQUET_LIMITS = ParquetLimits()
 
 
-def check_parquet(metadata: Any, schema: Any, path: Path) -> None:  # noqa: ANN401 - of pyarrow, which is imported in one place alone
+# of pyarrow, which is imported in one place alone
+def check_parquet(metadata: Any, schema: Any, path: Path) -> None:  # noqa: ANN401
     """Stop at a file that declares more than its size allows.
 
     Args:
-      metadata: of an opened `pyarrow.parquet.ParquetFile`. schema: its Arrow schema.
+      metadata: of an opened `pyarrow.parquet.ParquetFile`.
+      schema: its Arrow schema.
 
     Raises:
       OversizeError: a limit is passed; the message names it.
@@ -64,19 +66,25 @@ def check_parquet(metadata: Any, schema: Any, path: Path) -> None:  # noqa: ANN4
         decoded += column.n_bytes
         nested = column.depth > 2  # deeper than a list of numbers
         texts += column.n_values if nested or column.is_text else 0
-    padded = sum(getattr(field.type, "list_size", 0) for field in schema) * metadata.num_rows  # a null has its room too
+    # a null has its room too
+    padded = sum(getattr(field.type, "list_size", 0) for field in schema) * metadata.num_rows
     _at_most(path, "values", max(values, padded, metadata.num_rows), _room(limits.values, size))
     _at_most(path, "strings and values in records", texts, _room(limits.texts, size))
     _at_most(path, "bytes when decoded", decoded, _room(limits.decoded_bytes, size))
 
 
 def check_decoded(n_bytes: int, path: Path) -> None:
-    """Stop at a file whose strings, once each row has its own, take more bytes than its size allows.
+    """Stop at a file whose strings, each row with its own, take more bytes than its size allows.
 
     Raises:
       OversizeError: as said.
     """
-    _at_most(path, "bytes when decoded", n_bytes, _room(PARQUET_LIMITS.decoded_bytes, path.stat().st_size))
+    _at_most(
+        path,
+        "bytes when decoded",
+        n_bytes,
+        _room(PARQUET_LIMITS.decoded_bytes, path.stat().st_size),
+    )
 
 
 def _room(limit: tuple[int, int], size: int) -> int:

@@ -1,7 +1,8 @@
-"""Footer of a Parquet file (shore): what each column of each row group declares, read without pyarrow.
+"""Footer of a Parquet file (shore): declarations of each row group's columns, without pyarrow.
 
 pyarrow 25 ends the process where it makes a column of a row group whose size statistics are damaged
-(`RowGroupMetaData.column`, one flipped byte), so that what a file declares could not be checked before it is read.
+(`RowGroupMetaData.column`, one flipped byte), so that what a file declares could not be checked
+before it is read.
 """
 
 from __future__ import annotations
@@ -13,18 +14,31 @@ from typing import Any, NamedTuple
 MAGIC = b"PAR1"
 _TAIL = 8  # bytes behind the footer: its length and the magic
 _DEEPEST = 12  # structs of Parquet's metadata stand at most six deep
-_STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _TEXT, _LIST, _SET, _MAP, _STRUCT, _UUID = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12, 13
+_STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _TEXT, _LIST, _SET, _MAP, _STRUCT, _UUID = (
+    0,
+    1,
+    2,
+    3,
+    7,
+    8,
+    9,
+    10,
+    11,
+    12,
+    13,
+)
 _WHOLE = frozenset({4, 5, 6})  # integers of 16, 32 and 64 bits, all written alike
 _SIZES = {_BYTE: 1, _DOUBLE: 8, _UUID: 16}  # bytes that values of a type take
-_ROW_GROUPS, _COLUMNS, _META, _KIND, _PATH, _VALUES, _UNCOMPRESSED = 4, 1, 3, 1, 3, 5, 6  # numbers of fields
+# numbers of fields
+_ROW_GROUPS, _COLUMNS, _META, _KIND, _PATH, _VALUES, _UNCOMPRESSED = 4, 1, 3, 1, 3, 5, 6
 _LONG_LIST = 15  # mark of a list whose length follows
 
 
 class ColumnDeclaration(NamedTuple):
     """What a column of a row group declares.
 
-    is_text: whether it holds byte arrays. depth: names on the way to it, less one. n_values: values, of lists each
-    item. n_bytes: of its pages when uncompressed.
+    is_text: whether it holds byte arrays. depth: names on the way to it, less one. n_values:
+    values, of lists each item. n_bytes: of its pages when uncompressed.
     """
 
     is_text: bool
@@ -82,7 +96,9 @@ class _Compact:
     def _map(self, depth: int) -> list[Any]:
         size = self._size(self._varint())
         kinds = self._byte() if size else 0
-        return [(self._value(kinds >> 4, depth), self._value(kinds & 15, depth)) for _ in range(size)]
+        return [
+            (self._value(kinds >> 4, depth), self._value(kinds & 15, depth)) for _ in range(size)
+        ]
 
     def _size(self, size: int) -> int:
         """Items of a list, each of which takes a byte at least."""

@@ -1,4 +1,4 @@
-"""PDF (shore): limits of a PDF, checks of it, and the pages that `document_worker` reads as blocks."""
+"""PDF (shore): limits of a PDF, checks of it, and the pages `document_worker` reads as blocks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ _TITLE_LENGTH = 500  # characters
 class PdfLimits(NamedTuple):
     """What one PDF may have and cost at most.
 
-    pages, objects: of the file. seconds: of computing for each MiB that the file has, the last one begun counts whole.
-    characters: of text on all pages. memory_bytes: of the process that reads it.
+    pages, objects: of the file. seconds: of computing for each MiB that the file has, the last one
+    begun counts whole. characters: of text on all pages. memory_bytes: of the process that reads
+    it.
     """
 
     pages: int = 10_000
@@ -43,14 +44,16 @@ PDF_LIMITS = PdfLimits()
 def pdf_pages(raw: bytes, file: str, limits: PdfLimits) -> tuple[Page, ...]:
     """Pages of a PDF with their text; labels where the PDF states some, else None.
 
-    A process of its own reads them and is ended at the limits, so that a hostile file costs no more than they say.
+    A process of its own reads them and is ended at the limits, so that a hostile file costs no more
+    than they say.
 
     Args:
       raw: content of the file.
       file: for messages.
 
     Raises:
-      InputError: the PDF cannot be read, opens with a password alone, or passes a limit, which is named.
+      InputError: the PDF cannot be read, opens with a password alone, or passes a limit, which is
+        named.
       BlankError: no page has text.
 
     Warns:
@@ -60,7 +63,9 @@ def pdf_pages(raw: bytes, file: str, limits: PdfLimits) -> tuple[Page, ...]:
 
 
 def pdf_blocks(raw: bytes, file: str, limits: PdfLimits) -> tuple[Block, ...]:
-    """Blocks of a PDF: the paragraphs of its pages, and its bookmarks as headings where they stand in a page's text.
+    """Blocks of a PDF.
+
+    The paragraphs of its pages, and its bookmarks as headings where they stand in a page's text.
 
     Args:
       raw: content of the file.
@@ -71,15 +76,20 @@ def pdf_blocks(raw: bytes, file: str, limits: PdfLimits) -> tuple[Block, ...]:
       InputError: as of `pdf_pages`.
 
     Warns:
-      UserWarning: some pages have no text, or some bookmarks do not stand in the text of their pages.
+      UserWarning: some pages have no text, or some bookmarks do not stand in the text of their
+        pages.
     """
     answer = _answer(raw, limits)
     pages = _pages(answer, file, limits)
     titles: dict[int, list[tuple[int, str]]] = {}
     for row in answer.get("bookmarks", ()):
         match row:
-            case [int() as depth, str() as title, int() as number] if is_unicode(title) and _key(title):
-                titles.setdefault(number, []).append((min(depth, _DEEPEST), " ".join(title.split())))
+            case [int() as depth, str() as title, int() as number] if is_unicode(title) and _key(
+                title
+            ):
+                titles.setdefault(number, []).append(
+                    (min(depth, _DEEPEST), " ".join(title.split()))
+                )
     blocks = [block for page in pages for block in _page_blocks(page, titles.get(page.number, ()))]
     count = len(answer.get("bookmarks", ()))
     missing = count - sum(block.kind == "heading" for block in blocks)
@@ -94,7 +104,8 @@ def _page_blocks(page: Page, titles: Sequence[tuple[int, str]]) -> Iterator[Bloc
     lines = page.text.split("\n")
     places: dict[str, list[tuple[int, int]]] = {}
     if titles:
-        # A title may run over several lines; its number may stand in the bookmark alone, or in the text alone.
+        # A title may run over several lines; its number may stand in the bookmark alone, or in the
+        # text alone.
         for start in range(len(lines)):
             for end in range(start + 1, min(start + _TITLE_LINES, len(lines)) + 1):
                 if sum(map(len, lines[start:end])) > _TITLE_LENGTH or not _key(lines[end - 1]):
@@ -126,10 +137,14 @@ def _pages(answer: Mapping[str, Any], file: str, limits: PdfLimits) -> tuple[Pag
     """Pages of a worker's answer, which is checked."""
     where = Where(file)
     if answer.get("encrypted"):
-        raise input_error(where, "a PDF must open without a password", "save it without one", "an encrypted one")
+        raise input_error(
+            where, "a PDF must open without a password", "save it without one", "an encrypted one"
+        )
     if "limit" in answer:
         value = answer.get("came")
-        raise _over_limit(where, str(answer["limit"]), limits, shown_value(value) if value else "more")
+        raise _over_limit(
+            where, str(answer["limit"]), limits, shown_value(value) if value else "more"
+        )
     rows = answer.get("pages")
     if not isinstance(rows, list):
         raise _unreadable(where, shown_value(str(answer.get("unreadable", "no answer"))))
@@ -141,7 +156,11 @@ def _pages(answer: Mapping[str, Any], file: str, limits: PdfLimits) -> tuple[Pag
         raise BlankError(str(input_error(where, rule, remedy, value)))
     if blank:
         rule = f"{len(blank)} of {len(pages)} pages have no text ({number_ranges(blank)})"
-        warn_user(visible(f"{file}: {rule}; scanned ones need OCR, or stand as .png or .jpg files beside it."))
+        warn_user(
+            visible(
+                f"{file}: {rule}; scanned ones need OCR, or stand as .png or .jpg files beside it."
+            )
+        )
     return pages
 
 
@@ -154,8 +173,12 @@ def number_ranges(numbers: Sequence[int]) -> str:
     """
     gaps = [place for place, (low, high) in enumerate(pairwise(numbers), 1) if high > low + 1]
     ranges = [numbers[start:end] for start, end in pairwise([0, *gaps, len(numbers)])]
-    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ranges[:_RANGES_SHOWN]]
-    return ", ".join(shown) + (f" and {len(ranges) - _RANGES_SHOWN} more ranges" if len(ranges) > _RANGES_SHOWN else "")
+    shown = [
+        str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ranges[:_RANGES_SHOWN]
+    ]
+    return ", ".join(shown) + (
+        f" and {len(ranges) - _RANGES_SHOWN} more ranges" if len(ranges) > _RANGES_SHOWN else ""
+    )
 
 
 def _page(number: int, row: object, where: Where) -> Page:
@@ -168,7 +191,9 @@ def _page(number: int, row: object, where: Where) -> Page:
 
 
 def _unreadable(where: Where, value: str) -> InputError:
-    return input_error(where, "a PDF must be readable", "open and save it anew, or give its text", value)
+    return input_error(
+        where, "a PDF must be readable", "open and save it anew, or give its text", value
+    )
 
 
 def _over_limit(where: Where, limit: str, limits: PdfLimits, value: str) -> InputError:
@@ -182,5 +207,8 @@ def _over_limit(where: Where, limit: str, limits: PdfLimits, value: str) -> Inpu
     }
     if limit not in rules:
         return _unreadable(where, shown_value(limit))
-    remedy = f"give its text as a .txt file, or raise {limit} in load_corpus(…, pdf=PdfLimits({limit}=…))"
+    remedy = (
+        f"give its text as a .txt file, or raise {limit} in load_corpus(…, "
+        f"pdf=PdfLimits({limit}=…))"
+    )
     return input_error(where, rules[limit], remedy, value)

@@ -1,4 +1,4 @@
-"""Pictures (shore): PNG and JPEG files as chunks, their captions, and their pixels as a viewer shows them."""
+"""Pictures (shore): PNG and JPEG files as chunks, captions, and pixels as viewers show them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import numpy as np
 
 from raglab.store.documents import count_words
 from raglab.store.encodings import Encoding, decode_text
-from raglab.store.files import MAX_FILE_BYTES, InputError, Where, input_error, read_bytes, shown_value
+from raglab.store.files import (
+    MAX_FILE_BYTES,
+    InputError,
+    Where,
+    input_error,
+    read_bytes,
+    shown_value,
+)
 from raglab.values import Chunk
 
 if TYPE_CHECKING:
@@ -20,7 +27,8 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 MOST_PIXELS = 2**26  # an A4 page at 600 dots an inch has half of it
-MOST_SLENDER = 100  # times as long as wide; a model makes the short side fit, and the long one grows with it
+# times as long as wide; a model makes the short side fit, and the long one grows with it
+MOST_SLENDER = 100
 MOST_SCANS = 500  # of a JPEG, each of which passes over all its pixels; ten are usual
 KIND = "image"
 _MEDIA_TYPES = {
@@ -34,7 +42,10 @@ _HALVES = 257  # 16 bits a pixel become 8: 65535 / 255
 
 
 def caption_file(path: Path) -> Path | None:
-    """Text file beside a picture that says what it shows: `a.png.txt`, else `a.txt`; None where there is neither."""
+    """Text file beside a picture that says what it shows: `a.png.txt`, else `a.txt`.
+
+    None where there is neither.
+    """
     beside = (path.with_name(f"{path.name}.txt"), path.with_suffix(".txt"))
     return next((file for file in beside if file.is_file()), None)
 
@@ -44,9 +55,9 @@ def picture_chunk(
 ) -> Chunk:
     """A picture as one chunk, without a page.
 
-    Its text is what is known of it in words: those of its file name, and below them its caption. What it was stands in
-    its tags: `kind` (image), `media_type` by its content, `pixels` (width x height, as a viewer shows it) and `sha256`
-    of the file.
+    Its text is what is known of it in words: those of its file name, and below them its caption.
+    What it was stands in its tags: `kind` (image), `media_type` by its content, `pixels` (width x
+    height, as a viewer shows it) and `sha256` of the file.
 
     Args:
       source: its name in the corpus.
@@ -67,7 +78,10 @@ def picture_chunk(
         text = read_bytes(beside, max_file_bytes, follow_links=follow_links, keep_mark=True)
         caption = decode_text(text, Where(str(beside), 1), encoding).strip("\n")
         if count_words(caption) > _CAPTION_WORDS:
-            rule = f"a caption, the text file named after a picture, must have at most {_CAPTION_WORDS} words"
+            rule = (
+                "a caption, the text file named after a picture, must have at most "
+                f"{_CAPTION_WORDS} words"
+            )
             remedy = "shorten it, or rename it where it is a document of its own"
             raise input_error(Where(str(beside)), rule, remedy, str(count_words(caption)))
         lines.append(caption)
@@ -100,10 +114,11 @@ def stored_pixels(path: Path, digest: str) -> Image.Image:
 
 
 def read_pixels(raw: bytes, path: Path) -> Image.Image:
-    """Pixels of a PNG or JPEG file, RGB, turned as its EXIF says, on white where they are transparent.
+    """Pixels of a PNG or JPEG file, RGB, turned as its EXIF says, on white where transparent.
 
     Args:
-      raw: content of the file. path: for messages.
+      raw: content of the file.
+      path: for messages.
 
     Raises:
       InputError: no PNG or JPEG, damaged or cut off, or beyond a limit.
@@ -115,7 +130,9 @@ def read_pixels(raw: bytes, path: Path) -> Image.Image:
         opened.load()
         shown = ImageOps.exif_transpose(opened)
         if shown.mode.startswith("I"):  # Pillow would cut 16 bits off at 255
-            shown = Image.fromarray((np.asarray(shown).astype(np.uint32) // _HALVES).clip(0, 255).astype(np.uint8))
+            shown = Image.fromarray(
+                (np.asarray(shown).astype(np.uint32) // _HALVES).clip(0, 255).astype(np.uint8)
+            )
         if "transparency" in shown.info or shown.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
             clear = shown.convert("RGBA")
             shown = Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear)
@@ -125,12 +142,16 @@ def read_pixels(raw: bytes, path: Path) -> Image.Image:
 
 
 def _opened(raw: bytes, path: Path) -> Image.Image:
-    """A picture whose head is read, and whose size is within the limits; its pixels are not decoded yet."""
+    """A picture whose head is read, and whose size is within the limits.
+
+    Its pixels are not decoded yet.
+    """
     from PIL import Image
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is lower
+            # our own limit is lower
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             opened = Image.open(BytesIO(raw), formats=("PNG", "JPEG"))
     except Image.DecompressionBombError:
         raise _over_limit(path, "more than twice as many as Pillow takes") from None
@@ -145,7 +166,9 @@ def _opened(raw: bytes, path: Path) -> Image.Image:
         raise _over_limit(path, f"{width}x{height}")
     if max(width, height) > MOST_SLENDER * min(width, height):
         rule = f"a picture must be at most {MOST_SLENDER} times as long as wide"
-        raise input_error(Where(str(path)), rule, "cut it into several, or take it away", f"{width}x{height}")
+        raise input_error(
+            Where(str(path)), rule, "cut it into several, or take it away", f"{width}x{height}"
+        )
     return opened
 
 
@@ -159,5 +182,8 @@ def _over_limit(path: Path, value: str) -> InputError:
 
 
 def _unreadable(path: Path, value: str) -> InputError:
-    rule, remedy = "a picture must be a whole PNG or JPEG file", "open and save it anew, or take it away"
+    rule, remedy = (
+        "a picture must be a whole PNG or JPEG file",
+        "open and save it anew, or take it away",
+    )
     return input_error(Where(str(path)), rule, remedy, value)

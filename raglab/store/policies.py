@@ -1,4 +1,4 @@
-"""Policies and packs of files (shore): YAML within limits, whole or not at all (rules S0.5, S5.11)."""
+"""Policies and packs of files (shore): YAML within limits, all or nothing (rules S0.5, S5.11)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ MAX_POLICY_BYTES = 2**20
 
 
 class Policy(policy.PolicyData):
-    """A policy with the methods `load` and `save`. Everything else is `raglab.policy.PolicyData`."""
+    """A policy with the methods `load` and `save`.
+
+    Everything else is `raglab.policy.PolicyData`.
+    """
 
     @classmethod
     @takes(path="policy file")
@@ -31,8 +34,8 @@ class Policy(policy.PolicyData):
           path: None gives the published defaults.
 
         Raises:
-          ValueError: unreadable, no mapping, an unknown or repeated key, a value out of range or a bad pattern; names
-            file, key, value and rule.
+          ValueError: unreadable, no mapping, an unknown or repeated key, a value out of range or a
+            bad pattern; names file, key, value and rule.
           TypeError: a path of another kind.
         """
         if path is None:
@@ -41,7 +44,11 @@ class Policy(policy.PolicyData):
         file_policy = cls.from_mapping(stated, str(path))
         if file_policy.pack in BUNDLED and file_policy.pack_hash is None:
             return file_policy
-        place = file_policy.pack if file_policy.pack in BUNDLED else _pack_place(file_policy.pack, Path(path))
+        place = (
+            file_policy.pack
+            if file_policy.pack in BUNDLED
+            else _pack_place(file_policy.pack, Path(path))
+        )
         pack = load_pack(place)
         remedy = f"put that pack back, or correct pack_hash in {path}"
         policy.check_pack(file_policy.pack_hash, pack.digest, f"the policy {path}", remedy)
@@ -57,7 +64,11 @@ class Policy(policy.PolicyData):
           InputError: the folder cannot be written.
         """
         rows = self.model_dump(mode="json")
-        rows = {key: value for key, value in rows.items() if value is not None or key not in {"certificate", "notes"}}
+        rows = {
+            key: value
+            for key, value in rows.items()
+            if value is not None or key not in {"certificate", "notes"}
+        }
         rows.pop("pack_hash", None)  # the content of the pack may go on changing
         if "pack" in rows and self.pack not in BUNDLED:
             rows["pack"] = Path(os.path.relpath(self.pack, Path(path).resolve().parent)).as_posix()
@@ -71,19 +82,25 @@ def _pack_place(pack: str, path: Path) -> Path:
         return (path.parent / pack).resolve()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a NUL
         value = shown_value(pack)
-        raise input_error(Where(str(path)), "pack must be a bundled one or a path", "correct `pack`", value) from error
+        raise input_error(
+            Where(str(path)), "pack must be a bundled one or a path", "correct `pack`", value
+        ) from error
 
 
 def load_pack(name: str | Path) -> packs.Pack:
-    """Pack by name, or of a YAML file or a folder of them (rule S5.11); what it leaves out comes from the generic pack.
+    """Pack by name, or of a YAML file or a folder of them (rule S5.11).
 
-    The files of a folder are one: each states keys of its own, and entries of `parts` and `wording` of its own.
+    What it leaves out comes from the generic pack.
+
+    The files of a folder are one: each states keys of its own, and entries of `parts` and `wording`
+    of its own.
 
     Args:
       name: of a bundled pack, or a path.
 
     Raises:
-      ValueError: no such pack, a key in two files, an unknown key, a bad expression; names file, key and rule.
+      ValueError: no such pack, a key in two files, an unknown key, a bad expression; names file,
+        key and rule.
     """
     if str(name) in BUNDLED:
         return BUNDLED[str(name)]
@@ -92,9 +109,14 @@ def load_pack(name: str | Path) -> packs.Pack:
     files = sorted((*place.glob("*.yaml"), *place.glob("*.json"))) if inside else [place]
     if not files or not all(inside or file.is_file() for file in files):
         rule = f"a pack must be one of {', '.join(BUNDLED)}, a YAML file or a folder of them"
-        raise input_error(Where(str(place)), rule, "correct `pack` in the policy file", "none there")
+        raise input_error(
+            Where(str(place)), rule, "correct `pack` in the policy file", "none there"
+        )
     return _pack_of_files(
-        tuple((str(file), read_text(file, MAX_POLICY_BYTES, follow_links=not inside)) for file in files)
+        tuple(
+            (str(file), read_text(file, MAX_POLICY_BYTES, follow_links=not inside))
+            for file in files
+        )
     )
 
 
@@ -123,9 +145,14 @@ def _pack_of_files(texts: tuple[tuple[str, str], ...]) -> packs.Pack:
 def _yaml_mapping(file: str, text: str) -> dict[str, Any]:
     """A YAML file that states a mapping."""
     # a fitted model is thousands of numbers, which YAML takes seconds to read
-    stated = parse_json(text, Where(file)) if file.endswith(".json") else load_yaml(text, file, "a pack")
+    stated = (
+        parse_json(text, Where(file)) if file.endswith(".json") else load_yaml(text, file, "a pack")
+    )
     if not isinstance(stated, dict):
         raise input_error(
-            Where(file), "a pack must be a mapping of keys", "see datasets/README.md", shown_value(stated)
+            Where(file),
+            "a pack must be a mapping of keys",
+            "see datasets/README.md",
+            shown_value(stated),
         )
     return stated

@@ -1,7 +1,10 @@
-"""Record fields (shore): values of a record's fields, each of its type or an `InputError` that names place and remedy.
+"""Record fields (shore): field values of a record, each typed, or an `InputError`.
 
-They are read by hand: 14 to 22 µs a chunk, where a model of pydantic takes 26 to 32 µs and its errors name no remedy;
-with models for each kind of record and a table of remedies it would be longer.
+The error names place and remedy.
+
+They are read by hand: 14 to 22 µs a chunk, where a model of pydantic takes 26 to 32 µs and its
+errors name no remedy; with models for each kind of record and a table of remedies it would be
+longer.
 """
 
 from __future__ import annotations
@@ -25,10 +28,14 @@ Result = TypeVar("Result")
 def required_text(record: Record, key: str, where: Where, *, blank: bool = False) -> str:
     """String of a required field; blank only where `blank` allows it."""
     if key not in record:
-        raise input_error(where, f"the field {key} is required", f"add {key}", f"only {_field_names(record)}")
+        raise input_error(
+            where, f"the field {key} is required", f"add {key}", f"only {_field_names(record)}"
+        )
     value = record[key]
     if not isinstance(value, str):
-        raise input_error(where, f"{key} must be a string", f"write {key} in quotes", shown_value(value))
+        raise input_error(
+            where, f"{key} must be a string", f"write {key} in quotes", shown_value(value)
+        )
     if not blank and not value.strip():
         raise input_error(where, f"{key} must not be blank", f"fill {key}", shown_value(value))
     return value
@@ -45,7 +52,12 @@ def optional_texts(record: Record, key: str, where: Where) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise input_error(where, f"{key} must be a list of strings", "put it in square brackets", shown_value(value))
+        raise input_error(
+            where,
+            f"{key} must be a list of strings",
+            "put it in square brackets",
+            shown_value(value),
+        )
     for item in value:
         if not isinstance(item, str) or not item.strip():
             rule = f"{key} must be a list of strings that are not blank"
@@ -54,15 +66,22 @@ def optional_texts(record: Record, key: str, where: Where) -> tuple[str, ...]:
 
 
 def optional_integer(record: Record, key: str, where: Where, least: int) -> int | None:
-    """Integer of an optional field, from `least` to `MAX_INTEGER`; None where it is absent or null."""
+    """Integer of an optional field, from `least` to `MAX_INTEGER`.
+
+    None where it is absent or null.
+    """
     value = record.get(key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         rule = f"{key} must be an integer of at least {least}"
-        raise input_error(where, rule, f"write {key} as a number without quotes or point", shown_value(value))
+        raise input_error(
+            where, rule, f"write {key} as a number without quotes or point", shown_value(value)
+        )
     if value > MAX_INTEGER:
-        raise input_error(where, f"{key} must be at most {MAX_INTEGER}", f"correct {key}", "a larger one")
+        raise input_error(
+            where, f"{key} must be at most {MAX_INTEGER}", f"correct {key}", "a larger one"
+        )
     return value
 
 
@@ -74,25 +93,42 @@ def optional_tags(record: Record, where: Where) -> dict[str, str]:
     if value is None:
         return stated
     if not isinstance(value, dict):
-        raise input_error(where, "tags must be an object of strings", 'write {"domain": "home", …}', shown_value(value))
+        raise input_error(
+            where,
+            "tags must be an object of strings",
+            'write {"domain": "home", …}',
+            shown_value(value),
+        )
     tags = {key: required_text(value, key, where, blank=True) for key in value}
     if title is not None and tags.get("title", title) != title:
         titles = f"{shown_value(title)} and {shown_value(tags['title'])}"
-        raise input_error(where, "a title must be stated once, as field or as tag", "take one away", titles)
+        raise input_error(
+            where, "a title must be stated once, as field or as tag", "take one away", titles
+        )
     return tags | stated
 
 
 def required_records(record: Record, key: str, where: Where) -> list[Record]:
     """Objects of a required list."""
     if key not in record:
-        raise input_error(where, f"the field {key} is required", f"add {key}", f"only {_field_names(record)}")
+        raise input_error(
+            where, f"the field {key} is required", f"add {key}", f"only {_field_names(record)}"
+        )
     value = record[key]
     if not isinstance(value, list):
-        raise input_error(where, f"{key} must be a list of objects", "put them in square brackets", shown_value(value))
+        raise input_error(
+            where,
+            f"{key} must be a list of objects",
+            "put them in square brackets",
+            shown_value(value),
+        )
     for item in value:
         if not isinstance(item, dict):
             raise input_error(
-                where, f"{key} must be a list of objects", "correct or remove the item", shown_value(item)
+                where,
+                f"{key} must be a list of objects",
+                "correct or remove the item",
+                shown_value(item),
             )
     return value
 
@@ -105,7 +141,9 @@ def only_keys(record: Record, known: Sequence[str], where: Where, remedy: str) -
         raise input_error(where, f"keys must be among {', '.join(known)}", remedy, value)
 
 
-def check_size(where: Where, what: str, size: int, most: int = MAX_NAME, unit: str = "characters") -> None:
+def check_size(
+    where: Where, what: str, size: int, most: int = MAX_NAME, unit: str = "characters"
+) -> None:
     """Stop at what is longer, or has more parts, than a chunk or a case may have."""
     if size > most:
         raise input_error(where, f"{what} must have at most {most} {unit}", "shorten it", str(size))
@@ -128,7 +166,8 @@ def read_each(items: Iterable[Item], read: Callable[[Item], Result], what: str) 
       what: the items are, in messages.
 
     Raises:
-      InputError: items break a rule: the first is named whole, the next few by place and value, all are counted.
+      InputError: items break a rule: the first is named whole, the next few by place and value, all
+        are counted.
     """
     results: list[Result] = []
     errors: list[InputError] = []
@@ -145,7 +184,10 @@ def read_each(items: Iterable[Item], read: Callable[[Item], Result], what: str) 
         raise errors[0]
     if errors:
         following = "; ".join(str(error).rpartition("; ")[0] for error in errors[1:])
-        msg = f"{str(errors[0])[:-1]}; {n_errors:,} of {n_items:,} {what} break a rule, next {following}."
+        msg = (
+            f"{str(errors[0])[:-1]}; {n_errors:,} of {n_items:,} {what} break a rule, next "
+            f"{following}."
+        )
         raise InputError(msg) from errors[0]
     return results
 

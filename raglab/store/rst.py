@@ -16,15 +16,26 @@ from raglab.user_warnings import warn_user
 
 _ROLE = re.compile(r":([\w:.+-]+):`~?!?([^`]*)`")
 _OPTION = re.compile(r":[\w -]+:(?!`)")
-_TITLED = frozenset({"any", "doc", "download", "numref", "ref", "term"})  # roles whose title may touch its target
-# Directives that hold no text for readers, by their names without a domain. An image is here where it cannot be read.
+# roles whose title may touch its target
+_TITLED = frozenset({"any", "doc", "download", "numref", "ref", "term"})
+# Directives that hold no text for readers, by their names without a domain. An image is here where
+# it cannot be read.
 _SILENT = frozenset(
     {"autoattribute", "autoclass", "autodata", "autodecorator", "autoexception", "autofunction"}
-    | {"automethod", "automodule", "codeauthor", "currentmodule", "default-domain", "highlight", "image"}
+    | {
+        "automethod",
+        "automodule",
+        "codeauthor",
+        "currentmodule",
+        "default-domain",
+        "highlight",
+        "image",
+    }
     | {"include", "index", "literalinclude", "meta", "module", "program", "raw", "sectionauthor"}
     | {"tabularcolumns", "testcleanup", "testsetup", "toctree"}
 )
-_UNTITLED = frozenset({"cssclass", "figure", "ifconfig", "only", "rst-class"})  # what stands behind the name is no text
+# what stands behind the name is no text
+_UNTITLED = frozenset({"cssclass", "figure", "ifconfig", "only", "rst-class"})
 _CODE = frozenset({"code", "code-block", "sourcecode"})
 VERSIONS = {
     "versionadded": "New in version",
@@ -59,11 +70,11 @@ _SETTINGS = {
 def rst_blocks(text: str, file: str) -> DocumentBlocks:
     """Blocks of reStructuredText.
 
-    No other file is read and no HTML taken over. Of a directive or a role that docutils does not know, such as those of
-    Sphinx, the text stays.
+    No other file is read and no HTML taken over. Of a directive or a role that docutils does not
+    know, such as those of Sphinx, the text stays.
 
-    A substitution by the day on which the text is read, `.. |d| date::`, stays as it is written: the same text gives
-    the same blocks.
+    A substitution by the day on which the text is read, `.. |d| date::`, stays as it is written:
+    the same text gives the same blocks.
 
     Args:
       file: for messages.
@@ -81,23 +92,30 @@ def rst_blocks(text: str, file: str) -> DocumentBlocks:
             rule = f"{dates} substitutions stand for the day on which the text is read"
             warn_user(visible(f"{file}: {rule}: they stay as they are written; write the date."))
         page = core.publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS)
-    except (Exception, SystemExit) as error:  # its parser fails in as many ways as texts can be broken
+    # its parser fails in as many ways as texts can be broken
+    except (Exception, SystemExit) as error:
         reason = shown_value(f"{type(error).__name__}: {error}")
-        raise input_error(Where(file), "a text must be valid reStructuredText", "correct it", reason) from error
+        raise input_error(
+            Where(file), "a text must be valid reStructuredText", "correct it", reason
+        ) from error
     return DocumentBlocks("", html_document(page, file, source=text).blocks)
 
 
-def _tree(text: str, file: str, depth: int = 0) -> Any:  # noqa: ANN401 - docutils is optional, and so are its types
+# docutils is optional, and so are its types
+def _tree(text: str, file: str, depth: int = 0) -> Any:  # noqa: ANN401
     """Tree of a text, with the text of unknown directives and roles where the messages about them stand."""
     from docutils import nodes
 
     core = library("docutils.core", file)
     tree = core.publish_doctree(text, reader=_dateless_reader(), settings_overrides=_SETTINGS)
-    tree.transform_messages, tree.parse_messages = [], []  # a transform would gather them at the end
+    # a transform would gather them at the end
+    tree.transform_messages, tree.parse_messages = [], []
     for message in [*tree.findall(nodes.system_message)]:
         source = next(message.findall(nodes.literal_block), None)
         parts = [] if source is None or depth == _DEEPEST else _directive_parts(source.astext())
-        message.parent.replace(message, [part for text in parts for part in _tree(text, file, depth + 1).children])
+        message.parent.replace(
+            message, [part for text in parts for part in _tree(text, file, depth + 1).children]
+        )
     for problem in [*tree.findall(nodes.problematic)]:
         role = _ROLE.fullmatch(problem.astext())
         title = "" if role is None else role_title(role[1], " ".join(role[2].split()))
@@ -159,7 +177,7 @@ def _directive_parts(source: str) -> list[str]:
 
 
 def _count_options(lines: Sequence[str]) -> int:
-    """Lines of options at the beginning of a directive, with what continues them below, further in."""
+    """Lines of options at the start of a directive, with what continues them below, further in."""
     depth = _depth(lines[0]) if lines else 0
     for count, line in enumerate(lines):
         continues = count > 0 and line.strip() and _depth(line) > depth
@@ -173,7 +191,10 @@ def _depth(line: str) -> int:
 
 
 def role_title(role: str, text: str) -> str:
-    """What a reader sees of a role: its text without the target in angle brackets, which may hold others."""
+    """What a reader sees of a role.
+
+    Its text without the target in angle brackets, which may hold others.
+    """
     target = text.find(" <")
     if target < 0 and role.rpartition(":")[2] in _TITLED:
         target = text.find("<")

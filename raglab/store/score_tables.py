@@ -1,4 +1,4 @@
-"""Score tables (shore): finished results of MLflow, Ragas and DeepEval as columns by case, to be signals of a trace."""
+"""Score tables (shore): finished MLflow, Ragas, DeepEval results by case, as signals of a trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from raglab.misuse import takes
 from raglab.signals import NAMES
 from raglab.store.cells import Cells, frame_cells
 from raglab.store.csv_tables import MISSING_WORDS, csv_frame
-from raglab.store.files import MAX_FILE_BYTES, Where, decode_utf8, input_error, parse_json, read_bytes, shown_value
+from raglab.store.files import (
+    MAX_FILE_BYTES,
+    Where,
+    decode_utf8,
+    input_error,
+    parse_json,
+    read_bytes,
+    shown_value,
+)
 from raglab.user_warnings import warn_user
 from raglab.values import TraceData
 
@@ -34,7 +42,15 @@ _OF_RAGAS = frozenset(  # columns that are no metric, whatever they hold
         *("retrieved_contexts", "reference_contexts", "contexts"),
     }
 )
-_WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "pass": 1.0, "fail": 0.0, "unknown": math.nan}
+_WORDS = {
+    "yes": 1.0,
+    "no": 0.0,
+    "true": 1.0,
+    "false": 0.0,
+    "pass": 1.0,
+    "fail": 0.0,
+    "unknown": math.nan,
+}
 _VERSION = re.compile(r"/v\d+$")
 _LONGEST = 64  # characters of a signal's name
 _HEADS_SHOWN = 20  # columns that a message names
@@ -42,7 +58,10 @@ _SHOWN = 5  # rows that a message names
 
 
 class ScoreRow(NamedTuple):
-    """A row of a score table: what names its case, and its scores by metric, NaN where one failed."""
+    """A row of a score table.
+
+    What names its case, and its scores by metric, NaN where one failed.
+    """
 
     ids: tuple[str, ...]
     questions: tuple[str, ...]
@@ -55,15 +74,18 @@ def score_table(
 ) -> dict[str, pd.Series[float]]:
     """Scores of a finished evaluation, one Series a metric, for `Trace.with_signal`.
 
-    A row belongs to the case whose id is in its column `case_id` (MLflow also `client_request_id`, DeepEval the test
-    case's `name`), else to the one case that asks its question. Verdicts in words count as 1 and 0: yes and no, true
-    and false, pass and fail; unknown, an error, an empty cell and `nan` are missing. Columns of other texts, and
-    metrics without any score, are left out; a warning names the latter, and columns that have both numbers and texts. A
-    CSV or TSV file is read as `raglab.store.csv_tables` describes; an index named as one of these columns is one.
+    A row belongs to the case whose id is in its column `case_id` (MLflow also `client_request_id`,
+    DeepEval the test case's `name`), else to the one case that asks its question. Verdicts in words
+    count as 1 and 0: yes and no, true and false, pass and fail; unknown, an error, an empty cell
+    and `nan` are missing. Columns of other texts, and metrics without any score, are left out; a
+    warning names the latter, and columns that have both numbers and texts. A CSV or TSV file is
+    read as `raglab.store.csv_tables` describes; an index named as one of these columns is one.
 
-    - MLflow: `result_df` of `mlflow.genai.evaluate`, a frame of `mlflow.search_traces`, or `eval_results_table` of
-      `mlflow.evaluate`, as a frame or as its file; `faithfulness/v1/score` is named faithfulness.
-    - Ragas: `result.to_pandas()`, or that as CSV, JSON or JSON lines; every column of numbers is a metric.
+    - MLflow: `result_df` of `mlflow.genai.evaluate`, a frame of `mlflow.search_traces`, or
+      `eval_results_table` of `mlflow.evaluate`, as a frame or as its file; `faithfulness/v1/score`
+      is named faithfulness.
+    - Ragas: `result.to_pandas()`, or that as CSV, JSON or JSON lines; every column of numbers is a
+      metric.
     - DeepEval: the JSON file of a test run, or `result.model_dump()`.
 
     Args:
@@ -72,17 +94,25 @@ def score_table(
       tool: name of the tool; None recognises it by the columns.
 
     Returns:
-      By signal name, values by case id in the trace's order, NaN for a case without a row. Metrics are named in small
-        letters, digits and underscores; one that is the name of a built-in signal has the tool's name before it.
+      By signal name, values by case id in the trace's order, NaN for a case without a row. Metrics
+      are named in small
+        letters, digits and underscores; one that is the name of a built-in signal has the tool's
+        name before it.
 
     Raises:
-      InputError: it is none of these tables; a row fits no case or several, or two rows one case; names the rows.
+      InputError: it is none of these tables; a row fits no case or several, or two rows one case;
+        names the rows.
 
     Example:
       >>> import pandas as pd
       >>> from raglab.store.frames import trace_from_frame
-      >>> hits = pd.DataFrame([("q1", "Who pays?", "a", 0.9, "ok")], columns="case_id query hit_id score label".split())
-      >>> ragas = pd.DataFrame({"user_input": ["Who pays?"], "response": ["She."], "faithfulness": [0.5]})
+      >>> hits = pd.DataFrame(
+      ...     [("q1", "Who pays?", "a", 0.9, "ok")],
+      ...     columns="case_id query hit_id score label".split(),
+      ... )
+      >>> ragas = pd.DataFrame(
+      ...     {"user_input": ["Who pays?"], "response": ["She."], "faithfulness": [0.5]}
+      ... )
       >>> score_table(trace_from_frame(hits), ragas)["faithfulness"].to_dict()
       {'q1': 0.5}
     """
@@ -93,18 +123,30 @@ def score_table(
     source_tool = _tool(content, name) if tool is None else tool
     if source_tool not in get_args(Tool):
         raise input_error(
-            Where(name), f"tool must be one of {', '.join(get_args(Tool))}", "leave it out", shown_value(tool)
+            Where(name),
+            f"tool must be one of {', '.join(get_args(Tool))}",
+            "leave it out",
+            shown_value(tool),
         )
     rows = list(_rows(content, source_tool, name))
-    metrics = list(dict.fromkeys(name for row in rows for name, score in row.scores.items() if not math.isnan(score)))
+    metrics = list(
+        dict.fromkeys(
+            name for row in rows for name, score in row.scores.items() if not math.isnan(score)
+        )
+    )
     if not metrics:
         raise input_error(
-            Where(name), f"a table of {source_tool} must hold scores", "give its finished results", "none"
+            Where(name),
+            f"a table of {source_tool} must hold scores",
+            "give its finished results",
+            "none",
         )
     cases = _cases(trace, rows, name)
     out = {}
     for metric, signal in _signal_names(metrics, source_tool, name).items():
-        values = {case: row.scores.get(metric, math.nan) for case, row in zip(cases, rows, strict=True)}
+        values = {
+            case: row.scores.get(metric, math.nan) for case, row in zip(cases, rows, strict=True)
+        }
         ordered = {case.id: values.get(case.id, math.nan) for case in trace.cases}
         out[signal] = pd.Series(ordered, dtype="float64", name=signal).rename_axis("case_id")
     return out
@@ -118,7 +160,10 @@ def _content(path: Path, name: str) -> pd.DataFrame | Record:
     if suffix not in {".json", ".jsonl"}:
         remedy = "give its DataFrame, or write it as one of these"
         raise input_error(
-            Where(name), "a score table must be .csv, .tsv, .json or .jsonl", remedy, shown_value(path.suffix)
+            Where(name),
+            "a score table must be .csv, .tsv, .json or .jsonl",
+            remedy,
+            shown_value(path.suffix),
         )
     text = decode_utf8(read_bytes(path, MAX_FILE_BYTES), Where(name, 1))
     if suffix == ".jsonl":
@@ -126,7 +171,8 @@ def _content(path: Path, name: str) -> pd.DataFrame | Record:
         value = [parse_json(line, Where(name, number)) for number, line in lines if line.strip()]
     else:
         value = parse_json(text, Where(name))
-    if isinstance(value, dict) and {"columns", "data"} <= value.keys():  # as mlflow.log_table writes it
+    # as mlflow.log_table writes it
+    if isinstance(value, dict) and {"columns", "data"} <= value.keys():
         return _frame(value["data"], value["columns"], name)
     return value if isinstance(value, dict) else _frame(value, None, name)
 
@@ -135,7 +181,11 @@ def _frame(rows: object, columns: object, name: str) -> pd.DataFrame:
     import pandas as pd
 
     kinds = list if columns is not None else dict
-    if isinstance(rows, list) and isinstance(columns, list | None) and all(isinstance(row, kinds) for row in rows):
+    if (
+        isinstance(rows, list)
+        and isinstance(columns, list | None)
+        and all(isinstance(row, kinds) for row in rows)
+    ):
         try:
             return pd.DataFrame(rows, columns=columns, dtype=object)
         except ValueError as error:
@@ -143,7 +193,9 @@ def _frame(rows: object, columns: object, name: str) -> pd.DataFrame:
                 Where(name), "rows must be as long as the columns", "write it anew", str(error)
             ) from error
     rule = "a JSON file must hold a list of objects, or columns and data"
-    raise input_error(Where(name), rule, "write it with to_json(orient='records')", shown_value(rows))
+    raise input_error(
+        Where(name), rule, "write it with to_json(orient='records')", shown_value(rows)
+    )
 
 
 def _tool(content: pd.DataFrame | Record, name: str) -> Tool:
@@ -154,14 +206,19 @@ def _tool(content: pd.DataFrame | Record, name: str) -> Tool:
         return "deepeval"
     if isinstance(content, pd.DataFrame):
         columns = [str(column) for column in content.columns]
-        if "assessments" in columns or any(column.endswith(("/score", "/value")) for column in columns):
+        if "assessments" in columns or any(
+            column.endswith(("/score", "/value")) for column in columns
+        ):
             return "mlflow"
         if "user_input" in columns or "question" in columns:
             return "ragas"
         value = f"columns {', '.join(columns)}"[:200]
     else:
         value = type(content).__name__
-    rule = "a score table must have columns such as faithfulness/v1/score (MLflow) or user_input (Ragas)"
+    rule = (
+        "a score table must have columns such as faithfulness/v1/score (MLflow) or user_input "
+        "(Ragas)"
+    )
     raise input_error(Where(name), rule, "say whose it is with tool=", value)
 
 
@@ -170,29 +227,45 @@ def _rows(content: pd.DataFrame | Record, tool: Tool, name: str) -> Iterator[Sco
         yield from _deepeval_rows(content, name)
         return
     if isinstance(content, Mapping):
-        rule, value = f"a table of {tool} must be a DataFrame, or a list of rows in its file", "one object"
+        rule, value = (
+            f"a table of {tool} must be a DataFrame, or a list of rows in its file",
+            "one object",
+        )
         raise input_error(Where(name), rule, "give result_df or to_pandas()", value)
     cells = frame_cells(content, name, index=(*_IDS, *_QUESTIONS))
     names = (*_IDS, *_QUESTIONS)
     if not any(map(cells.has, names)):
-        rule = f"a score table must have one of the columns {', '.join(names)}, which say of which case a row is"
+        rule = (
+            f"a score table must have one of the columns {', '.join(names)}, which say of which "
+            "case a row is"
+        )
         value = ", ".join(map(shown_value, list(cells.columns)[:_HEADS_SHOWN]))
-        raise input_error(Where(name), rule, "rename what holds the case's id or its question", f"only {value}")
+        raise input_error(
+            Where(name), rule, "rename what holds the case's id or its question", f"only {value}"
+        )
     columns = _mlflow_columns(cells.columns) if tool == "mlflow" else {}
     if tool == "ragas":
         columns = {name: name for name in cells.columns if name not in _OF_RAGAS}
-    scored = {metric: _scores(cells, column, words=tool == "mlflow") for column, metric in columns.items()}
+    scored = {
+        metric: _scores(cells, column, words=tool == "mlflow") for column, metric in columns.items()
+    }
     _warn_of_no_scores(cells, {column: scored[metric] for column, metric in columns.items()})
     assessed = cells.of("assessments") if tool == "mlflow" and not columns else [None] * cells.size
     for row in range(cells.size):
         record = {column: values[row] for column, values in cells.columns.items()}
-        scores = {metric: values[row] for metric, values in scored.items() if values} | _assessed(assessed[row])
+        scores = {metric: values[row] for metric, values in scored.items() if values} | _assessed(
+            assessed[row]
+        )
         yield ScoreRow(_texts(record, _IDS), _texts(record, _QUESTIONS), scores)
 
 
 def _mlflow_columns(columns: Mapping[str, Any]) -> dict[str, str]:
     """Metric of each column of scores; its version is kept where it has several."""
-    named = {column: column.rpartition("/")[0] for column in columns if column.endswith(("/score", "/value"))}
+    named = {
+        column: column.rpartition("/")[0]
+        for column in columns
+        if column.endswith(("/score", "/value"))
+    }
     bare = [_VERSION.sub("", metric) for metric in named.values()]
     return {
         column: short if bare.count(short) == 1 else metric
@@ -201,7 +274,10 @@ def _mlflow_columns(columns: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _assessed(assessments: object) -> dict[str, float]:
-    """Scores of the feedback in a trace of MLflow; the last of several by one name holds, as in its page."""
+    """Scores of the feedback in a trace of MLflow.
+
+    The last of several by one name holds, as in its page.
+    """
     scores = {}
     for assessment in assessments if isinstance(assessments, list | tuple) else ():
         feedback = assessment.get("feedback") if isinstance(assessment, Mapping) else None
@@ -212,40 +288,56 @@ def _assessed(assessments: object) -> dict[str, float]:
 
 
 def _deepeval_rows(content: object, name: str) -> Iterator[ScoreRow]:
-    """Rows of a test run: its keys are those of Python or of JSON, the run itself may stand under `testRunData`."""
+    """Rows of a test run.
+
+    Its keys are those of Python or of JSON, the run itself may stand under `testRunData`.
+    """
     run = content.get("testRunData", content) if isinstance(content, Mapping) else {}
     keys = ("testCases", "test_cases", "test_results")
     cases = next((run[key] for key in keys if isinstance(run, Mapping) and key in run), None)
     if not isinstance(cases, Sequence) or not all(isinstance(case, Mapping) for case in cases):
         rule = "a test run of DeepEval must hold its cases under testCases or test_results"
-        raise input_error(Where(name), rule, "give the JSON file of its run, or result.model_dump()", _keys(content))
+        raise input_error(
+            Where(name),
+            rule,
+            "give the JSON file of its run, or result.model_dump()",
+            _keys(content),
+        )
     for case in cases:
         measured = case.get("metricsData", case.get("metrics_data")) or ()
         scores = {}
         for metric in measured if isinstance(measured, Sequence) else ():
-            score = _score(metric.get("score"), words=False) if isinstance(metric, Mapping) else None
+            score = (
+                _score(metric.get("score"), words=False) if isinstance(metric, Mapping) else None
+            )
             if score is not None and isinstance(metric.get("name"), str):
                 scores[metric["name"]] = score
         yield ScoreRow(_texts(case, _IDS), _texts(case, _QUESTIONS), scores)
 
 
 def _keys(content: object) -> str:
-    return f"keys {', '.join(map(str, content))}"[:200] if isinstance(content, Mapping) else type(content).__name__
+    return (
+        f"keys {', '.join(map(str, content))}"[:200]
+        if isinstance(content, Mapping)
+        else type(content).__name__
+    )
 
 
 def _scores(cells: Cells, column: str, *, words: bool) -> list[float]:
     """Numbers of a column, NaN where a cell is missing; none where one of its cells is no score.
 
     Warns:
-      UserWarning: a column is left out, since some of its cells are numbers and others are none; or numbers stand in
-        it as texts.
+      UserWarning: a column is left out, since some of its cells are numbers and others are none; or
+        numbers stand in it as texts.
     """
     values = cells.columns[column]
     scores = [_score(value, words=words) for value in values]
     wrong = [row for row, score in enumerate(scores) if score is None]
     n_numbers = sum(score is not None and not math.isnan(score) for score in scores)
     # A column of texts, one of which is a number, is none of scores.
-    if wrong and (n_numbers > len(wrong) or any(isinstance(value, int | float) for value in values)):
+    if wrong and (
+        n_numbers > len(wrong) or any(isinstance(value, int | float) for value in values)
+    ):
         cell = f"the first {shown_value(values[wrong[0]])} in row {wrong[0]}"
         count = f"{len(wrong)} of {cells.size} cells are no numbers"
         warn_user(visible(f"{cells.name}: column {column} is left out: {count}, {cell}."))
@@ -263,7 +355,11 @@ def _warn_of_no_scores(cells: Cells, scored: Mapping[str, Sequence[float]]) -> N
         names = ", ".join(map(shown_value, empty[:_SHOWN]))
         more = f" and {len(empty) - _SHOWN} more" if len(empty) > _SHOWN else ""
         count = f"{len(empty)} of {len(scored)} columns"
-        warn_user(visible(f"{cells.name}: {count} hold no score in any row and are left out: {names}{more}."))
+        warn_user(
+            visible(
+                f"{cells.name}: {count} hold no score in any row and are left out: {names}{more}."
+            )
+        )
 
 
 def _is_number(text: str) -> bool:
@@ -319,8 +415,16 @@ def _cases(trace: TraceData, rows: Sequence[ScoreRow], name: str) -> list[str]:
         matches.append(named or (question_matches[0] if question_matches else []))
     remedy = "add a column case_id, give the DataFrame itself, or take the row away"
     for fits, rule, value in (
-        ([not match for match in matches], "a row must be of a case of the trace", "no case of that id or question"),
-        ([len(match) > 1 for match in matches], "a row must be of one case", "a question that several cases ask"),
+        (
+            [not match for match in matches],
+            "a row must be of a case of the trace",
+            "no case of that id or question",
+        ),
+        (
+            [len(match) > 1 for match in matches],
+            "a row must be of one case",
+            "a question that several cases ask",
+        ),
     ):
         if any(fits):
             raise input_error(Where(name), rule, remedy, f"{value} in {_rows_shown(rows, fits)}")
@@ -340,7 +444,10 @@ def _bare(text: str) -> str:
 def _rows_shown(rows: Sequence[ScoreRow], wrong: Sequence[bool]) -> str:
     """Rows by number, from 0, with what they ask; the first few, and how many there are."""
     numbers = [number for number, is_wrong in enumerate(wrong) if is_wrong]
-    shown = [f"{number} ({shown_value(next(iter(rows[number].questions), ''))[:60]})" for number in numbers[:_SHOWN]]
+    shown = [
+        f"{number} ({shown_value(next(iter(rows[number].questions), ''))[:60]})"
+        for number in numbers[:_SHOWN]
+    ]
     more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
     return f"{'rows' if len(numbers) > 1 else 'row'} {', '.join(shown)}{more}"
 
@@ -355,6 +462,8 @@ def _signal_names(metrics: Sequence[str], tool: Tool, name: str) -> dict[str, st
         if signal in signals.values():
             earlier_metric = next(key for key in signals if signals[key] == signal)
             value = f"{shown_value(metric)} and {shown_value(earlier_metric)}, both {signal}"
-            raise input_error(Where(name), "metrics must have different names as signals", "rename one", value)
+            raise input_error(
+                Where(name), "metrics must have different names as signals", "rename one", value
+            )
         signals[metric] = signal
     return signals

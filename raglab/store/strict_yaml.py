@@ -1,4 +1,4 @@
-"""Strict YAML (shore): policies and packs without what hides a value, and every error with its file and line."""
+"""Strict YAML (shore): policies, packs without what hides a value, errors with file and line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ def load_yaml(text: str, file: str, what: str) -> Any:  # noqa: ANN401 - any YAM
     """Value of a YAML text.
 
     Args:
-      file: for messages. what: that stands in it, such as "a policy".
+      file: for messages.
+      what: that stands in it, such as "a policy".
 
     Raises:
-      InputError: it is no YAML, or of a kind that `_StrictYaml` refuses; the message names the line.
+      InputError: it is no YAML, or of a kind that `_StrictYaml` refuses; the message names the
+        line.
     """
     line: int | None = None
     if "\ufeff" in text:  # it would become a part of a key that nobody sees
@@ -35,20 +37,28 @@ def load_yaml(text: str, file: str, what: str) -> Any:  # noqa: ANN401 - any YAM
     except yaml.YAMLError as error:  # the reader's come before there is a loader
         reason = " ".join(str(error).split())
         if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-            line, reason = error.problem_mark.line + 1, f"{error.problem} at column {error.problem_mark.column + 1}"
-    raise input_error(Where(file, line), f"{what} must be valid YAML", "correct or remove the line", reason)
+            line, reason = (
+                error.problem_mark.line + 1,
+                f"{error.problem} at column {error.problem_mark.column + 1}",
+            )
+    raise input_error(
+        Where(file, line), f"{what} must be valid YAML", "correct or remove the line", reason
+    )
 
 
 MOST_YAML_VALUES = 20_000  # keys, values and lists of a policy or pack
 _TAG = "tag:yaml.org,2002:"
-_PLAIN_NUMBERS = {f"{_TAG}int": re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,307})"), f"{_TAG}float": re.compile(r"[^:]*")}
+_PLAIN_NUMBERS = {
+    f"{_TAG}int": re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,307})"),
+    f"{_TAG}float": re.compile(r"[^:]*"),
+}
 
 
 class _StrictYaml(yaml.SafeLoader):
     """YAML without what hides a value.
 
-    No key twice in a mapping, no alias (a few lines of them fill the memory), no merged mapping, no number in
-    sixties, octal or hexadecimal.
+    No key twice in a mapping, no alias (a few lines of them fill the memory), no merged mapping, no
+    number in sixties, octal or hexadecimal.
     """
 
     nodes = 0
@@ -65,23 +75,36 @@ class _StrictYaml(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         return super().compose_node(parent, index)
 
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT001 - as in the parent
+    # as in the parent
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT001
         plain = _PLAIN_NUMBERS.get(node.tag)
-        if plain is not None and not (isinstance(node, yaml.ScalarNode) and plain.fullmatch(node.value)):
-            problem = f"{shown_value(node.value)} as a number; write it in decimal digits, or in quotes"
+        if plain is not None and not (
+            isinstance(node, yaml.ScalarNode) and plain.fullmatch(node.value)
+        ):
+            problem = (
+                f"{shown_value(node.value)} as a number; write it in decimal digits, or in quotes"
+            )
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         try:
             return super().construct_object(node, deep=deep)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # such as month 13
+        # such as month 13
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             why = f": {error}" if isinstance(error, ValueError) else ""
             problem = f"{shown_value(node.value)}, which is no {node.tag.removeprefix(_TAG)}{why}"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001 - as in the parent
+    # as in the parent
+    def construct_mapping(
+        self,
+        node: yaml.MappingNode,
+        deep: bool = False,  # noqa: FBT001
+    ) -> dict[Hashable, Any]:
         keys = [key for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
         merged = next((key for key in keys if key.tag == f"{_TAG}merge"), None)
         if merged is not None:
-            raise yaml.MarkedYAMLError(problem="the merge <<; write the keys out", problem_mark=merged.start_mark)
+            raise yaml.MarkedYAMLError(
+                problem="the merge <<; write the keys out", problem_mark=merged.start_mark
+            )
         rows = super().construct_mapping(node, deep=deep)
         names = set()
         for key in keys:

@@ -1,4 +1,7 @@
-"""Long rows of tables (shore): a row that no chunk holds goes on in rows below the heads of its own columns."""
+"""Long rows of tables (shore): a row no chunk holds continues below its columns' heads.
+
+It goes on in further rows.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ Sizes = Callable[[Sequence[str]], Sequence[int]]
 TABLE_RULE = re.compile(r"\|?[\s:|-]*-[\s:|-]*\|?")
 _CELL = re.compile(r"(?<!\\)\|")
 _BLANKS = re.compile(r"\s+")
-_SHARE = 3  # the first column with its cell, and the head of another, take at most the room over this
+# the first column with its cell, and the head of another, take at most the room over this
+_SHARE = 3
 _SLACK = 2  # tokens: counts of some tokenizers do not add up
 _HEAD = 60  # characters of a head that is too long to be repeated
 
@@ -40,18 +44,26 @@ class _TableForm(NamedTuple):
         """A row as a table of its own: the columns that have a cell, below their heads."""
         if not self.heads:
             texts = dict(cells) if self.width else {}
-            return _line([texts.get(column, "") for column in range(self.width)] or [cell.text for cell in cells])
+            return _line(
+                [texts.get(column, "") for column in range(self.width)]
+                or [cell.text for cell in cells]
+            )
         heads = [self.heads[cell.column] if cell.column < len(self.heads) else "" for cell in cells]
-        return "\n".join((_line(heads), "|" + "---|" * len(cells), _line([cell.text for cell in cells])))
+        return "\n".join(
+            (_line(heads), "|" + "---|" * len(cells), _line([cell.text for cell in cells]))
+        )
 
 
 def split_long_rows(block: Block, room: int, sizes: Sizes) -> list[Block]:
-    r"""A table as several: runs of rows that fit below the whole head, and every other row in pieces.
+    r"""A table as several.
 
-    A piece is a table of the columns whose words it holds, so that these stand below their own heads; the first cell of
-    the row stands in each, unless it is long. A row is parted between cells and sentences, else between words, in
-    pieces of about one length. No word is lost: a head that is too long to be repeated stands whole before the table.
-    A row without heads keeps the places of its cells by empty ones, unless they would fill the chunk.
+    Runs of rows that fit below the whole head, and every other row in pieces.
+
+    A piece is a table of the columns whose words it holds, so that these stand below their own
+    heads; the first cell of the row stands in each, unless it is long. A row is parted between
+    cells and sentences, else between words, in pieces of about one length. No word is lost: a head
+    that is too long to be repeated stands whole before the table. A row without heads keeps the
+    places of its cells by empty ones, unless they would fill the chunk.
 
     Args:
       block: a table.
@@ -60,7 +72,8 @@ def split_long_rows(block: Block, room: int, sizes: Sizes) -> list[Block]:
 
     Example:
       >>> words = lambda texts: [len(text.split()) for text in texts]
-      >>> row = "| Storm | Covered by day and by night, in house and garden. Not at sea, nor on any lake or river. |"
+      >>> text = "Covered by day and by night, in house and garden. Not at sea, nor on any lake or river."
+      >>> row = f"| Storm | {text} |"
       >>> table = Block("table", "| Peril | Text |\n|---|---|\n" + row)
       >>> for piece in split_long_rows(table, 27, words):
       ...     print(piece.text.split("\n")[-1])
@@ -76,10 +89,15 @@ def split_long_rows(block: Block, room: int, sizes: Sizes) -> list[Block]:
     heads = _short_heads(whole_heads, room, sizes)
     table = _TableForm(heads, width if width <= room // _SHARE else 0, room - _SLACK)
     blocks: list[Block] = []
-    # A head that takes more than half of a chunk is not repeated whole: each row has what it needs of it.
+    # A head that takes more than half of a chunk is not repeated whole: each row has what it needs
+    # of it.
     frame = sizes([above])[0] if above else 0
     places = [frame <= room // 2 and size + frame <= room for size in sizes(rows)]
-    unabridged = {column for column, pair in enumerate(zip(heads, whole_heads, strict=True)) if pair[0] == pair[1]}
+    unabridged = {
+        column
+        for column, pair in enumerate(zip(heads, whole_heads, strict=True))
+        if pair[0] == pair[1]
+    }
     shown: set[int] = set()
     for fits, run in groupby(zip(places, rows, strict=True), key=itemgetter(0)):
         if fits:
@@ -105,13 +123,19 @@ def _short_heads(heads: tuple[str, ...], room: int, sizes: Sizes) -> tuple[str, 
 def _row_parts(texts: tuple[str, ...], table: _TableForm, sizes: Sizes) -> Iterator[list[_RowCell]]:
     """Cells of the pieces of a row, which fit as far as it can be parted."""
     cells = [_RowCell(column, text) for column, text in enumerate(texts) if text]
-    repeats = len(cells) > 1 and cells[0].column == 0 and sizes([table.text(cells[:1])])[0] <= table.room // _SHARE
+    repeats = (
+        len(cells) > 1
+        and cells[0].column == 0
+        and sizes([table.text(cells[:1])])[0] <= table.room // _SHARE
+    )
     first = cells[:1] if repeats else []
     parts = [cells[1:] if repeats else cells]
     while parts:
         part = parts.pop()
         size = sizes([table.text([*first, *part])])[0]
-        shorter = _parted(part, max(2, -(-size * 5 // (4 * table.room)))) if size > table.room else []
+        shorter = (
+            _parted(part, max(2, -(-size * 5 // (4 * table.room)))) if size > table.room else []
+        )
         if len(shorter) > 1:
             parts += reversed(shorter)
         elif part:
@@ -123,8 +147,13 @@ def _parted(cells: Sequence[_RowCell], count: int) -> list[list[_RowCell]]:
     # Places in the words of all cells, one after the other.
     starts = [0, *accumulate(len(cell.text) for cell in cells)]
     total = starts.pop()
-    marks = [start + place for start, cell in zip(starts, cells, strict=True) for place in _sentence_starts(cell.text)]
-    # Each cut is the beginning of a sentence or cell nearest to its place, unless that is nearer to another cut's.
+    marks = [
+        start + place
+        for start, cell in zip(starts, cells, strict=True)
+        for place in _sentence_starts(cell.text)
+    ]
+    # Each cut is the beginning of a sentence or cell nearest to its place, unless that is nearer to
+    # another cut's.
     reach = total // (2 * count)
     cuts = set()
     for number in range(1, count):
@@ -157,7 +186,7 @@ def _sentence_starts(text: str) -> list[int]:
 
 
 def _word_start(text: str, at: int, reach: int) -> int:
-    """Beginning of a word near a place of a text, or the place itself, never between a bar and its mark of escape."""
+    """Start of a word near a place of a text, or that place, never between a bar and its escape."""
     low = max(at - reach, 0)
     places = [low + match.end() for match in _BLANKS.finditer(text[low : at + reach])]
     return min(places, key=lambda place: abs(place - at), default=at - (text[at - 1 : at] == "\\"))

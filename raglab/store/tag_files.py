@@ -1,14 +1,17 @@
-"""Tags of documents, stated beside them (shore): `tags.yaml` in a folder of PDF, HTML, text or any other files.
+"""Tags of documents, stated beside them (shore): `tags.yaml` in a folder of PDF or other files.
 
-The file stands in the folder of the documents and names each by its path from there; a name with a slash at its end is
-a folder, and speaks of all documents below it, which may say more or otherwise::
+Others are HTML, text or any other files.
+
+The file stands in the folder of the documents and names each by its path from there; a name with a
+slash at its end is a folder, and speaks of all documents below it, which may say more or
+otherwise::
 
     terms/:              {domain: home, doc_type: terms}
     terms/excess.pdf:    {product: Basic, entities: [Acme]}
     faq.html:            {domain: home, version: "1.10"}
 
-What is stated here stands before what the document says of itself (its front matter, the title and language of HTML);
-entities are added to its own.
+What is stated here stands before what the document says of itself (its front matter, the title and
+language of HTML); entities are added to its own.
 """
 
 from __future__ import annotations
@@ -39,31 +42,43 @@ def stated_tags(
     """Tags and entities of the documents that a file states any of, by source.
 
     Args:
-      path: of the file; None where there is none. sources: of the documents, paths with slashes.
+      path: of the file; None where there is none.
+      sources: of the documents, paths with slashes.
 
     Raises:
-      InputError: it is no such YAML, or names what is no document and no folder of any; the message has all of these.
+      InputError: it is no such YAML, or names what is no document and no folder of any; the message
+        has all of these.
     """
     if path is None:
         return {}
     where = Where(str(path))
-    stated = load_yaml(read_text(path, max_file_bytes, follow_links=follow_links), str(path), TAGS_FILE)
+    stated = load_yaml(
+        read_text(path, max_file_bytes, follow_links=follow_links), str(path), TAGS_FILE
+    )
     if not isinstance(stated, dict) or not all(isinstance(name, str) for name in stated):
         rule = f"{TAGS_FILE} must give documents' names tags"
-        raise input_error(where, rule, "write lines like guide.pdf: {domain: home}", shown_value(stated))
+        raise input_error(
+            where, rule, "write lines like guide.pdf: {domain: home}", shown_value(stated)
+        )
     above = {source: [*_folders(source), source] for source in sources}
     known = {name for names in above.values() for name in names}
     if unknown := [name for name in stated if name not in known]:
         more = f" and {len(unknown) - _NAMES_SHOWN} more" if len(unknown) > _NAMES_SHOWN else ""
         value = ", ".join(map(shown_value, unknown[:_NAMES_SHOWN])) + more
         rule = f"{TAGS_FILE} must name documents, or folders of them with / at the end"
-        raise input_error(where, rule, "correct the names, which begin at the folder of the file", value)
+        raise input_error(
+            where, rule, "correct the names, which begin at the folder of the file", value
+        )
     read = {name: _read(record, where._replace(id=name)) for name, record in stated.items()}
-    tag_parts = {source: [read[name] for name in names if name in read] for source, names in above.items()}
+    tag_parts = {
+        source: [read[name] for name in names if name in read] for source, names in above.items()
+    }
     return {source: _joined(parts) for source, parts in tag_parts.items() if parts}
 
 
-def with_tags(placed: Iterable[tuple[Where, Chunk]], stated: StatedTags | None) -> Iterator[tuple[Where, Chunk]]:
+def with_tags(
+    placed: Iterable[tuple[Where, Chunk]], stated: StatedTags | None
+) -> Iterator[tuple[Where, Chunk]]:
     """Chunks of a document with what is stated of it beside."""
     for where, chunk in placed:
         if stated is None:
@@ -86,7 +101,9 @@ def _folders(source: str) -> list[str]:
 def _read(record: object, where: Where) -> StatedTags:
     if not isinstance(record, dict) or not all(isinstance(key, str) for key in record):
         remedy = "write {domain: home, entities: [Acme]}"
-        raise input_error(where, "a document's tags must be keys with values", remedy, shown_value(record))
+        raise input_error(
+            where, "a document's tags must be keys with values", remedy, shown_value(record)
+        )
     tags = {key: required_text(record, key, where) for key in record if key != "entities"}
     return StatedTags(tags, optional_texts(record, "entities", where))
 

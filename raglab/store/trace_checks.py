@@ -1,7 +1,7 @@
-"""Checks of a trace that comes from a file (shore): types of its columns, range and place of every number in it.
+"""Checks of a trace from a file (shore): column types, range and place of every number.
 
-A digest tells damage, not whoever computes it again. So what a file holds is checked as if it had none: a trace that
-loads is one that retrieval could have measured (S1.1 to S1.3).
+A digest tells damage, not whoever computes it again. So what a file holds is checked as if it had
+none: a trace that loads is one that retrieval could have measured (S1.1 to S1.3).
 """
 
 from __future__ import annotations
@@ -47,25 +47,38 @@ def _refuse(rule: str, value: str) -> NoReturn:
     raise BrokenRuleError(rule, value)
 
 
-def check_column_types(schema: Any, expected: Mapping[str, Sequence[object]], signals: str) -> None:  # noqa: ANN401 - of pyarrow, which one module imports
-    """Stop at a column of another type than it is written in: to convert it would change its values unseen.
+# of pyarrow, which one module imports
+def check_column_types(
+    schema: Any,  # noqa: ANN401
+    expected: Mapping[str, Sequence[object]],
+    signals: str,
+) -> None:
+    """Stop at a column of another type than it is written in.
+
+    To convert it would change its values unseen.
 
     Args:
       schema: of the file.
-      expected: types that a column may have, by its name. signals: what the names of all columns of signals begin
-        with, which is the name of their types.
+      expected: types that a column may have, by its name.
+      signals: what the names of all columns of signals begin with, which is the name of their
+        types.
 
     Raises:
       InputError: names the column, or one that no trace has.
     """
     if len(set(schema.names)) < len(schema.names):
-        _refuse("columns must have different names", f"{len(schema.names) - len(set(schema.names))} again")
+        _refuse(
+            "columns must have different names",
+            f"{len(schema.names) - len(set(schema.names))} again",
+        )
     for field in schema:
         kinds = expected.get(signals if field.name.startswith(signals) else field.name)
         if kinds is None:
             _refuse("columns must be those of a trace", shown_value(field.name))
         if field.type not in kinds:
-            _refuse(f"column {shown_value(field.name)} must be {kinds[0]}", shown_value(str(field.type)))
+            _refuse(
+                f"column {shown_value(field.name)} must be {kinds[0]}", shown_value(str(field.type))
+            )
 
 
 def check_trace(trace: TraceData) -> None:
@@ -83,7 +96,11 @@ def check_trace(trace: TraceData) -> None:
     # Of a search of ours and of a frame both are of the same two vectors of unit length.
     if not _OF_BOTH.isdisjoint(trace.meta.get("parameters") or ()):
         hits = trace.hits
-        _none_at("l2", np.abs(hits.l2 - (2.0 - 2.0 * hits.cosine)) > _APART, "l2 that is not 2 - 2 cosine")
+        _none_at(
+            "l2",
+            np.abs(hits.l2 - (2.0 - 2.0 * hits.cosine)) > _APART,
+            "l2 that is not 2 - 2 cosine",
+        )
     if trace.pattern_hits is not None:
         _check_patterns(trace.pattern_hits, len(trace.cases), len(trace.chunks))
     if trace.queries is not None:
@@ -117,10 +134,13 @@ def _check_names(trace: TraceData) -> None:
 
 
 def check_hits(hits: Hits, size: tuple[int, int], n_chunks: int) -> None:
-    """Stop at hits that no search gives: of another shape or type, out of range, out of order, or of no passage.
+    """Stop at hits that no search gives.
+
+    Of another shape or type, out of range, out of order, or of no passage.
 
     Args:
-      size: cases and arms. n_chunks: passages of the trace.
+      size: cases and arms.
+      n_chunks: passages of the trace.
 
     Raises:
       InputError: rule, value and remedy of the first that is broken.
@@ -130,7 +150,10 @@ def check_hits(hits: Hits, size: tuple[int, int], n_chunks: int) -> None:
     # Shapes and types first: all that follows compares the arrays with one another.
     shape = hits.chunk.shape
     if len(shape) != 4 or shape[:2] != size or not 1 <= shape[2] <= MOST_DEPTHS:
-        _refuse(f"hits must be of {size[0]} cases, {size[1]} arms and 1 to {MOST_DEPTHS} depths", str(shape))
+        _refuse(
+            f"hits must be of {size[0]} cases, {size[1]} arms and 1 to {MOST_DEPTHS} depths",
+            str(shape),
+        )
     if shape[3] > MOST_HITS:
         _refuse(f"hits of a case, arm and depth must be at most {MOST_HITS:,}", f"{shape[3]:,}")
     for name, field in hits._asdict().items():
@@ -147,17 +170,31 @@ def check_hits(hits: Hits, size: tuple[int, int], n_chunks: int) -> None:
     # l2 and cosine are of the same two vectors: one without the other is no measurement.
     _none_at("l2", np.isnan(hits.l2) != np.isnan(hits.cosine), "l2 or cosine without the other")
     before, after = hits.l2[..., :-1], hits.l2[..., 1:]
-    _none_at("l2", (after < before) | (np.isnan(before) & ~np.isnan(after)), "hits that are not in ascending l2")
-    _none_at("s_rerank", ~np.isnan(hits.s_rerank) & (hits.rank >= hits.n_reranked[..., None]), "a score past the last")
+    _none_at(
+        "l2",
+        (after < before) | (np.isnan(before) & ~np.isnan(after)),
+        "hits that are not in ascending l2",
+    )
+    _none_at(
+        "s_rerank",
+        ~np.isnan(hits.s_rerank) & (hits.rank >= hits.n_reranked[..., None]),
+        "a score past the last",
+    )
 
 
 def _check_places(hits: Hits, there: NDArray[np.bool_], n_chunks: int) -> None:
     """Passages and ranks: each passage once, ranks 0, 1, 2, …, and nothing behind the last hit."""
     chunk, rank, n_hits = hits.chunk, hits.rank, there.sum(axis=-1)
-    _none_at("chunk", (chunk < -1) | (chunk >= n_chunks), f"a position outside the {n_chunks} passages")
+    _none_at(
+        "chunk", (chunk < -1) | (chunk >= n_chunks), f"a position outside the {n_chunks} passages"
+    )
     _none_at("chunk", there[..., 1:] & ~there[..., :-1], "a hit behind the end of the hits")
     ordered = np.sort(chunk, axis=-1)
-    _none_at("chunk", (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0), "a passage twice")
+    _none_at(
+        "chunk",
+        (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0),
+        "a passage twice",
+    )
     # Sorted from the right, ranks of n hits are …, -1, 0, 1, …, n - 1: each place is known.
     width = chunk.shape[-1]
     wanted = np.maximum(np.arange(width) - (width - n_hits[..., None]), -1)
@@ -190,13 +227,20 @@ def _check_chunks(trace: TraceData) -> None:
             _refuse("a passage must have a text and a source", where)
         page = chunk.page
         if page is not None and (type(page) is not int or not 1 <= page <= MAX_INTEGER):
-            _refuse(f"a page must be an integer from 1 to {MAX_INTEGER}", f"{shown_value(page)} of {where}")
+            _refuse(
+                f"a page must be an integer from 1 to {MAX_INTEGER}",
+                f"{shown_value(page)} of {where}",
+            )
         if not isinstance(chunk.page_label, str | None):
             _refuse("page_label must be a text", f"{shown_value(chunk.page_label)} of {where}")
-        if not isinstance(chunk.tags, Mapping) or not all(isinstance(tag, str) for tag in chunk.tags.values()):
+        if not isinstance(chunk.tags, Mapping) or not all(
+            isinstance(tag, str) for tag in chunk.tags.values()
+        ):
             _refuse("tags must be texts by name", f"others of {where}")
         # Whatever else a passage has several of is texts too.
-        if not all(isinstance(item, str) for field in chunk if isinstance(field, tuple) for item in field):
+        if not all(
+            isinstance(item, str) for field in chunk if isinstance(field, tuple) for item in field
+        ):
             _refuse("lists of a passage must hold texts", f"others of {where}")
 
 
@@ -204,11 +248,21 @@ def _check_meta(trace: TraceData) -> None:
     """What decisions and studies read of a trace's meta is of the type that it is written in."""
     meta = trace.meta
     kinds: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-        **dict.fromkeys(("fingerprint", "cases_hash", "corpus_hash", "corpus", "pack"), (_is_text, "a text")),
-        **dict.fromkeys(("parameters", "signals"), (lambda value: isinstance(value, Mapping), "an object")),
-        "gates_off": (lambda value: _texts(value) and set(value) <= set(CAN_BE_OFF), f"among {', '.join(CAN_BE_OFF)}"),
+        **dict.fromkeys(
+            ("fingerprint", "cases_hash", "corpus_hash", "corpus", "pack"), (_is_text, "a text")
+        ),
+        **dict.fromkeys(
+            ("parameters", "signals"), (lambda value: isinstance(value, Mapping), "an object")
+        ),
+        "gates_off": (
+            lambda value: _texts(value) and set(value) <= set(CAN_BE_OFF),
+            f"among {', '.join(CAN_BE_OFF)}",
+        ),
         EXACT_NAMES: (_texts, "a list of texts"),
-        **dict.fromkeys(("n_chunks", "n_documents"), (lambda value: type(value) is int and value >= 0, "a count")),
+        **dict.fromkeys(
+            ("n_chunks", "n_documents"),
+            (lambda value: type(value) is int and value >= 0, "a count"),
+        ),
     }
     for name, (fits, what) in kinds.items():
         if meta.get(name) is not None and not fits(meta[name]):
@@ -223,12 +277,20 @@ def _check_patterns(counted: PatternHits, n_cases: int, n_chunks: int) -> None:
     """Counts of patterns are counts, and names are texts."""
     counts = counted.counts
     if counts.shape != (n_cases, len(COUNTED)) or counts.dtype.kind not in "iu":
-        _refuse(f"pattern_counts must be integers {(n_cases, len(COUNTED))}", f"{counts.dtype} {counts.shape}")
+        _refuse(
+            f"pattern_counts must be integers {(n_cases, len(COUNTED))}",
+            f"{counts.dtype} {counts.shape}",
+        )
     _none_at("pattern_counts", (counts < 0) | (counts > MOST_PATTERNS), "no count of patterns")
-    named = (("query_entities", counted.query_entities, n_cases), ("entities_found", counted.chunk_entities, n_chunks))
+    named = (
+        ("query_entities", counted.query_entities, n_cases),
+        ("entities_found", counted.chunk_entities, n_chunks),
+    )
     for name, rows, size in named:
         if len(rows) != size or not all(map(_texts, rows)):
-            _refuse(f"{name} must be lists of texts, {size} of them", f"{len(rows)}, or others in them")
+            _refuse(
+                f"{name} must be lists of texts, {size} of them", f"{len(rows)}, or others in them"
+            )
     if not isinstance(counted.patterns_hash, str):
         _refuse("patterns_hash must be a text", shown_value(counted.patterns_hash))
 
@@ -238,16 +300,30 @@ def _check_queries(trace: TraceData) -> None:
     n_cases, n_arms, n_depths = trace.hits.chunk.shape[:3]
     rows = trace.queries or ()
     whole = len(rows) == n_cases and all(len(arms) == n_arms for arms in rows)
-    if not whole or not all(len(depths) == n_depths and _texts(depths) for arms in rows for depths in arms):
-        _refuse(f"queries must be a text for each of {n_arms} arms and {n_depths} depths of a case", "others")
+    if not whole or not all(
+        len(depths) == n_depths and _texts(depths) for arms in rows for depths in arms
+    ):
+        _refuse(
+            f"queries must be a text for each of {n_arms} arms and {n_depths} depths of a case",
+            "others",
+        )
 
 
 def _check_answers(answers: Answers, shape: tuple[int, ...], n_chunks: int) -> None:
-    """Recorded answers are of cases, arms, depths and passages of the trace, each once, with chances in [0, 1]."""
+    """Recorded answers are of cases, arms, depths and passages of the trace, chances in [0, 1].
+
+    Each is there once.
+    """
     for name, size in zip(("row", "arm", "depth"), shape, strict=True):
         place = getattr(answers, name)
-        _none_at(f"{name} of an answer", (place < 0) | (place >= size), f"a position outside {size}")
-    _none_at("chunks of an answer", (answers.chunks < -1) | (answers.chunks >= n_chunks), "no passage of the trace")
+        _none_at(
+            f"{name} of an answer", (place < 0) | (place >= size), f"a position outside {size}"
+        )
+    _none_at(
+        "chunks of an answer",
+        (answers.chunks < -1) | (answers.chunks >= n_chunks),
+        "no passage of the trace",
+    )
     there = answers.chunks >= 0
     _none_at("chunks of an answer", there[:, 1:] & ~there[:, :-1], "a gap")
     for name in ("confidence", "support"):
@@ -259,7 +335,9 @@ def _check_answers(answers: Answers, shape: tuple[int, ...], n_chunks: int) -> N
         if not {-1}.isdisjoint(cited) or not set(cited) <= set(chunks):
             _refuse("cited of an answer must be among its chunks", shown_value(cited))
     if not isinstance(answers.generator, str) or not isinstance(answers.scorer, str):
-        _refuse("generator and scorer must be texts", shown_value([answers.generator, answers.scorer]))
+        _refuse(
+            "generator and scorer must be texts", shown_value([answers.generator, answers.scorer])
+        )
     # Two answers to one set of hits: which of them decides would hang on their order.
     places = np.stack([answers.row, answers.arm, answers.depth], axis=1)
     keys = np.concatenate([places, answers.chunks], axis=1)

@@ -1,4 +1,7 @@
-"""Commands of traces (shore): how to build a trace again, as its file remembers it, repeated only where it is ours."""
+"""Commands of traces (shore): how to build a trace again, as its file remembers it.
+
+A command is repeated only where it is ours.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +46,8 @@ def rebuild_command(path: Path, stored: object) -> str:
 
     Args:
       path: of the trace that cannot be used.
-      stored: command that the file says it was made by; it may be anyone's, so that it is repeated only where it is a
-        line of `raglab trace` or `raglab demo`, each word quoted for the shell.
+      stored: command that the file says it was made by; it may be anyone's, so that it is repeated
+        only where it is a line of `raglab trace` or `raglab demo`, each word quoted for the shell.
 
     Example:
       >>> rebuild_command(Path("/"), "raglab trace docs --out t.parquet -q")
@@ -56,7 +59,9 @@ def rebuild_command(path: Path, stored: object) -> str:
     if words == ["raglab", "demo"]:
         return "raglab demo --out NEW"
     arguments = _trace_words(words[2:]) if tuple(words[:2]) == _TRACE else []
-    return shlex.join([*_TRACE, *(arguments or _PLAIN), "--out", NEW if path.exists() else str(path)])
+    return shlex.join(
+        [*_TRACE, *(arguments or _PLAIN), "--out", NEW if path.exists() else str(path)]
+    )
 
 
 def _trace_words(words: Sequence[str]) -> list[str]:
@@ -78,7 +83,10 @@ def _trace_words(words: Sequence[str]) -> list[str]:
 
 
 def _stored_words(stored: object) -> list[str]:
-    """Words of a stored command; none where a terminal or a shell would take it for more than that."""
+    """Words of a stored command.
+
+    None where a terminal or a shell would take it for more than that.
+    """
     if not isinstance(stored, str) or len(stored) > _LONGEST_COMMAND or visible(stored) != stored:
         return []
     try:

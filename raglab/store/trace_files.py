@@ -1,8 +1,9 @@
 """Files of traces (shore): one Parquet file, refused when altered, truncated or of another make.
 
-Hits stand in list columns of length A·D·K; a chunk is stored once, in the row of the first case that
-hit it. Values are float32 where that loses nothing, else float64, so that a loaded trace decides as
-the saved one did. The file carries its schema version, its fingerprint and a hash of its content.
+Hits stand in list columns of length A·D·K; a chunk is stored once, in the row of the first case
+that hit it. Values are float32 where that loses nothing, else float64, so that a loaded trace
+decides as the saved one did. The file carries its schema version, its fingerprint and a hash of its
+content.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from numpy.typing import NDArray
 from raglab.canonical import canonical_json
 from raglab.patterns import COUNTED
 from raglab.store.case_records import case_record, parse_case
-from raglab.store.files import Where, canonical_text, input_error, make_folder, replacing, shown_value
+from raglab.store.files import (
+    Where,
+    canonical_text,
+    input_error,
+    make_folder,
+    replacing,
+    shown_value,
+)
 from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
 from raglab.store.trace_checks import BrokenRuleError, check_column_types, check_trace
 from raglab.store.trace_commands import rebuild_command
@@ -49,17 +57,24 @@ Queries = tuple[tuple[tuple[str, ...], ...], ...]
 
 
 def _chunk_type(*, sections: bool) -> pa.StructType:
-    """Type of a chunk's row; here and below PyArrow is imported where a file is read or written, not to decide.
+    """Type of a chunk's row.
+
+    Here and below PyArrow is imported where a file is read or written, not to decide.
 
     Args:
-      sections: whether any chunk stands below a heading; a trace without sections is written as it was before them.
+      sections: whether any chunk stands below a heading; a trace without sections is written as it
+        was before them.
     """
     import pyarrow as pa
 
     strings = pa.list_(pa.string())
     texts = dict.fromkeys(("chunk_id", "text", "source"), pa.string())
     pages = {"page": pa.int64(), "page_label": pa.string(), "tags": pa.string()}
-    named = {"entities": strings, "entities_found": strings, **({"section": strings} if sections else {})}
+    named = {
+        "entities": strings,
+        "entities_found": strings,
+        **({"section": strings} if sections else {}),
+    }
     return pa.struct({"position": pa.int64(), **texts, **pages, **named})
 
 
@@ -68,7 +83,12 @@ def _answer_type() -> pa.StructType:
     import pyarrow as pa
 
     numbers = pa.list_(pa.int32())
-    fields = {"text": pa.string(), "confidence": pa.float64(), "support": pa.float64(), "claim": pa.string()}
+    fields = {
+        "text": pa.string(),
+        "confidence": pa.float64(),
+        "support": pa.float64(),
+        "claim": pa.string(),
+    }
     place = {"arm": pa.int32(), "depth": pa.int32(), "chunks": numbers}
     return pa.struct({**place, **fields, "cited": numbers, "refused": pa.string()})
 
@@ -77,7 +97,15 @@ def damage_errors() -> tuple[type[Exception], ...]:
     """What reading a damaged file raises."""
     import pyarrow as pa
 
-    plain = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, TypeError, ValueError)
+    plain = (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        OSError,
+        TypeError,
+        ValueError,
+    )
     return (pa.ArrowException, *plain)
 
 
@@ -111,11 +139,17 @@ def decode_chunk(row: Mapping[str, Any]) -> Chunk:
     """Chunk of a row, which has no section in a trace without any."""
     fields = {name: row[name] for name in Chunk._fields if name != "section"}
     section = tuple(row.get("section") or ())
-    return Chunk(**fields | {"tags": json.loads(row["tags"]), "entities": tuple(row["entities"]), "section": section})
+    return Chunk(
+        **fields
+        | {"tags": json.loads(row["tags"]), "entities": tuple(row["entities"]), "section": section}
+    )
 
 
 def chunk_facts(chunk: Chunk) -> list[Any]:
-    """Fields of a chunk as they are hashed; the section only where there is one, so that older hashes stay."""
+    """Fields of a chunk as they are hashed.
+
+    The section only where there is one, so that older hashes stay.
+    """
     fields = [*chunk[:5], dict(chunk.tags), list(chunk.entities)]
     return [*fields, list(chunk.section)] if chunk.section else fields
 
@@ -174,9 +208,13 @@ def _optional(trace: TraceData) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     if trace.queries is not None:
         kind = pa.list_(pa.list_(pa.string()))
-        columns["queries"] = pa.array([[list(depths) for depths in arms] for arms in trace.queries], kind)
+        columns["queries"] = pa.array(
+            [[list(depths) for depths in arms] for arms in trace.queries], kind
+        )
     if trace.answers is not None:
-        columns["answers"] = pa.array(answer_rows(trace.answers, len(trace)), pa.list_(_answer_type()))
+        columns["answers"] = pa.array(
+            answer_rows(trace.answers, len(trace)), pa.list_(_answer_type())
+        )
     for name, column in sorted(trace.columns.items()):
         columns[f"{SIGNAL}{name}"] = _list_array(column.astype(np.float64), len(trace))
     return columns
@@ -186,20 +224,27 @@ def read_outputs(table: pa.Table, head: Mapping[str, Any]) -> tuple[Queries | No
     """Queries and answers of a table, None where it has none."""
     queries = answers = None
     if "queries" in table.column_names:
-        queries = tuple(tuple(tuple(depths) for depths in arms) for arms in table["queries"].to_pylist())
+        queries = tuple(
+            tuple(tuple(depths) for depths in arms) for arms in table["queries"].to_pylist()
+        )
     if "answers" in table.column_names:
         answers = answers_from_rows(table["answers"].to_pylist(), head["generator"], head["scorer"])
     return queries, answers
 
 
 def hashed_content(trace: TraceData) -> list[Any]:
-    """Queries, answers and signals as plain lists, for the hash of a trace's content; nothing where there are none."""
+    """Queries, answers and signals as plain lists, for the hash of a trace's content.
+
+    Nothing where there are none.
+    """
     content: list[Any] = []
     if trace.queries is not None:
         content.append(["queries", trace.queries])
     if trace.answers is not None:
         answers = trace.answers
-        content.append(["answers", answers.generator, answers.scorer, answer_rows(answers, len(trace))])
+        content.append(
+            ["answers", answers.generator, answers.scorer, answer_rows(answers, len(trace))]
+        )
     if trace.columns:
         rows = [[name, _without_nan(column)] for name, column in sorted(trace.columns.items())]
         content.append(["signals", rows])
@@ -207,7 +252,7 @@ def hashed_content(trace: TraceData) -> list[Any]:
 
 
 def _without_nan(column: NDArray[np.float64]) -> list[Any]:
-    """Values as plain lists, None where there is none, so that the same content has one spelling."""
+    """Values as plain lists, None where missing, so that the same content has one spelling."""
     plain = column.astype(object)
     plain[np.isnan(column)] = None
     values_of: list[Any] = plain.tolist()
@@ -218,7 +263,9 @@ def write(table: pa.Table, path: Path) -> None:
     """Write a table with checksums; the same table gives the same bytes."""
     import pyarrow.parquet as pq
 
-    pq.write_table(table, path, compression="zstd", write_page_checksum=True, write_statistics=False)
+    pq.write_table(
+        table, path, compression="zstd", write_page_checksum=True, write_statistics=False
+    )
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
@@ -242,14 +289,23 @@ def read_parquet(file: pq.ParquetFile, path: Path) -> pa.Table:
     """
     import pyarrow.parquet as pq
 
-    # A string that many rows share stands once in the file; read so, it is counted before each row has its own.
+    # A string that many rows share stands once in the file; read so, it is counted before each row
+    # has its own.
     leaves = map(file.metadata.schema.column, range(file.metadata.num_columns))
     texts = [
-        leaf.path for leaf in leaves if leaf.physical_type == TEXT and leaf.logical_type.type in {"STRING", "NONE"}
+        leaf.path
+        for leaf in leaves
+        if leaf.physical_type == TEXT and leaf.logical_type.type in {"STRING", "NONE"}
     ]
-    options = {"metadata": file.metadata, "page_checksum_verification": True, "read_dictionary": texts}
+    options = {
+        "metadata": file.metadata,
+        "page_checksum_verification": True,
+        "read_dictionary": texts,
+    }
     table = pq.ParquetFile(path, **options).read()
-    check_decoded(sum(_decoded_bytes(chunk) for column in table.columns for chunk in column.chunks), path)
+    check_decoded(
+        sum(_decoded_bytes(chunk) for column in table.columns for chunk in column.chunks), path
+    )
     return table.cast(file.schema_arrow)
 
 
@@ -266,7 +322,12 @@ def _decoded_bytes(column: pa.Array) -> int:
         return int(pc.sum(lengths.cast(pa.int64()), min_count=0).as_py())
     if pa.types.is_struct(kind):
         return sum(map(_decoded_bytes, column.flatten()))
-    listed = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_map)
+    listed = (
+        pa.types.is_list,
+        pa.types.is_large_list,
+        pa.types.is_fixed_size_list,
+        pa.types.is_map,
+    )
     nested = any(of_kind(kind) for of_kind in listed)
     return _decoded_bytes(column.values) if nested else 0
 
@@ -284,7 +345,9 @@ def parquet_frame(path: Path) -> pd.DataFrame:
 def open_trace(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     """Open a trace's file; and what its metadata says."""
     file = open_parquet(path)
-    info = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
+    info = {
+        key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()
+    }
     return file, json.loads(info["raglab"])
 
 
@@ -312,28 +375,44 @@ def trace_table(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
     import pyarrow as pa
 
     size = len(trace)
-    # The first two are for people who open the file with other tools; `parse_trace` checks that they are the case's.
+    # The first two are for people who open the file with other tools; `parse_trace` checks that
+    # they are the case's.
     columns: dict[str, Any] = {
-        **{name: pa.array(column, pa.string()) for name, column in _shown_columns(trace.cases).items()},
+        **{
+            name: pa.array(column, pa.string())
+            for name, column in _shown_columns(trace.cases).items()
+        },
         "case": pa.array(
-            [canonical_text(case_record(case), Where("case", None, case.id)) for case in trace.cases], pa.string()
+            [
+                canonical_text(case_record(case), Where("case", None, case.id))
+                for case in trace.cases
+            ],
+            pa.string(),
         ),
     }
-    # Floats go to disk in half the width where that loses nothing; the algebra reads them as float64 again.
+    # Floats go to disk in half the width where that loses nothing; the algebra reads them as
+    # float64 again.
     for name, field in trace.hits._asdict().items():
-        columns[name] = _list_array(_narrow_array(field) if name in FLOAT_FIELDS else field.astype(width(name)), size)
+        columns[name] = _list_array(
+            _narrow_array(field) if name in FLOAT_FIELDS else field.astype(width(name)), size
+        )
     hits_of = trace.pattern_hits
     if hits_of is not None:
         columns["pattern_counts"] = _list_array(hits_of.counts, size)
-        columns["query_entities"] = pa.array([list(names) for names in hits_of.query_entities], pa.list_(pa.string()))
+        columns["query_entities"] = pa.array(
+            [list(names) for names in hits_of.query_entities], pa.list_(pa.string())
+        )
     columns |= _optional(trace)
-    # A chunk stands whole in the row of the first case that hit it, so that a part of the cases is read by itself.
+    # A chunk stands whole in the row of the first case that hit it, so that a part of the cases is
+    # read by itself.
     rows = chunk_rows(trace)
     kind = _chunk_type(sections=any(chunk.section for chunk in trace.chunks))
     columns["chunks"] = pa.array(rows, pa.list_(kind))
     if trace.vectors is not None:
         numbers = [[row["position"] for row in of_case] for of_case in rows]
-        columns["vectors"] = pa.array([trace.vectors[places].ravel() for places in numbers], pa.list_(pa.float32()))
+        columns["vectors"] = pa.array(
+            [trace.vectors[places].ravel() for places in numbers], pa.list_(pa.float32())
+        )
     return pa.table(columns).replace_schema_metadata({"raglab": json.dumps(head, sort_keys=True)})
 
 
@@ -368,16 +447,26 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
     """
     table = read_parquet(file, path)
     size, shape = table.num_rows, tuple(head["shape"])
-    # Types before values: what would be converted to the type of its field would come out as other numbers.
+    # Types before values: what would be converted to the type of its field would come out as other
+    # numbers.
     check_column_types(table.schema, _column_types(shape), SIGNAL)
-    cases = tuple(parse_case(json.loads(text), labelled=False) for text in table["case"].to_pylist())
-    # Chunks stand in the rows of the cases that hit them; hits name them by their position in the trace.
-    rows = sorted((row for rows in table["chunks"].to_pylist() for row in rows), key=lambda row: row["position"])
+    cases = tuple(
+        parse_case(json.loads(text), labelled=False) for text in table["case"].to_pylist()
+    )
+    # Chunks stand in the rows of the cases that hit them; hits name them by their position in the
+    # trace.
+    rows = sorted(
+        (row for rows in table["chunks"].to_pylist() for row in rows),
+        key=lambda row: row["position"],
+    )
     chunks = tuple(map(decode_chunk, rows))
-    # Columns for people repeat the cases, and positions number the chunks of the hits: altered, both would mislead.
+    # Columns for people repeat the cases, and positions number the chunks of the hits: altered,
+    # both would mislead.
     shown = _shown_columns(cases)
     positions = [row["position"] for row in rows]
-    if any(table[name].to_pylist() != column for name, column in shown.items()) or positions != list(range(len(rows))):
+    if any(
+        table[name].to_pylist() != column for name, column in shown.items()
+    ) or positions != list(range(len(rows))):
         msg = "case_id, query and position must be those of the cases and chunks"
         raise ValueError(msg)
 
@@ -386,7 +475,12 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
         return out
 
     walked = shape[:2]  # arms and depths
-    hits = Hits(**{name: array(name, walked if name == "n_reranked" else shape, width(name)) for name in Hits._fields})
+    hits = Hits(
+        **{
+            name: array(name, walked if name == "n_reranked" else shape, width(name))
+            for name in Hits._fields
+        }
+    )
     patterns = None
     # Optional: replay counts patterns itself where a trace holds none, or those of another policy.
     if head["patterns_hash"] is not None:
@@ -415,7 +509,9 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
 
 
 def _column_types(shape: Sequence[int]) -> dict[str, list[pa.DataType]]:
-    """Types that the columns of a trace may have, by name; those of signals by what their names begin with.
+    """Types that the columns of a trace may have, by name.
+
+    Those of signals by what their names begin with.
 
     Args:
       shape: arms, depths and hits, as the head states them.
@@ -424,7 +520,10 @@ def _column_types(shape: Sequence[int]) -> dict[str, list[pa.DataType]]:
 
     arms, depths, hits = (size if type(size) is int and 0 < size < 2**31 else 0 for size in shape)
     of_hits, of_depths = arms * depths * hits, arms * depths
-    strings, texts = pa.list_(pa.string()), {name: [pa.string()] for name in ("case_id", "query", "case")}
+    strings, texts = (
+        pa.list_(pa.string()),
+        {name: [pa.string()] for name in ("case_id", "query", "case")},
+    )
     ints = {name: [pa.list_(pa.int32(), of_hits)] for name in ("chunk", "rank")}
     floats = [pa.list_(kind, of_hits) for kind in (pa.float32(), pa.float64())]
     return {
@@ -450,7 +549,10 @@ def _flat_values(table: pa.Table, name: str) -> NDArray[Any]:
     """
     flat = table[name].combine_chunks().flatten()
     if flat.null_count:
-        msg = f"{name} must hold numbers, NaN where there is none, got {flat.null_count} empty values; build it again."
+        msg = (
+            f"{name} must hold numbers, NaN where there is none, got {flat.null_count} empty "
+            "values; build it again."
+        )
         raise ValueError(msg)
     values: NDArray[Any] = flat.to_numpy(zero_copy_only=False)
     return values
@@ -475,8 +577,8 @@ def latency_path(path: Path) -> Path:
 def _save_latency(latency: Latency | None, fingerprint: str, path: Path, after: ExitStack) -> None:
     """Write latencies beside a trace; they differ from run to run, the trace does not.
 
-    Those of an older trace go at once, the new ones come when `after` closes: whenever a run is killed, no trace stands
-    beside the latencies of another.
+    Those of an older trace go at once, the new ones come when `after` closes: whenever a run is
+    killed, no trace stands beside the latencies of another.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -490,9 +592,13 @@ def _save_latency(latency: Latency | None, fingerprint: str, path: Path, after: 
             "shape": list(latency.ms.shape[1:]),
             "content": _latency_hash(latency, fingerprint),
         }
-        table = pa.table({"ms": pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])})
+        table = pa.table(
+            {"ms": pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])}
+        )
         partial = after.enter_context(replacing(beside))
-        pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(head)}), partial, compression="zstd")
+        pq.write_table(
+            table.replace_schema_metadata({"raglab": json.dumps(head)}), partial, compression="zstd"
+        )
     beside.unlink(missing_ok=True)
 
 
@@ -510,7 +616,10 @@ def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
         head = json.loads(table.schema.metadata[b"raglab"])
         flat = table["ms"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
         latency = Latency(tuple(head["stages"]), flat.reshape(size, *head["shape"]))
-        whole = _latency_hash(latency, fingerprint) == head["content"] and head["fingerprint"] == fingerprint
+        whole = (
+            _latency_hash(latency, fingerprint) == head["content"]
+            and head["fingerprint"] == fingerprint
+        )
         value = "" if whole else "altered content, or that of another trace"
     except damage_errors() as error:
         value = f"damaged content ({type(error).__name__})"
@@ -529,7 +638,7 @@ def _latency_hash(latency: Latency, fingerprint: str) -> str:
 
 
 def content_hash(trace: TraceData) -> str:
-    """SHA-256 over everything a trace holds, with one NaN for all and widths as the algebra has them."""
+    """SHA-256 over everything a trace holds, with one NaN for all and widths as in the algebra."""
     total = hashlib.sha256(f"schema {SCHEMA_VERSION}".encode())
     for name, field in trace.hits._asdict().items():
         total.update(f"{name}{list(field.shape)}".encode())
@@ -568,7 +677,9 @@ def save(trace: TraceData, path: Path) -> None:
     try:
         check_trace(trace)  # what is written must load again
     except BrokenRuleError as error:
-        raise input_error(where, error.rule, "correct it where the trace is made", error.value) from error
+        raise input_error(
+            where, error.rule, "correct it where the trace is made", error.value
+        ) from error
     try:
         table = trace_table(trace, trace_head(trace, content_hash(trace)))
     except UnicodeEncodeError as error:
@@ -586,7 +697,9 @@ def load(path: Path) -> TraceData:
     try:
         trace = parse_trace(file, head, path)
         if head != trace_head(trace, content_hash(trace)):
-            raise trace_error(path, "a trace must be as it was written", "altered content", head["meta"])
+            raise trace_error(
+                path, "a trace must be as it was written", "altered content", head["meta"]
+            )
         check_trace(trace)  # whoever alters a file may compute its hash again
     except (OversizeError, TraceError):
         raise
@@ -611,7 +724,9 @@ def read_cases(path: Path) -> tuple[Case, ...]:
 def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     """Opened file of a trace of this schema, and what its metadata says."""
     if not path.is_file():
-        raise trace_error(path, "a trace must be a file", "a folder" if path.is_dir() else "none there", {})
+        raise trace_error(
+            path, "a trace must be a file", "a folder" if path.is_dir() else "none there", {}
+        )
     try:
         file, head = open_trace(path)
         version, head["meta"] = int(head["schema_version"]), dict(head["meta"])
@@ -619,7 +734,9 @@ def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
         raise
     except damage_errors() as error:
         value = f"a damaged or other one ({type(error).__name__})"
-        raise trace_error(path, "a trace must be a whole Parquet file that raglab wrote", value, {}) from error
+        raise trace_error(
+            path, "a trace must be a whole Parquet file that raglab wrote", value, {}
+        ) from error
     if version != SCHEMA_VERSION:
         made_by = "an older raglab" if version < SCHEMA_VERSION else "a newer raglab"
         rule = f"the schema must be version {SCHEMA_VERSION}"

@@ -1,7 +1,7 @@
-"""Merging traces (shore): the cases of several traces of one corpus, arms and models in one (S1.3, S2.15).
+"""Merging traces (shore): cases of traces of one corpus, arms and models in one (S1.3, S2.15).
 
-Chunks are united by their ids in an order that keeps that of every part, so that ties are settled as before (S0.4) and
-each case is decided as in the trace that it came from.
+Chunks are united by their ids in an order that keeps that of every part, so that ties are settled
+as before (S0.4) and each case is decided as in the trace that it came from.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def merge_traces(parts: Sequence[TraceData]) -> TraceData:
     """
     first = parts[0]
     facts = shared_facts(first)
-    # Alike before joined: below, whether there are answers, vectors or columns is read of the first part alone.
+    # Alike before joined: below, whether there are answers, vectors or columns is read of the first
+    # part alone.
     for part in parts[1:]:
         check_alike(facts, shared_facts(part))
     cases = tuple(case for part in parts for case in part.cases)
@@ -44,12 +45,16 @@ def merge_traces(parts: Sequence[TraceData]) -> TraceData:
         refuse_duplicate(name, times)
     chunks = _united_chunks(parts)
     place = {chunk.chunk_id: number for number, chunk in enumerate(chunks)}
-    # The last number of each part is -1, so that -1, which is no hit, stays -1 when it is looked up.
+    # The last number of each part is -1, so that -1, which is no hit, stays -1 when it is looked
+    # up.
     numbers = [np.array([place[chunk.chunk_id] for chunk in part.chunks] + [-1]) for part in parts]
     meta = {**first.meta, "cases_hash": hash_cases(cases)}
-    # Of the parts' fingerprints, not of what was joined: shards that are never in one piece have the same.
+    # Of the parts' fingerprints, not of what was joined: shards that are never in one piece have
+    # the same.
     meta["fingerprint"] = joined_fingerprint([part.meta.get("fingerprint") for part in parts])
-    if requests := joined_requests([part.meta[ANSWER_REQUESTS] for part in parts if ANSWER_REQUESTS in part.meta]):
+    if requests := joined_requests(
+        [part.meta[ANSWER_REQUESTS] for part in parts if ANSWER_REQUESTS in part.meta]
+    ):
         meta[ANSWER_REQUESTS] = requests
     return replace(
         first,
@@ -58,11 +63,15 @@ def merge_traces(parts: Sequence[TraceData]) -> TraceData:
         hits=_joined_hits(parts, numbers),
         pattern_hits=_joined_patterns(parts, numbers, len(chunks)),
         meta=meta,
-        queries=None if first.queries is None else tuple(row for part in parts for row in part.queries or ()),
+        queries=None
+        if first.queries is None
+        else tuple(row for part in parts for row in part.queries or ()),
         answers=_joined_answers(parts, numbers),
         latency=_joined_latency(parts),
         vectors=_joined_vectors(parts, numbers, len(chunks)),
-        columns={name: np.concatenate([part.columns[name] for part in parts]) for name in first.columns},
+        columns={
+            name: np.concatenate([part.columns[name] for part in parts]) for name in first.columns
+        },
     )
 
 
@@ -100,16 +109,23 @@ class TraceError(InputError):
 
 
 def shared_facts(trace: TraceData) -> dict[str, Any]:
-    """What must be alike in traces whose cases are to be one, by what messages call it; JSON values alone.
+    """What must be alike in traces whose cases are to be one, by what messages call it.
+
+    JSON values alone.
 
     Raises:
       InputError: it is no trace in memory.
     """
     if not isinstance(trace, TraceData):
-        remedy = "merge its shards (trace.merge(*sharded.shards())), or write all by raglab.io.save_shards"
+        remedy = (
+            "merge its shards (trace.merge(*sharded.shards())), or write all by "
+            "raglab.io.save_shards"
+        )
         remedy = "give its .trace" if isinstance(trace, Measured) else remedy
         _refuse("traces that are merged must be in memory", f"a {type(trace).__name__}", remedy)
-    optional = {name: getattr(trace, name) for name in ("pattern_hits", "queries", "answers", "vectors")}
+    optional = {
+        name: getattr(trace, name) for name in ("pattern_hits", "queries", "answers", "vectors")
+    }
     answers = trace.answers
     facts: dict[str, Any] = {
         "arms": list(trace.arms),
@@ -126,7 +142,7 @@ def shared_facts(trace: TraceData) -> dict[str, Any]:
 
 
 def check_alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
-    """Stop where two traces differ in what one trace holds but once, or one holds what the other lacks.
+    """Stop if two traces differ in what a trace holds once, or one holds what the other lacks.
 
     Args:
       first, second: what `shared_facts` says of each.
@@ -137,24 +153,37 @@ def check_alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     for what in (*first, *(what for what in second if what not in first)):
         left, right = first.get(what), second.get(what)
         if left != right:
-            _refuse(f"traces must have the same {what}", f"{shown_value(str(left))} and {shown_value(str(right))}")
+            _refuse(
+                f"traces must have the same {what}",
+                f"{shown_value(str(left))} and {shown_value(str(right))}",
+            )
 
 
 def joined_fingerprint(fingerprints: Sequence[str | None]) -> str:
     """Fingerprint of the cases of several traces in their order; of one trace its own."""
-    return str(fingerprints[0]) if len(fingerprints) == 1 else digest(canonical_json(list(fingerprints)), 16)
+    return (
+        str(fingerprints[0])
+        if len(fingerprints) == 1
+        else digest(canonical_json(list(fingerprints)), 16)
+    )
 
 
 def refuse_duplicate(case_id: str, times: int) -> NoReturn:
     """Raise InputError for a case that several traces hold."""
-    _refuse("a case must stand in one of the traces", f"{shown_value(case_id)} {times} times", "leave it out by subset")
+    _refuse(
+        "a case must stand in one of the traces",
+        f"{shown_value(case_id)} {times} times",
+        "leave it out by subset",
+    )
 
 
 def _united_chunks(parts: Sequence[TraceData]) -> tuple[Chunk, ...]:
-    """Chunks of all parts, each once, in an order that agrees with every part's; earlier parts first where they can be.
+    """Chunks of all parts, each once, in an order that agrees with every part's.
 
-    All parts are sorted at once (Kahn 1962): placed part by part, chunks that no part has set in an order yet would get
-    one that a later part may not have.
+    Earlier parts first where they can be.
+
+    All parts are sorted at once (Kahn 1962): placed part by part, chunks that no part has set in an
+    order yet would get one that a later part may not have.
     """
     known: dict[str, Chunk] = {}  # in the order in which they came
     followers: dict[str, set[str]] = {}
@@ -163,7 +192,9 @@ def _united_chunks(parts: Sequence[TraceData]) -> tuple[Chunk, ...]:
         for chunk in part.chunks:
             name = chunk.chunk_id
             if known.setdefault(name, chunk) != chunk:
-                _refuse("a chunk must be the same in all traces", f"two of the id {shown_value(name)}")
+                _refuse(
+                    "a chunk must be the same in all traces", f"two of the id {shown_value(name)}"
+                )
             if last is not None:
                 followers.setdefault(last, set()).add(name)
             last = name
@@ -197,10 +228,17 @@ def _joined_hits(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]
         part.hits._replace(chunk=number[part.hits.chunk].astype(np.int32))
         for part, number in zip(parts, numbers, strict=True)
     ]
-    return Hits(*(np.concatenate([padded(field) for field in fields]) for fields in zip(*renumbered, strict=True)))
+    return Hits(
+        *(
+            np.concatenate([padded(field) for field in fields])
+            for fields in zip(*renumbered, strict=True)
+        )
+    )
 
 
-def _joined_patterns(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]], size: int) -> PatternHits | None:
+def _joined_patterns(
+    parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]], size: int
+) -> PatternHits | None:
     """What the patterns hit in all queries and chunks."""
     pattern_hits = [part.pattern_hits for part in parts if part.pattern_hits is not None]
     if not pattern_hits:
@@ -218,9 +256,12 @@ def _joined_patterns(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.in
     )
 
 
-def _joined_answers(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]]) -> Answers | None:
+def _joined_answers(
+    parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]]
+) -> Answers | None:
     """Answers of all cases, their rows and chunks numbered anew."""
-    # Parts are alike: all of them have answers, or none has, so that answers and numbers pair up below.
+    # Parts are alike: all of them have answers, or none has, so that answers and numbers pair up
+    # below.
     by_part = [part.answers for part in parts if part.answers is not None]
     if not by_part:
         return None
@@ -245,11 +286,14 @@ def _joined_answers(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int
         for answers, number in zip(by_part, numbers, strict=True)
         for row in answers.cited
     )
-    # Rows count cases, which stand part behind part; chunks are united, so their numbers are looked up.
+    # Rows count cases, which stand part behind part; chunks are united, so their numbers are looked
+    # up.
     rows = [answers.row + int(start) for answers, start in zip(by_part, starts, strict=True)]
     return by_part[0]._replace(
         row=np.concatenate(rows).astype(np.int32),
-        chunks=np.concatenate([chunks(answers, number) for answers, number in zip(by_part, numbers, strict=True)]),
+        chunks=np.concatenate(
+            [chunks(answers, number) for answers, number in zip(by_part, numbers, strict=True)]
+        ),
         cited=tuple(cited),
         **joined,
     )

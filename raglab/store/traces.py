@@ -1,4 +1,7 @@
-"""Traces (shore): a trace with its door to the disk and its parts; see `raglab.store.trace_files`."""
+"""Traces (shore): a trace with its door to the disk and its parts.
+
+See `raglab.store.trace_files`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,14 @@ from raglab.store.case_records import hash_cases
 from raglab.store.csv_tables import csv_frame
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.signal_columns import array_hash, frame_series, signal_column, warn_of_percent
-from raglab.store.trace_files import damage_errors, load, parquet_frame, read_cases, save, trace_error
+from raglab.store.trace_files import (
+    damage_errors,
+    load,
+    parquet_frame,
+    read_cases,
+    save,
+    trace_error,
+)
 from raglab.store.trace_merging import TraceError, merge_traces
 from raglab.values import NONE, STATUS_NAMES, Case, Hits, case_positions
 
@@ -40,19 +50,23 @@ class Trace(values.TraceData):
     __slots__ = ()
 
     def save(self, path: str | Path) -> None:
-        """Write the trace as one Parquet file, whole or not at all; the same trace gives the same bytes.
+        """Write the trace as one Parquet file, whole or not at all.
+
+        The same trace gives the same bytes.
 
         Args:
           path: of the Parquet file.
 
         Raises:
-          InputError: no case, a case or a measurement that would not load again, text that is not Unicode, or a folder
-            that is closed.
+          InputError: no case, a case or a measurement that would not load again, text that is not
+            Unicode, or a folder that is closed.
         """
         save(self, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path, *, corpus_hash: str | None = None, cases_hash: str | None = None) -> Self:
+    def load(
+        cls, path: str | Path, *, corpus_hash: str | None = None, cases_hash: str | None = None
+    ) -> Self:
         """Read a trace.
 
         Args:
@@ -61,8 +75,8 @@ class Trace(values.TraceData):
           cases_hash: of the cases it must have been made of; of any where None.
 
         Raises:
-          TraceError: truncated, altered, of another schema, or made of something else; the message names the way to
-            build it.
+          TraceError: truncated, altered, of another schema, or made of something else; the message
+            names the way to build it.
         """
         trace = load(Path(path))
         for name, wanted in (("corpus_hash", corpus_hash), ("cases_hash", cases_hash)):
@@ -74,11 +88,15 @@ class Trace(values.TraceData):
                 rule = f"a trace must be made of the {what} it is replayed for"
                 value = f"one made of other {what} ({there[:12]}, not {wanted[:12]})"
                 raise trace_error(Path(path), rule, value, trace.meta)
-        return cls(**{field.name: getattr(trace, field.name) for field in dataclasses.fields(trace)})
+        return cls(
+            **{field.name: getattr(trace, field.name) for field in dataclasses.fields(trace)}
+        )
 
     @classmethod
     def open(cls, path: str | Path) -> Any:  # noqa: ANN401 - a `raglab.ShardedTrace` of this class
-        """Trace of a folder of shards, or of one file, loaded a shard at a time; see `raglab.io.save_shards`.
+        """Trace of a folder of shards, or of one file, loaded a shard at a time.
+
+        See `raglab.io.save_shards`.
 
         Args:
           path: of the folder or file.
@@ -115,7 +133,9 @@ class Trace(values.TraceData):
         pattern_hits = self.pattern_hits
         if pattern_hits is not None:
             named = tuple(pattern_hits.query_entities[row] for row in keep)
-            pattern_hits = pattern_hits._replace(counts=pattern_hits.counts[keep], query_entities=named)
+            pattern_hits = pattern_hits._replace(
+                counts=pattern_hits.counts[keep], query_entities=named
+            )
         cases = tuple(self.cases[row] for row in keep)
         hits = Hits._make(field[keep] for field in self.hits)
         queries = None if self.queries is None else tuple(self.queries[row] for row in keep)
@@ -149,18 +169,24 @@ class Trace(values.TraceData):
         source: str = "",
         version: str = "",
     ) -> Self:
-        """Trace with a signal of the user: a number a case that gates, studies and certificates read as any other.
+        """Trace with a signal of the user.
 
-        It is stored with the trace and hashed into its fingerprint; it replaces one of the same name.
+        A number a case that gates, studies and certificates read as any other.
+
+        It is stored with the trace and hashed into its fingerprint; it replaces one of the same
+        name.
 
         Args:
-          name: a small letter, then small letters, digits and underscores; a policy gates it as `signals.<name>`.
-          values: [Q], [Q, A] or [Q, A, D]; a Series indexed by case id, where a case that it lacks has none; or the
-            path of a Parquet or CSV file with columns `case_id` and the name, or `value`. NaN where there is none.
-          higher: `surer` where more of it speaks for an answer, `ask` where it speaks for asking back.
+          name: a small letter, then small letters, digits and underscores; a policy gates it as
+            `signals.<name>`.
+          values: [Q], [Q, A] or [Q, A, D]; a Series indexed by case id, where a case that it lacks
+            has none; or the path of a Parquet or CSV file with columns `case_id` and the name, or
+            `value`. NaN where there is none.
+          higher: `surer` where more of it speaks for an answer, `ask` where it speaks for asking
+            back.
           unit: one of `raglab.signals.UNITS`, such as `probability`, or any words.
-          stage: the stage after which it is measured, `query`, `hits` or `answer`; a case without hits has only signals
-            of the stage `query`.
+          stage: the stage after which it is measured, `query`, `hits` or `answer`; a case without
+            hits has only signals of the stage `query`.
           missing: whether a case without it `fires` its gate or `passes`.
           source: its origin, in words.
           version: of its origin.
@@ -168,20 +194,34 @@ class Trace(values.TraceData):
         Raises:
           ValueError: a name or declaration that is none.
           TypeError: higher or unit is missing, or an unknown argument.
-          InputError: values that are not one finite number or NaN a case, or outside the unit's range.
+          InputError: values that are not one finite number or NaN a case, or outside the unit's
+            range.
 
         Source: rule S2.15.
 
         Example: `trace.with_signal("judge", frame["score"], higher="surer", unit="probability")`
         """
         signal = own_signal(
-            name, higher=higher, unit=unit, stage=stage, missing=missing, source=source, version=version
+            name,
+            higher=higher,
+            unit=unit,
+            stage=stage,
+            missing=missing,
+            source=source,
+            version=version,
         )
         column = signal_column(
-            signal, signal_values(values, name), self.hits.chunk.shape[:3], [case.id for case in self.cases]
+            signal,
+            signal_values(values, name),
+            self.hits.chunk.shape[:3],
+            [case.id for case in self.cases],
         )
         warn_of_percent(signal, column)
-        known = self.columns.get(name) if self.meta.get("signals", {}).get(name) == declaration(signal) else None
+        known = (
+            self.columns.get(name)
+            if self.meta.get("signals", {}).get(name) == declaration(signal)
+            else None
+        )
         if known is not None and np.array_equal(known, column, equal_nan=True):
             return self  # so that a cell of a notebook that is run again makes no other trace
         stated = {**self.meta.get("signals", {}), name: declaration(signal)}
@@ -195,7 +235,8 @@ class Trace(values.TraceData):
         Its fingerprint and `cases_hash` are its own.
 
         Args:
-          labels: status that each case should get, [Q]; None where the case keeps the label that it has.
+          labels: status that each case should get, [Q]; None where the case keeps the label that it
+            has.
           extra: keys that each case has in `extra` on top of its own, [Q].
 
         Raises:
@@ -218,8 +259,15 @@ class Trace(values.TraceData):
         import pandas as pd
 
         if name not in self.columns:
-            there = f"one of {', '.join(self.signals)}" if self.columns else "one that was added, and there is none"
-            msg = f"signal must be {there}, got {str(name)[:80]!r}; built-in ones stand in raglab.audit_signals."
+            there = (
+                f"one of {', '.join(self.signals)}"
+                if self.columns
+                else "one that was added, and there is none"
+            )
+            msg = (
+                f"signal must be {there}, got {str(name)[:80]!r}; built-in ones stand in "
+                "raglab.audit_signals."
+            )
             raise ValueError(msg)
         place = 0 if arm is None else self.arm(arm)
         index = pd.Index([case.id for case in self.cases], name="case_id")
@@ -228,9 +276,9 @@ class Trace(values.TraceData):
     def hits_of(self, case_id: str, arm: str | None = None) -> pd.DataFrame:
         """Hits of one case by the first search, in the arm's final order, a row a hit.
 
-        Columns: `rank` from 1; `chunk`, its id; `source` as answers name it; `score`, the reranker's, `s_hybrid`, the
-        fused one, both in [0, 1]; `l2`, squared; `similarity`, the cosine; NaN where not measured; `section`,
-        the headings above the passage; `text`.
+        Columns: `rank` from 1; `chunk`, its id; `source` as answers name it; `score`, the
+        reranker's, `s_hybrid`, the fused one, both in [0, 1]; `l2`, squared; `similarity`, the
+        cosine; NaN where not measured; `section`, the headings above the passage; `text`.
 
         Args:
           case_id: of the case.
@@ -273,15 +321,17 @@ class Trace(values.TraceData):
           *traces: built apart, of the same corpus.
 
         Raises:
-          InputError: traces of another corpus, other arms, depths, models, patterns, signals or declarations, or a case
-            twice; the message names the difference.
+          InputError: traces of another corpus, other arms, depths, models, patterns, signals or
+            declarations, or a case twice; the message names the difference.
 
         Source: rules S1.3, S2.15.
         """
         if not traces:
             return self
         merged = merge_traces([self, *traces])
-        return type(self)(**{field.name: getattr(merged, field.name) for field in dataclasses.fields(merged)})
+        return type(self)(
+            **{field.name: getattr(merged, field.name) for field in dataclasses.fields(merged)}
+        )
 
     def split(self, name: str) -> Self:
         """Cases of one split: tune, certify or report.
@@ -299,7 +349,9 @@ class Trace(values.TraceData):
 
 
 def dealt_trace(trace: Trace, cases: Sequence[Case]) -> Trace:
-    """Trace with its cases in splits; hits and measurements stay as they are, fingerprint and `cases_hash` are its own.
+    """Trace with its cases in splits.
+
+    Hits and measurements stay as they are, fingerprint and `cases_hash` are its own.
 
     Args:
       cases: those of the trace, in their order, each with a split.
@@ -325,14 +377,22 @@ def labelled_cases(
     )
 
 
-def check_labels(n_cases: int, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]) -> None:
-    """Raise ValueError for labels or keys of `extra` that are not one entry a case, or a label that is none."""
+def check_labels(
+    n_cases: int, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]
+) -> None:
+    """Raise ValueError if labels or `extra` keys are not one entry a case, or a label is wrong."""
     if not n_cases == len(labels) == len(extra):
         value = f"{len(labels)} and {len(extra)} for {n_cases} cases"
-        msg = f"labels and extra must hold an entry a case, got {value}; write None and {{}} where nothing changes."
+        msg = (
+            f"labels and extra must hold an entry a case, got {value}; write None and {{}} where "
+            "nothing changes."
+        )
         raise ValueError(msg)
     if wrong := sorted({str(label) for label in labels if label is not None} - set(STATUS_NAMES)):
-        msg = f"a label must be {', '.join(STATUS_NAMES)} or None, got {shown_value(wrong[0])}; correct it."
+        msg = (
+            f"a label must be {', '.join(STATUS_NAMES)} or None, got {shown_value(wrong[0])}; "
+            "correct it."
+        )
         raise ValueError(msg)
 
 
@@ -344,13 +404,20 @@ def split_error(name: str, there: Collection[str]) -> ValueError:
     """
     splits = sorted({*there} - {NONE})
     if splits:
-        return ValueError(f"split must be one of {', '.join(splits)}, got {name!r}; set `split` in the cases.")
+        return ValueError(
+            f"split must be one of {', '.join(splits)}, got {name!r}; set `split` in the cases."
+        )
     remedy = "deal them by trace = raglab.split(trace), or leave the split out"
-    return ValueError(f"a split must be of cases that have one, got {name!r} of cases without splits; {remedy}.")
+    return ValueError(
+        f"a split must be of cases that have one, got {name!r} of cases without splits; {remedy}."
+    )
 
 
 class StudyTrace(TraceView, Protocol):
-    """A view that is cut by its cases, as studies and certificates do: `Trace` or `raglab.ShardedTrace`."""
+    """A view that is cut by its cases, as studies and certificates do.
+
+    `Trace` or `raglab.ShardedTrace`.
+    """
 
     def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
         """Trace of some cases only, by position."""
@@ -386,7 +453,10 @@ def signal_values(values: Any, name: str) -> Any:  # noqa: ANN401 - array, Serie
     try:
         frame = parquet_frame(path)
     except damage_errors() as error:
-        rule, reason = "values of a signal must be a whole Parquet or CSV file", f"{type(error).__name__}: {error}"
+        rule, reason = (
+            "values of a signal must be a whole Parquet or CSV file",
+            f"{type(error).__name__}: {error}",
+        )
         raise input_error(Where(str(path)), rule, "write it again", reason) from error
     return frame_series(frame, name, path)
 

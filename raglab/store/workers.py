@@ -1,4 +1,4 @@
-"""Workers (shore): starts `document_worker`, bounds its time, memory and size, and reads what it prints."""
+"""Workers (shore): starts `document_worker`, bounds time, memory and size, and reads its output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from threading import Event, Thread, Timer
 from typing import IO, Any
 
 _WORKER = Path(__file__).with_name("document_worker.py")
-# All of the environment that a worker needs to start: a broken document shall not come near a key that stands there.
+# All of the environment that a worker needs to start: a broken document shall not come near a key
+# that stands there.
 _ENVIRONMENT = ("PATH", "HOME", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
 _WALL = 4  # seconds to wait for each second of computing, since other programs compute as well
 _START_S = 5.0
@@ -24,22 +25,31 @@ _CPU_SPENT = int(getattr(signal, "SIGXCPU", 0))  # what the system ends a worker
 
 
 def worker_answer(raw: bytes, limits: Mapping[str, Any]) -> dict[str, Any]:
-    """What a worker says of a document, or the limit at which it was ended; nothing of it is checked yet.
+    """What a worker says of a document, or the limit at which it was ended.
 
-    A process of its own reads it and is ended at the limits, so that a hostile file costs no more than they say.
+    Nothing of it is checked yet.
+
+    A process of its own reads it and is ended at the limits, so that a hostile file costs no more
+    than they say.
 
     Args:
       raw: content of the file.
-      limits: `seconds` of computing, `memory_bytes`, `characters` of the answer; what else the worker is to know.
+      limits: `seconds` of computing, `memory_bytes`, `characters` of the answer; what else the
+        worker is to know.
     """
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     command = [sys.executable, "-P", str(_WORKER), json.dumps(dict(limits))]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.DEVNULL,
+    }
     most = _ESCAPED * limits["characters"] + _MIB
     late = Event()
     try:
-        worker = subprocess.Popen(command, env=environment, **pipes)  # noqa: S603 - our own interpreter and script
+        # our own interpreter and script
+        worker = subprocess.Popen(command, env=environment, **pipes)  # noqa: S603
     except OSError as error:
         return {"unreadable": f"no process to read it in ({error.strerror})"}
 
@@ -47,7 +57,8 @@ def worker_answer(raw: bytes, limits: Mapping[str, Any]) -> dict[str, Any]:
         late.set()
         worker.kill()
 
-    # The answer is read here while a thread feeds the worker, so that neither waits for the other for ever.
+    # The answer is read here while a thread feeds the worker, so that neither waits for the other
+    # for ever.
     timer = Timer(_START_S + _WALL * limits["seconds"], end)
     feeder = Thread(target=_feed, args=(worker.stdin, raw), daemon=True)
     with worker:
@@ -63,7 +74,9 @@ def worker_answer(raw: bytes, limits: Mapping[str, Any]) -> dict[str, Any]:
         return {"limit": "seconds"}
     if len(output) > most:
         return {"limit": "characters"}
-    return parsed_answer(output) or {"unreadable": f"a reader that ended with code {worker.returncode}"}
+    return parsed_answer(output) or {
+        "unreadable": f"a reader that ended with code {worker.returncode}"
+    }
 
 
 def _feed(pipe: IO[bytes], raw: bytes) -> None:

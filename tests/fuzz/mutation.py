@@ -1,4 +1,7 @@
-"""Mutations of inputs, each drawn from a generator: bytes, text, and values of JSON, YAML and cells of a frame."""
+"""Mutations of inputs, each drawn from a generator.
+
+Bytes, text, and values of JSON, YAML and cells of a frame.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,127 @@ from typing import Any
 
 import numpy as np
 
-MARKER = "raglab-fuzz-marker"  # a file of this name is what hostile input would make if any of it were run
+# a file of this name is what hostile input would make if any of it were run
+MARKER = "raglab-fuzz-marker"
 
 WORDS = (
-    "", " ", "\0", "\x1b[2J", "\u202egpj.exe", "\ufeff", "\r", "\f", "\u2028", "\ud800", "é", "日本", "🙂", "e\u0301",
-    "NaN", "nan", "inf", "-inf", ".inf", ".nan", "1e400", "-1e400", "1e-400", "-0", "0x1F", "0o17", "1_000", "9" * 400,
-    "yes", "no", "on", "~", "null", "None", "true", "2020-01-01", "2020-13-45T99:99:99Z", "12:30:45", "=1+1",
-    "../../etc/passwd", "/dev/zero", "file:///etc/passwd", "a" * 5_000, "x\n" * 500, "#", "---", "...", "```", "|", ">",
-    "[", "]", "{", "}", "[" * 3_000, "{" * 500, "(" * 200, "(a+)+$", "\\Q", "\\", "%s%n", "${HOME}", "{{7*7}}", "@A(1)",
-    "!!timestamp foo", "!!binary x", "!!set {a}", "!!int foo", "!!float x", "&a [*a]", "*a", "<<: *a", "? a", ": ",
-    f"!!python/object/apply:os.system ['touch {MARKER}']", f"__import__('os').system('touch {MARKER}')", "- ", "'", '"',
-    f"$(touch {MARKER})", f"'; touch {MARKER}; '", "'; DROP TABLE requests; --", "<script>alert(1)</script>",
-)  # fmt: skip
+    "",
+    " ",
+    "\0",
+    "\x1b[2J",
+    "\u202egpj.exe",
+    "\ufeff",
+    "\r",
+    "\f",
+    "\u2028",
+    "\ud800",
+    "é",
+    "日本",
+    "🙂",
+    "e\u0301",
+    "NaN",
+    "nan",
+    "inf",
+    "-inf",
+    ".inf",
+    ".nan",
+    "1e400",
+    "-1e400",
+    "1e-400",
+    "-0",
+    "0x1F",
+    "0o17",
+    "1_000",
+    "9" * 400,
+    "yes",
+    "no",
+    "on",
+    "~",
+    "null",
+    "None",
+    "true",
+    "2020-01-01",
+    "2020-13-45T99:99:99Z",
+    "12:30:45",
+    "=1+1",
+    "../../etc/passwd",
+    "/dev/zero",
+    "file:///etc/passwd",
+    "a" * 5_000,
+    "x\n" * 500,
+    "#",
+    "---",
+    "...",
+    "```",
+    "|",
+    ">",
+    "[",
+    "]",
+    "{",
+    "}",
+    "[" * 3_000,
+    "{" * 500,
+    "(" * 200,
+    "(a+)+$",
+    "\\Q",
+    "\\",
+    "%s%n",
+    "${HOME}",
+    "{{7*7}}",
+    "@A(1)",
+    "!!timestamp foo",
+    "!!binary x",
+    "!!set {a}",
+    "!!int foo",
+    "!!float x",
+    "&a [*a]",
+    "*a",
+    "<<: *a",
+    "? a",
+    ": ",
+    f"!!python/object/apply:os.system ['touch {MARKER}']",
+    f"__import__('os').system('touch {MARKER}')",
+    "- ",
+    "'",
+    '"',
+    f"$(touch {MARKER})",
+    f"'; touch {MARKER}; '",
+    "'; DROP TABLE requests; --",
+    "<script>alert(1)</script>",
+)
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 2, 0.5, -0.0, 1.5, -0.5, 70, 10**6, 2**31, 2**63, 2**70, 10**400, 1e308, -1e308,
-    5e-324, math.nan, math.inf, -math.inf, [], {}, [[]], [None], {"": None}, {"a": {"a": {"a": {}}}}, ["a", "a"],
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2,
+    0.5,
+    -0.0,
+    1.5,
+    -0.5,
+    70,
+    10**6,
+    2**31,
+    2**63,
+    2**70,
+    10**400,
+    1e308,
+    -1e308,
+    5e-324,
+    math.nan,
+    math.inf,
+    -math.inf,
+    [],
+    {},
+    [[]],
+    [None],
+    {"": None},
+    {"a": {"a": {"a": {}}}},
+    ["a", "a"],
     [1, "a", None],
-)  # fmt: skip
+)
 
 
 def pick(rng: np.random.Generator, items: Sequence[Any]) -> Any:
@@ -40,7 +147,10 @@ def hostile_value(rng: np.random.Generator) -> Any:
 
 
 def mutated_bytes(rng: np.random.Generator, raw: bytes) -> bytes:
-    """Bytes with one to four changes: bits flipped, parts cut, doubled, moved or overwritten, hostile words between."""
+    """Bytes with one to four changes.
+
+    Bits flipped, parts cut, doubled, moved or overwritten, hostile words between.
+    """
     out = bytearray(raw)
     for _ in range(int(rng.integers(1, 5))):
         at = int(rng.integers(len(out) + 1))
@@ -91,14 +201,24 @@ def mutated_text(rng: np.random.Generator, text: str) -> str:
 
 def places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Ways to every value inside a value of JSON, the whole first."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [way, *(place for key, item in inside for place in places(item, (*way, key)))]
 
 
 def mutated_value(rng: np.random.Generator, value: Any) -> Any:
-    """A value of JSON with one to three changes: values replaced, keys dropped, renamed or added, lists grown."""
+    """A value of JSON with one to three changes.
+
+    Values replaced, keys dropped, renamed or added, lists grown.
+    """
     out = copy.deepcopy(value)
-    change = _nudge if rng.random() < 0.3 else _change  # small changes are accepted more often, and must mean the same
+    # small changes are accepted more often, and must mean the same
+    change = _nudge if rng.random() < 0.3 else _change
     for _ in range(int(rng.integers(1, 4))):
         way = pick(rng, places(out))
         if way:
@@ -123,7 +243,9 @@ def _change(rng: np.random.Generator, parent: Any, key: Any) -> None:
     elif kind in {1, 2}:
         parent.insert(key, copy.deepcopy(held))
     elif kind in {3, 4} and isinstance(held, int | float) and not isinstance(held, bool):
-        parent[key] = pick(rng, (-held, held + 1, held * 1000, str(held)[:1_000], [held], float(str(held)[:300])))
+        parent[key] = pick(
+            rng, (-held, held + 1, held * 1000, str(held)[:1_000], [held], float(str(held)[:300]))
+        )
     elif kind in {3, 4} and isinstance(held, str):
         at = int(rng.integers(len(held) + 1))
         parent[key] = held[:at] + pick(rng, WORDS) + held[at:]
@@ -139,9 +261,14 @@ def _nudge(rng: np.random.Generator, parent: Any, key: Any) -> None:
     elif isinstance(held, int):
         parent[key] = held + int(rng.integers(-1, 2))
     elif isinstance(held, float):
-        parent[key] = pick(rng, (np.nextafter(held, 2.0).item(), held / 2, float(np.round(held)), -held, held + 1e-9))
+        parent[key] = pick(
+            rng,
+            (np.nextafter(held, 2.0).item(), held / 2, float(np.round(held)), -held, held + 1e-9),
+        )
     elif isinstance(held, str):
-        parent[key] = pick(rng, (held + " ", held.upper(), held[::-1], held + "é", f" {held}", held[:-1]))
+        parent[key] = pick(
+            rng, (held + " ", held.upper(), held[::-1], held + "é", f" {held}", held[:-1])
+        )
 
 
 def json_bytes(value: Any) -> bytes:

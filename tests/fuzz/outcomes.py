@@ -22,23 +22,35 @@ from fuzz.mutation import MARKER
 from raglab.characters import visible
 from raglab.store.files import InputError
 
-KINDS = ("accepted", "clear", "raw system message", "traceback", "hang", "silent wrong", "half-written")
+KINDS = (
+    "accepted",
+    "clear",
+    "raw system message",
+    "traceback",
+    "hang",
+    "silent wrong",
+    "half-written",
+)
 GOOD = KINDS[:2]
 LONGEST_S = 10.0
 SHOWN = 25  # failures that a report lists
 CASES = int(os.environ.get("FUZZ_CASES", "1000"))
 TABLE: dict[str, Counter[str]] = {}
-# What the command line's door turns into one line, whatever it says; only a message of ours is a clear one.
+# What the command line's door turns into one line, whatever it says; only a message of ours is a
+# clear one.
 CAUGHT = (ValueError, KeyError, OSError, ImportError)
-RULE = "must|should|may|needs?|cannot|takes?|holds?|lacks?|expected|required|(is|are) not|write|fit|unknown"
+RULE = (
+    "must|should|may|needs?|cannot|takes?|holds?|lacks?|expected|required|(is|are) "
+    "not|write|fit|unknown"
+)
 CLEAR = re.compile(rf"\b({RULE})\b")
 
 
 class Trial(NamedTuple):
     """One input.
 
-    shown: the input, for a report. call: takes it through the door. wrong: what is wrong with what came of it, '' for
-    nothing; what it raises counts as a traceback.
+    shown: the input, for a report. call: takes it through the door. wrong: what is wrong with what
+    came of it, '' for nothing; what it raises counts as a traceback.
     """
 
     shown: str
@@ -63,12 +75,18 @@ class _TooLongError(BaseException):
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Stop what works for longer than `LONGEST_S` or waits six times as long; a busy machine ends no trial."""
+    """Stop what works for longer than `LONGEST_S` or waits six times as long.
+
+    A busy machine ends no trial.
+    """
 
     def stop(_: int, __: FrameType | None) -> None:
         raise _TooLongError
 
-    timers = ((signal.SIGPROF, signal.ITIMER_PROF, LONGEST_S), (signal.SIGALRM, signal.ITIMER_REAL, 6 * LONGEST_S))
+    timers = (
+        (signal.SIGPROF, signal.ITIMER_PROF, LONGEST_S),
+        (signal.SIGALRM, signal.ITIMER_REAL, 6 * LONGEST_S),
+    )
     before = [signal.signal(number, stop) for number, _, _ in timers]
     for _, timer, seconds in timers:
         signal.setitimer(timer, seconds)
@@ -83,8 +101,8 @@ def _limited() -> Iterator[None]:
 def is_clear(error: BaseException) -> bool:
     """Whether an error is one line of ours, with a rule and nothing that a terminal would obey.
 
-    An `InputError` is ours; of other types the message must state a rule and end as a sentence, and a library's type
-    under one of these (a UnicodeDecodeError, a ValidationError) is never ours.
+    An `InputError` is ours; of other types the message must state a rule and end as a sentence, and
+    a library's type under one of these (a UnicodeDecodeError, a ValidationError) is never ours.
     """
     text = str(error)
     one_line = bool(text) and "\n" not in text and text == visible(text) and len(text) <= 4_000
@@ -135,7 +153,9 @@ def fuzz(
     cases: int = CASES,
     only: int | None = None,
 ) -> list[str]:
-    """Try so many inputs, each drawn by a stream of its own; the failures, each with what draws it again.
+    """Try so many inputs, each drawn by a stream of its own.
+
+    The failures, each with what draws it again.
 
     Args:
       surface: name in the table; a part of a surface has a colon and a name of its own after it.
@@ -150,7 +170,9 @@ def fuzz(
         found = outcome(trial, folder)
         counts[found.kind] += 1
         if found.kind not in GOOD:
-            failures.append(f"{surface} case {number}: {found.kind}: {found.seen[:300]!r}; input {trial.shown}")
+            failures.append(
+                f"{surface} case {number}: {found.kind}: {found.seen[:300]!r}; input {trial.shown}"
+            )
     faulthandler.cancel_dump_traceback_later()
     if Path(MARKER).exists():
         Path(MARKER).unlink()
@@ -168,6 +190,8 @@ def table() -> str:
     """Counts by surface and kind, as Markdown."""
     rows = [["surface", "tried", *KINDS]]
     for surface, counts in [*TABLE.items(), ("all", sum(TABLE.values(), Counter()))]:
-        rows.append([surface, f"{sum(counts.values()):,}", *(f"{counts[kind]:,}" for kind in KINDS)])
+        rows.append(
+            [surface, f"{sum(counts.values()):,}", *(f"{counts[kind]:,}" for kind in KINDS)]
+        )
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|---" + "|---:" * (len(KINDS) + 1) + "|", *lines[1:]])

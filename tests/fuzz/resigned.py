@@ -1,8 +1,8 @@
-"""Files whose content was changed and whose hashes are right again, as somebody makes them who can write the format.
+"""Files with changed content and new right hashes, as made by one who can write the format.
 
-Every walk gives each place of a file in turn each of some changes. A change is `malformed` where no honest file holds
-what it makes: such a file must be refused, or decide as before. Any other makes another file that could be honest, such
-as another label: it must load and decide, or be refused.
+Every walk gives each place of a file in turn each of some changes. A change is `malformed` where no
+honest file holds what it makes: such a file must be refused, or decide as before. Any other makes
+another file that could be honest, such as another label: it must load and decide, or be refused.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ def without(document: Any, way: tuple[Any, ...]) -> Any:
 
 
 def json_changes(document: Any, most_items: int = 1) -> Iterator[Change]:
-    """Every place of a document but those inside later items of lists, with each change; and without it."""
+    """Every place of a document but those inside later items of lists, with each change.
+
+    And without it.
+    """
     for way in places(document):
         if any(isinstance(key, int) and key >= most_items for key in way):
             continue
@@ -87,16 +90,33 @@ def json_changes(document: Any, most_items: int = 1) -> Iterator[Change]:
             for key in way:
                 held = held[key]
             if isinstance(held, list) and held:
-                yield Change(f"{name}: twice", malformed=False, content=with_value(document, way, [*held, held[0]]))
+                yield Change(
+                    f"{name}: twice",
+                    malformed=False,
+                    content=with_value(document, way, [*held, held[0]]),
+                )
             if isinstance(held, dict):
                 more = with_value(document, way, {**held, "more": 1})
                 yield Change(f"{name}: with another field", malformed=False, content=more)
 
 
-def number_changes(values: list[list[Any]], kind: str, optional: bool) -> Iterator[Change]:  # noqa: FBT001 - a fact
-    """Lists of numbers, a row a case, each with one number changed or the lists of another length."""
-    flat = [(row, place) for row, items in enumerate(values) for place in {0, len(items) // 2, len(items) - 1}]
-    numbers: dict[str, tuple[Any, bool]] = {"negative": (-7, True), "huge": (HUGE, True), "null": (None, True)}
+# a fact
+def number_changes(
+    values: list[list[Any]],
+    kind: str,
+    optional: bool,
+) -> Iterator[Change]:
+    """Lists of numbers, a row per case, each with one number changed or lists of a new length."""
+    flat = [
+        (row, place)
+        for row, items in enumerate(values)
+        for place in {0, len(items) // 2, len(items) - 1}
+    ]
+    numbers: dict[str, tuple[Any, bool]] = {
+        "negative": (-7, True),
+        "huge": (HUGE, True),
+        "null": (None, True),
+    }
     if kind == "float":
         numbers |= {"nan": (float("nan"), not optional), "infinite": (float("inf"), True)}
         numbers |= {"infinite below": (float("-inf"), True), "beyond double": (1e308, True)}
@@ -109,7 +129,11 @@ def number_changes(values: list[list[Any]], kind: str, optional: bool) -> Iterat
             yield Change(f"[{row}, {place}] {change}", malformed, changed)
     swapped = [list(reversed(items)) for items in values]
     yield Change("reversed", malformed=False, content=swapped)
-    yield Change("repeated", malformed=False, content=[[items[0]] * len(items) if items else [] for items in values])
+    yield Change(
+        "repeated",
+        malformed=False,
+        content=[[items[0]] * len(items) if items else [] for items in values],
+    )
     yield Change("one less", malformed=True, content=[items[:-1] for items in values])
     yield Change("one more", malformed=True, content=[[*items, *items[-1:]] for items in values])
     yield Change("rows swapped", malformed=False, content=values[::-1])
@@ -127,16 +151,30 @@ def table_changes(table: pa.Table) -> Iterator[Change]:
     for place, field in enumerate(table.schema):
         rows = table[field.name].to_pylist()
         yield Change(f"{field.name}: removed", malformed=False, content=table.remove_column(place))
-        yield Change(f"{field.name}: twice", malformed=True, content=table.append_column(field.name, table[field.name]))
+        yield Change(
+            f"{field.name}: twice",
+            malformed=True,
+            content=table.append_column(field.name, table[field.name]),
+        )
         again = table.append_column(f"signal_{field.name}", table[field.name])
         yield Change(f"{field.name}: as a signal", malformed=True, content=again)
-        for kind in (pa.string(), pa.binary(), pa.int64(), pa.list_(pa.string()), pa.list_(pa.list_(pa.float64()))):
+        for kind in (
+            pa.string(),
+            pa.binary(),
+            pa.int64(),
+            pa.list_(pa.string()),
+            pa.list_(pa.list_(pa.float64())),
+        ):
             other = pa.array([None] * len(rows), kind)
-            yield Change(f"{field.name}: {kind} of nulls", True, table.set_column(place, field.name, other))
+            yield Change(
+                f"{field.name}: {kind} of nulls", True, table.set_column(place, field.name, other)
+            )
         yield from _column_changes(table, place, field, rows)
 
 
-def _column_changes(table: pa.Table, place: int, field: pa.Field, rows: list[Any]) -> Iterator[Change]:
+def _column_changes(
+    table: pa.Table, place: int, field: pa.Field, rows: list[Any]
+) -> Iterator[Change]:
     """A column with other values, or of another type."""
     inner = getattr(field.type, "value_type", None)
     if inner is not None and (pa.types.is_integer(inner) or pa.types.is_floating(inner)):
@@ -147,7 +185,9 @@ def _column_changes(table: pa.Table, place: int, field: pa.Field, rows: list[Any
         changes = _record_columns(field, rows)
     for change in changes:
         yield Change(
-            f"{field.name}: {change.what}", change.malformed, table.set_column(place, field.name, change.content)
+            f"{field.name}: {change.what}",
+            change.malformed,
+            table.set_column(place, field.name, change.content),
         )
 
 
@@ -167,7 +207,9 @@ def _number_columns(field: pa.Field, rows: list[Any]) -> Iterator[Change]:
 def _text_columns(rows: list[Any]) -> Iterator[Change]:
     if rows[0].startswith("{"):
         for change in json_changes(json.loads(rows[0])):
-            changed = change._replace(malformed=False, content=[json.dumps(change.content), *rows[1:]])
+            changed = change._replace(
+                malformed=False, content=[json.dumps(change.content), *rows[1:]]
+            )
             yield from _arrays(changed, pa.string())
     for what, value in (("none", None), ("empty", ""), ("another's", rows[-1]), ("another", "x")):
         yield from _arrays(Change(what, malformed=False, content=[value, *rows[1:]]), pa.string())
@@ -179,7 +221,9 @@ def _record_columns(field: pa.Field, rows: list[Any]) -> Iterator[Change]:
         yield from _arrays(changed, field.type)
         array = _typed([change.content], None)  # of the type that it has now
         if array is not None and array.type != field.type:
-            yield from _arrays(changed._replace(content=[change.content, *[None] * len(rows[1:])]), array.type)
+            yield from _arrays(
+                changed._replace(content=[change.content, *[None] * len(rows[1:])]), array.type
+            )
 
 
 def _arrays(change: Change, kind: pa.DataType) -> Iterator[Change]:
@@ -199,7 +243,9 @@ def trace_changes(path: Path) -> Iterator[Change]:
 
 
 def resigned_traces(path: Path, target: Path, step: int = 1) -> Iterator[Change]:
-    """Changes of a trace's file, each written to `target` with hashes that are right again; the content is the path.
+    """Changes of a trace's file, each written to `target` with hashes that are right again.
+
+    The content is the path.
 
     Args:
       step: every so manieth of them; it should be no multiple of how many changes a place has.
@@ -226,12 +272,16 @@ def signed_tables(change: Change, target: Path) -> Iterator[Change]:
 
 
 def resigned_documents(
-    document: Mapping[str, Any], hashed: str, hash_of: Callable[[dict[str, Any]], str], most_items: int = 1
+    document: Mapping[str, Any],
+    hashed: str,
+    hash_of: Callable[[dict[str, Any]], str],
+    most_items: int = 1,
 ) -> Iterator[Change]:
     """Changes of a document of JSON with the hash that its content has now.
 
     Args:
-      hashed: key of the hash. hash_of: of all other keys.
+      hashed: key of the hash.
+      hash_of: of all other keys.
     """
     plain = {key: value for key, value in document.items() if key != hashed}
     for change in json_changes(plain, most_items):
@@ -254,7 +304,9 @@ def array_changes(array: Any) -> Iterator[Change]:
             changed = flat.copy()
             with np.errstate(over="ignore"):
                 changed[place] = value
-            yield Change(f"[{place}] {what}", what in {"nan", "infinite"}, changed.reshape(array.shape))
+            yield Change(
+                f"[{place}] {what}", what in {"nan", "infinite"}, changed.reshape(array.shape)
+            )
     for what, other in {
         "float64": array.astype(np.float64),
         "int16": array.astype(np.int16),

@@ -1,4 +1,4 @@
-"""Index folders with one value of index.json or of the corpus changed and every digest made again."""
+"""Index folders with one value of index.json or the corpus changed and every digest remade."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ WITH_FINGERPRINT = ", with its fingerprint"
 NEW = Corpus("new", (chunk(1, "new.md", 1, "The bicycle excess is 50 pounds."),))
 ANOTHER = Corpus("another", (chunk(1, "another.md", 1, "Boats are covered on inland waters."),))
 REST = Corpus(
-    "many", tuple(chunk(n, f"many{n}.md", 1, f"Clause {n} of the annex names item {n * 7}.") for n in range(300))
+    "many",
+    tuple(
+        chunk(n, f"many{n}.md", 1, f"Clause {n} of the annex names item {n * 7}.")
+        for n in range(300)
+    ),
 )
 
 
@@ -43,13 +47,15 @@ def changed_index(place: Path, kind: str) -> None:
 
 
 def answers(place: Path) -> list[Any]:
-    """What a folder's index answers by each of its arms, without logs and caches, and what it finds."""
+    """What a folder's index answers by each arm, without logs and caches, and what it finds."""
     out: list[Any] = []
     for arm in ("hybrid", "iterative"):
         system = System.open(place, policy=free_policy(), arm=arm, audit=False, cache=False)
         for question in QUESTIONS:
             response = ask(question, system=system)
-            out.append({name: response[name] for name in ("status", "answer", "sources", "confidence")})
+            out.append(
+                {name: response[name] for name in ("status", "answer", "sources", "confidence")}
+            )
     return out
 
 
@@ -60,7 +66,10 @@ def grown(place: Path) -> list[Any]:
 
 
 def head_changes(head: Any) -> Iterator[Change]:
-    """Changes of index.json with a digest that fits; and, where the settings can be read, a fingerprint that fits."""
+    """Changes of index.json with a digest that fits.
+
+    And, where the settings can be read, a fingerprint that fits.
+    """
     plain = {name: value for name, value in head.items() if name != "digest"}
     for change in json_changes(plain, most_items=2):
         yield change._replace(content=signed(change.content, head))
@@ -68,9 +77,13 @@ def head_changes(head: Any) -> Iterator[Change]:
         if isinstance(stated, dict) and not change.what.startswith("fingerprint"):
             with suppress(Exception):
                 parameters = RetrievalSettings(**stated["settings"]).parameters(None)
-                again = stated | {"fingerprint": index_fingerprint(stated["corpus_hash"], parameters)}
+                again = stated | {
+                    "fingerprint": index_fingerprint(stated["corpus_hash"], parameters)
+                }
                 if again != stated:
-                    yield Change(f"{change.what}{WITH_FINGERPRINT}", change.malformed, signed(again, head))
+                    yield Change(
+                        f"{change.what}{WITH_FINGERPRINT}", change.malformed, signed(again, head)
+                    )
 
 
 def signed(stated: Any, head: Any) -> Any:
@@ -86,7 +99,9 @@ def corpus_changes(lines: list[Any]) -> Iterator[Change]:
     """Changes of a corpus's first line, of its first chunk, and of the whole."""
     for at in (0, 1):
         for change in json_changes(lines[at]):
-            yield change._replace(what=f"{at}/{change.what}", content=[*lines[:at], change.content, *lines[at + 1 :]])
+            yield change._replace(
+                what=f"{at}/{change.what}", content=[*lines[:at], change.content, *lines[at + 1 :]]
+            )
     yield Change("repeated", malformed=True, content=[*lines, lines[0]])
     yield Change("reversed", malformed=False, content=lines[::-1])
     yield Change("none", malformed=True, content=[])
@@ -98,7 +113,7 @@ def write_head(place: Path, content: Any) -> None:
 
 
 def write_corpus(place: Path, lines: list[Any]) -> None:
-    """Write the corpus of an index, and index.json with the hash, name and numbers that belong to it."""
+    """Write the corpus of an index, and index.json with its matching hash, name and numbers."""
     head = json.loads((place / INDEX).read_text())
     file = _corpus_file(place, head["corpus_hash"])
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -120,14 +135,16 @@ def restored(whole: Path, place: Path) -> None:
 def try_changes(folder: Path, kind: str, cases: int) -> list[str]:
     """Failures of so many changes of an index of a kind, drawn from all.
 
-    What no honest folder holds, and a change that leaves the fingerprint as it was, must be refused or decide as
-    before. An index that answers must take up a document, or say why not.
+    What no honest folder holds, and a change that leaves the fingerprint as it was, must be refused
+    or decide as before. An index that answers must take up a document, or say why not.
     """
     whole, place = folder / kind, folder / "i"
     with words_for_models(folder / "kept"):
         changed_index(whole, kind)
         head = json.loads((whole / INDEX).read_text())
-        lines = [json.loads(line) for line in next(whole.glob("corpus-*.jsonl")).read_text().splitlines()]
+        lines = [
+            json.loads(line) for line in next(whole.glob("corpus-*.jsonl")).read_text().splitlines()
+        ]
         tries = [(write_head, change) for change in head_changes(head)]
         tries += [(write_corpus, change) for change in corpus_changes(lines)]
         sound = answers(whole)
@@ -136,7 +153,9 @@ def try_changes(folder: Path, kind: str, cases: int) -> list[str]:
             write, change = pick(rng, tries)
             restored(whole, place)
             write(place, change.content)
-            is_strict = change.malformed or (write is write_head and not change.what.endswith(WITH_FINGERPRINT))
+            is_strict = change.malformed or (
+                write is write_head and not change.what.endswith(WITH_FINGERPRINT)
+            )
 
             def check(found: list[Any]) -> str:
                 if is_strict and found != sound:

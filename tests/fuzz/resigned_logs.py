@@ -1,4 +1,4 @@
-"""Logs with one value changed and every link of the chain made again, as somebody makes them who knows the format."""
+"""Logs with one value changed and all chain links remade, as by one who knows the format."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ CELLS: dict[str, Any] = {
 class CellChange(NamedTuple):
     """A change of one value of a log.
 
-    table, column, rowid: its place. value: that it becomes. malformed: whether no honest log holds it.
+    table, column, rowid: its place. value: that it becomes. malformed: whether no honest log holds
+    it.
     """
 
     table: str
@@ -59,17 +60,26 @@ class CellChange(NamedTuple):
 
 
 def cell_changes(path: Path) -> Iterator[CellChange]:
-    """Changes of the first and the last row of every table of a log, its own and those of the chain's numbers."""
+    """Changes of the first and last row of every table of a log, its own and the chain's numbers."""
     with closing(sqlite3.connect(path)) as link:
-        tables = [row[0] for row in link.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        tables = [
+            row[0]
+            for row in link.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+            )
+        ]
         for table in tables:
             if table == CHAIN:
                 continue
-            rowids = [row[0] for row in link.execute(f'SELECT rowid FROM "{table}" ORDER BY rowid')]  # noqa: S608
-            names = [row[1] for row in link.execute(f"PRAGMA table_info('{table}')") if row[1] != "seq"]
+            rowids = [row[0] for row in link.execute(f'SELECT rowid FROM "{table}" ORDER BY rowid')]
+            names = [
+                row[1] for row in link.execute(f"PRAGMA table_info('{table}')") if row[1] != "seq"
+            ]
             for rowid in sorted({*rowids[:1], *rowids[-1:]}):
                 for column in names:
-                    held = link.execute(f'SELECT "{column}" FROM "{table}" WHERE rowid = ?', (rowid,)).fetchone()[0]  # noqa: S608
+                    held = link.execute(
+                        f'SELECT "{column}" FROM "{table}" WHERE rowid = ?', (rowid,)
+                    ).fetchone()[0]
                     yield from _changes(table, column, rowid, held)
 
 
@@ -78,7 +88,14 @@ def _changes(table: str, column: str, rowid: int, held: Any) -> Iterator[CellCha
     form = FORMS.get(table)
     for name, value in CELLS.items():
         if value != held:
-            yield CellChange(table, column, rowid, name, value, form is not None and _is_malformed(form, column, value))
+            yield CellChange(
+                table,
+                column,
+                rowid,
+                name,
+                value,
+                form is not None and _is_malformed(form, column, value),
+            )
     if form is not None and column in form.packed and isinstance(held, str):
         for change in json_changes(json.loads(held)):
             text = json.dumps(change.content)
@@ -87,19 +104,25 @@ def _changes(table: str, column: str, rowid: int, held: Any) -> Iterator[CellCha
 
 
 def _is_malformed(form: RowForm, column: str, value: Any) -> bool:
-    """Whether a column of an honest log never holds a value; what SQLite makes of it there is of another type."""
+    """Whether a column of an honest log never holds a value.
+
+    What SQLite makes of it there is of another type.
+    """
     kinds = form.types[column]
-    if isinstance(value, float) and value in {float("inf"), float("-inf")} and str not in kinds:  # there it is "Inf"
+    # there it is "Inf"
+    if isinstance(value, float) and value in {float("inf"), float("-inf")} and str not in kinds:
         return True
     if isinstance(value, bytes):
         return True
-    return (value is None and type(None) not in kinds) or (column in form.packed and value in {"NaN", "[1e999]"})
+    return (value is None and type(None) not in kinds) or (
+        column in form.packed and value in {"NaN", "[1e999]"}
+    )
 
 
 def change_cell(path: Path, change: CellChange) -> bool:
     """Change a value in a log and make its chain fit again; whether the table took it."""
     with closing(sqlite3.connect(path)) as link:
-        statement = f'UPDATE "{change.table}" SET "{change.column}" = ? WHERE rowid = ?'  # noqa: S608
+        statement = f'UPDATE "{change.table}" SET "{change.column}" = ? WHERE rowid = ?'
         try:
             link.execute(statement, (change.value, change.rowid))
         except sqlite3.Error:
@@ -113,14 +136,16 @@ def change_cell(path: Path, change: CellChange) -> bool:
 def sign(link: sqlite3.Connection) -> None:
     """Make every link of a chain again, and the counter."""
     before, last = "", 0
-    for seq, table in link.execute(f"SELECT seq, of FROM {CHAIN} ORDER BY seq").fetchall():  # noqa: S608
-        cursor = link.execute(f'SELECT * FROM "{table}" WHERE seq = ?', (seq,))  # noqa: S608
+    for seq, table in link.execute(f"SELECT seq, of FROM {CHAIN} ORDER BY seq").fetchall():
+        cursor = link.execute(f'SELECT * FROM "{table}" WHERE seq = ?', (seq,))
         row = dict(zip([one[0] for one in cursor.description], cursor.fetchone(), strict=True))
         blank = None if FORMS[table].without is None else row
         with suppress(*UNREADABLE):
             blank = stored_without(FORMS[table], row)  # type: ignore[assignment]
         entry = make_link(before, seq, table, row, blank, "a" * 32)
         values = (entry.content, entry.seal, entry.salt, entry.digest, seq)
-        link.execute(f"UPDATE {CHAIN} SET content = ?, seal = ?, salt = ?, digest = ? WHERE seq = ?", values)  # noqa: S608
+        link.execute(
+            f"UPDATE {CHAIN} SET content = ?, seal = ?, salt = ?, digest = ? WHERE seq = ?", values
+        )
         before, last = entry.digest, seq
-    link.execute(f"UPDATE {NUMBERS} SET value = ?, digest = ? WHERE name = 'event'", (last, before))  # noqa: S608
+    link.execute(f"UPDATE {NUMBERS} SET value = ?, digest = ? WHERE name = 'event'", (last, before))

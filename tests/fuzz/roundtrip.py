@@ -13,13 +13,20 @@ from worlds import policy
 
 
 def trace_problem(trace: Trace, folder: Path) -> str:
-    """What is wrong with a trace that was made: another one from disk, no distance, another decision."""
+    """What is wrong with a trace that was made.
+
+    Another one from disk, no distance, another decision.
+    """
     path = folder / "t.parquet"
     trace.save(path)
     again = Trace.load(path)
     if content_hash(again) != content_hash(trace):
         return "another one when saved and read again"
-    if np.isinf(trace.hits.l2).any() or (trace.hits.l2 < 0).any() or (np.abs(trace.hits.cosine) > 1).any():
+    if (
+        np.isinf(trace.hits.l2).any()
+        or (trace.hits.l2 < 0).any()
+        or (np.abs(trace.hits.cosine) > 1).any()
+    ):
         return "a distance that is none"
     chosen = policy(l2={"enabled": True, "max_l2": 0.6})
     one, other = (decide(held, chosen).frame()["status"].tolist() for held in (trace, again))

@@ -1,4 +1,7 @@
-"""A small folder of all that a command reads: documents, cases, a trace, policies, rounds, an index with logs."""
+"""A small folder of all that a command reads.
+
+Documents, cases, a trace, policies, rounds, an index with logs.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,11 @@ from raglab.values import Latency
 from test_live_trace_building import CASES, CORPUS, SMALL, PairEncoder, WordEncoder
 
 REQUESTS = ("r1", "r2", "r3")
-QUESTIONS = ("What is the motor excess?", "Is a courtesy car provided?", "How soon must lost baggage be reported?")
+QUESTIONS = (
+    "What is the motor excess?",
+    "Is a courtesy car provided?",
+    "How soon must lost baggage be reported?",
+)
 
 
 @contextmanager
@@ -35,7 +42,9 @@ def words_for_models(secrets: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
         patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
+        patch.setattr(
+            trace_building, "identifier_of", lambda name: "words" if name is None else name
+        )
         patch.setenv("RAGLAB_CACHE", str(secrets))
         yield
 
@@ -47,7 +56,10 @@ def settled(path: Path) -> None:
 
 
 def asked_index(place: Path) -> None:
-    """An index that a bandit answered three questions from, one of them with a thumb; its logs and caches."""
+    """An index that a bandit answered three questions from, one of them with a thumb.
+
+    Its logs and caches.
+    """
     build_index(CORPUS, place, cache=None, **SMALL)
     system = System.open(place, policy=free_policy(), arm="bandit")
     for request, question in zip(REQUESTS, QUESTIONS, strict=True):
@@ -66,9 +78,15 @@ def asked_index(place: Path) -> None:
 def shop(folder: Path) -> None:
     """All that a command reads, in a folder."""
     (folder / "documents").mkdir(parents=True)
-    (folder / "documents" / "home.md").write_text("---\ntitle: home\n---\nThe excess under the home policy is 350.\n")
-    (folder / "documents" / "cargo.md").write_text("# Cargo\n\nCargo is insured from warehouse to warehouse.\n")
-    asked = [case._replace(expect_sources=("home.md",), expect_sources_any=()) for case in CASES[:2]]
+    (folder / "documents" / "home.md").write_text(
+        "---\ntitle: home\n---\nThe excess under the home policy is 350.\n"
+    )
+    (folder / "documents" / "cargo.md").write_text(
+        "# Cargo\n\nCargo is insured from warehouse to warehouse.\n"
+    )
+    asked = [
+        case._replace(expect_sources=("home.md",), expect_sources_any=()) for case in CASES[:2]
+    ]
     save_cases(asked, folder / "documents" / "cases.jsonl")
     save_corpus(CORPUS, folder / "corpus.jsonl")
     sizes = {"tune": 60, "report": 20, "certify": 60}
@@ -79,14 +97,18 @@ def shop(folder: Path) -> None:
     trace = dataclasses.replace(trace, latency=latency, vectors=vectors)
     trace.save(folder / "t.parquet")
     labelled(0, {"tune": 12, "report": 8}).save(folder / "s.parquet")
-    certified = certify_policy(trace, free_policy(), targets={"hallucination_rate": 0.5}, delta=0.1).policy
+    certified = certify_policy(
+        trace, free_policy(), targets={"hallucination_rate": 0.5}, delta=0.1
+    ).policy
     assert certified is not None
     certified.save(folder / "c.yaml")
     free_policy().save(folder / "p.yaml")
     baseline_of(trace, free_policy()).save(folder / "b.json")
     Policy.load().save(folder / "q.yaml")
     rng = np.random.default_rng(0)
-    rounds = pd.DataFrame({"action": rng.integers(0, 2, 40), "reward": rng.random(40), "propensity": 0.5})
+    rounds = pd.DataFrame(
+        {"action": rng.integers(0, 2, 40), "reward": rng.random(40), "propensity": 0.5}
+    )
     rounds.to_csv(folder / "log.csv", index=False)
     pd.DataFrame([[0.2, 0.8]], columns=["0", "1"]).to_csv(folder / "target.csv", index=False)
     (folder / "w.json").write_text(json.dumps({"margin": 1.0}))

@@ -1,4 +1,4 @@
-"""Hooks that print the counts of fuzzed inputs at the end of a run, those of all workers together."""
+"""Hooks that print the counts of fuzzed inputs at the end of a run, for all workers together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every command under odd files, paths, numbers and texts: an exit code, one line, and what is read stays as it was."""
+"""Every command under odd files, paths, numbers and texts.
+
+An exit code, one line, and what is read stays as it was.
+"""
 
 from __future__ import annotations
 
@@ -36,19 +39,54 @@ DAMAGED = {
     "p.yaml": "odd/bytes.yaml",
     "b.json": "odd/bytes.json",
 }
-DAMAGED |= {"corpus.jsonl": "odd/bytes.jsonl", "i/audit.sqlite": "odd/bytes.sqlite", "@corpus.jsonl": "@odd/bytes.csv"}
+DAMAGED |= {
+    "corpus.jsonl": "odd/bytes.jsonl",
+    "i/audit.sqlite": "odd/bytes.sqlite",
+    "@corpus.jsonl": "@odd/bytes.csv",
+}
 OPENING = {"explain", "audit", "metrics", "feedback", "evaluate-log", "ask", "reply"}
 LOGGING = {"ask", "reply", "feedback", "audit"}
 TRACE, POLICY, OUT = "t.parquet", "p.yaml", "out/new"
-# A call of each command that does its work, and how often it is drawn; what takes long is drawn seldom.
+# A call of each command that does its work, and how often it is drawn; what takes long is drawn
+# seldom.
 CALLS: tuple[tuple[float, tuple[str, ...]], ...] = (
     (12, ("policy", "-p", POLICY, "--json")),
     (12, ("decide", TRACE, "-p", POLICY, "--case", "q0001", "--json")),
     (8, ("decide", TRACE, "-p", POLICY, "--split", "tune", "--strict", "--out", OUT)),
     (8, ("sweep", TRACE, POLICY, "q.yaml", "--cost", "refuse.answered_wrong=10", "-o", OUT)),
     (8, ("sweep", TRACE, "--path", "similarity.min_similarity", "-p", POLICY, "--split", "report")),
-    (12, ("evaluate-log", "log.csv", "--target", "best:1", "-e", "snips,ips", "--level", "0.9", "--clip", "3")),
-    (8, ("evaluate-log", "log.csv", "-t", "target.csv", "--arm", "0", "--arm", "1", "--seed", "3", "-o", OUT)),
+    (
+        12,
+        (
+            "evaluate-log",
+            "log.csv",
+            "--target",
+            "best:1",
+            "-e",
+            "snips,ips",
+            "--level",
+            "0.9",
+            "--clip",
+            "3",
+        ),
+    ),
+    (
+        8,
+        (
+            "evaluate-log",
+            "log.csv",
+            "-t",
+            "target.csv",
+            "--arm",
+            "0",
+            "--arm",
+            "1",
+            "--seed",
+            "3",
+            "-o",
+            OUT,
+        ),
+    ),
     (4, ("evaluate-log", "i", "--json")),
     (8, ("explain", "r1", "--log", "i", "--json")),
     (8, ("audit", "--log", "i", "--verify")),
@@ -57,46 +95,305 @@ CALLS: tuple[tuple[float, tuple[str, ...]], ...] = (
     (4, ("audit", "--log", "i", "--forget", "2020-01-01", "--json")),
     (8, ("metrics", "i", "--out", OUT)),
     (8, ("feedback", "i", "r2", "--up")),
-    (12, ("simulate", "--means", "0.7,0.6", "-b", "ucb1", "--rounds", "9", "--replications", "2", "--seed", "1")),
-    (2, ("simulate", TRACE, "-p", POLICY, "--weights", "w.json", "--rounds", "9", "--replications", "2", "-o", OUT)),
-    (4, ("certify", TRACE, "-p", POLICY, "-t", "hallucination_rate=0.5", "--delta", "0.1", "-o", OUT, "--again")),
-    (2, ("certify", TRACE, "-p", POLICY, "-p", "q.yaml", "--best", "-t", "over_ask_rate=0.5", "--again", "--json")),
+    (
+        12,
+        (
+            "simulate",
+            "--means",
+            "0.7,0.6",
+            "-b",
+            "ucb1",
+            "--rounds",
+            "9",
+            "--replications",
+            "2",
+            "--seed",
+            "1",
+        ),
+    ),
+    (
+        2,
+        (
+            "simulate",
+            TRACE,
+            "-p",
+            POLICY,
+            "--weights",
+            "w.json",
+            "--rounds",
+            "9",
+            "--replications",
+            "2",
+            "-o",
+            OUT,
+        ),
+    ),
+    (
+        4,
+        (
+            "certify",
+            TRACE,
+            "-p",
+            POLICY,
+            "-t",
+            "hallucination_rate=0.5",
+            "--delta",
+            "0.1",
+            "-o",
+            OUT,
+            "--again",
+        ),
+    ),
+    (
+        2,
+        (
+            "certify",
+            TRACE,
+            "-p",
+            POLICY,
+            "-p",
+            "q.yaml",
+            "--best",
+            "-t",
+            "over_ask_rate=0.5",
+            "--again",
+            "--json",
+        ),
+    ),
     (4, ("check", "c.yaml", "--cases", TRACE, "--split", "report", "--again")),
-    (4, ("check", POLICY, "--cases", TRACE, "--baseline", "b.json", "--rate", "coverage", "--min-effect", "0.1")),
-    (2, ("check", POLICY, "--cases", TRACE, "--split", "tune", "--save-baseline", OUT, "--cost", "ok.refused=0.5")),
-    (2, ("ask", "i", "What is the motor excess?", "-p", POLICY, "--arm", "hybrid", "--session", "ann", "--json")),
+    (
+        4,
+        (
+            "check",
+            POLICY,
+            "--cases",
+            TRACE,
+            "--baseline",
+            "b.json",
+            "--rate",
+            "coverage",
+            "--min-effect",
+            "0.1",
+        ),
+    ),
+    (
+        2,
+        (
+            "check",
+            POLICY,
+            "--cases",
+            TRACE,
+            "--split",
+            "tune",
+            "--save-baseline",
+            OUT,
+            "--cost",
+            "ok.refused=0.5",
+        ),
+    ),
+    (
+        2,
+        (
+            "ask",
+            "i",
+            "What is the motor excess?",
+            "-p",
+            POLICY,
+            "--arm",
+            "hybrid",
+            "--session",
+            "ann",
+            "--json",
+        ),
+    ),
     (2, ("reply", "i", "r1", "yes", "-p", POLICY, "--question", "What?")),
-    (3, ("index", "corpus.jsonl", "--out", "out/index", "--arm", "hybrid", "--policy", POLICY, "--quiet")),
-    (3, ("trace", "documents", "--out", OUT, "--cases", "documents/cases.jsonl", "--rerank-k", "5", "--quiet")),
-    (0.4, ("tune", "s.parquet", "-p", POLICY, "--out", "out/study", "--trials", "2", "--no-track", "--quiet")),
+    (
+        3,
+        (
+            "index",
+            "corpus.jsonl",
+            "--out",
+            "out/index",
+            "--arm",
+            "hybrid",
+            "--policy",
+            POLICY,
+            "--quiet",
+        ),
+    ),
+    (
+        3,
+        (
+            "trace",
+            "documents",
+            "--out",
+            OUT,
+            "--cases",
+            "documents/cases.jsonl",
+            "--rerank-k",
+            "5",
+            "--quiet",
+        ),
+    ),
+    (
+        0.4,
+        (
+            "tune",
+            "s.parquet",
+            "-p",
+            POLICY,
+            "--out",
+            "out/study",
+            "--trials",
+            "2",
+            "--no-track",
+            "--quiet",
+        ),
+    ),
     (0.4, ("report", "s.parquet", "-p", POLICY, "--incumbent", "q.yaml", "--out", "out/r.html")),
-    (0.4, ("demo", "--data", "absent", "--out", "out/demo", "--trials", "2", "--mlruns", "out/runs")),
-)  # fmt: skip
-# Work that is asked for is done: these say how much, and are given no large number that is a right one.
+    (
+        0.4,
+        ("demo", "--data", "absent", "--out", "out/demo", "--trials", "2", "--mlruns", "out/runs"),
+    ),
+)
+# Work that is asked for is done: these say how much, and are given no large number that is a right
+# one.
 SIZES = {"--rounds", "--replications", "--trials", "--fetch-k", "--serve"}
 ENDLESS = {"--serve", "--help"}
 NUMBERS = (
-    "0", "1", "2", "-1", "0.5", "1.0000001", "1e400", "-1e400", "nan", "inf", "-inf", "9" * 30, "1e-320", "", " ",
-    "0x1", "1_0", "\uff11", "½", "1,000", "a", "--", "-", "2**70", "18446744073709551616", "9223372036854775807",
-)  # fmt: skip
-SMALL_NUMBERS = tuple(one for one in NUMBERS if not one.strip().isdecimal() or len(one) == 1 or len(one) > 19)
+    "0",
+    "1",
+    "2",
+    "-1",
+    "0.5",
+    "1.0000001",
+    "1e400",
+    "-1e400",
+    "nan",
+    "inf",
+    "-inf",
+    "9" * 30,
+    "1e-320",
+    "",
+    " ",
+    "0x1",
+    "1_0",
+    "\uff11",
+    "½",
+    "1,000",
+    "a",
+    "--",
+    "-",
+    "2**70",
+    "18446744073709551616",
+    "9223372036854775807",
+)
+SMALL_NUMBERS = tuple(
+    one for one in NUMBERS if not one.strip().isdecimal() or len(one) == 1 or len(one) > 19
+)
 OPTIONS = (
-    "--json", "--policy", "-p", "--arm", "--split", "--cost", "--target", "--out", "-o", "--seed", "--delta",
-    "--strict", "--case", "--path", "--session", "--select", "--document", "--no-cache", "--clarify", "--explain",
-    "--model", "--nli", "--base-url", "--parser", "--debug", "--encoder", "--reranker", "--index", "--max-depth",
-    "--rerank-k", "--world", "--rule", "--apply-above", "--question-cost", "--error-cost", "--budget-ms",
-    "--always-answer", "--bandit", "--log", "--interval", "--switch", "--estimators", "--down", "--looks", "--method",
-    "--corpus", "--follow-links", "--baseline", "--save-baseline", "--rate", "--min-effect", "--nope",
-)  # fmt: skip
+    "--json",
+    "--policy",
+    "-p",
+    "--arm",
+    "--split",
+    "--cost",
+    "--target",
+    "--out",
+    "-o",
+    "--seed",
+    "--delta",
+    "--strict",
+    "--case",
+    "--path",
+    "--session",
+    "--select",
+    "--document",
+    "--no-cache",
+    "--clarify",
+    "--explain",
+    "--model",
+    "--nli",
+    "--base-url",
+    "--parser",
+    "--debug",
+    "--encoder",
+    "--reranker",
+    "--index",
+    "--max-depth",
+    "--rerank-k",
+    "--world",
+    "--rule",
+    "--apply-above",
+    "--question-cost",
+    "--error-cost",
+    "--budget-ms",
+    "--always-answer",
+    "--bandit",
+    "--log",
+    "--interval",
+    "--switch",
+    "--estimators",
+    "--down",
+    "--looks",
+    "--method",
+    "--corpus",
+    "--follow-links",
+    "--baseline",
+    "--save-baseline",
+    "--rate",
+    "--min-effect",
+    "--nope",
+)
 ODD = (
-    "absent", "documents", "i", "t.parquet", "p.yaml", "log.csv", "corpus.jsonl", "w.json", "i/index.json", "/", ".",
-    "..", "i/audit.sqlite", "i/bandit.sqlite", "odd/empty", "odd/fifo", "odd/loop", "odd/gone", "odd/bytes",
-    "odd/bytes.csv", "odd/bytes.parquet", "odd/bytes.yaml", "odd/bytes.sqlite", "odd/bytes.jsonl", "odd/empty.sqlite",
-    "odd/empty.parquet", "odd/empty.csv", "odd/deep.yaml", "odd/wide.csv", "odd/\x1b[2Jname.csv", "odd/socket",
-    "/dev/null", "/dev/zero", "/dev/full", "/proc/self/mem", "p.yaml/below", "n" * 300, "a/" * 2_500, "", " ", "~",
-    "sqlite:///i/audit.sqlite", "postgresql+psycopg://u:s3cret@127.0.0.1:1/x", "http://[::1", "mysql://a/b", "://",
+    "absent",
+    "documents",
+    "i",
+    "t.parquet",
+    "p.yaml",
+    "log.csv",
+    "corpus.jsonl",
+    "w.json",
+    "i/index.json",
+    "/",
+    ".",
+    "..",
+    "i/audit.sqlite",
+    "i/bandit.sqlite",
+    "odd/empty",
+    "odd/fifo",
+    "odd/loop",
+    "odd/gone",
+    "odd/bytes",
+    "odd/bytes.csv",
+    "odd/bytes.parquet",
+    "odd/bytes.yaml",
+    "odd/bytes.sqlite",
+    "odd/bytes.jsonl",
+    "odd/empty.sqlite",
+    "odd/empty.parquet",
+    "odd/empty.csv",
+    "odd/deep.yaml",
+    "odd/wide.csv",
+    "odd/\x1b[2Jname.csv",
+    "odd/socket",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/proc/self/mem",
+    "p.yaml/below",
+    "n" * 300,
+    "a/" * 2_500,
+    "",
+    " ",
+    "~",
+    "sqlite:///i/audit.sqlite",
+    "postgresql+psycopg://u:s3cret@127.0.0.1:1/x",
+    "http://[::1",
+    "mysql://a/b",
+    "://",
     "odd/tables.sqlite",
-)  # fmt: skip
+)
 
 
 class Ended(NamedTuple):
@@ -127,7 +424,11 @@ def streams(kind: str) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
     elif kind != "none":
         out = io.TextIOWrapper(raw[0], encoding="ascii" if kind == "ascii" else "utf-8")
     try:
-        sys.stdin, sys.stdout, sys.stderr = io.StringIO("typed\n"), out, io.TextIOWrapper(raw[1], encoding="utf-8")
+        sys.stdin, sys.stdout, sys.stderr = (
+            io.StringIO("typed\n"),
+            out,
+            io.TextIOWrapper(raw[1], encoding="utf-8"),
+        )
         yield raw
     finally:
         with suppress(OSError, ValueError):
@@ -165,7 +466,10 @@ def run(arguments: list[str], kind: str) -> Ended:
 
 
 def taken(arguments: list[str], kind: str, *, debug: bool) -> Ended:
-    """How a command ended, what it refused as an error: one of ours where its line is a clear one."""
+    """How a command ended, what it refused as an error.
+
+    One of ours where its line is a clear one.
+    """
     ended = run(arguments, kind)
     if not debug and ("Traceback" in ended.err or 'File "' in ended.err):
         raise _TracebackError(ended.err[-300:])
@@ -175,14 +479,18 @@ def taken(arguments: list[str], kind: str, *, debug: bool) -> Ended:
     lines = ended.err.splitlines()
     told = [line for line in lines if line.startswith("raglab: ")]
     if (
-        ended.code in DONE or (ended.code == 141 and kind == "gone" and not told) or (ended.code == 1 and not told)
+        ended.code in DONE
+        or (ended.code == 141 and kind == "gone" and not told)
+        or (ended.code == 1 and not told)
     ):  # a verdict: a contract that failed, a log that is altered
         return ended
     if ended.code == 70 or len(told) != 1 or lines[-1:] != told:
         msg = f"exit {ended.code}: {ended.err[-300:]!r}"
         raise _TracebackError(msg)
     line = told[0].removeprefix("raglab: ")
-    raw = re.search(r"\[Errno|sqlalche\.me|Traceback", line) or (CLEAR.search(line) is None and ended.code != 2)
+    raw = re.search(r"\[Errno|sqlalche\.me|Traceback", line) or (
+        CLEAR.search(line) is None and ended.code != 2
+    )
     if raw or line != visible(line):
         raise OSError(line)
     raise InputError(line)
@@ -217,9 +525,15 @@ def make_odd(folder: Path, rng: np.random.Generator) -> None:
     os.mkfifo(odd / "fifo")
     (odd / "loop").symlink_to("loop")
     (odd / "gone").symlink_to("nowhere")
-    for name, source in (("bytes", "w.json"), ("bytes.csv", "log.csv"), ("bytes.parquet", "t.parquet"),
-                         ("bytes.yaml", "p.yaml"), ("bytes.jsonl", "corpus.jsonl"), ("bytes.json", "b.json"),
-                         ("bytes.sqlite", "i/audit.sqlite")):  # fmt: skip
+    for name, source in (
+        ("bytes", "w.json"),
+        ("bytes.csv", "log.csv"),
+        ("bytes.parquet", "t.parquet"),
+        ("bytes.yaml", "p.yaml"),
+        ("bytes.jsonl", "corpus.jsonl"),
+        ("bytes.json", "b.json"),
+        ("bytes.sqlite", "i/audit.sqlite"),
+    ):
         (odd / name).write_bytes(mutated_bytes(rng, (folder / source).read_bytes()))
     (odd / "tables.sqlite").write_bytes((folder / "i" / "embeddings.sqlite").read_bytes())
     (odd / "deep.yaml").write_text("a: " + "[" * 5_000)
@@ -237,7 +551,9 @@ def changed_call(rng: np.random.Generator) -> list[str]:
         return [DAMAGED.get(one, one) if rng.random() < 0.5 else one for one in call]
     for _ in range(pick(rng, (1, 1, 1, 2, 3))):
         at = (
-            int(rng.integers(len(call))) if rng.random() < 0.03 else int(rng.integers(min(1, len(call)), len(call) + 1))
+            int(rng.integers(len(call)))
+            if rng.random() < 0.03
+            else int(rng.integers(min(1, len(call)), len(call) + 1))
         )
         kind = int(rng.integers(10))
         if at < len(call) and kind < 6:
@@ -255,7 +571,10 @@ def changed_call(rng: np.random.Generator) -> list[str]:
 
 
 def other(rng: np.random.Generator, word: str, before: str) -> str:
-    """A word in the place of another: a path for what is one, a number for a number, else whatever comes."""
+    """A word in the place of another.
+
+    A path for what is one, a number for a number, else whatever comes.
+    """
     kind = rng.random()
     if before in SIZES:
         return str(pick(rng, SMALL_NUMBERS))
@@ -290,14 +609,22 @@ class Shelf:
 
     def damage(self, rng: np.random.Generator) -> None:
         """Other damaged files."""
-        sources = {"bytes.csv": "log.csv", "bytes.parquet": TRACE, "bytes.yaml": POLICY, "bytes.json": "b.json"}
+        sources = {
+            "bytes.csv": "log.csv",
+            "bytes.parquet": TRACE,
+            "bytes.yaml": POLICY,
+            "bytes.json": "b.json",
+        }
         for name, source in sources.items():
             self.whole[f"odd/{name}"] = mutated_bytes(rng, self.whole[source])
             (self.folder / "odd" / name).write_bytes(self.whole[f"odd/{name}"])
         self.at = stated(self.folder)
 
     def restore(self) -> list[str]:
-        """Put back what was changed, and take away what is new; names of the former, and of halves of files."""
+        """Put back what was changed, and take away what is new.
+
+        Names of the former, and of halves of files.
+        """
         now = stated(self.folder)
         names = [name for name in {*now, *self.at} if now.get(name) != self.at.get(name)]
         touched = [name for name in names if name.endswith(".tmp")]
@@ -328,7 +655,8 @@ class Shelf:
             if OPENING & set(call[:2]):
                 gc.collect()  # what holds a log open closes it now, not amid a later case
             touched = self.restore()
-            # What could not be shown may have been written whole before; a log is appended to, whatever comes of it.
+            # What could not be shown may have been written whole before; a log is appended to,
+            # whatever comes of it.
             judged = refused and kind in {"whole", "ascii"} and call[0] not in LOGGING
             if wrong := [name for name in touched if judged or name.endswith(".tmp")]:
                 msg = f"{wrong} by a call that was {'refused' if refused else 'done'}"
@@ -336,12 +664,17 @@ class Shelf:
         return ended
 
 
-def test_every_command_ends_with_a_code_and_a_line(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_ends_with_a_code_and_a_line(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever stands in its arguments and its files, and whoever reads its output."""
     monkeypatch.chdir(made)
-    command = typer.main.get_command(app)  # built once, as in a process of its own; it takes longer than most commands
+    # built once, as in a process of its own; it takes longer than most commands
+    command = typer.main.get_command(app)
     monkeypatch.setattr(typer.main, "get_command", lambda _: command)
-    for name in [name for name in os.environ if name.startswith("RAGLAB_") and name != "RAGLAB_CACHE"]:
+    for name in [
+        name for name in os.environ if name.startswith("RAGLAB_") and name != "RAGLAB_CACHE"
+    ]:
         monkeypatch.delenv(name)
     shelf = Shelf(made)
 
@@ -358,12 +691,18 @@ def test_every_command_ends_with_a_code_and_a_line(made: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "call", [call for _, call in CALLS if call[0] not in {"demo", "tune", "report"}], ids=lambda call: call[0]
+    "call",
+    [call for _, call in CALLS if call[0] not in {"demo", "tune", "report"}],
+    ids=lambda call: call[0],
 )
 def test_the_calls_work(made: Path, monkeypatch: pytest.MonkeyPatch, call: tuple[str, ...]) -> None:
-    """Without a change every call ends with a result, or a verdict; what takes seconds has its tests elsewhere."""
+    """Without a change every call ends with a result, or a verdict.
+
+    What takes seconds has its tests elsewhere.
+    """
     monkeypatch.chdir(made)
-    shutil.rmtree(OUT) if Path(OUT).is_dir() else Path(OUT).unlink(missing_ok=True)  # no call depends on another's
+    # no call depends on another's
+    shutil.rmtree(OUT) if Path(OUT).is_dir() else Path(OUT).unlink(missing_ok=True)
     unasked = pytest.raises(InputError, match="must") if call[0] == "reply" else nullcontext()
     with unasked:  # a request that was not asked about has no reply
         taken(list(call), "whole", debug=False)

@@ -1,4 +1,7 @@
-"""Every writer on a disk that is full, read-only or ends at any byte: the old content or the new, and one line."""
+"""Every writer on a disk that is full, read-only or ends at any byte.
+
+The old content or the new, and one line.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,8 @@ from test_store_files import WRITERS, Writer, contents, mounted, no_file_longer
 
 pytestmark = pytest.mark.slow
 
-SEVERAL = {"report", "tables of an audit log"}  # may have brought a file whole before the one that failed
+# may have brought a file whole before the one that failed
+SEVERAL = {"report", "tables of an audit log"}
 SLOW = {"report"}
 OLD = ("none", "other", "same", "bytes", "a folder", "a link", "a link to nowhere", "no folder")
 
@@ -45,14 +49,17 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, dic
     found: dict[str, dict[int, dict[str, bytes]]] = {}
     for writer in WRITERS:
         for number in (1, 2):
-            folder = tmp_path_factory.mktemp("whole") / "there"  # a batch of a study knows the name of its folder
+            # a batch of a study knows the name of its folder
+            folder = tmp_path_factory.mktemp("whole") / "there"
             folder.mkdir()
             writer.write(number, folder / writer.file)
             found.setdefault(writer.name, {})[number] = contents(folder)
     return found
 
 
-def prepared(rng: np.random.Generator, writer: Writer, folder: Path, whole: dict[int, dict[str, bytes]]) -> str:
+def prepared(
+    rng: np.random.Generator, writer: Writer, folder: Path, whole: dict[int, dict[str, bytes]]
+) -> str:
     """Make a folder with something in the place of the writer's file; what."""
     old = str(pick(rng, OLD))
     path = folder / writer.file
@@ -111,7 +118,9 @@ def unlimited() -> Iterator[None]:
 
 def by_size(rng: np.random.Generator, most: int) -> int:
     """Bytes at which a file may not grow: the first, the last, any, or past the end."""
-    return int(pick(rng, (0, 1, most // 2, most - 1, most, 4096, int(rng.integers(most + 1)), 2 * most)))
+    return int(
+        pick(rng, (0, 1, most // 2, most - 1, most, 4096, int(rng.integers(most + 1)), 2 * most))
+    )
 
 
 def drawn_writer(rng: np.random.Generator) -> Writer:
@@ -120,7 +129,9 @@ def drawn_writer(rng: np.random.Generator) -> Writer:
     return writer if writer.name not in SLOW or rng.random() < 0.1 else WRITERS[0]
 
 
-def test_a_write_that_is_ended_at_any_byte(tmp_path: Path, written: dict[str, dict[int, dict[str, bytes]]]) -> None:
+def test_a_write_that_is_ended_at_any_byte(
+    tmp_path: Path, written: dict[str, dict[int, dict[str, bytes]]]
+) -> None:
     """The system ends the growth of files; whatever stood there. Half of the cases."""
     folder = tmp_path / "there"
 
@@ -139,8 +150,13 @@ def test_a_write_that_is_ended_at_any_byte(tmp_path: Path, written: dict[str, di
     assert not failures, report(failures)
 
 
-def test_a_disk_that_is_full_or_read_only(tmp_path: Path, written: dict[str, dict[int, dict[str, bytes]]]) -> None:
-    """A small disk with any number of pages left; a quarter of the cases, skipped where none may be mounted."""
+def test_a_disk_that_is_full_or_read_only(
+    tmp_path: Path, written: dict[str, dict[int, dict[str, bytes]]]
+) -> None:
+    """A small disk with any number of pages left.
+
+    A quarter of the cases, skipped where none may be mounted.
+    """
     with mounted(tmp_path / "disk", "2m") as disk:
 
         def draw(rng: np.random.Generator) -> Trial:
@@ -173,7 +189,10 @@ def read_only(disk: Path) -> Iterator[None]:
 
 
 def test_a_log_that_finds_no_room(tmp_path: Path) -> None:
-    """Looks and audit events, ended at any byte: all that was acknowledged is there, and no part of more."""
+    """Looks and audit events, ended at any byte.
+
+    All that was acknowledged is there, and no part of more.
+    """
     looks, audit = tmp_path / "looks.jsonl", tmp_path / "audit.sqlite"
     noted: list[str] = []
     opened: list[str] = []
@@ -199,7 +218,11 @@ def test_a_log_that_finds_no_room(tmp_path: Path) -> None:
         said = log.verify()
         with log.log.reading() as entries:
             rows = [row["request_id"] for row in entries.rows(REQUESTS)]
-        return "" if not said.findings and rows == opened else f"requests {rows[-3:]}, {said.findings[:2]}"
+        return (
+            ""
+            if not said.findings and rows == opened
+            else f"requests {rows[-3:]}, {said.findings[:2]}"
+        )
 
     state = {"number": 0}
 
@@ -216,8 +239,13 @@ def test_a_log_that_finds_no_room(tmp_path: Path) -> None:
         number = state["number"]
         if rng.random() < 0.5:
             size = (looks.stat().st_size if looks.is_file() else 0) + int(rng.integers(90))
-            return Trial(f"a look with {size}", partial(checked, partial(note, number, size)), check)
-        beside = [audit.stat().st_size, *(file.stat().st_size for file in tmp_path.glob("audit.sqlite-wal"))]
+            return Trial(
+                f"a look with {size}", partial(checked, partial(note, number, size)), check
+            )
+        beside = [
+            audit.stat().st_size,
+            *(file.stat().st_size for file in tmp_path.glob("audit.sqlite-wal")),
+        ]
         size = int(rng.integers(max(beside) + 20_000)) if rng.random() < 0.8 else 2**24
         return Trial(f"an event with {size}", partial(checked, partial(ask, number, size)), check)
 

@@ -1,4 +1,7 @@
-"""Documents of every format with bytes, words, values or members changed: a corpus, or a clear error."""
+"""Documents of every format with bytes, words, values or members changed.
+
+A corpus, or a clear error.
+"""
 
 from __future__ import annotations
 
@@ -23,33 +26,54 @@ from raglab.store.loaders import load_corpus
 pytestmark = pytest.mark.slow
 
 MARKDOWN = (
-    "---\ntitle: home\nproduct: x\n---\n# Home\n\nThe excess is *350*.\n\n## Claims\n\n1. call\n   - by `phone`\n"
+    "---\ntitle: home\nproduct: x\n---\n# Home\n\nThe excess is *350*.\n\n## Claims\n\n1. call\n  "
+    " - by `phone`\n"
     "2. wait\n\n"
     "| Cause | Excess |\n|---|---|\n| theft | 350 |\n\n```python\npay(350)\n```\n"
     "\n> quoted\n\n<details>more</details>\n\n"
-    'Setext\n------\n\nA line<br>[link](https://example.org "t").\n\n<!-- page 2 label="ii" -->\n\nThe end.\n'
+    'Setext\n------\n\nA line<br>[link](https://example.org "t").\n\n<!-- page 2 label="ii" '
+    "-->\n\nThe end.\n"
 )
 HTML = (
-    '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Home</title><style>p{}</style></head><body>'
-    "<nav>menu</nav><h1>Home</h1><p>The excess is <b>350</b>.</p><p hidden>hidden</p><ul><li>call<ol><li>wait</li></ol>"
+    '<!doctype html><html lang="en"><head><meta '
+    'charset="utf-8"><title>Home</title><style>p{}</style></head><body>'
+    "<nav>menu</nav><h1>Home</h1><p>The excess is <b>350</b>.</p><p "
+    "hidden>hidden</p><ul><li>call<ol><li>wait</li></ol>"
     "</li></ul><table><tr><th>Cause</th><th colspan=2>Excess</th></tr><tr><td rowspan=2>theft</td>"
     "<td>350</td></tr></table>"
-    "<pre><code>pay(350)</code></pre><template>no</template><script>alert(1)</script><p>&eacute;&#8230;</p></body></html>"
+    "<pre><code>pay(350)</code></pre><template>no</template><script>alert(1)</script><p>&eacute;"
+    "&#8230;</p></body></html>"
 )
 RST = (
     ":product: x\n\nHome\n====\n\nThe excess is *350*.\n\nClaims\n------\n\n* call\n* wait\n\n"
-    "======  ======\nCause   Excess\n======  ======\ntheft   350\n======  ======\n\n.. code-block:: python\n\n"
+    "======  ======\nCause   Excess\n======  ======\ntheft   350\n======  ======\n\n.. "
+    "code-block:: python\n\n"
     "   pay(350)\n\n"
-    ".. note:: read this\n\n.. include:: /etc/passwd\n\n.. raw:: html\n\n   <script>alert(1)</script>\n\n"
+    ".. note:: read this\n\n.. include:: /etc/passwd\n\n.. raw:: html\n\n   "
+    "<script>alert(1)</script>\n\n"
     "A `link <a.rst>`_.\n"
 )
 NOTEBOOK = {
     "nbformat": 4,
     "nbformat_minor": 5,
-    "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+    "metadata": {
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
+    },
     "cells": [
-        {"cell_type": "markdown", "id": "a", "metadata": {}, "source": ["# Home\n", "\n", "The excess is 350."]},
-        {"cell_type": "code", "id": "b", "metadata": {}, "source": "pay(350)", "outputs": [], "execution_count": 1},
+        {
+            "cell_type": "markdown",
+            "id": "a",
+            "metadata": {},
+            "source": ["# Home\n", "\n", "The excess is 350."],
+        },
+        {
+            "cell_type": "code",
+            "id": "b",
+            "metadata": {},
+            "source": "pay(350)",
+            "outputs": [],
+            "execution_count": 1,
+        },
         {"cell_type": "raw", "id": "c", "metadata": {}, "source": "raw"},
     ],
 }
@@ -93,7 +117,10 @@ def sheet_file() -> bytes:
 def mutated_archive(rng: np.random.Generator, raw: bytes) -> bytes:
     """An archive with one member changed, doubled, left out, blown up or named otherwise."""
     held = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(raw)) as archive, zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as out:
+    with (
+        zipfile.ZipFile(io.BytesIO(raw)) as archive,
+        zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as out,
+    ):
         names = archive.namelist()
         target, kind = pick(rng, names), int(rng.integers(8))
         for name in names:
@@ -107,7 +134,10 @@ def mutated_archive(rng: np.random.Generator, raw: bytes) -> bytes:
                 case 1:
                     out.writestr(name, mutated_bytes(rng, content))
                 case 2:
-                    out.writestr(name, ENTITIES.encode() + content.partition(b"?>")[2].replace(b"350", b"&c;&d;"))
+                    out.writestr(
+                        name,
+                        ENTITIES.encode() + content.partition(b"?>")[2].replace(b"350", b"&c;&d;"),
+                    )
                 case 3:
                     out.writestr(name, content.replace(b"350", b"3" * 2_000_000))
                 case 4:
@@ -127,7 +157,9 @@ def text_format(text: str) -> Callable[[np.random.Generator], bytes]:
             return mutated_bytes(rng, text.encode())
         if rng.random() < 0.2:
             place, word = int(rng.integers(len(text))), str(pick(rng, WORDS))
-            return (text[:place] + word * int(rng.integers(1, 30)) + text[place:]).encode("utf-8", "surrogatepass")
+            return (text[:place] + word * int(rng.integers(1, 30)) + text[place:]).encode(
+                "utf-8", "surrogatepass"
+            )
         return mutated_text(rng, text).encode("utf-8", "surrogatepass")
 
     return draw

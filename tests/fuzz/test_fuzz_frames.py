@@ -1,4 +1,7 @@
-"""Mutated frames of hits and of logs: what is accepted holds what can be, all else is told in one line."""
+"""Mutated frames of hits and of logs.
+
+What is accepted holds what can be, all else is told in one line.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,29 @@ from raglab.store.loaders import load_cases, load_corpus, save_cases, save_corpu
 pytestmark = pytest.mark.slow
 
 OTHER_CELLS: tuple[Any, ...] = (
-    pd.NA, pd.NaT, pd.Timestamp("2020-01-01"), dt.date(2020, 1, 1), decimal.Decimal("0.5"), np.float32(0.5),
-    np.int8(3), np.bool_(True), np.array([1, 2]), np.array([]), b"bytes", ("a",), {"a"}, object, 1 + 2j, range(3),
-    np.datetime64("NaT"), pd.Interval(0, 1), float("nan"), [np.nan], ["a", None], pd.Series([1]),
-)  # fmt: skip
+    pd.NA,
+    pd.NaT,
+    pd.Timestamp("2020-01-01"),
+    dt.date(2020, 1, 1),
+    decimal.Decimal("0.5"),
+    np.float32(0.5),
+    np.int8(3),
+    np.bool_(True),
+    np.array([1, 2]),
+    np.array([]),
+    b"bytes",
+    ("a",),
+    {"a"},
+    object,
+    1 + 2j,
+    range(3),
+    np.datetime64("NaT"),
+    pd.Interval(0, 1),
+    float("nan"),
+    [np.nan],
+    ["a", None],
+    pd.Series([1]),
+)
 KINDS = (
     "object",
     "string",
@@ -43,10 +65,16 @@ KINDS = (
 
 OWN: dict[str, Any] = {"higher": "surer", "unit": "probability"}
 SIGNALS: tuple[Any, ...] = (
-    {"mine": {**OWN, "column": "score"}}, {"mine": {**OWN, "column": "score", "stage": "query"}},
-    {"mine": {**OWN, "column": "s_hybrid", "missing": "passes"}}, {"mine": {"unit": "points"}}, {"": OWN},
-    {"mine": {**OWN, "column": ""}}, {"mine": {**OWN, "higher": None}}, {3: OWN}, {"mine": None},
-)  # fmt: skip
+    {"mine": {**OWN, "column": "score"}},
+    {"mine": {**OWN, "column": "score", "stage": "query"}},
+    {"mine": {**OWN, "column": "s_hybrid", "missing": "passes"}},
+    {"mine": {"unit": "points"}},
+    {"": OWN},
+    {"mine": {**OWN, "column": ""}},
+    {"mine": {**OWN, "higher": None}},
+    {3: OWN},
+    {"mine": None},
+)
 
 
 def sample() -> pd.DataFrame:
@@ -54,8 +82,22 @@ def sample() -> pd.DataFrame:
     of_case = {"expect_sources": ["a.md"], "min_sources": 1, "split": "tune"}
     first = {"case_id": "c1", "query": "what is it", "label": "ok", **of_case}
     other = {"case_id": "c2", "query": "who won", "label": "refuse", "split": "tune"}
-    a = {"hit_id": "a", "text": "one", "source": "d/a.md", "page": 1, "page_label": "i", "entities": ["fleet"]}
-    b = {"hit_id": "b", "text": "two", "source": "d/b.md", "page": 2, "product": "x", "entities": []}
+    a = {
+        "hit_id": "a",
+        "text": "one",
+        "source": "d/a.md",
+        "page": 1,
+        "page_label": "i",
+        "entities": ["fleet"],
+    }
+    b = {
+        "hit_id": "b",
+        "text": "two",
+        "source": "d/b.md",
+        "page": 2,
+        "product": "x",
+        "entities": [],
+    }
     rows = [
         first | a | {"score": 0.9, "rank": 0, "s_rerank": 0.8, "s_raw": 1.5, "s_hybrid": 0.7},
         first | b | {"score": 0.6, "rank": 1, "s_rerank": 0.4, "s_raw": 0.5, "s_hybrid": 0.6},
@@ -66,7 +108,10 @@ def sample() -> pd.DataFrame:
 
 
 def mutated_frame(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str]:
-    """A frame with one to three changes to its cells, columns, types, rows or index; and what they were."""
+    """A frame with one to three changes to its cells, columns, types, rows or index.
+
+    And what they were.
+    """
     told = []
     for _ in range(int(rng.integers(1, 4))):
         if not isinstance(frame, pd.DataFrame) or not frame.shape[0] or not frame.shape[1]:
@@ -91,7 +136,9 @@ def _other_cell(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str
     cells = list(frame.iloc[:, column])
     cells[row] = value
     changed = pd.Series(cells, dtype=object, index=frame.index)
-    parts = [changed if place == column else frame.iloc[:, place] for place in range(frame.shape[1])]
+    parts = [
+        changed if place == column else frame.iloc[:, place] for place in range(frame.shape[1])
+    ]
     told = f"{frame.columns[column]}[{row}] = {shown(value, 60)}"
     return pd.concat(parts, axis=1).set_axis(frame.columns, axis=1), told
 
@@ -102,15 +149,21 @@ def _other_type(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str
         changed = frame.iloc[:, column].astype(kind)
     except (TypeError, ValueError, OverflowError):
         return frame, f"no {kind}"
-    parts = [changed if place == column else frame.iloc[:, place] for place in range(frame.shape[1])]
+    parts = [
+        changed if place == column else frame.iloc[:, place] for place in range(frame.shape[1])
+    ]
     return pd.concat(parts, axis=1), f"{frame.columns[column]} as {kind}"
 
 
 def _other_columns(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str]:
     column = int(rng.integers(frame.shape[1]))
     if rng.random() < 0.4:
-        return frame.iloc[:, [place for place in range(frame.shape[1]) if place != column]], f"without column {column}"
-    other = pick(rng, (pick(rng, WORDS), 0, None, ("a", "b"), pick(rng, list(frame.columns)), np.nan))
+        return frame.iloc[
+            :, [place for place in range(frame.shape[1]) if place != column]
+        ], f"without column {column}"
+    other = pick(
+        rng, (pick(rng, WORDS), 0, None, ("a", "b"), pick(rng, list(frame.columns)), np.nan)
+    )
     names = [other if place == column else name for place, name in enumerate(frame.columns)]
     return frame.set_axis(
         pd.Index(names, tupleize_cols=False, dtype=object), axis=1
@@ -127,8 +180,17 @@ def _other_index(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, st
 
 
 def _other_thing(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str]:
-    things = (None, [], {}, frame.to_numpy(), frame.iloc[:, 0], frame.T, frame.iloc[:0], pd.DataFrame(),
-              pd.concat([frame], axis=1, keys=["k"]))  # fmt: skip
+    things = (
+        None,
+        [],
+        {},
+        frame.to_numpy(),
+        frame.iloc[:, 0],
+        frame.T,
+        frame.iloc[:0],
+        pd.DataFrame(),
+        pd.concat([frame], axis=1, keys=["k"]),
+    )
     place = int(rng.integers(len(things)))
     return things[place], f"another thing ({place})"
 
@@ -161,9 +223,27 @@ def test_the_sample_is_a_trace(tmp_path: Path) -> None:
 def cases_frame() -> pd.DataFrame:
     """Three cases with most columns that a table of them may have."""
     rows = [
-        {"id": "w1", "question": "who pays", "label": "ok", "expect_sources": ["a.md", "b.md#2"], "min_sources": 1},
-        {"id": "w2", "question": "who won", "label": "ok", "expect_sources_any": "c.md;d.md#3", "split": "tune"},
-        {"id": "w3", "question": "which", "label": "ambiguous", "expect_option": 2, "selected_sources": '["a.md"]'},
+        {
+            "id": "w1",
+            "question": "who pays",
+            "label": "ok",
+            "expect_sources": ["a.md", "b.md#2"],
+            "min_sources": 1,
+        },
+        {
+            "id": "w2",
+            "question": "who won",
+            "label": "ok",
+            "expect_sources_any": "c.md;d.md#3",
+            "split": "tune",
+        },
+        {
+            "id": "w3",
+            "question": "which",
+            "label": "ambiguous",
+            "expect_option": 2,
+            "selected_sources": '["a.md"]',
+        },
     ]
     return pd.DataFrame(rows).assign(answer="none", lang="en", weight=[0.5, 1.0, None])
 
@@ -176,14 +256,27 @@ def chunks_frame() -> pd.DataFrame:
         "source": ["d/a.md", None, "b.md"],
         "page": [1, 2, 3],
     }
-    more = {"tags": [{"domain": "x"}, None, '{"product": "y"}'], "entities": [["fleet"], "hull;fleet", None]}
+    more = {
+        "tags": [{"domain": "x"}, None, '{"product": "y"}'],
+        "entities": [["fleet"], "hull;fleet", None],
+    }
     return pd.DataFrame(rows | more).assign(page_label="i", year=2020)
 
 
 COLUMNS: tuple[Any, ...] = (
-    {}, {"query": "question"}, {"text": "text"}, {"id": "lang"}, {"id": 3}, {"x": "id"}, {"id": "x"},
-    "id", ["id"], {"source": "id", "id": "id"}, {"case_id": "id", "id": "id"}, {None: "id"},
-)  # fmt: skip
+    {},
+    {"query": "question"},
+    {"text": "text"},
+    {"id": "lang"},
+    {"id": 3},
+    {"x": "id"},
+    {"id": "x"},
+    "id",
+    ["id"],
+    {"source": "id", "id": "id"},
+    {"case_id": "id", "id": "id"},
+    {None: "id"},
+)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -196,12 +289,18 @@ def test_a_mutated_table_loads_whole_or_is_told(kind: str, tmp_path: Path) -> No
 
     def wrong(value: Any) -> str:
         doors[1](value, path)
-        return "" if doors[0](path) == value else f"another one when saved and read again: {shown(value)}"
+        return (
+            ""
+            if doors[0](path) == value
+            else f"another one when saved and read again: {shown(value)}"
+        )
 
     def draw(rng: np.random.Generator) -> Trial:
         changed, what = mutated_frame(rng, whole)
         columns = pick(rng, COLUMNS) if rng.random() < 0.3 else None
-        return Trial(f"columns {columns}: {what}", partial(doors[0], changed, columns=columns), wrong)
+        return Trial(
+            f"columns {columns}: {what}", partial(doors[0], changed, columns=columns), wrong
+        )
 
     failures = fuzz(f"frames: {kind}", draw, tmp_path, -(-CASES // 2))
     assert not failures, report(failures)
@@ -214,28 +313,56 @@ def test_the_samples_of_tables_load() -> None:
 
 
 COSTS: tuple[Any, ...] = (
-    None, {"a": 0.1, "b": 0.2}, pd.Series({"a": 0.1, "b": 0.2}), {"a": 1}, {"a": np.nan, "b": 1}, 3, "ab",
-    {"a": "x", "b": 0}, {"a": 1e300, "b": 0}, {"a": -1, "b": 0}, {0: 1}, {"a": 10**400, "b": 1},
-    {"a": "length", "b": 0.1}, np.ones((4, 2)), np.array([["x"] * 2] * 4),
+    None,
+    {"a": 0.1, "b": 0.2},
+    pd.Series({"a": 0.1, "b": 0.2}),
+    {"a": 1},
+    {"a": np.nan, "b": 1},
+    3,
+    "ab",
+    {"a": "x", "b": 0},
+    {"a": 1e300, "b": 0},
+    {"a": -1, "b": 0},
+    {0: 1},
+    {"a": 10**400, "b": 1},
+    {"a": "length", "b": 0.1},
+    np.ones((4, 2)),
+    np.array([["x"] * 2] * 4),
     pd.DataFrame({"b": [1.0] * 4, "a": [None] * 4}),
-)  # fmt: skip
+)
 MORE: tuple[dict[str, Any], ...] = (
-    {}, {"price": 0.25}, {"price": -1}, {"price": "x"}, {"order": "given"}, {"order": 3}, {"delay": "length"},
+    {},
+    {"price": 0.25},
+    {"price": -1},
+    {"price": "x"},
+    {"order": "given"},
+    {"order": 3},
+    {"delay": "length"},
     {"delay": 2},
-    {"delay": [0, 1, 2, 3]}, {"delay": "none"}, {"delay": np.full((4, 2), 0.5)}, {"mask": np.ones((4, 2), np.bool_)},
-    {"mask": [[1, 0]] * 4}, {"cost_range": (0.0, 9.0)}, {"cost_range": (1.0, 0.0)}, {"intercept": False},
-)  # fmt: skip
+    {"delay": [0, 1, 2, 3]},
+    {"delay": "none"},
+    {"delay": np.full((4, 2), 0.5)},
+    {"mask": np.ones((4, 2), np.bool_)},
+    {"mask": [[1, 0]] * 4},
+    {"cost_range": (0.0, 9.0)},
+    {"cost_range": (1.0, 0.0)},
+    {"intercept": False},
+)
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_mutated_frame_of_rewards_is_a_table_or_is_told() -> None:
     """What the learner sees is in [0, 1] where an arm is available, and each round has an arm."""
-    whole = pd.DataFrame({"a": [1.0, 0.0, 0.5, 0.25], "b": [0.0, 1.0, None, 0.75], "length": [3, 9, 6, 1]})
+    whole = pd.DataFrame(
+        {"a": [1.0, 0.0, 0.5, 0.25], "b": [0.0, 1.0, None, 0.75], "length": [3, 9, 6, 1]}
+    )
 
     def wrong(made: Table) -> str:
         seen = made.reward[made.mask]
         fine = (
-            ((seen >= 0.0) & (seen <= 1.0)).all() and made.mask.any(axis=1).all() and np.isfinite(made.features).all()
+            ((seen >= 0.0) & (seen <= 1.0)).all()
+            and made.mask.any(axis=1).all()
+            and np.isfinite(made.features).all()
         )
         return "" if fine else f"no table: {made}"
 
@@ -245,20 +372,38 @@ def test_a_mutated_frame_of_rewards_is_a_table_or_is_told() -> None:
         costs = pick(rng, COSTS) if rng.random() < 0.3 else None
         more = pick(rng, MORE) if rng.random() < 0.3 else {}
         told = f"features {features!r}, costs {costs!r}, {more}: {what}"
-        return Trial(told, lambda: Table.from_frame(changed, features=features, costs=costs, **more), wrong)
+        return Trial(
+            told, lambda: Table.from_frame(changed, features=features, costs=costs, **more), wrong
+        )
 
     failures = fuzz("frames: rewards", draw, None, -(-CASES // 5))
     assert not failures, report(failures)
 
 
-TARGETS = ([0.5], [0.5, 0.6], [-1.0, 2.0], [np.nan, 1.0], [[0.5, 0.5]] * 3, "ab", None, [], [1.0, 0.0])
+TARGETS = (
+    [0.5],
+    [0.5, 0.6],
+    [-1.0, 2.0],
+    [np.nan, 1.0],
+    [[0.5, 0.5]] * 3,
+    "ab",
+    None,
+    [],
+    [1.0, 0.0],
+)
 
 
 def bandit_log() -> pd.DataFrame:
     """Forty rounds of two arms."""
     rng = np.random.default_rng(0)
-    rows = {"action": rng.integers(2, size=40), "reward": rng.random(40).round(1), "propensity": np.full(40, 0.5)}
-    return pd.DataFrame(rows | {"q_0": np.full(40, 0.4), "q_1": np.full(40, 0.6), "session": np.arange(40) // 4})
+    rows = {
+        "action": rng.integers(2, size=40),
+        "reward": rng.random(40).round(1),
+        "propensity": np.full(40, 0.5),
+    }
+    return pd.DataFrame(
+        rows | {"q_0": np.full(40, 0.4), "q_1": np.full(40, 0.6), "session": np.arange(40) // 4}
+    )
 
 
 def impossible(table: pd.DataFrame) -> str:
@@ -267,7 +412,11 @@ def impossible(table: pd.DataFrame) -> str:
     if np.isinf(found).any():
         return f"an infinite estimate: {found.tolist()}"
     stated = table[table["status"] != "none"]
-    return "" if np.isfinite(stated["value"].to_numpy(dtype=np.float64)).all() else "a status for what is no number"
+    return (
+        ""
+        if np.isfinite(stated["value"].to_numpy(dtype=np.float64)).all()
+        else "a status for what is no number"
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -280,11 +429,26 @@ def test_a_mutated_log_of_a_bandit_is_estimated_or_is_told() -> None:
         target: Any = [0.25, 0.75]
         if rng.random() < 0.2:
             target = pick(
-                rng, ([0.5], [0.5, 0.6], [-1.0, 2.0], [np.nan, 1.0], [[0.5, 0.5]] * 3, "ab", None, [], [1.0, 0.0])
+                rng,
+                (
+                    [0.5],
+                    [0.5, 0.6],
+                    [-1.0, 2.0],
+                    [np.nan, 1.0],
+                    [[0.5, 0.5]] * 3,
+                    "ab",
+                    None,
+                    [],
+                    [1.0, 0.0],
+                ),
             )
             what = f"{what}; target {target!r}"
         session = "session" if rng.random() < 0.3 else None
-        return Trial(what, partial(estimate, changed, target, ("ips", "snips", "dr"), session=session), impossible)
+        return Trial(
+            what,
+            partial(estimate, changed, target, ("ips", "snips", "dr"), session=session),
+            impossible,
+        )
 
     failures = fuzz("frames: bandit log", draw, None, -(-CASES // 5))
     assert not failures, report(failures)

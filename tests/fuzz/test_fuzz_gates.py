@@ -1,4 +1,7 @@
-"""Gates of the user that return anything: they decide as the numbers say, or are named; no other policy is touched."""
+"""Gates of the user that return anything: they decide as the numbers say, or are named.
+
+No other policy is touched.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,21 @@ from worlds import policy, random_trace
 
 pytestmark = pytest.mark.slow
 
-NUMBERS = (0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, 2.0**63, -(2.0**63), 1e-20)
+NUMBERS = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    np.nan,
+    np.inf,
+    -np.inf,
+    1e308,
+    -1e308,
+    5e-324,
+    2.0**63,
+    -(2.0**63),
+    1e-20,
+)
 TYPES = (
     "f2",
     "f4",
@@ -63,17 +80,29 @@ def of_shape(rng: np.random.Generator, x: Any) -> Any:
     """Another shape, length or order of memory."""
     x = np.asarray(x)
     shapes: tuple[Callable[[], Any], ...] = (
-        lambda: x[:, None], lambda: x[None], lambda: x[:-1], lambda: x[:0], lambda: np.append(x, x), lambda: x[0],
-        lambda: x[::-1], lambda: np.repeat(x, 2)[::2], lambda: np.broadcast_to(x[:1], x.shape),
+        lambda: x[:, None],
+        lambda: x[None],
+        lambda: x[:-1],
+        lambda: x[:0],
+        lambda: np.append(x, x),
+        lambda: x[0],
+        lambda: x[::-1],
+        lambda: np.repeat(x, 2)[::2],
+        lambda: np.broadcast_to(x[:1], x.shape),
         lambda: x.reshape(2, -1),
-        lambda: np.zeros((0, len(x))), lambda: np.stack([x] * 3), lambda: np.broadcast_to(x, (4, len(x))),
-    )  # fmt: skip
+        lambda: np.zeros((0, len(x))),
+        lambda: np.stack([x] * 3),
+        lambda: np.broadcast_to(x, (4, len(x))),
+    )
     return pick(rng, shapes)()
 
 
 def as_other(rng: np.random.Generator, x: Any) -> Any:
     """What is no array."""
-    return pick(rng, (list, tuple, np.ma.masked_invalid, np.matrix, memoryview, lambda y: {"a": y}, iter, repr))(x)
+    return pick(
+        rng,
+        (list, tuple, np.ma.masked_invalid, np.matrix, memoryview, lambda y: {"a": y}, iter, repr),
+    )(x)
 
 
 def as_value(rng: np.random.Generator, _: Any) -> Any:
@@ -83,7 +112,19 @@ def as_value(rng: np.random.Generator, _: Any) -> Any:
 
 def raising(rng: np.random.Generator, _: Any) -> Any:
     """An error with any text."""
-    error = pick(rng, (ValueError, KeyError, OSError, IndexError, RuntimeError, StopIteration, MemoryError, Warning))
+    error = pick(
+        rng,
+        (
+            ValueError,
+            KeyError,
+            OSError,
+            IndexError,
+            RuntimeError,
+            StopIteration,
+            MemoryError,
+            Warning,
+        ),
+    )
     raise error(pick(rng, WORDS))
 
 
@@ -117,7 +158,9 @@ class OddGate:
         return value
 
     def expected(self, ungated: NDArray[np.int64]) -> list[int] | None:
-        """Statuses that its numbers make of those without it; None where they are no numbers of the cases.
+        """Statuses that its numbers make of those without it.
+
+        None where they are no numbers of the cases.
 
         It stands behind the resolver, since it reads the chosen hits: what is asked back stays so.
         """
@@ -125,7 +168,9 @@ class OddGate:
         if not whole or np.asarray(whole[0]).dtype.kind not in "fi":
             return None
         passed = np.broadcast_to(np.asarray(whole[0], dtype=np.float64).reshape(-1), N_CASES) >= 0.0
-        statuses: list[int] = np.where(passed | (ungated == Status.ambiguous), ungated, Status.refuse).tolist()
+        statuses: list[int] = np.where(
+            passed | (ungated == Status.ambiguous), ungated, Status.refuse
+        ).tolist()
         return statuses
 
 
@@ -152,7 +197,11 @@ def test_whatever_a_gate_returns(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def wrong(statuses_of_gate: list[int]) -> str:
             expected = gate.expected(ungated)
-            return "" if statuses_of_gate == expected else f"decisions {statuses_of_gate}, expected {expected}"
+            return (
+                ""
+                if statuses_of_gate == expected
+                else f"decisions {statuses_of_gate}, expected {expected}"
+            )
 
         names = [change.__name__ for change in gate.changes]
         return Trial(f"{names} seed {gate.seed}", partial(statuses, gate), wrong)

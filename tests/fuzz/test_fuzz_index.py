@@ -1,4 +1,7 @@
-"""Index folders and caches that somebody altered: the same answer or a clear error, never another answer."""
+"""Index folders and caches that somebody altered.
+
+The same answer or a clear error, never another answer.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def signed(head: Any) -> bytes:
-    """Content of an index.json with the digest that belongs to its fields, as somebody makes it who knows how."""
+    """Content of an index.json with the digest of its fields, as made by someone who knows how."""
     if not isinstance(head, dict):
         return json_bytes(head)
     stated = {name: value for name, value in head.items() if name != "digest"}
@@ -78,24 +81,54 @@ def spoil_cache(rng: np.random.Generator, place: Path) -> str:
     if kind < 0.5:
         told = []
         with closing(sqlite3.connect(path)) as link:
-            tables = [row[0] for row in link.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            tables = [
+                row[0]
+                for row in link.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            ]
             table = pick(rng, sorted(tables))
             columns = [row[1] for row in link.execute(f"PRAGMA table_info('{table}')")]
             column, other = pick(rng, columns), pick(rng, columns)
-            of = f'UPDATE "{table}" SET "{column}"'  # noqa: S608
-            values = link.execute(f'SELECT "{column}" FROM "{table}"').fetchall()  # noqa: S608
+            of = f'UPDATE "{table}" SET "{column}"'
+            values = link.execute(f'SELECT "{column}" FROM "{table}"').fetchall()
             statements: list[tuple[str, tuple[Any, ...]]] = [
-                (f"{of} = ?", (pick(rng, (None, 0, -1, 2**63 - 1, 1e308, "x" * 100, b"x", rng.bytes(40), "\x1b[2J")),)),
+                (
+                    f"{of} = ?",
+                    (
+                        pick(
+                            rng,
+                            (
+                                None,
+                                0,
+                                -1,
+                                2**63 - 1,
+                                1e308,
+                                "x" * 100,
+                                b"x",
+                                rng.bytes(40),
+                                "\x1b[2J",
+                            ),
+                        ),
+                    ),
+                ),
                 (f'{of} = "{other}"', ()),
-                (f'{of} = (SELECT "{column}" FROM "{table}" ORDER BY rowid DESC LIMIT 1)', ()),  # noqa: S608
-                (f'DELETE FROM "{table}"', ()),  # noqa: S608
+                (f'{of} = (SELECT "{column}" FROM "{table}" ORDER BY rowid DESC LIMIT 1)', ()),
+                (f'DELETE FROM "{table}"', ()),
                 (f'DROP TABLE "{table}"', ()),
                 (f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO "other"', ()),
-                (f'CREATE TRIGGER trap AFTER INSERT ON "{table}" BEGIN DELETE FROM "{table}"; END', ()),  # noqa: S608
+                (
+                    (
+                        f'CREATE TRIGGER trap AFTER INSERT ON "{table}" BEGIN DELETE FROM '
+                        f'"{table}"; '
+                        "END"
+                    ),
+                    (),
+                ),
             ]
             if values and isinstance(values[0][0], bytes | str) and rng.random() < 0.5:
                 held = values[int(rng.integers(len(values)))][0]
-                changed = mutated_bytes(rng, held if isinstance(held, bytes) else str(held).encode())
+                changed = mutated_bytes(
+                    rng, held if isinstance(held, bytes) else str(held).encode()
+                )
                 same = changed if isinstance(held, bytes) else changed.decode("utf-8", "replace")
                 statements = [(f'{of} = ? WHERE "{column}" = ?', (same, held))]
             statement, more = pick(rng, statements)
@@ -115,7 +148,14 @@ def spoil_cache(rng: np.random.Generator, place: Path) -> str:
         path.write_bytes((place / pick(rng, CACHES)).read_bytes())
         return f"{name}: another cache"
     path.unlink()
-    pick(rng, (path.mkdir, lambda: path.symlink_to(place / "index.json"), lambda: path.write_text(str(WORDS[30]))))()
+    pick(
+        rng,
+        (
+            path.mkdir,
+            lambda: path.symlink_to(place / "index.json"),
+            lambda: path.write_text(str(WORDS[30])),
+        ),
+    )()
     return f"{name}: a folder, a link, or text"
 
 
@@ -126,12 +166,19 @@ def fresh(whole: Path, place: Path) -> None:
 
 
 def test_a_spoilt_index_is_the_same_or_refused(whole: Path, tmp_path: Path) -> None:
-    """index.json and the corpus, by value, by line and by byte; by somebody too who knows how the digest is made."""
+    """index.json and the corpus, by value, by line and by byte.
+
+    By somebody too who knows how the digest is made.
+    """
     place = tmp_path / "i"
     sound = read_index(whole)
 
     def check(found: Any) -> str:
-        same = (found.corpus, found.settings, found.head.pack) == (sound.corpus, sound.settings, sound.head.pack)
+        same = (found.corpus, found.settings, found.head.pack) == (
+            sound.corpus,
+            sound.settings,
+            sound.head.pack,
+        )
         return "" if same else f"another index: {shown(found, 200)}"
 
     def draw(rng: np.random.Generator) -> Trial:
@@ -153,7 +200,10 @@ def answers(place: Path) -> list[Any]:
         system = System.open(place, policy=free_policy(), arm="hybrid")
         try:
             said = [ask(question, system=system) for question in QUESTIONS[:2]]
-            return [[one[name] for name in ("answer", "status", "sources", "refusal_reason")] for one in said]
+            return [
+                [one[name] for name in ("answer", "status", "sources", "refusal_reason")]
+                for one in said
+            ]
         finally:
             for held in (system.audit, system.caches):
                 if held is not None:
@@ -161,7 +211,10 @@ def answers(place: Path) -> list[Any]:
 
 
 def test_a_spoilt_folder_answers_as_ever_or_not(whole: Path, tmp_path: Path) -> None:
-    """Caches, embeddings, index and corpus; a twentieth of the cases, since each opens the whole system."""
+    """Caches, embeddings, index and corpus.
+
+    A twentieth of the cases, since each opens the whole system.
+    """
     place, kept = tmp_path / "i", tmp_path / "kept"
     fresh(whole, kept)
     sound = answers(kept)  # and the answers of this arm are in the caches from here on
@@ -170,7 +223,11 @@ def test_a_spoilt_folder_answers_as_ever_or_not(whole: Path, tmp_path: Path) -> 
     def draw(rng: np.random.Generator) -> Trial:
         fresh(kept, place)
         what = spoil_cache(rng, place) if rng.random() < 0.9 else spoil_text(rng, place)
-        return Trial(what, partial(answers, place), lambda said: "" if said == sound else f"other answers: {said}")
+        return Trial(
+            what,
+            partial(answers, place),
+            lambda said: "" if said == sound else f"other answers: {said}",
+        )
 
     failures = fuzz("index: answers", draw, tmp_path, -(-CASES // 20))
     assert not failures, report(failures)

@@ -1,4 +1,7 @@
-"""Documents, scores and metadata of a LangChain store that are not what they should be: a trace, or one line."""
+"""Documents, scores and metadata of a LangChain store that are not what they should be.
+
+A trace, or one line.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,19 @@ pytestmark = pytest.mark.slow
 documents = pytest.importorskip("langchain_core.documents")
 
 DISTANCES = ("cosine", "cosine_distance", "l2", "euclidean", None, "other")
-HOSTILE = (float("nan"), float("inf"), -1.0, 2.0, "0.5", None, True, 10**400, np.float32(0.5), [0.5], 1 + 2j)
+HOSTILE = (
+    float("nan"),
+    float("inf"),
+    -1.0,
+    2.0,
+    "0.5",
+    None,
+    True,
+    10**400,
+    np.float32(0.5),
+    [0.5],
+    1 + 2j,
+)
 
 
 def store(rng: np.random.Generator) -> tuple[Any, str]:
@@ -46,7 +61,10 @@ def store(rng: np.random.Generator) -> tuple[Any, str]:
             metadata = changed if isinstance(changed, dict) else {"source": hostile_value(rng)}
             told.append(f"metadata {shown(metadata, 200)}")
         held[place] = (id_, text, metadata)
-    made = [documents.Document(id=id_, page_content=text, metadata=metadata) for id_, text, metadata in held]
+    made = [
+        documents.Document(id=id_, page_content=text, metadata=metadata)
+        for id_, text, metadata in held
+    ]
     return Scored(scores, made), "; ".join(told)
 
 

@@ -1,4 +1,7 @@
-"""Questions, documents and ids that are none, through `ask` and the graph: both answer alike, or both refuse."""
+"""Questions, documents and ids that are none, through `ask` and the graph.
+
+Both answer alike, or both refuse.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,17 @@ pytest.importorskip("langgraph")
 pytestmark = pytest.mark.slow
 
 ALIKE = ("status", "refused", "confidence", "route", "options", "policy_id")
-DOCUMENTS = ("motor.md", "motor.md#1", "faq.txt", "absent.md", "motor.md#99", "motor.md#x", "", "#", "docs/../motor.md")
+DOCUMENTS = (
+    "motor.md",
+    "motor.md#1",
+    "faq.txt",
+    "absent.md",
+    "motor.md#99",
+    "motor.md#x",
+    "",
+    "#",
+    "docs/../motor.md",
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,19 +55,29 @@ def state(rng: np.random.Generator) -> dict[str, Any]:
         kind = int(rng.integers(4))
         if kind == 0:
             asked["question"] = (
-                hostile_value(rng) if rng.random() < 0.5 else f"{QUESTIONS[0]} {hostile_value(rng)!s:.300}"
+                hostile_value(rng)
+                if rng.random() < 0.5
+                else f"{QUESTIONS[0]} {hostile_value(rng)!s:.300}"
             )
         elif kind == 1:
             named = [pick(rng, DOCUMENTS) for _ in range(int(rng.integers(3)))]
-            asked["documents"] = named if rng.random() < 0.6 else pick(rng, (hostile_value(rng), [hostile_value(rng)]))
+            asked["documents"] = (
+                named
+                if rng.random() < 0.6
+                else pick(rng, (hostile_value(rng), [hostile_value(rng)]))
+            )
         elif kind == 2:
-            asked["selected_option"] = pick(rng, (0, 1, 2, -1, 10**30, True, 1.0, "1", None, float("nan")))
+            asked["selected_option"] = pick(
+                rng, (0, 1, 2, -1, 10**30, True, 1.0, "1", None, float("nan"))
+            )
         else:
             asked["request_id"] = hostile_value(rng)
     return asked
 
 
-def both(system: System, graph: Any, asked: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def both(
+    system: System, graph: Any, asked: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Responses of `ask` and of the graph; where one refuses, so does the other."""
     more = {name: value for name, value in asked.items() if name != "question"}
     try:

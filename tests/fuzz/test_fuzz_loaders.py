@@ -1,4 +1,7 @@
-"""Loaders under mutated files of every format: what is accepted comes back equal, all else is told in one line."""
+"""Loaders under mutated files of every format.
+
+What is accepted comes back equal, all else is told in one line.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ Lines = list[dict[str, Any]]
 
 
 class Sample(NamedTuple):
-    """A small valid input: file name -> text, lines of JSON, or one document of JSON; and the door it goes through."""
+    """A small valid input: file name -> text, lines of JSON, or one document of JSON.
+
+    And the door it goes through.
+    """
 
     door: Callable[[Path], Any]
     files: Mapping[str, Any]
@@ -57,11 +63,14 @@ code | here
 |---|---|
 | 1 | 2 |
 """
-HTML = """<!DOCTYPE html><html lang="de"><head><meta charset="utf-8"><title>Cover</title><style>p { color: red }</style>
+HTML = """<!DOCTYPE html><html lang="de"><head><meta charset="utf-8"><title>Cover</title><style>p \
+{ color: red }</style>
 </head><body><h1>Cover</h1><!-- page 2 --><p hidden>no</p><p style="display: none">no
 <p>The <b>excess</b> is 500.<br>Once.
-<ul><li>one<ol start="3"><li>two</ol></ul><dl><dt>a<dd>b</dl><pre><code class="language-py">x</code></pre>
-<table><tr><th colspan="2">a<tr><td rowspan="2">1<td>2<tr><td>3</table><a href="#a">#</a></body></html>
+<ul><li>one<ol start="3"><li>two</ol></ul><dl><dt>a<dd>b</dl><pre><code \
+class="language-py">x</code></pre>
+<table><tr><th colspan="2">a<tr><td rowspan="2">1<td>2<tr><td>3</table><a \
+href="#a">#</a></body></html>
 """
 RST = """Cover
 =====
@@ -94,7 +103,13 @@ NOTEBOOK = {
     "metadata": {"language_info": {"name": "python"}},
     "cells": [
         {"cell_type": "markdown", "metadata": {}, "source": ["# Cover\n", "The excess is 500."]},
-        {"cell_type": "code", "metadata": {}, "source": "x = 1", "outputs": [], "execution_count": 1},
+        {
+            "cell_type": "code",
+            "metadata": {},
+            "source": "x = 1",
+            "outputs": [],
+            "execution_count": 1,
+        },
     ],
 }
 SAMPLES: dict[str, Sample] = {
@@ -102,14 +117,24 @@ SAMPLES: dict[str, Sample] = {
     "HTML": Sample(load_corpus, {"a.html": HTML}),
     "reStructuredText": Sample(load_corpus, {"a.rst": RST}),
     "notebook": Sample(load_corpus, {"a.ipynb": NOTEBOOK}),
-    "text": Sample(load_corpus, {"a.txt": "The excess is 500.\n\nIt is paid once.\f\nSecond page, with more.\n"}),
+    "text": Sample(
+        load_corpus,
+        {"a.txt": "The excess is 500.\n\nIt is paid once.\f\nSecond page, with more.\n"},
+    ),
     "CSV": Sample(load_corpus, {"a.csv": 'name;limit;note\nfleet;500;"two\nlines"\nhull;1,000;\n'}),
     "chunks": Sample(
         load_corpus,
         {
             "corpus.jsonl": [
                 {"corpus": "small"},
-                {"id": "a", "source": "a.md", "text": "one", "page": 1, "page_label": "i", "tags": {"product": "x"}},
+                {
+                    "id": "a",
+                    "source": "a.md",
+                    "text": "one",
+                    "page": 1,
+                    "page_label": "i",
+                    "tags": {"product": "x"},
+                },
                 {"id": "b", "source": "a.md", "text": "two", "page": 2, "entities": ["fleet"]},
             ]
         },
@@ -122,14 +147,23 @@ SAMPLES: dict[str, Sample] = {
                     "source": "a.md",
                     "tags": {"product": "x"},
                     "entities": ["fleet"],
-                    "pages": [{"page": 1, "label": "i", "text": "# A\n\none"}, {"page": 2, "text": "two"}],
+                    "pages": [
+                        {"page": 1, "label": "i", "text": "# A\n\none"},
+                        {"page": 2, "text": "two"},
+                    ],
                 },
                 {"source": "b.txt", "pages": [{"page": 1, "text": "three"}]},
             ]
         },
     ),
     "BEIR corpus": Sample(
-        load_corpus, {"corpus.jsonl": [{"_id": "d1", "title": "A", "text": "one"}, {"_id": "d2", "text": "two"}]}
+        load_corpus,
+        {
+            "corpus.jsonl": [
+                {"_id": "d1", "title": "A", "text": "one"},
+                {"_id": "d2", "text": "two"},
+            ]
+        },
     ),
     "BEIR cases": Sample(
         load_cases,
@@ -165,9 +199,18 @@ SAMPLES: dict[str, Sample] = {
                             {
                                 "context": "one two three",
                                 "qas": [
-                                    {"id": f"q{number}", "question": "what", "is_impossible": False,
-                                     "answers": [{"text": "two", "answer_start": 4}]},
-                                    {"id": f"p{number}", "question": "who", "is_impossible": True, "answers": []},
+                                    {
+                                        "id": f"q{number}",
+                                        "question": "what",
+                                        "is_impossible": False,
+                                        "answers": [{"text": "two", "answer_start": 4}],
+                                    },
+                                    {
+                                        "id": f"p{number}",
+                                        "question": "who",
+                                        "is_impossible": True,
+                                        "answers": [],
+                                    },
                                 ],
                             }
                         ],
@@ -181,8 +224,13 @@ SAMPLES: dict[str, Sample] = {
         load_cases,
         {
             "data_full.json": {
-                **{name: [[f"{name} one", "travel"], [f"{name} two", "bank"]] for name in ("train", "val", "test")},
-                **{name: [[f"{name} else", "oos"]] for name in ("oos_train", "oos_val", "oos_test")},
+                **{
+                    name: [[f"{name} one", "travel"], [f"{name} two", "bank"]]
+                    for name in ("train", "val", "test")
+                },
+                **{
+                    name: [[f"{name} else", "oos"]] for name in ("oos_train", "oos_val", "oos_test")
+                },
             },
             "domains.json": {"a": ["travel"], "b": ["bank"]},
         },
@@ -197,20 +245,37 @@ SAMPLES: dict[str, Sample] = {
     ),
     "table of chunks": Sample(
         load_corpus,
-        {"mine.tsv": "id\ttext\tsource\tpage\tentities\tproduct\n1\tone\ta.md\t1\tfleet;hull\tx\n2\ttwo\t\t\t\t\n"},
+        {
+            "mine.tsv": (
+                "id\ttext\tsource\tpage\tentities\tproduct\n1\tone\ta.md\t1\tfleet;"
+                "hull\tx\n2\ttwo\t\t\t\t\n"
+            )
+        },
     ),
     "cases": Sample(
         load_cases,
         {
             "cases.jsonl": [
-                {"id": "1", "query": "what", "expect_status": "ok", "expect_sources": ["a.md#2"], "split": "tune",
-                 "min_sources": 1, "lang": "en"},
-                {"id": "2", "question": "who", "expect_status": "ambiguous", "selected_sources": ["a.md"],
-                 "notes": "n"},
+                {
+                    "id": "1",
+                    "query": "what",
+                    "expect_status": "ok",
+                    "expect_sources": ["a.md#2"],
+                    "split": "tune",
+                    "min_sources": 1,
+                    "lang": "en",
+                },
+                {
+                    "id": "2",
+                    "question": "who",
+                    "expect_status": "ambiguous",
+                    "selected_sources": ["a.md"],
+                    "notes": "n",
+                },
             ]
         },
     ),
-}  # fmt: skip
+}
 
 
 def sample_bytes(held: Any) -> bytes:
@@ -234,17 +299,27 @@ def mutated_file(rng: np.random.Generator, held: Any) -> bytes:
 
 
 def problem(folder: Path, value: Corpus | tuple[Case, ...]) -> str:
-    """What is wrong with what was loaded: it is another one when saved and read again, or a chunk breaks a rule."""
+    """What is wrong with what was loaded.
+
+    It is another one when saved and read again, or a chunk breaks a rule.
+    """
     path = folder / "again.jsonl"
     if isinstance(value, Corpus):
         save_corpus(value, path)
         again: Any = load_corpus(path)
-        if any(not chunk.text.strip() or (chunk.page is not None and chunk.page < 1) for chunk in value.chunks):
+        if any(
+            not chunk.text.strip() or (chunk.page is not None and chunk.page < 1)
+            for chunk in value.chunks
+        ):
             return "a chunk without text, or a page below 1"
     else:
         save_cases(value, path)
         again = load_cases(path)
-    return "" if again == value else f"another one when saved and read again: {shown(again)} for {shown(value)}"
+    return (
+        ""
+        if again == value
+        else f"another one when saved and read again: {shown(again)} for {shown(value)}"
+    )
 
 
 def trial(rng: np.random.Generator, sample: Sample, folder: Path) -> Trial:
@@ -260,7 +335,11 @@ def trial(rng: np.random.Generator, sample: Sample, folder: Path) -> Trial:
     door = place / target if single else place
     if (sample.door is load_cases and target == "squad.json") or target.startswith("mine."):
         door = place / target
-    return Trial(f"{target}: {shown(changed, 400)}", lambda: sample.door(door), lambda value: problem(folder, value))
+    return Trial(
+        f"{target}: {shown(changed, 400)}",
+        lambda: sample.door(door),
+        lambda value: problem(folder, value),
+    )
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -268,7 +347,12 @@ def test_a_mutated_file_loads_whole_or_is_told(name: str, tmp_path: Path) -> Non
     """It is accepted with what it says, or refused in one line."""
     sample = SAMPLES[name]
     (tmp_path / "in").mkdir()
-    failures = fuzz(f"loaders: {name}", lambda rng: trial(rng, sample, tmp_path), tmp_path, -(-CASES // len(SAMPLES)))
+    failures = fuzz(
+        f"loaders: {name}",
+        lambda rng: trial(rng, sample, tmp_path),
+        tmp_path,
+        -(-CASES // len(SAMPLES)),
+    )
     assert not failures, report(failures)
 
 
@@ -276,8 +360,13 @@ def test_a_mutated_file_loads_whole_or_is_told(name: str, tmp_path: Path) -> Non
 def pdf() -> bytes:
     """A PDF of two pages with a line of text each."""
     writer = PdfWriter()
-    font = DictionaryObject({NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1"),
-                             NameObject("/BaseFont"): NameObject("/Helvetica")})  # fmt: skip
+    font = DictionaryObject(
+        {
+            NameObject("/Type"): NameObject("/Font"),
+            NameObject("/Subtype"): NameObject("/Type1"),
+            NameObject("/BaseFont"): NameObject("/Helvetica"),
+        }
+    )
     for text in ("The excess is 500", "Second page"):
         page = writer.add_blank_page(200, 200)
         fonts = DictionaryObject({NameObject("/F"): writer._add_object(font)})
@@ -297,7 +386,9 @@ def test_a_mutated_pdf_loads_or_is_told(tmp_path: Path) -> None:
     def draw(rng: np.random.Generator) -> Trial:
         changed = mutated_bytes(rng, pdf())
         path.write_bytes(changed)
-        return Trial(shown(changed, 400), lambda: load_corpus(path), lambda value: problem(tmp_path, value))
+        return Trial(
+            shown(changed, 400), lambda: load_corpus(path), lambda value: problem(tmp_path, value)
+        )
 
     failures = fuzz("loaders: PDF", draw, tmp_path, -(-CASES // 100))
     assert not failures, report(failures)
@@ -327,7 +418,19 @@ def mutated_xml(rng: np.random.Generator, raw: bytes) -> bytes:
         return mutated_bytes(rng, raw)
     tokens = re.findall(r'(?<==)"[^"]*"|<[^<>]*/>|(?<=>)[^<>]+(?=<)|.', raw.decode(), re.DOTALL)
     places = [place for place, token in enumerate(tokens) if len(token) > 1]
-    values = ("", "0", "-1", "7", "99999999999", "1e9", "x", "&amp;", "\u202e", "A1:XFD1048576", "Heading1")
+    values = (
+        "",
+        "0",
+        "-1",
+        "7",
+        "99999999999",
+        "1e9",
+        "x",
+        "&amp;",
+        "\u202e",
+        "A1:XFD1048576",
+        "Heading1",
+    )
     for _ in range(int(rng.integers(1, 4))):
         place = int(pick(rng, places))
         token = tokens[place]
@@ -367,7 +470,10 @@ def test_the_samples_load(tmp_path: Path) -> None:
     """Without a change each sample is accepted and comes back equal."""
     path = tmp_path / "a.pdf"
     path.write_bytes(pdf())
-    assert [chunk.text for chunk in load_corpus(path).chunks] == ["The excess is 500", "Second page"]
+    assert [chunk.text for chunk in load_corpus(path).chunks] == [
+        "The excess is 500",
+        "Second page",
+    ]
     for name, sample in SAMPLES.items():
         place = tmp_path / name
         for file, held in sample.files.items():

@@ -1,4 +1,7 @@
-"""Audit and bandit logs that somebody altered: told, named by a verification, or read as they were written."""
+"""Audit and bandit logs that somebody altered.
+
+Told, named by a verification, or read as they were written.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +38,21 @@ FREE = {
     "audit_numbers",
 }  # a snapshot that is gone is made again; of the numbers some cells say nothing
 KEY = ("insurer_name", "broker_contract", {})
-# Statements of somebody who has the file: traps for whoever reads or writes it next, tables gone or of another form.
+# Statements of somebody who has the file: traps for whoever reads or writes it next, tables gone or
+# of another form.
 TRAPS = (
     "CREATE TRIGGER trap AFTER INSERT ON {table} BEGIN DELETE FROM {table}; END",
     "CREATE TRIGGER trap BEFORE INSERT ON {table} BEGIN SELECT RAISE(IGNORE); END",
-    "CREATE TRIGGER trap BEFORE UPDATE ON audit_numbers BEGIN SELECT RAISE(ABORT, '\x1b[2Jno'); END",
-    "CREATE TRIGGER trap AFTER INSERT ON audit_chain BEGIN UPDATE audit_chain SET digest = 'x'; END",
+    (
+        "CREATE TRIGGER trap BEFORE UPDATE ON audit_numbers BEGIN SELECT RAISE(ABORT, "
+        "'\x1b[2Jno'); "
+        "END"
+    ),
+    (
+        "CREATE TRIGGER trap AFTER INSERT ON audit_chain BEGIN UPDATE audit_chain SET digest = "
+        "'x'; "
+        "END"
+    ),
     "CREATE VIEW trap AS SELECT load_extension('x') FROM {table}",
     "ALTER TABLE {table} RENAME TO other",
     "DROP TABLE {table}",
@@ -89,7 +101,11 @@ def findings(place: Path) -> list[str]:
     """What a verification of both logs names."""
     logs = open_logs(place)
     try:
-        return [str(one) for log in logs for one in log.verify(AUDIT_REBUILDS + BANDIT_REBUILDS).findings]
+        return [
+            str(one)
+            for log in logs
+            for one in log.verify(AUDIT_REBUILDS + BANDIT_REBUILDS).findings
+        ]
     finally:
         for log in logs:
             log.close()
@@ -99,16 +115,20 @@ def stored(place: Path) -> list[tuple[Any, ...]]:
     """Every row of every table that raglab made, of both logs, by the columns that it knows."""
     held = []
     known = {
-        one.name: [*(() if one.key else ("seq", "at")), *(part.name for part in one.columns)] for one in LOG_TABLES
+        one.name: [*(() if one.key else ("seq", "at")), *(part.name for part in one.columns)]
+        for one in LOG_TABLES
     }
     for file in (AUDIT, BANDIT):
         with closing(sqlite3.connect(place / file)) as link:
-            tables = link.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+            tables = link.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+            ).fetchall()
             for (table,) in tables:
                 if table in FREE:
                     continue
                 names = ", ".join(f'"{name}"' for name in known.get(table, ())) or "*"
-                rows = link.execute(f'SELECT {names} FROM "{table}"').fetchall()  # noqa: S608 - names of its own
+                # names of its own
+                rows = link.execute(f'SELECT {names} FROM "{table}"').fetchall()
                 held.append((file, table, sorted(map(repr, rows))))
     return held
 
@@ -120,7 +140,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with words_for_models(place.parent / "kept"):
         asked_index(place)
         log = open_audit(place)
-        about = {"session": "bob", "policy": free_policy(), "fingerprint": "f", "models": {"encoder": "words"}}
+        about = {
+            "session": "bob",
+            "policy": free_policy(),
+            "fingerprint": "f",
+            "models": {"encoder": "words"},
+        }
         log.opened("d1", "who is the insurer?", **about)
         row = log.met("d1", KEY)
         log.applied("d1", row=row, value="1", gate="apply", conditions={}, kind="page_scope")
@@ -128,10 +153,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         log.signal("d1", KEY, "1", "explicit_yes", conditions={})
         log.opened("d2", "and who is the vendor?", **about)
         request = ClarificationRequest(
-            target_field=KEY[0], question_to_user="Page?", candidate_values=["1", "toc"], proposed_default="1"
+            target_field=KEY[0],
+            question_to_user="Page?",
+            candidate_values=["1", "toc"],
+            proposed_default="1",
         )
         log.clarified(
-            "d2", request, row=log.met("d2", KEY), kind="page_scope", why="gate", gain=5.0, cost=1.0, conditions={}
+            "d2",
+            request,
+            row=log.met("d2", KEY),
+            kind="page_scope",
+            why="gate",
+            gain=5.0,
+            cost=1.0,
+            conditions={},
         )
         log.close()
         settled(place / AUDIT)
@@ -142,8 +177,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def tables(path: Path) -> dict[str, list[str]]:
     """Columns by table of a database."""
     with closing(sqlite3.connect(path)) as link:
-        names = [row[0] for row in link.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
-        return {name: [row[1] for row in link.execute(f"PRAGMA table_info('{name}')")] for name in names}
+        names = [
+            row[0]
+            for row in link.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+            )
+        ]
+        return {
+            name: [row[1] for row in link.execute(f"PRAGMA table_info('{name}')")] for name in names
+        }
 
 
 def cell(rng: np.random.Generator, held: object) -> object:
@@ -153,7 +195,10 @@ def cell(rng: np.random.Generator, held: object) -> object:
         return pick(rng, (held + 1, -held, float(held), str(held), held * 10**9))
     if kind < 0.5 and isinstance(held, str) and held:
         at = int(rng.integers(len(held)))
-        return pick(rng, (held[:at], held + " ", held[:at] + "é" + held[at + 1 :], held.upper(), held.encode()))
+        return pick(
+            rng,
+            (held[:at], held + " ", held[:at] + "é" + held[at + 1 :], held.upper(), held.encode()),
+        )
     if kind < 0.6:
         return rng.bytes(5)
     value = hostile_value(rng)
@@ -172,29 +217,40 @@ def altered(rng: np.random.Generator, path: Path) -> str:
         for _ in range(int(rng.integers(1, 3))):
             table = pick(rng, sorted(columns))
             count = int(rng.integers(6))
-            rowid = link.execute(f'SELECT rowid FROM "{table}" ORDER BY random() LIMIT 1').fetchone()  # noqa: S608
-            rowids = [row[0] for row in link.execute(f'SELECT rowid FROM "{table}"')]  # noqa: S608
+            rowid = link.execute(
+                f'SELECT rowid FROM "{table}" ORDER BY random() LIMIT 1'
+            ).fetchone()
+            rowids = [row[0] for row in link.execute(f'SELECT rowid FROM "{table}"')]
             rowid = pick(rng, rowids) if rowids else None
             column, other = pick(rng, columns[table]), pick(rng, columns[table])
             where = f'"{table}" SET "{column}"'
             with suppress(sqlite3.Error):  # a rule of the table that forbids it
                 if count <= 2 and rowid is not None:
-                    held = link.execute(f'SELECT "{column}" FROM "{table}" WHERE rowid = ?', (rowid,)).fetchone()[0]  # noqa: S608
+                    held = link.execute(
+                        f'SELECT "{column}" FROM "{table}" WHERE rowid = ?', (rowid,)
+                    ).fetchone()[0]
                     value = cell(rng, held)
                     link.execute(f"UPDATE {where} = ? WHERE rowid = ?", (value, rowid))
-                    told.append(f"{table}.{column} of {rowid}: {shown(held, 80)} -> {shown(value, 80)}")
+                    told.append(
+                        f"{table}.{column} of {rowid}: {shown(held, 80)} -> {shown(value, 80)}"
+                    )
                 elif count == 3 and rowid is not None:
-                    link.execute(f'DELETE FROM "{table}" WHERE rowid = ?', (rowid,))  # noqa: S608
+                    link.execute(f'DELETE FROM "{table}" WHERE rowid = ?', (rowid,))
                     told.append(f"{table} without {rowid}")
                 elif count == 4 and rowid is not None:
-                    names = ", ".join(f'"{one}"' for one in columns[table] if one not in {"seq", "row_id"})
+                    names = ", ".join(
+                        f'"{one}"' for one in columns[table] if one not in {"seq", "row_id"}
+                    )
                     link.execute(
-                        f'INSERT INTO "{table}" (seq, {names}) SELECT seq + ?, {names} FROM "{table}" WHERE rowid = ?',  # noqa: S608
+                        f'INSERT INTO "{table}" (seq, {names}) SELECT seq + ?, {names} FROM '
+                        f'"{table}" WHERE rowid = ?',
                         (int(rng.integers(1, 60)), rowid),
                     )
                     told.append(f"{table} with {rowid} again")
                 elif rng.random() < 0.3 and rowid is not None:
-                    link.execute(f'UPDATE "{table}" SET "{column}" = "{other}" WHERE rowid = ?', (rowid,))  # noqa: S608
+                    link.execute(
+                        f'UPDATE "{table}" SET "{column}" = "{other}" WHERE rowid = ?', (rowid,)
+                    )
                     told.append(f"{table}.{column} = {other} of {rowid}")
                 else:
                     statement = pick(rng, TRAPS).format(table=table)
@@ -227,7 +283,16 @@ def spoil(rng: np.random.Generator, whole: Path, place: Path) -> str:
         return f"{file}: bits"
     if kind < 0.96:
         end = pick(rng, ("-wal", "-shm", "-journal"))
-        beside = pick(rng, (b"", rng.bytes(4096), raw[:8192], b"\x37\x7f\x06\x82" + rng.bytes(4000), WORDS[5].encode()))
+        beside = pick(
+            rng,
+            (
+                b"",
+                rng.bytes(4096),
+                raw[:8192],
+                b"\x37\x7f\x06\x82" + rng.bytes(4000),
+                WORDS[5].encode(),
+            ),
+        )
         (place / f"{file}{end}").write_bytes(beside)
         return f"{file}{end}: {len(beside)} bytes"
     path.unlink()
@@ -235,7 +300,9 @@ def spoil(rng: np.random.Generator, whole: Path, place: Path) -> str:
         "gone": lambda: None,
         "empty": path.touch,
         "a folder": path.mkdir,
-        "a link to the other": lambda: path.symlink_to(place / (BANDIT if file == AUDIT else AUDIT)),
+        "a link to the other": lambda: path.symlink_to(
+            place / (BANDIT if file == AUDIT else AUDIT)
+        ),
         "another database": lambda: shutil.copyfile(whole / "embeddings.sqlite", path),
         "text": lambda: path.write_text(str(pick(rng, WORDS)).encode("utf-8", "replace").decode()),
     }
@@ -252,7 +319,10 @@ def clear_away(place: Path) -> None:
 
 
 def test_a_log_that_was_altered_is_told_or_named(whole: Path, tmp_path: Path) -> None:
-    """What is read is what was written; else a door refuses it, or the verification names it. A tenth of the cases."""
+    """What is read is what was written; else a door refuses it, or the verification names it.
+
+    A tenth of the cases.
+    """
     place = tmp_path / "i"
     shutil.copytree(whole, place)
     sound, content = read(whole), stored(whole)
@@ -357,10 +427,15 @@ def test_each_door_refuses_or_does(whole: Path, tmp_path: Path, name: str) -> No
 
 
 def test_a_question_over_an_altered_log(whole: Path, tmp_path: Path) -> None:
-    """It is answered as ever, or refused in one line; a hundredth of the cases, each opens the whole system."""
+    """It is answered as ever, or refused in one line.
+
+    A hundredth of the cases, each opens the whole system.
+    """
     place = tmp_path / "i"
     shutil.copytree(whole, place)
-    sound = ask(QUESTIONS[0], system=System.open(whole, policy=free_policy(), arm="hybrid", audit=False))["answer"]
+    sound = ask(
+        QUESTIONS[0], system=System.open(whole, policy=free_policy(), arm="hybrid", audit=False)
+    )["answer"]
 
     def asked() -> Any:
         system = System.open(place, policy=free_policy(), arm="hybrid")
@@ -373,7 +448,11 @@ def test_a_question_over_an_altered_log(whole: Path, tmp_path: Path) -> None:
     def draw(rng: np.random.Generator) -> Trial:
         clear_away(place)
         what = spoil(rng, whole, place)
-        return Trial(what, asked, lambda said: "" if said["answer"] == sound else f"another answer: {said['answer']}")
+        return Trial(
+            what,
+            asked,
+            lambda said: "" if said["answer"] == sound else f"another answer: {said['answer']}",
+        )
 
     failures = fuzz("logs: ask", draw, tmp_path, -(-CASES // 100))
     assert not failures, report(failures)

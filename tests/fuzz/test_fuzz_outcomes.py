@@ -39,12 +39,15 @@ def test_kinds_by_head(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        ValueError("invalid literal for int() with base 10: 'a'"), KeyError("a"), ValueError("a must be\nb"),
-        ValueError(f"a must be {'b' * 5_000}"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "must be"),
+        ValueError("invalid literal for int() with base 10: 'a'"),
+        KeyError("a"),
+        ValueError("a must be\nb"),
+        ValueError(f"a must be {'b' * 5_000}"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "must be"),
         ValueError("a must be \x1b[2J"),
     ],
     ids=lambda error: repr(error)[:40],
-)  # fmt: skip
+)
 def test_what_is_not_clear(error: Exception) -> None:
     """A library's words, more than a line, a message without end, what a terminal obeys."""
     assert outcome(Trial("", lambda: _raise(error))).kind in {"raw system message", "traceback"}
@@ -53,7 +56,7 @@ def test_what_is_not_clear(error: Exception) -> None:
 def test_what_is_accepted_must_be_right_and_whole(tmp_path: Path) -> None:
     """A check that finds something, one that fails, and half of a file that is left."""
     assert outcome(Trial("", lambda: 1, lambda _: "another")).kind == "silent wrong"
-    assert outcome(Trial("", lambda: 1, lambda _: 1 / 0)).kind == "traceback"  # type: ignore[arg-type,return-value]
+    assert outcome(Trial("", lambda: 1, lambda _: 1 / 0)).kind == "traceback"
     (tmp_path / ".0123.tmp").touch()
     assert outcome(Trial("", lambda: 1), tmp_path).kind == "half-written"
 
@@ -63,9 +66,16 @@ def test_code_that_was_run_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     text = f"!!python/object/apply:os.system ['touch {MARKER}']"
     loader = yaml.UnsafeLoader
-    failures = fuzz("trial", lambda rng: Trial(str(rng.integers(9)), lambda: yaml.load(text, loader)), cases=2)  # noqa: S506
+    failures = fuzz(
+        "trial",
+        lambda rng: Trial(str(rng.integers(9)), lambda: yaml.load(text, loader)),  # noqa: S506
+        cases=2,
+    )
     assert failures == ["trial: code of an input was run"]
-    again = [fuzz("trial", lambda rng: Trial(str(rng.integers(9**9)), [].pop), cases=3, only=2) for _ in "ab"]
+    again = [
+        fuzz("trial", lambda rng: Trial(str(rng.integers(9**9)), [].pop), cases=3, only=2)
+        for _ in "ab"
+    ]
     assert again[0] == again[1]
     assert "trial case 2: traceback: 'IndexError" in again[0][0]
     del TABLE["trial"]

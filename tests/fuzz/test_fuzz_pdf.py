@@ -1,4 +1,7 @@
-"""PDFs that were altered: pages, or one line, and within seconds; each in a process of its own that is ended."""
+"""PDFs that were altered: pages, or one line, and within seconds.
+
+Each in a process of its own that is ended.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,26 @@ from fuzz.outcomes import CASES, Trial, fuzz, report
 from raglab.store import document_worker, pdf, workers
 from raglab.store.markdown import Page
 from raglab.store.pdf import PDF_LIMITS, pdf_pages
-from test_store_pdf import CATALOG, FONT, GOOD, PACKED, SLOW, TEXT, TWICE, deflated, document, stream, with_content
+from test_store_pdf import (
+    CATALOG,
+    FONT,
+    GOOD,
+    PACKED,
+    SLOW,
+    TEXT,
+    TWICE,
+    deflated,
+    document,
+    stream,
+    with_content,
+)
 
 pytestmark = pytest.mark.slow
 
-LABELS = b"<< /Type /Catalog /Pages 2 0 R /PageLabels << /Nums [0 << /S /r >> 1 << /S /D /P (a) >>] >> >>"
+LABELS = (
+    b"<< /Type /Catalog /Pages 2 0 R /PageLabels << /Nums [0 << /S /r >> 1 << /S /D /P (a) >>] >> "
+    b">>"
+)
 SAMPLES = {
     "plain": GOOD,
     "packed": with_content(stream(deflated(TEXT * 3), PACKED)),
@@ -31,20 +49,66 @@ SAMPLES = {
     "three pages": with_content(stream(TEXT), pages=3),
     "labels": with_content(stream(TEXT), pages=2).replace(CATALOG, LABELS),
     "a font of its own": with_content(
-        stream(TEXT), o3=b"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /ToUnicode 5 0 R >>",
+        stream(TEXT),
+        o3=b"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /ToUnicode 5 0 R >>",
         o5=stream(b"/CIDInit begincmap 1 beginbfrange <00> <ff> <0041> endbfrange endcmap"),
     ),
-}  # fmt: skip
+}
 NAMES = (
-    b"/Type", b"/Pages", b"/Page", b"/Kids", b"/Count", b"/Parent", b"/Contents", b"/Length", b"/Filter", b"/Font",
-    b"/Size", b"/Root", b"/Prev", b"/FlateDecode", b"/LZWDecode", b"/RunLengthDecode", b"/ASCII85Decode", b"/DCTDecode",
-    b"/Encrypt", b"/XRefStm", b"/ObjStm", b"/ToUnicode", b"/Differences", b"/PageLabels", b"/Nums", b"/Names", b"/W",
+    b"/Type",
+    b"/Pages",
+    b"/Page",
+    b"/Kids",
+    b"/Count",
+    b"/Parent",
+    b"/Contents",
+    b"/Length",
+    b"/Filter",
+    b"/Font",
+    b"/Size",
+    b"/Root",
+    b"/Prev",
+    b"/FlateDecode",
+    b"/LZWDecode",
+    b"/RunLengthDecode",
+    b"/ASCII85Decode",
+    b"/DCTDecode",
+    b"/Encrypt",
+    b"/XRefStm",
+    b"/ObjStm",
+    b"/ToUnicode",
+    b"/Differences",
+    b"/PageLabels",
+    b"/Nums",
+    b"/Names",
+    b"/W",
     b"/DecodeParms",
-)  # fmt: skip
+)
 OPERANDS = (
-    b"0", b"-1", b"1", b"2 0 R", b"4 0 R", b"10 0 R", b"99999 0 R", b"2147483648", b"9" * 40, b"1e9", b"null", b"true",
-    b"[", b"]", b"<<", b">>", b"(", b"<ff", b"[2 0 R 2 0 R]", b"<< /A 1 0 R >>", b"endobj", b"stream", b"%%EOF",
-)  # fmt: skip
+    b"0",
+    b"-1",
+    b"1",
+    b"2 0 R",
+    b"4 0 R",
+    b"10 0 R",
+    b"99999 0 R",
+    b"2147483648",
+    b"9" * 40,
+    b"1e9",
+    b"null",
+    b"true",
+    b"[",
+    b"]",
+    b"<<",
+    b">>",
+    b"(",
+    b"<ff",
+    b"[2 0 R 2 0 R]",
+    b"<< /A 1 0 R >>",
+    b"endobj",
+    b"stream",
+    b"%%EOF",
+)
 
 
 def mutated_pdf(rng: np.random.Generator) -> bytes:
@@ -56,15 +120,24 @@ def mutated_pdf(rng: np.random.Generator) -> bytes:
     if kind < 0.4:  # content of a page, whole as a PDF
         return with_content(stream(deflated(mutated_bytes(rng, TEXT * 4)), PACKED))
     if kind < 0.5:
-        objects = {1: CATALOG, 2: b"<< /Type /Pages /Kids [10 0 R] /Count 1 >>", 3: FONT, 4: stream(TEXT)}
+        objects = {
+            1: CATALOG,
+            2: b"<< /Type /Pages /Kids [10 0 R] /Count 1 >>",
+            3: FONT,
+            4: stream(TEXT),
+        }
         objects[10] = b"<< /Type /Page /Parent 2 0 R /Contents 4 0 R >>"
-        objects[int(pick(rng, (1, 2, 3, 4, 10)))] = mutated_bytes(rng, objects[int(pick(rng, (1, 2, 3, 4, 10)))])
+        objects[int(pick(rng, (1, 2, 3, 4, 10)))] = mutated_bytes(
+            rng, objects[int(pick(rng, (1, 2, 3, 4, 10)))]
+        )
         return document(objects)
     out = raw
     for _ in range(int(rng.integers(1, 4))):
         parts = out.split(b" ")
         at = int(rng.integers(len(parts)))
-        parts[at] = pick(rng, (pick(rng, NAMES), pick(rng, OPERANDS), parts[int(rng.integers(len(parts)))]))
+        parts[at] = pick(
+            rng, (pick(rng, NAMES), pick(rng, OPERANDS), parts[int(rng.integers(len(parts)))])
+        )
         out = b" ".join(parts)
     return out
 
@@ -72,8 +145,8 @@ def mutated_pdf(rng: np.random.Generator) -> bytes:
 def forked(raw: bytes, limits: Mapping[str, Any]) -> dict[str, Any]:
     """What the worker's own code says of a PDF, in a fork that spends as much as a worker may.
 
-    A fork has pypdf loaded already, which is what most of a worker's time goes to. Memory is left as it is: the
-    process of the tests has more of it than a worker may take.
+    A fork has pypdf loaded already, which is what most of a worker's time goes to. Memory is left
+    as it is: the process of the tests has more of it than a worker may take.
     """
     there, here = os.pipe()
     child = os.fork()
@@ -111,7 +184,9 @@ def test_an_altered_pdf_is_read_or_told(monkeypatch: pytest.MonkeyPatch) -> None
 
     def draw(rng: np.random.Generator) -> Trial:
         raw = mutated_pdf(rng)
-        return Trial(f"{len(raw)} bytes: {raw[:400]!r}", partial(pdf_pages, raw, "a.pdf", limits), check)
+        return Trial(
+            f"{len(raw)} bytes: {raw[:400]!r}", partial(pdf_pages, raw, "a.pdf", limits), check
+        )
 
     failures = fuzz("PDF", draw, None, -(-CASES // 5))
     assert not failures, report(failures)
@@ -119,7 +194,11 @@ def test_an_altered_pdf_is_read_or_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_fork_reads_what_the_worker_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The samples, and one that takes too long, by both."""
-    real = {name: pdf_pages(raw, "a.pdf", PDF_LIMITS) for name, raw in SAMPLES.items() if name in {"labels", "packed"}}
+    real = {
+        name: pdf_pages(raw, "a.pdf", PDF_LIMITS)
+        for name, raw in SAMPLES.items()
+        if name in {"labels", "packed"}
+    }
     monkeypatch.setattr(pdf, "worker_answer", forked)
     for name, raw in SAMPLES.items():
         found = pdf_pages(raw, "a.pdf", PDF_LIMITS)
@@ -137,7 +216,9 @@ def test_a_whole_worker_for_some(tmp_path: Path) -> None:
 
     def draw(rng: np.random.Generator) -> Trial:
         raw = mutated_pdf(rng)
-        return Trial(f"{len(raw)} bytes: {raw[:400]!r}", partial(pdf_pages, raw, "a.pdf", PDF_LIMITS), check)
+        return Trial(
+            f"{len(raw)} bytes: {raw[:400]!r}", partial(pdf_pages, raw, "a.pdf", PDF_LIMITS), check
+        )
 
     failures = fuzz("PDF: workers", draw, None, -(-CASES // 200))
     assert not failures, report(failures)

@@ -1,4 +1,7 @@
-"""Policies under mutated YAML: one that loads decides, and is the same when saved; all else is told in one line."""
+"""Policies under mutated YAML: one that loads decides, and is the same when saved.
+
+All else is told in one line.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,25 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "gap": {"enabled": True, "min_gap": 0.1},
         "signals": {"gap": {"min": 0.1, "max": 0.9, "on_fire": "ask"}},
     },
-    "patterns": {"patterns": PATTERNS, "resolver": {"strict": True, "entity_extractor": True, "max_options": 3}},
-    "fused": {"fused": {"enabled": True, "min_fused": 0.4, **FUSED}, "chosen": {"final_k": 2, "order": "l2"}},
-    "refine": {"refine": {"max_depth": 1, "epsilon": 0.5}, "notes": "n", "certificate": {"key": "k", "delta": 0.1}},
-    "decision": {"decision": {"ratio": 2.0, "costs": {"ok": {"refused": 1.0}, "refuse": {"answered_wrong": 2.0}}}},
+    "patterns": {
+        "patterns": PATTERNS,
+        "resolver": {"strict": True, "entity_extractor": True, "max_options": 3},
+    },
+    "fused": {
+        "fused": {"enabled": True, "min_fused": 0.4, **FUSED},
+        "chosen": {"final_k": 2, "order": "l2"},
+    },
+    "refine": {
+        "refine": {"max_depth": 1, "epsilon": 0.5},
+        "notes": "n",
+        "certificate": {"key": "k", "delta": 0.1},
+    },
+    "decision": {
+        "decision": {
+            "ratio": 2.0,
+            "costs": {"ok": {"refused": 1.0}, "refuse": {"answered_wrong": 2.0}},
+        }
+    },
     "pack": {"pack": "generic", "pack_hash": "0" * 12, "sufficiency": {"min_keyword_share": 0.3}},
 }
 
@@ -44,7 +62,10 @@ def trace() -> TraceData:
 
 
 def problem(policy: Policy, again: Path) -> str:
-    """What is wrong with a policy that loaded: a number that is none, another one when saved, another decision."""
+    """What is wrong with a policy that loaded.
+
+    A number that is none, another one when saved, another decision.
+    """
     for path, value in policy.manifest.items():
         if isinstance(value, float) and not math.isfinite(value):
             return f"{path} is {value}"
@@ -61,7 +82,8 @@ def mutated_yaml(rng: np.random.Generator, rows: dict[str, Any]) -> bytes:
     kind = rng.random()
     if kind < 0.5:
         changed = mutated_value(rng, rows)
-        if isinstance(changed, dict) and rng.random() < 0.3:  # a value that the policy has, at a path drawn from all
+        # a value that the policy has, at a path drawn from all
+        if isinstance(changed, dict) and rng.random() < 0.3:
             section = pick(rng, sorted(Policy.model_fields))
             changed[section] = hostile_value(rng)
         try:
@@ -69,7 +91,11 @@ def mutated_yaml(rng: np.random.Generator, rows: dict[str, Any]) -> bytes:
         except ValueError:  # an integer of more digits than Python writes
             return b"notes: " + b"9" * 5_000
     text = yaml.safe_dump(rows)
-    return mutated_text(rng, text).encode("utf-8", "surrogatepass") if kind < 0.8 else mutated_bytes(rng, text.encode())
+    return (
+        mutated_text(rng, text).encode("utf-8", "surrogatepass")
+        if kind < 0.8
+        else mutated_bytes(rng, text.encode())
+    )
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -81,7 +107,9 @@ def test_a_mutated_policy_decides_or_is_told(name: str, tmp_path: Path) -> None:
         changed = mutated_yaml(rng, SAMPLES[name])
         path.write_bytes(changed)
         return Trial(
-            shown(changed, 600), lambda: Policy.load(path), lambda value: problem(value, tmp_path / "again.yaml")
+            shown(changed, 600),
+            lambda: Policy.load(path),
+            lambda value: problem(value, tmp_path / "again.yaml"),
         )
 
     failures = fuzz(f"policy: {name}", draw, tmp_path, -(-CASES // len(SAMPLES)))
@@ -91,5 +119,7 @@ def test_a_mutated_policy_decides_or_is_told(name: str, tmp_path: Path) -> None:
 def test_the_samples_load(tmp_path: Path) -> None:
     """Without a change each sample is a policy, but the one whose pack has another hash."""
     for name, rows in SAMPLES.items():
-        (tmp_path / "p.yaml").write_text(yaml.safe_dump({key: rows[key] for key in rows if key != "pack_hash"}))
+        (tmp_path / "p.yaml").write_text(
+            yaml.safe_dump({key: rows[key] for key in rows if key != "pack_hash"})
+        )
         assert not problem(Policy.load(tmp_path / "p.yaml"), tmp_path / "again.yaml"), name

@@ -1,4 +1,7 @@
-"""Re-signed files: traces, manifests of shards and saved learners whose content was changed and hashed again."""
+"""Re-signed files.
+
+Traces, manifests of shards and saved learners whose content was changed and hashed again.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ pytestmark = pytest.mark.slow
 
 
 def test_re_signed_traces(tmp_path: Path) -> None:
-    """A change of a column or of the head; what no honest file holds is refused, or decides as before."""
+    """A change of a column or of the head.
+
+    What no honest file holds is refused, or decides as before.
+    """
     whole, target = tmp_path / "whole.parquet", tmp_path / "t.parquet"
     dataclasses.replace(full_trace(), latency=None).save(whole)
     changes, truth = list(trace_changes(whole)), repr(decided(Trace.load(whole)))
@@ -57,7 +63,9 @@ def test_re_signed_learners(tmp_path: Path) -> None:
     """One that loads chooses one of its arms."""
 
     def draw(rng: np.random.Generator) -> Trial:
-        changed = mutated_value(rng, {key: value for key, value in learner().items() if key != "sha256"})
+        changed = mutated_value(
+            rng, {key: value for key, value in learner().items() if key != "sha256"}
+        )
         try:
             signed = {**changed, "sha256": _document_digest(changed)}
         except (TypeError, ValueError):
@@ -65,9 +73,14 @@ def test_re_signed_learners(tmp_path: Path) -> None:
 
         def chosen() -> Any:
             saved = loads(json.dumps(signed))
-            return [choose(saved.state, saved.bandit, np.random.default_rng(1))[1].arm.tolist() for _ in range(5)]
+            return [
+                choose(saved.state, saved.bandit, np.random.default_rng(1))[1].arm.tolist()
+                for _ in range(5)
+            ]
 
-        return Trial(shown(signed, 400), chosen, lambda arms: "" if set(arms) <= set(range(99)) else "no arm")
+        return Trial(
+            shown(signed, 400), chosen, lambda arms: "" if set(arms) <= set(range(99)) else "no arm"
+        )
 
     failures = fuzz("re-signed: learners", draw, tmp_path, CASES)
     assert not failures, report(failures)

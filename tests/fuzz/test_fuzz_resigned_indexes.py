@@ -1,4 +1,7 @@
-"""Index folders whose index.json or corpus was changed and signed again: refused, or the same decisions."""
+"""Index folders whose index.json or corpus was changed and signed again.
+
+Refused, or the same decisions.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
 def test_re_signed_indexes(tmp_path: Path, kind: str) -> None:
-    """It loads, answers, and takes a document up, or says what is wrong; a fortieth of the cases for each kind."""
+    """It loads, answers, and takes a document up, or says what is wrong.
+
+    A fortieth of the cases for each kind.
+    """
     failures = try_changes(tmp_path, kind, -(-CASES // 40))
     assert not failures, report(failures)

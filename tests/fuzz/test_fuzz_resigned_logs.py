@@ -1,4 +1,7 @@
-"""Logs with a value changed and the chain made again: refused, named by a verification, or read as they are."""
+"""Logs with a value changed and the chain made again.
+
+Refused, named by a verification, or read as they are.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,11 @@ def changes_of(path: Path) -> list[CellChange]:
     for change in cell_changes(path):
         by_column.setdefault((change.table, change.column), []).append(change)
     longest = max(map(len, by_column.values()))
-    return [change for some in by_column.values() for change in (some * (longest // len(some)))[:longest]]
+    return [
+        change
+        for some in by_column.values()
+        for change in (some * (longest // len(some)))[:longest]
+    ]
 
 
 def test_a_log_that_is_signed_again_is_the_same(whole: Path, tmp_path: Path) -> None:
@@ -101,7 +108,9 @@ def test_re_signed_logs_are_read(whole: Path, tmp_path: Path) -> None:
         def check(content: Read) -> str:
             # An explanation may say itself what of its request is not there or cannot be read.
             pairs = zip(content.explained, sound.explained, strict=True)
-            explained = tuple(before if any(map(text.count, UNREAD)) else text for text, before in pairs)
+            explained = tuple(
+                before if any(map(text.count, UNREAD)) else text for text, before in pairs
+            )
             same = content._replace(explained=explained) == sound
             return "" if same or not change.malformed or findings(place) else "another content"
 
@@ -121,15 +130,22 @@ def test_re_signed_logs_at_each_door(whole: Path, tmp_path: Path, name: str) -> 
     def draw(rng: np.random.Generator) -> Trial:
         return Trial(str(changed(rng, whole, place)), partial(door, place, out))
 
-    failures = fuzz(f"re-signed: logs {name}", draw, tmp_path, -(-CASES // (100 if name == "bandit" else 40)))
+    failures = fuzz(
+        f"re-signed: logs {name}", draw, tmp_path, -(-CASES // (100 if name == "bandit" else 40))
+    )
     assert not failures, report(failures)
 
 
 def test_a_question_over_a_re_signed_log(whole: Path, tmp_path: Path) -> None:
-    """Its answer rests on no log: it is the same, or the question is refused. A hundredth of the cases."""
+    """Its answer rests on no log: it is the same, or the question is refused.
+
+    A hundredth of the cases.
+    """
     place = tmp_path / "i"
     shutil.copytree(whole, place)
-    sound = ask(QUESTIONS[0], system=System.open(whole, policy=free_policy(), arm="hybrid", audit=False))
+    sound = ask(
+        QUESTIONS[0], system=System.open(whole, policy=free_policy(), arm="hybrid", audit=False)
+    )
 
     def asked() -> Any:
         system = System.open(place, policy=free_policy(), arm="hybrid")
@@ -139,7 +155,9 @@ def test_a_question_over_a_re_signed_log(whole: Path, tmp_path: Path) -> None:
             _close(system)
 
     def check(response: Any) -> str:
-        same = all(response[name] == sound[name] for name in ("answer", "status", "sources", "confidence"))
+        same = all(
+            response[name] == sound[name] for name in ("answer", "status", "sources", "confidence")
+        )
         return "" if same else f"another decision: {response}"
 
     def draw(rng: np.random.Generator) -> Trial:

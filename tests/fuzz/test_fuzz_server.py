@@ -1,4 +1,7 @@
-"""A model server that answers anything: a text, or a reason in one line; never an exception, a key or a wait."""
+"""A model server that answers anything: a text, or a reason in one line.
+
+Never an exception, a key or a wait.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,42 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("openai")
 
 WAIT_S = 0.3
-STATUSES = (200, 200, 200, 200, 201, 204, 206, 301, 308, 400, 401, 404, 418, 429, 500, 503, 599, 99, 1000)
+STATUSES = (
+    200,
+    200,
+    200,
+    200,
+    201,
+    204,
+    206,
+    301,
+    308,
+    400,
+    401,
+    404,
+    418,
+    429,
+    500,
+    503,
+    599,
+    99,
+    1000,
+)
 HEADERS = (
-    b"content-encoding: gzip", b"content-encoding: br", b"transfer-encoding: chunked", b"content-length: -1",
-    b"content-length: 99999999999999999999", b"location: file:///etc/passwd", b"retry-after: 3600",
-    b"x: " + b"y" * 9_000, b"set-cookie: a=" + KEY.encode(), b"connection: upgrade", b"content-type: text/html",
-    b"\xff: \xfe", b"no colon",
-)  # fmt: skip
+    b"content-encoding: gzip",
+    b"content-encoding: br",
+    b"transfer-encoding: chunked",
+    b"content-length: -1",
+    b"content-length: 99999999999999999999",
+    b"location: file:///etc/passwd",
+    b"retry-after: 3600",
+    b"x: " + b"y" * 9_000,
+    b"set-cookie: a=" + KEY.encode(),
+    b"connection: upgrade",
+    b"content-type: text/html",
+    b"\xff: \xfe",
+    b"no colon",
+)
 
 
 class Server:
@@ -87,9 +119,13 @@ def body(rng: np.random.Generator) -> bytes:
         value = json.loads(GOOD)
         choice = value["choices"][0]
         if rng.random() < 0.3:
-            choice["logprobs"] = tokens(*(pick(rng, (-0.1, 0, 1, math.nan, None, "x", -1e308, True)) for _ in range(3)))
+            choice["logprobs"] = tokens(
+                *(pick(rng, (-0.1, 0, 1, math.nan, None, "x", -1e308, True)) for _ in range(3))
+            )
         if rng.random() < 0.3:
-            choice["message"]["content"] = str(pick(rng, WORDS)) + pick(rng, ("", " [1]", f" {KEY}", " [999999999999]"))
+            choice["message"]["content"] = str(pick(rng, WORDS)) + pick(
+                rng, ("", " [1]", f" {KEY}", " [999999999999]")
+            )
         return json_bytes(value if rng.random() < 0.3 else mutated_value(rng, value))
     return mutated_bytes(rng, GOOD) if kind < 0.9 else rng.bytes(int(rng.integers(300)))
 
@@ -120,7 +156,9 @@ def wrong(made: Generation | str) -> str:
         return f"a confidence of {made.confidence}"
     if any(not 0 <= one < len(PASSAGES) for one in made.cited):
         return f"passages {made.cited}"
-    return "" if bool(made.text) != bool(told) else f"text {made.text[:60]!r} and reason {told[:60]!r}"
+    return (
+        "" if bool(made.text) != bool(told) else f"text {made.text[:60]!r} and reason {told[:60]!r}"
+    )
 
 
 def asked(call: Callable[[], Generation | str]) -> Generation | str:
@@ -128,7 +166,12 @@ def asked(call: Callable[[], Generation | str]) -> Generation | str:
     try:
         made = call()
     except ModelUnavailableError as error:
-        if KEY in str(error) or "\n" in str(error) or str(error) != visible(str(error)) or len(str(error)) > 1_000:
+        if (
+            KEY in str(error)
+            or "\n" in str(error)
+            or str(error) != visible(str(error))
+            or len(str(error)) > 1_000
+        ):
             raise OSError(str(error)) from error
         raise InputError(str(error)) from error
     if isinstance(made, Generation) and not wrong(made) and made.reason:
@@ -147,9 +190,13 @@ def test_whatever_a_server_says(server: Server) -> None:
     def draw(rng: np.random.Generator) -> Trial:
         server.sent = reply(rng)
         if rng.random() < 0.9:
-            call: Callable[[], Generation | str] = partial(generator.answer, "What is the excess?", PASSAGES)
+            call: Callable[[], Generation | str] = partial(
+                generator.answer, "What is the excess?", PASSAGES
+            )
         else:
-            call = partial(rewriter.rewrite, "What is the excess?", [one.text for one in PASSAGES], 1)
+            call = partial(
+                rewriter.rewrite, "What is the excess?", [one.text for one in PASSAGES], 1
+            )
         return Trial(shown(server.sent, 500), partial(asked, call), wrong)
 
     failures = fuzz("model server", draw)

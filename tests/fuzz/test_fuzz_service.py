@@ -1,4 +1,7 @@
-"""Bodies of the example service: decided, or refused with a rule; always in JSON that any client reads."""
+"""Bodies of the example service: decided, or refused with a rule.
+
+Always in JSON that any client reads.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,18 @@ import pytest
 from fuzz.mutation import hostile_value, json_bytes, mutated_bytes, mutated_value, pick, shown
 from fuzz.outcomes import Trial, fuzz, report
 from raglab.store.policies import Policy
-from test_service import APP, app  # noqa: F401 - a fixture
+from test_service import APP, app  # noqa: F401
 
 pytestmark = pytest.mark.slow
 
 GOOD = [
-    {"query": "what is the excess?", "hit_id": "a", "node_score": 0.9, "text": "The excess is 350.", "source": "a.md"},
+    {
+        "query": "what is the excess?",
+        "hit_id": "a",
+        "node_score": 0.9,
+        "text": "The excess is 350.",
+        "source": "a.md",
+    },
     {"query": "what is the excess?", "hit_id": "b", "node_score": 0.4, "page": 3},
     {"query": "Who won?", "hit_id": "c", "node_score": 0.1},
 ]
@@ -38,7 +47,7 @@ def body(rng: np.random.Generator) -> bytes:
     return mutated_bytes(rng, raw) if kind < 0.95 else rng.bytes(int(rng.integers(300)))
 
 
-def test_whatever_a_client_sends(app: Any) -> None:  # noqa: F811 - the fixture
+def test_whatever_a_client_sends(app: Any) -> None:
     """By value and by byte."""
     policy = Policy.load(APP.with_name("policy.yaml"))
 
@@ -58,8 +67,15 @@ def test_whatever_a_client_sends(app: Any) -> None:  # noqa: F811 - the fixture
             return f"statuses {rows}"
         if len(rows) > len(hits):
             return f"{len(rows)} decisions on {len(hits)} hits"
-        best = max((hit["node_score"] for hit in hits if isinstance(hit.get("node_score"), int | float)), default=0.0)
-        return "an answer on scores below the gate" if best < 0.5 and any(row["status"] == "ok" for row in rows) else ""
+        best = max(
+            (hit["node_score"] for hit in hits if isinstance(hit.get("node_score"), int | float)),
+            default=0.0,
+        )
+        return (
+            "an answer on scores below the gate"
+            if best < 0.5 and any(row["status"] == "ok" for row in rows)
+            else ""
+        )
 
     def draw(rng: np.random.Generator) -> Trial:
         content = body(rng)
@@ -69,8 +85,13 @@ def test_whatever_a_client_sends(app: Any) -> None:  # noqa: F811 - the fixture
     assert not failures, report(failures)
 
 
-def test_the_sample_is_decided(app: Any) -> None:  # noqa: F811 - the fixture
+def test_the_sample_is_decided(app: Any) -> None:
     """What is mutated is a right body."""
-    status, text = app.decisions(Policy.load(APP.with_name("policy.yaml")), json_bytes({"hits": GOOD}))
-    assert (status, [row["status"] for row in json.loads(text)["decisions"]]) == (200, ["ok", "refuse"])
+    status, text = app.decisions(
+        Policy.load(APP.with_name("policy.yaml")), json_bytes({"hits": GOOD})
+    )
+    assert (status, [row["status"] for row in json.loads(text)["decisions"]]) == (
+        200,
+        ["ok", "refuse"],
+    )
     assert "service_app" in sys.modules

@@ -1,4 +1,7 @@
-"""Settings under mutated `.env` files and environments: what is accepted is what was stated, all else is told."""
+"""Settings under mutated `.env` files and environments.
+
+What is accepted is what was stated, all else is told.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ STATED = {
 
 @cache
 def variables() -> dict[str, str]:
-    """Every variable with the value that the module's first lines give it, but those of `STATED`."""
+    """Every variable with its value in the module's first lines, except those of `STATED`."""
     lines = re.findall(r"^    (RAGLAB_\w+)=(\S*)", module.__doc__ or "", re.MULTILINE)
     return dict(lines) | STATED
 
@@ -39,8 +42,14 @@ def variables() -> dict[str, str]:
 def read(env_file: Path | None) -> tuple[AuditSettings, BanditSettings, ClarifySettings]:
     """All settings, and what is made of them; an error that shows a password is one of its own."""
     try:
-        audit, bandit, clarify = (one.read(env_file) for one in (AuditSettings, BanditSettings, ClarifySettings))
-        for made in (lambda: bandit.weights, lambda: bandit.bandit(("a", "b")), lambda: clarify.learner):
+        audit, bandit, clarify = (
+            one.read(env_file) for one in (AuditSettings, BanditSettings, ClarifySettings)
+        )
+        for made in (
+            lambda: bandit.weights,
+            lambda: bandit.bandit(("a", "b")),
+            lambda: clarify.learner,
+        ):
             made()
     except Exception as error:
         if SECRET in str(error):
@@ -61,8 +70,13 @@ def lost(text: str, found: tuple[AuditSettings, BanditSettings, ClarifySettings]
     if SECRET in repr(found):
         return "a password is shown"
     for name, value in held.items():
-        said = [line for line in re.split(r"[\r\n]+", text) if name in line and not line.lstrip().startswith("#")]
-        lines = [line for line in said if not line.rstrip(" \"'").endswith("=")]  # of nothing what is published holds
+        said = [
+            line
+            for line in re.split(r"[\r\n]+", text)
+            if name in line and not line.lstrip().startswith("#")
+        ]
+        # of nothing what is published holds
+        lines = [line for line in said if not line.rstrip(" \"'").endswith("=")]
         if lines and not any(value in line for line in lines):
             return f"{name} is {value} where the file says {shown(lines)}"
     return ""
@@ -96,7 +110,9 @@ def test_a_mutated_file_states_what_holds_or_is_told(tmp_path: Path) -> None:
         raw = text if rng.random() < 0.6 else mutated_bytes(rng, whole.encode())
         path.write_bytes(raw)
         stated = raw.decode("utf-8", "replace")
-        return Trial(shown(raw, 900), lambda: with_environment({}, lambda: read(path)), partial(lost, stated))
+        return Trial(
+            shown(raw, 900), lambda: with_environment({}, lambda: read(path)), partial(lost, stated)
+        )
 
     failures = fuzz("settings: file", draw, tmp_path, CASES // 2)
     assert not failures, report(failures)
@@ -116,7 +132,11 @@ def test_a_mutated_environment_states_what_holds_or_is_told() -> None:
             if "\0" not in value:
                 changes[name] = value.encode("utf-8", "replace").decode()
         text = "\n".join(f"{name}={value}" for name, value in changes.items())
-        return Trial(shown(changes, 600), lambda: with_environment(changes, lambda: read(None)), partial(lost, text))
+        return Trial(
+            shown(changes, 600),
+            lambda: with_environment(changes, lambda: read(None)),
+            partial(lost, text),
+        )
 
     failures = fuzz("settings: environment", draw, None, CASES - CASES // 2)
     assert not failures, report(failures)

@@ -1,4 +1,7 @@
-"""Traces under mutated files: one that loads is equal to what was saved, all else is told; never another decision."""
+"""Traces under mutated files: one that loads is equal to what was saved, all else is told.
+
+Never another decision.
+"""
 
 from __future__ import annotations
 
@@ -41,20 +44,33 @@ def saved() -> tuple[Trace, bytes, bytes]:
 
 @cache
 def truth() -> tuple[str, list[str], list[str]]:
-    """What an equal trace has: its content's hash, its questions, and what a policy decides on it."""
+    """What an equal trace has.
+
+    Its content's hash, its questions, and what a policy decides on it.
+    """
     trace = saved()[0]
-    return content_hash(trace), [f"{case.id} {case.query}" for case in trace.cases], decisions(trace)
+    return (
+        content_hash(trace),
+        [f"{case.id} {case.query}" for case in trace.cases],
+        decisions(trace),
+    )
 
 
 def decisions(trace: Trace) -> list[str]:
     """Statuses that a policy gives."""
-    return [str(status) for status in decide(trace, policy(l2={"enabled": True, "max_l2": 0.6})).frame()["status"]]
+    return [
+        str(status)
+        for status in decide(trace, policy(l2={"enabled": True, "max_l2": 0.6})).frame()["status"]
+    ]
 
 
 def problem(trace: Trace) -> str:
     """In what a trace that loaded differs from the one that was saved."""
     content, questions, decided = truth()
-    if content_hash(trace) != content or [f"{case.id} {case.query}" for case in trace.cases] != questions:
+    if (
+        content_hash(trace) != content
+        or [f"{case.id} {case.query}" for case in trace.cases] != questions
+    ):
         return "another content"
     return "" if decisions(trace) == decided else "another decision"
 
@@ -71,7 +87,10 @@ def mutated_table(rng: np.random.Generator, table: pa.Table) -> tuple[pa.Table, 
             text = json.dumps(head).encode("utf-8", "replace")
             return table.replace_schema_metadata({"raglab": text}), f"head {shown(text, 600)}"
         case 2:
-            rows = rng.permutation(table.num_rows + 1)[: int(rng.integers(0, table.num_rows + 1))] % table.num_rows
+            rows = (
+                rng.permutation(table.num_rows + 1)[: int(rng.integers(0, table.num_rows + 1))]
+                % table.num_rows
+            )
             return table.take(pa.array(rows)), f"rows {rows.tolist()}"
         case 3:
             name = str(hostile_value(rng))[:20].encode("utf-8", "replace").decode()
@@ -91,10 +110,14 @@ def _changed_cell(rng: np.random.Generator, values: list[Any]) -> list[Any]:
     out, row = list(values), int(rng.integers(len(values)))
     held = out[row]
     if isinstance(held, str) and held.startswith("{"):
-        out[row] = json.dumps(mutated_value(rng, json.loads(held))).encode("utf-8", "replace").decode()
+        out[row] = (
+            json.dumps(mutated_value(rng, json.loads(held))).encode("utf-8", "replace").decode()
+        )
     elif isinstance(held, list) and held and isinstance(held[0], int | float):
         out[row] = [*held]
-        out[row][int(rng.integers(len(held)))] = pick(rng, (0, 1, -1, 2**30, 0.5, float("nan"), float("inf"), None))
+        out[row][int(rng.integers(len(held)))] = pick(
+            rng, (0, 1, -1, 2**30, 0.5, float("nan"), float("inf"), None)
+        )
     else:
         out[row] = mutated_value(rng, [held])
         out[row] = out[row][0] if isinstance(out[row], list) and out[row] else None
@@ -108,7 +131,9 @@ def test_a_trace_with_mutated_bytes(tmp_path: Path) -> None:
     def draw(rng: np.random.Generator) -> Trial:
         changed = mutated_bytes(rng, saved()[1])
         path.write_bytes(changed)
-        return Trial(f"{len(changed)} bytes of {len(saved()[1])}", lambda: Trace.load(path), problem)
+        return Trial(
+            f"{len(changed)} bytes of {len(saved()[1])}", lambda: Trace.load(path), problem
+        )
 
     failures = fuzz("trace: bytes", draw, tmp_path, CASES // 2)
     assert not failures, report(failures)

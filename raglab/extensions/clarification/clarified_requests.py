@@ -1,7 +1,8 @@
 """Clarified requests (shore): ask once, fill in what was learned, answer (S5).
 
-A request goes through the pipeline as ever. Before that, where the system clarifies, what the question leaves out is
-filled in: by the learned default where its gate says apply, else by the user, once a request.
+A request goes through the pipeline as ever. Before that, where the system clarifies, what the
+question leaves out is filled in: by the learned default where its gate says apply, else by the
+user, once a request.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ from raglab.default_learner import (
     suggest,
     worth_asking,
 )
-from raglab.extensions.clarification.gap_candidates import clear_statement, is_field_alone, own_topic
+from raglab.extensions.clarification.gap_candidates import (
+    clear_statement,
+    is_field_alone,
+    own_topic,
+)
 from raglab.extensions.clarification.gaps import LONGEST
 from raglab.extensions.clarification.language_words import entries, expression, plain, stem, stems
 from raglab.extensions.clarification.option_defaults import learn_options
@@ -78,13 +83,29 @@ from raglab.words import split_words
 if TYPE_CHECKING:
     from raglab.live.system import System
 
-LIMITS = ("smaller", "larger", "older", "lapsed", "during", "once_over", "page", "unit", "bound", "manner")  # lists
-STATED = frozenset({"field_type", "implicit_entity", PAGE_SCOPE})  # kinds whose values are statements, or lead to them
+# lists
+LIMITS = (
+    "smaller",
+    "larger",
+    "older",
+    "lapsed",
+    "during",
+    "once_over",
+    "page",
+    "unit",
+    "bound",
+    "manner",
+)
+# kinds whose values are statements, or lead to them
+STATED = frozenset({"field_type", "implicit_entity", PAGE_SCOPE})
 UNLOGGED = "the audit log cannot be written: nothing was asked back, filled in or learned"
 
 
 class Waiting(NamedTuple):
-    """A request that leaves something out, with the default row that it meets; None where there is none yet."""
+    """A request that leaves something out, with the default row that it meets.
+
+    None where there is none yet.
+    """
 
     turn: Turn
     parsed: ParsedQuestion
@@ -101,7 +122,9 @@ class Waiting(NamedTuple):
     @property
     def key(self) -> RowKey:
         """Key of the row."""
-        return RowKey(self.gap.field, self.pinned.doctype, {} if self.row is None else self.row.sub_conditions)
+        return RowKey(
+            self.gap.field, self.pinned.doctype, {} if self.row is None else self.row.sub_conditions
+        )
 
     @property
     def field(self) -> str:
@@ -114,9 +137,14 @@ class Waiting(NamedTuple):
         return tuple(reading.value for reading in self.gap.readings)
 
     def declined_last(self) -> Waiting:
-        """The request with the values that were turned down more often than taken last; ties keep their order."""
+        """The request with the values that were turned down more often than taken last.
+
+        Ties keep their order.
+        """
         votes = {} if self.row is None else self.row.candidate_votes
-        order = sorted(self.gap.readings, key=lambda reading: -min(votes.get(reading.value, 0.0), 0.0))
+        order = sorted(
+            self.gap.readings, key=lambda reading: -min(votes.get(reading.value, 0.0), 0.0)
+        )
         reason = self.gap.reason if order[:1] == list(self.gap.readings[:1]) else "first"
         return self._replace(gap=self.gap._replace(readings=tuple(order), reason=reason))
 
@@ -136,8 +164,9 @@ class Waiting(NamedTuple):
 def clarify_request(request: Request, system: System, clarification: Clarification) -> Response:
     """Response to a request, logged; see `raglab.live.ask.ask`.
 
-    Where the log cannot be written, the question is answered as by a system that clarifies nothing, with a warning: a
-    question to the user or a default that is not logged could take no reply, and nothing could be learned from it.
+    Where the log cannot be written, the question is answered as by a system that clarifies nothing,
+    with a warning: a question to the user or a default that is not logged could take no reply, and
+    nothing could be learned from it.
 
     Raises:
       UnwritableLogError: the log cannot be written, and the system requires it.
@@ -149,13 +178,18 @@ def clarify_request(request: Request, system: System, clarification: Clarificati
     if parsed is not None:
         request = request._replace(language=parsed.language)
     try:
-        return _clarified(request, parsed, system, clarification, calls, is_pinned=is_pinned, start=start)
+        return _clarified(
+            request, parsed, system, clarification, calls, is_pinned=is_pinned, start=start
+        )
     except UnwritableLogError:
         if system.audit_required:
             raise
-    # A bandit may have had its round before the log failed, and takes an id once: the router chooses.
+    # A bandit may have had its round before the log failed, and takes an id once: the router
+    # chooses.
     plain_answer = partial(answer_request, request, replace(system, online=None))
-    return extend_response(answer_or_refuse(request, system, plain_answer), {}, [sentence(UNLOGGED, request.language)])
+    return extend_response(
+        answer_or_refuse(request, system, plain_answer), {}, [sentence(UNLOGGED, request.language)]
+    )
 
 
 def _clarified(
@@ -183,7 +217,8 @@ def _clarified(
         read = {"parsed": fields, "parser": calls.names()["parser"]}
     with system.log_outages.writing(AUDIT, required=system.audit_required, ends=False):
         logged_as, resumed = log_request(log, request, system, **read)
-        # Silence of an earlier turn counts before this one is decided, so that it decides under what was learned then.
+        # Silence of an earlier turn counts before this one is decided, so that it decides under
+        # what was learned then.
         log.settle(now=request.now)
         request = request._replace(resumed=resumed)
         turn = Turn(request, system, log, clarification, calls, request.id, is_pinned)
@@ -193,15 +228,21 @@ def _clarified(
     return log_answer(log, logged_as, response, request.now, system)
 
 
-def _parse(request: Request, clarification: Clarification, calls: ProtocolCalls) -> ParsedQuestion | None:
+def _parse(
+    request: Request, clarification: Clarification, calls: ProtocolCalls
+) -> ParsedQuestion | None:
     """The question as typed fields; None where only choices among options are learned."""
     if not clarification.asks:
         return None
     documents: tuple[Chunk, ...] = ()
     with suppress(ValueError):  # a document that is not there is refused when the request is logged
-        documents = clarification.index.pinned(request.documents).chunks if request.documents else ()
+        documents = (
+            clarification.index.pinned(request.documents).chunks if request.documents else ()
+        )
     parsed = calls.parse(request.text, documents)
-    return parsed if parsed.documents else parsed.model_copy(update={"documents": request.documents})
+    return (
+        parsed if parsed.documents else parsed.model_copy(update={"documents": request.documents})
+    )
 
 
 def _answer_turn(turn: Turn, parsed: ParsedQuestion | None) -> Response:
@@ -236,7 +277,10 @@ def _with_documents(request: Request, clarification: Clarification) -> Request:
 
 
 def made_by(turn: Turn) -> dict[str, Any]:
-    """What a question to the user was made by: models, protocols, pack, learner, rules, this raglab."""
+    """What a question to the user was made by.
+
+    Models, protocols, pack, learner, rules, this raglab.
+    """
     names = turn.calls.names()
     prompt = getattr(turn.calls.parser, "prompt_version", "") or names["parser"]
     return {
@@ -255,29 +299,41 @@ def made_by(turn: Turn) -> dict[str, Any]:
 
 
 def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
-    """Response to a question as it was read: filled in, read from the named documents, or left to the pipeline."""
+    """Response to a question as it was read.
+
+    Filled in, read from the named documents, or left to the pipeline.
+    """
     request, index = turn.request, turn.clarification.index
     # Out of domain is refused before anyone is asked about it.
     domain = domain_checks(request.text, turn.system, request.language)
     if not all(check.passes for check in domain):
         return turn.answer()
     named = parsed.documents or request.documents
-    pinned = index.pinned(named or index.named(request.text, turn.clarification.costs.max_documents))
+    pinned = index.pinned(
+        named or index.named(request.text, turn.clarification.costs.max_documents)
+    )
     files = tuple(dict.fromkeys(chunk.document for chunk in pinned.chunks))
     if len(files) > 1:  # a question that names some of its documents is of these
         among = index.named(request.text, len(files), files)
         pinned = index.pinned(among) if among else pinned
     hits = index.nearest(request.text, pinned.chunks)
-    gap = next(iter(turn.calls.gaps(parsed, pinned.chunks, hits, index.nearness)), None) if pinned.chunks else None
+    gap = (
+        next(iter(turn.calls.gaps(parsed, pinned.chunks, hits, index.nearness)), None)
+        if pinned.chunks
+        else None
+    )
     if gap is not None and gap.kind == PAGE_SCOPE and not turn.is_pinned:
         gap = None  # whoever pins no document asks what it is, not where it stands
-    # A question that names no document may still be about a few: which of them is then what is missing.
+    # A question that names no document may still be about a few: which of them is then what is
+    # missing.
     if gap is None and not pinned.chunks:
         gap, pinned = _document_gap(turn, parsed, pinned)
     if gap is not None:
         waiting = waiting_of(turn, parsed, _keyed_gap(turn, parsed, gap, pinned), pinned, domain)
         value = _named_reading(waiting)
-        return fill_in(waiting) if value is None else finish_request(waiting, waiting.read(value), [])
+        return (
+            fill_in(waiting) if value is None else finish_request(waiting, waiting.read(value), [])
+        )
     reading = _complete_reading(turn, parsed, pinned, hits)
     if reading is not None:
         return answer_reading(turn, parsed, reading, domain, {})
@@ -289,51 +345,83 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
     return turn.answer()
 
 
-def _keyed_gap(turn: Turn, parsed: ParsedQuestion, gap: QuestionGap, pinned: PinnedDocuments) -> QuestionGap:
-    """The gap under all that the question names, as the first row of the same words spells it (rule S5.1).
+def _keyed_gap(
+    turn: Turn, parsed: ParsedQuestion, gap: QuestionGap, pinned: PinnedDocuments
+) -> QuestionGap:
+    """The gap under all a question names, spelled as the first row of the same words (rule S5.1).
 
-    A vote on the deposit for a pet is none on every deposit, and `deposit for pets` asks for what `pet deposit` does.
-    What limits a question stands behind a colon: a vote on the deposit is none on that of 2024, nor on the smallest.
+    A vote on the deposit for a pet is none on every deposit, and `deposit for pets` asks for what
+    `pet deposit` does. What limits a question stands behind a colon: a vote on the deposit is none
+    on that of 2024, nor on the smallest.
     """
     name, *axis = gap.field.partition(":")
     text = plain(parsed.question)
     topic = own_topic(text, pinned.chunks)
-    if {*stems(name)} <= {*stems(" ".join(topic))}:  # else it is none of the question's words: of a pack, or a part
-        name = " ".join(word for word in topic if stem(word) in stems(name) or not is_kind_word(word))[:LONGEST]
-    # A column of 2024 is the latest of one table and the earliest of the next: its vote is on a choice among these.
+    # else it is none of the question's words: of a pack, or a part
+    if {*stems(name)} <= {*stems(" ".join(topic))}:
+        name = " ".join(
+            word for word in topic if stem(word) in stems(name) or not is_kind_word(word)
+        )[:LONGEST]
+    # A column of 2024 is the latest of one table and the earliest of the next: its vote is on a
+    # choice among these.
     times = [reading.value for reading in gap.readings] if gap.kind == "date_scope" else []
     limits = {*limiting_words(text), *re.findall(r"\d+", " ".join(times))}
     limits = set() if gap.kind in {PAGE_SCOPE, "intent"} else limits
     suffix = "".join((*axis, f":{' '.join(sorted(limits))}"[: LONGEST // 2] if limits else ""))
     known = [row.target_field.partition(":") for row in turn.log.rows(doctype=pinned.doctype)]
-    same = [before for before, *of in known if "".join(of) == suffix and _row_words(before) == _row_words(name)]
+    same = [
+        before
+        for before, *of in known
+        if "".join(of) == suffix and _row_words(before) == _row_words(name)
+    ]
     return gap._replace(field=f"{name if name in same else next(iter(same), name)}{suffix}")
 
 
 def _row_words(name: str) -> frozenset[str]:
-    """Stems that tell a row from others: `price of the kit` asks for what `how much is the kit` does."""
+    """Stems that tell a row from others.
+
+    `price of the kit` asks for what `how much is the kit` does.
+    """
     words = [word for word in split_words(plain(name)) if stems(word)]
-    return frozenset(stem(word) for word in words if not expression("paid").fullmatch(word)) or frozenset(stems(name))
+    return frozenset(
+        stem(word) for word in words if not expression("paid").fullmatch(word)
+    ) or frozenset(stems(name))
 
 
 def _named_reading(waiting: Waiting) -> str | None:
-    """The only value whose words a question names, some of them in the name of a document: `the head of school`."""
+    """The only value whose words a question names, some of them in the name of a document.
+
+    `the head of school`.
+    """
     text = plain(waiting.parsed.question)
-    known = frozenset(map(stem, {*topic_words(text)}.difference(own_topic(text, waiting.pinned.chunks))))
+    known = frozenset(
+        map(stem, {*topic_words(text)}.difference(own_topic(text, waiting.pinned.chunks)))
+    )
     own = {reading.value: frozenset(stems(reading.value)) for reading in waiting.gap.readings}
-    named = [value for value, words in own.items() if words <= frozenset(stems(text)) and words & known]
+    named = [
+        value for value, words in own.items() if words <= frozenset(stems(text)) and words & known
+    ]
     return named[0] if len(named) == 1 and not limiting_words(text) else None
 
 
 def limiting_words(text: str) -> tuple[str, ...]:
-    """What limits a question in plain letters beside its topic, sorted: numbers, a size, a time, a place.
+    """What limits a question in plain letters beside its topic, sorted.
+
+    Numbers, a size, a time, a place.
 
     Example:
-      >>> limiting_words("what was the minimum fee in 2024?"), limiting_words("how much is the fee now?")
+      >>> (
+      ...     limiting_words("what was the minimum fee in 2024?"),
+      ...     limiting_words("how much is the fee now?"),
+      ... )
       (('2024', 'minimum', 'was'), ())
     """
     limits = {match[0] for key in LIMITS for match in expression(key).finditer(text)}
-    limits |= {match[0] for match in expression("newer").finditer(text) if match[0] not in entries("filler")}
+    limits |= {
+        match[0]
+        for match in expression("newer").finditer(text)
+        if match[0] not in entries("filler")
+    }
     limits |= {word for word in split_words(text) if word.isdigit()}
     # `where do i pay the fee?` asks for no sum, whatever it names.
     is_placing = expected_kind(text) == "name" and expression("who").search(text) is None
@@ -343,14 +431,22 @@ def limiting_words(text: str) -> tuple[str, ...]:
 def _complete_reading(
     turn: Turn, parsed: ParsedQuestion, pinned: PinnedDocuments, hits: Sequence[Chunk]
 ) -> ValueReading | None:
-    """What the documents state for a question that leaves nothing out; None where no field or statement answers it."""
+    """What the documents state for a question that leaves nothing out.
+
+    None where no field or statement answers it.
+    """
     if not pinned.chunks or parsed.known("intent", turn.calls.least) not in {None, "lookup"}:
         return None
     name = parsed.known("target_field", turn.calls.least) or ""
     scope = parsed.known("page_scope", turn.calls.least) or DOCUMENT
-    scoped = chunks_in_scope(pinned.chunks, scope, name, turn.request.text, turn.calls) or list(pinned.chunks)
-    # A reader of one's own is asked first; the default reads fields that the question asks for and nothing further.
-    if name and (turn.calls.field_reader is not None or is_field_alone(parsed, pinned.chunks, turn.pack)):
+    scoped = chunks_in_scope(pinned.chunks, scope, name, turn.request.text, turn.calls) or list(
+        pinned.chunks
+    )
+    # A reader of one's own is asked first; the default reads fields that the question asks for and
+    # nothing further.
+    if name and (
+        turn.calls.field_reader is not None or is_field_alone(parsed, pinned.chunks, turn.pack)
+    ):
         read = read_field_value(name, scoped, turn.calls, about=parsed.question)
         if not read.failed:
             return read
@@ -358,13 +454,18 @@ def _complete_reading(
     if clear is None:
         return None
     statement = clear.statement
-    return ValueReading(DOCUMENT, FieldValue(statement.value, statement.text), scoped[statement.place], confidence=READ)
+    return ValueReading(
+        DOCUMENT,
+        FieldValue(statement.value, statement.text),
+        scoped[statement.place],
+        confidence=READ,
+    )
 
 
 def _document_gap(
     turn: Turn, parsed: ParsedQuestion, pinned: PinnedDocuments
 ) -> tuple[QuestionGap | None, PinnedDocuments]:
-    """Which of a few documents is meant, where none is named and they state the field differently."""
+    """Which of a few documents is meant, if none is named and they state the field differently."""
     index, most = turn.clarification.index, turn.clarification.costs.max_documents
     hits = index.nearest(turn.request.text, index.chunks)
     files = tuple(dict.fromkeys(chunk.document for chunk in hits))
@@ -377,19 +478,26 @@ def _document_gap(
 
 
 def waiting_of(
-    turn: Turn, parsed: ParsedQuestion, gap: QuestionGap, pinned: PinnedDocuments, domain: Sequence[Check]
+    turn: Turn,
+    parsed: ParsedQuestion,
+    gap: QuestionGap,
+    pinned: PinnedDocuments,
+    domain: Sequence[Check],
 ) -> Waiting:
     """A request with the most specific row of what it leaves out (rule S5.7).
 
-    A value that was learned under another spelling is offered as it was learned, and a page, task or statement that
-    users named before is on offer too.
+    A value that was learned under another spelling is offered as it was learned, and a page, task
+    or statement that users named before is on offer too.
     """
     rows = turn.log.rows(gap.field, pinned.doctype)
     row = lookup(rows, gap.field, pinned.doctype, pinned.conditions)
     votes = {} if row is None else row.candidate_votes
     known = {value_key(value): value for value in votes}
     readings = [
-        reading._replace(value=known.get(value_key(reading.value), reading.value), text=reading.text or reading.value)
+        reading._replace(
+            value=known.get(value_key(reading.value), reading.value),
+            text=reading.text or reading.value,
+        )
         for reading in gap.readings
     ]
     if gap.kind in {"page_scope", "intent", "date_scope", "document"}:
@@ -398,7 +506,9 @@ def waiting_of(
     beside = {PAGE_SCOPE: pages, "intent": {*MORE_TASKS}}.get(gap.kind, set())
     offered = {reading.value for reading in readings}
     for value in (value for value in votes if votes[value] > 0.0 and value not in offered):
-        quote = "" if value in beside or gap.kind not in STATED else _stated_text(value, parsed, pinned)
+        quote = (
+            "" if value in beside or gap.kind not in STATED else _stated_text(value, parsed, pinned)
+        )
         readings += [GapReading(value, quote)] if quote or value in beside else []
     return Waiting(turn, parsed, gap._replace(readings=tuple(readings)), pinned, row, tuple(domain))
 
@@ -406,7 +516,11 @@ def waiting_of(
 def _stated_text(value: str, parsed: ParsedQuestion, pinned: PinnedDocuments) -> str:
     """The only text of the kind that is asked for whose label or value a user named beside what was on offer, or ''."""
     kinds, key = wanted_kinds(plain(parsed.question)), value_key(value)
-    facts = (fact for fact in statements(pinned.chunks) if key in {value_key(fact.label), value_key(fact.value)})
+    facts = (
+        fact
+        for fact in statements(pinned.chunks)
+        if key in {value_key(fact.label), value_key(fact.value)}
+    )
     texts = {fact.text for fact in facts if not kinds or fact.kind in kinds}
     return texts.pop() if len(texts) == 1 else ""
 
@@ -435,16 +549,23 @@ def prospect_of(waiting: Waiting) -> Prospect:
     """What may fill in what a request leaves out; the row counts the request."""
     turn, rule = waiting.turn, waiting.turn.clarification.learner
     best = suggest(waiting.row, list(waiting.values), rule, language=turn.request.language)
-    # A row that is there already decides as it was before this request counted; a new one begins with it.
+    # A row that is there already decides as it was before this request counted; a new one begins
+    # with it.
     new_row = turn.log.met(turn.request.id, waiting.key, now=turn.request.now)
     row = new_row if waiting.row is None else waiting.row
     is_silent = fills_in(row, best.value, rule)
     first = waiting.read(best.value)
-    rest = [] if is_silent and not first.failed else [value for value in waiting.values if value != best.value]
+    rest = (
+        []
+        if is_silent and not first.failed
+        else [value for value in waiting.values if value != best.value]
+    )
     readings = (first, *map(waiting.read, rest))
     # What a question is worth; an outcome that is not known before retrieval may be anything.
     ends = [f"?{each.value}" if each.outcome is None else f"={each.outcome}" for each in readings]
-    costs = {name: getattr(turn.clarification.costs, name) for name in ("question_cost", "error_cost")}
+    costs = {
+        name: getattr(turn.clarification.costs, name) for name in ("question_cost", "error_cost")
+    }
     worth = worth_asking(shares(row, [each.value for each in readings]), outcomes=ends, **costs)
     return Prospect(
         row=row,
@@ -462,7 +583,8 @@ def fill_in(waiting: Waiting) -> Response:
     prospect, rule = prospect_of(waiting), turn.clarification.learner
     row, best, first = prospect.row, prospect.best.value, prospect.readings[0]
     about: dict[str, Any] = {"conditions": waiting.pinned.conditions, "now": request.now}
-    # A default is applied where it fills something in: one that reads nothing was tried, and is evidence against it.
+    # A default is applied where it fills something in: one that reads nothing was tried, and is
+    # evidence against it.
     if prospect.is_silent and not first.failed:
         verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
         warning = default_sentence(row, waiting.shown(best), request.language, turn.pack)
@@ -476,7 +598,9 @@ def fill_in(waiting: Waiting) -> Response:
     if prospect.is_learned and first.failed and is_read:
         turn.write(turn.log.signal, request.id, waiting.key, best, "failure", **about)
     readings = [reading for reading in prospect.readings if not reading.failed]
-    before = prospect.readings[: prospect.readings.index(readings[0])] if readings else prospect.readings
+    before = (
+        prospect.readings[: prospect.readings.index(readings[0])] if readings else prospect.readings
+    )
     tried = [reading.value for reading in before]
     if readings:
         return ask_user(waiting, prospect, [reading.value for reading in readings], tried)
@@ -484,7 +608,9 @@ def fill_in(waiting: Waiting) -> Response:
     return extend_response(turn.answer(), {}, [warning])
 
 
-def ask_user(waiting: Waiting, prospect: Prospect, values: Sequence[str], tried: Sequence[str]) -> Response:
+def ask_user(
+    waiting: Waiting, prospect: Prospect, values: Sequence[str], tried: Sequence[str]
+) -> Response:
     """Ask the user: `ambiguous`, until `reply` (rules S0.2, S5.2).
 
     Args:
@@ -492,7 +618,9 @@ def ask_user(waiting: Waiting, prospect: Prospect, values: Sequence[str], tried:
       tried: values before it that read nothing.
     """
     turn, gap, row, worth = waiting.turn, waiting.gap, prospect.row, prospect.worth
-    offered = tuple(reading for value in values for reading in gap.readings if reading.value == value)
+    offered = tuple(
+        reading for value in values for reading in gap.readings if reading.value == value
+    )
     offered_gap = gap._replace(readings=offered)
     why = _asking_reason(waiting, row, tried, is_learned=prospect.is_learned)
     language = turn.request.language
@@ -543,24 +671,33 @@ def ask_user(waiting: Waiting, prospect: Prospect, values: Sequence[str], tried:
     return asking_response(waiting._replace(gap=offered_gap), request, why, [])
 
 
-def asking_response(waiting: Waiting, request: ClarificationRequest, why: str, warnings: Sequence[str]) -> Response:
+def asking_response(
+    waiting: Waiting, request: ClarificationRequest, why: str, warnings: Sequence[str]
+) -> Response:
     """The response that asks."""
     turn, gap = waiting.turn, waiting.gap
     fields = {
         "status": "ambiguous",
         "options": option_rows(gap.readings, gap.kind, turn.request.language),
         "clarification": request.model_dump(mode="json"),
-        "arm_reason": turn.say("{kind} of {field}: {why}", kind=gap.kind, field=waiting.field, why=why),
+        "arm_reason": turn.say(
+            "{kind} of {field}: {why}", kind=gap.kind, field=waiting.field, why=why
+        ),
         "warnings": [*warnings],
     }
     return fields_response(turn.request, fields, turn.system, ResponseRecord(checks=waiting.domain))
 
 
 def finish_request(waiting: Waiting, reading: ValueReading, warnings: Sequence[str]) -> Response:
-    """Response to a request that is filled in: what was read, or what the pipeline says to what it became."""
+    """Response to a request that is filled in.
+
+    What was read, or what the pipeline says to what it became.
+    """
     if reading.field_value is not None:
         where = waiting.shown(reading.value)
-        return answer_reading(waiting.turn, waiting.parsed, reading, waiting.domain, {"warnings": [*warnings]}, where)
+        return answer_reading(
+            waiting.turn, waiting.parsed, reading, waiting.domain, {"warnings": [*warnings]}, where
+        )
     if reading.narrowed is None:
         return extend_response(waiting.turn.answer(), {}, warnings)
     return extend_response(_answer_narrowed(waiting.turn, reading.narrowed), {}, warnings)
@@ -579,7 +716,9 @@ def answer_reading(
     name = field_text(parsed.known("target_field", 0.0) or "", language, turn.pack) or reading.value
     shown = scope or value_text(reading.value, language)
     page = None if reading.chunk is None else reading.chunk.page
-    where = turn.say("{field} was found in {scope}, on page {page}", field=name, scope=shown, page=page)
+    where = turn.say(
+        "{field} was found in {scope}, on page {page}", field=name, scope=shown, page=page
+    )
     why = turn.say("{field} was read, no arm retrieved: {value}", field=name, value=shown)
     return reading_response(turn.request, reading, why, where, domain, turn.system, more)
 
@@ -609,15 +748,26 @@ def _unstated(waiting: Waiting, tried: Sequence[str]) -> str:
     return waiting.turn.say("{values} did not state it", values=values)
 
 
-def _asking_reason(waiting: Waiting, row: ClarificationDefault, tried: Sequence[str], *, is_learned: bool) -> str:
+def _asking_reason(
+    waiting: Waiting, row: ClarificationDefault, tried: Sequence[str], *, is_learned: bool
+) -> str:
     turn, rule, sure = waiting.turn, waiting.turn.clarification.learner, row.confidence
     if tried:
         return _unstated(waiting, tried)
     if not is_learned:
         return turn.say("no default was learned for it yet")
     if gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above) == "ask":
-        bounds = {"confidence": decimals(sure, rule.ask_below), "least": decimals(rule.ask_below, sure)}
+        bounds = {
+            "confidence": decimals(sure, rule.ask_below),
+            "least": decimals(rule.ask_below, sure),
+        }
         return turn.say("confidence {confidence} is below ask_below {least}", **bounds)
-    bounds = {"confidence": decimals(sure, rule.apply_above), "least": decimals(rule.apply_above, sure)}
-    template = "confidence {confidence} is not above apply_above {least}, and request {number} is one in {every}"
+    bounds = {
+        "confidence": decimals(sure, rule.apply_above),
+        "least": decimals(rule.apply_above, sure),
+    }
+    template = (
+        "confidence {confidence} is not above apply_above {least}, and request {number} is one in "
+        "{every}"
+    )
     return turn.say(template, **bounds, number=row.requests + 1, every=rule.every)

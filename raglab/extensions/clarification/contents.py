@@ -1,10 +1,11 @@
 """Tables of contents and page kinds (shore): which pages a question points to, and what a page is.
 
-Printed labels are not positions: a wording with a cover sheet prints `1` on its second page. What a table of contents
-names is a label, and the chunks say which page carries it.
+Printed labels are not positions: a wording with a cover sheet prints `1` on its second page. What a
+table of contents names is a label, and the chunks say which page carries it.
 
-What page 1 is (`page_kind`) a logistic regression tells by a handful of features of its text. Its coefficients are
-data of the pack, trained by `experiments/page_kind.py`; nothing but numpy is needed to read them.
+What page 1 is (`page_kind`) a logistic regression tells by a handful of features of its text. Its
+coefficients are data of the pack, trained by `experiments/page_kind.py`; nothing but numpy is
+needed to read them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ from raglab.words import split_words
 
 
 class Entry(NamedTuple):
-    """One line of a table of contents: title, printed label, and the page's position, None where none carries it."""
+    """One line of a table of contents.
+
+    Title, printed label, and the page's position, None where none carries it.
+    """
 
     title: str
     label: str
@@ -44,9 +48,10 @@ class Entry(NamedTuple):
 def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, ...]:
     r"""Entries of a document's first table of contents in their order; none where there is none.
 
-    Read are the layouts of `contents_layouts`, in English and French. A range of pages makes an entry a page; where no
-    page is printed, the heading of that title tells it. Fewer than three entries, or labels that go down, are no table
-    of contents, nor is what has neither a title over it, nor the word page, nor the document's headings as titles.
+    Read are the layouts of `contents_layouts`, in English and French. A range of pages makes an
+    entry a page; where no page is printed, the heading of that title tells it. Fewer than three
+    entries, or labels that go down, are no table of contents, nor is what has neither a title over
+    it, nor the word page, nor the document's headings as titles.
 
     Args:
       chunks: chunks of one document, in its order.
@@ -64,7 +69,9 @@ def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, .
     """
     sources = {chunk.source for chunk in chunks}
     if len(sources) > 1:
-        msg = f"contents reads one document, got chunks of {len(sources)}; pass those of one source."
+        msg = (
+            f"contents reads one document, got chunks of {len(sources)}; pass those of one source."
+        )
         raise ValueError(msg)
     where, headings = _positions(chunks), _headings(chunks)
     for chunk in chunks:
@@ -81,7 +88,8 @@ def _entries(
 ) -> tuple[Entry, ...]:
     """Entries of a layout that is a table of contents; none of one that is not.
 
-    What does not say itself that it names pages needs a title over it, or titles that are the document's headings.
+    What does not say itself that it names pages needs a title over it, or titles that are the
+    document's headings.
     """
     listed = layout.entries
     if len(listed) < LEAST_ENTRIES:
@@ -90,13 +98,20 @@ def _entries(
     headed = sum(page is not None for page in known)
     if not any(entry.labels for entry in listed):
         linked = all(entry.anchor for entry in listed)
-        paged = [_anchor_entry(entry, page, where) for entry, page in zip(listed, known, strict=True)]
+        paged = [
+            _anchor_entry(entry, page, where) for entry, page in zip(listed, known, strict=True)
+        ]
         reached = sum(entry.page is not None for entry in paged)
-        enough = reached >= _HEADED * len(listed) and reached >= LEAST_ENTRIES and (linked or titled)
+        enough = (
+            reached >= _HEADED * len(listed) and reached >= LEAST_ENTRIES and (linked or titled)
+        )
         return tuple(paged) if enough else ()
-    single = [(entry.title, label) for entry in listed for label in single_labels(entry.labels, where)]
+    single = [
+        (entry.title, label) for entry in listed for label in single_labels(entry.labels, where)
+    ]
     numbers = [int(label) for _, label in single if label.isdecimal()]
-    if len(single) < LEAST_ENTRIES or numbers != sorted(numbers):  # the pages of a table of contents never go down
+    # the pages of a table of contents never go down
+    if len(single) < LEAST_ENTRIES or numbers != sorted(numbers):
         return ()
     if not layout.sure:
         reached = sum(label.lower() in where for _, label in single)
@@ -113,7 +128,10 @@ _ANCHORED_PAGE = re.compile(r"^(?:page|pg|p|seite)[-_]?(\d{1,3})$")
 
 
 def _anchor_entry(entry: Listed, page: int | None, where: Mapping[str, int]) -> Entry:
-    """Entry of a title without a label: by the page that its link names, as `#page-3` does, else by the heading."""
+    """Entry of a title without a label.
+
+    By the page that its link names, as `#page-3` does, else by the heading.
+    """
     named = _ANCHORED_PAGE.match(entry.anchor.lower())
     if named:
         return Entry(entry.title, named[1], where.get(named[1]))
@@ -126,7 +144,9 @@ def _is_titled(chunk: Chunk, pack: Pack) -> bool:
     title = compile_expression(rf"^\W*(?:{pack.contents_title})\W*$")
     parts = pieces(chunk.full_text)
     heads = [part for piece in parts if piece.kind == "heading" for part in piece.text.split(" > ")]
-    lines = [line for line in chunk.full_text.splitlines()[:_TITLE_LINES] if len(line) <= _TITLE_LENGTH]
+    lines = [
+        line for line in chunk.full_text.splitlines()[:_TITLE_LINES] if len(line) <= _TITLE_LENGTH
+    ]
     return any(title.search(plain(plain_line(text))) for text in (*heads, *lines))
 
 
@@ -147,11 +167,15 @@ def _headings(chunks: Sequence[Chunk]) -> dict[str, int]:
     return pages
 
 
-def contents_pages(field: str, chunks: Sequence[Chunk], about: str = "", *, pack: Pack = GENERIC) -> tuple[int, ...]:
-    """Positions of the pages that the table of contents names for a field, best first; none where none fits.
+def contents_pages(
+    field: str, chunks: Sequence[Chunk], about: str = "", *, pack: Pack = GENERIC
+) -> tuple[int, ...]:
+    """Positions of the pages that the table of contents names for a field, best first.
 
-    A title fits by the field's lists of terms, strong ones first; a word of `about` in a title counts as much as a
-    strong term. Ties keep the order of the table of contents.
+    None where none fits.
+
+    A title fits by the field's lists of terms, strong ones first; a word of `about` in a title
+    counts as much as a strong term. Ties keep the order of the table of contents.
 
     Args:
       field: a field of the pack; of another only `about` can name a page.
@@ -167,7 +191,9 @@ def contents_pages(field: str, chunks: Sequence[Chunk], about: str = "", *, pack
     wanted = set(content_words(about))
     scored: dict[int, float] = {}
     for entry in contents(chunks, pack=pack):
-        score = _title_strength(entry.title, field, pack) + len(wanted & set(content_words(entry.title)))
+        score = _title_strength(entry.title, field, pack) + len(
+            wanted & set(content_words(entry.title))
+        )
         if entry.page is not None and score > 0:
             scored[entry.page] = max(score, scored.get(entry.page, 0.0))
     return tuple(sorted(scored, key=lambda page: -scored[page]))
@@ -176,11 +202,14 @@ def contents_pages(field: str, chunks: Sequence[Chunk], about: str = "", *, pack
 def scope(
     chunks: Sequence[Chunk], value: str, *, field: str = "", about: str = "", pack: Pack = GENERIC
 ) -> tuple[Chunk, ...]:
-    """Chunks within a page scope, in the order in which they should be read; none where the scope holds none.
+    """Chunks within a page scope, in the order in which they should be read.
+
+    None where the scope holds none.
 
     Args:
       chunks: of one document or, but for `toc`, of several.
-      value: `document`, `toc` (the pages of `contents_pages`, best first), or a page's position, `1`, `2`, ….
+      value: `document`, `toc` (the pages of `contents_pages`, best first), or a page's position,
+        `1`, `2`, ….
       field, about, pack: as in `contents_pages`; `toc` needs a field or words.
 
     Raises:
@@ -192,18 +221,27 @@ def scope(
         return tuple(chunks)
     if value == "toc":
         if not field and not about:
-            msg = "the scope toc needs a field to look up; pass field= or about=, or take contents_pages."
+            msg = (
+                "the scope toc needs a field to look up; pass field= or about=, or take "
+                "contents_pages."
+            )
             raise ValueError(msg)
         pages = contents_pages(field, chunks, about, pack=pack)
         return tuple(chunk for page in pages for chunk in chunks if chunk.page == page)
     if not value.isdecimal() or int(value) < 1:
-        msg = f"a page scope must be document, toc or a page from 1, got {value!r}; name one of these."
+        msg = (
+            f"a page scope must be document, toc or a page from 1, got {value!r}; name one of "
+            "these."
+        )
         raise ValueError(msg)
     return tuple(chunk for chunk in chunks if chunk.page == int(value))
 
 
 def _title_strength(title: str, field: str, pack: Pack) -> float:
-    """Strength of a title for a field: 2 for a strong term, 1 for a weak one, half a point where it stands first."""
+    """Strength of a title for a field.
+
+    2 for a strong term, 1 for a weak one, half a point where it stands first.
+    """
     known = pack.fields.get(field)
     if known is None or known.titles is None:
         return 0.0
@@ -216,15 +254,23 @@ def _title_strength(title: str, field: str, pack: Pack) -> float:
 
 
 def _positions(chunks: Iterable[Chunk]) -> dict[str, int]:
-    """Page by printed label, its first where two carry one; without any labels a label is the position."""
-    paged = [((chunk.page_label or "").lower(), chunk.page) for chunk in chunks if chunk.page is not None]
-    pages = [(label, page) for label, page in paged if label] or [(str(page), page) for _, page in paged]
+    """Page by printed label, its first where two carry one.
+
+    Without any labels a label is the position.
+    """
+    paged = [
+        ((chunk.page_label or "").lower(), chunk.page) for chunk in chunks if chunk.page is not None
+    ]
+    pages = [(label, page) for label, page in paged if label] or [
+        (str(page), page) for _, page in paged
+    ]
     return dict(reversed(pages))
 
 
 FEATURES = ("log_words", "sections", "contents_share", "words_a_sentence", "reference", "terms")
 _REFERENCE = re.compile(
-    r"\b(?:reference|référence|form|edition|édition|printing|document)\b[^.]{0,12}\s[A-Z\d]", re.IGNORECASE
+    r"\b(?:reference|référence|form|edition|édition|printing|document)\b[^.]{0,12}\s[A-Z\d]",
+    re.IGNORECASE,
 )
 
 
@@ -238,9 +284,10 @@ class PageKind(NamedTuple):
 def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[np.float64]:
     """What is measured on page 1, [6], in the order of `FEATURES`.
 
-    log_words: natural logarithm of 1 + words. sections: headings. contents_share: share of the words that are titles
-    and labels of the table of contents. words_a_sentence: mean. reference: 1 where a document's reference is printed.
-    terms: of the text itself rather than of its cover (must, may not, …) per 100 words. Headings are not counted.
+    log_words: natural logarithm of 1 + words. sections: headings. contents_share: share of the
+    words that are titles and labels of the table of contents. words_a_sentence: mean. reference: 1
+    where a document's reference is printed. terms: of the text itself rather than of its cover
+    (must, may not, …) per 100 words. Headings are not counted.
 
     Args:
       chunks: chunks of a document's page 1, in its order.
@@ -250,7 +297,9 @@ def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[n
     parts = [piece.text for piece in read if piece.kind != "heading"]
     text = "\n".join(parts)
     count = len(split_words(text))
-    listed = sum(len(split_words(f"{entry.title} {entry.label}")) for entry in contents(chunks, pack=pack))
+    listed = sum(
+        len(split_words(f"{entry.title} {entry.label}")) for entry in contents(chunks, pack=pack)
+    )
     return np.array(
         [
             np.log1p(count),
@@ -258,7 +307,9 @@ def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[n
             min(1.0, listed / max(count, 1)),
             count / max(len(parts), 1),
             float(bool(_REFERENCE.search(text))),
-            100.0 * len(compile_expression(rf"\b(?:{pack.page_kind.terms})\b").findall(text)) / max(count, 1),
+            100.0
+            * len(compile_expression(rf"\b(?:{pack.page_kind.terms})\b").findall(text))
+            / max(count, 1),
         ]
     )
 
@@ -280,7 +331,9 @@ def page_kind(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> PageKind:
         raise ValueError(msg)
     model = pack.page_kind.model
     rows = [model.features[name] for name in FEATURES]
-    mean, scale, weights = (np.array([getattr(row, key) for row in rows]) for key in ("mean", "scale", "weight"))
+    mean, scale, weights = (
+        np.array([getattr(row, key) for row in rows]) for key in ("mean", "scale", "weight")
+    )
     margin = float((page_features(chunks, pack=pack) - mean) / scale @ weights + model.intercept)
     cover = float(np.exp(-np.logaddexp(0.0, -margin)))
     return PageKind("coversheet", cover) if cover > 0.5 else PageKind("body", 1.0 - cover)

@@ -1,9 +1,10 @@
-"""Layouts of tables of contents (shore): how titles and pages are printed, and which lines are none.
+"""Layouts of tables of contents (shore): how titles and pages are printed, which lines are none.
 
-Read are leaders (dots, lines, dashes), tabs and columns of blanks, one or several entries a line; tables of Markdown
-with a column of pages, under a head or without; lists with `page 7`, `p. 7` or `(7)`, sentences of them and lines with
-middle dots; lists of links to headings or pages, and lists of the document's own headings without any page. Titles may
-be numbered (`1.1`, `A.`, `Article 3`, `Chapitre II`).
+Read are leaders (dots, lines, dashes), tabs and columns of blanks, one or several entries a line;
+tables of Markdown with a column of pages, under a head or without; lists with `page 7`, `p. 7` or
+`(7)`, sentences of them and lines with middle dots; lists of links to headings or pages, and lists
+of the document's own headings without any page. Titles may be numbered (`1.1`, `A.`, `Article 3`,
+`Chapitre II`).
 """
 
 from __future__ import annotations
@@ -25,10 +26,15 @@ _RANGE = re.compile(rf"^{_PAGES}?\s?({_LABEL})(?:\s?(?:[–-]|to|à)\s?({_LABEL}
 _IN_PARTS = re.compile(r"\d{1,3}-\d{1,3}")
 _PAGE_HEAD = re.compile(r"\b(?:printed )?pages?\b|^\s*p\.\s*$", re.IGNORECASE)
 _ITEM = re.compile(
-    rf"^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?:pages?|p\.)\s*(?P<labels>{_LABELS})\s*[.;]?$", re.IGNORECASE
+    rf"^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?:pages?|p\.)\s*(?P<labels>{_LABELS})\s*[.;]?$",
+    re.IGNORECASE,
 )
-_BRACKET_ITEM = re.compile(rf"^(?P<title>\S.{{0,120}}?)\s?\({_PAGES}?\s?(?P<labels>{_LABELS})\)[.;,]?$", re.IGNORECASE)
-_PLAIN_ITEM = re.compile(rf"^(?P<title>\S.{{0,120}}?[^\W\d_]\S{{0,20}}?)\s(?P<labels>{_LABELS})$", re.IGNORECASE)
+_BRACKET_ITEM = re.compile(
+    rf"^(?P<title>\S.{{0,120}}?)\s?\({_PAGES}?\s?(?P<labels>{_LABELS})\)[.;,]?$", re.IGNORECASE
+)
+_PLAIN_ITEM = re.compile(
+    rf"^(?P<title>\S.{{0,120}}?[^\W\d_]\S{{0,20}}?)\s(?P<labels>{_LABELS})$", re.IGNORECASE
+)
 _RUN_IN = re.compile(
     r"(?P<title>[^·]{1,89}?(?:[^·\s]|(?<=\S)\s))\s*"
     rf"(?:\((?:pages?|p\.)?|,\s*(?:pages?|p\.))\s*(?P<labels>{_LABELS})\)?"
@@ -37,18 +43,26 @@ _RUN_IN = re.compile(
 )
 _DOTTED_LAST = re.compile(rf"^(?P<title>.{{2,90}}?)\s(?P<labels>{_LABELS})\b\.?", re.IGNORECASE)
 _DOTTED_FIRST = re.compile(rf"^(?P<labels>{_LABELS})\s(?P<title>\D.{{1,90}}?)\.?$", re.IGNORECASE)
-_LEADER = r"(?:(?:\s?[.·_…]){3,400}+\s?|…{1,400}+|\s?[-–—]{3,400}+\s?|\s[–—|→]\s|[ \u00a0]{2,400}+|\t++)"
-_LED = re.compile(rf"(?P<title>.+?){_LEADER}\s*(?P<labels>{_PAGES}?\s?{_LABELS})(?:{_LEADER}|\s*$)", re.IGNORECASE)
+_LEADER = (
+    r"(?:(?:\s?[.·_…]){3,400}+\s?|…{1,400}+|\s?[-–—]{3,400}+\s?|\s[–—|→]\s|[ \u00a0]{2,400}+|\t++)"
+)
+_LED = re.compile(
+    rf"(?P<title>.+?){_LEADER}\s*(?P<labels>{_PAGES}?\s?{_LABELS})(?:{_LEADER}|\s*$)", re.IGNORECASE
+)
 _ANCHOR = re.compile(r"\[([^\[\]]{1,150})\]\(#([^()\s]{1,150})\)")
 _NUMBERING = re.compile(
-    r"^(?:(?:article|art\.?|chapter|chapitre|section|part|partie|titre|annexe?|appendix|module|step)\s+"
+    r"^(?:(?:article|art\.?|chapter|chapitre|section|part|partie|titre|annexe?|appendix|module|"
+    r"step)\s+"
     r"(?:[ivxlc]{1,6}|\d{1,3}|[a-z])\b"
     r"|\d{1,3}(?:\.\d{1,3}){0,4}\b\.?\)?|[a-z][.)]|[ivxlc]{1,6}[.)])\s?[:.)–—-]?\s*"
 )
 _LISTED = re.compile(r"^\s*(?:[-*+•]\s|\d{1,2}(?:\.\d{1,2}){0,3}[.)]?\s|[A-Za-z][.)]\s)")
-_MARK = re.compile(r"^\s*(?:>\s?)*(?:[-*+•▪‣–—]\s+|\d{1,2}[.)]\s+(?=[^\d\s])|\((?:[a-z]{1,3}|[A-Z]|\d{1,2})\)\s+)?")
+_MARK = re.compile(
+    r"^\s*(?:>\s?)*(?:[-*+•▪‣–—]\s+|\d{1,2}[.)]\s+(?=[^\d\s])|\((?:[a-z]{1,3}|[A-Z]|\d{1,2})\)\s+)?"
+)
 _MARKUP = re.compile(
-    r"!?\[(?P<link>[^\[\]]{0,200})\]\([^()\s]{0,300}\)|\\?\*{1,3}|`|\[\^[^\[\]]{1,9}\]|</?[a-z][a-z0-9]{0,9}\s?/?>"
+    r"!?\[(?P<link>[^\[\]]{0,200})\]\([^()\s]{0,300}\)|\\?\*{1,3}|`|\[\^[^\[\]]{1,9}\]|</"
+    r"?[a-z][a-z0-9]{0,9}\s?/?>"
 )
 
 
@@ -63,12 +77,18 @@ def plain_line(line: str) -> str:
 
 
 def _unmarked(line: str) -> str:
-    """A line without emphasis, links and footnote marks; what it begins with, its tabs and its blanks stay."""
+    """A line without emphasis, links and footnote marks.
+
+    What it begins with, its tabs and its blanks stay.
+    """
     return _MARKUP.sub(lambda match: match["link"] or "", line)
 
 
 class Listed(NamedTuple):
-    """A line of a table of contents: title, the printed labels of its pages, and the anchor of its link."""
+    """A line of a table of contents.
+
+    Title, the printed labels of its pages, and the anchor of its link.
+    """
 
     title: str
     labels: str = ""
@@ -76,7 +96,10 @@ class Listed(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Lines that may be a table of contents. sure: they say themselves that they are one, without a title over them."""
+    """Lines that may be a table of contents.
+
+    Sure: they say themselves that they are one, without a title over them.
+    """
 
     entries: tuple[Listed, ...]
     sure: bool
@@ -106,16 +129,25 @@ def layouts(text: str, intro: re.Pattern[str]) -> Iterator[Layout]:
 
 
 def _table_layouts(rows: Sequence[Piece]) -> Iterator[Layout]:
-    """Rows with a column of pages: the last or first, as its head says; or the last, whose cells look like pages."""
+    """Rows with a column of pages: the last or first, as its head says.
+
+    Or the last, whose cells look like pages.
+    """
     for column, title_cells in ((-1, slice(None, -1)), (0, slice(1, None))):
-        headed = rows[0].kind == "head" and _PAGE_HEAD.search(plain_line(rows[0].cells[column])) is not None
+        headed = (
+            rows[0].kind == "head"
+            and _PAGE_HEAD.search(plain_line(rows[0].cells[column])) is not None
+        )
         cells = [row.cells for row in rows if row.cells and not (headed and row.kind == "head")]
         if not headed and (column == 0 or any(len(row) > 3 for row in cells)):
             continue
         titles = [plain_line(" ".join(filter(None, row[title_cells]))) for row in cells]
         labels = [plain_line(row[column]) for row in cells]
-        entries = [Listed(*entry) for entry in zip(titles, labels, strict=True) if _RANGE.match(entry[1])]
-        if headed or len(entries) >= len(rows) - 1:  # a head of other words may be the one row without a page
+        entries = [
+            Listed(*entry) for entry in zip(titles, labels, strict=True) if _RANGE.match(entry[1])
+        ]
+        # a head of other words may be the one row without a page
+        if headed or len(entries) >= len(rows) - 1:
             yield Layout(tuple(entry for entry in entries if entry.title), headed)
 
 
@@ -133,7 +165,7 @@ def _matched_entries(form: re.Pattern[str], texts: Iterable[str]) -> tuple[Liste
 
 
 def _consecutive_entries(form: re.Pattern[str], text: str) -> tuple[tuple[Listed, ...], str]:
-    """Entries of a form that follow each other without a gap from the text's start, and what follows them."""
+    """Entries of a form that run without a gap from the text's start, and what follows them."""
     entries: list[Listed] = []
     at = 0
     while match := form.match(text, at):
@@ -147,28 +179,49 @@ def _listed(match: re.Match[str]) -> Listed:
 
 
 def _line_layouts(text: str) -> Iterator[Layout]:
-    """Entries of lines: by leaders or columns, by brackets, by nothing but a blank, by links, and bare titles."""
-    raw = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("|", "#"))]
-    raw = [line.rstrip("\\ ") for line in raw if len(line) <= _LONGEST]  # without a break of Markdown
+    """Entries of lines.
+
+    By leaders or columns, by brackets, by nothing but a blank, by links, and bare titles.
+    """
+    raw = [
+        line
+        for line in text.splitlines()
+        if line.strip() and not line.lstrip().startswith(("|", "#"))
+    ]
+    # without a break of Markdown
+    raw = [line.rstrip("\\ ") for line in raw if len(line) <= _LONGEST]
     lines = [plain_line(line) for line in raw]
     led = tuple(entry for line in raw for entry in _led_entries(line))
     yield Layout(led, all(re.match(_PAGES, entry.labels, re.IGNORECASE) for entry in led))
     for form in (_ITEM, _BRACKET_ITEM, _PLAIN_ITEM):
         yield Layout(_matched_entries(form, lines), form is _ITEM)
-    linked = (Listed(plain_line(title), "", anchor) for line in raw for title, anchor in _ANCHOR.findall(line))
+    linked = (
+        Listed(plain_line(title), "", anchor)
+        for line in raw
+        for title, anchor in _ANCHOR.findall(line)
+    )
     yield Layout(tuple(linked), False)
     titles = [line for line, whole in zip(lines, raw, strict=True) if _LISTED.match(whole)] or lines
     yield Layout(tuple(map(Listed, titles)), False)
 
 
 def _led_entries(line: str) -> tuple[Listed, ...]:
-    """Entries of a line whose titles and pages are parted by leaders, tabs or blanks; none if one has no page."""
+    """Entries of a line whose titles and pages are parted by leaders, tabs or blanks.
+
+    None if one has no page.
+    """
     entries, rest = _consecutive_entries(_LED, _unmarked(line).lstrip("-*+•> \t"))
-    return entries if not rest.strip() and all(re.search(r"[^\W\d_]", entry.title) for entry in entries) else ()
+    return (
+        entries
+        if not rest.strip() and all(re.search(r"[^\W\d_]", entry.title) for entry in entries)
+        else ()
+    )
 
 
 def single_labels(labels: str, pages: Iterable[str]) -> list[str]:
-    """Single labels of a range: `6–7` is 6 and 7, but `2-1` is one where pages are counted by chapter.
+    """Single labels of a range.
+
+    `6–7` is 6 and 7, but `2-1` is one where pages are counted by chapter.
 
     Args:
       pages: labels that the pages carry.
@@ -180,13 +233,16 @@ def single_labels(labels: str, pages: Iterable[str]) -> list[str]:
     if match is None:
         return []
     first, last = match[1], match[2] or ""
-    if not (first.isdecimal() and last.isdecimal()) or not int(first) < int(last) <= int(first) + 20:
+    if (
+        not (first.isdecimal() and last.isdecimal())
+        or not int(first) < int(last) <= int(first) + 20
+    ):
         return [first]
     return [str(n) for n in range(int(first), int(last) + 1)]
 
 
 def bare_title(title: str) -> str:
-    """A title in small letters without accents, marks and its own numbering, as headings are compared.
+    """A title in small letters without accents, marks or numbering, as headings are compared.
 
     Example:
       >>> bare_title("1.2 Congés payés :"), bare_title("Chapitre II — Congés payés")

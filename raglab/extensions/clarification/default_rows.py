@@ -45,7 +45,10 @@ _RIGHT = frozenset({"explicit_yes", "implicit_ok"})
 
 
 class SignalEvent(NamedTuple):
-    """What a user's word or silence says of a value: the value, the signal's name, and what it was corrected to."""
+    """What a user's word or silence says of a value.
+
+    The value, the signal's name, and what it was corrected to.
+    """
 
     value: str
     signal: str
@@ -54,7 +57,13 @@ class SignalEvent(NamedTuple):
     @property
     def success(self) -> str | None:
         """Value that was accepted, named, or confirmed by silence; None where none was."""
-        return self.corrected_to if self.signal == "explicit_no" else self.value if self.signal in _RIGHT else None
+        return (
+            self.corrected_to
+            if self.signal == "explicit_no"
+            else self.value
+            if self.signal in _RIGHT
+            else None
+        )
 
 
 NO_SIGNAL = SignalEvent("", "", None)
@@ -63,8 +72,8 @@ NO_SIGNAL = SignalEvent("", "", None)
 class Change(NamedTuple):
     """One event that changes the default table, with all that the change depends on.
 
-    kind: met (a request came to the row), signal, or look (the row was split; in logs of before also: it was tested,
-    and nothing was found).
+    kind: met (a request came to the row), signal, or look (the row was split; in logs of before
+    also: it was tested, and nothing was found).
     """
 
     at: datetime
@@ -77,10 +86,13 @@ class Change(NamedTuple):
     split: Split | None = None
 
 
-def fold(rows: Mapping[str, ClarificationDefault], change: Change) -> tuple[ClarificationDefault, ...]:
+def fold(
+    rows: Mapping[str, ClarificationDefault], change: Change
+) -> tuple[ClarificationDefault, ...]:
     """New versions that a change makes of the rows before it, the changed row's first.
 
-    A row that is not there yet begins with its first change. A split leaves rows that are there already as they are.
+    A row that is not there yet begins with its first change. A split leaves rows that are there
+    already as they are.
     """
     row = rows.get(change.row_id) or empty_row(change.key, change.at)
     if change.kind == "met":
@@ -90,11 +102,14 @@ def fold(rows: Mapping[str, ClarificationDefault], change: Change) -> tuple[Clar
         more: dict[str, Any] = {"conditions": change.conditions or None, "learner": change.learner}
         return (update(row, *vote, now=change.at, **more),)
     row_split = change.split
-    children = () if row_split is None else split(row, row_split, now=change.at, learner=change.learner)
+    children = (
+        () if row_split is None else split(row, row_split, now=change.at, learner=change.learner)
+    )
     return (looked(row, row_split), *(child for child in children if child.row_id not in rows))
 
 
-ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # of a row that is made for its name, which hangs on no time
+# of a row that is made for its name, which hangs on no time
+ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def row_id_of_key(key: RowKey) -> str:
@@ -108,7 +123,9 @@ def empty_row(key: RowKey, now: datetime) -> ClarificationDefault:
     return init(target_field, doctype, dict(conditions) or None, now=now)
 
 
-def row_versions(log: Entries, row_id: str | None = None, until: int | None = None) -> Iterator[ClarificationDefault]:
+def row_versions(
+    log: Entries, row_id: str | None = None, until: int | None = None
+) -> Iterator[ClarificationDefault]:
     """Versions of rows from their changes, in order: of all, or of one and what it was split from.
 
     Args:
@@ -123,7 +140,7 @@ def row_versions(log: Entries, row_id: str | None = None, until: int | None = No
 
 
 def _lineage(log: Entries, row_id: str, until: int | None) -> Iterator[dict[str, Any]]:
-    """Changes of a row, and before them those of the rows that it was split from, in order of their numbers."""
+    """A row's changes, and before them those of the rows it was split from, in number order."""
     wanted, of = [row_id], row_id
     while (born := _born(log, of)) is not None and born not in wanted:
         wanted.append(of := born)
@@ -140,7 +157,9 @@ def _born(log: Entries, row_id: str) -> str | None:
     return None if cause is None or cause["row_id"] == row_id else str(cause["row_id"])
 
 
-def change_of(log: Entries, row: Mapping[str, Any], known: dict[str, DefaultLearner] | None = None) -> Change:
+def change_of(
+    log: Entries, row: Mapping[str, Any], known: dict[str, DefaultLearner] | None = None
+) -> Change:
     """Change of a row of `CHANGES`.
 
     Args:
@@ -159,7 +178,9 @@ def change_of(log: Entries, row: Mapping[str, Any], known: dict[str, DefaultLear
     )
 
 
-def append_change(log: Entries, change: Change, *, request_id: str, learner: str, once: str) -> Rows:
+def append_change(
+    log: Entries, change: Change, *, request_id: str, learner: str, once: str
+) -> Rows:
     """Add a change and the versions that it makes; give them back by row_id."""
     row = {
         "at": utc_text(change.at),
@@ -179,7 +200,9 @@ def append_change(log: Entries, change: Change, *, request_id: str, learner: str
         before |= {version.row_id: version for version in current_rows(log)}
     versions = {
         version.row_id: version
-        for version in fold({key: version for key, version in before.items() if version is not None}, change)
+        for version in fold(
+            {key: version for key, version in before.items() if version is not None}, change
+        )
     }
     cause = log.add(CHANGES, row)
     for version in versions.values():
@@ -189,7 +212,12 @@ def append_change(log: Entries, change: Change, *, request_id: str, learner: str
 
 def _version(log: Entries, row: ClarificationDefault, cause: int, at: datetime) -> None:
     body = row_body(row)
-    about = {"row_id": row.row_id, "target_field": row.target_field, "doctype": row.doctype, "body": body}
+    about = {
+        "row_id": row.row_id,
+        "target_field": row.target_field,
+        "doctype": row.doctype,
+        "body": body,
+    }
     origin = {"version": row.version, "of": f"{row.row_id}.{row.version}", "cause": cause}
     size = {"confidence": row.confidence, "sample_size": row.sample_size}
     log.add(VERSIONS, {"at": utc_text(at), **about, **origin, **size})
@@ -219,14 +247,22 @@ class DefaultRows(tuple[ClarificationDefault, ...]):
                 row.target_field,
                 row.doctype,
                 ", ".join(f"{name} {value}" for name, value in row.sub_conditions.items()) or "any",
-                max(row.candidate_votes, key=lambda value: row.candidate_votes[value], default="none"),
+                max(
+                    row.candidate_votes,
+                    key=lambda value: row.candidate_votes[value],
+                    default="none",
+                ),
                 f"{row.confidence:.2f}",
                 f"{row.sample_size:,}",
             )
             for row in self
         )
         head = ("field", "doctype", "where", "leads", "confidence", "signals")
-        return display("Default table", [("rows", f"{len(self):,}")], [Fold("rows", rows, len(self), head, open=True)])
+        return display(
+            "Default table",
+            [("rows", f"{len(self):,}")],
+            [Fold("rows", rows, len(self), head, open=True)],
+        )
 
 
 def current_rows(log: Entries, **where: Any) -> DefaultRows:  # noqa: ANN401 - values of columns
@@ -238,7 +274,12 @@ def sort_rows(rows: Iterable[ClarificationDefault]) -> DefaultRows:
     """Rows by field and doctype, the general before the specific."""
 
     def place(row: ClarificationDefault) -> tuple[str, str, int, str]:
-        return (row.target_field, row.doctype, len(row.sub_conditions), canonical_json(row.sub_conditions))
+        return (
+            row.target_field,
+            row.doctype,
+            len(row.sub_conditions),
+            canonical_json(row.sub_conditions),
+        )
 
     return DefaultRows(sorted(rows, key=place))
 
@@ -269,7 +310,11 @@ def record_request(
         return known
     change = Change(at, "met", row_id, key, NO_SIGNAL, {}, learner)
     return append_change(
-        log, change, request_id=request_id, learner=record_learner(log, learner, utc_text(at)), once=once
+        log,
+        change,
+        request_id=request_id,
+        learner=record_learner(log, learner, utc_text(at)),
+        once=once,
     )[row_id]
 
 
@@ -282,10 +327,13 @@ def record_signal(
     learner: DefaultLearner,
     at: datetime,
 ) -> tuple[ClarificationDefault, ...]:
-    """New versions by a signal, and by a split where there is evidence for one; none where the signal came before.
+    """New versions by a signal, and by a split where there is evidence for one.
 
-    A row that was split since the key was read is the parent of the row that its conditions lead to now: a vote cast
-    under a condition goes to the row of that condition, and does not pull the parent.
+    None where the signal came before.
+
+    A row that was split since the key was read is the parent of the row that its conditions lead to
+    now: a vote cast under a condition goes to the row of that condition, and does not pull the
+    parent.
     """
     # A request may turn down several values, one after the other; it accepts or names one.
     about = [signal.value] if signal.signal == "explicit_no" else []
@@ -319,17 +367,29 @@ def _conditioned_key(log: Entries, key: RowKey, conditions: Mapping[str, str]) -
 
 
 def pending_of(log: Entries, request_id: str) -> Pending | None:
-    """Clarification of a request that no reply settled: none followed, or one after which it was shown again."""
+    """Clarification of a request that no reply settled.
+
+    None followed, or one after which it was shown again.
+    """
     record, row = request_row(log, request_id), log.row(CLARIFICATIONS, request_id=request_id)
     if row is None:
         return None
-    # A reply before the question was asked does not answer it; of those after it the second is the last.
-    replies = [reply for reply in log.rows(REPLIES, request_id=request_id) if reply["seq"] > row["seq"]]
+    # A reply before the question was asked does not answer it; of those after it the second is the
+    # last.
+    replies = [
+        reply for reply in log.rows(REPLIES, request_id=request_id) if reply["seq"] > row["seq"]
+    ]
     last = log.row(DECISIONS, request_id=request_id)
-    is_shown_again = len(replies) == 1 and last is not None and last["seq"] > replies[0]["seq"] and last["clarified"]
+    is_shown_again = (
+        len(replies) == 1
+        and last is not None
+        and last["seq"] > replies[0]["seq"]
+        and last["clarified"]
+    )
     if replies and not is_shown_again:
         return None
-    # Texts may have been blanked since: what is not kept is empty, and the request still takes its reply.
+    # Texts may have been blanked since: what is not kept is empty, and the request still takes its
+    # reply.
     request = ClarificationRequest(
         target_field=row["target_field"],
         question_to_user=row["question_to_user"] or "",
@@ -356,8 +416,15 @@ def application_of(log: Entries, request_id: str) -> Application | None:
 
 def _use_of(log: Entries, record: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     """What a request and its use of a row of the default table are."""
-    used = {name: row[name] for name in ("request_id", "kind", "version", "confidence", "gate", "conditions")}
-    about = {"question": record["question"], "session": record["session"], "documents": tuple(record["documents"])}
+    used = {
+        name: row[name]
+        for name in ("request_id", "kind", "version", "confidence", "gate", "conditions")
+    }
+    about = {
+        "question": record["question"],
+        "session": record["session"],
+        "documents": tuple(record["documents"]),
+    }
     return {**used, **about, "key": key_of_row(log, row["row_id"])}
 
 
@@ -374,6 +441,8 @@ def key_of_row(log: Entries, row_id: str) -> RowKey:
             return RowKey(target_field, doctype, conditions)
     version = log.row(VERSIONS, row_id=row_id)
     if version is None:
-        msg = f"a row must come from a change in the log, got {row_id!r}; meet it before it is used."
+        msg = (
+            f"a row must come from a change in the log, got {row_id!r}; meet it before it is used."
+        )
         raise ValueError(msg)
     return RowKey(version["target_field"], version["doctype"], version["body"]["sub_conditions"])

@@ -1,4 +1,4 @@
-"""Reading of fields and tables of contents (shore): the public doors, with a pack by value, name or path."""
+"""Reading of fields and tables of contents (shore): public doors, pack by value, name or path."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def read_field(
       FieldValue(value='0800 123 4567', quote='Phone: 0800 123 4567')
     """
     if not name.strip():
-        msg = "a field must have a name, got an empty text; name a field of the pack, or what documents call it."
+        msg = (
+            "a field must have a name, got an empty text; name a field of the pack, or what "
+            "documents call it."
+        )
         raise ValueError(msg)
     trade = _pack(pack)
     if reader is None:
@@ -47,8 +50,12 @@ def read_field(
     return ProtocolCalls(pack=trade, field_reader=reader).value(name, chunks)
 
 
-def read_contents(chunks: Sequence[Chunk], *, pack: Pack | str | Path | None = None) -> tuple[Entry, ...]:
-    r"""Entries of a document's table of contents: title, printed label, page; none where it prints none.
+def read_contents(
+    chunks: Sequence[Chunk], *, pack: Pack | str | Path | None = None
+) -> tuple[Entry, ...]:
+    r"""Entries of a document's table of contents: title, printed label, page.
+
+    None where it prints none.
 
     Args:
       chunks: chunks of one document, in its order.
@@ -61,7 +68,12 @@ def read_contents(chunks: Sequence[Chunk], *, pack: Pack | str | Path | None = N
 
     Example:
       >>> text = "Contents\nLeave ........ 1\nNotice ....... 1\nTravel ....... 2"
-      >>> [entry.title for entry in read_contents([Chunk("a#1", text, "a.md", 1), Chunk("a#2", "Travel", "a.md", 2)])]
+      >>> [
+      ...     entry.title
+      ...     for entry in read_contents(
+      ...         [Chunk("a#1", text, "a.md", 1), Chunk("a#2", "Travel", "a.md", 2)]
+      ...     )
+      ... ]
       ['Leave', 'Notice', 'Travel']
     """
     return contents(chunks, pack=_pack(pack))

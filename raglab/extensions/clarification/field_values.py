@@ -1,7 +1,8 @@
 """Field values (shore): a field read from passages, whole and with the words that state it (S5.10).
 
-A value is a field's where its label is all that its row, line or clause says of it, and all that names the field states
-the same. What is stated of another time, or under words that say more than the label, is not this field's.
+A value is a field's where its label is all that its row, line or clause says of it, and all that
+names the field states the same. What is stated of another time, or under words that say more than
+the label, is not this field's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from raglab.extensions.clarification.gap_candidates import meeting
-from raglab.extensions.clarification.language_words import entries, expression, meets, plain, stems, whole_words
+from raglab.extensions.clarification.language_words import (
+    entries,
+    expression,
+    meets,
+    plain,
+    stems,
+    whole_words,
+)
 from raglab.extensions.clarification.question_parsing import wanted_kinds
 from raglab.extensions.clarification.statements import Statement, heading_of, statements, value_key
 from raglab.extensions.clarification.value_kinds import NAME, RANGE, TypedValue, values_in
@@ -20,16 +28,21 @@ from raglab.packs import GENERIC, FieldPattern, FieldReading, Pack, compile_expr
 from raglab.text import fold_case, sentences
 from raglab.values import Chunk
 
-_CHANGING = frozenset({"amount", "percentage", "duration", "quantity", "number"})  # kinds whose values change in time
+# kinds whose values change in time
+_CHANGING = frozenset({"amount", "percentage", "duration", "quantity", "number"})
 _NUMBERLESS = frozenset({"phone", "date", "email", "url"})  # kinds that no bare number is of
 _NAMES = frozenset({"person", "organisation"})  # kinds of a pack that are names
 
 
-def read_value(field: str, chunks: Sequence[Chunk], /, *, pack: Pack = GENERIC, about: str = "") -> FieldValue | None:
-    r"""Value of a field with the sentence or row that states it; None where none is stated, or several are.
+def read_value(
+    field: str, chunks: Sequence[Chunk], /, *, pack: Pack = GENERIC, about: str = ""
+) -> FieldValue | None:
+    r"""Value of a field with the sentence or row that states it.
 
-    A field of the pack is read by its labels, roles and patterns; another by its own words, as the documents' labels
-    have them.
+    None where none is stated, or several are.
+
+    A field of the pack is read by its labels, roles and patterns; another by its own words, as the
+    documents' labels have them.
 
     Args:
       field: name of a field of the pack, or words.
@@ -49,9 +62,15 @@ def read_value(field: str, chunks: Sequence[Chunk], /, *, pack: Pack = GENERIC, 
     if known.reading is None:
         return None
     reading = known.reading
-    is_name = known.names or reading.kind in _NAMES or (reading.role is not None and reading.kind is None)
+    is_name = (
+        known.names or reading.kind in _NAMES or (reading.role is not None and reading.kind is None)
+    )
     patterns = [pattern for pattern in reading.prose if _is_asked(pattern, plain(about))]
-    stated = [value for pattern in patterns for value in _by_pattern(pattern, reading.kind, chunks, is_name=is_name)]
+    stated = [
+        value
+        for pattern in patterns
+        for value in _by_pattern(pattern, reading.kind, chunks, is_name=is_name)
+    ]
     return _only([*stated, *_by_label(reading, chunks, is_name=is_name)])
 
 
@@ -71,8 +90,10 @@ def _is_asked(pattern: FieldPattern, about: str) -> bool:
     return pattern.unasked is None or not whole_words([pattern.unasked]).search(about)
 
 
-def _by_pattern(pattern: FieldPattern, kind: str | None, chunks: Sequence[Chunk], *, is_name: bool) -> list[FieldValue]:
-    """Whole values that a pattern of a pack matches, in the sentences and sections where it holds."""
+def _by_pattern(
+    pattern: FieldPattern, kind: str | None, chunks: Sequence[Chunk], *, is_name: bool
+) -> list[FieldValue]:
+    """Whole values that a pack's pattern matches, in the sentences and sections where it holds."""
     without = None if pattern.without is None else compile_expression(pattern.without)
     under = None if pattern.under is None else compile_expression(pattern.under)
     form = compile_expression(pattern.match, case=True)
@@ -82,7 +103,11 @@ def _by_pattern(pattern: FieldPattern, kind: str | None, chunks: Sequence[Chunk]
             continue
         for sentence in sentences(chunk.full_text):
             match = form.search(sentence)
-            if match is None or not match["value"] or (without is not None and without.search(sentence)):
+            if (
+                match is None
+                or not match["value"]
+                or (without is not None and without.search(sentence))
+            ):
                 continue
             if expression("void").search(plain(sentence)):
                 continue
@@ -93,23 +118,39 @@ def _by_pattern(pattern: FieldPattern, kind: str | None, chunks: Sequence[Chunk]
             # The year of a period is printed with its end: `from 1 January to 31 December 2025`.
             year = match.groupdict().get("year")
             if value is not None:
-                stated.append(FieldValue(f"{value} {year}" if year and not _YEAR.search(value) else value, sentence))
+                stated.append(
+                    FieldValue(
+                        f"{value} {year}" if year and not _YEAR.search(value) else value, sentence
+                    )
+                )
     return stated
 
 
 # --- labels of a pack
 
 
-def _by_label(reading: FieldReading, chunks: Sequence[Chunk], *, is_name: bool) -> Iterator[FieldValue]:
+def _by_label(
+    reading: FieldReading, chunks: Sequence[Chunk], *, is_name: bool
+) -> Iterator[FieldValue]:
     """Values beside the labels or the role of a field."""
     form = compile_expression(whole_words(map(_bare_expression, reading.labels)).pattern)
     role = None if reading.role is None else compile_expression(_bare_expression(reading.role))
     outside = None if reading.without is None else compile_expression(reading.without)
     for statement in statements(chunks):
-        is_named = role is not None and statement.form == "role" and role.search(plain(statement.label)) is not None
-        if not is_named and not _is_beside(statement.label, form, in_sentence=statement.form == "sentence"):
+        is_named = (
+            role is not None
+            and statement.form == "role"
+            and role.search(plain(statement.label)) is not None
+        )
+        if not is_named and not _is_beside(
+            statement.label, form, in_sentence=statement.form == "sentence"
+        ):
             continue
-        if (outside is not None and outside.search(statement.text)) or _is_former(statement) or _is_dated(statement):
+        if (
+            (outside is not None and outside.search(statement.text))
+            or _is_former(statement)
+            or _is_dated(statement)
+        ):
             continue
         value = _name_of(statement) if is_name else _typed_value(statement, reading.kind)
         if value is not None:
@@ -131,7 +172,11 @@ def _is_beside(label: str, form: re.Pattern[str], *, in_sentence: bool) -> bool:
     text = plain(label)
     for match in form.finditer(text):
         before, after = text[: match.start()], text[match.end() :]
-        is_parted = in_sentence and before.split()[-1:] != [] and before.split()[-1] in entries("determiners")
+        is_parted = (
+            in_sentence
+            and before.split()[-1:] != []
+            and before.split()[-1] in entries("determiners")
+        )
         if not _content(after) and (is_parted or not _content(before)):
             return True
     return False
@@ -151,12 +196,17 @@ def _fillers() -> frozenset[str]:
 def _is_former(statement: Statement) -> bool:
     """Whether a statement says that its value held once."""
     text = plain(statement.text)
-    return expression("lapsed").search(text) is not None or expression("older").search(text) is not None
+    return (
+        expression("lapsed").search(text) is not None
+        or expression("older").search(text) is not None
+    )
 
 
 def _is_dated(statement: Statement) -> bool:
-    """Whether a value that changes in time is stated with a day from which, or to which, it holds."""
-    return statement.kind in _CHANGING and any(value.kind == "date" for value in values_in(statement.text))
+    """Whether a value that changes over time is stated with a day from or until which it holds."""
+    return statement.kind in _CHANGING and any(
+        value.kind == "date" for value in values_in(statement.text)
+    )
 
 
 def _typed_value(statement: Statement, kind: str | None) -> str | None:
@@ -184,10 +234,12 @@ def _is_post(name: str) -> bool:
 
 
 def _whole_name(text: str, start: int, end: int, chunks: Sequence[Chunk]) -> str | None:
-    """A name of a text with its abbreviation's stop, and an article that is part of it; None where it is of a post.
+    """A name of a text with its abbreviation's stop, and an article that is part of it.
 
-    At the beginning of a sentence an article is part of a name where the tags of the document print both, and none
-    where its text has the name without.
+    None where it is of a post.
+
+    At the beginning of a sentence an article is part of a name where the tags of the document print
+    both, and none where its text has the name without.
     """
     name = re.sub(r"\s(?:Le|La|Les|The|Au|Du)$", "", text[start:end].strip())
     if _is_post(name):
@@ -211,7 +263,10 @@ def _whole_name(text: str, start: int, end: int, chunks: Sequence[Chunk]) -> str
 
 _ARTICLE = re.compile(r"(?:The|Le|La|Les)\s")
 _YEAR = re.compile(r"\d{4}")
-_RATE = re.compile(r"\s?(?:/|per\b|an?\b|par\b|du\b|le\b)\s?(?:miles?|km|kilom[eè]tres?|kilometers?)\b", re.IGNORECASE)
+_RATE = re.compile(
+    r"\s?(?:/|per\b|an?\b|par\b|du\b|le\b)\s?(?:miles?|km|kilom[eè]tres?|kilometers?)\b",
+    re.IGNORECASE,
+)
 _MORE = re.compile(r"\s(?:and\sa\s(?:half|quarter)|et\s(?:demie?|un\squart))\b", re.IGNORECASE)
 _EXTENSION = re.compile(r",?\s\(?(?:ext(?:ension)?|poste)\b\.?\s?\d{1,5}\)?", re.IGNORECASE)
 _COUNTRY = re.compile(r"(?<![\w-])\+?\d{1,3}[\s-](?=$)")
@@ -220,9 +275,16 @@ _SUFFIX = {"amount": _RATE, "duration": _MORE, "phone": _EXTENSION}
 
 
 def _whole(text: str, start: int, end: int, kind: str | None) -> str | None:
-    """A value of a text with what belongs to it; None where its bounds cut a number or word, or a number is all."""
-    cut_before = (start > 0 and _is_cut(text[start - 1], text[start])) or re.search(r"\d[.,]$", text[:start][-2:])
-    cut_after = (end < len(text) and _is_cut(text[end - 1], text[end])) or re.match(r"[.,]\d", text[end:])
+    """A value of a text with what belongs to it.
+
+    None where its bounds cut a number or word, or a number is all.
+    """
+    cut_before = (start > 0 and _is_cut(text[start - 1], text[start])) or re.search(
+        r"\d[.,]$", text[:start][-2:]
+    )
+    cut_after = (end < len(text) and _is_cut(text[end - 1], text[end])) or re.match(
+        r"[.,]\d", text[end:]
+    )
     if cut_before or cut_after:
         return None
     values = values_in(text)
@@ -238,7 +300,7 @@ def _is_cut(left: str, right: str) -> bool:
 
 
 def _joined(text: str, own: TypedValue, values: Sequence[TypedValue]) -> str | None:
-    """A value with the unit of its rate, the other end of its range, or the numbers around a telephone's.
+    """A value with its rate's unit, its range's other end, or the numbers around a telephone's.
 
     A percentage that ends a range is no value by itself.
     """
@@ -250,9 +312,17 @@ def _joined(text: str, own: TypedValue, values: Sequence[TypedValue]) -> str | N
         start = country.start()
     if own.kind in {"quantity", "percentage"}:
         for value in values:  # `5 °C to 40 °C`
-            if value.kind == own.kind and value.start >= end and RANGE.fullmatch(text[end : value.start]):
+            if (
+                value.kind == own.kind
+                and value.start >= end
+                and RANGE.fullmatch(text[end : value.start])
+            ):
                 end = value.end
-            elif value.end <= start and value.kind in {own.kind, "number"} and RANGE.fullmatch(text[value.end : start]):
+            elif (
+                value.end <= start
+                and value.kind in {own.kind, "number"}
+                and RANGE.fullmatch(text[value.end : start])
+            ):
                 start = value.start
         if own.kind == "percentage" and (start, end) != (own.start, own.end):
             return None
@@ -262,29 +332,45 @@ def _joined(text: str, own: TypedValue, values: Sequence[TypedValue]) -> str | N
 
 # --- words of the documents
 def _by_words(field: str, chunks: Sequence[Chunk], about: str) -> Iterator[FieldValue]:
-    """Values of the kinds that a question asks for whose label is the field's words; rows before sentences."""
+    """Values of the kinds that a question asks for whose label is the field's words.
+
+    Rows before sentences.
+    """
     words = stems(field.partition(":")[0].replace("_", " "))
     if not words:
         return
     stated = [
-        statement for statement in statements(chunks) if _is_named(statement, words) and not _is_former(statement)
+        statement
+        for statement in statements(chunks)
+        if _is_named(statement, words) and not _is_former(statement)
     ]
     kinds = wanted_kinds(about)
     stated = [statement for statement in stated if not kinds or statement.kind in kinds]
     stated = meeting(about, stated, chunks) or stated
     printed = [
-        statement for statement in stated if statement.form != "sentence" and statement.kind not in {"text", "number"}
+        statement
+        for statement in stated
+        if statement.form != "sentence" and statement.kind not in {"text", "number"}
     ]
-    clauses = [statement for statement in stated if statement.form == "sentence" and statement.kind != "number"]
+    clauses = [
+        statement
+        for statement in stated
+        if statement.form == "sentence" and statement.kind != "number"
+    ]
     yield from (FieldValue(statement.value, statement.text) for statement in printed or clauses)
 
 
 def _is_named(statement: Statement, words: Sequence[str]) -> bool:
-    """Whether the name of a statement is that of the field: all its words, and no others but small ones."""
+    """Whether the name of a statement is that of the field.
+
+    All its words, and no others but small ones.
+    """
     own = stems(statement.name)
     if not all(any(meets(word, name) for name in own) for word in words):
         return False
-    return not any(name not in _fillers() and not any(meets(name, word) for word in words) for name in own)
+    return not any(
+        name not in _fillers() and not any(meets(name, word) for word in words) for name in own
+    )
 
 
 def is_quoted(quote: str, chunks: Sequence[Chunk]) -> Chunk | None:

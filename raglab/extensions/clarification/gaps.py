@@ -1,9 +1,10 @@
 """Gaps (shore): what a question leaves out of its documents, by what these offer (S5.1).
 
-Candidates are the statements of the documents: of the kind that is asked for, by how much of the question's topic their
-labels, heads and headings name. The best and those as good are the readings. Several values under several labels leave
-the field open, one label at several times the date, people under several roles the person, a heading alone what is to
-be done with it, no topic the part.
+Candidates are the statements of the documents: of the kind that is asked for, by how much of the
+question's topic their labels, heads and headings name. The best and those as good are the readings.
+Several values under several labels leave the field open, one label at several times the date,
+people under several roles the person, a heading alone what is to be done with it, no topic the
+part.
 """
 
 from __future__ import annotations
@@ -55,7 +56,13 @@ from raglab.extensions.clarification.question_parsing import (
 from raglab.extensions.clarification.replies import CONTENTS, DOCUMENT, PAGE_SCOPE
 from raglab.extensions.clarification.statements import Statement, heading_of, statements, value_key
 from raglab.extensions.clarification.value_kinds import values_in
-from raglab.live.clarifier import MIN_FIELD_CONFIDENCE, GapKind, GapReading, ParsedQuestion, QuestionGap
+from raglab.live.clarifier import (
+    MIN_FIELD_CONFIDENCE,
+    GapKind,
+    GapReading,
+    ParsedQuestion,
+    QuestionGap,
+)
 from raglab.packs import GENERIC, Pack
 from raglab.values import Chunk
 from raglab.words import split_words
@@ -67,9 +74,11 @@ _NAMES_WANTED = re.compile(r"(?:what|which|how|who|whose|quel\w*|combien|qui|c'e
 _PER = re.compile(r"(?<!\w)(?:per|each|par|chaque) (\w+)")
 _STEP = re.compile(r"(?:step|etape) (\d{1,3})")
 ANAPHOR = 1  # words beside its time that a clause may name which goes on about the sentence before
-NEAR, NEAR_PASSAGES, NEAR_TEXTS = 0.55, 3, 24  # cosine of what says the same in other words; how much is compared
+# cosine of what says the same in other words; how much is compared
+NEAR, NEAR_PASSAGES, NEAR_TEXTS = 0.55, 3, 24
 NAME_LETTERS = 4  # of a word that may name a document
-FEW_VALUES = frozenset({"phone", "email", "url", "quantity", "time"})  # kinds that a document states few values of
+# kinds that a document states few values of
+FEW_VALUES = frozenset({"phone", "email", "url", "quantity", "time"})
 LONGEST, SHOWN = 120, 90  # characters of a value, and of a sentence that is offered
 
 
@@ -86,7 +95,7 @@ def find_gaps(
     least: float = MIN_FIELD_CONFIDENCE,
     nearness: Nearness | None = None,
 ) -> tuple[QuestionGap, ...]:
-    r"""What a question leaves out of the documents that it is asked of, in the order in which one is asked.
+    r"""What a question leaves out of the documents it is asked of, in order of asking back.
 
     Args:
       parsed: the question.
@@ -94,13 +103,16 @@ def find_gaps(
       hits: the passages that are nearest to the question.
       pack: names of fields and roles.
       least: confidence below which a field of the question is missing.
-      nearness: nearness of texts to the question by an encoder, in [-1, 1]; None compares by words alone.
+      nearness: nearness of texts to the question by an encoder, in [-1, 1]; None compares by words
+        alone.
 
     Source: rule S5.1.
 
     Example:
       >>> from raglab.extensions.clarification.question_parsing import parse_question
-      >>> text = "Fees\n| Deposit | Amount |\n|---|---|\n| Pet deposit | £250 |\n| Key deposit | £50 |"
+      >>> text = (
+      ...     "Fees\n| Deposit | Amount |\n|---|---|\n| Pet deposit | £250 |\n| Key deposit | £50 |"
+      ... )
       >>> (gap,) = find_gaps(parse_question("What is the deposit?"), [Chunk("a", text, "a.md", 1)])
       >>> gap.kind, gap.field, [reading.value for reading in gap.readings]
       ('field_type', 'deposit', ['Pet deposit', 'Key deposit'])
@@ -130,15 +142,19 @@ def find_gaps(
     return () if near is None else (near,)
 
 
-def _page_gap(parsed: ParsedQuestion, documents: Sequence[Chunk], pack: Pack, least: float) -> QuestionGap | None:
-    """Where to look for a field that a pack says stands on some page (case 1 of the source document)."""
+def _page_gap(
+    parsed: ParsedQuestion, documents: Sequence[Chunk], pack: Pack, least: float
+) -> QuestionGap | None:
+    """Where to look for a field a pack says is on some page (case 1 of the source document)."""
     name = parsed.known("target_field", least) or ""
     field = pack.fields.get(name)
     if field is None or not field.on_a_page or parsed.known("page_scope", least) is not None:
         return None
     kinds = wanted_kinds(plain(parsed.question))
     own = "name" if field.names else None if field.reading is None else field.reading.kind
-    if parsed.known("intent", least) not in {None, "lookup"} or (kinds and own is not None and own not in kinds):
+    if parsed.known("intent", least) not in {None, "lookup"} or (
+        kinds and own is not None and own not in kinds
+    ):
         return None
     pages = {chunk.page for chunk in documents} - {None}
     scopes = ["1"] if 1 in pages else []
@@ -162,7 +178,9 @@ def _intent_gap(
     if not named or not (is_bare(text, cited=True) or expression("about").search(text)):
         return None
     heading = min(named, key=len)
-    return QuestionGap("intent", " ".join(topic), tuple(GapReading(task, heading) for task in TASKS), "first")
+    return QuestionGap(
+        "intent", " ".join(topic), tuple(GapReading(task, heading) for task in TASKS), "first"
+    )
 
 
 def _headings(documents: Iterable[Chunk]) -> list[str]:
@@ -178,7 +196,10 @@ def _names_all(topic: Sequence[str], text: str) -> bool:
 def _role_gap(  # noqa: PLR0911 - a way out for each case
     parsed: ParsedQuestion, text: str, topic: Sequence[str], documents: Sequence[Chunk], pack: Pack
 ) -> QuestionGap | None:
-    """Whom a role alone, or a question whom to turn to, means: `the tenant`, `who do I contact at Acme?`."""
+    """Whom a role alone, or a question whom to turn to, means.
+
+    `the tenant`, `who do I contact at Acme?`.
+    """
     if parsed.known("intent") not in {None, "lookup"} or is_denied(text):
         return None
     roles = _roles(documents)
@@ -191,27 +212,40 @@ def _role_gap(  # noqa: PLR0911 - a way out for each case
         *(term for role in pack.roles.values() for term in role.asked),
         *(pack.vague_role.asked if pack.vague_role else ()),
     ]
-    person = expression("people").search(text) is not None or bool(terms and whole_words(terms).search(text))
+    person = expression("people").search(text) is not None or bool(
+        terms and whole_words(terms).search(text)
+    )
     person = person or any(bare_topic & words for words in own.values())
     contact = who and expression("contact").search(text) is not None
     if not ((is_bare(text) and person) or contact or (who and person)):
         return None
     # Roles are told apart by their endings, `lessor` and `lessee`: words are compared whole.
     named = [statement for statement, words in own.items() if topic and words >= bare_topic]
-    exact = [statement for statement in named if len(own[statement] & bare_topic) == len(stems(statement.label))]
+    exact = [
+        statement
+        for statement in named
+        if len(own[statement] & bare_topic) == len(stems(statement.label))
+    ]
     if exact and not is_bare(text):
         return None
     if not contact and not named and not is_bare(text):
         return None
     if contact and topic and not named:
-        known = [role for role in roles if shared_stems(map(stem, topic), stems(f"{role.label} {role.text}"))]
+        known = [
+            role
+            for role in roles
+            if shared_stems(map(stem, topic), stems(f"{role.label} {role.text}"))
+        ]
         if len(known) == 1 or (not known and not _only_names(topic, documents)):
             return None
         named = known
     listed = named if len(named) > 1 else [*named, *(role for role in roles if role not in named)]
     if contact:
         listed = _people_first(listed, documents)
-    field = " ".join(shared_topic(topic, [statement.label for statement in listed]) or topic) or "person"
+    field = (
+        " ".join(shared_topic(topic, [statement.label for statement in listed]) or topic)
+        or "person"
+    )
     return _gap("implicit_entity", f"{field}:role", listed)
 
 
@@ -230,20 +264,35 @@ def _genderless(word: str) -> str:
 
 
 def _people_first(roles: Sequence[Statement], documents: Sequence[Chunk]) -> list[Statement]:
-    """Roles in order, those that the maker of its document holds last: an organisation is no person to turn to."""
+    """Roles in order, those that the maker of its document holds last.
+
+    An organisation is no person to turn to.
+    """
     return sorted(
-        roles, key=lambda role: value_key(role.value) == value_key(documents[role.place].tags.get("vendor", ""))
+        roles,
+        key=lambda role: (
+            value_key(role.value) == value_key(documents[role.place].tags.get("vendor", ""))
+        ),
     )
 
 
 def _only_names(topic: Sequence[str], documents: Sequence[Chunk]) -> bool:
-    """Whether the words of a topic are those that name the documents: `who do I contact at Acme?`."""
-    titles = " ".join(" ".join((*chunk.tags.values(), chunk.source, *chunk.section[:1])) for chunk in documents)
+    """Whether the words of a topic are those that name the documents.
+
+    `who do I contact at Acme?`.
+    """
+    titles = " ".join(
+        " ".join((*chunk.tags.values(), chunk.source, *chunk.section[:1])) for chunk in documents
+    )
     return _names_all(topic, titles.replace("-", " "))
 
 
 def _statement_gap(  # noqa: PLR0911 - a way out for each case
-    parsed: ParsedQuestion, topic: Sequence[str], documents: Sequence[Chunk], hits: Sequence[Chunk], pack: Pack
+    parsed: ParsedQuestion,
+    topic: Sequence[str],
+    documents: Sequence[Chunk],
+    hits: Sequence[Chunk],
+    pack: Pack,
 ) -> QuestionGap | None:
     """Which of several statements of one kind is meant, or as of when."""
     text = plain(parsed.question)
@@ -257,7 +306,8 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     if not good or (topic and good[0].score < (ENOUGH * FAR if is_alike else ENOUGH)):
         return None
     needed = frozenset(stem(word) for word in topic if not is_kind_word(word))
-    if not good[0].words:  # where nothing but a kind is named, what is printed by itself, and kinds of few values
+    # where nothing but a kind is named, what is printed by itself, and kinds of few values
+    if not good[0].words:
         good = [
             candidate
             for candidate in good
@@ -276,15 +326,22 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
         return None
     listed = in_time([candidate.statement for candidate in good], scope, documents)
     met = meeting(text, listed, documents)
-    # Those that meet it are offered alone where they are an answer; where they leave words over, they come first.
-    strays = [unaccounted(parsed, topic, each, documents, pack) for each in good if each.statement in met]
+    # Those that meet it are offered alone where they are an answer; where they leave words over,
+    # they come first.
+    strays = [
+        unaccounted(parsed, topic, each, documents, pack) for each in good if each.statement in met
+    ]
     if strays and all(strays):
         met = sorted(listed, key=lambda each: each not in met)
-    n_valued = sum(bool(values_in(statement.value)) for statement in met)  # the others are cells without a value
+    # the others are cells without a value
+    n_valued = sum(bool(values_in(statement.value)) for statement in met)
     if len({value_key(statement.value) for statement in met}) < 2 or n_valued > 2 * MOST:
         return None
-    # `What does the X2 Max weigh?` names a column whole, and one sentence that tells its values apart is told by them.
-    if named_column(text, met) or (is_alike and good[0].statement.form == "sentence" and _tells_apart(text, met)):
+    # `What does the X2 Max weigh?` names a column whole, and one sentence that tells its values
+    # apart is told by them.
+    if named_column(text, met) or (
+        is_alike and good[0].statement.form == "sentence" and _tells_apart(text, met)
+    ):
         return None
     return _keyed(_by_axis(met, topic, documents, scope), parsed, topic, good, documents, pack)
 
@@ -297,8 +354,13 @@ def _keyed(
     documents: Sequence[Chunk],
     pack: Pack,
 ) -> QuestionGap | None:
-    """The gap, under all words of the topic where no reading accounts for all: what was learned of less is not it."""
-    if gap is None or not all(unaccounted(parsed, topic, candidate, documents, pack) for candidate in good):
+    """The gap, under all words of the topic where no reading accounts for all.
+
+    What was learned of less is not it.
+    """
+    if gap is None or not all(
+        unaccounted(parsed, topic, candidate, documents, pack) for candidate in good
+    ):
         return gap
     name, *axis = gap.field.partition(":")
     denied = ":not" if is_denied(plain(parsed.question)) else ""
@@ -312,10 +374,16 @@ def _time_gap(
     documents: Sequence[Chunk],
     scope: str | None,
 ) -> QuestionGap | None:
-    """As of when the only value that a question means holds: its text or another version gives others."""
+    """As of when the only value that a question means holds.
+
+    Its text or another version gives others.
+    """
     changed = in_time(_changes(good, documents), scope, documents)
     if len(changed) > 1:
-        field = " ".join(shared_topic(topic, [f"{changed[0].name} {changed[0].heading} {changed[0].text}"]) or topic)
+        field = " ".join(
+            shared_topic(topic, [f"{changed[0].name} {changed[0].heading} {changed[0].text}"])
+            or topic
+        )
         return _gap("date_scope", f"{field or changed[0].kind}:date", changed)
     is_single = len({value_key(candidate.statement.value) for candidate in good}) == 1
     versions = other_versions(good[0], ranked, documents) if is_single and scope is None else []
@@ -326,28 +394,37 @@ def _time_gap(
 
 
 def _near_gap(
-    parsed: ParsedQuestion, topic: Sequence[str], hits: Sequence[Chunk], pack: Pack, nearness: Nearness
+    parsed: ParsedQuestion,
+    topic: Sequence[str],
+    hits: Sequence[Chunk],
+    pack: Pack,
+    nearness: Nearness,
 ) -> QuestionGap | None:
-    """Which of several values in one sentence or table is meant, where that is near to a question in other words."""
+    """Which of several values in a sentence or table is meant, if near a question in other words."""
     text = plain(parsed.question)
     kinds, units = wanted_kinds(text), wanted_units(text)
     near = hits[:NEAR_PASSAGES]
     matches = [
         statement
         for statement in statements(near)
-        # A value that the question gives is not what it asks for, and a bare number says too little by itself.
+        # A value that the question gives is not what it asks for, and a bare number says too little
+        # by itself.
         if statement.kind in kinds - {"number"}
         and statement.value not in parsed.question
         and (not units or any(unit in statement.value for unit in units))
     ]
     if not matches or parsed.known("intent") not in {None, "lookup"}:
         return None
-    texts = list(dict.fromkeys(f"{statement.heading}: {statement.text}" for statement in matches))[:NEAR_TEXTS]
+    texts = list(dict.fromkeys(f"{statement.heading}: {statement.text}" for statement in matches))[
+        :NEAR_TEXTS
+    ]
     cosines = nearness(parsed.question, texts)
     at = max(range(len(texts)), key=lambda place: (cosines[place], -place))
     if cosines[at] < NEAR:
         return None
-    best = next(statement for statement in matches if f"{statement.heading}: {statement.text}" == texts[at])
+    best = next(
+        statement for statement in matches if f"{statement.heading}: {statement.text}" == texts[at]
+    )
     listed = [
         statement
         for statement in matches
@@ -358,18 +435,25 @@ def _near_gap(
         )
     ]
     listed = in_time(listed, parsed.known("date_scope"), near)
-    if _tells_apart(text, listed) or not 1 < len({value_key(statement.value) for statement in listed}) <= MOST:
+    if (
+        _tells_apart(text, listed)
+        or not 1 < len({value_key(statement.value) for statement in listed}) <= MOST
+    ):
         return None
-    good = [ScoredStatement(each, 0.0, shared_stems(map(stem, topic), stems(each.text))) for each in listed]
+    good = [
+        ScoredStatement(each, 0.0, shared_stems(map(stem, topic), stems(each.text)))
+        for each in listed
+    ]
     return _keyed(_by_axis(listed, topic, near), parsed, topic, good, near, pack)
 
 
 def _tells_apart(text: str, listed: Sequence[Statement]) -> bool:
-    """Whether words of a question in plain letters are those that only some of these values go by."""
+    """Whether a question in plain letters has words that only some of these values go by."""
     words = [stem(word) for word in (*topic_words(text), *_PER.findall(text))]
     names = [frozenset(stems(f"{statement.label} {statement.head}")) for statement in listed]
     return any(
-        0 < sum(any(meets(word, statement) for statement in own) for own in names) < len(names) for word in words
+        0 < sum(any(meets(word, statement) for statement in own) for own in names) < len(names)
+        for word in words
     )
 
 
@@ -379,10 +463,17 @@ def _changes(good: Sequence[ScoredStatement], documents: Sequence[Chunk]) -> lis
     `Pay is £9 an hour. Until May it was £8.`: a clause of the next sentence names a time and hardly anything else.
     """
     best = good[0].statement
-    if best.form not in {"sentence", "line"} or len({value_key(statement.statement.value) for statement in good}) > 1:
+    if (
+        best.form not in {"sentence", "line"}
+        or len({value_key(statement.statement.value) for statement in good}) > 1
+    ):
         return []
     place = best.place
-    order = [statement for statement in statements([documents[place]]) if statement.heading == best.heading]
+    order = [
+        statement
+        for statement in statements([documents[place]])
+        if statement.heading == best.heading
+    ]
     texts = list(dict.fromkeys(statement.text for statement in order))
     at = texts.index(best.text) if best.text in texts else -1
     near = set(texts[max(0, at - 1) : at + 2]) if at >= 0 else set()
@@ -394,10 +485,14 @@ def _changes(good: Sequence[ScoredStatement], documents: Sequence[Chunk]) -> lis
             or value_key(statement.value) == value_key(best.value)
         ):
             continue
-        # A sentence of its own says its time at its start or by a date, `For trips from 1 May on it is £5`.
-        alone = sum(each.text == statement.text and each.kind == statement.kind for each in order) == 1
+        # A sentence of its own says its time at its start or by a date, `For trips from 1 May on it
+        # is £5`.
+        alone = (
+            sum(each.text == statement.text and each.kind == statement.kind for each in order) == 1
+        )
         whole = alone and (
-            TIME.match(plain(statement.text)) or any(value.kind == "date" for value in values_in(statement.text))
+            TIME.match(plain(statement.text))
+            or any(value.kind == "date" for value in values_in(statement.text))
         )
         name = plain(statement.text if whole else f"{statement.label} {statement.head}")
         if (TIME.search(name) or _is_version(name)) and len(_core(statement, ())) <= ANAPHOR:
@@ -406,12 +501,18 @@ def _changes(good: Sequence[ScoredStatement], documents: Sequence[Chunk]) -> lis
 
 
 def _by_axis(
-    listed: list[Statement], topic: Sequence[str], documents: Sequence[Chunk], scope: str | None = None
+    listed: list[Statement],
+    topic: Sequence[str],
+    documents: Sequence[Chunk],
+    scope: str | None = None,
 ) -> QuestionGap | None:
     """The gap by what tells statements apart: their labels, else their times or documents."""
     cores = {statement: _core(statement, topic) for statement in listed}
     field = (
-        " ".join(shared_topic(topic, [f"{statement.name} {statement.heading}" for statement in listed]) or topic)
+        " ".join(
+            shared_topic(topic, [f"{statement.name} {statement.heading}" for statement in listed])
+            or topic
+        )
         or listed[0].kind
     )
     if len(set(cores.values())) > 1:
@@ -425,12 +526,22 @@ def _by_axis(
     if (
         by_head and len({value_key(statement.head) for statement in listed}) == 1
     ):  # another cell of their rows tells them apart
-        return _gap("field_type", field, [statement._replace(label=_with_basis(statement)) for statement in listed])
+        return _gap(
+            "field_type",
+            field,
+            [statement._replace(label=_with_basis(statement)) for statement in listed],
+        )
     dated = all(
-        TIME.search(name := plain(statement.head if by_head else statement.label)) or _is_version(name)
+        TIME.search(name := plain(statement.head if by_head else statement.label))
+        or _is_version(name)
         for statement in listed
     )
-    return _gap("date_scope" if dated else "field_type", f"{field}:date" if dated else field, listed, by_head=by_head)
+    return _gap(
+        "date_scope" if dated else "field_type",
+        f"{field}:date" if dated else field,
+        listed,
+        by_head=by_head,
+    )
 
 
 def _with_basis(statement: Statement) -> str:
@@ -444,21 +555,29 @@ def _with_basis(statement: Statement) -> str:
 
 
 def _is_version(name: str) -> bool:
-    return expression("newer").search(name) is not None or expression("older").search(name) is not None
+    return (
+        expression("newer").search(name) is not None or expression("older").search(name) is not None
+    )
 
 
 def _core(statement: Statement, topic: Sequence[str]) -> frozenset[str]:
     """What a label says beside the topic and the time."""
     label = statement.label
     for value in reversed(values_in(label)):
-        label = f"{label[: value.start]} {label[value.end :]}" if value.kind in {"date", "number"} else label
+        label = (
+            f"{label[: value.start]} {label[value.end :]}"
+            if value.kind in {"date", "number"}
+            else label
+        )
     bare = expression("older").sub(" ", expression("newer").sub(" ", TIME.sub(" ", plain(label))))
     own = frozenset(word for word in stems(bare) if not word.isdigit())
     return own - shared_stems(own, [stem(word) for word in topic])
 
 
 def _current(
-    listed: Sequence[Statement], cores: Mapping[Statement, frozenset[str]], documents: Sequence[Chunk]
+    listed: Sequence[Statement],
+    cores: Mapping[Statement, frozenset[str]],
+    documents: Sequence[Chunk],
 ) -> list[Statement]:
     """Of statements of one label the latest alone."""
     best: dict[frozenset[str], Statement] = {}
@@ -470,10 +589,17 @@ def _current(
 
 
 def _when(statement: Statement, documents: Sequence[Chunk]) -> tuple[bool, str, bool]:
-    """How late a statement holds: whether it is called new, its latest year or that of its document."""
+    """How late a statement holds.
+
+    Whether it is called new, its latest year or that of its document.
+    """
     name = plain(f"{statement.head} {statement.label}")
     newer, older = expression("newer").search(name), expression("older").search(name)
-    return older is None, max(YEARS.findall(name), default=document_year(documents[statement.place])), newer is not None
+    return (
+        older is None,
+        max(YEARS.findall(name), default=document_year(documents[statement.place])),
+        newer is not None,
+    )
 
 
 def _document_gap(
@@ -484,17 +610,23 @@ def _document_gap(
     hits: Sequence[Chunk],
     pack: Pack,
 ) -> QuestionGap | None:
-    """Which of several documents is meant, where as much of a question stands in each and each has a value for it."""
+    """Which of several documents is meant, where each has as much of a question and a value."""
     own: dict[str, list[Chunk]] = {}
     for chunk in documents:
         own.setdefault(chunk.document, []).append(chunk)
     tags = {name: part[0].tags for name, part in own.items()}
-    if not 1 < len(own) <= MOST or parsed.known("date_scope") or parsed.known("intent") not in {None, "lookup"}:
+    if (
+        not 1 < len(own) <= MOST
+        or parsed.known("date_scope")
+        or parsed.known("intent") not in {None, "lookup"}
+    ):
         return None
     if not _are_alternatives(tags):
         return None
     called = {
-        name: frozenset(split_words(plain(" ".join((tag.get("vendor", ""), tag.get("product", ""))))))
+        name: frozenset(
+            split_words(plain(" ".join((tag.get("vendor", ""), tag.get("product", "")))))
+        )
         for name, tag in tags.items()
     }
     spoken = frozenset(word for word in split_words(text) if len(word) >= NAME_LETTERS)
@@ -502,24 +634,42 @@ def _document_gap(
         return None  # it names one of them
     # The documents that name most of the topic; one alone is meant.
     needed = frozenset(stem(word) for word in topic if not is_kind_word(word))
-    texts = {name: frozenset(stems(" ".join(chunk.full_text for chunk in part))) for name, part in own.items()}
+    texts = {
+        name: frozenset(stems(" ".join(chunk.full_text for chunk in part)))
+        for name, part in own.items()
+    }
     named = {name: len(shared_stems(needed, words)) for name, words in texts.items()}
     most = max(named.values())
     is_asking = _NAMES_WANTED.match(text) is not None  # `is theft covered?` asks for no value
     if not wanted_kinds(text) and (not is_asking or not needed or most < len(needed)):
         return None
     best = {
-        name: as_good(candidates(text, topic if most else (), own[name], hits, field_synonyms(parsed, pack)))
+        name: as_good(
+            candidates(text, topic if most else (), own[name], hits, field_synonyms(parsed, pack))
+        )
         for name, number in named.items()
         if number == most
     }
-    # A title that names a topic states nothing: words of the topic must stand in a statement itself.
+    # A title that names a topic states nothing: words of the topic must stand in a statement
+    # itself.
     bar = ENOUGH * len(needed) if wanted_kinds(text) else len(needed)
-    own_texts = {name: f"{good[0].statement.name} {good[0].statement.text}" for name, good in best.items() if good}
-    best = {name: best[name] for name, own in own_texts.items() if len(shared_stems(needed, stems(own))) >= bar}
-    values = {name: {value_key(candidate.statement.value) for candidate in good} for name, good in best.items()}
+    own_texts = {
+        name: f"{good[0].statement.name} {good[0].statement.text}"
+        for name, good in best.items()
+        if good
+    }
+    best = {
+        name: best[name]
+        for name, own in own_texts.items()
+        if len(shared_stems(needed, stems(own))) >= bar
+    }
+    values = {
+        name: {value_key(candidate.statement.value) for candidate in good}
+        for name, good in best.items()
+    }
     if len(best) < 2 or (
-        len(set(map(frozenset, values.values()))) == 1 and all(len(each) == 1 for each in values.values())
+        len(set(map(frozenset, values.values()))) == 1
+        and all(len(each) == 1 for each in values.values())
     ):
         return None
     roles = document_roles(tags)
@@ -534,7 +684,10 @@ def _document_gap(
 
 
 def _are_alternatives(tags: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether documents are of different makers, or of one kind for different products: no two state the same thing."""
+    """Whether documents are of different makers, or of one kind for different products.
+
+    No two state the same thing.
+    """
     vendors = {tag.get("vendor", "") for tag in tags.values()} - {""}
     products = {tag.get("product", "") for tag in tags.values()} - {""}
     kinds = {tag.get("doc_type", "") for tag in tags.values()}
@@ -552,7 +705,9 @@ def _by_document(
     stamps = {name: version_stamp(documents[statement.place]) for name, statement in first.items()}
     products = {tag.get("product", "") for tag in tags.values()}
     is_dated = (
-        len(products) == 1 and len(set(stamps.values())) == len(stamps) and all(any(stamp) for stamp in stamps.values())
+        len(products) == 1
+        and len(set(stamps.values())) == len(stamps)
+        and all(any(stamp) for stamp in stamps.values())
     )
     if is_dated and scope is not None:
         return None  # the question names a time, of which no version is
@@ -567,54 +722,91 @@ def _by_document(
             for at, name in enumerate(order)
         )
         return QuestionGap("date_scope", f"{field}:date", readings[:MOST], "newest")
-    roles = document_roles(tags)  # a role carries over to the next portfolio, a file's name does not
+    # a role carries over to the next portfolio, a file's name does not
+    roles = document_roles(tags)
     readings = tuple(
-        GapReading(roles[name], statement.text, title_of(name, documents)) for name, statement in first.items()
+        GapReading(roles[name], statement.text, title_of(name, documents))
+        for name, statement in first.items()
     )
-    return QuestionGap("document", f"{field}:document", readings[:MOST], "first") if len(readings) > 1 else None
+    return (
+        QuestionGap("document", f"{field}:document", readings[:MOST], "first")
+        if len(readings) > 1
+        else None
+    )
 
 
 def title_of(document: str, chunks: Sequence[Chunk]) -> str:
-    """Title of a document, by its tags or its outermost heading; its file name where it has none."""
+    """Title of a document, by its tags or its outermost heading.
+
+    Its file name where it has none.
+    """
     own = next(chunk for chunk in chunks if chunk.document == document)
     return own.tags.get("title") or (own.section[0] if own.section else "") or own.file_name
 
 
 def _cited_gap(parsed: ParsedQuestion, documents: Sequence[Chunk]) -> QuestionGap | None:
-    """Under which heading a step is meant, where several number their steps: `what does step 4 say?`."""
+    """Under which heading a step is meant, where several number their steps.
+
+    `what does step 4 say?`.
+    """
     match = _STEP.fullmatch(parsed.known("page_scope") or "")
     if match is None:
         return None
     item = re.compile(rf"(?m)^\s{{0,8}}{match[1]}[.)]\s")
-    headings = list(dict.fromkeys(heading_of(chunk) for chunk in documents if item.search(chunk.text)))
+    headings = list(
+        dict.fromkeys(heading_of(chunk) for chunk in documents if item.search(chunk.text))
+    )
     readings = tuple(GapReading(heading, heading) for heading in headings if heading)[:MOST]
     return QuestionGap(PAGE_SCOPE, "part", readings, "first") if len(readings) > 1 else None
 
 
 def _part_gap(
-    parsed: ParsedQuestion, text: str, topic: Sequence[str], documents: Sequence[Chunk], least: float
+    parsed: ParsedQuestion,
+    text: str,
+    topic: Sequence[str],
+    documents: Sequence[Chunk],
+    least: float,
 ) -> QuestionGap | None:
-    """Which part is meant, where a question asks what is said: of no topic, or of one that many parts speak of."""
-    if parsed.known("page_scope", least) is not None or parsed.known("date_scope", least) is not None:
+    """Which part is meant, where a question asks what is said.
+
+    Of no topic, or of one that many parts speak of.
+    """
+    if (
+        parsed.known("page_scope", least) is not None
+        or parsed.known("date_scope", least) is not None
+    ):
         return None
-    if not (expression("wide").search(text) or parsed.known("intent", least) in {*TASKS}) or wanted_kinds(text):
+    if not (
+        expression("wide").search(text) or parsed.known("intent", least) in {*TASKS}
+    ) or wanted_kinds(text):
         return None
     if topic:
         bare = expression("wide").sub(" ", expression("summarise").sub(" ", text))
         return _topic_gap(parsed, own_topic(bare, documents) or topic, documents)
     titles = tuple({value_key(chunk.tags.get("title", "")) for chunk in documents})
-    above = {chunk.section[0] for chunk in documents if len(chunk.section) > 1}  # the headings of other passages
+    # the headings of other passages
+    above = {chunk.section[0] for chunk in documents if len(chunk.section) > 1}
     headings = [heading for heading in _headings(documents) if heading not in above]
-    headings = [heading for heading in headings if not any(title.endswith(value_key(heading)) for title in titles)]
+    headings = [
+        heading
+        for heading in headings
+        if not any(title.endswith(value_key(heading)) for title in titles)
+    ]
     if 1 < len(headings) <= MOST:
-        return QuestionGap(PAGE_SCOPE, "part", tuple(GapReading(heading, heading) for heading in headings), "first")
+        return QuestionGap(
+            PAGE_SCOPE, "part", tuple(GapReading(heading, heading) for heading in headings), "first"
+        )
     pages = sorted({chunk.page for chunk in documents if chunk.page is not None})
     readings = tuple(GapReading(str(page)) for page in pages)[:MOST]
     return QuestionGap(PAGE_SCOPE, "part", readings, "first") if len(readings) > 1 else None
 
 
-def _topic_gap(parsed: ParsedQuestion, topic: Sequence[str], documents: Sequence[Chunk]) -> QuestionGap | None:
-    """Which part is meant, where a question of no document asks widely about a topic: `tell me about renewals`.
+def _topic_gap(
+    parsed: ParsedQuestion, topic: Sequence[str], documents: Sequence[Chunk]
+) -> QuestionGap | None:
+    """Which part is meant, where a question of no document asks widely about a topic.
+
+    `tell me about renewals`.
 
     A heading that names the topic, and it alone, is the part that is meant.
     """
@@ -632,10 +824,13 @@ def _topic_gap(parsed: ParsedQuestion, topic: Sequence[str], documents: Sequence
     return QuestionGap(PAGE_SCOPE, "part", readings, "first") if len(readings) > 1 else None
 
 
-def _gap(kind: GapKind, field: str, listed: Sequence[Statement], *, by_head: bool = False) -> QuestionGap | None:
+def _gap(
+    kind: GapKind, field: str, listed: Sequence[Statement], *, by_head: bool = False
+) -> QuestionGap | None:
     """A gap whose readings are statements, each under the name that tells it from the others.
 
-    A sentence has no name of its own: it goes by its heading, where no other stands under that, and is shown whole.
+    A sentence has no name of its own: it goes by its heading, where no other stands under that, and
+    is shown whole.
     """
     names = [statement.head if by_head else statement.label for statement in listed]
     if len({value_key(name) for name in names}) < len(names):
@@ -646,7 +841,9 @@ def _gap(kind: GapKind, field: str, listed: Sequence[Statement], *, by_head: boo
         is_sentence = statement.form == "sentence"
         own = (
             statement.heading
-            if is_sentence and statement.heading and headings.count(value_key(statement.heading)) == 1
+            if is_sentence
+            and statement.heading
+            and headings.count(value_key(statement.heading)) == 1
             else name
         )
         text = _short(statement.text, statement.value) if is_sentence else ""
@@ -661,4 +858,7 @@ def _short(text: str, value: str) -> str:
     if len(text) <= SHOWN:
         return text
     start = max(0, min(text.find(value) - SHOWN // 2, len(text) - SHOWN))
-    return f"{'…' if start else ''}{text[start : start + SHOWN].strip()}{'…' if start + SHOWN < len(text) else ''}"
+    return (
+        f"{'…' if start else ''}{text[start : start + SHOWN].strip()}"
+        f"{'…' if start + SHOWN < len(text) else ''}"
+    )

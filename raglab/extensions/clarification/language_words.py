@@ -1,4 +1,4 @@
-"""Words of questions and replies (algebra): the file `words.yaml` as expressions, all its languages together."""
+"""Words of questions and replies (algebra): all languages of `words.yaml` as joint expressions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def plain(text: str) -> str:
       >>> plain("L’adhérent   Été")
       "l'adherent ete"
     """
-    return " ".join(fold_case(text.replace("’", "'").replace("\u2011", "-").replace("_", " ")).split())
+    return " ".join(
+        fold_case(text.replace("’", "'").replace("\u2011", "-").replace("_", " ")).split()
+    )
 
 
 def stem(word: str) -> str:
@@ -61,13 +63,19 @@ def stem(word: str) -> str:
       >>> stem("deposits"), stem("glass"), stem("receipts")
       ('deposit', 'glass', 'receipt')
     """
-    bare = word[:-1] if len(word) >= SHORTEST and word.endswith(("s", "x")) and not word.endswith("ss") else word
+    bare = (
+        word[:-1]
+        if len(word) >= SHORTEST and word.endswith(("s", "x")) and not word.endswith("ss")
+        else word
+    )
     return bare[:STEM]
 
 
 @lru_cache(maxsize=1 << 14)
 def stems(text: str) -> tuple[str, ...]:
-    """Stems of the words of a text that say what it is about, in order, each once; numbers are whole.
+    """Stems of the words of a text that say what it is about, in order, each once.
+
+    Numbers are whole.
 
     Example:
       >>> stems("What are the deposits for pets?")
@@ -88,4 +96,6 @@ def meets(left: str, right: str) -> bool:
 def shared_stems(left: Iterable[str], right: Sequence[str] | frozenset[str]) -> frozenset[str]:
     """Stems of the left that meet one of the right."""
     known = frozenset(right)
-    return frozenset(word for word in left if word in known or any(meets(word, name) for name in known))
+    return frozenset(
+        word for word in left if word in known or any(meets(word, name) for name in known)
+    )

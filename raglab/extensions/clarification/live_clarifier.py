@@ -1,4 +1,4 @@
-"""Live clarifier (shore): clarification of an index, made when a system that clarifies is opened (S5)."""
+"""Live clarifier (shore): clarifies from an index, made when a clarifying system opens (S5)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,13 @@ class LiveClarifier:
         """Response to a request, logged: answered, refused, or asked back."""
         return clarify_request(request, system, self.clarification)
 
-    def reply(self, request_id: str, answer: str, system: System, *, question: str | None, now: datetime) -> Response:
+    def reply(
+        self, request_id: str, answer: str, system: System, *, question: str | None, now: datetime
+    ) -> Response:
         """Response to a request with the user's reply, logged."""
-        return answer_reply(request_id, answer, system, self.clarification, question=question, now=now)
+        return answer_reply(
+            request_id, answer, system, self.clarification, question=question, now=now
+        )
 
 
 def make_clarifier(
@@ -62,7 +66,8 @@ def make_clarifier(
       ready: the index, whose encoder compares.
       cache: of the corpus's embeddings, which the index has used already.
       pack: of the trade.
-      parser, gap_finder, reply_reader, field_reader: of the user; None is the default. They are called with an example.
+      parser, gap_finder, reply_reader, field_reader: of the user; None is the default. They are
+        called with an example.
       timeout_s: seconds that one call of these may take.
       asks: whether for what a question leaves out; else choices among options alone are learned.
 

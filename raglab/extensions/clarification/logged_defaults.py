@@ -1,4 +1,4 @@
-"""Logged defaults (shore): the rows of the default table, folded from an audit log's events (S5.3, S5.8)."""
+"""Logged defaults (shore): rows of the default table, folded from audit log events (S5.3, S5.8)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ from raglab.extensions.clarification.default_rows import (
     row_versions,
     sort_rows,
 )
-from raglab.extensions.clarification.replayed_defaults import ReplayedRows, replay_defaults, signal_changes
+from raglab.extensions.clarification.replayed_defaults import (
+    ReplayedRows,
+    replay_defaults,
+    signal_changes,
+)
 from raglab.extensions.clarification.silence import record_application, settle
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import CLARIFICATIONS, request_row
@@ -57,7 +61,10 @@ class LoggedDefaults:
         request_row(log, request_id)
         key_of_row(log, row["row_id"])
         if log.row(CLARIFICATIONS, request_id=request_id) is not None:
-            msg = f"a request may be asked about once, got a second clarification of {request_id!r}; decide it."
+            msg = (
+                "a request may be asked about once, got a second clarification of "
+                f"{request_id!r}; decide it."
+            )
             raise ValueError(msg)
         columns = {
             "target_field": request.target_field,
@@ -80,7 +87,9 @@ class LoggedDefaults:
         at: datetime,
     ) -> tuple[ClarificationDefault, ...]:
         """New versions by a signal; see `default_rows.record_signal`."""
-        return record_signal(log, request_id, RowKey(*key), SignalEvent(*signal), conditions, learner, at)
+        return record_signal(
+            log, request_id, RowKey(*key), SignalEvent(*signal), conditions, learner, at
+        )
 
     def replay(self, events: RequestEvents, learner: DefaultLearner) -> ReplayedUses:
         """What a request did with the table, rebuilt from the changes before it."""

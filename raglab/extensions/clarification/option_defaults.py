@@ -20,13 +20,20 @@ LONGEST = 200  # characters of a value
 
 
 def option_values(options: Sequence[Mapping[str, Any]], chunks: Sequence[Chunk]) -> dict[str, int]:
-    """Id of each option by what a choice of it is learned under: the roles of its documents among the options'.
+    """Id of each option by what a choice of it is learned under.
 
-    So that what was learned holds for other documents; where roles do not tell the options apart, it is their sources.
+    The roles of its documents among the options'.
+
+    So that what was learned holds for other documents; where roles do not tell the options apart,
+    it is their sources.
     """
-    files = [sorted({source.rsplit("#", 1)[0] for source in option["sources"]}) for option in options]
+    files = [
+        sorted({source.rsplit("#", 1)[0] for source in option["sources"]}) for option in options
+    ]
     named = {name for names in files for name in names}
-    roles = document_roles({chunk.document: chunk.tags for chunk in chunks if chunk.document in named})
+    roles = document_roles(
+        {chunk.document: chunk.tags for chunk in chunks if chunk.document in named}
+    )
     values = ["; ".join(roles.get(name, name) for name in names) for names in files]
     if len(set(values)) < len(values):
         values = ["; ".join(option["sources"]) for option in options]
@@ -44,14 +51,29 @@ def _value_digest(value: object) -> str:
 
 
 def learn_options(response: Response, turn: Turn) -> Response:
-    """A choice teaches its set of options; options whose choice is known are settled where the gate says so."""
-    log, request, rule, chunks = turn.log, turn.request, turn.clarification.learner, turn.clarification.chunks
+    """A choice teaches its set of options.
+
+    Options whose choice is known are settled where the gate says so.
+    """
+    log, request, rule, chunks = (
+        turn.log,
+        turn.request,
+        turn.clarification.learner,
+        turn.clarification.chunks,
+    )
     if request.selected is not None:
         offered = {option["id"]: option for option in response.record.offered}
         if response["status"] == "ok" and request.selected in offered:
             values = option_values(response.record.offered, chunks)
             value = next(value for value, number in values.items() if number == request.selected)
-            log.signal(request.id, option_key(values), value, "explicit_yes", conditions={}, now=request.now)
+            log.signal(
+                request.id,
+                option_key(values),
+                value,
+                "explicit_yes",
+                conditions={},
+                now=request.now,
+            )
         return response
     # A question that was asked back is settled by its reply, not by what earlier users chose.
     if response["status"] != "ambiguous" or response["clarification"] is not None:

@@ -1,4 +1,4 @@
-"""Pinned documents (shore): the documents that a question is asked of, named by the user or by its words (S5.7)."""
+"""Pinned documents (shore): those a question is asked of, named by the user or its words (S5.7)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ from raglab.packs import Pack
 from raglab.retrieval.indexes import embed_queries
 from raglab.values import Chunk
 
-COLUMNS = ("page_1_kind", "language", "vendor")  # conditions that a default may be split by (rule S5.6)
+# conditions that a default may be split by (rule S5.6)
+COLUMNS = ("page_1_kind", "language", "vendor")
 ANY = "any"  # doctype of documents of several kinds, or of none
 HITS = 8  # passages nearest to a question
 LEAST_NAME = 4  # letters of a word that names a document
 
 
 class PinnedDocuments(NamedTuple):
-    """Documents of a question: their passages, their kind, and the conditions that they are under."""
+    """Documents of a question.
+
+    Their passages, their kind, and the conditions that they are under.
+    """
 
     chunks: tuple[Chunk, ...]
     doctype: str
@@ -65,7 +69,9 @@ class DocumentIndex:
             "vendor": {chunk.tags.get("vendor", "") for chunk in chunks},
         }
         conditions = {
-            name: next(iter(values)) for name in COLUMNS if len(values := columns[name]) == 1 and "" not in values
+            name: next(iter(values))
+            for name in COLUMNS
+            if len(values := columns[name]) == 1 and "" not in values
         }
         doctypes = {chunk.tags.get("doc_type", "") for chunk in chunks} - {""}
         return PinnedDocuments(chunks, doctypes.pop() if len(doctypes) == 1 else ANY, conditions)
@@ -78,19 +84,29 @@ class DocumentIndex:
         return self._kinds[name]
 
     def named(self, question: str, most: int, among: Sequence[str] = ()) -> tuple[str, ...]:
-        """Documents whose product, vendor, client or file a question names, at most so many; () where it names none.
+        """Documents whose product, vendor, client or file a question names, at most so many.
+
+        () where it names none.
 
         Args:
           among: the documents that may be named; all where none is given.
         """
         text = plain(question)
-        names = {name: owned for name, owned in self._document_names().items() if not among or name in among}
+        names = {
+            name: owned
+            for name, owned in self._document_names().items()
+            if not among or name in among
+        }
         matches = {
-            name: {own for own in owned if re.search(rf"(?<!\w){re.escape(own)}(?:'?s)?(?!\w)", text)}
+            name: {
+                own for own in owned if re.search(rf"(?<!\w){re.escape(own)}(?:'?s)?(?!\w)", text)
+            }
             for name, owned in names.items()
         }
         best = max((sum(map(len, words)) for words in matches.values()), default=0)
-        documents = tuple(name for name, words in matches.items() if best and sum(map(len, words)) == best)
+        documents = tuple(
+            name for name, words in matches.items() if best and sum(map(len, words)) == best
+        )
         return documents if 0 < len(documents) <= most and len(documents) < len(names) else ()
 
     def _document_names(self) -> Mapping[str, frozenset[str]]:
@@ -101,21 +117,35 @@ class DocumentIndex:
                 terms = own.setdefault(chunk.document, set())
                 if not terms:
                     names = [chunk.tags.get(tag, "") for tag in ("product", "vendor")]
-                    title = re.findall(r"(?<!^)(?<![.:—–-] )\b[A-ZÀ-Ý][\w'’-]{3,}", chunk.tags.get("title", ""))
+                    title = re.findall(
+                        r"(?<!^)(?<![.:—–-] )\b[A-ZÀ-Ý][\w'’-]{3,}", chunk.tags.get("title", "")
+                    )
                     words = (
-                        [word for name in names for word in name.split()] + title + re.split(r"[-_. ]", chunk.file_name)
+                        [word for name in names for word in name.split()]
+                        + title
+                        + re.split(r"[-_. ]", chunk.file_name)
                     )
                     terms.update(plain(name) for name in names if name)
-                    terms.update(plain(word) for word in words if len(word) >= LEAST_NAME and not word.isdigit())
+                    terms.update(
+                        plain(word)
+                        for word in words
+                        if len(word) >= LEAST_NAME and not word.isdigit()
+                    )
             count: dict[str, int] = {}
             for terms in own.values():
                 for word in terms:
                     count[word] = count.get(word, 0) + 1
             rare = max(2, len(own) // 4)
-            small = {plain(word) for chunk in self.chunks for word in re.findall(r"(?<!\w)[a-zà-ÿ]{4,}", chunk.text)}
+            small = {
+                plain(word)
+                for chunk in self.chunks
+                for word in re.findall(r"(?<!\w)[a-zà-ÿ]{4,}", chunk.text)
+            }
             self._names.update(
                 {
-                    name: frozenset(word for word in terms if count[word] <= rare and word not in small)
+                    name: frozenset(
+                        word for word in terms if count[word] <= rare and word not in small
+                    )
                     for name, terms in own.items()
                 }
             )
@@ -128,12 +158,14 @@ class DocumentIndex:
         """
         for text in texts:
             if text not in self._vectors:
-                self._vectors[text] = embed_queries([text], self.ready.encoder, tokens=False).vectors[0]
+                self._vectors[text] = embed_queries(
+                    [text], self.ready.encoder, tokens=False
+                ).vectors[0]
         question_vector = embed_queries([question], self.ready.encoder, tokens=False).vectors[0]
         return [round(float(self._vectors[text] @ question_vector), 2) for text in texts]
 
     def nearest(self, question: str, chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
-        """Of some passages those nearest to a question by the encoder of the index, the nearest first."""
+        """Of some passages those nearest to a question by the index's encoder, nearest first."""
         vectors = self.ready.indexes.vectors
         if not isinstance(vectors, np.ndarray) or not chunks:
             return tuple(chunks[:HITS])

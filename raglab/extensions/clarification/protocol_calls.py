@@ -1,8 +1,9 @@
-"""Protocol calls (shore): a parser, gap finder, reply reader and field reader of one's own, checked (S5.1).
+"""Protocol calls (shore): one's own parser, gap finder, reply and field readers, checked (S5.1).
 
-Each is called with an example when the system opens. It gets copies that it cannot change, in a thread and a time of
-its own. What it gives is copied into plain types and checked: what raises, takes too long, or has one part of another
-type, or one that the documents do not hold, gives way to the default as a whole. That is said once a kind, and logged.
+Each is called with an example when the system opens. It gets copies that it cannot change, in a
+thread and a time of its own. What it gives is copied into plain types and checked: what raises,
+takes too long, or has one part of another type, or one that the documents do not hold, gives way to
+the default as a whole. That is said once a kind, and logged.
 """
 
 from __future__ import annotations
@@ -41,7 +42,13 @@ from raglab.live.clarifier import (
     ReplyRequest,
     Slot,
 )
-from raglab.live.guarded_calls import LATE, CallFailedError, attribute_text, call_in_time, is_running
+from raglab.live.guarded_calls import (
+    LATE,
+    CallFailedError,
+    attribute_text,
+    call_in_time,
+    is_running,
+)
 from raglab.packs import GENERIC, Pack
 from raglab.user_warnings import warn_user
 from raglab.values import Chunk
@@ -82,7 +89,10 @@ class Fallback(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OwnCall:
-    """A callable of the user with what it calls itself, which is read once: reading it may raise."""
+    """A callable of the user with what it calls itself, which is read once.
+
+    Reading it may raise.
+    """
 
     call: Callable[..., Any]
     version: str
@@ -93,8 +103,13 @@ class OwnCall:
 def _own_call(call: Any) -> OwnCall | None:  # noqa: ANN401 - whatever the user gives
     if call is None or isinstance(call, OwnCall):
         return call
-    version, *more = (attribute_text(call, name, NAME_S)[:LONGEST] for name in ("version", "model", "prompt_version"))
-    return OwnCall(call, version or attribute_text(call, "__name__", NAME_S) or type(call).__name__, *more)
+    version, *more = (
+        attribute_text(call, name, NAME_S)[:LONGEST]
+        for name in ("version", "model", "prompt_version")
+    )
+    return OwnCall(
+        call, version or attribute_text(call, "__name__", NAME_S) or type(call).__name__, *more
+    )
 
 
 @converted(parser=_own_call, gap_finder=_own_call, reply_reader=_own_call, field_reader=_own_call)
@@ -102,8 +117,9 @@ def _own_call(call: Any) -> OwnCall | None:  # noqa: ANN401 - whatever the user 
 class ProtocolCalls:
     """The four protocols of a system: what the user gave, over the defaults.
 
-    pack: names of fields and roles, for the defaults. least: confidence below which a field of a question is missing.
-    parser, gap_finder, reply_reader, field_reader: None is the default. timeout_s: seconds of one call; None waits.
+    pack: names of fields and roles, for the defaults. least: confidence below which a field of a
+    question is missing. parser, gap_finder, reply_reader, field_reader: None is the default.
+    timeout_s: seconds of one call; None waits.
     """
 
     pack: Pack = field(default=GENERIC, repr=False)
@@ -128,7 +144,8 @@ class ProtocolCalls:
     def check(self) -> None:
         """Call what the user gave with an example.
 
-        What fails on it is said, and not refused: a language model may be away, slow or wrong this once.
+        What fails on it is said, and not refused: a language model may be away, slow or wrong this
+        once.
 
         Raises:
           ValueError: it can never work: it is no callable, is async, or takes other arguments.
@@ -141,7 +158,9 @@ class ProtocolCalls:
         documents, trial = (EXAMPLE,), self.for_request()
         tries: dict[str, Callable[[], object]] = {
             "parser": lambda: trial.parse(EXAMPLE_QUESTION, documents),
-            "gap_finder": lambda: trial.gaps(parse_question(EXAMPLE_QUESTION, documents), documents, documents),
+            "gap_finder": lambda: trial.gaps(
+                parse_question(EXAMPLE_QUESTION, documents), documents, documents
+            ),
             "reply_reader": lambda: trial.reply("yes", EXAMPLE_REQUEST),
             "field_reader": lambda: trial.value("deposit", documents),
         }
@@ -151,8 +170,12 @@ class ProtocolCalls:
     def parse(self, question: str, documents: Sequence[Chunk]) -> ParsedQuestion:
         """The question as typed fields."""
         default = partial(parse_question, question, documents, pack=self.pack)
-        parsed = self._call("parser", (question, documents), partial(_parsed, documents=documents), default)
-        return parsed if parsed.question.strip() else parsed.model_copy(update={"question": question})
+        parsed = self._call(
+            "parser", (question, documents), partial(_parsed, documents=documents), default
+        )
+        return (
+            parsed if parsed.question.strip() else parsed.model_copy(update={"question": question})
+        )
 
     def gaps(
         self,
@@ -166,23 +189,42 @@ class ProtocolCalls:
         Args:
           nearness: of texts to the question, for the default.
         """
-        default = partial(find_gaps, parsed, documents, hits, pack=self.pack, least=self.least, nearness=nearness)
-        return self._call("gap_finder", (parsed, documents, hits), partial(_gaps, documents=documents), default)
+        default = partial(
+            find_gaps, parsed, documents, hits, pack=self.pack, least=self.least, nearness=nearness
+        )
+        return self._call(
+            "gap_finder", (parsed, documents, hits), partial(_gaps, documents=documents), default
+        )
 
     def reply(self, reply: str, request: ReplyRequest) -> Reply:
         """What a reply names, of what there is."""
         checked = partial(_reply, request=request)
         return self._call(
-            "reply_reader", (reply, request), checked, lambda: checked_reply(read_reply(reply, request), request)
+            "reply_reader",
+            (reply, request),
+            checked,
+            lambda: checked_reply(read_reply(reply, request), request),
         )
 
     def value(self, field: str, chunks: Sequence[Chunk], *, about: str = "") -> FieldValue | None:
-        """A field's value with a quote that the passages hold; about: words of the question, for the default."""
+        """A field's value with a quote that the passages hold.
+
+        About: words of the question, for the default.
+        """
         default = partial(read_value, field, chunks, pack=self.pack, about=about)
         return self._call("field_reader", (field, chunks), partial(_value, chunks=chunks), default)
 
-    def _call(self, role: str, arguments: tuple[Any, ...], checked: Callable[[Any], T], default: Callable[[], T]) -> T:
-        """What the user's callable gives, copied and checked; what the default gives where it fails."""
+    def _call(
+        self,
+        role: str,
+        arguments: tuple[Any, ...],
+        checked: Callable[[Any], T],
+        default: Callable[[], T],
+    ) -> T:
+        """What the user's callable gives, copied and checked.
+
+        What the default gives where it fails.
+        """
         own: OwnCall | None = getattr(self, role)
         if own is None:
             return default()
@@ -201,17 +243,23 @@ class ProtocolCalls:
         kind = (role, reason.partition(":")[0])
         if kind not in self._warnings:
             self._warnings.add(kind)
-            warn_user(f"{role} {own.version} failed ({reason}): the default stands in, wherever it fails.")
+            warn_user(
+                f"{role} {own.version} failed ({reason}): the default stands in, wherever it fails."
+            )
         return default()
 
     def _check_free(self, role: str, own: OwnCall) -> None:
-        """Begin no call within itself, none beside many that still run, and none after a late one of this request."""
+        """Begin no call in itself, beside many running ones, or after the request's late one."""
         if is_running(own.call):
             msg = "RecursionError: it was called within itself"
             raise CallFailedError(msg)
         self._late[:] = [thread for thread in self._late if thread.is_alive()]
         late = next(
-            (failure.reason for failure in self.fallbacks if failure.role == role and failure.reason.startswith(LATE)),
+            (
+                failure.reason
+                for failure in self.fallbacks
+                if failure.role == role and failure.reason.startswith(LATE)
+            ),
             "",
         )
         if late or len(self._late) >= MOSTLATE:
@@ -222,7 +270,10 @@ def _misfit(call: object, form: str) -> str:
     """Why something can never be called as a protocol is; '' where it may be."""
     if not callable(call):
         old = hasattr(call, "parse") or hasattr(call, "read")
-        remedy = " Classes with .parse or .read are of an earlier version; of a model: ModelCalls(client).arguments."
+        remedy = (
+            " Classes with .parse or .read are of an earlier version; of a model: "
+            "ModelCalls(client).arguments."
+        )
         return f"{type(call).__name__}; see raglab.live.clarifier.{remedy if old else ''}"
     if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__):
         return "an async function; write def, or run it by asyncio.run."
@@ -252,7 +303,9 @@ def _frozen(value: Any) -> Any:  # noqa: ANN401 - an argument of any protocol
 
 
 def plain_copy(value: Any) -> Any:  # noqa: ANN401 - whatever a user's callable gives
-    """A result in the types of `raglab.live.clarifier` and plain texts and numbers, whatever its own types override.
+    """A result in types of `raglab.live.clarifier`, plain texts and numbers.
+
+    It is so whatever its own types override.
 
     Raises:
       TypeError: a part is of another type.
@@ -266,14 +319,23 @@ def plain_copy(value: Any) -> Any:  # noqa: ANN401 - whatever a user's callable 
         return None
     if isinstance(value, str):
         text = str.__str__(value)
-        if len(text) > LONGEST_TEXT or "\0" in text or text.encode("utf-8", "replace").decode() != text:
-            msg = f"a text must be Unicode of at most {LONGEST_TEXT:,} characters without NUL, got {text!r:.40}"
+        if (
+            len(text) > LONGEST_TEXT
+            or "\0" in text
+            or text.encode("utf-8", "replace").decode() != text
+        ):
+            msg = (
+                f"a text must be Unicode of at most {LONGEST_TEXT:,} characters without NUL, got "
+                f"{text!r:.40}"
+            )
             raise ValueError(msg)
         return text
     if isinstance(value, int | float):
         return float.__float__(value) if isinstance(value, float) else int.__int__(value)
     if isinstance(value, ParsedQuestion):
-        return ParsedQuestion(**{name: plain_copy(getattr(value, name)) for name in ParsedQuestion.model_fields})
+        return ParsedQuestion(
+            **{name: plain_copy(getattr(value, name)) for name in ParsedQuestion.model_fields}
+        )
     base = next((kind for kind in (tuple, list) if isinstance(value, kind)), None)
     if base is None:
         if inspect.iscoroutine(value):
@@ -284,7 +346,14 @@ def plain_copy(value: Any) -> Any:  # noqa: ANN401 - whatever a user's callable 
     if len(parts) > MOST_PARTS:
         msg = f"a list must have at most {MOST_PARTS:,} parts, got more"
         raise ValueError(msg)
-    kind = next((form for form in (Slot, GapReading, QuestionGap, Reply, FieldValue) if isinstance(value, form)), None)
+    kind = next(
+        (
+            form
+            for form in (Slot, GapReading, QuestionGap, Reply, FieldValue)
+            if isinstance(value, form)
+        ),
+        None,
+    )
     copied = tuple(map(plain_copy, parts))
     return copied if kind is None else TypeAdapter(kind).validate_python(kind(*copied))
 
@@ -322,11 +391,17 @@ def _gaps(value: Any, documents: Sequence[Chunk]) -> tuple[QuestionGap, ...]:  #
     gaps = tuple(_taken(gap, QuestionGap) for gap in _taken(value, tuple))
     for kind, field_name, readings, _ in gaps:
         differ = len({plain(reading.value) for reading in readings})
-        if not 0 < len(field_name.strip()) <= LONGEST or not 1 < len(readings) <= MOST or differ < len(readings):
+        if (
+            not 0 < len(field_name.strip()) <= LONGEST
+            or not 1 < len(readings) <= MOST
+            or differ < len(readings)
+        ):
             shown = f"{field_name!r:.80} with {differ} values in {len(readings)} readings"
             msg = f"a gap must have a field, and 2 to {MOST} readings that differ, got {shown}"
             raise ValueError(msg)
-        odd = next((reading for reading in readings if not _is_reading(reading, kind, documents)), None)
+        odd = next(
+            (reading for reading in readings if not _is_reading(reading, kind, documents)), None
+        )
         if odd is not None:
             shown = f"{odd.quote!r:.80} for {odd.text or odd.value!r:.80}"
             msg = f"a reading and its quote must stand in the documents, got {shown}"
@@ -337,7 +412,8 @@ def _gaps(value: Any, documents: Sequence[Chunk]) -> tuple[QuestionGap, ...]:  #
 def _is_reading(reading: GapReading, kind: str, documents: Sequence[Chunk]) -> bool:
     """Whether the documents have what a reading shows: its quote, and its text, else its value.
 
-    A page, a task and a document are no words of a passage: without a quote there must be such a one.
+    A page, a task and a document are no words of a passage: without a quote there must be such a
+    one.
     """
     value, quote, text = reading
     if not 0 < len(value.strip()) <= LONGEST or (quote and not _stands(quote, documents)):
@@ -345,14 +421,19 @@ def _is_reading(reading: GapReading, kind: str, documents: Sequence[Chunk]) -> b
     if not quote and kind not in {"page_scope", "intent", "document"}:
         return False
     roles = document_roles({chunk.document: chunk.tags for chunk in documents})
-    names = {name for chunk in documents for name in (chunk.document, chunk.file_name, chunk.tags.get("title"))}
+    names = {
+        name
+        for chunk in documents
+        for name in (chunk.document, chunk.file_name, chunk.tags.get("title"))
+    }
     known = names | {*roles.values(), *TASKS, *MORE_TASKS, "newest", "oldest"}
     needed = [text or value, *([] if quote else [value])]
     return all(
         part in known
         or _stands(part, documents)
         or (kind == "page_scope" and is_scope(part, documents))
-        or bool(quote and stems(part) and set(stems(quote)).issuperset(stems(part)))  # a label of several cells
+        # a label of several cells
+        or bool(quote and stems(part) and set(stems(quote)).issuperset(stems(part)))
         for part in needed
     )
 
@@ -379,7 +460,9 @@ def _value(value: Any, chunks: Sequence[Chunk]) -> FieldValue | None:  # noqa: A
     if value is None:
         return None
     answer = _taken(value, FieldValue)
-    if not _stands(answer.quote, chunks) or not _stands(answer.value, [Chunk("quote", answer.quote, "quote")]):
+    if not _stands(answer.quote, chunks) or not _stands(
+        answer.value, [Chunk("quote", answer.quote, "quote")]
+    ):
         shown = f"{answer.quote[:80]!r} for {answer.value[:80]!r}"
         msg = f"its quote must stand in the passages and hold the value, got {shown}"
         raise ValueError(msg)
@@ -387,13 +470,14 @@ def _value(value: Any, chunks: Sequence[Chunk]) -> FieldValue | None:  # noqa: A
 
 
 def _stands(text: str, chunks: Sequence[Chunk]) -> bool:
-    """Whether a passage holds a text letter for letter, but for marks of tables and blanks, in whole words.
+    """Whether a passage holds a text exactly, but for table marks and blanks, in whole words.
 
     One that is cut ends in `…`.
     """
     whole = _letters(text.strip("…"))
     return any(
-        whole in _letters(chunk.full_text) and ("…" in text or is_quoted(whole, [chunk]) is not None)
+        whole in _letters(chunk.full_text)
+        and ("…" in text or is_quoted(whole, [chunk]) is not None)
         for chunk in chunks
         if whole
     )
@@ -406,26 +490,40 @@ def _letters(text: str) -> str:
     return " ".join(re.sub(r"[|;*#>]+", " ", straight).split()).replace(" :", ":")
 
 
-def checked_reply(reply: Reply, request: ReplyRequest) -> Reply:  # noqa: PLR0911 - a way out for each case
-    """A reply that names only what there is. Its kind follows from where its value is from, not from the kind stated.
+# a way out for each case
+def checked_reply(reply: Reply, request: ReplyRequest) -> Reply:  # noqa: PLR0911
+    """A reply that names only what there is.
 
-    On offer: chosen; task or page: page; quoted: own_value. Yes chooses the proposal; no without a value declines it.
+    Its kind follows from where its value is from, not from the kind stated.
+
+    On offer: chosen; task or page: page; quoted: own_value. Yes chooses the proposal; no without a
+    value declines it.
     """
     if reply.kind == "yes":
         return NOT_UNDERSTOOD if request.proposed is None else Reply("chosen", request.proposed)
     values = {reading.value for reading in request.readings}
-    declined = tuple(value for value in reply.declined if value in values or value == request.proposed)
+    declined = tuple(
+        value for value in reply.declined if value in values or value == request.proposed
+    )
     if reply.kind == "declined":
         declined = declined or (() if request.proposed is None else (request.proposed,))
         return Reply("declined", declined=declined) if declined else NOT_UNDERSTOOD
-    if reply.kind not in {"chosen", "own_value", "page", "corrected"} or not reply.value or reply.value in declined:
+    if (
+        reply.kind not in {"chosen", "own_value", "page", "corrected"}
+        or not reply.value
+        or reply.value in declined
+    ):
         return NOT_UNDERSTOOD
     if reply.value in values:
         return Reply("chosen", reply.value, declined=declined)
     is_task = request.kind == "intent" and reply.value in MORE_TASKS
     if is_task or (request.kind == "page_scope" and is_scope(reply.value, request.documents)):
         return Reply("page", reply.value, declined=declined)
-    if reply.quote and own_statement(reply, request.documents) is not None and len(reply.value) <= LONGEST:
+    if (
+        reply.quote
+        and own_statement(reply, request.documents) is not None
+        and len(reply.value) <= LONGEST
+    ):
         return Reply("own_value", reply.value, reply.quote, declined)
     return NOT_UNDERSTOOD
 

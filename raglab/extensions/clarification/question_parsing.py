@@ -1,7 +1,7 @@
-"""Question parsing (shore): a question as typed fields with a confidence each, by words alone (S5.1).
+"""Question parsing (shore): a question as typed fields with confidences, by words alone (S5.1).
 
-Each field's confidence is the chance that a careful reader of the question alone would put down the same value. What a
-pack adds are names of fields and roles.
+Each field's confidence is the chance that a careful reader of the question alone would put down the
+same value. What a pack adds are names of fields and roles.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from raglab.extensions.clarification.language_words import entries, expression, meets, plain, stem, stems, whole_words
+from raglab.extensions.clarification.language_words import (
+    entries,
+    expression,
+    meets,
+    plain,
+    stem,
+    stems,
+    whole_words,
+)
 from raglab.live.clarifier import ParsedQuestion, Slot
 from raglab.live.requests import language_of
 from raglab.numerals import dates_in
@@ -19,7 +27,8 @@ from raglab.values import Chunk
 from raglab.words import split_words
 
 VERSION = "rules-9"  # to be raised with every change of what is read
-NAMED, IMPLIED, LIKELY, OPEN = 0.95, 0.80, 0.65, 0.30  # in words of the tables, by its form, one of few, left open
+# in words of the tables, by its form, one of few, left open
+NAMED, IMPLIED, LIKELY, OPEN = 0.95, 0.80, 0.65, 0.30
 TASKS = ("cite", "summarise", "extract_conditions")
 INTENTS = (
     *TASKS,
@@ -30,7 +39,18 @@ INTENTS = (
     "check",
     "lookup",
 )  # in the order in which they are looked for
-WANTED = ("email", "phone", "url", "percentage", "time", "duration", "date", "reference", "quantity", "amount")
+WANTED = (
+    "email",
+    "phone",
+    "url",
+    "percentage",
+    "time",
+    "duration",
+    "date",
+    "reference",
+    "quantity",
+    "amount",
+)
 BARE = 5  # words of a question that names a thing and asks nothing
 _NUMBERED = frozenset({"reference", "phone", "number"})  # kinds of what is called a number
 _HOW_LONG = re.compile(r"(?<!\w)(?:how (?:long|soon)|combien de temps)(?!\w)")
@@ -41,7 +61,9 @@ _CITED_PART = re.compile(
 )
 
 
-def parse_question(question: str, documents: Sequence[Chunk] = (), /, *, pack: Pack = GENERIC) -> ParsedQuestion:
+def parse_question(
+    question: str, documents: Sequence[Chunk] = (), /, *, pack: Pack = GENERIC
+) -> ParsedQuestion:
     """A question as typed fields; what it says nothing of is empty, with confidence 0.
 
     Args:
@@ -84,7 +106,11 @@ def _intent(text: str) -> Slot:
     for name in INTENTS[:-1]:
         form = expression(name)
         # A verb asks whether only where the question begins with it.
-        match = re.match(rf"(?:{'|'.join(entries(name))})(?!\w)", text) if name == "check" else form.search(text)
+        match = (
+            re.match(rf"(?:{'|'.join(entries(name))})(?!\w)", text)
+            if name == "check"
+            else form.search(text)
+        )
         if match:
             return Slot(name, NAMED if name in TASKS else IMPLIED)
     is_open = is_bare(text) or expression("about").search(text) is not None
@@ -92,7 +118,9 @@ def _intent(text: str) -> Slot:
 
 
 def is_bare(text: str, *, cited: bool = False) -> bool:
-    """Whether a question in plain letters names a thing and asks nothing: `the warranty section`, `deposit?`.
+    """Whether a question in plain letters names a thing and asks nothing.
+
+    `the warranty section`, `deposit?`.
 
     Args:
       cited: whether what names a part by its number counts too, `section 3, deposits`.
@@ -118,7 +146,12 @@ def _page(text: str) -> Slot:
     page = expression("page_named").search(text)
     if page:
         return Slot(next(group for group in page.groups() if group), NAMED)
-    for key, value in (("contents", "toc"), ("whole_named", "document"), ("last_page", "last"), ("cover", "1")):
+    for key, value in (
+        ("contents", "toc"),
+        ("whole_named", "document"),
+        ("last_page", "last"),
+        ("cover", "1"),
+    ):
         match = expression(key).search(text)
         # `cover` and `index` mean something else in many trades: a page is called one.
         if match and (key != "cover" or expression("page").search(match[0])):
@@ -145,7 +178,9 @@ def _date(text: str) -> Slot:
 def _form_words() -> frozenset[str]:
     """Words that say nothing about the subject of a question."""
     words = (*entries("filler"), *entries("holders"), *entries("polite"), *entries("asking"))
-    return frozenset(part for word in words if re.fullmatch(r"[\w' -]+", word) for part in split_words(word))
+    return frozenset(
+        part for word in words if re.fullmatch(r"[\w' -]+", word) for part in split_words(word)
+    )
 
 
 def topic_words(text: str) -> tuple[str, ...]:
@@ -155,15 +190,24 @@ def topic_words(text: str) -> tuple[str, ...]:
       >>> topic_words("what is the excess for storm damage?")
       ('excess', 'storm', 'damage')
     """
-    # `notice` names a paper or a time: where the question asks for the time by it, it is what is asked about.
+    # `notice` names a paper or a time: where the question asks for the time by it, it is what is
+    # asked about.
     form = _form_words() - {match[0].split()[0] for match in expression("duration").finditer(text)}
-    bare = expression("url").sub(" ", expression("email").sub(" ", text))  # `mail address` says a kind in two words
-    words = (word for word in split_words(bare) if stems(word) and word not in form and not word.isdigit())
+    # `mail address` says a kind in two words
+    bare = expression("url").sub(" ", expression("email").sub(" ", text))
+    words = (
+        word
+        for word in split_words(bare)
+        if stems(word) and word not in form and not word.isdigit()
+    )
     return tuple(dict.fromkeys(words))
 
 
 def is_kind_word(word: str) -> bool:
-    """Whether a word says what kind of value is meant more than what it is of: `limit`, `price`, `period`."""
+    """Whether a word says what kind of value is meant more than what it is of.
+
+    `limit`, `price`, `period`.
+    """
     return any(expression(kind).fullmatch(word) for kind in WANTED) or wanted_units(word) != ()
 
 
@@ -174,7 +218,9 @@ def wanted_units(text: str) -> tuple[str, ...]:
       >>> wanted_units("how heavy is it?"), wanted_units("what is the price?")
       (('kg', 'g', 'lb'), ())
     """
-    return next((units for measure, units in _UNITS.items() if expression(measure).search(text)), ())
+    return next(
+        (units for measure, units in _UNITS.items() if expression(measure).search(text)), ()
+    )
 
 
 _UNITS = {  # of each measure, as values print them
@@ -189,7 +235,10 @@ def wanted_kinds(text: str) -> frozenset[str]:
     """Kinds of value that a question in plain letters asks for; none where it does not say.
 
     Example:
-      >>> sorted(wanted_kinds("how long is the notice period?")), sorted(wanted_kinds("who is the landlord?"))
+      >>> (
+      ...     sorted(wanted_kinds("how long is the notice period?")),
+      ...     sorted(wanted_kinds("who is the landlord?")),
+      ... )
       (['duration'], ['name'])
     """
     if wanted_units(text):
@@ -205,7 +254,11 @@ def wanted_kinds(text: str) -> frozenset[str]:
         kinds = [*kinds, *(("name",) if expression("who").search(text) else ("phone", "email"))]
     elif expression("who").search(text):
         kinds = ["name"]
-    if "amount" in kinds and len(kinds) > 1 and not re.search(r"(?<!\w)(?:how much|combien(?! de))(?!\w)", text):
+    if (
+        "amount" in kinds
+        and len(kinds) > 1
+        and not re.search(r"(?<!\w)(?:how much|combien(?! de))(?!\w)", text)
+    ):
         kinds = [kind for kind in kinds if kind != "amount"]
     if not kinds and expression("count").search(text):
         kinds = ["quantity", "number", "duration"]
@@ -215,4 +268,8 @@ def wanted_kinds(text: str) -> frozenset[str]:
 def shared_topic(words: Iterable[str], texts: Sequence[str]) -> tuple[str, ...]:
     """Words of a topic that every one of some texts has."""
     own = [frozenset(stems(text)) for text in texts]
-    return tuple(word for word in words if all(any(meets(stem(word), name) for name in names) for names in own))
+    return tuple(
+        word
+        for word in words
+        if all(any(meets(stem(word), name) for name in names) for names in own)
+    )

@@ -1,8 +1,11 @@
-"""Signals of the question parser (shore): what a question leaves out of the documents of its first hits (S2.15, S5.1).
+"""Signals of the question parser (shore): what a question leaves out (S2.15, S5.1).
 
-A trace holds the passages that were hit, the parser reads whole documents: so these signals are measured where the
-corpus is at hand, when a trace is built and when a question is asked live, by the same function. They come from the
-question, its hits and the documents that the user named, never from a label.
+It is compared with the documents of its first hits.
+
+A trace holds the passages that were hit, the parser reads whole documents: so these signals are
+measured where the corpus is at hand, when a trace is built and when a question is asked live, by
+the same function. They come from the question, its hits and the documents that the user named,
+never from a label.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ FIRST = 8  # hits whose documents are read
 
 @dataclass(frozen=True, eq=False)
 class QuestionSignals:
-    """The family of signals: documents of a corpus and what they call things, made ready for the first question.
+    """The family of signals.
+
+    Documents of a corpus and what they call things, made ready for the first question.
 
     Attributes:
       chunks: chunks of the corpus, without the rows of its tables.
@@ -52,7 +57,10 @@ class QuestionSignals:
 
     @property
     def origin(self) -> dict[str, dict[str, str | None]]:
-        """What measures the signals, as a trace's meta has it: parser with version, and pack, by name."""
+        """What measures the signals, as a trace's meta has it.
+
+        Parser with version, and pack, by name.
+        """
         return {name: {"by": VERSION, "pack": self.pack.stored} for name in STORED}
 
     def start(self) -> None:
@@ -60,7 +68,9 @@ class QuestionSignals:
         self.parsed(Case("start", "", "ok"))
 
     def columns(self, trace: TraceData) -> Columns:
-        """The signals for every case, arm and depth, by name, [Q, A, D]; NaN of the hits where none are.
+        """The signals for every case, arm and depth, by name, [Q, A, D].
+
+        NaN of the hits where none are.
 
         Args:
           trace: cases and hits, with the chunks that its hits number.
@@ -75,24 +85,36 @@ class QuestionSignals:
         for row, case in enumerate(progress(trace.cases, "parse", "case")):
             parsed = self.parsed(case)
             columns["empty_slots"][row] = len(parsed.missing())
-            known: dict[tuple[str, ...], tuple[int, int]] = {}  # arms and depths mostly find the same documents
+            # arms and depths mostly find the same documents
+            known: dict[tuple[str, ...], tuple[int, int]] = {}
             for arm, depth in np.ndindex(shape[1:3]):
                 places = first[row, arm, depth].tolist()
-                sources = tuple(dict.fromkeys(trace.chunks[place].source for place in places if place >= 0))
+                sources = tuple(
+                    dict.fromkeys(trace.chunks[place].source for place in places if place >= 0)
+                )
                 if sources and sources not in known:
                     known[sources] = self.gaps(parsed, sources)
                 if sources:
-                    columns["gaps"][row, arm, depth], columns["gap_options"][row, arm, depth] = known[sources]
+                    columns["gaps"][row, arm, depth], columns["gap_options"][row, arm, depth] = (
+                        known[sources]
+                    )
         return columns
 
     def parsed(self, case: Case) -> ParsedQuestion:
         """A question as the rules read it."""
         named = full_sources(case.selected_sources, self.paths)
-        chunks = [chunk for source in named for chunk in self.documents.get(source.partition("#")[0], ())]
-        return parse_question(case.query, chunks, pack=self.pack).model_copy(update={"documents": named})
+        chunks = [
+            chunk for source in named for chunk in self.documents.get(source.partition("#")[0], ())
+        ]
+        return parse_question(case.query, chunks, pack=self.pack).model_copy(
+            update={"documents": named}
+        )
 
     def gaps(self, parsed: ParsedQuestion, sources: tuple[str, ...]) -> tuple[int, int]:
-        """How many things a question leaves out of some documents, and how many values could fill the first."""
+        """How many things a question leaves out, and how many values could fill the first.
+
+        It leaves them out of some documents.
+        """
         chunks = [chunk for source in sources for chunk in self.documents.get(source, ())]
         lacking = find_gaps(parsed, chunks, pack=self.pack)
         return len(lacking), len(lacking[0].readings) if lacking else 0

@@ -1,4 +1,4 @@
-"""Question texts (algebra): what a user is asked and offered, in the language of the question (S5.2).
+"""Question texts (algebra): what a user is asked and offered, in the question's language (S5.2).
 
 A text lists exactly what is offered, as the documents print it, and a proposal gives its reason.
 """
@@ -19,7 +19,8 @@ from raglab.live.clarifier import GapReading, QuestionGap
 from raglab.packs import GENERIC, Pack
 
 LEARNED = (
-    "{field}: {value} by the learned default for {where} (confidence {confidence} of {before}); reply to correct it"
+    "{field}: {value} by the learned default for {where} (confidence {confidence} of {before}); "
+    "reply to correct it"
 )
 YEAR = 4  # digits that are no page
 PERSON = "person"  # field of a question whom to turn to, which names nobody
@@ -32,7 +33,11 @@ def value_text(value: str, language: str, kind: str = "", text: str = "") -> str
     """A value as a user reads it: the documents' own words, a page by its number, a task in words.
 
     Example:
-      >>> value_text("3", "fr", "page_scope"), value_text("toc", "en", "page_scope"), value_text("Pet deposit", "en")
+      >>> (
+      ...     value_text("3", "fr", "page_scope"),
+      ...     value_text("toc", "en", "page_scope"),
+      ...     value_text("Pet deposit", "en"),
+      ... )
       ('page 3', 'the table of contents', 'Pet deposit')
     """
     words = language_parts()[language]
@@ -47,7 +52,10 @@ def value_text(value: str, language: str, kind: str = "", text: str = "") -> str
 
 
 def field_text(field: str, language: str, pack: Pack = GENERIC) -> str:
-    """A field as a user reads it: in the words of the pack, else its own; without what it is split by."""
+    """A field as a user reads it: in the words of the pack, else its own.
+
+    Without what it is split by.
+    """
     name = field.partition(":")[0]
     known = pack.wording[language].fields.get(name) if language in pack.wording else None
     own = language_parts()[language].get(f"field_{name}", name.replace("_", " "))
@@ -78,12 +86,20 @@ def question_text(
     Source: the clarification article, cases 1 and 12.
 
     Example:
-      >>> gap = QuestionGap("field_type", "deposit", (GapReading("Pet deposit"), GapReading("Key deposit")), "first")
+      >>> gap = QuestionGap(
+      ...     "field_type",
+      ...     "deposit",
+      ...     (GapReading("Pet deposit"), GapReading("Key deposit")),
+      ...     "first",
+      ... )
       >>> question_text(gap, "en", proposed="Pet deposit")[:64]
       'Several answers fit “deposit”: Pet deposit, Key deposit. I will '
     """
     words = language_parts()[language]
-    texts = {reading.value: reading_text(reading, gap.kind, language).rstrip(".") for reading in gap.readings}
+    texts = {
+        reading.value: reading_text(reading, gap.kind, language).rstrip(".")
+        for reading in gap.readings
+    }
     field = _quoted_field(gap.field, language, pack, question)
     mark = "; " if any("," in text for text in texts.values()) else ", "
     key: str = gap.kind
@@ -106,7 +122,10 @@ def question_text(
 
 
 def _quoted_field(field: str, language: str, pack: Pack, question: str) -> str:
-    """A field as a question names it: in the words of the pack, else the words of the question in quotation marks."""
+    """A field as a question names it.
+
+    In the words of the pack, else the words of the question in quotation marks.
+    """
     text, name = field_text(field, language, pack), field.partition(":")[0].replace("_", " ")
     if text != name:
         return text
@@ -117,7 +136,10 @@ def _quoted_field(field: str, language: str, pack: Pack, question: str) -> str:
 
 def _are_pages(readings: Sequence[GapReading]) -> bool:
     """Whether readings are pages by their number, or scopes of pages."""
-    return all(reading.value in {CONTENTS, DOCUMENT, LAST_PAGE} or reading.value.isdecimal() for reading in readings)
+    return all(
+        reading.value in {CONTENTS, DOCUMENT, LAST_PAGE} or reading.value.isdecimal()
+        for reading in readings
+    )
 
 
 def reading_text(reading: GapReading, kind: str, language: str) -> str:
@@ -127,10 +149,16 @@ def reading_text(reading: GapReading, kind: str, language: str) -> str:
 
 def option_rows(readings: Sequence[GapReading], kind: str, language: str) -> list[dict[str, Any]]:
     """Options of a clarification, from 1: what is offered, and `other` (rule S0.2)."""
-    rows = [(reading.value, reading_text(reading, kind, language)) for reading in readings if reading.value != OTHER]
+    rows = [
+        (reading.value, reading_text(reading, kind, language))
+        for reading in readings
+        if reading.value != OTHER
+    ]
     # Parts are not pages: `another page` is offered beside pages alone.
     rows.append((OTHER, value_text(OTHER, language, kind if _are_pages(readings) else "")))
-    return [{"id": number, "value": value, "text": text} for number, (value, text) in enumerate(rows, 1)]
+    return [
+        {"id": number, "value": value, "text": text} for number, (value, text) in enumerate(rows, 1)
+    ]
 
 
 def applied_default(use: DefaultUse) -> dict[str, Any]:
@@ -146,11 +174,26 @@ def applied_default(use: DefaultUse) -> dict[str, Any]:
     }
 
 
-def default_sentence(row: ClarificationDefault, shown: str, language: str, pack: Pack = GENERIC) -> str:
+def default_sentence(
+    row: ClarificationDefault, shown: str, language: str, pack: Pack = GENERIC
+) -> str:
     """A default that was applied, in words."""
     under = ", ".join(f"{name} {value}" for name, value in row.sub_conditions.items())
-    where = sentence("{doctype} with {under}", language, doctype=row.doctype, under=under) if under else row.doctype
+    where = (
+        sentence("{doctype} with {under}", language, doctype=row.doctype, under=under)
+        if under
+        else row.doctype
+    )
     size = row.sample_size
-    before = sentence("{number} earlier request" if size == 1 else "{number} earlier requests", language, number=size)
-    parts = {"field": field_text(row.target_field, language, pack), "value": shown, "where": where, "before": before}
+    before = sentence(
+        "{number} earlier request" if size == 1 else "{number} earlier requests",
+        language,
+        number=size,
+    )
+    parts = {
+        "field": field_text(row.target_field, language, pack),
+        "value": shown,
+        "where": where,
+        "before": before,
+    }
     return sentence(LEARNED, language, **parts, confidence=decimals(row.confidence))

@@ -27,10 +27,11 @@ from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS, VERSI
 
 
 class ReplayedRows:
-    """Versions of rows as they were for one request, each from the version before it and the change that made it.
+    """Versions of rows as they were for one request, each from the one before and its change.
 
-    Both are held against the hash chain first. Where they do not fit it, or the log has none yet, the row is folded
-    from its first change on; what other requests changed before is held against the chain by `AuditLog.verify`.
+    Both are held against the hash chain first. Where they do not fit it, or the log has none yet,
+    the row is folded from its first change on; what other requests changed before is held against
+    the chain by `AuditLog.verify`.
     """
 
     def __init__(self, events: RequestEvents) -> None:
@@ -40,11 +41,16 @@ class ReplayedRows:
         self._steps: dict[int, dict[tuple[str, int], ClarificationDefault] | None] = {}
         self._folds: dict[str, tuple[int, dict[int, ClarificationDefault], list[str]]] = {}
 
-    def compare(self, record: Mapping[str, Any], after: str = "") -> tuple[ClarificationDefault | None, list[str]]:
-        """A version as its changes give it, None where they do not; and what differs from what the log keeps.
+    def compare(
+        self, record: Mapping[str, Any], after: str = ""
+    ) -> tuple[ClarificationDefault | None, list[str]]:
+        """A version as its changes give it, None where they do not.
+
+        And what differs from what the log keeps.
 
         Args:
-          record: the version, as the log has it. after: of which change, in words.
+          record: the version, as the log has it.
+          after: of which change, in words.
         """
         row, differences = self._row(record["row_id"], record["version"], int(record["cause"]))
         if not differences and (row is None or row_body(row) != record["body"]):
@@ -52,8 +58,13 @@ class ReplayedRows:
             differences = [f"{version}: its body differs from what the changes give"]
         return row, differences
 
-    def _row(self, row_id: str, version: int, cause: int) -> tuple[ClarificationDefault | None, list[str]]:
-        """A version of a row by the change that made it, None where its changes do not give it; what is wrong there."""
+    def _row(
+        self, row_id: str, version: int, cause: int
+    ) -> tuple[ClarificationDefault | None, list[str]]:
+        """A version of a row by the change that made it, None where its changes do not give it.
+
+        What is wrong there.
+        """
         if self._log.chained:
             if cause not in self._steps:
                 self._steps[cause] = self._step(cause)
@@ -68,11 +79,15 @@ class ReplayedRows:
         return known[1].get(version), known[2]
 
     def _step(self, cause: int) -> dict[tuple[str, int], ClarificationDefault] | None:
-        """Versions that one change makes of the row before it; None where the chain does not bear both out."""
+        """Versions that one change makes of the row before it.
+
+        None where the chain does not bear both out.
+        """
         row = self._events.change(cause)
         if row is None:
             return None
-        # A split is a change of the row that it splits; the version before is the last that an earlier change made.
+        # A split is a change of the row that it splits; the version before is the last that an
+        # earlier change made.
         before = self._log.row(VERSIONS, row_id=row["row_id"], until=cause - 1)
         seqs = {CHANGES: {cause}, VERSIONS: set() if before is None else {int(before["seq"])}}
         if any(True for _ in self._log.event_findings(seqs)):
@@ -99,17 +114,28 @@ class ReplayedRows:
 def replay_defaults(
     events: RequestEvents, replay: ReplayedRows, learner: DefaultLearner
 ) -> tuple[tuple[ReplayedDefault, ...], list[str]]:
-    """Rows that a request used, rebuilt from the changes before it; and what differs from what is recorded."""
+    """Rows that a request used, rebuilt from the changes before it.
+
+    And what differs from what is recorded.
+    """
     defaults, differences = [], []
     for used, table in (("applied", APPLICATIONS), ("asked", CLARIFICATIONS)):
         for row in events.of(table):
             replayed_row, wrong = _replay_row(events, row, replay)
             differences += wrong
             default = _replay_default(events, row, replayed_row, learner, used)
-            default_label = f"{used} {default.value or 'nothing'}, row {default.row_id} version {default.version}"
-            pairs = (("confidence", default.confidence), ("gate", default.gate), ("votes", dict(default.votes)))
+            default_label = (
+                f"{used} {default.value or 'nothing'}, row {default.row_id} version "
+                f"{default.version}"
+            )
+            pairs = (
+                ("confidence", default.confidence),
+                ("gate", default.gate),
+                ("votes", dict(default.votes)),
+            )
             differences += [
-                f"{default_label}: {name} {row[name]} is recorded, the changes before it give {value}"
+                f"{default_label}: {name} {row[name]} is recorded, the changes before it give "
+                f"{value}"
                 for name, value in pairs
                 if row[name] != value
             ]
@@ -125,13 +151,19 @@ def _replay_row(
     record = events.version(of, version)
     empty = empty_row(key_of_row(events.log, of), datetime.fromisoformat(row["at"]))
     if record is None:
-        return empty, [] if version == empty.version else [f"row {of} has no version {version} in the log"]
+        return empty, [] if version == empty.version else [
+            f"row {of} has no version {version} in the log"
+        ]
     replayed_row, wrong = replay.compare(record)
     return replayed_row or empty, wrong
 
 
 def _replay_default(
-    events: RequestEvents, row: Mapping[str, Any], replayed_row: ClarificationDefault, stated: DefaultLearner, used: str
+    events: RequestEvents,
+    row: Mapping[str, Any],
+    replayed_row: ClarificationDefault,
+    stated: DefaultLearner,
+    used: str,
 ) -> ReplayedDefault:
     learner = (
         stated if stated.ask_below <= stated.apply_above else DefaultLearner()
@@ -163,24 +195,44 @@ def _is_counted(events: RequestEvents, row: Mapping[str, Any]) -> bool:
     """Whether the version that is recorded counts this request already."""
     for change in events.of(CHANGES):
         if change["kind"] == "met" and change["row_id"] == row["row_id"]:
-            records = (record for record in events.versions(int(change["seq"])) if record["row_id"] == row["row_id"])
+            records = (
+                record
+                for record in events.versions(int(change["seq"]))
+                if record["row_id"] == row["row_id"]
+            )
             return any(bool(record["version"] <= row["version"]) for record in records)
     return False
 
 
-def signal_changes(events: RequestEvents, replay: ReplayedRows) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
-    """Changes that a request made, each with the version that followed; and what differs when they are folded anew."""
+def signal_changes(
+    events: RequestEvents, replay: ReplayedRows
+) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
+    """Changes that a request made, each with the version that followed.
+
+    And what differs when they are folded anew.
+    """
     signals, differences = [], []
     for change in events.of(CHANGES):
         records = events.versions(int(change["seq"]))
         for record in records:
-            _, wrong = replay.compare(record, f" after {change['kind']} {change['signal']}".rstrip())
-            differences += [text for text in (*wrong, *_column_differences(record)) if text not in differences]
+            _, wrong = replay.compare(
+                record, f" after {change['kind']} {change['signal']}".rstrip()
+            )
+            differences += [
+                text for text in (*wrong, *_column_differences(record)) if text not in differences
+            ]
             if record["row_id"] == change["row_id"]:
-                columns = {name: change[name] for name in ("at", "kind", "signal", "value", "corrected_to", "row_id")}
-                signals.append(columns | {"version": record["version"], "confidence": record["confidence"]})
+                columns = {
+                    name: change[name]
+                    for name in ("at", "kind", "signal", "value", "corrected_to", "row_id")
+                }
+                signals.append(
+                    columns | {"version": record["version"], "confidence": record["confidence"]}
+                )
         if not records:
-            differences.append(f"change {change['seq']} ({change['kind']}) has no version of its row")
+            differences.append(
+                f"change {change['seq']} ({change['kind']}) has no version of its row"
+            )
     return tuple(signals), differences
 
 

@@ -1,9 +1,9 @@
 """Replies (algebra): what a user's reply says to what was asked, by words alone (S5.4).
 
-A reply counts only for what it names: a value on offer, one that the documents state elsewhere, a page that exists,
-yes, or no. Every word and sign of it must be accounted for: by the name, by closed lists of manners, or by a reason
-behind `because` that names nothing else. All else is not understood, and changes nothing. A part that sets something
-aside names what is declined.
+A reply counts only for what it names: a value on offer, one that the documents state elsewhere, a
+page that exists, yes, or no. Every word and sign of it must be accounted for: by the name, by
+closed lists of manners, or by a reason behind `because` that names nothing else. All else is not
+understood, and changes nothing. A part that sets something aside names what is declined.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from raglab.extensions.clarification.language_words import entries, expression, plain, stems, whole_words
+from raglab.extensions.clarification.language_words import (
+    entries,
+    expression,
+    plain,
+    stems,
+    whole_words,
+)
 from raglab.extensions.clarification.reply_names import (
     CONTENTS,
     DOCUMENT,
@@ -63,39 +69,64 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
 
     Example:
       >>> deposits = (GapReading("Pet deposit"), GapReading("Rent deposit"))
-      >>> request = ReplyRequest("What is the deposit?", "field_type", "deposit", deposits, "Pet deposit")
-      >>> read_reply("the rent one", request), read_reply("banana", request).kind, read_reply("no", request).declined
+      >>> request = ReplyRequest(
+      ...     "What is the deposit?", "field_type", "deposit", deposits, "Pet deposit"
+      ... )
+      >>> (
+      ...     read_reply("the rent one", request),
+      ...     read_reply("banana", request).kind,
+      ...     read_reply("no", request).declined,
+      ... )
       (Reply(kind='chosen', value='Rent deposit', quote='', declined=()), 'not_understood', ('Pet deposit',))
     """
     text = _spelled(reply, request)
     words = tokens(text)
-    if not words or not _is_stated(text, request) or expression("musing").fullmatch(text.strip(" .!…")):
+    if (
+        not words
+        or not _is_stated(text, request)
+        or expression("musing").fullmatch(text.strip(" .!…"))
+    ):
         return NOT_UNDERSTOOD
     if _is_whole(text, "none_of"):
         return Reply("declined", declined=tuple(reading.value for reading in request.readings))
     is_odd = "?" in text or _SIGN.search(text) is not None
     if _says(words, "agreeing", "assent"):
-        return NOT_UNDERSTOOD if request.proposed is None or is_odd else Reply("yes", request.proposed)
+        return (
+            NOT_UNDERSTOOD if request.proposed is None or is_odd else Reply("yes", request.proposed)
+        )
     if _says(words, "declining", "dissent"):
         proposed = _proposal(request)
-        return Reply("declined", declined=(proposed,)) if proposed and not is_odd else NOT_UNDERSTOOD
+        return (
+            Reply("declined", declined=(proposed,)) if proposed and not is_odd else NOT_UNDERSTOOD
+        )
     text = mended(_pages_spelled(text, request), request)
     held = _with_names_held(text, request)
-    if _SIGN.search(held.text) or expression("undecided").search(held.text) or _is_question(held, request):
+    if (
+        _SIGN.search(held.text)
+        or expression("undecided").search(held.text)
+        or _is_question(held, request)
+    ):
         return NOT_UNDERSTOOD
     return _named(text, request)
 
 
 def _spelled(reply: str, request: ReplyRequest) -> str:
-    """A reply in plain letters, without courtesies; pictures are yes or no, sums have signs, `no. 1` is an option."""
-    text, names = _TONE.sub("", plain(reply)), [name for reading in request.readings for name in phrases(reading)]
+    """A reply in plain letters, without courtesies.
+
+    Pictures are yes or no, sums have signs, `no. 1` is an option.
+    """
+    text, names = (
+        _TONE.sub("", plain(reply)),
+        [name for reading in request.readings for name in phrases(reading)],
+    )
     numbers = "|".join(str(place) for place, _ in enumerate(request.readings, 1))
     called = rf"(?<![\w'])(?:(?:{'|'.join(entries('option'))})[ #]*)+"
     number = re.compile(rf"{called}(?=(?:{numbers or '(?!)'})(?![\w%]|[.,]\d))")
     if not any(number.search(name) for name in names):  # `Dock No. 1` is a name
         text = number.sub(f"{entries('option')[0]} ", text)
     text = expression("agreeing_sign").sub(f" {entries('agreeing')[0]} ", text)
-    if text and not expression("declining_sign").sub(" ", text).strip():  # beside words it is no plain no
+    # beside words it is no plain no
+    if text and not expression("declining_sign").sub(" ", text).strip():
         text = entries("declining")[0]
     return expression("courtesy").sub(" ", sums_spelled(text)).strip(" .!\"'“”«»")
 
@@ -108,18 +139,24 @@ def _proposal(request: ReplyRequest) -> str:
 
 
 def _is_stated(text: str, request: ReplyRequest) -> bool:
-    """Whether each value and run of figures of a reply stands in what was offered or in the documents."""
-    texts = (*(" ".join(reading) for reading in request.readings), *(chunk.full_text for chunk in request.documents))
+    """Whether each value and run of figures of a reply is in what was offered or the documents."""
+    texts = (
+        *(" ".join(reading) for reading in request.readings),
+        *(chunk.full_text for chunk in request.documents),
+    )
     known = {sum_key(value.text) for each in texts for value in values_in(each)}
     for run in _RUN.findall(text):  # `1/2`, `1 2`
         is_sum = _THOUSANDS.fullmatch(run) is not None and any(
             value_key(run) == re.sub(r"\D", "", key) for key in known
         )
-        if not is_sum and not any(re.search(rf"(?<!\d){re.escape(run)}(?!\d)", plain(each)) for each in texts):
+        if not is_sum and not any(
+            re.search(rf"(?<!\d){re.escape(run)}(?!\d)", plain(each)) for each in texts
+        ):
             return False
     values = [value.text for value in values_in(text) if value.kind not in {"number", "time"}]
     return not request.documents or all(
-        told_values(value) & known or any(sum_key(value) in value_key(each) for each in texts) for value in values
+        told_values(value) & known or any(sum_key(value) in value_key(each) for each in texts)
+        for value in values
     )
 
 
@@ -130,9 +167,18 @@ def _is_question(held: _Held, request: ReplyRequest) -> bool:
     if re.match(expression("asking_back").pattern, bare(held.text)) is None:
         return False
     own = set(
-        split_words(plain(" ".join((request.question, *(text for reading in request.readings for text in reading)))))
+        split_words(
+            plain(
+                " ".join(
+                    (request.question, *(text for reading in request.readings for text in reading))
+                )
+            )
+        )
     )
-    own |= {*split_words(" ".join(entries("page"))), *(word for name in held.names for word in split_words(name))}
+    own |= {
+        *split_words(" ".join(entries("page"))),
+        *(word for name in held.names for word in split_words(name)),
+    }
     return bool({*split_words(held.restored(held.text))} - own - set(entries("articles")))
 
 
@@ -142,11 +188,13 @@ def _is_question(held: _Held, request: ReplyRequest) -> bool:
 def _is_whole(text: str, key: str) -> bool:
     """Whether a text is one of the entries, with nothing beside it but manners."""
     rest = expression(key).sub(" ", text)
-    return rest != text and not (set(tokens(rest)) - set(entries("polite")) - set(entries("dissent")))
+    return rest != text and not (
+        set(tokens(rest)) - set(entries("polite")) - set(entries("dissent"))
+    )
 
 
 def _says(words: Sequence[str], key: str, beside: str) -> bool:
-    """Whether words begin with an entry and hold nothing but entries and what may stand beside them."""
+    """Whether words begin with an entry and hold only entries and what may stand beside them."""
     text = " ".join(words)
     match = expression(key).match(text)
     if match is None:
@@ -156,12 +204,17 @@ def _says(words: Sequence[str], key: str, beside: str) -> bool:
 
 
 def _opening(text: str) -> tuple[str, str]:
-    """Whether a reply opens with yes or no, once or more, and what follows; with both it is neither."""
+    """Whether a reply opens with yes or no, once or more, and what follows.
+
+    With both it is neither.
+    """
     for key, word in (("opening_no", "no"), ("agreeing", "yes")):
         opening = re.compile(rf"(?:{'|'.join(entries(key))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)")
         rest = text
         # `not`, `wrong` or `right` may go on to say of what, so that it is no answer by itself.
-        while (match := opening.match(rest)) and not (word == "no" and expression("going_on").match(rest, match.end())):
+        while (match := opening.match(rest)) and not (
+            word == "no" and expression("going_on").match(rest, match.end())
+        ):
             rest = rest[match.end() :]
         if rest != text:
             return word, rest
@@ -173,7 +226,8 @@ def _opening(text: str) -> tuple[str, str]:
 
 # `the pet one not the other`: a `not` behind a noun begins a part; behind a verb it is the verb's.
 _BARE_NOT = re.compile(
-    r"(?<!\bis )(?<!\bare )(?<!\bwas )(?<!\bam )(?<!\bdo )(?<!\bdoes )(?<!\bdid )(?<!\bbe )(?<!'s )(?<!'m )"
+    r"(?<!\bis )(?<!\bare )(?<!\bwas )(?<!\bam )(?<!\bdo )(?<!\bdoes )(?<!\bdid )(?<!\bbe )(?<!'s "
+    r")(?<!'m )"
     r"(?<!est )(?<!sont )\b(?:not|pas) "
 )
 _PART = re.compile(r"[,.;:!?–—|](?=\s|$)|\s-\s|\||[()]|(?<!\d)[/+&\n](?!\d)")
@@ -189,7 +243,9 @@ def _parts(text: str, request: ReplyRequest) -> tuple[list[str], list[str]]:
     affirmed: list[str] = []
     denied: list[str] = []
     for part in filter(None, (_without_and(piece) for piece in _PART.split(marked))):
-        (denied if expression("setting_aside").search(part) else affirmed).append(held.restored(part))
+        (denied if expression("setting_aside").search(part) else affirmed).append(
+            held.restored(part)
+        )
     return affirmed, denied
 
 
@@ -201,7 +257,7 @@ def _without_and(part: str) -> str:
 
 
 class _Held(NamedTuple):
-    """A reply whose names of readings are held by marks, so that a `not` or comma of a name is none of the reply's."""
+    """A reply with marks for names of readings, so that a name's `not` or comma is not its own."""
 
     text: str
     names: tuple[str, ...]
@@ -235,19 +291,26 @@ def _pages_spelled(text: str, request: ReplyRequest) -> str:
 def _named(text: str, request: ReplyRequest) -> Reply:
     """What the parts of a reply name, those that set something aside apart from the others."""
     held = _with_names_held(text, request)
-    opening, rest = (held.restored(words) for words in _opening(held.text))  # the `no` of a name opens nothing
+    # the `no` of a name opens nothing
+    opening, rest = (held.restored(words) for words in _opening(held.text))
     affirmed, denied = _parts(rest, request)
     chosen = _chosen(affirmed, request)
     turned_down, mentioned, is_bare = _turned_down(denied, request)
     if chosen.kind == "not_understood" or chosen.value in mentioned or turned_down is None:
         return NOT_UNDERSTOOD
     if chosen.value:
-        is_no = is_bare or (opening == "no" and not denied and _is_no_to(chosen.value, text, rest, request))
+        is_no = is_bare or (
+            opening == "no" and not denied and _is_no_to(chosen.value, text, rest, request)
+        )
         if is_no:  # `no pet deposit`, `the pet one, no`
             alone = opening == "" and len(affirmed) == len(denied) == 1
             is_clear = alone if is_bare else chosen.value == request.proposed and affirmed == [rest]
             return Reply("declined", declined=(chosen.value,)) if is_clear else NOT_UNDERSTOOD
-        proposed = (request.proposed,) if opening == "no" and request.proposed not in {None, chosen.value} else ()
+        proposed = (
+            (request.proposed,)
+            if opening == "no" and request.proposed not in {None, chosen.value}
+            else ()
+        )
         declined = tuple(dict.fromkeys((*turned_down, *proposed)))
         return chosen._replace(kind="corrected", declined=declined) if declined else chosen
     if turned_down and not any(expression("agreeing").search(part) for part in affirmed):
@@ -256,60 +319,105 @@ def _named(text: str, request: ReplyRequest) -> Reply:
 
 
 def _is_no_to(value: str, text: str, rest: str, request: ReplyRequest) -> bool:
-    """Whether a no is to what is named behind it: to the proposal, or to a bare name (`no pet deposit`)."""
+    """Whether a no is to what is named behind it.
+
+    To the proposal, or to a bare name (`no pet deposit`).
+    """
     apart = re.search(r"[^\w\s']", text[: len(text) - len(rest)]) is not None
-    return value == request.proposed or not (apart or bare(rest) != rest or request.kind == PAGE_SCOPE)
+    return value == request.proposed or not (
+        apart or bare(rest) != rest or request.kind == PAGE_SCOPE
+    )
 
 
 def _bare_answer(opening: str, rest: str, request: ReplyRequest) -> Reply:
-    """A yes or a no with words beside it that name nothing: what it is to, where they say nothing at all."""
-    fillers, names = (manners() | chatter(), asked_stems(request)) if opening == "yes" else (manners(), frozenset())
-    if unknown_words(rest, fillers, names) or len(tokens(rest)) > LONGEST_YES or _names_label(rest, request):
+    """A yes or a no with words beside it that name nothing.
+
+    What it is to, where they say nothing at all.
+    """
+    fillers, names = (
+        (manners() | chatter(), asked_stems(request))
+        if opening == "yes"
+        else (manners(), frozenset())
+    )
+    if (
+        unknown_words(rest, fillers, names)
+        or len(tokens(rest)) > LONGEST_YES
+        or _names_label(rest, request)
+    ):
         return NOT_UNDERSTOOD
     against = "agreeing" if opening == "no" else "declining"
     if expression(against).search(rest) or request.proposed is None:
         return NOT_UNDERSTOOD
-    return Reply("yes", request.proposed) if opening == "yes" else Reply("declined", declined=(request.proposed,))
+    return (
+        Reply("yes", request.proposed)
+        if opening == "yes"
+        else Reply("declined", declined=(request.proposed,))
+    )
 
 
 def _chosen(affirmed: Sequence[str], request: ReplyRequest) -> Reply:
-    """The only value that the parts of a reply name; one without a value where they name none and say nothing."""
+    """The only value that the parts of a reply name.
+
+    One without a value where they name none and say nothing.
+    """
     by_part = [(part, mention(part, request)) for part in affirmed]
     values = {naming.named.value for _, naming in by_part if naming is not None}
     if len(values) > 1 and request.kind == PAGE_SCOPE:  # `page 1 is only the cover, try page 3`
-        by_part = [(part, naming) for part, naming in by_part if not expression("only_cover").search(part)]
+        by_part = [
+            (part, naming) for part, naming in by_part if not expression("only_cover").search(part)
+        ]
         values = {naming.named.value for _, naming in by_part if naming is not None}
     if not values:
         return _stated_elsewhere(affirmed, request)
-    if len(values) > 1 or "" in values or _are_two([part for part, naming in by_part if naming is not None], request):
+    if (
+        len(values) > 1
+        or "" in values
+        or _are_two([part for part, naming in by_part if naming is not None], request)
+    ):
         return NOT_UNDERSTOOD
     named = next(naming.named for _, naming in by_part if naming is not None)
     reading = next((option for option in request.readings if option.value == named.value), None)
     is_clear = all(_is_accounted(part, naming, reading, request) for part, naming in by_part)
     return (
-        named if is_clear and any(naming is not None and not naming.rest for _, naming in by_part) else NOT_UNDERSTOOD
+        named
+        if is_clear and any(naming is not None and not naming.rest for _, naming in by_part)
+        else NOT_UNDERSTOOD
     )
 
 
 def _are_two(parts: Sequence[str], request: ReplyRequest) -> bool:
-    """Whether two parts name one reading by words of it that they do not share: `the lamp, the strap`."""
+    """Whether two parts name one reading by words of it that they do not share.
+
+    `the lamp, the strap`.
+    """
     names = {name for reading in request.readings for name in phrases(reading)}
-    words = [frozenset(stems(bare(part))) - manners() - chatter() - asked_stems(request) for part in parts]
-    partial = [own for part, own in zip(parts, words, strict=True) if own and bare(part) not in names]
+    words = [
+        frozenset(stems(bare(part))) - manners() - chatter() - asked_stems(request)
+        for part in parts
+    ]
+    partial = [
+        own for part, own in zip(parts, words, strict=True) if own and bare(part) not in names
+    ]
     texts = [frozenset(stems(shown_text(reading, request))) for reading in request.readings]
     partial = [own for own in partial if any(own <= text for text in texts)]
     return any(not first & second for first, second in combinations(partial, 2))
 
 
-def _is_accounted(part: str, named: Mention | None, reading: GapReading | None, request: ReplyRequest) -> bool:
-    """Whether every word of a part is of the name, of manners, or of a reason that tells of nothing else."""
+def _is_accounted(
+    part: str, named: Mention | None, reading: GapReading | None, request: ReplyRequest
+) -> bool:
+    """Whether each word of a part is of the name, manners, or a reason that tells of nothing else."""
     if named is not None:
-        return not named.rest or (_is_reason(part) and not _tells_of_another(part, reading, request))
+        return not named.rest or (
+            _is_reason(part) and not _tells_of_another(part, reading, request)
+        )
     if _names_label(part, request) or expression("either").search(part):
         return False
     if _is_reason(part):
         return not _tells_of_another(part, reading, request)
-    return not unknown_words(bare(part), (manners() | chatter()) - words_of_others(reading, request))
+    return not unknown_words(
+        bare(part), (manners() | chatter()) - words_of_others(reading, request)
+    )
 
 
 def _is_reason(part: str) -> bool:
@@ -319,31 +427,59 @@ def _is_reason(part: str) -> bool:
 
 def _names_label(part: str, request: ReplyRequest) -> bool:
     """Whether a part of a reply is called as something that the documents state or are headed."""
-    own = frozenset(stems(bare(expression("because").sub(" ", part)))) - manners() - asked_stems(request)
+    own = (
+        frozenset(stems(bare(expression("because").sub(" ", part))))
+        - manners()
+        - asked_stems(request)
+    )
     if not own:
         return False
-    names = {name for statement in statements(request.documents) for name in (statement.label, statement.heading)}
+    names = {
+        name
+        for statement in statements(request.documents)
+        for name in (statement.label, statement.heading)
+    }
     return any(own <= frozenset(stems(name)) for name in names)
 
 
 def _tells_of_another(text: str, reading: GapReading | None, request: ReplyRequest) -> bool:
-    """Whether a text has a word, value or place of another reading than one: `because 2 is paid`."""
+    """Whether a text has a word, value or place of another reading than one.
+
+    `because 2 is paid`.
+    """
     rivals = [option for option in request.readings if option != reading]
-    own = asked_stems(request) | (frozenset[str]() if reading is None else frozenset(stems(" ".join(reading))))
+    own = asked_stems(request) | (
+        frozenset[str]() if reading is None else frozenset(stems(" ".join(reading)))
+    )
     why = expression("because").sub(" ", text)
-    apart = {word for word in stems(why) if not has(own, word) and not word.isdigit()} - manners() - chatter()
-    if any(has(frozenset(stems(shown_text(rival, request))), word) for rival in rivals for word in apart):
+    apart = (
+        {word for word in stems(why) if not has(own, word) and not word.isdigit()}
+        - manners()
+        - chatter()
+    )
+    if any(
+        has(frozenset(stems(shown_text(rival, request))), word)
+        for rival in rivals
+        for word in apart
+    ):
         return True
     values = told_values(text) - (frozenset() if reading is None else held_values(reading, request))
     if any(values & held_values(rival, request) for rival in rivals):
         return True
     subject = bare(why)
-    placed = {by_place(word, request) for word in (subject, *tokens(text)) if word == subject or word[:1].isdigit()}
+    placed = {
+        by_place(word, request)
+        for word in (subject, *tokens(text))
+        if word == subject or word[:1].isdigit()
+    }
     return any(rival in placed for rival in rivals)
 
 
 def _stated_elsewhere(affirmed: Sequence[str], request: ReplyRequest) -> Reply:
-    """The value that the documents state beside those on offer; one without a value where nothing was said."""
+    """The value that the documents state beside those on offer.
+
+    One without a value where nothing was said.
+    """
     if not affirmed:
         return Reply("declined")
     text = " ".join(affirmed)
@@ -351,7 +487,9 @@ def _stated_elsewhere(affirmed: Sequence[str], request: ReplyRequest) -> Reply:
     return Reply("declined") if reply is None else reply
 
 
-def _turned_down(denied: Sequence[str], request: ReplyRequest) -> tuple[tuple[str, ...] | None, frozenset[str], bool]:
+def _turned_down(
+    denied: Sequence[str], request: ReplyRequest
+) -> tuple[tuple[str, ...] | None, frozenset[str], bool]:
     """Values that parts of a reply turn down in so many words, all that they mention, and whether one is a bare no.
 
     None in the place of the values where a word of such a part is not accounted for.
@@ -360,7 +498,10 @@ def _turned_down(denied: Sequence[str], request: ReplyRequest) -> tuple[tuple[st
     mentioned, is_bare = set[str](), False
     for part in denied:
         text = " ".join(expression("setting_aside").sub(" ", part).split())
-        named, words = mention(text, request), content_words(expression("others").sub(" ", text), request)
+        named, words = (
+            mention(text, request),
+            content_words(expression("others").sub(" ", text), request),
+        )
         if named is not None:
             mentioned.add(named.named.value)
             clear += [named.named.value] if not named.rest and named.named.value in values else []

@@ -1,4 +1,4 @@
-"""Traits in replies (algebra): which reading is newer or lower, or stands alone on a page or under a heading (S5.4)."""
+"""Traits in replies (algebra): a reading newer, lower, or alone on its page or heading (S5.4)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 
-from raglab.extensions.clarification.language_words import entries, expression, meets, plain, stems, whole_words
+from raglab.extensions.clarification.language_words import (
+    entries,
+    expression,
+    meets,
+    plain,
+    stems,
+    whole_words,
+)
 from raglab.extensions.clarification.statements import Statement, statements, value_key
 from raglab.extensions.clarification.value_kinds import values_in
 from raglab.live.clarifier import GapReading, ReplyRequest
 from raglab.values import Chunk
 
 TIMED = frozenset({"date_scope", "document"})  # kinds whose readings differ in their time
-MEASURED = frozenset({"amount", "percentage", "duration", "quantity"})  # kinds that are lower or higher
+# kinds that are lower or higher
+MEASURED = frozenset({"amount", "percentage", "duration", "quantity"})
 PAIR = 2  # readings of which each is what the other is not
 _YEARS = re.compile(r"(?:19|20)\d\d")
 _ELIDED = re.compile(r"(?<!\w)l'")
@@ -21,14 +29,23 @@ _FIGURE = re.compile(r"\d[\d.,\s\u00a0\u202f']*")
 
 
 def statement_of(reading: GapReading, request: ReplyRequest) -> Statement | None:
-    """The statement of the documents that a reading is, as its quote and value tell; None where there is none."""
+    """The statement of the documents that a reading is, as its quote and value tell.
+
+    None where there is none.
+    """
     key, stated = value_key(reading.value), statements_beside(reading, request)
     named = [
         statement
         for statement in stated
-        if key in {value_key(name) for name in (statement.label, statement.head, statement.name, statement.value)}
+        if key
+        in {
+            value_key(name)
+            for name in (statement.label, statement.head, statement.name, statement.value)
+        }
     ]
-    return next(iter(named or (stated if len({statement.value for statement in stated}) == 1 else ())), None)
+    return next(
+        iter(named or (stated if len({statement.value for statement in stated}) == 1 else ())), None
+    )
 
 
 def statements_beside(reading: GapReading, request: ReplyRequest) -> tuple[Statement, ...]:
@@ -49,24 +66,36 @@ def _statements_of(quote: str, texts: tuple[str, ...]) -> tuple[Statement, ...]:
 def by_time(part: str, request: ReplyRequest) -> GapReading | None:
     """Of readings that differ in their dates, the one that a part calls the newer or the older."""
     bare = _ELIDED.sub("", part)
-    newer, older = (time_words(key).search(part) or time_words(key).search(bare) for key in ("newer", "older"))
+    newer, older = (
+        time_words(key).search(part) or time_words(key).search(bare) for key in ("newer", "older")
+    )
     if bool(newer) == bool(older):
         return None
     names = {reading: plain(own_name(reading, request)) for reading in request.readings}
     # The name of a reading tells its time before its sentence does, which may go on about another.
-    texts = {reading: name if _is_timed(name) else plain(own_text(reading, request)) for reading, name in names.items()}
+    texts = {
+        reading: name if _is_timed(name) else plain(own_text(reading, request))
+        for reading, name in names.items()
+    }
     if request.kind not in TIMED and not all(map(_is_timed, texts.values())):
         return None
-    pairs = (("newer", "older"), ("holds", "held")) if newer else (("older", "newer"), ("held", "holds"))
+    pairs = (
+        (("newer", "older"), ("holds", "held"))
+        if newer
+        else (("older", "newer"), ("held", "holds"))
+    )
     for key, against in pairs:
         marked = [reading for reading, text in texts.items() if time_words(key).search(text)]
         if len(marked) == 1 and not time_words(against).search(texts[marked[0]]):
             return marked[0]
-        # Of two, the one that is not called the contrary: `it was 30 days until May` leaves the newer.
+        # Of two, the one that is not called the contrary: `it was 30 days until May` leaves the
+        # newer.
         contrary = [reading for reading, text in texts.items() if time_words(against).search(text)]
         if len(texts) == PAIR and len(contrary) == 1 and not marked:
             return next(reading for reading in texts if reading != contrary[0])
-    dated = {reading: years[-1] for reading, text in texts.items() if (years := _YEARS.findall(text))}
+    dated = {
+        reading: years[-1] for reading, text in texts.items() if (years := _YEARS.findall(text))
+    }
     if len(dated) < len(request.readings) or len(set(dated.values())) < len(dated):
         return None
     return (max if newer else min)(dated, key=lambda reading: dated[reading])
@@ -82,11 +111,18 @@ def time_words(*keys: str) -> re.Pattern[str]:
 def own_name(reading: GapReading, request: ReplyRequest) -> str:
     """What a reading is called, with the words and the value of its statement."""
     stated = statement_of(reading, request)
-    return reading.value if stated is None else f"{reading.value} {stated.label} {stated.head} {stated.value}"
+    return (
+        reading.value
+        if stated is None
+        else f"{reading.value} {stated.label} {stated.head} {stated.value}"
+    )
 
 
 def own_text(reading: GapReading, request: ReplyRequest) -> str:
-    """What is said of a reading: its name, and its sentence; of one that is others' too, the part up to its value."""
+    """What is said of a reading: its name, and its sentence.
+
+    Of one that is others' too, the part up to its value.
+    """
     own = own_name(reading, request)
     if not _is_shared(reading, request):
         return f"{own} {reading.text} {reading.quote}"
@@ -105,12 +141,21 @@ def own_text(reading: GapReading, request: ReplyRequest) -> str:
 
 
 def shown_text(reading: GapReading, request: ReplyRequest) -> str:
-    """What a reading is offered as; of a sentence that is others' too, shown where it was cut, what is its own."""
-    return own_text(reading, request) if _is_shared(reading, request) else f"{reading.value} {reading.text}"
+    """What a reading is offered as.
+
+    Of a sentence that is others' too, shown where it was cut, what is its own.
+    """
+    return (
+        own_text(reading, request)
+        if _is_shared(reading, request)
+        else f"{reading.value} {reading.text}"
+    )
 
 
 def _is_shared(reading: GapReading, request: ReplyRequest) -> bool:
-    return any(each.quote and each.quote == reading.quote for each in request.readings if each != reading)
+    return any(
+        each.quote and each.quote == reading.quote for each in request.readings if each != reading
+    )
 
 
 def _is_timed(text: str) -> bool:
@@ -125,31 +170,47 @@ def _is_timed(text: str) -> bool:
 def by_size(part: str, request: ReplyRequest) -> GapReading | None:
     """Of readings with a value of one unit each, the one that a part calls the lower or the higher.
 
-    A word of size may be of the thing, not of its value: it names only where a name says so too. A price is of sums.
+    A word of size may be of the thing, not of its value: it names only where a name says so too. A
+    price is of sums.
     """
     lower, higher = expression("smaller").search(part), expression("larger").search(part)
     if bool(lower) == bool(higher):
         return None
     kind, sizes = _measures(request)
-    ends = [reading for reading, size in sizes.items() if size == (min if lower else max)(sizes.values())]
+    ends = [
+        reading
+        for reading, size in sizes.items()
+        if size == (min if lower else max)(sizes.values())
+    ]
     if len(ends) != 1 or (expression("of_price").search(part) and kind != "amount"):
         return None
     if not expression("of_size").search(part):
         return ends[0]
-    small = [reading for reading in request.readings if expression("small_names").search(plain(reading.value))]
+    small = [
+        reading
+        for reading in request.readings
+        if expression("small_names").search(plain(reading.value))
+    ]
     if len(request.readings) == PAIR and len(small) == 1:
         return ends[0] if (ends == small) == bool(lower) else None
     return None
 
 
 def _measures(request: ReplyRequest) -> tuple[str, Mapping[GapReading, float]]:
-    """The only value of each reading as a number, with their kind; none unless all are of one kind and unit."""
+    """The only value of each reading as a number, with their kind.
+
+    None unless all are of one kind and unit.
+    """
     sizes: dict[GapReading, float] = {}
     units = set()
     for reading in request.readings:
         stated = statement_of(reading, request)
         values = values_in(reading.quote if stated is None else stated.value)
-        figure = _FIGURE.search(values[0].text) if len(values) == 1 and values[0].kind in MEASURED else None
+        figure = (
+            _FIGURE.search(values[0].text)
+            if len(values) == 1 and values[0].kind in MEASURED
+            else None
+        )
         if figure is None:
             return "", {}
         units.add((values[0].kind, value_key(_FIGURE.sub("", values[0].text))))
@@ -159,22 +220,29 @@ def _measures(request: ReplyRequest) -> tuple[str, Mapping[GapReading, float]]:
 
 @lru_cache(maxsize=1 << 10)
 def _number(text: str) -> float:
-    """A printed figure: its last mark parts decimals, but where three digits follow and no zero stands alone before."""
+    """A printed figure.
+
+    Its last mark parts decimals, but where three digits follow and no zero stands alone before.
+    """
     compact = re.sub(r"[\s\u00a0\u202f']", "", text).strip(".,")
     decimals = re.search(r"(?:(?<=^0)[.,]\d+|[.,](?:\d{1,2}|\d{4,}))$", compact)
     whole = compact if decimals is None else compact[: decimals.start()]
-    return float(f"{re.sub(r'[^0-9]', '', whole) or '0'}.{'0' if decimals is None else decimals[0][1:]}")
+    return float(
+        f"{re.sub(r'[^0-9]', '', whole) or '0'}.{'0' if decimals is None else decimals[0][1:]}"
+    )
 
 
 # --- place
 
 
 def by_heading(words: frozenset[str], request: ReplyRequest) -> GapReading | None:
-    """The only reading whose heading has some words, which no other reading's heading, name or quote has."""
+    """The only reading whose heading has words that no other one's heading, name or quote has."""
     if not words:
         return None
     headed = {reading: heading_stems(reading, request) for reading in request.readings}
-    fitting = [reading for reading, names in headed.items() if all(has(names, word) for word in words)]
+    fitting = [
+        reading for reading, names in headed.items() if all(has(names, word) for word in words)
+    ]
     if len(fitting) != 1:
         return None
     apart = [
@@ -192,7 +260,10 @@ def heading_stems(reading: GapReading, request: ReplyRequest) -> frozenset[str]:
 
 
 def by_page(part: str, request: ReplyRequest) -> GapReading | None:
-    """The only reading that stands on a page which is all that a part names: `the one on page 4`."""
+    """The only reading that stands on a page which is all that a part names.
+
+    `the one on page 4`.
+    """
     form = whole_words(f"(?:{page})" for page in entries("page"))
     pages = [int(match[1]) for match in re.finditer(rf"{form.pattern} ?0*(\d{{1,4}})(?!\w)", part)]
     if len(pages) != 1:

@@ -1,4 +1,4 @@
-"""Reply turns (shore): what the user says to a question, what it teaches, and the request completed (S5.4)."""
+"""Reply turns (shore): what a user's reply says and teaches, and the request completed (S5.4)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,14 @@ from raglab.extensions.clarification.value_readings import (
     field_check,
     refusal_text,
 )
-from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap, Reply, ReplyRequest
+from raglab.live.clarifier import (
+    FieldValue,
+    GapReading,
+    ParsedQuestion,
+    QuestionGap,
+    Reply,
+    ReplyRequest,
+)
 from raglab.live.logged_requests import audit_log, log_decision
 from raglab.live.model_failures import answer_or_refuse
 from raglab.live.pipeline import fields_response
@@ -54,7 +61,9 @@ if TYPE_CHECKING:
 LONGEST_REPLY = 200  # characters
 WORDS = ("explicit_yes", "explicit_no")  # signals that a user speaks
 FEWEST = 2  # values that are a choice
-NOT_NAMED = "the reply {reply} names no value on offer: say yes, no, one of the values or its number"
+NOT_NAMED = (
+    "the reply {reply} names no value on offer: say yes, no, one of the values or its number"
+)
 NOW_PROPOSED = "the proposal is now {value}: yes takes it, or name another of the options"
 LAST = ("toc", DOCUMENT)  # scopes that are tried where the user's own finds nothing
 
@@ -89,28 +98,49 @@ class Open(NamedTuple):
 
 
 def answer_reply(
-    request_id: str, answer: str, system: System, clarification: Clarification, *, question: str | None, now: datetime
+    request_id: str,
+    answer: str,
+    system: System,
+    clarification: Clarification,
+    *,
+    question: str | None,
+    now: datetime,
 ) -> Response:
     """Response to a request with the user's reply; see `raglab.live.ask.reply`.
 
-    The request keeps its id: the log has the reply, the signals and a second decision under it, in one transaction or
-    not at all, so that a reply that broke off may be given again. Of replies at the same time the first is taken.
+    The request keeps its id: the log has the reply, the signals and a second decision under it, in
+    one transaction or not at all, so that a reply that broke off may be given again. Of replies at
+    the same time the first is taken.
     """
     log = audit_log(system)
     if not isinstance(answer, str):
         msg = f"a reply must be a text, got {type(answer).__name__}; pass yes, no or a value."
         raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
     if not answer.strip() or len(answer) > LONGEST_REPLY:
-        msg = f"a reply must have 1 to {LONGEST_REPLY} characters, got {len(answer)}; say yes, no or one of the values."
+        msg = (
+            f"a reply must have 1 to {LONGEST_REPLY} characters, got {len(answer)}; say yes, no "
+            "or one of the values."
+        )
         raise ValueError(msg)
     # A default that silence settled in the meantime takes no correction any more.
     log.settle(now=now)
     matter = _open_request(request_id, log, system, question, now)
-    # A bandit gave the request its reward when a default answered it; the corrected answer is another round.
+    # A bandit gave the request its reward when a default answered it; the corrected answer is
+    # another round.
     answered_as = f"{request_id}~reply" if matter.again else request_id
-    turn = Turn(matter.request, system, log, clarification, clarification.calls.for_request(), answered_as, writes=[])
+    turn = Turn(
+        matter.request,
+        system,
+        log,
+        clarification,
+        clarification.calls.for_request(),
+        answered_as,
+        writes=[],
+    )
     complete = _choose_option if matter.kind == KIND else _answer_reply
-    response = with_fallbacks(answer_or_refuse(matter.request, system, partial(complete, matter, answer, turn)), turn)
+    response = with_fallbacks(
+        answer_or_refuse(matter.request, system, partial(complete, matter, answer, turn)), turn
+    )
     if response["error"] is not None:
         return response  # the reply is not in the log, so that it may be given again
     with log.together() as entries:
@@ -126,41 +156,67 @@ def answer_reply(
 
 
 def _state(entries: Entries, request_id: str) -> tuple[int, ...]:
-    """Numbers of the last reply to a request, of its question and of what silence settled; 0 where there is none."""
-    rows = (entries.row(table, request_id=request_id) for table in (REPLIES, CLARIFICATIONS, SETTLEMENTS))
+    """Numbers of the last reply to a request, of its question and of what silence settled.
+
+    0 where there is none.
+    """
+    rows = (
+        entries.row(table, request_id=request_id)
+        for table in (REPLIES, CLARIFICATIONS, SETTLEMENTS)
+    )
     return tuple(0 if row is None else int(row["seq"]) for row in rows)
 
 
-def _open_request(request_id: str, log: AuditLog, system: System, question: str | None, now: datetime) -> Open:
+def _open_request(
+    request_id: str, log: AuditLog, system: System, question: str | None, now: datetime
+) -> Open:
     with log.log.reading() as entries:
         record, state = request_row(entries, request_id), _state(entries, request_id)
         with as_written():
             pending, filled = pending_of(entries, request_id), application_of(entries, request_id)
         put = entries.row(CLARIFICATIONS, request_id=request_id)
         since = 0 if put is None else int(put["seq"])
-        replies = [row for row in entries.rows(REPLIES, request_id=request_id) if int(row["seq"]) > since]
-        spoken = [row for row in entries.rows(CHANGES, request_id=request_id) if row["signal"] in WORDS]
+        replies = [
+            row for row in entries.rows(REPLIES, request_id=request_id) if int(row["seq"]) > since
+        ]
+        spoken = [
+            row for row in entries.rows(CHANGES, request_id=request_id) if row["signal"] in WORDS
+        ]
         turned_down = [row for row in spoken if row["signal"] == "explicit_no"]
         silent = entries.row(SETTLEMENTS, request_id=request_id)
     # A default's answer stands after a reply that named nothing, and takes another one.
     if pending is None and replies and (spoken or filled is None or len(replies) > 1):
-        msg = f"a request takes one reply, and {request_id!r} had {replies[-1]['reply']!r}; ask the question again."
+        msg = (
+            f"a request takes one reply, and {request_id!r} had {replies[-1]['reply']!r}; ask the "
+            "question again."
+        )
         raise ValueError(msg)
     if pending is None and filled is None:
-        msg = f"a reply must be to a request that was asked about or filled in, got {request_id!r}; ask it anew."
+        msg = (
+            f"a reply must be to a request that was asked about or filled in, got {request_id!r}; "
+            "ask it anew."
+        )
         raise ValueError(msg)
     if pending is None and silent is not None:
-        rule = f"a default is corrected before the next request and within 24 hours, and {request_id!r} was settled"
+        rule = (
+            "a default is corrected before the next request and within 24 hours, and "
+            f"{request_id!r} was settled"
+        )
         msg = f"{rule} at {silent['at'][:19]} ({silent['outcome']}); ask the question again."
         raise ValueError(msg)
     here = system.policy.policy_id
     if record["policy_id"] != here:
-        msg = f"a reply must go to the policy_id that asked, {record['policy_id']}, got {here}; open that policy."
+        msg = (
+            f"a reply must go to the policy_id that asked, {record['policy_id']}, got {here}; "
+            "open that policy."
+        )
         raise ValueError(msg)
     named = () if pending is None else pending.clarification.audit.get("documents", ())
     system.check_documents(record["fingerprint"], record["documents"] or named)
     remedy = "open that pack, or ask the question again"
-    check_pack(record["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy)
+    check_pack(
+        record["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy
+    )
     text = _question_text(record, question)
     request = Request(
         id=request_id,
@@ -175,13 +231,32 @@ def _open_request(request_id: str, log: AuditLog, system: System, question: str 
     )
     if pending is not None:
         asking, about = pending.clarification, (pending.kind, pending.key, pending.conditions)
-        offered, gone = tuple(asking.candidate_values), frozenset(row["value"] for row in turned_down)
-        shown: dict[str, Any] = {"turned_down": gone, "replies": len(replies), "asking": asking, "state": state}
-        return Open(request, *about, asking.proposed_default, offered, pending.tried, again=False, **shown)
+        offered, gone = (
+            tuple(asking.candidate_values),
+            frozenset(row["value"] for row in turned_down),
+        )
+        shown: dict[str, Any] = {
+            "turned_down": gone,
+            "replies": len(replies),
+            "asking": asking,
+            "state": state,
+        }
+        return Open(
+            request, *about, asking.proposed_default, offered, pending.tried, again=False, **shown
+        )
     if filled is None:  # cannot be: one of the two is there
         raise AssertionError
     about = (filled.kind, filled.key, filled.conditions)
-    return Open(request, *about, filled.value, (filled.value,), (), again=True, replies=len(replies), state=state)
+    return Open(
+        request,
+        *about,
+        filled.value,
+        (filled.value,),
+        (),
+        again=True,
+        replies=len(replies),
+        state=state,
+    )
 
 
 def _question_text(record: Mapping[str, Any], question: str | None) -> str:
@@ -190,31 +265,49 @@ def _question_text(record: Mapping[str, Any], question: str | None) -> str:
     if record["question"] is None and wording is None:
         msg = "the audit log keeps no text of questions; give the question again, with question=."
         raise ValueError(msg)
-    same = record["question_hash"] in ("", None) or wording is None or digest(wording) == record["question_hash"]
+    same = (
+        record["question_hash"] in ("", None)
+        or wording is None
+        or digest(wording) == record["question_hash"]
+    )
     if not same:
-        msg = f"question must be the one that was asked, got {question!r:.80}; give it as it was, or leave it out."
+        msg = (
+            f"question must be the one that was asked, got {question!r:.80}; give it as it was, "
+            "or leave it out."
+        )
         raise ValueError(msg)
     return str(record["question"] if wording is None else wording)
 
 
 def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
-    """Learn what the reply names, then answer the request filled in by it, show it again, or end it (rule S5.4)."""
+    """Learn what the reply names, then answer the filled request, reshow or end it (rule S5.4)."""
     waiting, matter = _waiting(matter, turn)
-    reply = _of_what_was_declined(turn.calls.reply(answer, _reply_request(waiting, matter)), answer, waiting, matter)
+    reply = _of_what_was_declined(
+        turn.calls.reply(answer, _reply_request(waiting, matter)), answer, waiting, matter
+    )
     if reply.kind == "not_understood":
         return _show_again(waiting, matter, (), turn.say(NOT_NAMED, reply=f"{answer!r:.80}"))
     _learn(matter, reply, turn)
     if reply.kind == "declined":
         declined = turn.listed([waiting.shown(value) for value in reply.declined])
-        return _show_again(waiting, matter, reply.declined, turn.say("declined: {values}", values=declined))
+        return _show_again(
+            waiting, matter, reply.declined, turn.say("declined: {values}", values=declined)
+        )
     if reply.kind == "own_value":
         return _answer_own_value(waiting, reply)
     return _answer_value(waiting, matter, reply)
 
 
 def _of_what_was_declined(reply: Reply, answer: str, waiting: Waiting, matter: Open) -> Reply:
-    """A reply as a choice of a declined value where it says its name; a cell of its row alone takes nothing back."""
-    gone = [each for each in waiting.gap.readings if each.value in matter.turned_down and each.quote == reply.quote]
+    """A reply as a choice of a declined value where it says its name.
+
+    A cell of its row alone takes nothing back.
+    """
+    gone = [
+        each
+        for each in waiting.gap.readings
+        if each.value in matter.turned_down and each.quote == reply.quote
+    ]
     if reply.kind != "own_value" or not gone:
         return reply
     named = next((reading for reading in gone if plain(reading.value) in plain(answer)), None)
@@ -222,22 +315,42 @@ def _of_what_was_declined(reply: Reply, answer: str, waiting: Waiting, matter: O
 
 
 def _waiting(matter: Open, turn: Turn) -> tuple[Waiting, Open]:
-    """The request as it was asked, with its documents and its row; and what is left of what was offered."""
+    """The request as it was asked, with its documents and its row.
+
+    And what is left of what was offered.
+    """
     request, clarification = matter.request, turn.clarification
     if not clarification.asks:
         msg = "a reply needs the documents' readings; open the system with clarify=True."
         raise ValueError(msg)
     index, stated = clarification.index, _stated_readings(matter)
-    named = request.documents or tuple(() if matter.asking is None else matter.asking.audit.get("documents", ()))
+    named = request.documents or tuple(
+        () if matter.asking is None else matter.asking.audit.get("documents", ())
+    )
     if matter.kind == "document" and not named:
-        named = tuple(dict.fromkeys(chunk.document for chunk in index.nearest(request.text, index.chunks)))
+        named = tuple(
+            dict.fromkeys(chunk.document for chunk in index.nearest(request.text, index.chunks))
+        )
     pinned = index.pinned(named)
-    parsed = turn.calls.parse(request.text, pinned.chunks).model_copy(update={"documents": request.documents})
-    gap = QuestionGap(matter.kind, matter.key.target_field, stated, "first")  # type: ignore[arg-type] # as it was logged
+    parsed = turn.calls.parse(request.text, pinned.chunks).model_copy(
+        update={"documents": request.documents}
+    )
+    gap = QuestionGap(
+        matter.kind,  # type: ignore[arg-type] # as it was logged
+        matter.key.target_field,
+        stated,
+        "first",
+    )
     if matter.again or not any(reading.quote for reading in stated):
         gap = _found_again(gap, turn, parsed, pinned) or gap
-    waiting = waiting_of(turn, parsed, gap, pinned, domain_checks(request.text, turn.system, request.language))
-    offered = waiting.values if matter.again else tuple(value for value in waiting.values if value in matter.candidates)
+    waiting = waiting_of(
+        turn, parsed, gap, pinned, domain_checks(request.text, turn.system, request.language)
+    )
+    offered = (
+        waiting.values
+        if matter.again
+        else tuple(value for value in waiting.values if value in matter.candidates)
+    )
     remaining = tuple(value for value in offered if value not in matter.turned_down)
     stands = matter.proposed in remaining or not matter.turned_down
     proposed = matter.proposed if stands else next(iter(remaining), None)
@@ -245,16 +358,27 @@ def _waiting(matter: Open, turn: Turn) -> tuple[Waiting, Open]:
 
 
 def _stated_readings(matter: Open) -> tuple[GapReading, ...]:
-    """Readings as they were logged; their values alone where texts are blanked, or a default answered."""
+    """Readings as they were logged.
+
+    Their values alone where texts are blanked, or a default answered.
+    """
     logged_readings = [] if matter.asking is None else matter.asking.audit.get("readings", [])
-    known = {str(value): GapReading(str(value), str(quote), str(text)) for value, quote, text in logged_readings}
+    known = {
+        str(value): GapReading(str(value), str(quote), str(text))
+        for value, quote, text in logged_readings
+    }
     return tuple(known.get(value, GapReading(value)) for value in matter.candidates)
 
 
-def _found_again(gap: QuestionGap, turn: Turn, parsed: ParsedQuestion, pinned: PinnedDocuments) -> QuestionGap | None:
+def _found_again(
+    gap: QuestionGap, turn: Turn, parsed: ParsedQuestion, pinned: PinnedDocuments
+) -> QuestionGap | None:
     """The gap as the question leads to it now, with the values that were on offer."""
     hits = turn.clarification.index.nearest(parsed.question, pinned.chunks)
-    fresh_gap = next((each for each in turn.calls.gaps(parsed, pinned.chunks, hits) if each.kind == gap.kind), None)
+    fresh_gap = next(
+        (each for each in turn.calls.gaps(parsed, pinned.chunks, hits) if each.kind == gap.kind),
+        None,
+    )
     if fresh_gap is None:
         return None
     values = {reading.value for reading in fresh_gap.readings}
@@ -271,7 +395,9 @@ def _reply_request(waiting: Waiting, matter: Open) -> ReplyRequest:
         if reading.value in matter.remaining
     )
     field = matter.key.target_field.partition(":")[0]
-    return ReplyRequest(matter.request.text, kind, field, readings, matter.proposed, waiting.pinned.chunks, language)
+    return ReplyRequest(
+        matter.request.text, kind, field, readings, matter.proposed, waiting.pinned.chunks, language
+    )
 
 
 def _learn(matter: Open, reply: Reply, turn: Turn) -> None:
@@ -280,21 +406,28 @@ def _learn(matter: Open, reply: Reply, turn: Turn) -> None:
     if reply.kind == "declined":
         # To turn down everything is a no to the proposal alone: nothing was said of the others.
         every = len(reply.declined) > 1 and set(reply.declined) >= set(matter.remaining)
-        for value in (matter.proposed,) if every and matter.proposed is not None else reply.declined:
-            turn.write(turn.log.signal, matter.request.id, matter.key, value, "explicit_no", **about)
+        for value in (
+            (matter.proposed,) if every and matter.proposed is not None else reply.declined
+        ):
+            turn.write(
+                turn.log.signal, matter.request.id, matter.key, value, "explicit_no", **about
+            )
         return
     value, proposed = reply.value, matter.proposed
     if proposed is None or value == proposed:
         turn.write(turn.log.signal, matter.request.id, matter.key, value, "explicit_yes", **about)
     else:
-        turn.write(turn.log.signal, matter.request.id, matter.key, proposed, "explicit_no", value, **about)
+        turn.write(
+            turn.log.signal, matter.request.id, matter.key, proposed, "explicit_no", value, **about
+        )
 
 
 def _show_again(waiting: Waiting, matter: Open, declined: Sequence[str], why: str) -> Response:
     """The same request with what is left, once; else the end of it: a refusal with its reason.
 
     Args:
-      declined: values that the reply turned down. why: it is shown again, in words.
+      declined: values that the reply turned down.
+      why: it is shown again, in words.
     """
     remaining = tuple(value for value in matter.remaining if value not in declined)
     if matter.replies or len(remaining) < FEWEST:
@@ -306,16 +439,25 @@ def _show_again(waiting: Waiting, matter: Open, declined: Sequence[str], why: st
     asking = matter.asking
     if asking is None:  # cannot be: what a default did not answer was asked
         raise AssertionError
-    shown = asking.model_copy(update={"candidate_values": list(remaining), "proposed_default": remaining[0]})
-    offered = tuple(reading for value in remaining for reading in waiting.gap.readings if reading.value == value)
-    # The text of the question is the first one's (rule S5.2): what a yes takes by now is said beside it.
+    shown = asking.model_copy(
+        update={"candidate_values": list(remaining), "proposed_default": remaining[0]}
+    )
+    offered = tuple(
+        reading for value in remaining for reading in waiting.gap.readings if reading.value == value
+    )
+    # The text of the question is the first one's (rule S5.2): what a yes takes by now is said
+    # beside it.
     now = [waiting.turn.say(NOW_PROPOSED, value=waiting.shown(remaining[0]))] if declined else []
-    return asking_response(waiting._replace(gap=waiting.gap._replace(readings=offered)), shown, why, [why, *now])
+    return asking_response(
+        waiting._replace(gap=waiting.gap._replace(readings=offered)), shown, why, [why, *now]
+    )
 
 
 def _ask_after_default(waiting: Waiting, remaining: tuple[str, ...], why: str) -> Response:
     """The first question of a request whose default was declined, with what is left."""
-    offered = tuple(reading for value in remaining for reading in waiting.gap.readings if reading.value == value)
+    offered = tuple(
+        reading for value in remaining for reading in waiting.gap.readings if reading.value == value
+    )
     next_waiting = waiting._replace(gap=waiting.gap._replace(readings=offered)).declined_last()
     response = ask_user(next_waiting, prospect_of(next_waiting), next_waiting.values, [])
     return extend_response(response, {}, [why])
@@ -353,10 +495,17 @@ def _answer_own_value(waiting: Waiting, reply: Reply) -> Response:
 
 
 def _answer_value(waiting: Waiting, matter: Open, reply: Reply) -> Response:
-    """Answer under the user's value; a page that does not state the field is followed by the wide scopes, and named."""
+    """Answer under the user's value.
+
+    A page that does not state the field is followed by the wide scopes, and named.
+    """
     turn, paged, value = waiting.turn, matter.kind == PAGE_SCOPE, reply.value
     declined = {*reply.declined, *((matter.proposed,) if value != matter.proposed else ())}
-    wide = [scope for scope in LAST if scope in matter.candidates and scope not in {*declined, *matter.tried, value}]
+    wide = [
+        scope
+        for scope in LAST
+        if scope in matter.candidates and scope not in {*declined, *matter.tried, value}
+    ]
     tried: list[str] = []
     for scope in (value, *(wide if paged else ())):
         reading = waiting.read(scope)
@@ -364,24 +513,37 @@ def _answer_value(waiting: Waiting, matter: Open, reply: Reply) -> Response:
             return finish_request(waiting, reading, [vain_warning(waiting, tried)] if tried else [])
         tried.append(scope)
         # Only the user's own value is counted against: the others were never said to be right.
-        if scope == value and all(fallback.role != "field_reader" for fallback in turn.calls.fallbacks):
+        if scope == value and all(
+            fallback.role != "field_reader" for fallback in turn.calls.fallbacks
+        ):
             about: dict[str, Any] = {"conditions": matter.conditions, "now": matter.request.now}
             turn.write(turn.log.signal, matter.request.id, matter.key, scope, "failure", **about)
     return _refusal(waiting, vain_warning(waiting, [*matter.tried, *tried]))
 
 
 def _choose_option(matter: Open, answer: str, turn: Turn) -> Response:
-    """A reply of options that were settled silently: they are shown, or the one that is named is taken."""
+    """A reply of options that were settled silently.
+
+    They are shown, or the one that is named is taken.
+    """
     options = turn.answer()
     values = option_values(options["options"], turn.clarification.chunks)
     texts = {option["id"]: "; ".join(option["sources"]) for option in options["options"]}
     readings = tuple(GapReading(value, text=texts[number]) for value, number in values.items())
     reply_request = ReplyRequest(
-        matter.request.text, KIND, matter.key.target_field, readings, matter.proposed, language=turn.request.language
+        matter.request.text,
+        KIND,
+        matter.key.target_field,
+        readings,
+        matter.proposed,
+        language=turn.request.language,
     )
     reply = turn.calls.reply(answer, reply_request)
     if reply.kind == "not_understood" or reply.value not in {"", *values}:
-        msg = f"a reply must be yes, no, or an option from 1 to {len(values)}, got {answer!r:.80}; say which."
+        msg = (
+            f"a reply must be yes, no, or an option from 1 to {len(values)}, got {answer!r:.80}; "
+            "say which."
+        )
         raise ValueError(msg)
     _learn(matter._replace(remaining=tuple(values)), reply, turn)
     return options if reply.kind == "declined" else turn.answer(selected=values[reply.value])

@@ -1,4 +1,7 @@
-"""Narrowed questions (shore): what a reading makes of a question, and the tasks that answer within a scope (S5.10)."""
+"""Narrowed questions (shore): what a reading makes of a question, and tasks in a scope (S5.10).
+
+The tasks are those that answer within it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,15 @@ from raglab.languages import LANGUAGES
 from raglab.text import fold_case
 from raglab.values import Chunk, Generation, Generator
 
-SCOPE_TASKS = ("page", "cite", "summarise", "extract_conditions", "procedure", "amounts", "exceptions")
+SCOPE_TASKS = (
+    "page",
+    "cite",
+    "summarise",
+    "extract_conditions",
+    "procedure",
+    "amounts",
+    "exceptions",
+)
 MOST, LONGEST = 12, 1800  # lines and characters of an answer
 LEADING = 3  # lines of each section that a summary keeps
 
@@ -44,8 +55,10 @@ class NarrowedQuestion(NamedTuple):
         return ScopeAnswers(self.task, self.question, self.topic, base)
 
 
-def narrow_to_chunks(question: str, chunks: Sequence[Chunk], task: str, topic: Sequence[str]) -> NarrowedQuestion:
-    """A question of some passages, retrieved by their title and heading, as one who asks for the whole would.
+def narrow_to_chunks(
+    question: str, chunks: Sequence[Chunk], task: str, topic: Sequence[str]
+) -> NarrowedQuestion:
+    """A question of some passages, retrieved by title and heading as if it asked for the whole.
 
     Args:
       chunks: within the scope, at least one.
@@ -64,16 +77,25 @@ _BEGINNING = 60  # words of a text without a heading by which it is asked for
 
 
 def headed_chunks(topic: Sequence[str], chunks: Sequence[Chunk]) -> list[Chunk]:
-    """Passages whose innermost heading names most of a topic; all that speak of it where none does."""
+    """Passages whose innermost heading names most of a topic.
+
+    All that speak of it where none does.
+    """
     own = [stem(word) for word in topic]
     share = {
-        chunk.chunk_id: sum(any(meets(term, name) for name in stems(heading_of(chunk))) for term in own)
+        chunk.chunk_id: sum(
+            any(meets(term, name) for name in stems(heading_of(chunk))) for term in own
+        )
         for chunk in chunks
     }
     best = max(share.values(), default=0)
     if best:
         return [chunk for chunk in chunks if share[chunk.chunk_id] == best]
-    return [chunk for chunk in chunks if any(meets(term, word) for term in own for word in stems(chunk.full_text))]
+    return [
+        chunk
+        for chunk in chunks
+        if any(meets(term, word) for term in own for word in stems(chunk.full_text))
+    ]
 
 
 class _Line(NamedTuple):
@@ -88,10 +110,11 @@ class _Line(NamedTuple):
 class ScopeAnswers:
     """A generator that answers by a task within a scope; every line is verbatim.
 
-    page: what the scope says, from its first line. cite, procedure: the same word for word. amounts: the lines that
-    state one. exceptions: those that forbid or except. summarise: how each section begins.
-    extract_conditions: the lines that oblige, allow or except. No task: as `base` answers. Its confidence is the
-    share of the topic that the lines and their headings name; 1 without a topic.
+    page: what the scope says, from its first line. cite, procedure: the same word for word.
+    amounts: the lines that state one. exceptions: those that forbid or except. summarise: how each
+    section begins. extract_conditions: the lines that oblige, allow or except. No task: as `base`
+    answers. Its confidence is the share of the topic that the lines and their headings name; 1
+    without a topic.
     """
 
     task: str
@@ -106,7 +129,8 @@ class ScopeAnswers:
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         """Answer to the narrower question from passages."""
-        del question  # what is retrieved by names the scope, which is no part of what is asked within it
+        # what is retrieved by names the scope, which is no part of what is asked within it
+        del question
         if self.task not in SCOPE_TASKS:
             return self.base.answer(self.question, passages)
         own = [stem(word) for word in self.topic]
@@ -132,15 +156,23 @@ def _chosen(task: str, topic: Sequence[str], lines: Sequence[_Line]) -> list[_Li
         sections: dict[tuple[int, frozenset[str]], list[_Line]] = {}
         for entry in about:
             sections.setdefault((entry.passage, entry.line.heading), []).append(entry)
-        about = [entry for part in sections.values() for entry in part[: LEADING if len(sections) == 1 else 1]]
+        about = [
+            entry
+            for part in sections.values()
+            for entry in part[: LEADING if len(sections) == 1 else 1]
+        ]
     if task == "extract_conditions":
         about = [entry for entry in about if _duties().search(fold_case(entry.line.text))] or about
     if task == "amounts":
         about = [
-            entry for entry in about if any(value.kind == "amount" for value in values_in(entry.line.text))
+            entry
+            for entry in about
+            if any(value.kind == "amount" for value in values_in(entry.line.text))
         ] or about
     if task == "exceptions":
-        about = [entry for entry in about if expression("forbidding").search(plain(entry.line.text))] or about
+        about = [
+            entry for entry in about if expression("forbidding").search(plain(entry.line.text))
+        ] or about
     chosen: list[_Line] = []
     for entry in about[:MOST]:
         if chosen and sum(len(each.line.text) for each in chosen) + len(entry.line.text) > LONGEST:

@@ -9,7 +9,12 @@ from typing import Any
 from raglab.audit.sessions import SilenceRule
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.default_learner import DefaultLearner, update
-from raglab.extensions.clarification.default_rows import SignalEvent, empty_row, key_of_row, record_signal
+from raglab.extensions.clarification.default_rows import (
+    SignalEvent,
+    empty_row,
+    key_of_row,
+    record_signal,
+)
 from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import (
@@ -56,7 +61,12 @@ def settle(
     for once, work in sorted(ripe.items(), key=lambda pair: int(pair[1]["application"])):
         row = next(log.rows(APPLICATIONS, after=int(work["application"]) - 1, once=once))
         outcome = _outcome(log, row, rephrased=bool(work["rephrased"]))
-        about = {"request_id": row["request_id"], "row_id": row["row_id"], "outcome": outcome, "once": once}
+        about = {
+            "request_id": row["request_id"],
+            "row_id": row["row_id"],
+            "outcome": outcome,
+            "once": once,
+        }
         log.add(SETTLEMENTS, {"at": utc_text(at), **about})
         log.drop(OPEN, once)
         if outcome == "silent":
@@ -71,10 +81,13 @@ def settle(
 def _outcome(log: Entries, row: Mapping[str, Any], *, rephrased: bool) -> str:
     """silent, or why silence says nothing: told, failed, asked, unanswered, refused, rephrased."""
     request, of = row["request_id"], row["row_id"]
-    matter = key_of_row(log, of)[:2]  # the row may have been split since, so that a signal went to a condition's row
+    # the row may have been split since, so that a signal went to a condition's row
+    matter = key_of_row(log, of)[:2]
     with as_written():
         signals = {
-            change["signal"] for change in log.rows(CHANGES, request_id=request) if tuple(change["key"][:2]) == matter
+            change["signal"]
+            for change in log.rows(CHANGES, request_id=request)
+            if tuple(change["key"][:2]) == matter
         }
     if signals & _TOLD:
         return "told"

@@ -1,4 +1,4 @@
-"""Statements of documents (algebra): what a row, a labelled line, a sentence or a role states, and under what name."""
+"""Statements of documents (algebra): named facts of a row, labelled line, sentence or role."""
 
 from __future__ import annotations
 
@@ -18,21 +18,28 @@ from raglab.words import split_words
 Form = Literal["row", "line", "sentence", "role"]
 LONGEST_LABEL, LONGEST_CLAUSE = 8, 14  # words
 ROLE_WORDS = 4
-VOID_WORDS, MOST_VOID = 3, 0.7  # words of a cell that says that there is no value; share of such cells
+# words of a cell that says that there is no value; share of such cells
+VOID_WORDS, MOST_VOID = 3, 0.7
 CLAUSE_ROOM = 400  # characters on either side of a value in which its label is looked for
-_LABELLED = re.compile(r"^\W{0,4}(?P<label>[^\W\d][^:|]{1,58}?)\s?(?::|\t|\.{4,}|\s[–—]\s)\s*(?P<value>\S.{0,118})$")
+_LABELLED = re.compile(
+    r"^\W{0,4}(?P<label>[^\W\d][^:|]{1,58}?)\s?(?::|\t|\.{4,}|\s[–—]\s)\s*(?P<value>\S.{0,118})$"
+)
 _ROLE = r"[a-zà-ÿ][a-zà-ÿ' -]"
 _ROLE_AFTER = re.compile(
-    rf"(?P<name>{NAME})\s?\((?:the |our |your |le |la |l['’]|les )?(?P<role>[a-zà-ÿ][^()\d]{{2,40}})\)"
+    rf"(?P<name>{NAME})\s?\((?:the |our |your |le |la |l['’]|les "
+    rf")?(?P<role>[a-zà-ÿ][^()\d]{{2,40}})\)"
 )
 _ROLE_BEFORE = re.compile(
-    rf"\b(?:[Tt]he|[Oo]ur|[Yy]our|[Ll]e|[Ll]a|[Nn]otre|[Vv]otre)\s(?P<role>{_ROLE}{{3,40}}),\s(?P<name>{NAME})"
+    rf"\b(?:[Tt]he|[Oo]ur|[Yy]our|[Ll]e|[Ll]a|[Nn]otre|[Vv]otre)\s(?P<role>{_ROLE}{{3,40}}),"
+    rf"\s(?P<name>{NAME})"
 )
 _ROLE_IS = re.compile(
-    rf"\b(?:[Tt]he|[Oo]ur|[Yy]our|[Ll]['’]|[Ll]e\s|[Ll]a\s)\s?(?P<role>{_ROLE}{{3,40}}?)\s(?:is|are|est)\s(?P<name>{NAME})"
+    rf"\b(?:[Tt]he|[Oo]ur|[Yy]our|[Ll]['’]|[Ll]e\s|[Ll]a\s)\s?(?P<role>{_ROLE}{{3,40}}?)\s(?:is|"
+    rf"are|est)\s(?P<name>{NAME})"
 )
 _IS_ROLE = re.compile(
-    rf"(?P<name>{NAME})(?:,[^.;]{{1,60}},)?\s(?:is|est)\s(?:the|our|your|an?|le|la|l['’]|une?)\s?(?P<role>{_ROLE}{{3,30}})"
+    rf"(?P<name>{NAME})(?:,[^.;]{{1,60}},)?\s(?:is|est)\s(?:the|our|your|an?|le|la|l['’]|une?)"
+    rf"\s?(?P<role>{_ROLE}{{3,30}})"
 )
 _CLAUSE = re.compile(r"[,;:–—]\s|\s(?:and|but|or|et|mais|ou)\s|\.\s")
 _RATE = re.compile(
@@ -113,27 +120,46 @@ def _chunk_statements(text: str) -> tuple[Statement, ...]:
             results += _row_statements(piece, heading, tables[piece.heads])
         elif piece.kind == "prose":
             results += _sentence_statements(piece.text, heading)
-    # Lines that name a value are joined into a paragraph by their sentences: they are read as they are printed.
+    # Lines that name a value are joined into a paragraph by their sentences: they are read as they
+    # are printed.
     lines = list(_line_statements(text))
     labelled = {(line.value, line.kind) for line in lines}
-    rest = [result for result in results if result.form != "sentence" or (result.value, result.kind) not in labelled]
+    rest = [
+        result
+        for result in results
+        if result.form != "sentence" or (result.value, result.kind) not in labelled
+    ]
     return (*rest, *(line._replace(heading=line.heading or heading) for line in lines))
 
 
-def _row_statements(piece: Piece, heading: str, columns: Sequence[Counter[str]]) -> Iterator[Statement]:
+def _row_statements(
+    piece: Piece, heading: str, columns: Sequence[Counter[str]]
+) -> Iterator[Statement]:
     """A statement of each cell of a table's row but the one that names it.
 
     Args:
-      columns: numbers of cells by kind. A few words, `not let`, are of the kind of their column: there is none.
+      columns: numbers of cells by kind. A few words, `not let`, are of the kind of their column:
+        there is none.
     """
     cells, heads = piece.cells, piece.heads or ("",) * len(piece.cells)
-    named = next((at for at, cell in enumerate(cells) if any(char.isalpha() for char in cell)), None)
+    named = next(
+        (at for at, cell in enumerate(cells) if any(char.isalpha() for char in cell)), None
+    )
     if named is None:
         return
     label = cells[named]
     # A table of people names them first, or their roles.
-    name, beside = label.partition(",")[0].strip(), cells[named + 1] if named + 1 < len(cells) else ""
-    if is_name(name) and beside and not is_name(beside) and len(beside.split()) <= ROLE_WORDS and not values_in(beside):
+    name, beside = (
+        label.partition(",")[0].strip(),
+        cells[named + 1] if named + 1 < len(cells) else "",
+    )
+    if (
+        is_name(name)
+        and beside
+        and not is_name(beside)
+        and len(beside.split()) <= ROLE_WORDS
+        and not values_in(beside)
+    ):
         yield Statement(beside, "", name, "name", piece.text, heading, -1, "role")
     several = sum(bool(cell) for cell in cells) > 2
     for at, cell in enumerate(cells):
@@ -150,7 +176,9 @@ def _row_statements(piece: Piece, heading: str, columns: Sequence[Counter[str]])
         if kind == "name" and not is_name(label):
             names = sum(column["name"] > 0 for column in columns[named + 1 :])
             name = cell.partition(",")[0].strip()
-            yield Statement(label, head if names > 1 else "", name, "name", piece.text, heading, -1, "role")
+            yield Statement(
+                label, head if names > 1 else "", name, "name", piece.text, heading, -1, "role"
+            )
             continue
         kind = "text" if kind == "name" else kind
         yield Statement(label, head, cell, kind, piece.text, heading, -1, "row", table)
@@ -185,15 +213,19 @@ def _line_statements(text: str) -> Iterator[Statement]:
             yield Statement(label, "", name, "name", printed, heading, -1, "role")
         elif len(typed) == 1 and len(value.split()) <= 2 * LONGEST_LABEL:
             yield Statement(label, "", typed[0].text, typed[0].kind, printed, heading, -1, "line")
-        elif not typed and len(value.split()) <= LONGEST_LABEL and not value.endswith((".", "!", "?")):
+        elif (
+            not typed
+            and len(value.split()) <= LONGEST_LABEL
+            and not value.endswith((".", "!", "?"))
+        ):
             yield Statement(label, "", value, "text", printed, heading, -1, "line")
 
 
 def _sentence_statements(sentence: str, heading: str) -> Iterator[Statement]:
     """A statement of each value and each role of a sentence.
 
-    A value that follows another at once, `£4 until May and £5 from June`, is of the same thing: it keeps its label, and
-    the words behind each tell them apart.
+    A value that follows another at once, `£4 until May and £5 from June`, is of the same thing: it
+    keeps its label, and the words behind each tell them apart.
     """
     values = [value for value in values_in(sentence) if not _is_rate(sentence, value)]
     starts: dict[str, list[int]] = {}
@@ -204,26 +236,41 @@ def _sentence_statements(sentence: str, heading: str) -> Iterator[Statement]:
         label, behind = _label(sentence, value.start, value.end), ""
         if len(starts[value.kind]) > 1:
             behind = _behind(sentence, value.end, starts[value.kind])
-            if value.kind in labels and behind and not stems(_clauses_before(sentence, value.start)[-1]):
+            if (
+                value.kind in labels
+                and behind
+                and not stems(_clauses_before(sentence, value.start)[-1])
+            ):
                 label = labels[value.kind]
             labels[value.kind] = label
         yield Statement(label, behind, value.text, value.kind, sentence, heading, -1, "sentence")
     for form in (_ROLE_AFTER, _ROLE_BEFORE, _ROLE_IS, _IS_ROLE):
         for match in form.finditer(sentence):
-            yield Statement(match["role"].strip(), "", match["name"], "name", sentence, heading, -1, "role")
+            yield Statement(
+                match["role"].strip(), "", match["name"], "name", sentence, heading, -1, "role"
+            )
 
 
 def _label(sentence: str, start: int, end: int) -> str:
-    """What a sentence says a value is of: the words of its clause before it, else those behind it."""
+    """What a sentence says a value is of.
+
+    The words of its clause before it, else those behind it.
+    """
     clauses = _clauses_before(sentence, start)
     before = clauses[-1] if stems(clauses[-1]) else " ".join(clauses[-2:])
-    words = _trimmed(before if stems(before) else _CLAUSE.split(sentence[end : end + CLAUSE_ROOM])[0])
+    words = _trimmed(
+        before if stems(before) else _CLAUSE.split(sentence[end : end + CLAUSE_ROOM])[0]
+    )
     return " ".join(words[-LONGEST_LABEL:])
 
 
 def _is_rate(sentence: str, value: TypedValue) -> bool:
     """Whether a duration only says per what another value is: `£900 a month`."""
-    return value.kind == "duration" and not value.text[0].isdigit() and _RATE.search(sentence[: value.end]) is not None
+    return (
+        value.kind == "duration"
+        and not value.text[0].isdigit()
+        and _RATE.search(sentence[: value.end]) is not None
+    )
 
 
 def _clauses_before(sentence: str, start: int) -> list[str]:
@@ -232,7 +279,7 @@ def _clauses_before(sentence: str, start: int) -> list[str]:
 
 
 def _behind(sentence: str, end: int, starts: Sequence[int]) -> str:
-    """What a sentence says of a value behind it, up to the end of its clause or the next value of the kind."""
+    """What a sentence says of a value behind it, up to its clause's end or the next such value."""
     at = bisect_left(starts, end)
     until = starts[at] if at < len(starts) else len(sentence)
     words = _CLAUSE.split(sentence[end : min(until, end + CLAUSE_ROOM)])[0].rstrip(" .;:,").split()

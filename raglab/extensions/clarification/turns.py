@@ -40,7 +40,8 @@ class Clarification:
       costs: costs of a question and of an error.
       index: the documents.
       calls: the four protocols.
-      asks: whether it asks for what a question leaves out; else it only learns choices among the resolver's options.
+      asks: whether it asks for what a question leaves out; else it only learns choices among the
+        resolver's options.
     """
 
     costs: Costs
@@ -59,9 +60,10 @@ class Clarification:
 class Turn:
     """A user's turn: the request, and all that answers it and learns from it.
 
-    calls: the protocols, with what failed in this turn. is_pinned: whether the user named the documents. answered_as:
-    id under which the pipeline answers. It is another than the request's where a reply corrects a request that was
-    answered already, since a bandit takes an id once. writes: of a reply, what is logged with its answer or not at all.
+    calls: the protocols, with what failed in this turn. is_pinned: whether the user named the
+    documents. answered_as: id under which the pipeline answers. It is another than the request's
+    where a reply corrects a request that was answered already, since a bandit takes an id once.
+    writes: of a reply, what is logged with its answer or not at all.
     """
 
     request: Request
@@ -95,5 +97,7 @@ class Turn:
 
     def answer(self, **changes: Any) -> Response:  # noqa: ANN401 - fields of Request
         """Response of the pipeline to the request, or to one that is changed in these fields."""
-        response = answer_request(self.request._replace(**changes, id=self.answered_as), self.system)
+        response = answer_request(
+            self.request._replace(**changes, id=self.answered_as), self.system
+        )
         return Response({**response, "request_id": self.request.id}, response.record)

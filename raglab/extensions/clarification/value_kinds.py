@@ -1,4 +1,7 @@
-"""Kinds of value (algebra): dates, amounts, percentages, durations, phones, addresses, codes and numbers in a text."""
+"""Kinds of value (algebra): the values in a text, each found with its kind.
+
+The kinds are dates, amounts, percentages, durations, phones, addresses, codes and numbers.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from raglab.numerals import any_of, dates_in
 
 # Everything is in bounds, so that a hostile text takes no hours.
 _NUMBER = (
-    r"(?<![\d])\d{1,3}(?:[., \u00a0\u202f']\d{3}){1,5}(?:[.,]\d{1,2})?(?!\d)|(?<![\d])\d{1,15}(?:[.,]\d{1,6})?(?!\d)"
+    r"(?<![\d])\d{1,3}(?:[., \u00a0\u202f']\d{3}){1,5}(?:[.,]\d{1,2})?(?!\d)|(?<![\d])\d{1,"
+    r"15}(?:[.,]\d{1,6})?(?!\d)"
 )
 _NUMERALS = any_of(
     sorted(
@@ -22,20 +26,28 @@ _NUMERALS = any_of(
 )
 _COUNT = rf"(?:{_NUMBER}|(?:{_NUMERALS})(?:[- ](?:{_NUMERALS}))?)"
 _MONEY = r"[£€$¥]|\b(?:GBP|EUR|USD|CHF|CAD|AUD)\b"
-_MONEY_NAME = r"[£€$¥]|(?:GBP|EUR|USD|CHF|CAD|AUD|euros?|pounds?|dollars?|pence|cents?|centimes?|francs?|p|c)\b"
+_MONEY_NAME = (
+    r"[£€$¥]|(?:GBP|EUR|USD|CHF|CAD|AUD|euros?|pounds?|dollars?|pence|cents?|centimes?|francs?|p|"
+    r"c)\b"
+)
 _SCALE = r"(?:\s?(?:k|m|bn|million|billion|thousand|milliards?|millions|mille)\b)?"
 _SPAN = (
-    r"(?:minutes?|mins?|hours?|hrs?|days?|nights?|weeks?|fortnights?|months?|quarters?|years?|yrs?|seconds?|secondes?|heures?|jours?|"
+    r"(?:minutes?|mins?|hours?|hrs?|days?|nights?|weeks?|fortnights?|months?|quarters?|years?|"
+    r"yrs?|seconds?|secondes?|heures?|jours?|"
     r"nuits?|nuitées?|semaines?|mois|trimestres?|années?|ans?|h)"
 )
 _BETWEEN = (
-    r"(?:working|calendar|clear|consecutive|business|full|whole|more|further|ouvrés|ouvrables|consécutifs|calendaires)"
+    r"(?:working|calendar|clear|consecutive|business|full|whole|more|further|ouvrés|ouvrables|"
+    r"consécutifs|calendaires)"
 )
 _UNIT = (
-    r"(?:k?Wh|k?W|m?Ah?|k?V|[kMG]?Hz|dB(?:\([A-Z]\))?|°\s?[CF]?|k?g|mg|lbs?|oz|km/h|mph|[kcm]?m[²³23]?|km|miles?|[mc]?l|lit(?:re|er)s?|metres?|meters?|mètres?|"
-    r"bars?|psi|rpm|tr/min|degrees?|degrés?|inch(?:es)?|pouces?|feet|ft|pages?|cups?|tasses?|persons?|people|personnes?|points?)"
+    r"(?:k?Wh|k?W|m?Ah?|k?V|[kMG]?Hz|dB(?:\([A-Z]\))?|°\s?[CF]?|k?g|mg|lbs?|oz|km/h|mph|"
+    r"[kcm]?m[²³23]?|km|miles?|[mc]?l|lit(?:re|er)s?|metres?|meters?|mètres?|"
+    r"bars?|psi|rpm|tr/min|degrees?|degrés?|inch(?:es)?|pouces?|feet|ft|pages?|cups?|tasses?|"
+    r"persons?|people|personnes?|points?)"
 )
-_SPAN_START = r"(?:(?<![\w.,/-])[−–-]?\d{1,6}(?:[.,]\d{1,3})?(?:\s(?:to|and|à|et)\s|\s?[–]\s?))?"  # of `10 to 40 °C`
+# of `10 to 40 °C`
+_SPAN_START = r"(?:(?<![\w.,/-])[−–-]?\d{1,6}(?:[.,]\d{1,3})?(?:\s(?:to|and|à|et)\s|\s?[–]\s?))?"
 _EXPRESSIONS = (  # in the order of precedence
     ("email", r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}"),
     ("url", r"(?:https?://|www\.)[^\s<>|,;)]{1,300}[^\s<>|,;).]"),
@@ -43,20 +55,44 @@ _EXPRESSIONS = (  # in the order of precedence
     ("percentage", rf"(?:{_NUMBER})\s?(?:%|per\s?cent\b|pour\s?cent\b)"),
     (
         "time",
-        r"(?<!\d)(?:[01]?\d|2[0-3])(?::[0-5]\d|\s?h\s?[0-5]\d|\s?h(?=\s(?:et|à|-|–))|(?::[0-5]\d)?\s?[ap]\.?m\b\.?)",
+        (
+            r"(?<!\d)(?:[01]?\d|2[0-3])(?::[0-5]\d|\s?h\s?[0-5]\d|\s?h(?=\s(?:et|à|-|–))|"
+            r"(?::[0-5]\d)"
+            r"?\s?[ap]\.?m\b\.?)"
+        ),
     ),
-    ("duration", rf"{_COUNT}(?:\s{_BETWEEN})?[\s\u00a0-]{_SPAN}\b(?:\s{_BETWEEN})?|\b(?:a|an|un|une)\s(?:{_SPAN})\b"),
+    (
+        "duration",
+        (
+            rf"{_COUNT}(?:\s{_BETWEEN})?[\s\u00a0-]{_SPAN}\b(?:\s{_BETWEEN})?|\b(?:a|an|un|une)"
+            rf"\s(?:{_SPAN})\b"
+        ),
+    ),
     ("quantity", rf"{_SPAN_START}(?:[−–-])?(?:{_NUMBER})\s?{_UNIT}(?![\w])"),
-    ("phone", r"(?<![\w./-])(?:\+\d{1,3}[\s.-]?)?(?:\(\d{1,5}\)[\s.-]?)?\d{2,5}(?:[\s.\u00a0-]\d{2,4}){1,5}(?![\w/-])"),
+    (
+        "phone",
+        (
+            r"(?<![\w./-])(?:\+\d{1,3}[\s.-]?)?(?:\(\d{1,5}\)[\s.-]?)?\d{2,5}(?:[\s.\u00a0-]\d{2,"
+            r"4})"
+            r"{1,5}(?![\w/-])"
+        ),
+    ),
     (
         "reference",
-        r"(?<![\w/.-])(?=[\w./-]{0,40}\d)(?=[\w./-]{0,40}[A-Z])[A-Z\d]{1,16}(?:[-/.][A-Za-z\d]{1,16}){1,6}(?![\w/-])|(?<![\w/-])[A-Z]{1,4}\d{2,12}\b",
+        (
+            r"(?<![\w/.-])(?=[\w./-]{0,40}\d)(?=[\w./-]{0,40}[A-Z])[A-Z\d]{1,16}(?:[-/"
+            r".][A-Za-z\d]{1,"
+            r"16}){1,6}(?![\w/-])|(?<![\w/-])[A-Z]{1,4}\d{2,12}\b"
+        ),
     ),
     ("number", rf"(?<![\w.,/-])(?:{_NUMBER})(?![\w/-])"),
 )
-RANGE = re.compile(r"\s?(?:to|through|à|~|–|—|-|…|\.\.\.)\s?\+?", re.IGNORECASE)  # between the ends of a range
+# between the ends of a range
+RANGE = re.compile(r"\s?(?:to|through|à|~|–|—|-|…|\.\.\.)\s?\+?", re.IGNORECASE)
 KINDS = ("date", *(kind for kind, _ in _EXPRESSIONS), "name", "text")
-_ANY = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _EXPRESSIONS), re.IGNORECASE)
+_ANY = re.compile(
+    "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _EXPRESSIONS), re.IGNORECASE
+)
 _CASED = frozenset({"reference"})  # kinds whose capitals tell
 _DIGITS = range(8, 16)  # of a phone number
 
@@ -75,10 +111,16 @@ def values_in(text: str) -> tuple[TypedValue, ...]:
     """Values of a text in order, none within another.
 
     Example:
-      >>> [(value.kind, value.text) for value in values_in("£250 within 14 days, by 1 May 2025; ring 020 7946 0142")]
+      >>> [
+      ...     (value.kind, value.text)
+      ...     for value in values_in("£250 within 14 days, by 1 May 2025; ring 020 7946 0142")
+      ... ]
       [('amount', '£250'), ('duration', '14 days'), ('date', '1 May 2025'), ('phone', '020 7946 0142')]
     """
-    values = [TypedValue("date", text[date.start : date.end], date.start, date.end) for date in dates_in(text)]
+    values = [
+        TypedValue("date", text[date.start : date.end], date.start, date.end)
+        for date in dates_in(text)
+    ]
     taken = [(value.start, value.end) for value in values]
     for match in _ANY.finditer(text):
         kind, shown = match.lastgroup or "", match[0]
@@ -94,7 +136,10 @@ def values_in(text: str) -> tuple[TypedValue, ...]:
 
 _CAPITAL = r"(?<![\w’'.-])[A-ZÀ-ÖØ-Þ][\w’'.-]{0,30}(?![\w’'-])"
 _JOIN = r"(?:of|de|du|des|la|le|and|et|&|van|von|der|d’|d')"
-NAME = rf"{_CAPITAL}(?:\s(?:{_JOIN}\s)?{_CAPITAL}){{1,5}}(?:,?\s(?:plc|Ltd|LLP|SA|SAS|SARL|GmbH|Inc)\b)?"
+NAME = (
+    rf"{_CAPITAL}(?:\s(?:{_JOIN}\s)?{_CAPITAL}){{1,5}}(?:,?\s(?:plc|Ltd|LLP|SA|SAS|SARL|GmbH|Inc)"
+    r"\b)?"
+)
 _NAME = re.compile(rf"(?:(?:Mrs?|Ms|Miss|Mme|Mlle|Dr|M)\.?\s)?{NAME}\.?")
 
 

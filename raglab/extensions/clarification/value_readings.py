@@ -1,4 +1,7 @@
-"""Value readings (shore): what a value leads to, a statement, a field of some pages, or a narrower question (S5.10)."""
+"""Value readings (shore): what a value leads to (S5.10).
+
+It leads to a statement, a field of some pages, or a narrower question.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,24 @@ from raglab.decision.signal_values import STORED, used_signals
 from raglab.default_learner import document_roles
 from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.field_values import is_quoted
-from raglab.extensions.clarification.gap_candidates import YEARS, as_good, candidates, in_column, outdated, unmet
+from raglab.extensions.clarification.gap_candidates import (
+    YEARS,
+    as_good,
+    candidates,
+    in_column,
+    outdated,
+    unmet,
+)
 from raglab.extensions.clarification.language_words import language_parts, plain
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
 from raglab.extensions.clarification.question_parsing import topic_words
 from raglab.extensions.clarification.replies import DOCUMENT, LAST_PAGE, PAGE_SCOPE
-from raglab.extensions.clarification.scope_answers import SCOPE_TASKS, NarrowedQuestion, headed_chunks, narrow_to_chunks
+from raglab.extensions.clarification.scope_answers import (
+    SCOPE_TASKS,
+    NarrowedQuestion,
+    headed_chunks,
+    narrow_to_chunks,
+)
 from raglab.extensions.clarification.statements import heading_of, statements, value_key
 from raglab.languages import sentence
 from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap
@@ -61,17 +76,33 @@ class ValueReading(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether it gives nothing: the field came back empty (rule S5.4), or the documents have no such part."""
+        """Whether it gives nothing.
+
+        The field came back empty (rule S5.4), or the documents have no such part.
+        """
         return self.field_value is None and self.narrowed is None
 
     @property
     def outcome(self) -> str | None:
-        """What two values must share to lead to the same answer; None where that is not known before retrieval."""
-        return None if self.narrowed is not None else "" if self.field_value is None else self.field_value.value
+        """What two values must share to lead to the same answer.
+
+        None where that is not known before retrieval.
+        """
+        return (
+            None
+            if self.narrowed is not None
+            else ""
+            if self.field_value is None
+            else self.field_value.value
+        )
 
 
 def read_gap_value(
-    gap: QuestionGap, value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], calls: ProtocolCalls
+    gap: QuestionGap,
+    value: str,
+    parsed: ParsedQuestion,
+    chunks: Sequence[Chunk],
+    calls: ProtocolCalls,
 ) -> ValueReading:
     """What a value of a gap leads to.
 
@@ -90,13 +121,22 @@ def read_gap_value(
         return quoted_reading(reading, chunks, parsed)
     if gap.kind == "document":
         roles = document_roles({chunk.document: chunk.tags for chunk in chunks})
-        own = [chunk for chunk in chunks if value in {chunk.document, chunk.shown, roles[chunk.document]}]
+        own = [
+            chunk
+            for chunk in chunks
+            if value in {chunk.document, chunk.shown, roles[chunk.document]}
+        ]
         return _document_reading(value, parsed, own)
     return ValueReading(value)
 
 
-def quoted_reading(reading: GapReading, chunks: Sequence[Chunk], parsed: ParsedQuestion) -> ValueReading:
-    """A reading by its quote: its own value, in the column that the question names; else the quote itself."""
+def quoted_reading(
+    reading: GapReading, chunks: Sequence[Chunk], parsed: ParsedQuestion
+) -> ValueReading:
+    """A reading by its quote: its own value, in the column that the question names.
+
+    Else the quote itself.
+    """
     chunk = is_quoted(reading.quote, chunks)
     if chunk is None:
         return ValueReading(reading.value)
@@ -106,7 +146,12 @@ def quoted_reading(reading: GapReading, chunks: Sequence[Chunk], parsed: ParsedQ
         fact
         for fact in stated
         if value_key(reading.value)
-        in {value_key(fact.label), value_key(fact.head), value_key(fact.name), value_key(fact.value)}
+        in {
+            value_key(fact.label),
+            value_key(fact.head),
+            value_key(fact.name),
+            value_key(fact.value),
+        }
     ]
     named = in_column(parsed, named, [chunk])
     value = named[0].value if len({value_key(fact.value) for fact in named}) == 1 else reading.quote
@@ -114,16 +159,29 @@ def quoted_reading(reading: GapReading, chunks: Sequence[Chunk], parsed: ParsedQ
 
 
 def read_field_value(
-    field: str, chunks: Sequence[Chunk], calls: ProtocolCalls, *, value: str = DOCUMENT, about: str = ""
+    field: str,
+    chunks: Sequence[Chunk],
+    calls: ProtocolCalls,
+    *,
+    value: str = DOCUMENT,
+    about: str = "",
 ) -> ValueReading:
     """A field as the reader of fields reads it; about: the question."""
     field_value = calls.value(field, chunks, about=about)
     chunk = None if field_value is None else is_quoted(field_value.quote, chunks)
-    return ValueReading(value) if chunk is None else ValueReading(value, field_value, chunk, confidence=READ)
+    return (
+        ValueReading(value)
+        if chunk is None
+        else ValueReading(value, field_value, chunk, confidence=READ)
+    )
 
 
 def _page_reading(
-    gap: QuestionGap, value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], calls: ProtocolCalls
+    gap: QuestionGap,
+    value: str,
+    parsed: ParsedQuestion,
+    chunks: Sequence[Chunk],
+    calls: ProtocolCalls,
 ) -> ValueReading:
     """A field of the pages in a scope; without a field, what the pages or the part say."""
     if any(value == heading_of(chunk) for chunk in chunks):
@@ -133,7 +191,9 @@ def _page_reading(
     if gap.field in calls.pack.fields:
         return read_field_value(gap.field, scoped, calls, value=value, about=parsed.question)
     topic = topic_words(plain(parsed.question))
-    return ValueReading(value, narrowed=narrow_to_chunks(parsed.question, scoped, "page", topic) if scoped else None)
+    return ValueReading(
+        value, narrowed=narrow_to_chunks(parsed.question, scoped, "page", topic) if scoped else None
+    )
 
 
 def _document_reading(value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk]) -> ValueReading:
@@ -143,14 +203,20 @@ def _document_reading(value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk
     if good and len({value_key(match.statement.value) for match in good}) == 1:
         (match, *_) = good
         return ValueReading(
-            value, FieldValue(match.statement.value, match.statement.text), chunks[match.statement.place]
+            value,
+            FieldValue(match.statement.value, match.statement.text),
+            chunks[match.statement.place],
         )
     documents = tuple(dict.fromkeys(chunk.document for chunk in chunks))
-    narrowed = NarrowedQuestion(documents, "", (), parsed.question, parsed.question) if documents else None
+    narrowed = (
+        NarrowedQuestion(documents, "", (), parsed.question, parsed.question) if documents else None
+    )
     return ValueReading(value, narrowed=narrowed)
 
 
-def chunks_in_scope(chunks: Sequence[Chunk], value: str, field: str, text: str, calls: ProtocolCalls) -> list[Chunk]:
+def chunks_in_scope(
+    chunks: Sequence[Chunk], value: str, field: str, text: str, calls: ProtocolCalls
+) -> list[Chunk]:
     """Passages within a page scope, document by document; the last page is another one in each."""
     files: dict[str, list[Chunk]] = {}
     for chunk in chunks:
@@ -167,7 +233,10 @@ def chunks_in_scope(chunks: Sequence[Chunk], value: str, field: str, text: str, 
 
 
 class _Statement:
-    """A generator that says what was read: the words that state it, after the value where they hold several."""
+    """A generator that says what was read.
+
+    The words that state it, after the value where they hold several.
+    """
 
     name = "extractor"
 
@@ -175,15 +244,22 @@ class _Statement:
         self.field_value, self.confidence = field_value, confidence
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
-        """The quote; of a row of several cells after the value that was read, or each under its head where none was."""
+        """The quote; for a row of several cells, after the value read or each under its head.
+
+        It is each under its head if no value was read.
+        """
         del question
         value, quote = self.field_value
         rows = [
-            piece_text(piece) for piece in pieces(passages[0].full_text) if (piece.kind, piece.text) == ("row", quote)
+            piece_text(piece)
+            for piece in pieces(passages[0].full_text)
+            if (piece.kind, piece.text) == ("row", quote)
         ]
         if value_key(value) == value_key(quote):
             return Generation(next(iter(rows), quote), self.confidence, (0,))
-        return Generation(f"{value}: {quote}" if quote.count("; ") > 1 else quote, self.confidence, (0,))
+        return Generation(
+            f"{value}: {quote}" if quote.count("; ") > 1 else quote, self.confidence, (0,)
+        )
 
 
 def reading_response(
@@ -197,10 +273,13 @@ def reading_response(
 ) -> Response:
     """Response that says what was read, or refuses where a gate on the answer does.
 
-    Its confidence is the reading's, 0 to 100; the policy's calibration is of the generator and does not apply.
+    Its confidence is the reading's, 0 to 100; the policy's calibration is of the generator and does
+    not apply.
 
     Args:
-      why: the reason that stands for the arm's. where: the field was found, in words. more: further fields.
+      why: the reason that stands for the arm's.
+      where: the field was found, in words.
+      more: further fields.
 
     Raises:
       ValueError: nothing was read.
@@ -209,16 +288,32 @@ def reading_response(
     """
     field_value, chunk = reading.field_value, reading.chunk
     if field_value is None or chunk is None:
-        msg = f"a reading must have found its field, got none of {reading.value!r}; ask the chain instead."
+        msg = (
+            f"a reading must have found its field, got none of {reading.value!r}; ask the chain "
+            "instead."
+        )
         raise ValueError(msg)
     start = perf_counter()
-    checked_answer = check_answer(request.text, [chunk], _Statement(field_value, reading.confidence), system.scorer)
+    checked_answer = check_answer(
+        request.text, [chunk], _Statement(field_value, reading.confidence), system.scorer
+    )
     limits = policy_thresholds([system.policy])
     words = _unmet_words(request, reading, system)
     if words:
-        where = language_parts()[request.language]["say_unmet"].format(document=chunk.shown, words=", ".join(words))
-    measures = (checked_answer.confidence, checked_answer.support, checked_answer.claim, checked_answer.refused)
-    checks = (*domain, field_check(where, has_value=not words), *answer_checks(*measures, limits, request.language))
+        where = language_parts()[request.language]["say_unmet"].format(
+            document=chunk.shown, words=", ".join(words)
+        )
+    measures = (
+        checked_answer.confidence,
+        checked_answer.support,
+        checked_answer.claim,
+        checked_answer.refused,
+    )
+    checks = (
+        *domain,
+        field_check(where, has_value=not words),
+        *answer_checks(*measures, limits, request.language),
+    )
     failed = next((check for check in checks if not check.passes), None)
     fields: dict[str, Any] = {
         "answer": checked_answer.text if failed is None else refusal_text(request, system),
@@ -232,7 +327,11 @@ def reading_response(
     fields |= more
     if failed is None and YEARS.search(request.text) is None:
         why, until = outdated(chunk, system.retriever.chunks, request.now.date().isoformat())
-        warning = language_parts()[request.language].get(f"say_{why}", "").format(document=chunk.shown, until=until)
+        warning = (
+            language_parts()[request.language]
+            .get(f"say_{why}", "")
+            .format(document=chunk.shown, until=until)
+        )
         fields["warnings"] = [*fields.get("warnings", ()), *([warning] if why else [])]
     ms = {"support": 1e3 * (perf_counter() - start)}
     return fields_response(request, fields, system, ResponseRecord(ms, checks=checks))
@@ -243,16 +342,25 @@ def _unmet_words(request: Request, reading: ValueReading, system: System) -> lis
     field_value, chunk = reading.field_value, reading.chunk
     if field_value is None or chunk is None or reading.confidence == CHOSEN:
         return []
-    own = [chunk, *(passage for passage in system.retriever.chunks if passage.document == chunk.document)]
+    own = [
+        chunk,
+        *(passage for passage in system.retriever.chunks if passage.document == chunk.document),
+    ]
     stated = [fact for fact in statements([chunk]) if fact.text == field_value.quote]
-    named = [fact for fact in stated if value_key(fact.value) in value_key(field_value.value)] or stated
+    named = [
+        fact for fact in stated if value_key(fact.value) in value_key(field_value.value)
+    ] or stated
     words = [unmet(plain(request.text), fact, own) for fact in named]
     return sorted(words[0]) if words and all(words) else []
 
 
-def extend_response(response: Response, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:
+def extend_response(
+    response: Response, more: Mapping[str, Any], warnings: Sequence[str]
+) -> Response:
     """The response with further fields, and warnings after its own."""
-    return Response({**response, **more, "warnings": [*response["warnings"], *warnings]}, response.record)
+    return Response(
+        {**response, **more, "warnings": [*response["warnings"], *warnings]}, response.record
+    )
 
 
 def refusal_text(request: Request, system: System) -> str:
@@ -271,7 +379,9 @@ def domain_checks(text: str, system: System, language: str = "en") -> tuple[Chec
     blank: dict[str, Any] = {name: np.full(shape, np.nan) for name in FLOAT_FIELDS}
     none: dict[str, Any] = {name: np.full(shape, -1, dtype=np.int32) for name in ("chunk", "rank")}
     hits = Hits(**none, **blank, n_reranked=np.zeros(shape[:3], dtype=np.int32))
-    matches = pattern_hits([case], (), system.policy.pattern_lists, (), system.policy.patterns.digest)
+    matches = pattern_hits(
+        [case], (), system.policy.pattern_lists, (), system.policy.patterns.digest
+    )
     named = set(used_signals(system.policy)).difference(NAMES)
     own = {name: own_signal(name, higher="surer", unit="number") for name in named}
     trace = TraceData(
@@ -280,10 +390,16 @@ def domain_checks(text: str, system: System, language: str = "en") -> tuple[Chec
         arms=("extractor",),
         hits=hits,
         pattern_hits=matches,
-        meta={"fingerprint": system.fingerprint, "signals": {name: declaration(entry) for name, entry in own.items()}},
-        columns={name: np.full((1, 1, 1), np.nan) for name in (*STORED, *own)},  # the gate of the domain reads none
+        meta={
+            "fingerprint": system.fingerprint,
+            "signals": {name: declaration(entry) for name, entry in own.items()},
+        },
+        # the gate of the domain reads none
+        columns={name: np.full((1, 1, 1), np.nan) for name in (*STORED, *own)},
     )
     limits = policy_thresholds([system.policy])
-    decisions = decide_on_tables(measured_tables(trace, system.policy), trace, system.policy, limits)
+    decisions = decide_on_tables(
+        measured_tables(trace, system.policy), trace, system.policy, limits
+    )
     explained = replace(decisions, language=language).explain(case.id)
     return tuple(check for check in explained if check.gate == "domain")

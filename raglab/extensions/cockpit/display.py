@@ -27,19 +27,22 @@ def cockpit(
 ) -> Cockpit:
     """Move every threshold of a policy by hand, and see at once what each move does, exactly.
 
-    The last expression of a cell shows it: gates with sliders over their exact breakpoints, rates with exact intervals
-    and those of the baseline, the cases that changed, a cost to edit. Of a trace with splits it shows `tune`; the split
-    `report` stays sealed, and each view of it is counted (`report_views`).
+    The last expression of a cell shows it: gates with sliders over their exact breakpoints, rates
+    with exact intervals and those of the baseline, the cases that changed, a cost to edit. Of a
+    trace with splits it shows `tune`; the split `report` stays sealed, and each view of it is
+    counted (`report_views`).
 
     Args:
-      trace: cases without a label are left out where others have one; where none has, decisions are shown and no rates.
+      trace: cases without a label are left out where others have one; where none has, decisions are
+        shown and no rates.
       policy: where the sliders start; `starting_policy` of the trace where not given.
       compare: the baseline; `policy` where not given.
       goal: costs and targets.
       arm: of the trace; its first where not given.
 
     Raises:
-      ValueError: a trace without cases, an arm that it has not, or a policy that needs a signal that it lacks.
+      ValueError: a trace without cases, an arm that it has not, or a policy that needs a signal
+        that it lacks.
 
     Warns:
       UserWarning: one gate of the policy refuses nearly all cases labelled ok.
@@ -62,7 +65,7 @@ class Cockpit(CockpitState):
         return CockpitWidget(self)
 
     def freeze(self, path: str | Path) -> Path:
-        """Write the cockpit as one HTML file that works without a kernel or a network, and a PNG next to it.
+        """Write the cockpit as an HTML file without kernel or network, and a PNG next to it.
 
         Its sliders move over the exact steps around this policy, one threshold at a time.
 

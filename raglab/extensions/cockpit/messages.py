@@ -1,4 +1,4 @@
-"""Messages of a cockpit's page (shore): their fields and ranges, checked wholly before any of them acts."""
+"""Messages of a cockpit's page (shore): fields and ranges, all checked before any of them acts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from raglab.store.strict_yaml import load_yaml
 LARGEST = 2.0**53  # of a number: past it a browser counts in steps of two
 SUFFIXES = (".yaml", ".yml")
 MOST_FILE = 100  # characters of a file's name
-MOST_FILE_BYTES = 200  # of the same; a file system takes 255, and a new file has a longer name until it is whole
+# of the same; a file system takes 255, and a new file has a longer name until it is whole
+MOST_FILE_BYTES = 200
 _NOT_PLAIN = frozenset('/\\:*?"<>|')
 
 Text = Annotated[str, Field(max_length=1_000)]
@@ -125,12 +126,16 @@ def checked(message: object) -> Message:
     """The message with all its fields checked.
 
     Raises:
-      ValueError: it names nothing that a page may ask, or a field is unknown, missing, of another type or out of range.
+      ValueError: it names nothing that a page may ask, or a field is unknown, missing, of another
+        type or out of range.
     """
     name = message.get("do") if isinstance(message, Mapping) else None
     kind = MESSAGES.get(name) if isinstance(name, str) else None
     if kind is None or not isinstance(message, Mapping):
-        msg = f"a message must say what to do, one of {', '.join(MESSAGES)}, got {visible(shown_value(name))}."
+        msg = (
+            f"a message must say what to do, one of {', '.join(MESSAGES)}, got "
+            f"{visible(shown_value(name))}."
+        )
         raise ValueError(msg)
     try:
         model = kind.model_validate({str(key): value for key, value in message.items()})
@@ -156,17 +161,26 @@ def _broken_rule(kind: type[Message], name: str, error: ValidationError | Recurs
     if isinstance(error, RecursionError):
         return f"a message {name} must be flat, got one that is nested too deep."
     first = error.errors(include_url=False, include_context=False)[0]
-    if first["type"] == "string_unicode":  # of a field's name, which has no place to be named, or of a value
+    # of a field's name, which has no place to be named, or of a value
+    if first["type"] == "string_unicode":
         return f"a message {name} must be of whole characters, got half of a surrogate pair."
-    path = ".".join(str(part) for part in first["loc"] if part in (*kind.model_fields, *FilterFields.model_fields))
+    path = ".".join(
+        str(part)
+        for part in first["loc"]
+        if part in (*kind.model_fields, *FilterFields.model_fields)
+    )
     path = path or str(first["loc"][-1])
     if first["type"] == "extra_forbidden":
         fields = ", ".join(kind.model_fields)
-        return visible(f"a message {name} must have the fields {fields} alone, got {shown_value(str(path))}.")
+        return visible(
+            f"a message {name} must have the fields {fields} alone, got {shown_value(str(path))}."
+        )
     if first["type"] == "missing":
         return f"a message {name} must have {path}."
     rule = first["msg"][:1].lower() + first["msg"][1:]
-    return visible(f"{path} of a message {name} must be right: {rule}, got {shown_value(first['input'])}.")
+    return visible(
+        f"{path} of a message {name} must be right: {rule}, got {shown_value(first['input'])}."
+    )
 
 
 def plain_file(name: str, folder: Path) -> Path:
@@ -176,12 +190,15 @@ def plain_file(name: str, folder: Path) -> Path:
       name: a plain name; without a suffix it gets .yaml.
 
     Raises:
-      ValueError: a name with parts of a path, odd characters, a leading dot, dash or tilde, or another suffix; one that
-        is too long; a link, or a file that holds no policy.
+      ValueError: a name with parts of a path, odd characters, a leading dot, dash or tilde, or
+        another suffix; one that is too long; a link, or a file that holds no policy.
     """
     rule = "a file must have a plain name in the notebook's folder, such as policy.yaml"
-    # A name that begins with a dash is an option to whoever removes or copies all files of the folder.
-    is_plain = bool(name) and name[0] not in ".-~" and name == name.strip() and name == visible(name)
+    # A name that begins with a dash is an option to whoever removes or copies all files of the
+    # folder.
+    is_plain = (
+        bool(name) and name[0] not in ".-~" and name == name.strip() and name == visible(name)
+    )
     is_short = len(name) <= MOST_FILE and len(name.encode("utf-8", "replace")) <= MOST_FILE_BYTES
     if not is_plain or not is_short or _NOT_PLAIN & set(name):
         msg = f"{rule}; got {visible(shown_value(name))}."

@@ -1,4 +1,4 @@
-"""The cockpit on paper (shore): an HTML file that works without a kernel, a PNG, the static table of a notebook."""
+"""The cockpit on paper (shore): HTML file without a kernel, PNG, static table of a notebook."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from raglab.store.traces import Trace
 from raglab.text import NO_MATH, html_text
 
 EXPORT = "export default"  # of the ES module; in a page it is a name of the script that follows
-# The page's stand-in for a kernel: it answers with the axes that were worked out when it was frozen.
+# The page's stand-in for a kernel: it answers with the axes that were worked out when it was
+# frozen.
 SHIM = """
 const data = JSON.parse(document.getElementById("raglab-data").textContent);
 const listeners = {};
@@ -45,7 +46,8 @@ const model = {
 };
 cockpit.render({ model, el: document.getElementById("raglab-cockpit") });
 """
-POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"  # no request leaves
+# no request leaves
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 
 
 def freeze(cockpit: CockpitState, path: Path) -> Path:
@@ -66,18 +68,27 @@ def frozen_html(cockpit: CockpitState) -> str:
     axes = {}
     for swept in views.swept_rows(cockpit.here):
         head, steps = axis_message(cockpit, swept.path)
-        axes[swept.path] = {"head": head, "steps": b64encode(zlib.compress(steps, 9)).decode("ascii")}
+        axes[swept.path] = {
+            "head": head,
+            "steps": b64encode(zlib.compress(steps, 9)).decode("ascii"),
+        }
     state = {"number": 1, "tuning": None, "certificate": None, "notice": None}
-    data = {"setup": cockpit.setup | {"frozen": True, "axes": list(axes)}, "page": cockpit.page() | state, "axes": axes}
+    data = {
+        "setup": cockpit.setup | {"frozen": True, "axes": list(axes)},
+        "page": cockpit.page() | state,
+        "axes": axes,
+    }
     title = html_text(f"Cockpit of policy {cockpit.policy.policy_id}, {len(cockpit.trace)} cases")
     script = module_text().replace(EXPORT, "const cockpit =", 1)
-    # In ASCII: no character of a text turns, ends or hides a line of the page's source; none ends the script.
+    # In ASCII: no character of a text turns, ends or hides a line of the page's source; none ends
+    # the script.
     inside = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f"<style>\n{style_text()}\nbody {{ margin: 0; }}\n.raglab-cockpit {{ height: 100dvh; }}</style></head>\n"
+        f"<style>\n{style_text()}\nbody {{ margin: 0; }}\n.raglab-cockpit {{ height: 100dvh; "
+        f"}}</style></head>\n"
         f'<body><main id="raglab-cockpit"></main>{static_html(cockpit, noscript=True)}\n'
         f'<script type="application/json" id="raglab-data">{inside}</script>\n'
         f'<script type="module">\n{script}\n{SHIM}</script></body></html>\n'
@@ -99,17 +110,36 @@ def static_html(cockpit: CockpitState, *, noscript: bool = False) -> str:
     ]
     if page["cost"] is not None:
         cost = page["cost"]
-        rows.append(("expected cost", "", f"{cost['value']:.3f}", f"{cost['low']:.3f} to {cost['high']:.3f}", ""))
+        rows.append(
+            (
+                "expected cost",
+                "",
+                f"{cost['value']:.3f}",
+                f"{cost['low']:.3f} to {cost['high']:.3f}",
+                "",
+            )
+        )
     changes = (
-        "; ".join(f"{change['path']}: {change['from']} → {change['to']}" for change in page["changes"][:20]) or "none"
+        "; ".join(
+            f"{change['path']}: {change['from']} → {change['to']}"
+            for change in page["changes"][:20]
+        )
+        or "none"
     )
     of = f"policy {page['policy_id']} on {len(cockpit.trace)} cases of split {cockpit.split}"
     summary = f"Cockpit: {of}, baseline {page['baseline_id']}. Changes: {changes}."
     caption = "<br>".join(html_text(line) for line in (summary, *cockpit.notes))
-    names = ("rate", "cases", "value", "95 % interval", *(["target"] if cockpit.goal.targets else []))
+    names = (
+        "rate",
+        "cases",
+        "value",
+        "95 % interval",
+        *(["target"] if cockpit.goal.targets else []),
+    )
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     body = "".join(
-        f"<tr>{''.join(f'<td>{html_text(str(cell))}</td>' for cell in row[: len(names)])}</tr>" for row in rows
+        f"<tr>{''.join(f'<td>{html_text(str(cell))}</td>' for cell in row[: len(names)])}</tr>"
+        for row in rows
     )
     table = (
         f'<div class="{NO_MATH}"><table class="dataframe">'
@@ -128,11 +158,13 @@ def _ends(rate: dict[str, Any]) -> str:
 
 
 def picture(cockpit: CockpitState) -> bytes:
-    """PNG of rates with intervals, beside those of the baseline, and of the plane of cost and coverage."""
+    """PNG of rates with intervals, beside the baseline's, and of the plane of cost and coverage."""
     drawn = canvas.empty_figure(11.0, 4.4)
     left, right = drawn.subplots(1, 2, width_ratios=(1.5, 1.0))
     page = cockpit.page()
-    drawn.suptitle(f"{cockpit!r} of split {cockpit.split}".removeprefix(f"{type(cockpit).__name__}: "))
+    drawn.suptitle(
+        f"{cockpit!r} of split {cockpit.split}".removeprefix(f"{type(cockpit).__name__}: ")
+    )
     if page["rates"] is None:
         left.set_axis_off()
         right.set_axis_off()
@@ -175,17 +207,30 @@ def _draw_rates(on: Any, rates: list[dict[str, Any]]) -> None:  # noqa: ANN401 -
                 color=canvas.VERMILLION,
                 label="target" if place == places[0] else None,
             )
-    on.set_yticks(places, [f"{RATE_TABLE[rate['name']].label}\n{rate['k']} of {rate['n']}" for rate in rates])
+    on.set_yticks(
+        places, [f"{RATE_TABLE[rate['name']].label}\n{rate['k']} of {rate['n']}" for rate in rates]
+    )
     canvas.shares_along(on, "share of n (%; k of n below each name)")
     canvas.tidy(on)
     canvas.legend_above(on, columns=3)
 
 
-def _draw_plane(on: Any, plane: dict[str, Any], trials: np.ndarray[Any, Any]) -> None:  # noqa: ANN401 - axes
+# axes
+def _draw_plane(
+    on: Any,  # noqa: ANN401
+    plane: dict[str, Any],
+    trials: np.ndarray[Any, Any],
+) -> None:
     if len(trials):
         on.plot(trials[:, 0], trials[:, 1], "o", label="trials", **canvas.TRIAL)
     for free_policy, marker in zip(plane["free"], ("s", "D"), strict=True):
-        on.plot(free_policy["coverage"], free_policy["cost"], marker, color=canvas.GREY, label=free_policy["name"])
+        on.plot(
+            free_policy["coverage"],
+            free_policy["cost"],
+            marker,
+            color=canvas.GREY,
+            label=free_policy["name"],
+        )
     on.plot(*plane["baseline"], "P", color="black", markersize=9, label="baseline")
     on.plot(*plane["here"], "o", color=canvas.BLUE, markersize=9, label="here")
     canvas.shares_along(on, "coverage (share of the cases, %)")

@@ -1,4 +1,4 @@
-"""Tuning what is not locked (shore): the study's search and exact line search, on the cases that a cockpit shows."""
+"""Tuning what is not locked (shore): study search and exact line search on a cockpit's cases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ OnBatch = Callable[[NDArray[np.float32]], bool]
 
 
 class SearchJob(NamedTuple):
-    """What is searched: the cases, the policy that it starts from and what it is compared with, the goal, the locks."""
+    """What is searched.
+
+    The cases, the policy that it starts from and what it is compared with, the goal, the locks.
+    """
 
     trace: Measured
     start: Policy
@@ -39,8 +42,9 @@ def tried_policies(job: SearchJob, on_batch: OnBatch, *, trials: int, seed: int)
     """The start, and the policies that a search tries, which differ from it in what is not locked.
 
     Args:
-      on_batch: takes coverage and expected cost of each batch, [B, 2]; where it gives False the search ends with what
-        it has. trials: configurations tried before the exact line search.
+      on_batch: takes coverage and expected cost of each batch, [B, 2]; where it gives False the
+        search ends with what it has.
+      trials: configurations tried before the exact line search.
 
     Raises:
       ValueError: everything is locked, or the policy decides by expected cost.
@@ -50,7 +54,13 @@ def tried_policies(job: SearchJob, on_batch: OnBatch, *, trials: int, seed: int)
     def on_trials(rows: pd.DataFrame) -> bool:
         return on_batch(rows[["coverage", "expected_cost"]].to_numpy(np.float32))
 
-    settings = {"arm": job.arm, "trials": trials, "sampler": "nsga2", "batch_size": BATCH, "seed": seed}
+    settings = {
+        "arm": job.arm,
+        "trials": trials,
+        "sampler": "nsga2",
+        "batch_size": BATCH,
+        "seed": seed,
+    }
     first = [own_trial(job.start, space)]
     problem = Problem(job.trace, job.start, space, job.goal, first, settings)
     search = run_search(problem, storage=None, study_name=None, on_trials=on_trials)
@@ -63,7 +73,9 @@ def best_policy(job: SearchJob, policies: Sequence[Policy]) -> Policy:
     order = np.argsort(job.goal.score(cells), kind="stable")
     _, distinct = np.unique(cells[order], axis=0, return_index=True)
     best = [policies[place] for place in order[np.sort(distinct)[:BEST]]]
-    paths = [path for path in _free_space(job) if path in SWITCHES or job.start.value(path) is not None]
+    paths = [
+        path for path in _free_space(job) if path in SWITCHES or job.start.value(path) is not None
+    ]
     policy, _ = line_search(job.trace, best, paths, job.goal.score, job.baseline, job.arm)
     return policy
 
@@ -75,8 +87,13 @@ def _free_space(job: SearchJob) -> dict[str, SearchRange]:
         msg = f"{rule}, got a policy that decides by expected cost; fit that with raglab.tune."
         raise ValueError(msg)
     space = full_space(job.trace, job.start, arm=job.arm)
-    locked_paths = {path for path in space if path in job.locked or path.rpartition(".")[0] in job.locked}
+    locked_paths = {
+        path for path in space if path in job.locked or path.rpartition(".")[0] in job.locked
+    }
     if locked_paths == space.keys():
-        msg = f"a search must have something that may move, got {len(locked_paths)} locked; unlock a threshold."
+        msg = (
+            f"a search must have something that may move, got {len(locked_paths)} locked; unlock "
+            "a threshold."
+        )
         raise ValueError(msg)
     return {path: extent for path, extent in space.items() if path not in locked_paths}

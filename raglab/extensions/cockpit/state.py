@@ -46,7 +46,8 @@ SEALED = "report"  # split that is looked at only when it is asked for
 class ReportView(NamedTuple):
     """A view of the sealed split.
 
-    number: from 1. policy_id: of what was judged. cases: how many. expected_cost, baseline_cost: on them.
+    number: from 1. policy_id: of what was judged. cases: how many. expected_cost, baseline_cost: on
+    them.
     """
 
     number: int
@@ -59,7 +60,8 @@ class ReportView(NamedTuple):
     def text(self) -> str:
         """The view in a sentence."""
         return (
-            f"look {self.number} at {self.cases} cases of split {SEALED}: expected cost {self.expected_cost:.3f}, "
+            f"look {self.number} at {self.cases} cases of split {SEALED}: expected cost "
+            f"{self.expected_cost:.3f}, "
             f"baseline {self.baseline_cost:.3f}"
         )
 
@@ -70,7 +72,7 @@ C = TypeVar("C", bound="CockpitState")
 
 
 def guarded(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
-    """The method under the lock of its cockpit, so that all it reads and writes is of one moment."""
+    """The method under its cockpit's lock, so that all it reads and writes is of one moment."""
 
     @wraps(method)
     def held(cockpit: C, /, *args: P.args, **more: P.kwargs) -> R:
@@ -126,7 +128,8 @@ class CockpitState:
         self.trials = np.zeros((0, 2), dtype=np.float32)
         self._decided: OrderedDict[str, ShownPolicy] = OrderedDict()
         self._axes: dict[tuple[str, str], Axis] = {}
-        self._search: SearchJob | None = None  # whose points and policy are taken; None where no search runs
+        # whose points and policy are taken; None where no search runs
+        self._search: SearchJob | None = None
         self.guard = RLock()
         self._before, begins = self._shown_policy(self.baseline), self._shown_policy(start)
         refused = refusal_text(begins.decisions)
@@ -136,15 +139,22 @@ class CockpitState:
     def __repr__(self) -> str:
         n = len(self.diff())
         changes = "1 change" if n == 1 else f"{n} changes"
-        return f"{type(self).__name__}: policy {self.policy.policy_id}, {changes}, {len(self.trace)} cases"
+        return (
+            f"{type(self).__name__}: policy {self.policy.policy_id}, {changes}, {len(self.trace)} "
+            "cases"
+        )
 
     def _learned_notes(self, start: Policy) -> tuple[str, ...]:
-        """Which of the two policies learned from how many of the cases that are shown (rules S6.5, S6.11)."""
+        """Which of two policies learned from how many of the shown cases (rules S6.5, S6.11)."""
         named = {start.policy_id: ("The policy that it begins with", start)}
         named.setdefault(self.baseline.policy_id, ("The baseline", self.baseline))
         rows = trace_learned([policy for _, policy in named.values()], self.trace)
         notes = [in_sample_note(row) for row in rows]
-        return tuple(f"{name} is {note}." for (name, _), note in zip(named.values(), notes, strict=True) if note)
+        return tuple(
+            f"{name} is {note}."
+            for (name, _), note in zip(named.values(), notes, strict=True)
+            if note
+        )
 
     # What it holds
 
@@ -167,10 +177,15 @@ class CockpitState:
 
     @contextmanager
     def restored_on_error(self) -> Iterator[None]:
-        """A block under the lock; where it raises, policy, locks, filter, costs and trials are as they were."""
+        """A block under the lock.
+
+        Where it raises, policy, locks, filter, costs and trials are as they were.
+        """
         with self.guard:
             names = ("_history", "_at", "_locked", "_filter", "goal", "trials", "_search")
-            before = {name: getattr(self, name) for name in names} | {"_history": list(self._history)}
+            before = {name: getattr(self, name) for name in names} | {
+                "_history": list(self._history)
+            }
             try:
                 yield
             except BaseException:
@@ -215,17 +230,29 @@ class CockpitState:
 
     @guarded
     def code(self) -> str:
-        """Python that makes this policy of the baseline; a comment where nothing is moved or code cannot say it all."""
+        """Python that makes this policy of the baseline.
+
+        A comment where nothing is moved or code cannot say it all.
+        """
         return self._code(self._changes())
 
     def _code(self, changed: Mapping[str, tuple[Any, Any]]) -> str:
-        changes = [(path, after) for path, (_, after) in changed.items() if not path.startswith("(")]
+        changes = [
+            (path, after) for path, (_, after) in changed.items() if not path.startswith("(")
+        ]
         begins = "raglab.Policy.load()" if self.baseline.policy_id == published_id() else "policy"
         if not changes and changed:
-            return "# patterns or fitted curves differ, which no code sets: keep them by cockpit.save(path)"
+            return (
+                "# patterns or fitted curves differ, which no code sets: keep them by "
+                "cockpit.save(path)"
+            )
         if not changes:
             is_made = begins != "policy"
-            return f"policy = {begins}" if is_made else f"# nothing is moved: {self.policy.policy_id}, as it was given"
+            return (
+                f"policy = {begins}"
+                if is_made
+                else f"# nothing is moved: {self.policy.policy_id}, as it was given"
+            )
         pairs = "".join(f"    {path!r}, {value!r},\n" for path, value in changes)
         return f"policy = {begins}.replace(\n{pairs})"
 
@@ -236,7 +263,9 @@ class CockpitState:
 
     def _rates_on(self, trace: Trace | Measured) -> pd.DataFrame:
         both = [self.baseline, self.policy]
-        table = rate_table(tally(trace, both, self.arm), both, costs=metrics.stated_costs(self.goal.matrix))
+        table = rate_table(
+            tally(trace, both, self.arm), both, costs=metrics.stated_costs(self.goal.matrix)
+        )
         return table.set_axis(["baseline", "here"])
 
     # Moves
@@ -269,7 +298,7 @@ class CockpitState:
 
     @guarded
     def drop(self, path: str, step: int) -> Self:
-        """Set a threshold to the middle of one of its exact steps, as the release of its slider does.
+        """Set a threshold to the middle of one of its exact steps, as releasing its slider does.
 
         Args:
           path: of the threshold.
@@ -277,7 +306,9 @@ class CockpitState:
         """
         axis = self.axis(path)
         value = float(axis.value[min(max(step, 0), len(axis.value) - 1)])
-        swept = next(threshold for threshold in views.swept_rows(self.here) if threshold.path == path)
+        swept = next(
+            threshold for threshold in views.swept_rows(self.here) if threshold.path == path
+        )
         return self.set(path, int(value) if swept.whole else value)
 
     @guarded
@@ -301,7 +332,7 @@ class CockpitState:
 
     @guarded
     def lock(self, path: str, on: bool = True) -> Self:  # noqa: FBT001 - a switch
-        """Keep a threshold, or all of a gate by its section, from moving by hand and from being searched.
+        """Keep a threshold, or all of a gate by its section, from hand moves and from search.
 
         Args:
           path: of the threshold, or the section of a gate.
@@ -316,7 +347,9 @@ class CockpitState:
 
     @guarded
     def set_cost(self, label: str, outcome: str, cost: float) -> Self:
-        """Set the cost of an outcome for a label; a running search ends, since its goal has changed.
+        """Set the cost of an outcome for a label.
+
+        A running search ends, since its goal has changed.
 
         Args:
           label: of the case.
@@ -351,7 +384,9 @@ class CockpitState:
 
     @guarded
     def report(self) -> pd.DataFrame:
-        """Judge baseline and policy on the sealed split `report`: `raglab.sweep`, two rows. The look is counted.
+        """Judge baseline and policy on the sealed split `report`: `raglab.sweep`, two rows.
+
+        The look is counted.
 
         Raises:
           ValueError: the trace has no such split.
@@ -371,16 +406,21 @@ class CockpitState:
         """Test on split `certify` whether this policy keeps targets; see `raglab.certify_policy`.
 
         Args:
-          targets: rate -> highest value; those of the goal that are rates of errors where not given.
+          targets: rate -> highest value; those of the goal that are rates of errors where not
+            given.
           delta: error of the promise.
           again: the cases were certified on before, and that is known.
 
         Raises:
           ValueError: as `certify_policy`, no targets and a further look without `again` among it.
         """
-        own = {name: value for name, value in self.goal.targets.items() if name in metrics.OBJECTIVES}
+        own = {
+            name: value for name, value in self.goal.targets.items() if name in metrics.OBJECTIVES
+        }
         stated = own if targets is None else targets
-        return certify_policy(self._whole, self.policy, targets=stated, delta=delta, arm=self.arm, again=again)
+        return certify_policy(
+            self._whole, self.policy, targets=stated, delta=delta, arm=self.arm, again=again
+        )
 
     @guarded
     def save(self, path: str | Path) -> Path:
@@ -393,20 +433,24 @@ class CockpitState:
         return Path(path)
 
     def tune(self, *, trials: int = 1000, seed: int = 0, on_batch: OnBatch | None = None) -> Self:
-        """Search what is not locked for the least expected cost, and take the best policy as one move.
+        """Search what is not locked for the least expected cost, and take the best as one move.
 
-        The search sees the very cases that are shown, so its rates flatter; `raglab.tune` chooses by cross-validation
-        and judges on others. It uses the costs that it began with: it ends without a result where another thread
-        changes them, or begins another search.
+        The best policy is what is taken.
+
+        The search sees the very cases that are shown, so its rates flatter; `raglab.tune` chooses
+        by cross-validation and judges on others. It uses the costs that it began with: it ends
+        without a result where another thread changes them, or begins another search.
 
         Args:
           trials: configurations tried before the exact line search.
           seed: of the search.
-          on_batch: function of coverage and expected cost of the trials of a batch, [B, 2], called under the lock of
-            the cockpit; where it returns False the search ends with its best policy so far.
+          on_batch: function of coverage and expected cost of the trials of a batch, [B, 2], called
+            under the lock of the cockpit; where it returns False the search ends with its best
+            policy so far.
 
         Raises:
-          ValueError: everything is locked, no case has a label, or the policy decides by expected cost.
+          ValueError: everything is locked, no case has a label, or the policy decides by expected
+            cost.
         """
         self.run_search(self.begin_search(), trials=trials, seed=seed, on_batch=on_batch)
         return self
@@ -421,13 +465,17 @@ class CockpitState:
         if not self.labelled:
             msg = "a search must have labels to judge by, got none; label the cases."
             raise ValueError(msg)
-        self._search = SearchJob(self._held, self.policy, self.baseline, self.goal, self.arm, self._locked)
+        self._search = SearchJob(
+            self._held, self.policy, self.baseline, self.goal, self.arm, self._locked
+        )
         return self._search
 
     def run_search(
         self, job: SearchJob, *, trials: int, seed: int = 0, on_batch: OnBatch | None = None
     ) -> Policy | None:
-        """Best policy of a search, which is taken as one move; None where its goal was given up; see `tune`.
+        """Best policy of a search, which is taken as one move; None where its goal was given up.
+
+        See `tune`.
 
         Args:
           job: the search that runs.
@@ -436,7 +484,9 @@ class CockpitState:
           on_batch: as for `tune`.
         """
         try:
-            policies = tried_policies(job, self._keep_trials(job, on_batch), trials=trials, seed=seed)
+            policies = tried_policies(
+                job, self._keep_trials(job, on_batch), trials=trials, seed=seed
+            )
             if self._search is not job:
                 return None
             best = best_policy(job, policies)
@@ -479,20 +529,31 @@ class CockpitState:
     @cached_property
     @guarded
     def setup(self) -> dict[str, Any]:
-        """What a page needs that does not change: cases, names of rates, histograms under the baseline, slices."""
-        before, counted = self._before, np.bincount(self._before.evidence.label, minlength=len(Status))
+        """What a page needs that does not change.
+
+        Cases, names of rates, histograms under the baseline, slices.
+        """
+        before, counted = (
+            self._before,
+            np.bincount(self._before.evidence.label, minlength=len(Status)),
+        )
         # Under the baseline, so that moving one threshold leaves every histogram in place.
         histograms = {}
         for swept in views.swept_rows(self.here):
             marks = (self.policy.value(swept.path), self.baseline.value(swept.path))
-            histograms[swept.path] = views.histogram(before, swept, *views.value_range(before, swept, marks))
-        # Names come from the tables, so that a new rate or gate appears on the page without a line here.
+            histograms[swept.path] = views.histogram(
+                before, swept, *views.value_range(before, swept, marks)
+            )
+        # Names come from the tables, so that a new rate or gate appears on the page without a line
+        # here.
         table = metrics.RATE_TABLE.items()
         return {
             "frozen": False,
             "split": self.split,
             "cases": len(self.trace),
-            "labels": {status.name: int(counted[status]) for status in Status} if self.labelled else None,
+            "labels": {status.name: int(counted[status]) for status in Status}
+            if self.labelled
+            else None,
             "labelled": self.labelled,
             "arm": self.arm,
             "baseline_name": "baseline",
@@ -508,7 +569,9 @@ class CockpitState:
                 }
                 for name, r in table
             ],
-            "histograms": {path: histogram for path, histogram in histograms.items() if histogram is not None},
+            "histograms": {
+                path: histogram for path, histogram in histograms.items() if histogram is not None
+            },
             "slices": {name: sorted(set(values)) for name, values in self._columns.items()},
             "deciders": [row.name for row in views.gate_rows(self.here)],
             "notes": list(self.notes),
@@ -527,7 +590,9 @@ class CockpitState:
         """What a page shows of the policy as it stands."""
         here, before, changed = self.here, self._before, self._changes()
         # Axes that another policy made would show changes where this one has none.
-        axes = {path: axis for (of, path), axis in self._axes.items() if of == self.policy.policy_id}
+        axes = {
+            path: axis for (of, path), axis in self._axes.items() if of == self.policy.policy_id
+        }
         # Without labels nothing is right or wrong: what would judge stays empty.
         judged: dict[str, Any] = {"rates": None, "cost": None, "plane": None}
         if self.labelled:
@@ -542,7 +607,9 @@ class CockpitState:
         return {
             "policy_id": self.policy.policy_id,
             "baseline_id": self.baseline.policy_id,
-            "changes": [{"path": path, "from": was, "to": now} for path, (was, now) in changed.items()],
+            "changes": [
+                {"path": path, "from": was, "to": now} for path, (was, now) in changed.items()
+            ],
             "undo": self._at > 0,
             "redo": self._at < len(self._history) - 1,
             "code": self._code(changed),
@@ -550,11 +617,14 @@ class CockpitState:
             **judged,
             "table": tables[0].tolist(),
             "table_before": tables[1].tolist(),
-            "cases": views.case_views(here, before, self.filter, self._texts, self._columns, labelled=self.labelled),
+            "cases": views.case_views(
+                here, before, self.filter, self._texts, self._columns, labelled=self.labelled
+            ),
             "filter": self.filter._asdict(),
             "costs": self.goal.matrix.tolist() if self.labelled else None,
             "report_views": [
-                {"number": view.number, "policy_id": view.policy_id, "text": view.text} for view in self.report_views
+                {"number": view.number, "policy_id": view.policy_id, "text": view.text}
+                for view in self.report_views
             ],
         }
 
@@ -564,14 +634,19 @@ class CockpitState:
         answers = always_answer(self.baseline)
         free = {"answer all": answers, "refuse all": always_refuse(answers)}
         decided = decide_policies(self._held, list(free.values()), self.arm)
-        return {name: views.shown(decisions).counts for name, decisions in zip(free, decided, strict=True)}
+        return {
+            name: views.shown(decisions).counts
+            for name, decisions in zip(free, decided, strict=True)
+        }
 
     def _plane(self) -> dict[str, Any]:
         points = {name: views.plane_point(counts, self.goal) for name, counts in self._free.items()}
         return {
             "here": views.plane_point(self.here.counts, self.goal),
             "baseline": views.plane_point(self._before.counts, self.goal),
-            "free": [{"name": name, "coverage": at[0], "cost": at[1]} for name, at in points.items()],
+            "free": [
+                {"name": name, "coverage": at[0], "cost": at[1]} for name, at in points.items()
+            ],
         }
 
 
@@ -591,7 +666,7 @@ def _value(policy: Policy, path: str) -> Any:  # noqa: ANN401 - values of any fi
 
 
 def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:
-    """Cases that are shown, the split they are of, whether they are labelled, and what must be said of them."""
+    """Cases shown, their split, whether they are labelled, and what must be said of them."""
     if not len(trace):
         msg = "a cockpit must have cases to show, got a trace of none; build it with cases."
         raise ValueError(msg)
@@ -600,14 +675,19 @@ def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:
     if split == "tune":
         trace = trace.split("tune")
     else:
-        notes.append("The trace has no split `tune`: what is chosen here is judged on the very cases it was chosen on.")
+        notes.append(
+            "The trace has no split `tune`: what is chosen here is judged on the very cases it "
+            "was chosen on."
+        )
     known = [row for row, case in enumerate(trace.cases) if case.expect_status is not None]
     if not known:
         notes.append("No case has a label: decisions are shown, rates and costs need labels.")
         unlabelled = tuple(case._replace(expect_status=Status.refuse.name) for case in trace.cases)
         return dataclasses.replace(trace, cases=unlabelled), split, False, tuple(notes)
     if len(known) < len(trace):
-        notes.append(f"{len(trace) - len(known)} of {len(trace)} cases have no label and are left out.")
+        notes.append(
+            f"{len(trace) - len(known)} of {len(trace)} cases have no label and are left out."
+        )
         trace = trace.subset(known)
     alone = status_only_note(trace_status_only(trace))
     notes += [alone] if alone else []

@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates, metrics
-from raglab.breakpoints import COST_THRESHOLDS, StepCells, swept_paths, swept_threshold, threshold_values
+from raglab.breakpoints import (
+    COST_THRESHOLDS,
+    StepCells,
+    swept_paths,
+    swept_threshold,
+    threshold_values,
+)
 from raglab.characters import visible
 from raglab.decimals import decimals
 from raglab.decision import chain
@@ -87,8 +93,8 @@ def shown(decisions: Decisions) -> ShownPolicy:
 class Row(NamedTuple):
     """A gate, a rule of the resolver or the expected cost, as the cockpit lists it.
 
-    name: as `Decisions.decided_by` has it. firing: what it does to a case. switch: path of its switch, '' where it has
-    none.
+    name: as `Decisions.decided_by` has it. firing: what it does to a case. switch: path of its
+    switch, '' where it has none.
     """
 
     name: str
@@ -99,7 +105,10 @@ class Row(NamedTuple):
 
 
 def gate_rows(here: ShownPolicy) -> Iterator[Row]:
-    """What may decide under a policy, in its order: gates, those on signals and of the user, rules, costs, no gate."""
+    """What may decide under a policy, in its order.
+
+    Gates, those on signals and of the user, rules, costs, no gate.
+    """
     thresholds, policy = here.thresholds, here.policy
     order, by_cost = thresholds.order, policy.decision.rule == EXPECTED_COST
     yield Row("empty_query", "S2.1", "refuse", "")
@@ -118,7 +127,9 @@ def gate_rows(here: ShownPolicy) -> Iterator[Row]:
             yield _gate_row(chain.GAP)
             yield from _rule_rows()
     if here.evidence.answered:  # of them only hygiene judges what was decided by expected cost
-        yield from (_gate_row(step.gate) for step in order.answer if not (by_cost and step.gate.switch))
+        yield from (
+            _gate_row(step.gate) for step in order.answer if not (by_cost and step.gate.switch)
+        )
     yield Row(ANSWERED, "S2.12", "answer", "")
 
 
@@ -131,19 +142,33 @@ def _gate_row(gate: Gate) -> Row:
 def _rule_rows() -> Iterator[Row]:
     for rule in RULES:
         fires = "ask" if rule.status == Status.ambiguous else "answer"
-        yield Row(f"resolver.{rule.name}", "S3.3", fires, RULE_SWITCHES.get(rule.name, ""), rule.thresholds)
+        yield Row(
+            f"resolver.{rule.name}",
+            "S3.3",
+            fires,
+            RULE_SWITCHES.get(rule.name, ""),
+            rule.thresholds,
+        )
     yield Row(f"resolver.{ONE_OPTION}", "S3.5", "answer", "")
 
 
 def _user_rows(here: ShownPolicy, names: Sequence[str] | None) -> Iterator[Row]:
-    """Gates on signals that the policy has or that the trace holds a column of, then those of the user."""
+    """Gates on signals of the policy or with a column in the trace, then those of the user."""
     known = here.evidence.known.names
-    held = [name for name in known if name in here.policy.signals or name in here.decisions.trace.columns]
+    held = [
+        name
+        for name in known
+        if name in here.policy.signals or name in here.decisions.trace.columns
+    ]
     for name in held:
         path = signal_path(name)
         if names is None or path in names:
             section = here.policy.value(f"{path}.on_fire")
-            swept = [threshold for threshold in swept_paths(here.evidence.known).values() if threshold.signal == name]
+            swept = [
+                threshold
+                for threshold in swept_paths(here.evidence.known).values()
+                if threshold.signal == name
+            ]
             yield Row(path, "S2.15", section, f"{path}.enabled", tuple(swept))
     for name in here.policy.gates:
         if names is None or f"{OWN}.{name}" in names:
@@ -152,7 +177,10 @@ def _user_rows(here: ShownPolicy, names: Sequence[str] | None) -> Iterator[Row]:
 
 
 def decided_counts(here: ShownPolicy) -> dict[str, list[int]]:
-    """Cases by decision, in the order of `Status`, by the name of what decided them; those that decided any."""
+    """Cases by decision, in the order of `Status`, by the name of what decided them.
+
+    Those that decided any.
+    """
     names, place = np.unique(here.decisions.decided_by.astype(str), return_inverse=True)
     counts = np.zeros((len(names), len(Status)), dtype=np.int64)
     np.add.at(counts, (place, here.decisions.status), 1)
@@ -165,7 +193,8 @@ def gate_views(
     """Gates as the page lists them.
 
     Args:
-      locked: paths and gates that the user keeps. axes: those that were worked out for this policy, by path.
+      locked: paths and gates that the user keeps.
+      axes: those that were worked out for this policy, by path.
     """
     counts, counts_before = decided_counts(here), decided_counts(before)
     none, views = [0] * len(Status), []
@@ -181,7 +210,10 @@ def gate_views(
             "decided_before": counts_before.get(row.name, none),
             "off_reason": _off_reason(here, row),
             "locked": row.name in locked,
-            "thresholds": [_threshold_view(here, before, threshold, locked, axes) for threshold in row.thresholds],
+            "thresholds": [
+                _threshold_view(here, before, threshold, locked, axes)
+                for threshold in row.thresholds
+            ],
         }
         views.append(view)
     return views
@@ -197,7 +229,11 @@ def _off_reason(here: ShownPolicy, row: Row) -> str | None:
 
 
 def _threshold_view(
-    here: ShownPolicy, before: ShownPolicy, swept: Threshold, locked: frozenset[str], axes: Mapping[str, Axis]
+    here: ShownPolicy,
+    before: ShownPolicy,
+    swept: Threshold,
+    locked: frozenset[str],
+    axes: Mapping[str, Axis],
 ) -> dict[str, Any]:
     value, base = here.policy.value(swept.path), before.policy.value(swept.path)
     bounded = swept_threshold(here.evidence.known, here.thresholds, swept.path)
@@ -218,12 +254,17 @@ def _threshold_view(
         "view_low": low,
         "view_high": high,
         "locked": swept.path in locked,
-        "plateau": None if axis is None or axis.at < 0 else [_finite(axis.low[axis.at]), _finite(axis.high[axis.at])],
+        "plateau": None
+        if axis is None or axis.at < 0
+        else [_finite(axis.low[axis.at]), _finite(axis.high[axis.at])],
     }
 
 
 def _shown_key(swept: Threshold) -> str:
-    """Name of a threshold beside its slider; that of a cost has the label, since each label has one of its name."""
+    """Name of a threshold beside its slider.
+
+    That of a cost has the label, since each label has one of its name.
+    """
     cost = swept.path.removeprefix("decision.costs.")
     return swept.key if cost == swept.path else cost.replace(".", ": ")
 
@@ -239,7 +280,9 @@ def met_values(here: ShownPolicy, swept: Threshold) -> NDArray[np.float64]:
     if swept.path.startswith("decision."):
         return np.full(len(here.decisions), np.nan)
     if swept.path.startswith(f"{OWN}."):
-        return np.asarray(threshold_values(evidence, here.thresholds, swept.path, 0)[0], dtype=np.float64)
+        return np.asarray(
+            threshold_values(evidence, here.thresholds, swept.path, 0)[0], dtype=np.float64
+        )
     if meets == "l2":
         values: Any = evidence.best_l2[0]
     elif meets == "n_relevant":
@@ -250,13 +293,17 @@ def met_values(here: ShownPolicy, swept: Threshold) -> NDArray[np.float64]:
     elif meets in Contest._fields:
         values = getattr(evidence.all, meets)[0]
     elif meets in chain.BY_SLOT:
-        values = chain.values_at_slot(chain.measurement(evidence, meets)[0], here.decisions.outcome.slot[None])[0]
+        values = chain.values_at_slot(
+            chain.measurement(evidence, meets)[0], here.decisions.outcome.slot[None]
+        )[0]
     else:
         values = chain.GateMeasurements(evidence, 0)(meets)
     return np.broadcast_to(np.asarray(values, dtype=np.float64), len(here.decisions))
 
 
-def value_range(here: ShownPolicy, swept: Threshold, marks: Sequence[float | None]) -> tuple[float, float]:
+def value_range(
+    here: ShownPolicy, swept: Threshold, marks: Sequence[float | None]
+) -> tuple[float, float]:
     """Part of a threshold's axis that is shown: what the cases have, and the marks.
 
     Args:
@@ -274,7 +321,9 @@ def value_range(here: ShownPolicy, swept: Threshold, marks: Sequence[float | Non
     return float(max(low - margin, swept.low)), float(min(high + margin, swept.high))
 
 
-def histogram(here: ShownPolicy, swept: Threshold, low: float, high: float) -> dict[str, Any] | None:
+def histogram(
+    here: ShownPolicy, swept: Threshold, low: float, high: float
+) -> dict[str, Any] | None:
     """Cases by label over what a threshold meets, in equal bins; None where nothing is measured."""
     values, label = met_values(here, swept), here.evidence.label
     inside = np.isfinite(values) & (values >= low) & (values <= high)
@@ -288,10 +337,12 @@ def histogram(here: ShownPolicy, swept: Threshold, low: float, high: float) -> d
 
 
 class Axis(NamedTuple):
-    """Steps of one threshold, all else as in a policy: on [low, high) of a ceiling, (low, high] of a floor.
+    """Steps of one threshold, all else as in a policy.
 
-    value: what a drag to a step sets, [N]. cells: cases by cell, [N, 18]. at: the step of the policy's own value, -1
-    where it has none.
+    On [low, high) of a ceiling, (low, high] of a floor.
+
+    value: what a drag to a step sets, [N]. cells: cases by cell, [N, 18]. at: the step of the
+    policy's own value, -1 where it has none.
     """
 
     path: str
@@ -311,7 +362,8 @@ def axis_of(here: ShownPolicy, path: str) -> Axis:
     """
     policy, value = here.policy, here.policy.value(path)
     swept = swept_threshold(here.evidence.known, here.thresholds, path)
-    if value is None:  # a bound that is not set may switch its gate off: the steps are those of a policy that sets it
+    # a bound that is not set may switch its gate off: the steps are those of a policy that sets it
+    if value is None:
         policy = policy.replace(path, int(swept.low) if swept.whole else _any_value(swept))
         swept = swept_threshold(here.evidence.known, policy_thresholds([policy]), path)
     steps: StepCells = step_cells(here.evidence, policy, path)
@@ -329,12 +381,20 @@ AXIS_RATES = tuple(metrics.RATES)
 
 
 def axis_buffer(axis: Axis, goal: Goal) -> bytes:
-    """Steps for the browser: float64 low, high, value, cost [N]; int32 k, n [N, rates] and label × decision [N, 9]."""
+    """Steps for the browser: float64 low, high, value, cost [N].
+
+    int32 k, n [N, rates] and label × decision [N, 9].
+    """
     counts, labels = metrics.rate_counts(axis.cells), metrics.label_counts(axis.cells)
     cost = np.asarray(goal.cost(axis.cells), dtype=np.float64)
-    whole = (counts, metrics.denominators(counts, labels), outcome_tables(axis.cells).reshape(len(axis.low), -1))
+    whole = (
+        counts,
+        metrics.denominators(counts, labels),
+        outcome_tables(axis.cells).reshape(len(axis.low), -1),
+    )
     floats = b"".join(
-        np.ascontiguousarray(array, dtype="<f8").tobytes() for array in (axis.low, axis.high, axis.value, cost)
+        np.ascontiguousarray(array, dtype="<f8").tobytes()
+        for array in (axis.low, axis.high, axis.value, cost)
     )
     return floats + b"".join(np.ascontiguousarray(array, dtype="<i4").tobytes() for array in whole)
 
@@ -346,7 +406,7 @@ def outcome_tables(cells: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def rate_views(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> list[dict[str, Any]]:
-    """Each rate: k of n, exact interval, difference to the baseline on the same cases, and what comes of its target."""
+    """Each rate: k of n, exact interval, same-case difference to the baseline, target outcome."""
     columns, base = (_rates(shown_policy) for shown_policy in (here, before))
     apart = metrics.paired_rates(before.cells, here.cells)
     # Two equal policies have no difference to show.
@@ -380,18 +440,24 @@ def _rates(shown_policy: ShownPolicy) -> dict[str, Any]:
     return {name: column[0].item() for name, column in columns.items()}
 
 
-def target_verdict(name: str, k: int, n: int, interval: tuple[float, float], target: float | None) -> tuple[str, str]:
+def target_verdict(
+    name: str, k: int, n: int, interval: tuple[float, float], target: float | None
+) -> tuple[str, str]:
     """What k of n say of a target: a word for the page, and a sentence.
 
-    `shown`: the whole interval keeps it; `met`: these cases keep it; `open`: no k of so few cases could show it;
-    `missed`; `none`: there is no target, or no case.
+    `shown`: the whole interval keeps it; `met`: these cases keep it; `open`: no k of so few cases
+    could show it; `missed`; `none`: there is no target, or no case.
     """
     if target is None:
         return "none", ""
     if not n:
         return "none", "0 of 0 meets no target"
     low = metrics.RATE_TABLE[name].better == "low"
-    is_met, is_shown = (k / n <= target, interval[1] <= target) if low else (k / n >= target, interval[0] >= target)
+    is_met, is_shown = (
+        (k / n <= target, interval[1] <= target)
+        if low
+        else (k / n >= target, interval[0] >= target)
+    )
     if is_shown:
         return "shown", "met, the whole interval"
     if not is_met:
@@ -403,7 +469,7 @@ def target_verdict(name: str, k: int, n: int, interval: tuple[float, float], tar
 
 
 def cost_view(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> dict[str, Any]:
-    """Expected cost of a case with its interval, and the difference to the baseline on the same cases."""
+    """Expected cost of a case with interval, and difference to the baseline on the same cases."""
     counts = here.counts
     low, high = metrics.cost_interval(counts, goal.matrix)
     has_changed = here.policy.policy_id != before.policy.policy_id
@@ -459,7 +525,8 @@ def check_filter(wanted: Filter, columns: Mapping[str, Sequence[str]]) -> None:
     for name, (value, values) in known.items():
         if value is not None and value not in values:
             msg = (
-                f"{name} of a filter must be one of {', '.join(values) or 'none'}, got {shown_value(value)}; clear it."
+                f"{name} of a filter must be one of {', '.join(values) or 'none'}, got "
+                f"{shown_value(value)}; clear it."
             )
             raise ValueError(visible(msg))
     texts = (wanted.decided_by or "", *(wanted.slice or ()), wanted.search)
@@ -472,7 +539,11 @@ def case_kinds(here: ShownPolicy, before: ShownPolicy) -> NDArray[np.str_]:
     """Of each case whether it was gained, lost, changed otherwise or stayed the same, [Q]."""
     passes, passes_before = here.passes, before.passes
     changed = (here.decisions.status != before.decisions.status) | (passes != passes_before)
-    return np.select([passes & ~passes_before, passes_before & ~passes, changed], ["gained", "lost", "other"], "same")
+    return np.select(
+        [passes & ~passes_before, passes_before & ~passes, changed],
+        ["gained", "lost", "other"],
+        "same",
+    )
 
 
 def case_views(
@@ -487,14 +558,16 @@ def case_views(
     """Cases as the page lists them, those that changed first; at most `MOST_ROWS` of them.
 
     Args:
-      texts: id and query of every case in small letters. columns: slices, by column, of every case.
+      texts: id and query of every case in small letters.
+      columns: slices, by column, of every case.
       labelled: whether the labels are of the user; without them a change is neither gain nor loss.
     """
     kinds = case_kinds(here, before)
     if not labelled:
         kinds = np.where(here.decisions.status != before.decisions.status, "other", "same")
     deciders, passes = here.decisions.decided_by, here.passes
-    # Filters narrow each other; the search for text comes last, on the rows that are left, since it is the slow one.
+    # Filters narrow each other; the search for text comes last, on the rows that are left, since it
+    # is the slow one.
     keep = np.ones(len(kinds), dtype=bool) if wanted.kind is None else kinds == wanted.kind
     for name, codes in (("label", here.evidence.label), ("decision", here.decisions.status)):
         if getattr(wanted, name):
@@ -530,7 +603,9 @@ def case_views(
 
 
 def case_view(here: ShownPolicy, case_id: str, *, labelled: bool) -> dict[str, Any]:
-    """One case: what was asked, what each gate made of it, and its hits; `flip_views` takes longer and comes behind.
+    """One case: what was asked, what each gate made of it, and its hits.
+
+    `flip_views` takes longer and comes behind.
 
     Raises:
       KeyError: no such case is shown.
@@ -556,8 +631,16 @@ def case_view(here: ShownPolicy, case_id: str, *, labelled: bool) -> dict[str, A
 
 def _check_view(check: Check) -> dict[str, Any]:
     """A check with its margin as a share of what it compares, for a bar."""
-    size = max(abs(check.value), abs(check.threshold)) if np.isfinite([check.value, check.threshold]).all() else np.nan
-    share = float(np.clip(check.margin / size, -1.0, 1.0)) if np.isfinite(check.margin) and size > 0.0 else None
+    size = (
+        max(abs(check.value), abs(check.threshold))
+        if np.isfinite([check.value, check.threshold]).all()
+        else np.nan
+    )
+    share = (
+        float(np.clip(check.margin / size, -1.0, 1.0))
+        if np.isfinite(check.margin) and size > 0.0
+        else None
+    )
     fields = {name: _finite(getattr(check, name)) for name in ("value", "threshold", "margin")}
     return {
         "gate": check.gate,
@@ -580,7 +663,12 @@ def hit_views(decisions: Decisions, row: int) -> list[dict[str, Any]]:
         if number < 0:
             break
         chunk = trace.chunks[number]
-        fields = {"squared L2": hits.l2, "cosine": hits.cosine, "hybrid": hits.s_hybrid, "rerank": hits.s_rerank}
+        fields = {
+            "squared L2": hits.l2,
+            "cosine": hits.cosine,
+            "hybrid": hits.s_hybrid,
+            "rerank": hits.s_rerank,
+        }
         scores = {name: _finite(field[row, place, depth, at]) for name, field in fields.items()}
         views.append(
             {
@@ -598,7 +686,11 @@ def hit_views(decisions: Decisions, row: int) -> list[dict[str, Any]]:
 
 def flip_views(here: ShownPolicy, case_id: str) -> list[dict[str, Any]]:
     """Smallest change of each threshold that flips the status of a case, nearest first."""
-    rows = flips(here.decisions.trace, here.policy, case_id, arm=here.decisions.tables.arm).head(8).to_dict("records")
+    rows = (
+        flips(here.decisions.trace, here.policy, case_id, arm=here.decisions.tables.arm)
+        .head(8)
+        .to_dict("records")
+    )
     return [
         {
             "path": row["path"],

@@ -1,4 +1,7 @@
-"""The cockpit's widget (shore): what a page asks by message, and what the kernel answers; one ES module of our own."""
+"""The cockpit's widget (shore): what a page asks by message, and what the kernel answers.
+
+One ES module of our own.
+"""
 
 from __future__ import annotations
 
@@ -56,21 +59,29 @@ def style_text() -> str:
 
 
 def axis_message(cockpit: CockpitState, path: str) -> tuple[dict[str, Any], bytes]:
-    """Steps of a threshold as the page takes them: what they are, and one buffer (`views.axis_buffer`)."""
+    """Steps of a threshold as the page takes them.
+
+    What they are, and one buffer (`views.axis_buffer`).
+    """
     axis = cockpit.axis(path)
-    swept = next(threshold for threshold in views.swept_rows(cockpit.here) if threshold.path == path)
+    swept = next(
+        threshold for threshold in views.swept_rows(cockpit.here) if threshold.path == path
+    )
     marks = (cockpit.policy.value(path), cockpit.baseline.value(path))
     low, high = views.value_range(cockpit.here, swept, marks)
     rates = list(views.AXIS_RATES)
     head = {"path": path, "n": len(axis.low), "side": axis.side, "at": axis.at, "rates": rates}
-    return {"kind": "axis", **head, "view_low": low, "view_high": high}, views.axis_buffer(axis, cockpit.goal)
+    return {"kind": "axis", **head, "view_low": low, "view_high": high}, views.axis_buffer(
+        axis, cockpit.goal
+    )
 
 
 class CockpitWidget(anywidget.AnyWidget):
     """The page of a cockpit in a notebook.
 
-    setup: what does not change. page: what is shown, with a number that grows with each. What the user does comes as a
-    message `{"do": …}`; one that is refused comes back as a notice, and nothing is lost.
+    setup: what does not change. page: what is shown, with a number that grows with each. What the
+    user does comes as a message `{"do": …}`; one that is refused comes back as a notice, and
+    nothing is lost.
     """
 
     _esm = module_text()
@@ -87,13 +98,19 @@ class CockpitWidget(anywidget.AnyWidget):
         super().__init__(setup=cockpit.setup, page=self._next_page())
         self.on_msg(lambda _, message, __: self.take(message))
 
-    def _next_page(self, notice: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    # JSON
+    def _next_page(
+        self,
+        notice: Mapping[str, str] | None = None,
+        **more: Any,  # noqa: ANN401
+    ) -> dict[str, Any]:
         self._number += 1
         tuning = self._progress if self.cockpit.searching else None
         state = {"tuning": tuning, "certificate": None, "notice": notice} | more
         return {"number": self._number, **self.cockpit.page(), **state}
 
-    def refresh(self, notice: Mapping[str, str] | None = None, **more: Any) -> None:  # noqa: ANN401 - JSON
+    # JSON
+    def refresh(self, notice: Mapping[str, str] | None = None, **more: Any) -> None:  # noqa: ANN401
         """Show the policy as it stands."""
         with self.cockpit.guard:
             self.page = self._next_page(notice, **more)
@@ -110,7 +127,11 @@ class CockpitWidget(anywidget.AnyWidget):
     def _listed(self, path: str) -> str:
         """The path of a threshold that the page lists or that a case's flips name."""
         here = self.cockpit.here
-        if path not in {row.path for row in views.swept_rows(here)} | swept_paths(here.evidence.known).keys():
+        if (
+            path
+            not in {row.path for row in views.swept_rows(here)}
+            | swept_paths(here.evidence.known).keys()
+        ):
             msg = f"a message must name a threshold of the page, got {visible(shown_value(path))}."
             raise ValueError(msg)
         return path
@@ -148,7 +169,9 @@ class CockpitWidget(anywidget.AnyWidget):
         fields = message.filter.model_dump()
         pair = fields.pop("slice")
         search = fields.pop("search") or ""
-        self.cockpit.filter = Filter(**fields, slice=None if pair is None else (pair[0], pair[1]), search=search)
+        self.cockpit.filter = Filter(
+            **fields, slice=None if pair is None else (pair[0], pair[1]), search=search
+        )
         self.refresh()
 
     def _undo(self, _: Message) -> None:
@@ -170,7 +193,9 @@ class CockpitWidget(anywidget.AnyWidget):
     def _send_trials(self, begin: int) -> None:
         points = np.ascontiguousarray(self.cockpit.trials[begin:], dtype="<f4")
         total = len(self.cockpit.trials)
-        self.send({"kind": "trials", "from": begin, "n": len(points), "total": total}, [points.tobytes()])
+        self.send(
+            {"kind": "trials", "from": begin, "n": len(points), "total": total}, [points.tobytes()]
+        )
 
     def _entered(self, message: PathMessage) -> None:
         head, steps = axis_message(self.cockpit, self._listed(message.path))
@@ -183,7 +208,9 @@ class CockpitWidget(anywidget.AnyWidget):
     def _flips(self, message: CaseMessage) -> None:
         """Take longer than the case, and are asked for when that is on the screen."""
         case_id = message.id
-        self.send({"kind": "flips", "id": case_id, "flips": views.flip_views(self.cockpit.here, case_id)})
+        self.send(
+            {"kind": "flips", "id": case_id, "flips": views.flip_views(self.cockpit.here, case_id)}
+        )
 
     def _saved(self, message: SaveMessage) -> None:
         name = message.file or f"policy-{self.cockpit.policy.policy_id}.yaml"
@@ -202,7 +229,11 @@ class CockpitWidget(anywidget.AnyWidget):
     def _tune(self, _: Message) -> None:
         if self.cockpit.searching:
             return
-        job, self._stop, self._progress = self.cockpit.begin_search(), Event(), {"done": 0, "total": TRIALS}
+        job, self._stop, self._progress = (
+            self.cockpit.begin_search(),
+            Event(),
+            {"done": 0, "total": TRIALS},
+        )
         self.refresh()
         self._searching = Thread(target=self._search, args=(job, self._stop), daemon=True)
         self._searching.start()
@@ -211,7 +242,10 @@ class CockpitWidget(anywidget.AnyWidget):
         self._stop.set()
 
     def _search(self, job: SearchJob, stop: Event) -> None:
-        """Tune in a thread of its own, so that messages are answered meanwhile; the plane fills with the trials."""
+        """Tune in a thread of its own, so that messages are answered meanwhile.
+
+        The plane fills with the trials.
+        """
         cockpit = self.cockpit
 
         def on_batch(points: NDArray[np.float32]) -> bool:
@@ -229,7 +263,9 @@ class CockpitWidget(anywidget.AnyWidget):
         if best is not None:
             same = best.policy_id == job.start.policy_id
             result = "found no better one" if same else "found this policy; undo takes it back"
-            text = f"The search {result}. It was chosen on the cases shown, so that its rates flatter."
+            text = (
+                f"The search {result}. It was chosen on the cases shown, so that its rates flatter."
+            )
             self.refresh({"kind": "info", "text": text})
 
 

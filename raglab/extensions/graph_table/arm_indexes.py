@@ -1,4 +1,7 @@
-"""Indexes of the arms `graph` and `table` (shore): what the core searches and asks, over entities and rows (S4.1)."""
+"""Indexes of the arms `graph` and `table` (shore): over entities and over rows (S4.1).
+
+They are what the core searches and asks.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ class GraphIndex:
     rows: ClassVar[tuple[Chunk, ...]] = ()
     answers: ClassVar[bool] = False
 
-    def search(self, query: str, k: int, scope: NDArray[np.integer] | None, bm25: Bm25Index) -> ArmHits:
+    def search(
+        self, query: str, k: int, scope: NDArray[np.integer] | None, bm25: Bm25Index
+    ) -> ArmHits:
         """The k chunks that the walk meets most; its order keeps a say after reranking."""
         seeds = bm25.search([query], k, [scope])
         return ArmHits(self.graph.search([query], k, [scope], seeds=seeds)[1], keeps_order=True)
@@ -39,8 +44,8 @@ class GraphIndex:
 class TableRowIndex:
     """Rows of tables as the chunks that they stand in, each by its best row.
 
-    first: position of the first row among all passages. numbers: of the rows by their chunk id. parent_ids: chunk id of
-    each row's chunk.
+    first: position of the first row among all passages. numbers: of the rows by their chunk id.
+    parent_ids: chunk id of each row's chunk.
     """
 
     tables: TableIndex
@@ -54,7 +59,13 @@ class TableRowIndex:
         """Rows of the tables, one passage each."""
         return self.tables.rows
 
-    def search(self, query: str, k: int, scope: NDArray[np.integer] | None, bm25: Bm25Index) -> ArmHits:  # noqa: ARG002
+    def search(
+        self,
+        query: str,
+        k: int,
+        scope: NDArray[np.integer] | None,
+        bm25: Bm25Index,  # noqa: ARG002
+    ) -> ArmHits:
         """The chunks of the k best rows."""
         scores, ids = self.tables.search([query], k, [scope])
         rows: dict[int, tuple[int, float]] = {}
@@ -68,15 +79,25 @@ class TableRowIndex:
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation | None:
         """What the query over the typed records returns, cited by its rows.
 
-        It speaks only where rows were chosen, of their tables alone, and where all that the answer rests on is among
-        the passages, as a row or as the chunk it stands in: an answer never rests on what retrieval did not choose.
+        It speaks only where rows were chosen, of their tables alone, and where all that the answer
+        rests on is among the passages, as a row or as the chunk it stands in: an answer never rests
+        on what retrieval did not choose.
         """
         place = {passage.chunk_id: number for number, passage in enumerate(passages)}
-        chosen = [self.numbers[passage.chunk_id] for passage in passages if passage.chunk_id in self.numbers]
-        answer = self.tables.answer(question, np.unique(self.tables.parents[chosen])) if chosen else None
+        chosen = [
+            self.numbers[passage.chunk_id]
+            for passage in passages
+            if passage.chunk_id in self.numbers
+        ]
+        answer = (
+            self.tables.answer(question, np.unique(self.tables.parents[chosen])) if chosen else None
+        )
         if answer is None:
             return None
-        cited = [place.get(self.rows[row].chunk_id, place.get(self.parent_ids[row])) for row in answer.rows]
+        cited = [
+            place.get(self.rows[row].chunk_id, place.get(self.parent_ids[row]))
+            for row in answer.rows
+        ]
         known = [number for number in cited if number is not None]
         if not known or len(known) < len(cited):
             return None
@@ -92,7 +113,9 @@ def table_row_index(chunks: Sequence[Chunk], first: int, pack: Pack) -> TableRow
     """Index of arm `table` over the chunks of a corpus."""
     tables = table_index(chunks, pack=pack)
     numbers = {row.chunk_id: number for number, row in enumerate(tables.rows)}
-    return TableRowIndex(tables, first, numbers, [chunks[parent].chunk_id for parent in tables.parents.tolist()])
+    return TableRowIndex(
+        tables, first, numbers, [chunks[parent].chunk_id for parent in tables.parents.tolist()]
+    )
 
 
 GRAPH = ArmRow(graph_index, lambda chunks: ())  # noqa: ARG005 - a graph adds no passages

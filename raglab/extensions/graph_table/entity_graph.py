@@ -32,10 +32,12 @@ Allowed = Sequence[NDArray[np.integer] | None]
 
 _CELL = re.compile(r"^[^\S\n]*\|([^|\n]*)\|", re.MULTILINE)
 STATED_TAGS = ("product", "vendor")  # tags whose values are names
-DAMPING = 0.5  # share of the walk that goes on: half, which keeps it near its seeds (Gutiérrez et al. 2024)
+# share of the walk that goes on: half, which keeps it near its seeds (Gutiérrez et al. 2024)
+DAMPING = 0.5
 STEPS = 10  # to the entities and back; what is left out is below DAMPING ** 20, a millionth
 COMMON = 0.5  # share of the chunks beyond which an entity does not say where to look
-WORD_SHARE = 0.5  # weight of a name whose words only occur in the question, against one that is named
+# weight of a name whose words only occur in the question, against one that is named
+WORD_SHARE = 0.5
 SEED_SHARE = 0.5  # share of the restart that goes to another search's hits, where they are given
 
 
@@ -47,18 +49,26 @@ def labels_in(text: str) -> list[str]:
       ['Role', 'Trustee']
     """
     cells = (match.group(1).strip(" *_`") for match in _CELL.finditer(text))
-    return [cell for cell in cells if any(char.isalpha() for char in cell) and not cell[0].isdigit()]
+    return [
+        cell for cell in cells if any(char.isalpha() for char in cell) and not cell[0].isdigit()
+    ]
 
 
 class Seed(NamedTuple):
-    """Where the walk of a question begins: an entity of the graph and its share of the restart, in (0, 1]."""
+    """Where the walk of a question begins.
+
+    An entity of the graph and its share of the restart, in (0, 1].
+    """
 
     entity: str
     weight: float
 
 
 class _Walk(NamedTuple):
-    """Chances of a step, sparse: from entity to chunk, [N, E], and back, [E, N]; which entities have a way out, [E]."""
+    """Chances of a step, sparse: from entity to chunk, [N, E], and back, [E, N].
+
+    Which entities have a way out, [E].
+    """
 
     out: sparse.csr_array
     back: sparse.csr_array
@@ -69,9 +79,10 @@ class _Walk(NamedTuple):
 class EntityGraph:
     """Entities on one side, the N chunks that name them on the other.
 
-    entities: E names, folded. rarity: of each, the logarithm of N + 1 over the chunks that name it. n_words: content
-    words of each. mentions: weight of each entity in each chunk, sparse [E, N]. known: the names, to be found in texts.
-    by_word: entities by the beginnings of their content words. damping: share of the walk that goes on, in [0, 1).
+    entities: E names, folded. rarity: of each, the logarithm of N + 1 over the chunks that name it.
+    n_words: content words of each. mentions: weight of each entity in each chunk, sparse [E, N].
+    known: the names, to be found in texts. by_word: entities by the beginnings of their content
+    words. damping: share of the walk that goes on, in [0, 1).
     """
 
     entities: tuple[str, ...] = field(repr=False)
@@ -90,20 +101,22 @@ class EntityGraph:
         allowed: Allowed | None = None,
         seeds: tuple[Values, NDArray[np.integer]] | None = None,
     ) -> tuple[Values, Ids]:
-        """Return the k chunks that a walk from each query's entities meets most, (scores, ids), each [Q, k].
+        """Return the k chunks a walk from each query's entities meets most, (scores, ids), [Q, k].
 
-        By (score, id); NaN and -1 where the walk meets fewer. A score is the share of its time that the walk spends at
-        the chunk, rounded to float32. A query that names no entity of the graph has no hits. A scope cuts the graph:
-        the walk stays inside it, since what the user left out must not carry weight either; rarity stays the corpus's.
+        By (score, id); NaN and -1 where the walk meets fewer. A score is the share of its time that
+        the walk spends at the chunk, rounded to float32. A query that names no entity of the graph
+        has no hits. A scope cuts the graph: the walk stays inside it, since what the user left out
+        must not carry weight either; rarity stays the corpus's.
 
         Args:
           queries: Q texts.
           k: hits a query.
           allowed: for each query the positions it may find; None is all of them.
-          seeds: what another search found, (scores, ids), each [Q, any], higher is better and none below 0; these
-            chunks share the restart with the query's entities.
+          seeds: what another search found, (scores, ids), each [Q, any], higher is better and none
+            below 0; these chunks share the restart with the query's entities.
 
-        Source: Haveliwala 2002, WWW; over entities and passages: Gutiérrez et al. 2024, NeurIPS, and 2025, ICML.
+        Source: Haveliwala 2002, WWW; over entities and passages: Gutiérrez et al. 2024, NeurIPS,
+        and 2025, ICML.
         """
         scores, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
         scopes = [None] * len(queries) if allowed is None else allowed
@@ -120,7 +133,10 @@ class EntityGraph:
         return scores, ids
 
     def seeds_of(self, query: str) -> list[Seed]:
-        """Entities that a query names or touches, heaviest first, with their shares of the restart; they sum to 1."""
+        """Entities that a query names or touches, heaviest first, with their shares of the restart.
+
+        They sum to 1.
+        """
         weights = self._restart(query)
         order = np.lexsort((np.arange(len(weights)), -weights))[: np.count_nonzero(weights)]
         return [Seed(self.entities[i], float(weights[i] / weights.sum())) for i in order.tolist()]
@@ -128,8 +144,8 @@ class EntityGraph:
     def _restart(self, query: str) -> Values:
         """Weight of each entity in a query, [E]: its rarity where the query names it.
 
-        A content word that is in no name which the query spells out gives its weight to the names that it is a word of,
-        shared among them, and to each by the share that it is of the name.
+        A content word that is in no name which the query spells out gives its weight to the names
+        that it is a word of, shared among them, and to each by the share that it is of the name.
         """
         weights = np.zeros(len(self.entities))
         words = plain_words(query)
@@ -138,17 +154,22 @@ class EntityGraph:
         for word in dict.fromkeys(word for at, word in enumerate(words) if at not in covered):
             among = self.by_word.get(beginning(word))
             if among is not None and word not in STOP_WORDS:
-                weights[among] += WORD_SHARE * self.rarity[among] / (len(among) * self.n_words[among])
+                weights[among] += (
+                    WORD_SHARE * self.rarity[among] / (len(among) * self.n_words[among])
+                )
         numbers = [spot.number for spot in named]
         weights[numbers] = self.rarity[numbers]
         return weights
 
 
-def entity_graph(chunks: Sequence[Chunk], *, damping: float = DAMPING, common: float = COMMON) -> EntityGraph:
+def entity_graph(
+    chunks: Sequence[Chunk], *, damping: float = DAMPING, common: float = COMMON
+) -> EntityGraph:
     """Graph of the entities that chunks state or name.
 
-    Entities are what metadata states (`entities`, the tags product and vendor), names, identifiers, and the first cells
-    of tables' rows, such as roles. A chunk names each of them that its text holds, in capitals or not.
+    Entities are what metadata states (`entities`, the tags product and vendor), names, identifiers,
+    and the first cells of tables' rows, such as roles. A chunk names each of them that its text
+    holds, in capitals or not.
 
     Args:
       chunks: N chunks in corpus order.
@@ -159,7 +180,11 @@ def entity_graph(chunks: Sequence[Chunk], *, damping: float = DAMPING, common: f
       ValueError: damping or common is out of range.
 
     Example:
-      >>> texts = ["Here Lee owes Crédit des Alpes.", "Crédit des Alpes has 9 branches.", "Hail is covered."]
+      >>> texts = [
+      ...     "Here Lee owes Crédit des Alpes.",
+      ...     "Crédit des Alpes has 9 branches.",
+      ...     "Hail is covered.",
+      ... ]
       >>> graph = entity_graph([Chunk(text, text, "a.md") for text in texts], common=1.0)
       >>> graph.seeds_of("what does Lee owe?")
       [Seed(entity='lee', weight=1.0)]
@@ -167,9 +192,13 @@ def entity_graph(chunks: Sequence[Chunk], *, damping: float = DAMPING, common: f
       array([[ 0,  1, -1]])
     """
     if not (0.0 <= damping < 1.0 and 0.0 < common <= 1.0):
-        msg = f"damping in [0, 1) and common in (0, 1] must hold, got {damping} and {common}; both are shares."
+        msg = (
+            f"damping in [0, 1) and common in (0, 1] must hold, got {damping} and {common}; both "
+            "are shares."
+        )
         raise ValueError(msg)
-    # First what is named anywhere, then how often each chunk names it: a name found once is known everywhere.
+    # First what is named anywhere, then how often each chunk names it: a name found once is known
+    # everywhere.
     names = _entity_names(chunks)
     known = lexicon(names)
     counted = [_mention_counts(chunk, known) for chunk in chunks]
@@ -182,7 +211,9 @@ def entity_graph(chunks: Sequence[Chunk], *, damping: float = DAMPING, common: f
     entities = tuple(names[number] for number in entity_numbers.tolist())
     # A mention weighs the logarithm of its count times the entity's rarity, as tf-idf has it.
     rarity = np.log((len(chunks) + 1.0) / n_naming[entity_numbers])
-    heard = sparse.csr_array((1.0 + np.log(times), (numbers, columns)), shape=(len(names), len(chunks)))[entity_numbers]
+    heard = sparse.csr_array(
+        (1.0 + np.log(times), (numbers, columns)), shape=(len(names), len(chunks))
+    )[entity_numbers]
     mentions = sparse.csr_array(sparse.diags_array(rarity) @ heard)
     return EntityGraph(
         entities=entities,
@@ -198,7 +229,10 @@ def entity_graph(chunks: Sequence[Chunk], *, damping: float = DAMPING, common: f
 
 def _walk(mentions: sparse.csr_array) -> _Walk:
     """Chances of a step, in proportion to the weights of the mentions."""
-    of_entity, of_chunk = np.asarray(mentions.sum(axis=1), np.float64), np.asarray(mentions.sum(axis=0), np.float64)
+    of_entity, of_chunk = (
+        np.asarray(mentions.sum(axis=1), np.float64),
+        np.asarray(mentions.sum(axis=0), np.float64),
+    )
     out = (sparse.diags_array(_inverse(of_entity)) @ mentions).T
     back = mentions @ sparse.diags_array(_inverse(of_chunk))
     return _Walk(sparse.csr_array(out), sparse.csr_array(back), of_entity > 0.0)
@@ -216,7 +250,10 @@ def _chunk_scores(scores: Values, ids: NDArray[np.integer], n: int) -> Values:
 
 
 def _walk_shares(walk: _Walk, restart: Values, prior: Values, damping: float) -> Values:
-    """Share of its time that the walk spends at each chunk, [N]: personalised PageRank by power iteration."""
+    """Share of its time that the walk spends at each chunk, [N].
+
+    Personalised PageRank by power iteration.
+    """
     share = SEED_SHARE if prior.any() else 0.0
     to_entities = (1.0 - damping) * (1.0 - share) * restart / restart.sum()
     to_chunks = (1.0 - damping) * share * prior / (prior.sum() or 1.0)
@@ -227,10 +264,18 @@ def _walk_shares(walk: _Walk, restart: Values, prior: Values, damping: float) ->
 
 
 def _entity_names(chunks: Sequence[Chunk]) -> list[str]:
-    """Every entity of the chunks, folded, as they first occur; spelt with blanks or without, it is one."""
+    """Every entity of the chunks, folded, as they first occur.
+
+    Spelt with blanks or without, it is one.
+    """
     names: dict[str, str] = {}
     for chunk, named in zip(chunks, names_in([chunk.full_text for chunk in chunks]), strict=True):
-        for written in (*_metadata_entities(chunk), *named, *codes_in(chunk.full_text), *labels_in(chunk.full_text)):
+        for written in (
+            *_metadata_entities(chunk),
+            *named,
+            *codes_in(chunk.full_text),
+            *labels_in(chunk.full_text),
+        ):
             words = _strip_function_words(plain_words(written))
             if len(words) <= LONGEST and sum(map(len, words)) > 1:
                 names.setdefault("".join(words), " ".join(words))
@@ -248,7 +293,10 @@ def _strip_function_words(words: Sequence[str]) -> list[str]:
 
 
 def _mention_counts(chunk: Chunk, known: Lexicon) -> dict[int, int]:
-    """How often a chunk names each entity; one that its metadata alone states counts as named once."""
+    """How often a chunk names each entity.
+
+    One that its metadata alone states counts as named once.
+    """
     counts: dict[int, int] = {}
     for spot in spot_names(plain_words(chunk.full_text), known):
         counts[spot.number] = counts.get(spot.number, 0) + 1

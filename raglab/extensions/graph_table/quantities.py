@@ -36,7 +36,10 @@ _EVERYWHERE: Mapping[str, tuple[str, ...]] = {  # units that are written so in e
     "kWh": ("kwh",),
 }
 UNITS: Mapping[str, tuple[str, ...]] = {
-    unit: (*_EVERYWHERE.get(unit, ()), *(_WORDS.percent if unit == "%" else _WORDS.units.get(unit, ())))
+    unit: (
+        *_EVERYWHERE.get(unit, ()),
+        *(_WORDS.percent if unit == "%" else _WORDS.units.get(unit, ())),
+    )
     for unit in dict.fromkeys((*_EVERYWHERE, *_WORDS.units))
 }
 
@@ -44,7 +47,8 @@ UNITS: Mapping[str, tuple[str, ...]] = {
 Kind = Literal["money", "percent", "date", "number", "text", "missing"]
 
 LONGEST = 400  # characters of a cell that are looked at: a longer one is prose
-_WORDS_OF_A_COUNT = 2  # "27 vans" and "3 per cent" count something, "12 Small van, up to 2.0 t" names it
+# "27 vans" and "3 per cent" count something, "12 Small van, up to 2.0 t" names it
+_WORDS_OF_A_COUNT = 2
 _GROUP = 4  # a mark and the three digits that it parts
 _PLACES = 2  # decimals of a figure that needs more than its cells have
 _EVEN = 6  # decimals up to which two figures are the same
@@ -54,8 +58,9 @@ _LARGEST = 1e15  # beyond it a float64 is no longer exact to a cent
 class Quantity(NamedTuple):
     """What a cell states.
 
-    low, high: its bounds, equal where it is one number, NaN where there is none; of a date its days as ordinals. unit:
-    `GBP`, `%`, `days`, `date`; '' where none is written. note: what else the cell says.
+    low, high: its bounds, equal where it is one number, NaN where there is none; of a date its days
+    as ordinals. unit: `GBP`, `%`, `days`, `date`; '' where none is written. note: what else the
+    cell says.
     """
 
     kind: Kind
@@ -93,8 +98,10 @@ _SIGNS = any_of([word for word in CURRENCY_OF if not word.isalpha()])
 _CODES = any_of([word for word in CURRENCY_OF if word.isalpha()])
 _SIGN = "[£€$¥]"
 _AMOUNT = re.compile(
-    rf"(?<![\w.,])(?P<minus>[-−]{_BLANK}?)?(?:(?P<before>{_SIGNS}|(?:{_CODES})(?=\W|\d)){_BLANK}?)?(?P<inner>[-−])?"
-    rf"(?P<number>\d{{1,3}}(?:(?P<joint>{_BLANK}|[,.'’])\d{{3}}(?:(?P=joint)\d{{3}})*)?(?:[.,]\d+)?(?![\d])|\d+(?:[.,]\d+)?)"
+    rf"(?<![\w.,])(?P<minus>[-−]{_BLANK}?)?(?:(?P<before>{_SIGNS}|(?:{_CODES})(?=\W|\d)){_BLANK}?)"
+    r"?(?P<inner>[-−])?"
+    rf"(?P<number>\d{{1,3}}(?:(?P<joint>{_BLANK}|[,.'’])\d{{3}}(?:(?P=joint)\d{{3}})*)?(?:[.,]\d+)"
+    r"?(?![\d])|\d+(?:[.,]\d+)?)"
     rf"(?:{_BLANK}?(?P<scale>(?:{any_of(_SCALE_OF)})(?={_SIGN}|\b)))?"
     rf"(?:{_BLANK}?(?:{'|'.join(_WORDS.of_money) or '(?!)'})?(?P<after>{_SIGN}|(?:{_CODES})\b))?"
     rf"(?:{_BLANK}?(?P<unit>%|(?:{any_of(UNIT_OF)})(?!\w)))?",
@@ -134,7 +141,9 @@ def quantities_in(text: str) -> list[QuantitySpan]:
 
 
 def head_period(head: str) -> Quantity | None:
-    """Days that the head of a column speaks of: until or from a date, or a calendar year; None where it names none.
+    """Days that the head of a column speaks of: until or from a date, or a calendar year.
+
+    None where it names none.
 
     A business year (`2024/25`) is known by its first year.
 
@@ -169,16 +178,28 @@ def format_like(value: float, like: str, unit: str) -> str:
     match = _AMOUNT.search(like)
     if match is None:
         return f"{value:,.10g} {unit}".strip()
-    french = match["joint"] in tuple(" \u00a0\u202f\u2009") or bool(re.search(r"\d,\d(?!\d\d)", match["number"]))
+    french = match["joint"] in tuple(" \u00a0\u202f\u2009") or bool(
+        re.search(r"\d,\d(?!\d\d)", match["number"])
+    )
     scaled = abs(value) / _SCALE_OF.get((match["scale"] or "").lower(), 1.0)
     mark = max(match["number"].rfind(","), match["number"].rfind("."))
-    written = len(match["number"]) - mark - 1 if mark >= 0 and len(match["number"]) - mark != _GROUP else 0
+    written = (
+        len(match["number"]) - mark - 1
+        if mark >= 0 and len(match["number"]) - mark != _GROUP
+        else 0
+    )
     places = written if round(scaled, written) == round(scaled, _EVEN) else max(written, _PLACES)
     number = f"{scaled:,.{places}f}"
     number = number.translate(str.maketrans(",.", "\u00a0,")) if french else number
-    before, after = like[match.start() : match.start("number")].strip("-−"), like[match.end("number") : match.end()]
+    before, after = (
+        like[match.start() : match.start("number")].strip("-−"),
+        like[match.end("number") : match.end()],
+    )
     own = match["before"] or match["after"] or match["unit"]
-    return f"{'-' if value < 0 else ''}{before}{number}{after}{'' if own or not unit else f' {unit}'}".strip()
+    return (
+        f"{'-' if value < 0 else ''}{before}{number}{after}"
+        f"{'' if own or not unit else f' {unit}'}".strip()
+    )
 
 
 def _all_in(text: str) -> Iterator[QuantitySpan]:
@@ -219,7 +240,10 @@ def _band(text: str) -> Quantity | None:
 
 
 def _quantity_with_note(quantity: Quantity, rest: str) -> Quantity | None:
-    """Quantity with the rest of its cell as a note; None where the rest states another or the cell only begins so."""
+    """Quantity with the rest of its cell as a note.
+
+    None where the rest states another or the cell only begins so.
+    """
     note = rest.strip(" ,;:().")
     counts = quantity.unit or len(note.split()) <= _WORDS_OF_A_COUNT
     if any(map(str.isdigit, note)) or rest[:1].isalnum() or not counts:
@@ -239,7 +263,10 @@ def _quantity_at(text: str, start: int) -> QuantitySpan | None:
 
 
 def _match_amount(match: re.Match[str]) -> Quantity | None:
-    """The money, share or number of a match; None for what is no number, such as the number of a policy."""
+    """The money, share or number of a match.
+
+    None for what is no number, such as the number of a policy.
+    """
     currency = match["before"] or match["after"]
     digits = plain_number(match["number"], money=bool(currency), scaled=bool(match["scale"]))
     if digits is None or (digits[0] == "0" and digits[1:2].isdigit()):

@@ -1,6 +1,7 @@
 """Table records (shore): tables of documents as typed records in DuckDB.
 
-Every statement stands here as it is run: what a question says comes in as a parameter, never as a part of it.
+Every statement stands here as it is run: what a question says comes in as a parameter, never as a
+part of it.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ class TableCell(NamedTuple):
 class MarkdownTable(NamedTuple):
     """A table in a chunk.
 
-    name: heading path, its first part last, in brackets; else the line above, the title or the file. columns: heads, ''
-    where one is empty. rows: as many cells each as there are columns. chunk: position of its chunk in the corpus.
-    label: the column that names the rows.
+    name: heading path, its first part last, in brackets; else the line above, the title or the
+    file. columns: heads, '' where one is empty. rows: as many cells each as there are columns.
+    chunk: position of its chunk in the corpus. label: the column that names the rows.
     """
 
     name: str
@@ -79,27 +80,38 @@ class MarkdownTable(NamedTuple):
 def markdown_tables(chunks: Sequence[Chunk]) -> tuple[MarkdownTable, ...]:
     r"""Tables of Markdown in the chunks' texts, in order; rows without any text are left out.
 
-    A number without a unit has that of its head (`Excess (GBP)`), else of its row (`Ransom (GBP)`), else of the prose
-    around it (`amounts are in GBP`). Cells beyond the heads are kept with the last one.
+    A number without a unit has that of its head (`Excess (GBP)`), else of its row (`Ransom (GBP)`),
+    else of the prose around it (`amounts are in GBP`). Cells beyond the heads are kept with the
+    last one.
 
     Example:
-      >>> (table,) = markdown_tables([Chunk("1", "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |", "a.md")])
+      >>> (table,) = markdown_tables(
+      ...     [Chunk("1", "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |", "a.md")]
+      ... )
       >>> table.name, table.columns, table.rows[0][1].quantity.low
       ('Excesses', ('Cause', 'Excess'), 250.0)
     """
-    return tuple(table for position, chunk in enumerate(chunks) for table in _tables_in(chunk, position))
+    return tuple(
+        table for position, chunk in enumerate(chunks) for table in _tables_in(chunk, position)
+    )
 
 
 def row_text(table: MarkdownTable, row: int) -> str:
     r"""A row as it can be read alone: the table's name, and each cell under its head, as written.
 
     Example:
-      >>> (table,) = markdown_tables([Chunk("1", "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |", "a.md")])
+      >>> (table,) = markdown_tables(
+      ...     [Chunk("1", "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |", "a.md")]
+      ... )
       >>> row_text(table, 0)
       'Excesses - Cause: Storm; Excess: £250'
     """
     pairs = zip(table.columns, table.rows[row], strict=True)
-    cells = [f"{head}: {cell.text}" if head else cell.text for head, cell in pairs if cell.text.strip(DASHES)]
+    cells = [
+        f"{head}: {cell.text}" if head else cell.text
+        for head, cell in pairs
+        if cell.text.strip(DASHES)
+    ]
     return f"{table.name} - {'; '.join(cells)}"
 
 
@@ -107,7 +119,9 @@ def head_time(head: str) -> Quantity | None:
     """Days that a column's head speaks of; all before and all after any day for `Old` and `New`."""
     older, newer = (pattern.search(head[:NAME_LENGTH]) is not None for pattern in (_OLDER, _NEWER))
     beyond = inf if newer else -inf
-    return head_period(head) or (Quantity("date", beyond, beyond, "date") if older != newer else None)
+    return head_period(head) or (
+        Quantity("date", beyond, beyond, "date") if older != newer else None
+    )
 
 
 def _tables_in(chunk: Chunk, position: int) -> Iterator[MarkdownTable]:
@@ -120,16 +134,25 @@ def _tables_in(chunk: Chunk, position: int) -> Iterator[MarkdownTable]:
         grid = [_split_cells(line) for line in lines[start:end]]
         headed = len(grid) > 1 and _is_rule(grid[1])
         heads = grid[0] if headed else [""] * max(map(len, grid))
-        body = [_fit_width(cells, len(heads)) for cells in (grid[2:] if headed else grid) if not _is_rule(cells)]
+        body = [
+            _fit_width(cells, len(heads))
+            for cells in (grid[2:] if headed else grid)
+            if not _is_rule(cells)
+        ]
         rows = [cells for cells in body if any(cell.strip(DASHES) for cell in cells)]
         if rows:
             units = [_unit_in(head) for head in heads]
             typed = tuple(tuple(_typed_cells(row, units, common)) for row in rows)
-            yield MarkdownTable(_table_name(chunk, lines, start), tuple(heads), typed, position, _label(typed))
+            yield MarkdownTable(
+                _table_name(chunk, lines, start), tuple(heads), typed, position, _label(typed)
+            )
 
 
 def _table_blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where the tables stand: runs of lines that begin with a pipe, or that follow a head and its rule."""
+    """Where the tables stand.
+
+    Runs of lines that begin with a pipe, or that follow a head and its rule.
+    """
     code = False
     inside: list[bool] = []
     for number, line in enumerate(lines):
@@ -137,7 +160,11 @@ def _table_blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
         code ^= bare.startswith(_FENCES)
         ruled = any(_is_rule_line(near) for near in lines[number : number + 2])
         going_on = bool(inside) and inside[-1]
-        inside.append(not code and _PIPE.search(bare) is not None and (bare.startswith("|") or ruled or going_on))
+        inside.append(
+            not code
+            and _PIPE.search(bare) is not None
+            and (bare.startswith("|") or ruled or going_on)
+        )
     for is_table, run in groupby(range(len(lines)), key=lambda number: inside[number]):
         places = list(run)
         if is_table:
@@ -182,13 +209,21 @@ def _with_unit(quantity: Quantity, unit: str) -> Quantity:
 def _unit_in(text: str) -> str:
     """Unit in brackets, or that is all of a head."""
     within = [match[1] for match in _IN_BRACKETS.finditer(text[:NAME_LENGTH])]
-    return next((_UNITS[word] for word in (part.strip().casefold() for part in (*within, text)) if word in _UNITS), "")
+    return next(
+        (
+            _UNITS[word]
+            for word in (part.strip().casefold() for part in (*within, text))
+            if word in _UNITS
+        ),
+        "",
+    )
 
 
 def _label(rows: Sequence[Sequence[TableCell]]) -> int:
     """First column most of whose cells are words; the first of all where there is none."""
     named = [
-        sum(c.quantity.kind == "text" and bool(_LETTERS.search(c.text)) for c in col) for col in zip(*rows, strict=True)
+        sum(c.quantity.kind == "text" and bool(_LETTERS.search(c.text)) for c in col)
+        for col in zip(*rows, strict=True)
     ]
     return next((place for place, count in enumerate(named) if 2 * count > len(rows)), 0)
 
@@ -201,7 +236,11 @@ def _table_name(chunk: Chunk, lines: Sequence[str], start: int) -> str:
         return f"{_PATH_JOINT.join(rest)} ({title})" if rest else title
     above = next((line.strip() for line in reversed(lines[:start]) if line.strip()), "")
     caption = above.strip("*_# ").rstrip(":")
-    return caption if caption and len(caption) <= NAME_LENGTH else chunk.tags.get("title") or chunk.file_name
+    return (
+        caption
+        if caption and len(caption) <= NAME_LENGTH
+        else chunk.tags.get("title") or chunk.file_name
+    )
 
 
 Operation = Literal[
@@ -224,7 +263,8 @@ BOUNDS: tuple[Operation, ...] = ("at least", "at most", "above", "below")
 STEM = 5  # letters of a longer word that stand for its inflections, as in keyword search
 LONGEST = 1000  # characters of a question that are read
 TYPED = "#"  # begins a term that is no word
-CHANGE = f"{TYPED}change"  # the term of tables with columns for two times, and of questions for a change
+# the term of tables with columns for two times, and of questions for a change
+CHANGE = f"{TYPED}change"
 MOST_TERMS = 64  # distinct terms of a question that are looked up
 
 _ASKS = LANGUAGES.tables
@@ -235,7 +275,8 @@ def _asks(patterns: Iterable[str]) -> re.Pattern[str]:
     return re.compile(expression(patterns, _ASKS.words), re.IGNORECASE)
 
 
-# What each operation is asked with; the first that occurs is taken, so that what is most particular stands first.
+# What each operation is asked with; the first that occurs is taken, so that what is most particular
+# stands first.
 _ORDER: tuple[Operation, ...] = (
     "average",
     "difference",
@@ -247,9 +288,15 @@ _ORDER: tuple[Operation, ...] = (
     "total",
     "count",
 )
-_OPERATIONS = tuple((operation, _asks(_ASKS.operations.get(operation, ["(?!)"]))) for operation in _ORDER)
-_OPERATING = _asks([rf"\b{expression(_ASKS.operating)}\b"])  # ask for an operation and name no row of a table
-_LATER, _EARLIER = _asks([rf"\b{expression(_ASKS.later)}\b"]), _asks([rf"\b{expression(_ASKS.earlier)}\b"])
+_OPERATIONS = tuple(
+    (operation, _asks(_ASKS.operations.get(operation, ["(?!)"]))) for operation in _ORDER
+)
+# ask for an operation and name no row of a table
+_OPERATING = _asks([rf"\b{expression(_ASKS.operating)}\b"])
+_LATER, _EARLIER = (
+    _asks([rf"\b{expression(_ASKS.later)}\b"]),
+    _asks([rf"\b{expression(_ASKS.earlier)}\b"]),
+)
 _PHRASES = any_of([word for word in UNIT_OF if " " in word]) or "(?!)"
 _UNIT_ASKED = _asks([rf"\b{expression(_ASKS.unit)}\s*(?P<unit>{_PHRASES}|\w+)"])
 _TIME_ASKED, _SHARE_ASKED, _MONEY_ASKED = _asks(_ASKS.time), _asks(_ASKS.share), _asks(_ASKS.money)
@@ -259,9 +306,10 @@ _TIMES = ("working days", "days", "nights", "weeks", "months", "years", "hours",
 class TableQuestion(NamedTuple):
     """A question, as far as tables can answer it.
 
-    terms: distinct words and beginnings of longer ones. operation: what to do with the cells. quantities: money, shares
-    and numbers with units that it states. days: the days, months or years it speaks of. side: 1 where it asks for the
-    newer of two columns, -1 for the older. kinds: units that an answer may have; empty where any may.
+    terms: distinct words and beginnings of longer ones. operation: what to do with the cells.
+    quantities: money, shares and numbers with units that it states. days: the days, months or years
+    it speaks of. side: 1 where it asks for the newer of two columns, -1 for the older. kinds: units
+    that an answer may have; empty where any may.
     """
 
     terms: tuple[str, ...]
@@ -273,7 +321,9 @@ class TableQuestion(NamedTuple):
 
 
 def table_question(question: str, later: Sequence[str] = ()) -> TableQuestion:
-    """Return what a question asks of tables; later: expressions of a pack that speak of the newer figures.
+    """Return what a question asks of tables.
+
+    Later: expressions of a pack that speak of the newer figures.
 
     Example:
       >>> table_question("Which charge is the highest under Core?")[:2]
@@ -285,9 +335,16 @@ def table_question(question: str, later: Sequence[str] = ()) -> TableQuestion:
     operation = _operation(text, stated=bool(stated))
     terms = distinct_terms(_without_quantities(text, spans, operation), _ASKING)[:MOST_TERMS]
     terms = (*terms, CHANGE) if operation == "change" else terms
-    days = tuple(f.quantity for f in spans if f.quantity.kind == "date") or tuple(d for d in (head_period(text),) if d)
+    days = tuple(f.quantity for f in spans if f.quantity.kind == "date") or tuple(
+        d for d in (head_period(text),) if d
+    )
     return TableQuestion(
-        terms, operation, tuple(f.quantity for f in stated), days, _age_side(text, later), _answer_units(text)
+        terms,
+        operation,
+        tuple(f.quantity for f in stated),
+        days,
+        _age_side(text, later),
+        _answer_units(text),
     )
 
 
@@ -303,7 +360,11 @@ def distinct_terms(text: str, without: frozenset[str] = frozenset()) -> tuple[st
       ('reservation', '^reser', 'velo')
     """
     words = (unaccented(word) for word in split_words(text) if word not in STOP_WORDS)
-    return tuple(dict.fromkeys(term for word in words if word not in without for term in _with_beginning(word)))
+    return tuple(
+        dict.fromkeys(
+            term for word in words if word not in without for term in _with_beginning(word)
+        )
+    )
 
 
 def _with_beginning(word: str) -> tuple[str, ...]:
@@ -312,18 +373,31 @@ def _with_beginning(word: str) -> tuple[str, ...]:
 
 def _operation(text: str, *, stated: bool) -> Operation:
     """First operation that the text asks for; a bound needs a quantity to compare with."""
-    fitting = (name for name, pattern in _OPERATIONS if (stated or name not in BOUNDS) and pattern.search(text))
+    fitting = (
+        name
+        for name, pattern in _OPERATIONS
+        if (stated or name not in BOUNDS) and pattern.search(text)
+    )
     return next(fitting, "value")
 
 
 def _without_quantities(text: str, spans: list[QuantitySpan], operation: Operation) -> str:
-    """Text without its typed quantities and the operation's words; of a date the year stays, of a month both."""
+    """Text without its typed quantities and the operation's words.
+
+    Of a date the year stays, of a month both.
+    """
     rest = text
     for quantity, start, end in spans:
         if quantity.unit:
             months = r"[^\W\d_]{3,}|" if quantity.high > quantity.low else ""
-            date_words = re.findall(rf"{months}(?:19|20)\d\d", text[start:end]) if quantity.kind == "date" else []
-            rest = rest[:start] + " ".join(date_words).ljust(end - start)[: end - start] + rest[end:]
+            date_words = (
+                re.findall(rf"{months}(?:19|20)\d\d", text[start:end])
+                if quantity.kind == "date"
+                else []
+            )
+            rest = (
+                rest[:start] + " ".join(date_words).ljust(end - start)[: end - start] + rest[end:]
+            )
     return rest if operation in {"value", "count", "total"} else _OPERATING.sub(" ", rest)
 
 
@@ -348,13 +422,17 @@ def _answer_units(text: str) -> tuple[str, ...]:
     return CURRENCY_CODES if _MONEY_ASKED.search(text) else ()
 
 
-WHOLE = 100  # weight of a term in the field that counts most; whole numbers, so that no sum depends on its order
-_QUANTITY = 70  # weight of a quantity that a cell states, or a band around it: that of a word in a cell
+# weight of a term in the field that counts most; whole numbers, so that no sum depends on its order
+WHOLE = 100
+# weight of a quantity that a cell states, or a band around it: that of a word in a cell
+_QUANTITY = 70
 
 _SCHEMA = """
-CREATE TABLE terms (term VARCHAR, idf BIGINT, row_ids INTEGER[], weights INTEGER[], owned BOOLEAN[]);
+CREATE TABLE terms (term VARCHAR, idf BIGINT, row_ids INTEGER[], weights INTEGER[], owned \
+BOOLEAN[]);
 CREATE TABLE cells (
-    row_id INTEGER, place INTEGER, text VARCHAR, kind VARCHAR, low DOUBLE, high DOUBLE, unit VARCHAR, note VARCHAR
+    row_id INTEGER, place INTEGER, text VARCHAR, kind VARCHAR, low DOUBLE, high DOUBLE, unit \
+VARCHAR, note VARCHAR
 );
 
 -- Rows that hold terms, and those that state a quantity; the mass is what the term weighs there.
@@ -370,7 +448,8 @@ SELECT row_id, place, text, kind, low, high, unit, note
 FROM cells JOIN (SELECT unnest(at_rows) AS row_id, unnest(at_places) AS place) USING (row_id, place)
 WHERE kind != 'missing';
 
--- The same, but none of them unless each is one number and all are of one unit; nothing and no bound are of any unit.
+-- The same, but none of them unless each is one number and all are of one unit; nothing and no \
+bound are of any unit.
 CREATE MACRO comparable(at_rows, at_places) AS TABLE
 SELECT * FROM chosen(at_rows, at_places) WHERE (
     SELECT bool_and(coalesce(low = high, false))
@@ -380,7 +459,8 @@ SELECT * FROM chosen(at_rows, at_places) WHERE (
 """
 _FILL_TERMS = "INSERT INTO terms SELECT unnest($1), unnest($2), unnest($3), unnest($4), unnest($5)"
 _FILL_CELLS = """
-INSERT INTO cells SELECT unnest($1), unnest($2), unnest($3), unnest($4), unnest($5), unnest($6), unnest($7), unnest($8)
+INSERT INTO cells SELECT unnest($1), unnest($2), unnest($3), unnest($4), unnest($5), unnest($6), \
+unnest($7), unnest($8)
 """
 # Rows with a cell that states a quantity of the question, or a band around it.
 _STATING = """
@@ -400,7 +480,8 @@ GROUP BY row_id ORDER BY total DESC, row_id LIMIT $k
 """
 VALUES = """
 SELECT row_id, place, text FROM cells
-JOIN (SELECT unnest($rows) AS row_id, unnest($places) AS place) USING (row_id, place) ORDER BY row_id, place
+JOIN (SELECT unnest($rows) AS row_id, unnest($places) AS place) USING (row_id, place) ORDER BY \
+row_id, place
 """
 DIFFERENCE = """
 SELECT max(low) - min(low) AS figure FROM comparable($rows, $places) WHERE kind != 'date'
@@ -417,15 +498,18 @@ QUALIFY low = min(low) OVER () ORDER BY row_id, place
 BOUNDED = """
 SELECT row_id, place, text FROM chosen($rows, $places) WHERE low = high
 AND (unit = $unit OR (unit = '' AND low IN (0, 'inf'))) AND CASE $bound
-WHEN 'above' THEN low > $value WHEN 'below' THEN low < $value WHEN 'at least' THEN low >= $value ELSE low <= $value END
+WHEN 'above' THEN low > $value WHEN 'below' THEN low < $value WHEN 'at least' THEN low >= $value \
+ELSE low <= $value END
 ORDER BY row_id, place
 """
 SUM = """
-SELECT sum(low ORDER BY row_id, place) AS figure FROM comparable($rows, $places) WHERE kind != 'date'
+SELECT sum(low ORDER BY row_id, place) AS figure FROM comparable($rows, $places) WHERE kind != \
+'date'
 HAVING count(*) > 0 AND max(low) < 'inf' AND count(DISTINCT note) = 1
 """
 AVERAGE = """
-SELECT sum(low ORDER BY row_id, place) / count(*) AS figure FROM comparable($rows, $places) WHERE kind != 'date'
+SELECT sum(low ORDER BY row_id, place) / count(*) AS figure FROM comparable($rows, $places) WHERE \
+kind != 'date'
 HAVING count(*) > 0 AND max(low) < 'inf' AND count(DISTINCT note) = 1
 """
 COUNT = "SELECT count(DISTINCT row_id) AS figure FROM chosen($rows, $places)"
@@ -434,8 +518,8 @@ COUNT = "SELECT count(DISTINCT row_id) AS figure FROM chosen($rows, $places)"
 class RowMatch(NamedTuple):
     """A row that shares something with a question.
 
-    score: share of the question's weight that it carries, in [0, 1]. shares: that of each term. own: terms that its own
-    cells hold, not its table or document alone.
+    score: share of the question's weight that it carries, in [0, 1]. shares: that of each term.
+    own: terms that its own cells hold, not its table or document alone.
     """
 
     row: int
@@ -473,11 +557,14 @@ class Records:
     weights: Mapping[str, int] = field(repr=False)
     connection: duckdb.DuckDBPyConnection = field(repr=False, compare=False)
 
-    def matches(self, question: TableQuestion, k: int, within: NDArray[np.integer] | None = None) -> list[RowMatch]:
+    def matches(
+        self, question: TableQuestion, k: int, within: NDArray[np.integer] | None = None
+    ) -> list[RowMatch]:
         """Return the k rows that share most with a question, best first, ties by row.
 
-        A row's score is the weight of the question's terms that it, its table or its document holds, each by where it
-        stands, over that of all its terms; a term that no row holds weighs most.
+        A row's score is the weight of the question's terms that it, its table or its document
+        holds, each by where it stands, over that of all its terms; a term that no row holds weighs
+        most.
 
         Args:
           question: the question.
@@ -485,11 +572,14 @@ class Records:
           within: rows that it may find; None is all of them.
         """
         stating = self._quantity_rows(question)
-        weights = {term: _idf(count, self.rows) for term, count in Counter(term for term, _ in stating).items()}
+        weights = {
+            term: _idf(count, self.rows)
+            for term, count in Counter(term for term, _ in stating).items()
+        }
         unknown = _idf(0, self.rows)
-        most = WHOLE * sum(self.weights.get(term, unknown) for term in question.terms) + _QUANTITY * sum(
-            weights.values()
-        )
+        most = WHOLE * sum(
+            self.weights.get(term, unknown) for term in question.terms
+        ) + _QUANTITY * sum(weights.values())
         parameters: dict[str, Any] = {
             "asked": list(question.terms),
             "stated": [term for term, _ in stating],
@@ -500,7 +590,9 @@ class Records:
         if within is not None:
             parameters["within"] = within.tolist()
         matches = []
-        for row, total, terms, masses, owned in self.run(_SEARCH if within is None else _SEARCH_WITHIN, parameters):
+        for row, total, terms, masses, owned in self.run(
+            _SEARCH if within is None else _SEARCH_WITHIN, parameters
+        ):
             shares = {term: mass / most for term, mass in sorted(zip(terms, masses, strict=True))}
             own = frozenset(term for term, is_own in zip(terms, owned, strict=True) if is_own)
             matches.append(RowMatch(row, total / most, shares, own))
@@ -510,7 +602,9 @@ class Records:
         """Quantities of the question, and the rows that state them."""
         if not question.quantities:
             return []
-        values, units = zip(*((quantity.low, quantity.unit) for quantity in question.quantities), strict=True)
+        values, units = zip(
+            *((quantity.low, quantity.unit) for quantity in question.quantities), strict=True
+        )
         return self.run(_STATING, {"values": list(values), "units": list(units), "typed": TYPED})
 
     def run(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -520,7 +614,9 @@ class Records:
 
 
 def store_records(rows: int, columns: Columns) -> Records:
-    """Store records in a new database in memory: one thread, no files, no network, no change of settings.
+    """Store records in a new database in memory.
+
+    One thread, no files, no network, no change of settings.
 
     Args:
       rows: how many there are.
@@ -541,8 +637,14 @@ def store_records(rows: int, columns: Columns) -> Records:
     if weights:
         postings = [columns.postings[term] for term in weights]
         parts = [[list(part) for part in zip(*some, strict=True)] for some in postings]
-        connection.execute(_FILL_TERMS, [list(weights), list(weights.values()), *map(list, zip(*parts, strict=True))])
-    cells = [(row, place, *_storable_text(text, quantity)) for row, place, text, quantity in columns.cells]
+        connection.execute(
+            _FILL_TERMS,
+            [list(weights), list(weights.values()), *map(list, zip(*parts, strict=True))],
+        )
+    cells = [
+        (row, place, *_storable_text(text, quantity))
+        for row, place, text, quantity in columns.cells
+    ]
     connection.execute(_FILL_CELLS, [list(column) for column in zip(*cells, strict=True)])
     return Records(rows, weights, connection)
 
@@ -553,7 +655,9 @@ def sql_text(statement: str, parameters: Mapping[str, Any]) -> str:
     return f"{' '.join(statement.split())} -- {values}"
 
 
-def _storable_text(text: str, quantity: Quantity) -> tuple[str, str, float | None, float | None, str, str]:
+def _storable_text(
+    text: str, quantity: Quantity
+) -> tuple[str, str, float | None, float | None, str, str]:
     """Text as Unicode that can be stored, and the quantity with NULL for what it lacks."""
     stored_text, note = (part.encode(errors="replace").decode() for part in (text, quantity.note))
     low, high = (None if isnan(bound) else bound for bound in (quantity.low, quantity.high))

@@ -47,8 +47,8 @@ _PART = re.compile(expression(LANGUAGES.tables.parts), re.IGNORECASE)
 class VisibleTables(NamedTuple):
     """Tables with their records, as far as a question may see them.
 
-    at: table and place in it of each row. runs: for each table the rows of it and of those that continue it. within:
-    rows that may be seen; None is all of them.
+    at: table and place in it of each row. runs: for each table the rows of it and of those that
+    continue it. within: rows that may be seen; None is all of them.
     """
 
     tables: tuple[MarkdownTable, ...]
@@ -86,14 +86,21 @@ class CellPosition(NamedTuple):
     column: int
 
 
-def single_row(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> RowMatch | None:
+def single_row(
+    held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]
+) -> RowMatch | None:
     """The one row that a question means, or None where none or several are as good."""
     level_best = best_matches(held, question, matches)
     return level_best[0] if len(level_best) == 1 else None
 
 
-def best_matches(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> list[RowMatch]:
-    """Best rows, where their own cells share a word with the question; of those with one score the most fully named."""
+def best_matches(
+    held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]
+) -> list[RowMatch]:
+    """Best rows, where their own cells share a word with the question.
+
+    Of those with one score the most fully named.
+    """
     best = [match for match in matches if match.score == matches[0].score and match.own]
     shares = [_name_share(held, match.row, question) for match in best]
     return [match for match, share in zip(best, shares, strict=True) if share == max(shares)]
@@ -107,8 +114,16 @@ def _name_share(held: VisibleTables, row: int, question: TableQuestion) -> float
 
 def complementary_row(best: RowMatch, matches: Sequence[RowMatch]) -> RowMatch | None:
     """Row that covers most of the question's terms that the best row lacks."""
-    candidates = [match for match in matches if match.row != best.row and match.own and added_share(best, match) > 0.0]
-    return max(candidates, key=lambda match: (added_share(best, match) + match.score, -match.row), default=None)
+    candidates = [
+        match
+        for match in matches
+        if match.row != best.row and match.own and added_share(best, match) > 0.0
+    ]
+    return max(
+        candidates,
+        key=lambda match: (added_share(best, match) + match.score, -match.row),
+        default=None,
+    )
 
 
 def added_share(best: RowMatch, second: RowMatch) -> float:
@@ -117,19 +132,31 @@ def added_share(best: RowMatch, second: RowMatch) -> float:
 
 
 def columns(held: VisibleTables, row: int, question: TableQuestion) -> list[int]:
-    """Columns that a question means in a row, by unit, time and words of their heads; all where it says nothing.
+    """Columns that a question means in a row, by unit, time and words of their heads.
+
+    All where it says nothing.
 
     A cell that only has a dash is none, and neither is a column that numbers the rows.
     """
     table, cells = held.table(row), held.cells(row)
-    places = [place for place in range(len(cells)) if place != table.label and not _is_row_counter(table, place)]
+    places = [
+        place
+        for place in range(len(cells))
+        if place != table.label and not _is_row_counter(table, place)
+    ]
     if question.kinds:
         fitting = [place for place in places if cells[place].quantity.unit in question.kinds]
-        places = fitting or [place for place in places if cells[place].quantity.kind in {"text", "percent", "missing"}]
+        places = fitting or [
+            place
+            for place in places
+            if cells[place].quantity.kind in {"text", "percent", "missing"}
+        ]
     places = _columns_for_time(table, places, question)
     word_counts = {place: len(head_terms(table, place, question)) for place in places}
     return [
-        place for place in places if word_counts[place] == max(word_counts.values()) and cells[place].text.strip(DASHES)
+        place
+        for place in places
+        if word_counts[place] == max(word_counts.values()) and cells[place].text.strip(DASHES)
     ]
 
 
@@ -137,17 +164,27 @@ def _is_row_counter(table: MarkdownTable, place: int) -> bool:
     """Whether a column counts the rows: 1, 2, 3."""
     counted = [row[place].text.strip(".") for row in table.rows]
     start = int(counted[0]) if counted[0].isdecimal() and len(counted[0]) < _DIGITS else 0
-    return start > 0 and len(counted) > 1 and counted == [str(n) for n in range(start, start + len(counted))]
+    return (
+        start > 0
+        and len(counted) > 1
+        and counted == [str(n) for n in range(start, start + len(counted))]
+    )
 
 
 def head_terms(table: MarkdownTable, place: int, question: TableQuestion) -> set[str]:
     """Words of a column's head, its years aside, that a question says."""
-    return {term for term in distinct_terms(table.columns[place]) if not term.isdigit()} & set(question.terms)
+    return {term for term in distinct_terms(table.columns[place]) if not term.isdigit()} & set(
+        question.terms
+    )
 
 
-def _columns_for_time(table: MarkdownTable, places: list[int], question: TableQuestion) -> list[int]:
+def _columns_for_time(
+    table: MarkdownTable, places: list[int], question: TableQuestion
+) -> list[int]:
     """Columns for the time that the question names; all of them where they have one time."""
-    times = {place: time for place in places if (time := head_time(table.columns[place])) is not None}
+    times = {
+        place: time for place in places if (time := head_time(table.columns[place])) is not None
+    }
     if len(times) < 2:
         return places
     for day in question.days:
@@ -159,7 +196,10 @@ def _columns_for_time(table: MarkdownTable, places: list[int], question: TableQu
 
 
 def _period_columns(times: Mapping[int, Quantity], day: Quantity) -> list[int]:
-    """Columns for a day or a span; for a year those that begin in it, if any. A day is in no business year."""
+    """Columns for a day or a span; for a year those that begin in it, if any.
+
+    A day is in no business year.
+    """
     spans = {place: time for place, time in times.items() if isinf(time.low) != isinf(time.high)}
     if day.high - day.low >= _YEAR:
         begun = [place for place, time in times.items() if day.low <= time.low <= day.high]
@@ -169,15 +209,24 @@ def _period_columns(times: Mapping[int, Quantity], day: Quantity) -> list[int]:
 
 
 def compared_columns(held: VisibleTables, row: int, question: TableQuestion) -> list[int]:
-    """The two columns of a row to compare: those named in the question, else two times, else its only numbers."""
+    """The two columns of a row to compare.
+
+    Those named in the question, else two times, else its only numbers.
+    """
     table = held.table(row)
-    exact = [place for place, cell in enumerate(held.cells(row)) if place != table.label and cell.quantity.exact]
+    exact = [
+        place
+        for place, cell in enumerate(held.cells(row))
+        if place != table.label and cell.quantity.exact
+    ]
     named = [place for place in exact if head_terms(table, place, question)]
     timed = [place for place in exact if head_time(table.columns[place]) is not None]
     return next((places for places in (named, timed, exact) if len(places) == 2), [])
 
 
-def compared_cells(held: VisibleTables, row: int, second_row: int, question: TableQuestion) -> list[CellPosition]:
+def compared_cells(
+    held: VisibleTables, row: int, second_row: int, question: TableQuestion
+) -> list[CellPosition]:
     """The one cell of each of two rows that a question compares."""
     chosen = [
         CellPosition(compared_row, p)
@@ -188,23 +237,30 @@ def compared_cells(held: VisibleTables, row: int, second_row: int, question: Tab
     return chosen if [place.row for place in chosen] == [row, second_row] else []
 
 
-def column_cells(held: VisibleTables, question: TableQuestion, rows: Sequence[int]) -> list[CellPosition]:
-    """Cells of the one column of numbers that a question means in several rows; none where it means several columns."""
+def column_cells(
+    held: VisibleTables, question: TableQuestion, rows: Sequence[int]
+) -> list[CellPosition]:
+    """Cells of the one column of numbers that a question means in several rows.
+
+    None where it means several columns.
+    """
     counts: dict[int, int] = {}
     for row in rows:
         means = columns(held, row, question)
         for place, cell in enumerate(held.cells(row)):
             counts[place] = counts.get(place, 0) + (place in means and isfinite(cell.quantity.low))
     wanted = [place for place, count in counts.items() if 2 * count > len(rows)]
-    return [CellPosition(row, wanted[0]) for row in rows] if len(rows) > 1 and len(wanted) == 1 else []
+    return (
+        [CellPosition(row, wanted[0]) for row in rows] if len(rows) > 1 and len(wanted) == 1 else []
+    )
 
 
 class WholeTable(NamedTuple):
     """A table that a question means as a whole.
 
-    rows: all. parts: those that are no total of others and no part of another. named: those whose own cells tell most
-    of the words that not all rows stand for. distinct: those that each tell such a word which no better one does.
-    score: share of the question that they carry together.
+    rows: all. parts: those that are no total of others and no part of another. named: those whose
+    own cells tell most of the words that not all rows stand for. distinct: those that each tell
+    such a word which no better one does. score: share of the question that they carry together.
     """
 
     rows: list[int]
@@ -214,31 +270,49 @@ class WholeTable(NamedTuple):
     score: float
 
 
-def table_match(held: VisibleTables, question: TableQuestion, matches: Iterable[RowMatch]) -> WholeTable | None:
-    """Return the table whose rows together carry most of a question; None where two carry as much."""
+def table_match(
+    held: VisibleTables, question: TableQuestion, matches: Iterable[RowMatch]
+) -> WholeTable | None:
+    """Return the table whose rows together carry most of a question.
+
+    None where two carry as much.
+    """
     shares: dict[range, dict[str, float]] = {}
     for match in matches:
         of_table = shares.setdefault(held.runs[held.at[match.row][0]], {})
         for term, share in match.shares.items():
             of_table[term] = max(share, of_table.get(term, 0.0))
-    totals = sorted(((sum(sorted(terms.values())), -run.start) for run, terms in shares.items()), reverse=True)
+    totals = sorted(
+        ((sum(sorted(terms.values())), -run.start) for run, terms in shares.items()), reverse=True
+    )
     if not totals or (len(totals) > 1 and totals[0][0] == totals[1][0]):
         return None
     rows = held.siblings(-totals[0][1])
     within = held.records.matches(question, len(rows), np.array(rows))
     own = _rows_by_own_words(within, len(rows))
-    row_shares = {match.row: sum(sorted(match.shares[term] for term in terms)) for match, terms in own}
+    row_shares = {
+        match.row: sum(sorted(match.shares[term] for term in terms)) for match, terms in own
+    }
     named = sorted(row for row, share in row_shares.items() if share == max(row_shares.values()))
     names = {row: held.label(row) for row in rows}
     parts = [row for row, name in names.items() if not (TOTAL.search(name) or _PART.search(name))]
     return WholeTable(rows, parts, named, _distinct_rows(own), min(1.0, totals[0][0]))
 
 
-def _rows_by_own_words(matches: Sequence[RowMatch], rows: int) -> list[tuple[RowMatch, frozenset[str]]]:
-    """Rows of a table with the question's terms that are specific to them, not common to all rows."""
+def _rows_by_own_words(
+    matches: Sequence[RowMatch], rows: int
+) -> list[tuple[RowMatch, frozenset[str]]]:
+    """Rows of a table with the question's terms specific to them, not common to all rows."""
     every = len(matches) == rows
-    common = frozenset.intersection(*(frozenset(match.shares) for match in matches)) if every else frozenset()
-    own = [(match, frozenset(t for t in match.own - common if not t.startswith(TYPED))) for match in matches]
+    common = (
+        frozenset.intersection(*(frozenset(match.shares) for match in matches))
+        if every
+        else frozenset()
+    )
+    own = [
+        (match, frozenset(t for t in match.own - common if not t.startswith(TYPED)))
+        for match in matches
+    ]
     return [(match, terms) for match, terms in own if terms]
 
 
@@ -261,9 +335,10 @@ CANDIDATES = 100  # rows that are looked at
 class TableAnswer(NamedTuple):
     """What tables answer to a question.
 
-    kind: a cell, a comparison of cells, or a figure over many. text: name of the table, heads and cells as written;
-    what is worked out from them comes last. sql: the statement that was run, its parameters behind it. rows: places
-    among the index's rows that it rests on. score: share of the question that they carry, in [0, 1].
+    kind: a cell, a comparison of cells, or a figure over many. text: name of the table, heads and
+    cells as written; what is worked out from them comes last. sql: the statement that was run, its
+    parameters behind it. rows: places among the index's rows that it rests on. score: share of the
+    question that they carry, in [0, 1].
     """
 
     kind: Literal["lookup", "comparison", "aggregate"]
@@ -274,7 +349,7 @@ class TableAnswer(NamedTuple):
 
 
 def table_answer(held: VisibleTables, question: TableQuestion) -> TableAnswer | None:
-    """Answer from tables, or None where none speaks to the question or its cells do not go together."""
+    """Answer from tables, or None where no table answers or its cells do not go together."""
     matches = held.matches(question, CANDIDATES)
     tries: dict[str, tuple[_Try, ...]] = {
         **dict.fromkeys(("change", "difference"), (_difference, _row_cells)),
@@ -283,35 +358,53 @@ def table_answer(held: VisibleTables, question: TableQuestion) -> TableAnswer | 
         "total": (_row_cells, _figure),
         "count": (_row_cells,) if question.kinds else (_count_numbers, _count_rows),
     }
-    answers = (attempt(held, question, matches) for attempt in tries.get(question.operation, (_row_cells,)))
+    answers = (
+        attempt(held, question, matches) for attempt in tries.get(question.operation, (_row_cells,))
+    )
     return next((answer for answer in answers if answer is not None), None) if matches else None
 
 
-def _row_cells(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
+def _row_cells(
+    held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]
+) -> TableAnswer | None:
     """Cells of the one row that the question means."""
     best = single_row(held, question, matches)
     return None if best is None else _lookup_cells(held, best, columns(held, best.row, question))
 
 
-def _count_numbers(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
+def _count_numbers(
+    held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]
+) -> TableAnswer | None:
     """Numbers, but no sums of money, in the one row that the question means."""
     best = single_row(held, question, matches)
     if best is None:
         return None
-    stated = {place: held.cells(best.row)[place].quantity for place in columns(held, best.row, question)}
+    stated = {
+        place: held.cells(best.row)[place].quantity for place in columns(held, best.row, question)
+    }
     return _lookup_cells(
-        held, best, [place for place, quantity in stated.items() if quantity.exact and quantity.kind == "number"]
+        held,
+        best,
+        [
+            place
+            for place, quantity in stated.items()
+            if quantity.exact and quantity.kind == "number"
+        ],
     )
 
 
 def _lookup_cells(held: VisibleTables, best: RowMatch, places: Sequence[int]) -> TableAnswer | None:
     if not places:
         return None
-    sql_rows, sql = _run_statement(held, table_records.VALUES, [CellPosition(best.row, place) for place in places])
+    sql_rows, sql = _run_statement(
+        held, table_records.VALUES, [CellPosition(best.row, place) for place in places]
+    )
     return TableAnswer("lookup", _cell_captions(held, sql_rows), sql, (best.row,), best.score)
 
 
-def _difference(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
+def _difference(
+    held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]
+) -> TableAnswer | None:
     """Two columns of the row that the question means, or one column of two rows."""
     level = best_matches(held, question, matches)
     if not level or len(level) > 2:
@@ -326,17 +419,32 @@ def _difference(held: VisibleTables, question: TableQuestion, matches: Sequence[
         places = compared_columns(held, best.row, question)
         named = all(head_terms(held.table(best.row), place, question) for place in places)
         first = question.operation == "change" or named
-        tries.insert(0 if first else len(tries), ([CellPosition(best.row, place) for place in places], best.score))
+        tries.insert(
+            0 if first else len(tries),
+            ([CellPosition(best.row, place) for place in places], best.score),
+        )
     for chosen, score in tries:
-        sql_rows, sql = _run_statement(held, table_records.DIFFERENCE, chosen) if len(chosen) == 2 else ([], "")
+        sql_rows, sql = (
+            _run_statement(held, table_records.DIFFERENCE, chosen) if len(chosen) == 2 else ([], "")
+        )
         if sql_rows:
-            text = f"{_cell_captions(held, chosen)}; difference: {_figure_text(held, chosen, sql_rows[0][0])}"
-            return TableAnswer("comparison", text, sql, tuple(dict.fromkeys(p.row for p in chosen)), score)
+            text = (
+                f"{_cell_captions(held, chosen)}; difference: "
+                f"{_figure_text(held, chosen, sql_rows[0][0])}"
+            )
+            return TableAnswer(
+                "comparison", text, sql, tuple(dict.fromkeys(p.row for p in chosen)), score
+            )
     return None
 
 
-def _rank_rows(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
-    """Rows of one table by the cells of one column: the highest, the lowest, or all beyond a bound."""
+def _rank_rows(
+    held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]
+) -> TableAnswer | None:
+    """Rows of one table by the cells of one column.
+
+    The highest, the lowest, or all beyond a bound.
+    """
     table = table_match(held, question, matches)
     chosen = column_cells(held, question, table.named or table.parts) if table is not None else []
     parameters: dict[str, Any] = {}
@@ -350,32 +458,47 @@ def _rank_rows(held: VisibleTables, question: TableQuestion, matches: Sequence[R
     if table is None or not sql_rows:
         return None
     return TableAnswer(
-        "comparison", _cell_captions(held, sql_rows), sql, tuple(row for row, *_ in sql_rows), table.score
+        "comparison",
+        _cell_captions(held, sql_rows),
+        sql,
+        tuple(row for row, *_ in sql_rows),
+        table.score,
     )
 
 
-def _figure(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
-    """Sum or mean of the rows that the question names, or of a whole column, unless the table states its total."""
+def _figure(
+    held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]
+) -> TableAnswer | None:
+    """Sum or mean of the question's rows, or a whole column, unless the table states its total."""
     table = table_match(held, question, matches)
     if table is None:
         return None
     chosen = column_cells(held, question, table.distinct or table.parts)
     stated = [] if table.distinct else [row for row in table.rows if TOTAL.search(held.label(row))]
     if chosen and len(stated) == 1 and question.operation != "average":
-        sql_rows, sql = _run_statement(held, table_records.VALUES, [CellPosition(stated[0], chosen[0].column)])
+        sql_rows, sql = _run_statement(
+            held, table_records.VALUES, [CellPosition(stated[0], chosen[0].column)]
+        )
         return TableAnswer("lookup", _cell_captions(held, sql_rows), sql, (stated[0],), table.score)
     name, statement = (
-        ("average", table_records.AVERAGE) if question.operation == "average" else ("sum", table_records.SUM)
+        ("average", table_records.AVERAGE)
+        if question.operation == "average"
+        else ("sum", table_records.SUM)
     )
     sql_rows, sql = _run_statement(held, statement, chosen) if chosen else ([], "")
     if not sql_rows:
         return None
     counted = sum(isfinite(held.cells(row)[column].quantity.low) for row, column in chosen)
-    text = f"{_cell_captions(held, chosen)}; {name} of {counted}: {_figure_text(held, chosen, sql_rows[0][0])}"
+    text = (
+        f"{_cell_captions(held, chosen)}; {name} of {counted}: "
+        f"{_figure_text(held, chosen, sql_rows[0][0])}"
+    )
     return TableAnswer("aggregate", text, sql, tuple(row for row, _ in chosen), table.score)
 
 
-def _count_rows(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
+def _count_rows(
+    held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]
+) -> TableAnswer | None:
     """Number of rows of a table that match the question's terms of rows; all where it has none."""
     table = table_match(held, question, matches)
     if table is None:
@@ -388,10 +511,17 @@ def _count_rows(held: VisibleTables, question: TableQuestion, matches: Sequence[
 
 
 def _run_statement(
-    held: VisibleTables, statement: str, chosen: Sequence[CellPosition], more: Mapping[str, Any] | None = None
+    held: VisibleTables,
+    statement: str,
+    chosen: Sequence[CellPosition],
+    more: Mapping[str, Any] | None = None,
 ) -> tuple[list[tuple[Any, ...]], str]:
     """Rows of a statement over cells, and the statement as it is shown."""
-    parameters = {"rows": [p.row for p in chosen], "places": [p.column for p in chosen], **(more or {})}
+    parameters = {
+        "rows": [p.row for p in chosen],
+        "places": [p.column for p in chosen],
+        **(more or {}),
+    }
     return held.records.run(statement, parameters), table_records.sql_text(statement, parameters)
 
 
@@ -403,7 +533,10 @@ def _figure_text(held: VisibleTables, chosen: Sequence[CellPosition], figure: fl
 
 
 def _cell_captions(held: VisibleTables, cells: Iterable[Sequence[Any]]) -> str:
-    """Cells with the names of their tables, rows and columns, as written; each table's name once in a run."""
+    """Cells with the names of their tables, rows and columns, as written.
+
+    Each table's name once in a run.
+    """
     by_row: dict[int, list[int]] = {}
     for row, column, *_ in cells:
         by_row.setdefault(row, []).append(column)
@@ -423,8 +556,8 @@ Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
 Allowed = Sequence[NDArray[np.integer] | None]
 
-# What a shared word counts by where it stands: a row's name and its document tell it apart, other cells and heads less,
-# prose around a table least. Chosen on the bundled tune split.
+# What a shared word counts by where it stands: a row's name and its document tell it apart, other
+# cells and heads less, prose around a table least. Chosen on the bundled tune split.
 _LABEL, _CELL, _HEAD, _DOCUMENT, _PROSE = WHOLE, 70, 70, WHOLE, 40
 
 
@@ -432,8 +565,8 @@ _LABEL, _CELL, _HEAD, _DOCUMENT, _PROSE = WHOLE, 70, 70, WHOLE, 40
 class TableIndex:
     """Rows of the tables in a corpus.
 
-    rows: one chunk a row. parents: position in the corpus of the chunk that each row stands in, [R]. tables: typed.
-    later: expressions of a question that speak of the newer figures.
+    rows: one chunk a row. parents: position in the corpus of the chunk that each row stands in,
+    [R]. tables: typed. later: expressions of a question that speak of the newer figures.
     """
 
     rows: tuple[Chunk, ...] = field(repr=False)
@@ -442,27 +575,41 @@ class TableIndex:
     held: VisibleTables | None = field(repr=False)
     later: tuple[str, ...] = ()
 
-    def search(self, queries: Sequence[str], k: int, allowed: Allowed | None = None) -> tuple[Values, Ids]:
-        """Return the k best rows, (scores, ids), each [Q, k], by (score, id); NaN and -1 where fewer share a word.
+    def search(
+        self, queries: Sequence[str], k: int, allowed: Allowed | None = None
+    ) -> tuple[Values, Ids]:
+        """Return the k best rows, (scores, ids), each [Q, k], by (score, id).
 
-        A score is the share of the question's terms, by their weight, that the row, its table or its document holds.
+        NaN and -1 where fewer share a word.
+
+        A score is the share of the question's terms, by their weight, that the row, its table or
+        its document holds.
 
         Args:
           queries: Q texts.
           k: rows a query.
-          allowed: for each query the positions of chunks whose rows it may find; None is all of them.
+          allowed: for each query the positions of chunks whose rows it may find; None is all of
+            them.
         """
         scores, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
         scopes = [None] * len(queries) if allowed is None else allowed
         for i, (query, scope) in enumerate(zip(queries, scopes, strict=True)):
             wanted = table_question(query, self.later)
-            matches = self.held.records.matches(wanted, k, self._within(scope)) if self.held is not None else []
+            matches = (
+                self.held.records.matches(wanted, k, self._within(scope))
+                if self.held is not None
+                else []
+            )
             scores[i, : len(matches)] = [match.score for match in matches]
             ids[i, : len(matches)] = [match.row for match in matches]
         return scores, ids
 
-    def answer(self, question: str, allowed: NDArray[np.integer] | None = None) -> TableAnswer | None:
-        r"""Return what the tables answer; None where none speaks to the question, or its cells do not go together.
+    def answer(
+        self, question: str, allowed: NDArray[np.integer] | None = None
+    ) -> TableAnswer | None:
+        r"""Return what the tables answer.
+
+        None where none speaks to the question, or its cells do not go together.
 
         Args:
           question: any text.
@@ -476,7 +623,9 @@ class TableIndex:
         """
         if self.held is None:
             return None
-        return table_answer(self.held._replace(within=self._within(allowed)), table_question(question, self.later))
+        return table_answer(
+            self.held._replace(within=self._within(allowed)), table_question(question, self.later)
+        )
 
     def _within(self, allowed: NDArray[np.integer] | None) -> NDArray[np.integer] | None:
         """Rows of chunks."""
@@ -492,14 +641,18 @@ def table_index(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> TableIndex:
     """Index the tables in the texts of a corpus; an empty index where there is none.
 
     Args:
-      chunks: of the corpus, in its order. pack: of its trade, with its words for newer figures.
+      chunks: of the corpus, in its order.
+      pack: of its trade, with its words for newer figures.
     """
     tables = markdown_tables(chunks)
     rows, parents, at = _row_chunks(chunks, tables)
     if not at:
         return TableIndex((), parents, (), None)
     held = VisibleTables(
-        tables, at, _row_ranges(tables, chunks), store_records(len(at), _database_columns(chunks, tables, at))
+        tables,
+        at,
+        _row_ranges(tables, chunks),
+        store_records(len(at), _database_columns(chunks, tables, at)),
     )
     return TableIndex(rows, parents, tables, held, pack.later)
 
@@ -507,21 +660,32 @@ def table_index(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> TableIndex:
 def _row_chunks(
     chunks: Sequence[Chunk], tables: Sequence[MarkdownTable]
 ) -> tuple[tuple[Chunk, ...], Ids, tuple[tuple[int, int], ...]]:
-    """Rows as passages; the position of each row's chunk, [R]; table and place in it of each row."""
-    at = tuple((number, row) for number, table in enumerate(tables) for row in range(len(table.rows)))
+    """Rows as passages; the position of each row's chunk, [R].
+
+    Table and place in it of each row.
+    """
+    at = tuple(
+        (number, row) for number, table in enumerate(tables) for row in range(len(table.rows))
+    )
     parents = np.array([tables[number].chunk for number, _ in at], np.int64)
     rows = tuple(
-        chunks[parent]._replace(chunk_id=f"{chunks[parent].chunk_id}#row{place}", text=row_text(tables[number], row))
-        for parent, place, (number, row) in zip(parents.tolist(), _row_numbers(parents), at, strict=True)
+        chunks[parent]._replace(
+            chunk_id=f"{chunks[parent].chunk_id}#row{place}", text=row_text(tables[number], row)
+        )
+        for parent, place, (number, row) in zip(
+            parents.tolist(), _row_numbers(parents), at, strict=True
+        )
     )
     return rows, parents, at
 
 
 def _row_ranges(tables: Sequence[MarkdownTable], chunks: Sequence[Chunk]) -> tuple[range, ...]:
-    """For each table the rows of it and of its neighbours in the same document with its name and heads."""
+    """Rows of each table and of its neighbours in the same document, with its name and heads."""
     first = 0
     runs: list[range] = []
-    for _, same in groupby(tables, key=lambda table: (chunks[table.chunk].source, table.name, table.columns)):
+    for _, same in groupby(
+        tables, key=lambda table: (chunks[table.chunk].source, table.name, table.columns)
+    ):
         sizes = [len(table.rows) for table in same]
         runs += [range(first, first + sum(sizes))] * len(sizes)
         first += sum(sizes)
@@ -556,19 +720,28 @@ def _database_columns(
 
 
 def _shared_terms(table: MarkdownTable, chunk: Chunk) -> dict[str, int]:
-    """Terms that all rows of a table have, with their weight: of its heads and section, its document, and its prose."""
+    """Terms that all rows of a table have, with their weight.
+
+    Of its heads and section, its document, and its prose.
+    """
     first, *rest = chunk.full_text.splitlines()
     prose = "\n".join(line for line in rest if "|" not in line)
-    document = " ".join((*chunk.tags.values(), *chunk.entities, chunk.source, table.name.rpartition(" (")[2]))
+    document = " ".join(
+        (*chunk.tags.values(), *chunk.entities, chunk.source, table.name.rpartition(" (")[2])
+    )
     parts = ((prose, _PROSE), (f"{first} {' '.join(table.columns)}", _HEAD), (document, _DOCUMENT))
     term_weights = {term: weight for text, weight in parts for term in distinct_terms(text)}
     times = sum(head_time(head) is not None for head in table.columns)
     return {**term_weights, CHANGE: WHOLE} if times > 1 else term_weights
 
 
-def _row_terms(table: MarkdownTable, place: int, shared: dict[str, int]) -> dict[str, tuple[int, bool]]:
+def _row_terms(
+    table: MarkdownTable, place: int, shared: dict[str, int]
+) -> dict[str, tuple[int, bool]]:
     """Terms of a row, each with its weight and whether the row's own cells hold it."""
-    term_weights: dict[str, tuple[int, bool]] = {term: (weight, False) for term, weight in shared.items()}
+    term_weights: dict[str, tuple[int, bool]] = {
+        term: (weight, False) for term, weight in shared.items()
+    }
     for column, cell in enumerate(table.rows[place]):
         weight = _LABEL if column == table.label else _CELL
         plain = cell.quantity.kind in {"text", "missing", "date"}

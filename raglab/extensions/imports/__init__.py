@@ -1,3 +1,8 @@
-"""Imports: traces of what an application has logged: spans of OpenTelemetry and OpenInference, traces of MLflow."""
+"""Imports: traces of what an application has logged.
 
-POINTS: dict[str, str] = {"trace_from_spans": "raglab.extensions.imports.span_traces:trace_from_spans"}
+Spans of OpenTelemetry and OpenInference, traces of MLflow.
+"""
+
+POINTS: dict[str, str] = {
+    "trace_from_spans": "raglab.extensions.imports.span_traces:trace_from_spans"
+}

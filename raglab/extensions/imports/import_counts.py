@@ -39,7 +39,9 @@ class ImportCounts:
     losses: Losses = field(default_factory=Losses)
     documents: dict[str, bytes] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
-    rankings: dict[str, Counter[int]] = field(default_factory=lambda: {signal: Counter() for signal in SIGNALS})
+    rankings: dict[str, Counter[int]] = field(
+        default_factory=lambda: {signal: Counter() for signal in SIGNALS}
+    )
     scored: Counter[str] = field(default_factory=Counter)
     matched: set[str] = field(default_factory=set)
     by_question: int = 0
@@ -59,10 +61,14 @@ class ImportCounts:
             if self.documents.setdefault(document.id, own) != own:
                 self.changed.add(document.id)
         if not hits:
-            self.losses.add("requests retrieved no document and are cases without hits", f"trace {request.id}")
+            self.losses.add(
+                "requests retrieved no document and are cases without hits", f"trace {request.id}"
+            )
         bare = sum(math.isnan(hit.retrieved) and math.isnan(hit.reranked) for hit in hits)
         if bare:
-            self.losses.add(f"hits have no score, or none within ±{ANY:.0e}", f"trace {request.id}", bare)
+            self.losses.add(
+                f"hits have no score, or none within ±{ANY:.0e}", f"trace {request.id}", bare
+            )
         for signal, field_name in SIGNALS.items():
             self.scored[signal] += sum(not math.isnan(getattr(hit, field_name)) for hit in hits)
             self.rankings[signal][request.slopes[signal]] += 1
@@ -100,7 +106,10 @@ class ImportCounts:
         return [signal for signal in sorted(SIGNALS) if self.scored[signal]]
 
     def direction(self, signal: str) -> str:
-        """Direction of a score: `ask`, as of a distance, where it rises down nearly all rankings; else `surer`."""
+        """Direction of a score: `ask`, as of a distance, where it rises down nearly all rankings.
+
+        Else `surer`.
+        """
         falls, rises = self.rankings[signal][FALLS], self.rankings[signal][RISES]
         return "ask" if rises > CLEAR * (falls + rises) else "surer"
 
@@ -110,8 +119,10 @@ class ImportCounts:
         more = "lower" if self.direction(signal) == "ask" else "higher"
         why = "since" if max(falls, rises) > CLEAR * (falls + rises) else "though nothing tells so:"
         return (
-            f"a {more} {signal} is taken as surer, {why} scores fall down the ranking in {falls:,} requests and rise in"
-            f' {rises:,}; state the direction by higher={{"{signal}": "surer"}}, or "ask" of a distance'
+            f"a {more} {signal} is taken as surer, {why} scores fall down the ranking in "
+            f"{falls:,} requests and rise in"
+            f' {rises:,}; state the direction by higher={{"{signal}": "surer"}}, or "ask" of a '
+            "distance"
         )
 
     def sentences(self) -> list[str]:
@@ -120,27 +131,38 @@ class ImportCounts:
         if self.changed:
             some = ", ".join(sorted(self.changed)[:3])
             lines.append(
-                f"{len(self.changed):,} documents have several texts or sources, of which the first counts: {some}"
+                f"{len(self.changed):,} documents have several texts or sources, of which the "
+                f"first counts: {some}"
             )
         if self.by_question:
-            lines.append(f"{self.by_question:,} requests have the label of a case with the same question")
+            lines.append(
+                f"{self.by_question:,} requests have the label of a case with the same question"
+            )
         for name, number in sorted(self.missing_groups.items()):
             lines.append(f"{number:,} requests state no group {name}")
         if self.labels:
-            listed = _listed({f"{judged} is {label}": n for (judged, label), n in self.labels.items()})
+            listed = _listed(
+                {f"{judged} is {label}": n for (judged, label), n in self.labels.items()}
+            )
             lines.append(
-                f"labels of feedback: {listed}; `notes` of a case names the source. Who gives feedback is no sample of"
-                " all requests, and what feedback says of an answer that refuses in words is read as of any answer"
+                f"labels of feedback: {listed}; `notes` of a case names the source. Who gives "
+                "feedback is no sample of"
+                " all requests, and what feedback says of an answer that refuses in words is read "
+                "as of any answer"
             )
         if self.refused:
             lines.append(
-                f"{self.refused:,} of these labels are of requests that were refused: a good refusal is refuse"
+                f"{self.refused:,} of these labels are of requests that were refused: a good "
+                "refusal is refuse"
             )
         if self.contradictory:
-            lines.append(f"feedback of {self.contradictory:,} requests contradicts itself and is no label")
+            lines.append(
+                f"feedback of {self.contradictory:,} requests contradicts itself and is no label"
+            )
         if self.unread:
             lines.append(
-                f"judgements that are no label, by their value or their name: {_listed(self.unread)}; state what a yes "
+                "judgements that are no label, by their value or their name: "
+                f"{_listed(self.unread)}; state what a yes "
                 'means by feedback={"name": "ok"} or "refuse"'
             )
         return lines

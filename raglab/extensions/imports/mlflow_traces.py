@@ -1,4 +1,4 @@
-"""Traces of MLflow (shore): what an application logged by MLflow's tracing, as a trace of raglab."""
+"""Traces of MLflow (shore): what an application logged by MLflow tracing, as a raglab trace."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ def trace_from_mlflow(
 ) -> Any:  # noqa: ANN401 - a trace, or one of shards
     """Trace of the requests that an application logged by MLflow's tracing.
 
-    A request is a trace with a span of type RETRIEVER; assessments of a trace are its feedback. Tags and metadata of a
-    trace are attributes of its first span, so that `groups` may name them.
+    A request is a trace with a span of type RETRIEVER; assessments of a trace are its feedback.
+    Tags and metadata of a trace are attributes of its first span, so that `groups` may name them.
 
     Args:
-      experiment: name of an experiment, or what `mlflow.search_traces` gives: a frame or a list of traces.
+      experiment: name of an experiment, or what `mlflow.search_traces` gives: a frame or a list of
+        traces.
       cases: as `trace_from_spans`.
       tracking_uri: of the store; MLflow's own where None.
       feedback: assessments that become labels, as `trace_from_spans`.
@@ -52,8 +53,12 @@ def trace_from_mlflow(
       TypeError: an experiment that is none of these.
       InputError: no such store or experiment, a server that does not answer, or no request.
     """
-    settings = import_settings(cases, feedback=feedback, higher=higher, groups=groups, name=name, out=out)
-    traces = _stored(experiment, tracking_uri) if isinstance(experiment, str) else _listed(experiment)
+    settings = import_settings(
+        cases, feedback=feedback, higher=higher, groups=groups, name=name, out=out
+    )
+    traces = (
+        _stored(experiment, tracking_uri) if isinstance(experiment, str) else _listed(experiment)
+    )
     return trace_of_spans((span for trace in traces for span in _spans(trace)), settings)
 
 
@@ -74,10 +79,17 @@ def _stored(experiment: str, tracking_uri: str | None) -> Iterator[Any]:
     if known is None:
         names = ", ".join(sorted(row.name for row in client.search_experiments())[:10])
         rule = "an experiment of MLflow must be there"
-        raise input_error(Where(experiment), rule, "name one of it, or pass tracking_uri", f"none; there are {names}")
+        raise input_error(
+            Where(experiment),
+            rule,
+            "name one of it, or pass tracking_uri",
+            f"none; there are {names}",
+        )
     token = None
     while True:
-        page = client.search_traces(locations=[known.experiment_id], max_results=PAGE, page_token=token)
+        page = client.search_traces(
+            locations=[known.experiment_id], max_results=PAGE, page_token=token
+        )
         yield from page
         token = page.token
         if not token:
@@ -103,7 +115,9 @@ def _spans(trace: Any) -> Iterator[LoggedSpan]:  # noqa: ANN401 - MLflow's
     info = trace.info
     more: dict[str, Any] = {**(info.trace_metadata or {}), **(info.tags or {})}
     events = tuple(
-        (EVALUATION, _assessment(row)) for row in info.assessments or () if getattr(row, "value", None) is not None
+        (EVALUATION, _assessment(row))
+        for row in info.assessments or ()
+        if getattr(row, "value", None) is not None
     )
     for number, span in enumerate(trace.data.spans):
         attributes = {
@@ -115,7 +129,15 @@ def _spans(trace: Any) -> Iterator[LoggedSpan]:  # noqa: ANN401 - MLflow's
             "mlflow.spanOutputs": span.outputs,
         }
         start, parent = int(span.start_time_ns or 0), span.parent_id or ""
-        yield LoggedSpan(info.trace_id, span.span_id, parent, span.name, start, attributes, () if number else events)
+        yield LoggedSpan(
+            info.trace_id,
+            span.span_id,
+            parent,
+            span.name,
+            start,
+            attributes,
+            () if number else events,
+        )
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - whatever a span was given

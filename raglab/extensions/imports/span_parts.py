@@ -1,4 +1,7 @@
-"""Span parts (shore): what a span says of a request, by the conventions of OpenInference, OpenTelemetry and MLflow."""
+"""Span parts (shore): what a span says of a request, by the common conventions.
+
+They are those of OpenInference, OpenTelemetry and MLflow.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from raglab.extensions.imports.spans import LoggedSpan
 from raglab.signals import ANY
 
 Kind = Literal["retriever", "reranker", "model", "other"]
-DOCUMENTS: Mapping[str, str] = {"retrieval.documents": "retriever", "reranker.output_documents": "reranker"}
+DOCUMENTS: Mapping[str, str] = {
+    "retrieval.documents": "retriever",
+    "reranker.output_documents": "reranker",
+}
 MODEL_OPERATIONS = frozenset({"chat", "text_completion", "generate_content"})
 QUESTION_KEYS = ("question", "query", "input", "text", "prompt", "query_str")
 ANSWER_KEYS = ("answer", "output", "result", "response", "text", "content")
@@ -20,7 +26,8 @@ ID_KEYS = ("id", "document_id", "doc_id", "chunk_id", "node_id")
 SCORE_KEYS = ("score", "relevance_score")
 PAGE_KEYS = ("page", "page_number")
 TEXT_KEYS = ("content", "text", "page_content")
-OUTPUT_KEYS = ("gen_ai.retrieval.documents", "mlflow.spanOutputs", "output.value")  # of a retriever, the first
+# of a retriever, the first
+OUTPUT_KEYS = ("gen_ai.retrieval.documents", "mlflow.spanOutputs", "output.value")
 EVALUATION, DECISION = "gen_ai.evaluation.result", "raglab.decision"
 _DOCUMENT_STARTS = tuple(prefix.partition(".")[0] for prefix in DOCUMENTS)
 _MOST_DIGITS = 6  # of the number of a document
@@ -71,7 +78,8 @@ class SpanPart(NamedTuple):
       answer: text that it gave.
       documents: that it gave, in their order.
       feedback: on it.
-      groups: values of the attributes that name the request's groups, of the span or of its resource.
+      groups: values of the attributes that name the request's groups, of the span or of its
+        resource.
       decision: that it states, `ok`, `refuse` or `ambiguous`; '' where it states none.
       is_failed: whether its status is an error.
     """
@@ -108,8 +116,12 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
       groups: names of attributes that name groups, such as `tenant.id`.
 
     Example:
-      >>> attributes = {"openinference.span.kind": "RETRIEVER", "input.value": "the excess?",
-      ...               "retrieval.documents.0.document.id": "a", "retrieval.documents.0.document.score": 0.9}
+      >>> attributes = {
+      ...     "openinference.span.kind": "RETRIEVER",
+      ...     "input.value": "the excess?",
+      ...     "retrieval.documents.0.document.id": "a",
+      ...     "retrieval.documents.0.document.score": 0.9,
+      ... }
       >>> part = span_part(LoggedSpan("t", "s", "", "search", 0, attributes))
       >>> part.kind, part.query, [(document.id, document.score) for document in part.documents]
       ('retriever', 'the excess?', [('a', 0.9)])
@@ -120,11 +132,13 @@ def span_part(span: LoggedSpan, groups: Sequence[str] = ()) -> SpanPart:
     names = [name for name in attributes if name.startswith(_DOCUMENT_STARTS)]
     for prefix, of_kind in DOCUMENTS.items() if names else ():
         if records := _numbered(attributes, prefix):
-            kind, documents = of_kind, tuple(map(_document, records))  # type: ignore[assignment] # of `DOCUMENTS`
+            # of `DOCUMENTS`
+            kind, documents = of_kind, tuple(map(_document, records))  # type: ignore[assignment]
     if kind in {"retriever", "reranker"}:
         output = next((attributes[key] for key in OUTPUT_KEYS if attributes.get(key)), ())
         listed = tuple(_document(record) for record in _records(output))
-        documents = listed if len(listed) > len(documents) else documents  # an SDK keeps only so many attributes
+        # an SDK keeps only so many attributes
+        documents = listed if len(listed) > len(documents) else documents
     stated = {name: attributes.get(name, span.resource.get(name)) for name in groups}
     return SpanPart(
         span.trace_id,
@@ -148,13 +162,20 @@ def _kind(attributes: Mapping[str, Any]) -> Kind:
     operation = str(attributes.get("gen_ai.operation.name", "")).lower()
     if name == "reranker" or operation == "rerank":
         return "reranker"
-    if name == "retriever" or operation in {"retrieval", "retrieve"} or "gen_ai.retrieval.documents" in attributes:
+    if (
+        name == "retriever"
+        or operation in {"retrieval", "retrieve"}
+        or "gen_ai.retrieval.documents" in attributes
+    ):
         return "retriever"
     return "model" if name in {"llm", "chat_model"} or operation in MODEL_OPERATIONS else "other"
 
 
 def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
-    """Records that numbered attributes state, `retrieval.documents.0.document.id`, or an object of the same names."""
+    """Records of numbered attributes, `retrieval.documents.0.document.id`, or of an object.
+
+    The object has the same names.
+    """
     records: dict[int, dict[str, Any]] = {}
     for name in [name for name in attributes if name.startswith(prefix)]:
         number, _, key = name[len(prefix) + 1 :].partition(".")
@@ -171,12 +192,17 @@ def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]
 
 
 def _records(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - of JSON
-    """Objects of a list, or of the JSON text of one; each within its `document` where it has one."""
+    """Objects of a list, or of the JSON text of one.
+
+    Each within its `document` where it has one.
+    """
     value = _parsed(value)
     rows = value if isinstance(value, list | tuple) else ()
     records: list[Any] = [{"content": row} if isinstance(row, str) else row for row in rows]
     records = [
-        {key.removeprefix("document."): field for key, field in record.items()} if isinstance(record, dict) else record
+        {key.removeprefix("document."): field for key, field in record.items()}
+        if isinstance(record, dict)
+        else record
         for record in records
     ]
     return [
@@ -210,7 +236,10 @@ def _first(record: Mapping[str, Any], keys: Iterable[str]) -> str:
 
 
 def _first_number(record: Mapping[str, Any], keys: Iterable[str]) -> float:
-    """The first number of some keys that a signal may have, NaN where there is none; a truth value is no number."""
+    """The first number of some keys that a signal may have, NaN where there is none.
+
+    A truth value is no number.
+    """
     for key in keys:
         value = record.get(key)
         if isinstance(value, int | float | str) and not isinstance(value, bool):
@@ -234,32 +263,48 @@ def _parsed(value: Any) -> Any:  # noqa: ANN401 - of JSON
 
 
 def _query(attributes: Mapping[str, Any]) -> str:
-    for name in ("gen_ai.retrieval.query.text", "reranker.query", "input.value", "mlflow.spanInputs"):
-        if name in attributes and (text := _text_of(_parsed(attributes[name]), QUESTION_KEYS, "user")):
+    for name in (
+        "gen_ai.retrieval.query.text",
+        "reranker.query",
+        "input.value",
+        "mlflow.spanInputs",
+    ):
+        if name in attributes and (
+            text := _text_of(_parsed(attributes[name]), QUESTION_KEYS, "user")
+        ):
             return text
     return _text_of(_parsed(attributes.get("gen_ai.input.messages")), QUESTION_KEYS, "user")
 
 
 def _answer(attributes: Mapping[str, Any]) -> str:
     for name in ("output.value", "gen_ai.output.messages", "mlflow.spanOutputs"):
-        if name in attributes and (text := _text_of(_parsed(attributes[name]), ANSWER_KEYS, "assistant")):
+        if name in attributes and (
+            text := _text_of(_parsed(attributes[name]), ANSWER_KEYS, "assistant")
+        ):
             return text
     return ""
 
 
 def _text_of(value: Any, keys: Sequence[str], role: str) -> str:  # noqa: ANN401 - of JSON
-    """The text of an input or output: itself, that of a known key, or that of the last message of a role."""
+    """The text of an input or output.
+
+    Itself, that of a known key, or that of the last message of a role.
+    """
     if isinstance(value, str):
         return "" if value == "null" else value.strip()
     if isinstance(value, Mapping):
         messages = value.get("messages") or value.get("choices")
         if isinstance(messages, list):
             return _text_of(messages, keys, role)
-        known = next((value[key] for key in keys if isinstance(value.get(key), str | list | Mapping)), None)
+        known = next(
+            (value[key] for key in keys if isinstance(value.get(key), str | list | Mapping)), None
+        )
         return "" if known is None else _text_of(known, keys, role)
     if isinstance(value, list):
         messages = [row.get("message", row) for row in value if isinstance(row, Mapping)]
-        own = [row for row in messages if isinstance(row, Mapping) and row.get("role", role) == role]
+        own = [
+            row for row in messages if isinstance(row, Mapping) and row.get("role", role) == role
+        ]
         return _message_text(own[-1]) if own else ""
     return ""
 
@@ -270,11 +315,17 @@ def _message_text(message: Mapping[str, Any]) -> str:
     if isinstance(content, str):
         return content.strip()
     parts = content if isinstance(content, list) else ()
-    texts = [str(part.get("text") or part.get("content") or "") for part in parts if isinstance(part, Mapping)]
+    texts = [
+        str(part.get("text") or part.get("content") or "")
+        for part in parts
+        if isinstance(part, Mapping)
+    ]
     return " ".join(text.strip() for text in texts if text.strip())
 
 
 def _feedback(event: Mapping[str, Any]) -> SpanFeedback:
-    value = event.get("gen_ai.evaluation.score.label", event.get("gen_ai.evaluation.score.value", ""))
+    value = event.get(
+        "gen_ai.evaluation.score.label", event.get("gen_ai.evaluation.score.value", "")
+    )
     source = str(event.get("gen_ai.evaluation.source") or "evaluation")
     return SpanFeedback(str(event.get("gen_ai.evaluation.name", "")), str(value), source)

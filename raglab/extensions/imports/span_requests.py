@@ -13,20 +13,48 @@ from raglab.extensions.imports.span_parts import SpanDocument, SpanFeedback, Spa
 from raglab.extensions.imports.spans import Losses
 from raglab.values import LONGEST_QUESTION, MOST_HITS
 
-LONGEST_ID, SHOWN_ID = 1_000, 40  # characters of a document's or trace's id, and of one in a message
+# characters of a document's or trace's id, and of one in a message
+LONGEST_ID, SHOWN_ID = 1_000, 40
 
 # What users and annotators write for a good or a bad answer, in small letters.
 GOOD = frozenset(
-    {"true", "yes", "up", "thumbs_up", "thumbs-up", "positive", "good", "correct", "pass", "passed", "👍", "1", "1.0"}
+    {
+        "true",
+        "yes",
+        "up",
+        "thumbs_up",
+        "thumbs-up",
+        "positive",
+        "good",
+        "correct",
+        "pass",
+        "passed",
+        "👍",
+        "1",
+        "1.0",
+    }
 )
 BAD = frozenset(
-    {"false", "no", "down", "thumbs_down", "thumbs-down", "negative", "bad", "incorrect", "wrong", "fail", "failed"}
+    {
+        "false",
+        "no",
+        "down",
+        "thumbs_down",
+        "thumbs-down",
+        "negative",
+        "bad",
+        "incorrect",
+        "wrong",
+        "fail",
+        "failed",
+    }
     | {"👎", "0", "0.0", "-1"}
 )
 NUMBERS = frozenset({"1", "1.0", "0", "0.0", "-1"})  # of which a name must say the scale
 # Names of judgements whose yes is bad.
 _SAYS_BAD = re.compile(
-    r"hallucinat|toxic|pii|harm|bias|refus|error|unsafe|fail|wrong|incorrect|violat|leak", re.IGNORECASE
+    r"hallucinat|toxic|pii|harm|bias|refus|error|unsafe|fail|wrong|incorrect|violat|leak",
+    re.IGNORECASE,
 )
 
 
@@ -58,7 +86,8 @@ class SpanRequest(NamedTuple):
       hits: in the final order: the reranker's, then the rest of the retriever's.
       feedback: on its answer.
       groups: its groups by name.
-      slopes: by signal, 1 where its score falls down its own ranking, -1 where it rises, 0 where it does neither.
+      slopes: by signal, 1 where its score falls down its own ranking, -1 where it rises, 0 where it
+        does neither.
       decision: that the application logged, '' where it logged none.
     """
 
@@ -77,16 +106,20 @@ def request_of_row(row: Sequence[Any]) -> SpanRequest:
     """A request that was written as JSON."""
     request = SpanRequest(*row)
     return request._replace(
-        hits=tuple(RequestHit(SpanDocument(*document), *scores) for document, *scores in request.hits),
+        hits=tuple(
+            RequestHit(SpanDocument(*document), *scores) for document, *scores in request.hits
+        ),
         feedback=tuple(SpanFeedback(*fields) for fields in request.feedback),
     )
 
 
 def joined_requests(parts: Sequence[SpanPart], losses: Losses) -> list[SpanRequest]:
-    """The requests of the spans of one trace: one, or one a turn of a conversation; what is none is counted.
+    """The requests of the spans of one trace: one, or one a turn of a conversation.
 
-    Turns are spans that have a question and retrieval below them, where the trace as a whole states no question: its
-    first spans, or those right below a first span without a question.
+    What is none is counted.
+
+    Turns are spans that have a question and retrieval below them, where the trace as a whole states
+    no question: its first spans, or those right below a first span without a question.
 
     Args:
       parts: of one trace, in any order.
@@ -94,11 +127,17 @@ def joined_requests(parts: Sequence[SpanPart], losses: Losses) -> list[SpanReque
     """
     place = f"trace {parts[0].trace_id:.{SHOWN_ID}}"
     if len(parts[0].trace_id) > LONGEST_ID:
-        losses.add(f"traces have an id of more than {LONGEST_ID:,} characters and are left out", place)
+        losses.add(
+            f"traces have an id of more than {LONGEST_ID:,} characters and are left out", place
+        )
         return []
     once = {part.span_id: part for part in parts} if all(part.span_id for part in parts) else {}
     if once and len(once) < len(parts):
-        losses.add("spans have the id of a later one of their trace and are left out", place, len(parts) - len(once))
+        losses.add(
+            "spans have the id of a later one of their trace and are left out",
+            place,
+            len(parts) - len(once),
+        )
         parts = list(once.values())
     ordered = sorted(parts, key=lambda part: (part.start, part.span_id))
     turns = _turns(ordered)
@@ -109,7 +148,8 @@ def joined_requests(parts: Sequence[SpanPart], losses: Losses) -> list[SpanReque
     if any(part.feedback for part in ordered if not any(part in turn for turn in turns)):
         losses.add("traces of several turns have feedback as a whole, which is no label", place)
     joined = (
-        _joined(turn, f"{turn[0].trace_id}/{number}", place, losses) for number, turn in enumerate(turns, start=1)
+        _joined(turn, f"{turn[0].trace_id}/{number}", place, losses)
+        for number, turn in enumerate(turns, start=1)
     )
     return [request for request in joined if request is not None]
 
@@ -135,8 +175,13 @@ def _turns(ordered: Sequence[SpanPart]) -> list[list[SpanPart]]:
     return turns
 
 
-def _joined(ordered: Sequence[SpanPart], name: str, place: str, losses: Losses) -> SpanRequest | None:
-    """The request of some spans in the order of their time; None where it is none that can be decided."""
+def _joined(
+    ordered: Sequence[SpanPart], name: str, place: str, losses: Losses
+) -> SpanRequest | None:
+    """The request of some spans in the order of their time.
+
+    None where it is none that can be decided.
+    """
     retrievers = [part for part in ordered if part.kind == "retriever"]
     if not retrievers:
         losses.add("traces have no retriever's span and are left out", place)
@@ -150,11 +195,17 @@ def _joined(ordered: Sequence[SpanPart], name: str, place: str, losses: Losses) 
     models = [part for part in ordered if part.kind == "model"]
     question = next((part.query for part in (*stated, *retrievers, *models) if part.query), "")
     if not question or len(question) > LONGEST_QUESTION:
-        what = "no question" if not question else f"a question of more than {LONGEST_QUESTION:,} characters"
+        what = (
+            "no question"
+            if not question
+            else f"a question of more than {LONGEST_QUESTION:,} characters"
+        )
         losses.add(f"traces have {what} and are left out", place)
         return None
     if len(retrievers) > 1:
-        losses.add("traces have several retrievers' spans, whose hits are joined in their order", place)
+        losses.add(
+            "traces have several retrievers' spans, whose hits are joined in their order", place
+        )
     rerankers = [part for part in ordered if part.kind == "reranker"]
     if len(rerankers) > 1:
         losses.add("traces have several rerankers' spans, of which the last counts", place)
@@ -166,7 +217,12 @@ def _joined(ordered: Sequence[SpanPart], name: str, place: str, losses: Losses) 
         _encodable(question, place, losses),
         _encodable(answer, place, losses),
         _hits(retrieved, reranked, place, losses),
-        tuple(feedback for part in ordered if part.kind not in {"retriever", "reranker"} for feedback in part.feedback),
+        tuple(
+            feedback
+            for part in ordered
+            if part.kind not in {"retriever", "reranker"}
+            for feedback in part.feedback
+        ),
         _groups(by_depth, place, losses),
         {"retriever_score": _slope(retrievers), "reranker_score": _slope(rerankers[-1:])},
         next((part.decision for part, _ in by_depth if part.decision), ""),
@@ -174,7 +230,7 @@ def _joined(ordered: Sequence[SpanPart], name: str, place: str, losses: Losses) 
 
 
 def _by_depth(ordered: Sequence[SpanPart]) -> list[tuple[SpanPart, int]]:
-    """Spans with their depth, the outermost first, those of one depth in the order of their time."""
+    """Spans with their depth, the outermost first, and those of one depth in order of time."""
     parents = {part.span_id: part.parent_id for part in ordered if part.span_id}
 
     def depth(part: SpanPart) -> int:
@@ -203,12 +259,17 @@ def _encodable(text: str, place: str, losses: Losses) -> str:
         return text
     plain = text.encode("utf-8", "replace").decode()
     if plain != text:
-        losses.add("texts have halves of characters (lone surrogates), which are replaced by `?`", place)
+        losses.add(
+            "texts have halves of characters (lone surrogates), which are replaced by `?`", place
+        )
     return plain
 
 
 def _slope(parts: Sequence[SpanPart]) -> int:
-    """How the scores of spans run down their own rankings: 1 where all fall, -1 where all rise, else 0."""
+    """How the scores of spans run down their own rankings.
+
+    1 where all fall, -1 where all rise, else 0.
+    """
     signs = set()
     for part in parts:
         scores = [document.score for document in part.documents if not math.isnan(document.score)]
@@ -218,12 +279,19 @@ def _slope(parts: Sequence[SpanPart]) -> int:
 
 
 def _hits(
-    retrieved: Mapping[str, SpanDocument], reranked: Mapping[str, SpanDocument], place: str, losses: Losses
+    retrieved: Mapping[str, SpanDocument],
+    reranked: Mapping[str, SpanDocument],
+    place: str,
+    losses: Losses,
 ) -> tuple[RequestHit, ...]:
     """Hits in their final order, a document once."""
     order = [*reranked, *(name for name in retrieved if name not in reranked)]
     if len(order) > MOST_HITS:
-        losses.add(f"hits beyond the first {MOST_HITS:,} of a trace are left out", place, len(order) - MOST_HITS)
+        losses.add(
+            f"hits beyond the first {MOST_HITS:,} of a trace are left out",
+            place,
+            len(order) - MOST_HITS,
+        )
     hits = []
     for name in order[:MOST_HITS]:
         first, second = retrieved.get(name), reranked.get(name)
@@ -240,7 +308,10 @@ def _fuller(first: SpanDocument | None, second: SpanDocument | None) -> SpanDocu
 
 
 def _by_id(parts: Iterable[SpanPart], place: str, losses: Losses) -> dict[str, SpanDocument]:
-    """Documents by id, in their order; the first mention of one counts. One without an id is named by its text."""
+    """Documents by id, in their order; the first mention of one counts.
+
+    One without an id is named by its text.
+    """
     documents: dict[str, SpanDocument] = {}
     for part in parts:
         for document in part.documents:
@@ -266,14 +337,15 @@ def feedback_label(
 ) -> tuple[str | None, str]:
     """Label that feedback gives, None where it gives none, and why.
 
-    A good answer is `ok`. A bad one should not have been given: `refuse`. Of a request that was refused, a good
-    decision is `refuse`, a bad one `ok`; one that was asked back gives no label. Feedback that contradicts itself gives
-    none. Numbers count where their name is stated, 1 and 0 alone.
+    A good answer is `ok`. A bad one should not have been given: `refuse`. Of a request that was
+    refused, a good decision is `refuse`, a bad one `ok`; one that was asked back gives no label.
+    Feedback that contradicts itself gives none. Numbers count where their name is stated, 1 and 0
+    alone.
 
     Args:
       feedback: on a request.
-      senses: of the judgements that count, `ok` where a yes is good and `refuse` where it is bad; where it is empty,
-        all but those whose name says something bad, such as `toxicity`.
+      senses: of the judgements that count, `ok` where a yes is good and `refuse` where it is bad;
+        where it is empty, all but those whose name says something bad, such as `toxicity`.
       decision: of the request, as it was logged.
 
     Example:

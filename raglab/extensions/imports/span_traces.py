@@ -1,4 +1,4 @@
-"""Traces of spans (shore): the requests that an application logged, as a trace or as shards, in bounded memory."""
+"""Traces of spans (shore): an application's logged requests, as trace or shards, memory bounded."""
 
 from __future__ import annotations
 
@@ -91,26 +91,32 @@ def trace_from_spans(
 ) -> Any:  # noqa: ANN401 - a trace, or one of shards
     """Trace of the requests that an application logged as spans.
 
-    A file is OTLP JSON (whole, or a batch a line), or JSON lines of an SDK's spans; plain or gzipped. Spans are read by
-    the conventions of OpenInference, OpenTelemetry GenAI and MLflow. A request is a trace with a retriever's span, or a
-    turn of one that holds a conversation: a span with a question below a first one that has none. Its hits stand in
-    the order of the last reranker, then in that of the retrievers. Scores keep their own meaning: the score of the
-    first hit is the signal `retriever_score` or `reranker_score`. No distance is known, so the gates on distances and
-    on confidence are off. Files are read by the workers of `raglab.lab.parallel_workers`, to the same bytes.
+    A file is OTLP JSON (whole, or a batch a line), or JSON lines of an SDK's spans; plain or
+    gzipped. Spans are read by the conventions of OpenInference, OpenTelemetry GenAI and MLflow. A
+    request is a trace with a retriever's span, or a turn of one that holds a conversation: a span
+    with a question below a first one that has none. Its hits stand in the order of the last
+    reranker, then in that of the retrievers. Scores keep their own meaning: the score of the first
+    hit is the signal `retriever_score` or `reranker_score`. No distance is known, so the gates on
+    distances and on confidence are off. Files are read by the workers of
+    `raglab.lab.parallel_workers`, to the same bytes.
 
     Args:
       source: a file, a folder, or several files.
       cases: labels by the id of the trace, or by the question.
-      feedback: names of the judgements that become labels, with their source in `notes`; a mapping says of each what
-        a yes means, `{"thumb": "ok", "toxicity": "refuse"}`. () takes all whose values are words, but names that say
-        something bad; None takes none. Of a logged refusal a good judgement is the label `refuse`.
-      higher: direction of a score by its signal, `surer` or `ask`; where it is not named, what most rankings show.
+      feedback: names of the judgements that become labels, with their source in `notes`; a mapping
+        says of each what a yes means, `{"thumb": "ok", "toxicity": "refuse"}`. () takes all whose
+        values are words, but names that say something bad; None takes none. Of a logged refusal a
+        good judgement is the label `refuse`.
+      higher: direction of a score by its signal, `surer` or `ask`; where it is not named, what most
+        rankings show.
       groups: attributes whose values are kept with the case, such as `tenant.id`.
       name: of the collection and of the arm.
-      out: folder of shards, where the spans are more than the memory holds; None keeps the trace in memory.
+      out: folder of shards, where the spans are more than the memory holds; None keeps the trace in
+        memory.
 
     Returns:
-      a `raglab.Trace` of Q cases, with `extra` of each: `at` (time), `logged_answer`, `groups`; a `ShardedTrace` with
+      a `raglab.Trace` of Q cases, with `extra` of each: `at` (time), `logged_answer`, `groups`; a
+      `ShardedTrace` with
         `out`.
 
     Raises:
@@ -119,12 +125,17 @@ def trace_from_spans(
       MissingExtensionError: `out` without the room `scale`.
 
     Warns:
-      UserWarning: counts of what is left out, merged or mapped; the directions of scores; the gates that are off.
+      UserWarning: counts of what is left out, merged or mapped; the directions of scores; the gates
+        that are off.
     """
-    settings = import_settings(cases, feedback=feedback, higher=higher, groups=groups, name=name, out=out)
+    settings = import_settings(
+        cases, feedback=feedback, higher=higher, groups=groups, name=name, out=out
+    )
     losses = Losses()
     parts = pieces(source, losses)
-    size = sum(piece.path.stat().st_size for piece in {piece.path: piece for piece in parts}.values())
+    size = sum(
+        piece.path.stat().st_size for piece in {piece.path: piece for piece in parts}.values()
+    )
     number = min(MOST_PARTS, size // PART_BYTES + 1)
     with tempfile.TemporaryDirectory(prefix="raglab-spans-") as folder:
         numbered = list(enumerate(parts))
@@ -144,7 +155,8 @@ def import_settings(
     """Arguments of an import, checked.
 
     Raises:
-      ValueError: a direction or sense that is none, or a direction of a signal that an import does not give.
+      ValueError: a direction or sense that is none, or a direction of a signal that an import does
+        not give.
       TypeError: an argument of another type.
     """
     for argument, value, kinds in (
@@ -158,11 +170,22 @@ def import_settings(
     for signal, direction in (higher or {}).items():
         if signal not in SIGNALS or direction not in DIRECTIONS:
             rule = f"higher must name {', '.join(SIGNALS)} with {' or '.join(DIRECTIONS)}"
-            msg = f'{rule}, got {signal!r}: {direction!r}; write higher={{"retriever_score": "ask"}} for a distance.'
+            msg = (
+                f'{rule}, got {signal!r}: {direction!r}; write higher={{"retriever_score": '
+                f'"ask"}} for a distance.'
+            )
             raise ValueError(msg)
-    labels = {plain_question(case.query): case for case in cases or ()} | {case.id: case for case in cases or ()}
+    labels = {plain_question(case.query): case for case in cases or ()} | {
+        case.id: case for case in cases or ()
+    }
     named = dict.fromkeys([feedback], "ok") if isinstance(feedback, str) else feedback
-    senses = None if named is None else dict(named) if isinstance(named, Mapping) else dict.fromkeys(named, "ok")
+    senses = (
+        None
+        if named is None
+        else dict(named)
+        if isinstance(named, Mapping)
+        else dict.fromkeys(named, "ok")
+    )
     if odd := set((senses or {}).values()) - {"ok", "refuse"}:
         rule = "feedback must say what a yes means, ok or refuse"
         msg = f'{rule}, got {min(map(str, odd))!r}; write feedback={{"toxicity": "refuse"}}.'
@@ -171,7 +194,8 @@ def import_settings(
     return ImportSettings(labels, senses, dict(higher or {}), listed, name, out)
 
 
-def trace_of_spans(spans: Iterable[LoggedSpan], settings: ImportSettings) -> Any:  # noqa: ANN401 - as `trace_from_spans`
+# as `trace_from_spans`
+def trace_of_spans(spans: Iterable[LoggedSpan], settings: ImportSettings) -> Any:  # noqa: ANN401
     """Trace of spans from anywhere; see `trace_from_spans`."""
     with tempfile.TemporaryDirectory(prefix="raglab-spans-") as folder:
         rows = _sort(spans, Path(folder) / "spans", PARTS_OF_STORE, settings.groups)
@@ -191,7 +215,9 @@ def sort_piece(
     return rows, losses
 
 
-def _sort(spans: Iterable[LoggedSpan], path: Path, n_parts: int, groups: Sequence[str]) -> dict[int, list[SortedPart]]:
+def _sort(
+    spans: Iterable[LoggedSpan], path: Path, n_parts: int, groups: Sequence[str]
+) -> dict[int, list[SortedPart]]:
     written: dict[int, list[SortedPart]] = defaultdict(list)
     waiting: dict[int, list[SpanPart]] = defaultdict(list)
     n = 0
@@ -205,7 +231,9 @@ def _sort(spans: Iterable[LoggedSpan], path: Path, n_parts: int, groups: Sequenc
             waiting.clear()
 
         for span in spans:
-            waiting[zlib.crc32(span.trace_id.encode("utf-8", "replace")) % n_parts].append(span_part(span, groups))
+            waiting[zlib.crc32(span.trace_id.encode("utf-8", "replace")) % n_parts].append(
+                span_part(span, groups)
+            )
             n += 1
             if n % SPANS_AHEAD == 0:
                 write()
@@ -226,13 +254,18 @@ def _read_part(rows: Sequence[SortedPart]) -> Iterator[SpanPart]:
 def write_requests(
     rows: tuple[int, list[SortedPart]], folder: str, settings: ImportSettings
 ) -> tuple[RequestFile, ImportCounts]:
-    """Requests of a part with their labels, written in the order of their time; and what was counted."""
+    """Requests of a part with their labels, written in the order of their time.
+
+    And what was counted.
+    """
     number, places = rows
     counts = ImportCounts()
     by_trace: dict[str, list[SpanPart]] = {}
     for part in _read_part(places):
         by_trace.setdefault(part.trace_id, []).append(part)
-    requests = (request for parts in by_trace.values() for request in joined_requests(parts, counts.losses))
+    requests = (
+        request for parts in by_trace.values() for request in joined_requests(parts, counts.losses)
+    )
     listed = sorted(requests, key=lambda row: (row.start, row.id))
     for request in listed:
         counts.add_request(request)
@@ -265,7 +298,9 @@ def _case(request: SpanRequest, settings: ImportSettings, counts: ImportCounts) 
 
 
 def _traced(
-    sorted_pieces: Iterable[tuple[dict[int, list[SortedPart]], Losses]], folder: str, settings: ImportSettings
+    sorted_pieces: Iterable[tuple[dict[int, list[SortedPart]], Losses]],
+    folder: str,
+    settings: ImportSettings,
 ) -> Any:  # noqa: ANN401 - as `trace_from_spans`
     """Trace of sorted spans, or shards, and what is said of them."""
     counts = ImportCounts()
@@ -275,20 +310,27 @@ def _traced(
         for part, places in rows.items():
             by_part[part] += places
     files = []
-    for file, more in run_each(write_requests, sorted(by_part.items()), folder, settings, what="join"):
+    for file, more in run_each(
+        write_requests, sorted(by_part.items()), folder, settings, what="join"
+    ):
         counts.merge(more)
         files += [file] if file.n else []
     if not files:
         rule = "an import must have at least one request: a trace with a retriever's span"
         remedy = "log the retrieval as a span with its documents"
         raise input_error(Where(settings.name), rule, remedy, counts.losses.sentence() or "no span")
-    directions = {signal: settings.higher.get(signal) or counts.direction(signal) for signal in counts.signals()}
+    directions = {
+        signal: settings.higher.get(signal) or counts.direction(signal)
+        for signal in counts.signals()
+    }
     shared = _shared_meta(settings.name, counts)
     if settings.out is None:
         result = trace_of_files(files, shared, directions, settings)
     else:
         traces = run_each(trace_of_file, files, shared, directions, settings, what="build")
-        result = extension("save_shards", "scale", "a trace of shards (out=)")(traces, settings.out, shard=None)
+        result = extension("save_shards", "scale", "a trace of shards (out=)")(
+            traces, settings.out, shard=None
+        )
     _warn(settings, counts, directions)
     return result
 
@@ -307,14 +349,20 @@ def _shared_meta(name: str, counts: ImportCounts) -> dict[str, Any]:
 
 
 def trace_of_file(
-    file: RequestFile, shared: Mapping[str, Any], directions: Mapping[str, str], settings: ImportSettings
+    file: RequestFile,
+    shared: Mapping[str, Any],
+    directions: Mapping[str, str],
+    settings: ImportSettings,
 ) -> Trace:
     """Trace of the requests of a file."""
     return trace_of_files([file], shared, directions, settings)
 
 
 def trace_of_files(
-    files: Sequence[RequestFile], shared: Mapping[str, Any], directions: Mapping[str, str], settings: ImportSettings
+    files: Sequence[RequestFile],
+    shared: Mapping[str, Any],
+    directions: Mapping[str, str],
+    settings: ImportSettings,
 ) -> Trace:
     """Trace of the requests of some files, in the order of their time."""
     rows = (row for file in files for row in json.loads(Path(file.path).read_bytes()))
@@ -336,26 +384,43 @@ def trace_of_files(
     rank = np.where(chunk >= 0, np.arange(shape[-1], dtype=np.int32), np.int32(-1))
     floats = {field_name: np.full(shape, np.nan) for field_name in FLOAT_FIELDS}
     hits = Hits(chunk=chunk, rank=rank, n_reranked=np.zeros(shape[:3], np.int32), **floats)
-    meta = {**shared, "cases_hash": hash_cases(cases), "command": f"trace_from_spans(…, name={name!r})"}
+    meta = {
+        **shared,
+        "cases_hash": hash_cases(cases),
+        "command": f"trace_from_spans(…, name={name!r})",
+    }
     bare = TraceData(cases=cases, chunks=tuple(chunks.values()), arms=(name,), hits=hits, meta=meta)
     meta["fingerprint"] = content_hash(bare)[:16]
     patterns = pattern_hits(cases, bare.chunks, PolicyData.from_mapping().pattern_lists)
-    trace = Trace(cases=cases, chunks=bare.chunks, arms=(name,), hits=hits, pattern_hits=patterns, meta=meta)
+    trace = Trace(
+        cases=cases, chunks=bare.chunks, arms=(name,), hits=hits, pattern_hits=patterns, meta=meta
+    )
     for signal, higher in directions.items():
         scores = [getattr(own[0], SIGNALS[signal]) if own else np.nan for own in hits_of]
-        trace = trace.with_signal(signal, np.array(scores), higher=higher, unit="score", source="spans")
+        trace = trace.with_signal(
+            signal, np.array(scores), higher=higher, unit="score", source="spans"
+        )
     return trace
 
 
 def _warn(settings: ImportSettings, counts: ImportCounts, directions: Mapping[str, str]) -> None:
-    """Say what an import left out, merged and mapped, the directions of scores, and which gates are off."""
+    """Say what an import left out, merged and mapped, score directions, and which gates are off."""
     notes = counts.sentences()
     known = {case.id for case in settings.labels.values()}
     if missing := len(known - counts.matched):
         notes.append(f"{missing:,} of {len(known):,} cases are of no request and are left out")
-    notes += [counts.direction_sentence(signal) for signal in directions if signal not in settings.higher]
-    bounds = [f"signals.{signal}.{'max' if higher == 'ask' else 'min'}" for signal, higher in directions.items()]
-    how = f'gate a signal instead: policy.replace("{bounds[0]}", …)' if bounds else "no score was logged"
+    notes += [
+        counts.direction_sentence(signal) for signal in directions if signal not in settings.higher
+    ]
+    bounds = [
+        f"signals.{signal}.{'max' if higher == 'ask' else 'min'}"
+        for signal, higher in directions.items()
+    ]
+    how = (
+        f'gate a signal instead: policy.replace("{bounds[0]}", …)'
+        if bounds
+        else "no score was logged"
+    )
     notes.append(f"no distance is logged, so the gates {', '.join(CAN_BE_OFF)} are off; {how}")
     for note in notes:
         warn_user(f"{settings.name}: {note}.")

@@ -1,4 +1,4 @@
-"""Spans (shore): read one at a time from files of OTLP JSON and of an SDK's JSON lines, in bounded memory."""
+"""Spans (shore): read one by one from OTLP JSON files and SDK JSON lines, in bounded memory."""
 
 from __future__ import annotations
 
@@ -81,7 +81,10 @@ class Losses:
 
     def sentence(self) -> str:
         """All counts in a line, '' where nothing was left out."""
-        rows = [f"{number:,} {reason} (the first: {self.first[reason]})" for reason, number in self.counts.items()]
+        rows = [
+            f"{number:,} {reason} (the first: {self.first[reason]})"
+            for reason, number in self.counts.items()
+        ]
         return "; ".join(rows)
 
 
@@ -104,11 +107,12 @@ class FilePiece(NamedTuple):
 def pieces(source: str | Path | Iterable[str | Path], losses: Losses) -> list[FilePiece]:
     """Pieces of files in their order, each of about 16 MiB of whole lines; a gzipped file is one.
 
-    A file is OTLP JSON, whole or a batch a line as a collector's file exporter writes it, or JSON lines of spans as
-    `to_json` of the Python SDK writes them; plain or gzipped.
+    A file is OTLP JSON, whole or a batch a line as a collector's file exporter writes it, or JSON
+    lines of spans as `to_json` of the Python SDK writes them; plain or gzipped.
 
     Args:
-      source: a file, a folder of `.json`, `.jsonl`, `.ndjson` and `.gz` files with its folders, or several of them.
+      source: a file, a folder of `.json`, `.jsonl`, `.ndjson` and `.gz` files with its folders, or
+        several of them.
       losses: gets the count of a folder's other files.
 
     Raises:
@@ -133,17 +137,34 @@ def read_spans(piece: FilePiece, losses: Losses) -> Iterator[LoggedSpan]:
 
 
 def _files(source: str | Path | Iterable[str | Path], losses: Losses) -> Iterator[Path]:
-    listed = [source] if isinstance(source, str | Path) else list(source) if isinstance(source, Iterable) else [source]
+    listed = (
+        [source]
+        if isinstance(source, str | Path)
+        else list(source)
+        if isinstance(source, Iterable)
+        else [source]
+    )
     for entry in listed:
         if not isinstance(entry, str | Path) or entry == "":
-            msg = f"source must be a file, a folder or a list of files, got {shown_value(entry)}; name the file."
+            msg = (
+                f"source must be a file, a folder or a list of files, got {shown_value(entry)}; "
+                "name the file."
+            )
             raise TypeError(msg)
         place = Path(entry)
         if place.is_dir():
-            within = sorted(path for path in place.rglob("*") if path.is_file() and not path.name.startswith("."))
+            within = sorted(
+                path
+                for path in place.rglob("*")
+                if path.is_file() and not path.name.startswith(".")
+            )
             files = [path for path in within if path.suffix.lower() in SUFFIXES]
             if unread := [path for path in within if path not in files]:
-                losses.add("files of a folder have another ending and are not read", unread[0].name, len(unread))
+                losses.add(
+                    "files of a folder have another ending and are not read",
+                    unread[0].name,
+                    len(unread),
+                )
             if not files:
                 rule = f"a folder of spans must hold files of {', '.join(SUFFIXES)}"
                 raise input_error(Where(str(place)), rule, "name the files", "none")
@@ -151,7 +172,12 @@ def _files(source: str | Path | Iterable[str | Path], losses: Losses) -> Iterato
         elif place.is_file():
             yield place
         else:
-            raise input_error(Where(str(place)), "a file of spans must be there", "correct the path", "no such file")
+            raise input_error(
+                Where(str(place)),
+                "a file of spans must be there",
+                "correct the path",
+                "no such file",
+            )
 
 
 def _is_gzip(path: Path) -> bool:
@@ -160,14 +186,20 @@ def _is_gzip(path: Path) -> bool:
 
 
 def _open(path: Path) -> IO[bytes]:
-    return gzip.open(path) if _is_gzip(path) else path.open("rb")  # type: ignore[return-value] # reads as a file
+    # reads as a file
+    return gzip.open(path) if _is_gzip(path) else path.open("rb")  # type: ignore[return-value]
 
 
 def _pieces_of(path: Path) -> Iterator[FilePiece]:
     """Pieces of a file. Whether it is one document over several lines is told by its first line."""
     with _open(path) as stream:
         first = _next_line(stream, FilePiece(path), Losses()).removeprefix(codecs.BOM_UTF8).strip()
-    if first[:1] in {b"{", b"["} and not _is_json(first) and len(first) <= LONGEST_LINE and _is_document(path):
+    if (
+        first[:1] in {b"{", b"["}
+        and not _is_json(first)
+        and len(first) <= LONGEST_LINE
+        and _is_document(path)
+    ):
         yield FilePiece(path, line=0)
         return
     if _is_gzip(path):
@@ -200,7 +232,8 @@ def _is_document(path: Path) -> bool:
         return False
     if len(content) <= MOST_WHOLE:
         return _is_json(content)
-    lines = content[:LONGEST_LINE].splitlines()[1:4]  # more lines that are JSON: the first one is broken
+    # more lines that are JSON: the first one is broken
+    lines = content[:LONGEST_LINE].splitlines()[1:4]
     if any(line[:1] == b"{" and _is_json(line) for line in lines):
         return False
     rule = f"a file that is one JSON document must have at most {MOST_WHOLE >> 20} MiB"
@@ -247,12 +280,18 @@ def _next_line(stream: IO[bytes], piece: FilePiece, losses: Losses) -> bytes:
     try:
         return stream.readline(LONGEST_LINE + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        losses.add("gzipped files are cut off or damaged, and what follows is left out", piece.path.name)
+        losses.add(
+            "gzipped files are cut off or damaged, and what follows is left out", piece.path.name
+        )
         return b""
 
 
-def _spans_of(value: Any, place: str, losses: Losses) -> Iterator[LoggedSpan]:  # noqa: ANN401 - any JSON
-    """Spans of a JSON value: a batch, a list, or a span; lists within lists are walked without recursion."""
+# any JSON
+def _spans_of(value: Any, place: str, losses: Losses) -> Iterator[LoggedSpan]:  # noqa: ANN401
+    """Spans of a JSON value: a batch, a list, or a span.
+
+    Lists within lists are walked without recursion.
+    """
     none: Mapping[str, Any] = MappingProxyType({})
     waiting = [(value, none)]
     while waiting:
@@ -260,8 +299,14 @@ def _spans_of(value: Any, place: str, losses: Losses) -> Iterator[LoggedSpan]:  
         if isinstance(entry, list):
             waiting.extend((part, resource) for part in reversed(entry))
             continue
-        is_span = isinstance(entry, dict) and ("traceId" in entry or "trace_id" in entry or "context" in entry)
-        lists = [] if is_span or not isinstance(entry, dict) else [entry[key] for key in _LISTS if key in entry]
+        is_span = isinstance(entry, dict) and (
+            "traceId" in entry or "trace_id" in entry or "context" in entry
+        )
+        lists = (
+            []
+            if is_span or not isinstance(entry, dict)
+            else [entry[key] for key in _LISTS if key in entry]
+        )
         if lists:
             about = entry.get("resource")
             if isinstance(about, dict) and "attributes" in about:
@@ -275,14 +320,18 @@ def _spans_of(value: Any, place: str, losses: Losses) -> Iterator[LoggedSpan]:  
             yield span
 
 
-def _span(record: Mapping[str, Any], resource: Mapping[str, Any], place: str, losses: Losses) -> LoggedSpan | None:
+def _span(
+    record: Mapping[str, Any], resource: Mapping[str, Any], place: str, losses: Losses
+) -> LoggedSpan | None:
     """A span of OTLP or of an SDK's JSON; None where it has no trace id."""
     context = record.get("context")
     ids = context if isinstance(context, dict) else record
     trace_id = ids.get("traceId") or ids.get("trace_id")
     if not trace_id:
         return None
-    parent = record.get("parentSpanId") or record.get("parent_span_id") or record.get("parent_id") or ""
+    parent = (
+        record.get("parentSpanId") or record.get("parent_span_id") or record.get("parent_id") or ""
+    )
     events = record.get("events")
     return LoggedSpan(
         str(trace_id).removeprefix("0x"),
@@ -307,10 +356,16 @@ def _is_failed(status: Any) -> bool:  # noqa: ANN401 - of JSON
 
 
 def nanoseconds(value: Any) -> int:  # noqa: ANN401 - of JSON
-    """Nanoseconds since 1970 of a number of OTLP or of an ISO time, in UTC where it names no zone; 0 of anything else.
+    """Nanoseconds since 1970 of a number of OTLP or of an ISO time, in UTC where it names no zone.
+
+    0 of anything else.
 
     Example:
-      >>> nanoseconds("1764000000000000000"), nanoseconds("2025-11-24T16:00:00Z"), nanoseconds("soon")
+      >>> (
+      ...     nanoseconds("1764000000000000000"),
+      ...     nanoseconds("2025-11-24T16:00:00Z"),
+      ...     nanoseconds("soon"),
+      ... )
       (1764000000000000000, 1764000000000000000, 0)
     """
     if isinstance(value, int) and not isinstance(value, bool):
@@ -321,11 +376,14 @@ def nanoseconds(value: Any) -> int:  # noqa: ANN401 - of JSON
         moment = datetime.fromisoformat(str(value))
     except ValueError:
         return 0
-    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(
+        1970, 1, 1, tzinfo=UTC
+    )
     return nanoseconds(since // timedelta(microseconds=1) * 1_000)
 
 
-def plain_attributes(attributes: Any, place: str, losses: Losses) -> dict[str, Any]:  # noqa: ANN401 - of JSON
+# of JSON
+def plain_attributes(attributes: Any, place: str, losses: Losses) -> dict[str, Any]:  # noqa: ANN401
     """Attributes by name: of OTLP's list of keys and typed values, or of an object.
 
     Args:
@@ -334,16 +392,24 @@ def plain_attributes(attributes: Any, place: str, losses: Losses) -> dict[str, A
       losses: gets the count of those that cannot be read.
 
     Example:
-      >>> plain_attributes([{"key": "top_k", "value": {"intValue": "5"}}], "a.jsonl, line 1", Losses())
+      >>> plain_attributes(
+      ...     [{"key": "top_k", "value": {"intValue": "5"}}], "a.jsonl, line 1", Losses()
+      ... )
       {'top_k': 5}
     """
     if isinstance(attributes, dict):
         return attributes
     rows = attributes if isinstance(attributes, list) else ()
-    values = {str(row["key"]): _plain_value(row.get("value")) for row in rows if isinstance(row, dict) and "key" in row}
+    values = {
+        str(row["key"]): _plain_value(row.get("value"))
+        for row in rows
+        if isinstance(row, dict) and "key" in row
+    }
     lost = len(rows) - len(values) if attributes is None or isinstance(attributes, list) else 1
     if lost:
-        losses.add("attributes have no name, or one that stands twice, and are left out", place, lost)
+        losses.add(
+            "attributes have no name, or one that stands twice, and are left out", place, lost
+        )
     return values
 
 

@@ -1,4 +1,4 @@
-"""League: published tables replayed from the stored outputs of their questions, one line a published cell."""
+"""League: published tables replayed from stored question outputs, one line a published cell."""
 
 POINTS: dict[str, str] = {
     "league_table": "raglab.extensions.league.league:league_table",

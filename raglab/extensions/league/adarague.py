@@ -1,8 +1,11 @@
-"""AdaRAGUE (shore): stored answers of arms that retrieve never, once or in steps; whose answer is taken, by question.
+"""AdaRAGUE (shore): stored answers of arms that retrieve never, once or in steps.
 
-Layout of the repository `Adaptive_Rag/predictions`: `dev*` and `test*` hold a folder `ARM_qa_MODEL_SET...` an arm, with
-`prediction__SET_to_*.json`, `ground_truth__*.json` and, of an arm in steps, `stepNum.json`; in `classifier`, a folder
-`MODEL/epoch/N/.../SET` holds the router's `SET_option.json`. Files are gzipped or not; others are ignored.
+Whose answer is taken, by question.
+
+Layout of the repository `Adaptive_Rag/predictions`: `dev*` and `test*` hold a folder
+`ARM_qa_MODEL_SET...` an arm, with `prediction__SET_to_*.json`, `ground_truth__*.json` and, of an
+arm in steps, `stepNum.json`; in `classifier`, a folder `MODEL/epoch/N/.../SET` holds the router's
+`SET_option.json`. Files are gzipped or not; others are ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +27,14 @@ from raglab.bandit import Table, compare_plans, fit_ridge
 from raglab.extensions.league.refusals import answer_vote
 from raglab.extensions.league.rows import LeagueRow, league_verdict, paired_interval, signed
 from raglab.extensions.league.stored_lines import is_stored_file
-from raglab.store.files import MAX_FILE_BYTES, InputError, Where, decode_utf8, input_error, parse_json
+from raglab.store.files import (
+    MAX_FILE_BYTES,
+    InputError,
+    Where,
+    decode_utf8,
+    input_error,
+    parse_json,
+)
 from raglab.text import exact_match, normalise_answer, token_f1
 
 if TYPE_CHECKING:
@@ -45,10 +55,12 @@ _Matched = dict[str, dict[str, Path]]  # of predictions, by arm and part
 
 
 class StoredAnswers(NamedTuple):
-    """Answers of an arm or of the router, by question: whether each is correct, and the model's calls behind it.
+    """Answers of an arm or of the router, by question.
 
-    accuracy: as the repository stores it, NaN where it does not. differences: questions by which each stored figure,
-    `acc` or `em`, differs from these answers.
+    Whether each is correct, and the model's calls behind it.
+
+    accuracy: as the repository stores it, NaN where it does not. differences: questions by which
+    each stored figure, `acc` or `em`, differs from these answers.
     """
 
     texts: Mapping[str, str]
@@ -59,7 +71,10 @@ class StoredAnswers(NamedTuple):
 
 
 class AnswerPart(NamedTuple):
-    """Questions that all arms answer, by id: correct and calls [Q, A], and signals [Q, F] of the answers alone."""
+    """Questions that all arms answer, by id.
+
+    Correct and calls [Q, A], and signals [Q, F] of the answers alone.
+    """
 
     ids: tuple[str, ...]
     correct: NDArray[np.float64]
@@ -68,7 +83,10 @@ class AnswerPart(NamedTuple):
 
 
 class AnswerCell(NamedTuple):
-    """A question set of one model: arms, parts, the router where it is stored, and texts of its line by field."""
+    """A question set of one model.
+
+    Arms, parts, the router where it is stored, and texts of its line by field.
+    """
 
     name: str
     arms: tuple[str, ...]
@@ -79,16 +97,20 @@ class AnswerCell(NamedTuple):
 
 
 def adarague_rows(folder: Path, *, level: float = 0.95, seed: int = 0) -> list[LeagueRow]:
-    """Lines of AdaRAGUE's files: accuracy of the chosen answers against the best fixed arm, paired by question.
+    """Lines of AdaRAGUE's files.
 
-    An answer is correct where it contains a gold answer, both normalised as SQuAD does (lower case, no ASCII
-    punctuation, no a, an, the, single blanks): the repository's `acc`. raglab's policy is that of `chosen_arms`, from
-    the answers of all arms. The published router is that of the last epoch that is stored. Its outputs and the numbers
-    of steps are stored for test questions alone, so neither can be a signal.
+    Accuracy of the chosen answers against the best fixed arm, paired by question.
 
-    The null hypothesis of a line is that both policies answer the same share correctly, of questions like those of
-    test. Questions are independent by assumption; in the line `all` a question that several models answer is one, with
-    the mean over them. The interval is that of resampled questions and of `paired_interval`; the policies stay fixed.
+    An answer is correct where it contains a gold answer, both normalised as SQuAD does (lower case,
+    no ASCII punctuation, no a, an, the, single blanks): the repository's `acc`. raglab's policy is
+    that of `chosen_arms`, from the answers of all arms. The published router is that of the last
+    epoch that is stored. Its outputs and the numbers of steps are stored for test questions alone,
+    so neither can be a signal.
+
+    The null hypothesis of a line is that both policies answer the same share correctly, of
+    questions like those of test. Questions are independent by assumption; in the line `all` a
+    question that several models answer is one, with the mean over them. The interval is that of
+    resampled questions and of `paired_interval`; the policies stay fixed.
 
     Args:
       folder: of the layout.
@@ -96,8 +118,8 @@ def adarague_rows(folder: Path, *, level: float = 0.95, seed: int = 0) -> list[L
       seed: of the resamples.
 
     Returns:
-      A line a set and model, and the line `all` where there are several. What cannot be judged, or of which a file
-      cannot be read or is of another form, says why.
+      A line a set and model, and the line `all` where there are several. What cannot be judged, or
+      of which a file cannot be read or is of another form, says why.
 
     Source: the evaluation script of SQuAD (Rajpurkar et al. 2016); rule S4.5 for the ridge.
     """
@@ -122,12 +144,15 @@ def adarague_rows(folder: Path, *, level: float = 0.95, seed: int = 0) -> list[L
     for arms in sorted({cell.arms for cell in cells}):
         group = [cell for cell in cells if cell.arms == arms]
         leaks = [_is_judged_elsewhere(cell, group) for cell in group]
-        chosen = chosen_arms([cell.development for cell in group], [cell.test for cell in group], leaks)
+        chosen = chosen_arms(
+            [cell.development for cell in group], [cell.test for cell in group], leaks
+        )
         for cell, leak, (method, choice) in zip(group, leaks, chosen, strict=True):
             sets = ", ".join(member.name for member in group) if method == POOLED else cell.name
             called = f"raglab calls all {len(arms)} arms." if method != FIXED else ""
             apart = (
-                f"{leak.sum()} development questions are of another model's test and not in the ridge over all sets."
+                f"{leak.sum()} development questions are of another model's test and not in the "
+                "ridge over all sets."
             )
             texts = (called, apart if leak.any() else "", cell.texts["note"])
             fields = cell.texts | {
@@ -139,8 +164,13 @@ def adarague_rows(folder: Path, *, level: float = 0.95, seed: int = 0) -> list[L
     rows.sort(key=lambda row: row.cell)
     if len(frames) > 1:
         # A column that a cell lacks is in no mean over all cells.
-        whole = {part: pd.concat([tables[part] for tables in frames.values()]) for part in ("correct", "calls")}
-        means = {part: table.dropna(axis=1).groupby(level=0).mean() for part, table in whole.items()}
+        whole = {
+            part: pd.concat([tables[part] for tables in frames.values()])
+            for part in ("correct", "calls")
+        }
+        means = {
+            part: table.dropna(axis=1).groupby(level=0).mean() for part, table in whole.items()
+        }
         note = f"{len(whole['correct'])} answers to the questions of {len(frames)} lines."
         fields = {"free_name": f"{FIXED}, of each line", "fitted_on": "as each line", "note": note}
         rows.append(_row("all", means, fields, level, seed))
@@ -150,23 +180,32 @@ def adarague_rows(folder: Path, *, level: float = 0.95, seed: int = 0) -> list[L
 def _is_judged_elsewhere(cell: AnswerCell, group: Sequence[AnswerCell]) -> NDArray[np.bool_]:
     """Whether each development question is one of test, of the same set and another model."""
     name = cell.name.partition(" / ")[0]
-    judged = {key for member in group if member.name.partition(" / ")[0] == name for key in member.test.ids}
+    judged = {
+        key
+        for member in group
+        if member.name.partition(" / ")[0] == name
+        for key in member.test.ids
+    }
     return np.array([key in judged for key in cell.development.ids])
 
 
 def chosen_arms(
-    development: Sequence[AnswerPart], judged: Sequence[AnswerPart], leaks: Sequence[NDArray[np.bool_]] | None = None
+    development: Sequence[AnswerPart],
+    judged: Sequence[AnswerPart],
+    leaks: Sequence[NDArray[np.bool_]] | None = None,
 ) -> list[tuple[str, NDArray[np.intp]]]:
     """Method of each set, and the arm that it takes of each judged question.
 
-    A ridge predicts from the answers of all arms whether each is correct; the highest wins. A ridge a set, one over all
-    sets, or none (the best fixed arm) is chosen in each set by the correct answers on its development questions, of
-    which each is predicted without itself; of equals the plainer.
+    A ridge predicts from the answers of all arms whether each is correct; the highest wins. A ridge
+    a set, one over all sets, or none (the best fixed arm) is chosen in each set by the correct
+    answers on its development questions, of which each is predicted without itself; of equals the
+    plainer.
 
     Args:
       development: a part a set, of the same arms.
       judged: a part of each set, whose signals alone are read.
-      leaks: whether each development question is kept out of the ridge over all sets, a sequence a set.
+      leaks: whether each development question is kept out of the ridge over all sets, a sequence a
+        set.
     """
     signals = np.concatenate([part.signals for part in development])
     fit = ~np.concatenate(leaks) if leaks else np.ones(len(signals), dtype=bool)
@@ -187,7 +226,10 @@ def chosen_arms(
         }
         if has_pool:
             plans[POOLED] = (held[place], every.predict(new.signals))
-        earned = {name: float(part.correct[rows, plan.argmax(axis=1)].sum()) for name, (plan, _) in plans.items()}
+        earned = {
+            name: float(part.correct[rows, plan.argmax(axis=1)].sum())
+            for name, (plan, _) in plans.items()
+        }
         best = max(plans, key=lambda name: earned[name])
         chosen.append((best, plans[best][1].argmax(axis=1)))
     return chosen
@@ -196,8 +238,9 @@ def chosen_arms(
 def answer_signals(texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
     """Signals of the answers of all arms to each question, [Q, F]; no label is read.
 
-    Of each two arms: the answers agree, F1 of their words, one is contained in the other, and back; then, all agree. Of
-    each arm: log of 1 + words, a refusal, no answer, a digit, yes or no, more than ten words.
+    Of each two arms: the answers agree, F1 of their words, one is contained in the other, and back;
+    then, all agree. Of each arm: log of 1 + words, a refusal, no answer, a digit, yes or no, more
+    than ten words.
 
     Args:
       texts: [Q] sequences of [A] answers.
@@ -215,7 +258,12 @@ def answer_signals(texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
             row += [is_within and is_around, token_f1(left, [right]), is_within, is_around]
         row.append(len(set(plain)) == 1)
         for answer, words in zip(answers, map(str.split, plain), strict=True):
-            row += [np.log1p(len(words)), answer_vote(answer) == 0.0, not words, any(map(str.isdigit, answer))]
+            row += [
+                np.log1p(len(words)),
+                answer_vote(answer) == 0.0,
+                not words,
+                any(map(str.isdigit, answer)),
+            ]
             row += [words in (["yes"], ["no"]), len(words) > LONG]
         rows.append(row)
     return np.array(rows, np.float64)
@@ -225,7 +273,10 @@ def is_answered(answer: str, golds: Sequence[str]) -> bool:
     """Whether an answer contains a gold answer, both normalised: the repository's `acc`.
 
     Example:
-      >>> is_answered("It is the Eiffel Tower.", ["Eiffel tower"]), is_answered("Eiffel", ["Eiffel tower"])
+      >>> (
+      ...     is_answered("It is the Eiffel Tower.", ["Eiffel tower"]),
+      ...     is_answered("Eiffel", ["Eiffel tower"]),
+      ... )
       (True, False)
     """
     return any(normalise_answer(gold) in normalise_answer(answer) for gold in golds)
@@ -248,26 +299,41 @@ def adarague_folders(folder: Path) -> set[str]:
 
 def ignored_note(folder: Path) -> str:
     """Sentence that counts files of predictions that are not read; empty where all are."""
-    read = {path for parts in _prediction_paths(folder).values() for arms in parts.values() for path in arms.values()}
-    names = Counter(path.parents[1].name for _, path in prediction_files(folder) if path not in read)
+    read = {
+        path
+        for parts in _prediction_paths(folder).values()
+        for arms in parts.values()
+        for path in arms.values()
+    }
+    names = Counter(
+        path.parents[1].name for _, path in prediction_files(folder) if path not in read
+    )
     counts = ", ".join(f"{count:,} in {name}" for name, count in sorted(names.items()))
-    why = "their names are of another form, or the same arm, model and set is read from a file before them"
+    why = (
+        "their names are of another form, or the same arm, model and set is read from a file "
+        "before them"
+    )
     return f"{NAME}: files of predictions that are ignored: {counts}; {why}." if names else ""
 
 
 def _prediction_paths(folder: Path) -> dict[tuple[str, str], dict[str, _Paths]]:
     """Files of predictions by model and set, and part."""
-    paths: dict[tuple[str, str], dict[str, _Paths]] = defaultdict(lambda: {part: {} for part in PARTS})
+    paths: dict[tuple[str, str], dict[str, _Paths]] = defaultdict(
+        lambda: {part: {} for part in PARTS}
+    )
     for part, path in prediction_files(folder):
         arm, file = _FOLDER.fullmatch(path.parent.name), _PREDICTION.fullmatch(path.name)
         if arm and file:
             model = arm["model"].removesuffix("_" + file["set"])
-            # Of a file and its gzipped copy the file, which is the first by name; so of `test` and `test_2`.
+            # Of a file and its gzipped copy the file, which is the first by name; so of `test` and
+            # `test_2`.
             paths[model, file["set"]][part].setdefault((arm["arm"], arm["settings"] or ""), path)
     return paths
 
 
-def _cell(folder: Path, names: tuple[str, str, str], parts: Mapping[str, _Paths]) -> AnswerCell | LeagueRow:
+def _cell(
+    folder: Path, names: tuple[str, str, str], parts: Mapping[str, _Paths]
+) -> AnswerCell | LeagueRow:
     """Cell of a model, a set and the name shown; a line that says why where it cannot be judged."""
     model, name, shown = names
     matched, notes = _matched(parts)
@@ -280,7 +346,10 @@ def _cell(folder: Path, names: tuple[str, str, str], parts: Mapping[str, _Paths]
     if router is not None and golds[TEST] and not router.correct:
         notes.append("The router's file answers no test question and is ignored.")
         router = None
-    judged = {part: [*answers, *([router] if router and part == TEST else [])] for part, answers in stored.items()}
+    judged = {
+        part: [*answers, *([router] if router and part == TEST else [])]
+        for part, answers in stored.items()
+    }
     ids = {
         part: sorted(set.intersection(*(set(answers.correct) for answers in of))) if of else []
         for part, of in judged.items()
@@ -289,12 +358,17 @@ def _cell(folder: Path, names: tuple[str, str, str], parts: Mapping[str, _Paths]
     if len(arms) < 2 or not all(ids.values()):
         sizes = f"{len(ids[DEVELOPMENT])} development and {len(ids[TEST])} test questions"
         notes.insert(0, f"{len(arms)} arms have answers in both parts, to {sizes}: no choice.")
-        notes += [f"Beside the predictions of {part} lies no gold answer." for part in golds if not golds[part]]
+        notes += [
+            f"Beside the predictions of {part} lies no gold answer."
+            for part in golds
+            if not golds[part]
+        ]
         notes += [f"{sum(map(len, odd.values()))} {ODD}."] if any(odd.values()) else []
         return LeagueRow(NAME, shown, TASK, METRIC, True, 0, note=" ".join(notes))
     counts = {
         "questions that an arm, the router or the gold answers lack are dropped": sum(
-            len(set().union(golds[part], *(arm.texts for arm in judged[part])) - odd[part]) - len(ids[part])
+            len(set().union(golds[part], *(arm.texts for arm in judged[part])) - odd[part])
+            - len(ids[part])
             for part in parts
         ),
         ODD: sum(map(len, odd.values())),
@@ -306,48 +380,73 @@ def _cell(folder: Path, names: tuple[str, str, str], parts: Mapping[str, _Paths]
     repeated = set(ids[DEVELOPMENT]) & set(ids[TEST])
     ids[DEVELOPMENT] = [key for key in ids[DEVELOPMENT] if key not in repeated]
     if len(ids[DEVELOPMENT]) < LEAST:
-        note = f"{len(ids[DEVELOPMENT])} questions of development that are not of test: a regression needs {LEAST}."
+        note = (
+            f"{len(ids[DEVELOPMENT])} questions of development that are not of test: a regression "
+            f"needs {LEAST}."
+        )
         return LeagueRow(NAME, shown, TASK, METRIC, higher_is_better=True, n=0, note=note)
-    counts["development questions are test questions too and are left out of the fit"] = len(repeated)
+    counts["development questions are test questions too and are left out of the fit"] = len(
+        repeated
+    )
     development, test = (_part(stored[part], ids[part]) for part in (DEVELOPMENT, TEST))
-    figures = [figure for answers in (*stored[DEVELOPMENT], *judged[TEST]) for figure in answers.differences]
+    figures = [
+        figure
+        for answers in (*stored[DEVELOPMENT], *judged[TEST])
+        for figure in answers.differences
+    ]
     reproduced = (
-        f"{sum(map(bool, figures))} of {len(figures)} stored acc and em differ, by {sum(figures)} questions in all"
+        f"{sum(map(bool, figures))} of {len(figures)} stored acc and em differ, by {sum(figures)} "
+        "questions in all"
     )
     texts = {
         "published": nan if router is None else router.accuracy,
         "published_source": f"acc of the last epoch, {path.parent.relative_to(folder).as_posix()}"
         if path and router
         else "",
-        "reproduced_note": reproduced + (f"; the router's by {sum(router.differences)}" if router else ""),
+        "reproduced_note": reproduced
+        + (f"; the router's by {sum(router.differences)}" if router else ""),
         "free_name": f"{FIXED}: {arms[int(development.correct.sum(axis=0).argmax())]}",
-        "note": " ".join([*notes, *(f"{count} {text}." for text, count in counts.items() if count)]),
+        "note": " ".join(
+            [*notes, *(f"{count} {text}." for text, count in counts.items() if count)]
+        ),
     }
     return AnswerCell(shown, arms, development, test, router, texts)
 
 
 def _matched(parts: Mapping[str, _Paths]) -> tuple[_Matched, list[str]]:
-    """Files of each arm that both parts have, and sentences on other settings and on arms of one part alone.
+    """Files of each arm that both parts have, and sentences on other settings and one-part arms.
 
-    Runs of an arm with other settings are arms of their own; where each part has one, they are one arm.
+    Runs of an arm with other settings are arms of their own; where each part has one, they are one
+    arm.
     """
     matched: _Matched = {}
     notes, alone = [], []
     for arm in sorted({arm for paths in parts.values() for arm, _ in paths}):
-        settings = {part: [of for name, of in paths if name == arm] for part, paths in parts.items()}
+        settings = {
+            part: [of for name, of in paths if name == arm] for part, paths in parts.items()
+        }
         first, second = settings[DEVELOPMENT], settings[TEST]
         if len(first) == len(second) == 1:
             matched[arm] = {part: parts[part][arm, settings[part][0]] for part in parts}
             if first != second:
                 which = " and ".join(of[0].strip("_") or "none" for of in (first, second))
-                notes.append(f"The settings of arm {arm} differ between development and test: {which}.")
+                notes.append(
+                    f"The settings of arm {arm} differ between development and test: {which}."
+                )
             continue
         shared = sorted({*first} & {*second})
         for of in shared:
-            matched[arm if len(shared) == 1 else arm + of] = {part: parts[part][arm, of] for part in parts}
-        alone += [f"{arm}{of} ({part})" for part in parts for of in settings[part] if of not in shared]
+            matched[arm if len(shared) == 1 else arm + of] = {
+                part: parts[part][arm, of] for part in parts
+            }
+        alone += [
+            f"{arm}{of} ({part})" for part in parts for of in settings[part] if of not in shared
+        ]
     if alone:
-        notes.append(f"{len(alone)} arms have answers in one part alone and are left out: {', '.join(alone)}.")
+        notes.append(
+            f"{len(alone)} arms have answers in one part alone and are left out: "
+            f"{', '.join(alone)}."
+        )
     return matched, notes
 
 
@@ -376,7 +475,7 @@ def _beside(path: Path, stem: str) -> dict[str, Any]:
 
 
 def _golds(path: Path) -> tuple[dict[str, list[str]], set[str]]:
-    """Gold answers by question that lie beside predictions, and the questions whose gold answers are of another form.
+    """Gold answers by question beside predictions, and questions with them in another form.
 
     Lists in lists are flattened; a question without a gold answer is in neither.
     """
@@ -398,13 +497,23 @@ def _flat(value: object) -> list[object]:
 
 
 def _answers(path: Path, golds: Mapping[str, Sequence[str]]) -> StoredAnswers:
-    """Answers of a file to the questions with a gold answer, and how they reproduce the figures beside it."""
+    """Answers of a file to questions with a gold answer, and how they reproduce figures beside it."""
     steps, texts, calls = _beside(path, "stepNum"), {}, {}
     for key, value in _stored(path).items():
         # The router's answers have the number of steps of the arm that it chose.
-        answer = value if isinstance(value, Mapping) else {"prediction": value, "stepNum": steps.get(key)}
+        answer = (
+            value
+            if isinstance(value, Mapping)
+            else {"prediction": value, "stepNum": steps.get(key)}
+        )
         text = answer.get("prediction")
-        texts[key] = " ".join(map(str, text)) if isinstance(text, list) else "" if text is None else str(text)
+        texts[key] = (
+            " ".join(map(str, text))
+            if isinstance(text, list)
+            else ""
+            if text is None
+            else str(text)
+        )
         # An arm without steps, and one without retrieval, which has 0 of them, call the model once.
         calls[key] = max(1.0, _number(answer.get("stepNum"), 1.0))
     correct = {key: is_answered(text, golds[key]) for key, text in texts.items() if key in golds}
@@ -424,11 +533,18 @@ def _number(value: object, absent: float = nan) -> float:
 
 
 def _router_path(folder: Path, model: str, name: str) -> Path | None:
-    """File of the router's answers of the last epoch, and of its last run; None where none is stored."""
+    """File of the router's answers of the last epoch, and of its last run.
+
+    None where none is stored.
+    """
     paths = {}
     for path in folder.rglob(f"{name}_option.json*"):
         parts = path.relative_to(folder).parts
-        if model in parts and "epoch" in parts and (epoch := parts[parts.index("epoch") + 1]).isdigit():
+        if (
+            model in parts
+            and "epoch" in parts
+            and (epoch := parts[parts.index("epoch") + 1]).isdigit()
+        ):
             paths[int(epoch), parts] = path
     return paths[max(paths)] if paths else None
 
@@ -437,10 +553,17 @@ def _part(arms: Sequence[StoredAnswers], ids: Sequence[str]) -> AnswerPart:
     """Answers of all arms to some questions."""
     correct = np.array([[float(arm.correct[key]) for arm in arms] for key in ids])
     calls = np.array([[arm.calls[key] for arm in arms] for key in ids])
-    return AnswerPart(tuple(ids), correct, calls, answer_signals([[arm.texts[key] for arm in arms] for key in ids]))
+    return AnswerPart(
+        tuple(ids),
+        correct,
+        calls,
+        answer_signals([[arm.texts[key] for arm in arms] for key in ids]),
+    )
 
 
-def _policies(cell: AnswerCell, choice: NDArray[np.intp], *, is_fixed: bool) -> dict[str, pd.DataFrame]:
+def _policies(
+    cell: AnswerCell, choice: NDArray[np.intp], *, is_fixed: bool
+) -> dict[str, pd.DataFrame]:
     """Tables `correct` and `calls` of the policies and of each arm, a row a test question."""
     import pandas as pd
 
@@ -458,16 +581,24 @@ def _policies(cell: AnswerCell, choice: NDArray[np.intp], *, is_fixed: bool) -> 
     return tables
 
 
-def _difference(correct: pd.DataFrame, reference: str, level: float, seed: int) -> tuple[float, float, float]:
+def _difference(
+    correct: pd.DataFrame, reference: str, level: float, seed: int
+) -> tuple[float, float, float]:
     """Accuracy of raglab less that of a reference, on the same questions, with its interval."""
     table, plans = Table.from_frame(correct[[RAGLAB, reference]], order="given"), np.eye(2)
     named = dict(zip(table.arms, plans, strict=True))
-    row = compare_plans(table, named, reference=reference, level=level, seed=seed).to_dict("records")[0]
+    row = compare_plans(table, named, reference=reference, level=level, seed=seed).to_dict(
+        "records"
+    )[0]
     gain = table.value[:, 0] - table.value[:, 1]
-    return float(gain.mean()), *paired_interval(gain, row["difference_low"], row["difference_high"], level)
+    return float(gain.mean()), *paired_interval(
+        gain, row["difference_low"], row["difference_high"], level
+    )
 
 
-def _row(name: str, tables: Mapping[str, pd.DataFrame], texts: Mapping[str, Any], level: float, seed: int) -> LeagueRow:
+def _row(
+    name: str, tables: Mapping[str, pd.DataFrame], texts: Mapping[str, Any], level: float, seed: int
+) -> LeagueRow:
     """Line of the policies on test questions; `texts` are its other fields."""
     correct, calls = (dict(tables[part].mean()) for part in ("correct", "calls"))
     difference, low, high = _difference(tables["correct"], FIXED, level, seed)
@@ -475,7 +606,9 @@ def _row(name: str, tables: Mapping[str, pd.DataFrame], texts: Mapping[str, Any]
     best = max(arms, key=lambda arm: arms[arm], default="")
     note = str(texts["note"])
     if ROUTER in correct:
-        gap = "{} ({} to {})".format(*map(signed, _difference(tables["correct"], ROUTER, level, seed)))
+        gap = "{} ({} to {})".format(
+            *map(signed, _difference(tables["correct"], ROUTER, level, seed))
+        )
         note = f"Less the router, of {calls[ROUTER]:.2f} calls: {gap}. {note}".strip()
     return LeagueRow(
         NAME,

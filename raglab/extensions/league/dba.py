@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from raglab.extensions.league.accepted_answers import AUROC, TASK, AnswerTable, JudgedPart, answer_rows
+from raglab.extensions.league.accepted_answers import (
+    AUROC,
+    TASK,
+    AnswerTable,
+    JudgedPart,
+    answer_rows,
+)
 from raglab.extensions.league.rows import LeagueRow, is_pooled
 from raglab.extensions.league.stored_lines import first_record, line_files, stored_lines
 from raglab.store.files import InputError
@@ -25,7 +31,10 @@ PUBLISHED = "assistive"  # part of the name of the vote that the paper proposes
 
 
 class Vote(NamedTuple):
-    """Answer of a model to a question: its votes by name, whether it is right, and where it stands."""
+    """Answer of a model to a question.
+
+    Its votes by name, whether it is right, and where it stands.
+    """
 
     question_set: str
     model: str
@@ -36,7 +45,10 @@ class Vote(NamedTuple):
 
 
 def is_dba(folder: Path) -> bool:
-    """Whether a folder has the layout: the first record of a file two folders down holds `baselines`."""
+    """Whether a folder has the layout.
+
+    The first record of a file two folders down holds `baselines`.
+    """
     return bool(dba_folders(folder))
 
 
@@ -48,31 +60,37 @@ def dba_folders(folder: Path) -> set[str]:
 def dba_rows(folder: Path, *, level: float = 0.95) -> list[LeagueRow]:
     """Rows of each question set and model, and of all.
 
-    Every cell is judged by a fit on the other models and the other question sets. Null hypothesis of a difference: the
-    fused votes and the assistive vote have the same AUROC on the population of questions. Assumed is that questions are
-    drawn independently; models share them, and the clusters of the last rows are therefore questions.
-    Cells are fitted on each other, but fits hardly change: over 156 resamples of questions, each fitted anew, the
-    pooled difference of AUROC of the 30 cells at hand has a standard deviation of .0059, that of accuracy .0035; the
-    intervals have .0061 and .0033.
+    Every cell is judged by a fit on the other models and the other question sets. Null hypothesis
+    of a difference: the fused votes and the assistive vote have the same AUROC on the population of
+    questions. Assumed is that questions are drawn independently; models share them, and the
+    clusters of the last rows are therefore questions. Cells are fitted on each other, but fits
+    hardly change: over 156 resamples of questions, each fitted anew, the pooled difference of AUROC
+    of the 30 cells at hand has a standard deviation of .0059, that of accuracy .0035; the intervals
+    have .0061 and .0033.
 
     Args:
       folder: of the layout.
       level: of the intervals, in (0, 1).
 
     Returns:
-      Two rows a cell and of all; a cell without answers, or of which a file cannot be read, is not judged.
+      Two rows a cell and of all; a cell without answers, or of which a file cannot be read, is not
+      judged.
     """
     answers, notes = _answers(folder)
     has_answers = {f"{answer.question_set} / {answer.model}" for answer in answers}
     empty = [
-        LeagueRow(NAME, name, TASK, AUROC, higher_is_better=True, n=0, published_source=SOURCE, note=note)
+        LeagueRow(
+            NAME, name, TASK, AUROC, higher_is_better=True, n=0, published_source=SOURCE, note=note
+        )
         for name, note in notes.items()
         if name not in has_answers
     ]
     if not answers:
         return empty
     names = tuple(sorted({name for answer in answers for name in answer.votes}))
-    sets, models = (np.array([getattr(answer, of) for answer in answers]) for of in ("question_set", "model"))
+    sets, models = (
+        np.array([getattr(answer, of) for answer in answers]) for of in ("question_set", "model")
+    )
     cell = np.array([f"{answer.question_set} / {answer.model}" for answer in answers])
     table = AnswerTable(
         table=NAME,
@@ -97,13 +115,18 @@ def dba_rows(folder: Path, *, level: float = 0.95) -> list[LeagueRow]:
             "other models on the same question set (no other set is there)": ~is_model,
         }
         words = next((words for words, fit in choices.items() if fit.any()), "nothing")
-        parts.append(JudgedPart(judged, choices.get(words, np.zeros(len(answers), dtype=bool)), words))
+        parts.append(
+            JudgedPart(judged, choices.get(words, np.zeros(len(answers), dtype=bool)), words)
+        )
     rows = [row._replace(published_source=SOURCE) for row in answer_rows(table, parts, level=level)]
     return sorted([*rows, *empty], key=lambda row: (is_pooled(row), row.cell))
 
 
 def _heads(folder: Path) -> dict[Path, list[Mapping[str, Any]]]:
-    """First records of the files in each folder two down that has files; a second path to a folder is passed over."""
+    """First records of the files in each folder two down that has files.
+
+    A second path to a folder is passed over.
+    """
     real: dict[Path, Path] = {}
     for path in sorted(folder.glob("*/*")):
         if path.is_dir() and line_files(path):
@@ -116,14 +139,17 @@ def _has_votes(heads: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _models(folder: Path) -> list[Path]:
-    """Folders of models: those in a question set, and any whose files hold no record, which are shown as such."""
+    """Folders of models.
+
+    Those in a question set, and any whose files hold no record, which are shown as such.
+    """
     heads = _heads(folder)
     sets = {model.parent for model, of in heads.items() if _has_votes(of)}
     return [model for model, of in heads.items() if model.parent in sets or not any(of)]
 
 
 def _answers(folder: Path) -> tuple[list[Vote], dict[str, str]]:
-    """Answers with a published vote and a verdict, and by cell a note of what was dropped, or why it has none."""
+    """Answers with published vote and verdict, and per cell what was dropped or why it is empty."""
     answers: dict[str, list[Vote]] = {}
     notes: dict[str, list[str]] = {}
     for model in _models(folder):
@@ -155,7 +181,9 @@ def _answers(folder: Path) -> tuple[list[Vote], dict[str, str]]:
     return whole, {name: ", ".join(texts) for name, texts in notes.items()}
 
 
-def _add_answer(record: Mapping[str, Any], model: Path, votes: dict[str, Vote], counts: Counter[str]) -> None:
+def _add_answer(
+    record: Mapping[str, Any], model: Path, votes: dict[str, Vote], counts: Counter[str]
+) -> None:
     """Add the answer of a line to `votes`, or count why not."""
     question, stored = record.get("id"), record.get("baselines")
     if question is None or not isinstance(stored, Mapping):
@@ -170,12 +198,16 @@ def _add_answer(record: Mapping[str, Any], model: Path, votes: dict[str, Vote], 
     published = next((name for name in sorted(known) if PUBLISHED in name), None)
     if published is None:
         counts["answers without an assistive vote, dropped"] += 1
-    elif not isinstance(verdict := known[published].get("correct"), int | float) or verdict not in {0, 1}:
+    elif not isinstance(verdict := known[published].get("correct"), int | float) or verdict not in {
+        0,
+        1,
+    }:
         counts["verdicts other than 0 and 1, dropped"] += 1
     elif str(question) in votes:
         counts["second answers to a question, dropped"] += 1
     else:
-        # A vote that asks again has a verdict on that reply; what is accepted is the answer of the assistive vote.
+        # A vote that asks again has a verdict on that reply; what is accepted is the answer of the
+        # assistive vote.
         counts["answers with unequal verdicts, judged by the assistive vote's"] += any(
             vote.get("correct") != verdict for vote in known.values()
         )

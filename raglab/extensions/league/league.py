@@ -1,4 +1,4 @@
-"""The league (shore): which published tables lie in a folder, and what raglab makes of each of their cells."""
+"""The league (shore): which published tables a folder has, and what raglab makes of each cell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from raglab.extensions.league.accepted_answers import USED
-from raglab.extensions.league.adarague import PARTS, adarague_folders, adarague_rows, ignored_note, prediction_files
+from raglab.extensions.league.adarague import (
+    PARTS,
+    adarague_folders,
+    adarague_rows,
+    ignored_note,
+    prediction_files,
+)
 from raglab.extensions.league.dba import dba_folders, dba_rows, is_dba
 from raglab.extensions.league.nomiracl import FOLDERS, is_nomiracl, nomiracl_rows
 from raglab.extensions.league.own_files import TABLE_SUFFIXES
@@ -46,11 +52,16 @@ SHOWN_CELLS = 5  # cells that a line of text names
 DEEPEST = 5  # folders below the path in which a layout is looked for
 VERDICTS: tuple[CellVerdict, ...] = (AHEAD, LEVEL, TRADE, BEHIND, NOT_JUDGED)
 HEAD = ("cell", "metric", "n", "published", "reproduced", "free", "raglab", "difference", "verdict")
-MANY = "Of 20 intervals of a true difference of 0, one misses it on average; a verdict over two rates reads two."
+MANY = (
+    "Of 20 intervals of a true difference of 0, one misses it on average; a verdict over two "
+    "rates reads two."
+)
 
 
 class TableLayout(NamedTuple):
-    """Layout of a published repository: its name, what its folder holds, how it is known, and its rows.
+    """Layout of a published repository.
+
+    Its name, what its folder holds, how it is known, and its rows.
 
     owns: names of the folders in it that are its own; others may hold further tables.
     ignored: sentence that counts the files of the layout that are not read.
@@ -66,18 +77,28 @@ class TableLayout(NamedTuple):
 
 
 def is_paretobandit(folder: Path) -> bool:
-    """Whether a folder holds a file `val_*` or `test_*` of JSON lines whose first record has `arms`."""
+    """Whether a folder has a `val_*` or `test_*` JSON lines file whose first record has `arms`."""
     paths = (path for path in line_files(folder) if path.name.startswith(("val_", "test_")))
     return any(isinstance(first_record(path).get("arms"), Mapping) for path in paths)
 
 
 def is_adarague(folder: Path) -> bool:
-    """Whether a folder holds `dev*` and `test*`, in each a folder `ARM_qa_MODEL_SET` with predictions."""
+    """Whether a folder holds `dev*` and `test*`, each with a folder of predictions.
+
+    The folder in each is `ARM_qa_MODEL_SET`.
+    """
     return len({part for part, _ in prediction_files(folder)}) == len(PARTS)
 
 
 LAYOUTS = (
-    TableLayout("dba", "SET/MODEL/*.jsonl with `baselines`", is_dba, dba_rows, takes_seed=False, owns=dba_folders),
+    TableLayout(
+        "dba",
+        "SET/MODEL/*.jsonl with `baselines`",
+        is_dba,
+        dba_rows,
+        takes_seed=False,
+        owns=dba_folders,
+    ),
     TableLayout(
         "nomiracl",
         "relevant/*.jsonl and non_relevant/*.jsonl",
@@ -134,26 +155,41 @@ class League:
 
     def _counts(self, *, are_pooled: bool) -> dict[str, dict[str, int]]:
         tables = {row.table: Counter[str]() for row in self.rows}
-        rates: dict[tuple[str, str], list[LeagueVerdict]] = {(row.table, row.cell): [] for row in self.rows}
+        rates: dict[tuple[str, str], list[LeagueVerdict]] = {
+            (row.table, row.cell): [] for row in self.rows
+        }
         for row in self.rows:
             if row.metric in RATES:
                 rates[row.table, row.cell].append(row.verdict)
-        for row in (row for row in self.rows if is_pooled(row) == are_pooled and row.metric != RATES[1]):
-            verdict = cell_verdict(rates[row.table, row.cell]) if row.metric == RATES[0] else row.verdict
+        for row in (
+            row for row in self.rows if is_pooled(row) == are_pooled and row.metric != RATES[1]
+        ):
+            verdict = (
+                cell_verdict(rates[row.table, row.cell]) if row.metric == RATES[0] else row.verdict
+            )
             tables[row.table][verdict] += 1
-        return {table: {name: counts[name] for name in VERDICTS if counts[name]} for table, counts in tables.items()}
+        return {
+            table: {name: counts[name] for name in VERDICTS if counts[name]}
+            for table, counts in tables.items()
+        }
 
     def tally(self) -> list[tuple[str, str]]:
-        """Tables, each with the verdicts of its cells, and apart those of its rows of all cells together."""
+        """Tables with their cells' verdicts, and apart those of rows of all cells together."""
         pooled = self._counts(are_pooled=True)
         return [
-            (table, _counts_text(counts) + f"; all cells together: {_counts_text(pooled[table])}" * bool(pooled[table]))
+            (
+                table,
+                _counts_text(counts)
+                + f"; all cells together: {_counts_text(pooled[table])}" * bool(pooled[table]),
+            )
             for table, counts in self.verdict_counts().items()
         ]
 
     def text(self) -> str:
-        """All rows in a line each, those that are not judged for one reason together, the tally, and the notes."""
-        return "\n".join([*_line_texts(self.rows), repr(self), *(f"note: {note}" for note in self.notes)])
+        """All rows, a line each, unjudged ones grouped by reason, the tally, and the notes."""
+        return "\n".join(
+            [*_line_texts(self.rows), repr(self), *(f"note: {note}" for note in self.notes)]
+        )
 
     def has_verdict(self) -> bool:
         """Whether a row is judged."""
@@ -161,7 +197,13 @@ class League:
 
     def __repr__(self) -> str:
         lines = [f"  {table}: {text}" for table, text in self.tally()]
-        return "\n".join([f"League(rows={len(self.rows)})", *lines, *([f"  {MANY}"] if self.has_verdict() else [])])
+        return "\n".join(
+            [
+                f"League(rows={len(self.rows)})",
+                *lines,
+                *([f"  {MANY}"] if self.has_verdict() else []),
+            ]
+        )
 
     def _repr_html_(self) -> str:
         """Display for a notebook: a fold a table, the rows of all cells first."""
@@ -178,16 +220,17 @@ class League:
 def league_table(
     path: str | Path | pd.DataFrame, *, table: str | None = None, level: float = 0.95, seed: int = 0
 ) -> League:
-    r"""Replay the published tables that lie in a folder, or one's own table, and judge raglab on each of their cells.
+    r"""Replay a folder's published tables, or one's own table, and judge raglab on each cell.
 
-    Each cell is judged by what was fitted on other data, and compared in pairs with the published method where its
-    stored outputs reproduce it, else with the best policy that costs no label. The verdict of a row is that of its
-    interval. A table has many cells: of 100 intervals of true differences of 0, five lie on one side of 0 on average.
+    Each cell is judged by what was fitted on other data, and compared in pairs with the published
+    method where its stored outputs reproduce it, else with the best policy that costs no label. The
+    verdict of a row is that of its interval. A table has many cells: of 100 intervals of true
+    differences of 0, five lie on one side of 0 on average.
 
     Args:
-      path: a folder with one or more of the layouts, anywhere up to five folders below; or a table of one's own (a
-        DataFrame, or CSV, TSV, JSON lines, Parquet) with `id`, `correct`, signals, and optionally `group`, `cost` and
-        `baseline`.
+      path: a folder with one or more of the layouts, anywhere up to five folders below; or a table
+        of one's own (a DataFrame, or CSV, TSV, JSON lines, Parquet) with `id`, `correct`, signals,
+        and optionally `group`, `cost` and `baseline`.
       table: only this layout; a table of one's own takes none.
       level: of the intervals, in (0, 1).
       seed: of resamples and folds. Which folds of questions it gives is no part of an interval.
@@ -199,7 +242,9 @@ def league_table(
 
     Example: a table of one's own, with two signals.
       >>> import tempfile
-      >>> lines = [f"q{row},{row % 2},{row % 2 + row % 3},{row % 2 + row // 2 % 5}" for row in range(600)]
+      >>> lines = [
+      ...     f"q{row},{row % 2},{row % 2 + row % 3},{row % 2 + row // 2 % 5}" for row in range(600)
+      ... ]
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     table = Path(folder, "own.csv")
       ...     _ = table.write_text("id,correct,first,second\n" + "\n".join(lines), encoding="utf-8")
@@ -220,14 +265,22 @@ def league_table(
     names = [layout.name for layout in LAYOUTS]
     if table is not None and table not in names:
         rule = f"table must be one of {', '.join(names)}"
-        raise input_error(Where(str(path)), rule, "correct it, or leave it out for all", repr(table)[:40])
+        raise input_error(
+            Where(str(path)), rule, "correct it, or leave it out for all", repr(table)[:40]
+        )
     every = layout_folders(path)
     places = [(layout, folder) for layout, folder in every if table in {None, layout.name}]
     if not places:
-        looked_for = "; ".join(f"{layout.name} ({layout.holds})" for layout in LAYOUTS if table in {None, layout.name})
+        looked_for = "; ".join(
+            f"{layout.name} ({layout.holds})" for layout in LAYOUTS if table in {None, layout.name}
+        )
         rule = f"a folder must hold one of: {looked_for}"
-        remedy = f"point at one, or at a table {', '.join(TABLE_SUFFIXES)} with id, correct and signals"
-        raise input_error(Where(str(path)), rule, remedy, "none" if path.is_dir() else "no such folder")
+        remedy = (
+            f"point at one, or at a table {', '.join(TABLE_SUFFIXES)} with id, correct and signals"
+        )
+        raise input_error(
+            Where(str(path)), rule, remedy, "none" if path.is_dir() else "no such folder"
+        )
     rows, notes = [], []
     counts = Counter(layout.name for layout, _ in places)
     for layout, folder in places:
@@ -237,7 +290,9 @@ def league_table(
         if counts[layout.name] > 1:  # two copies of a table: the folder is part of the cell
             cells = [row._replace(cell=f"{row.cell} in {below}") for row in cells]
         rows += cells
-        notes.append(_read_note(layout.name, folder, {place for _, place in every if place != folder}))
+        notes.append(
+            _read_note(layout.name, folder, {place for _, place in every if place != folder})
+        )
         notes += filter(None, [layout.ignored(folder)])
     return League(tuple(rows), tuple(notes))
 
@@ -258,17 +313,22 @@ def _own_league(source: Path | pd.DataFrame, table: str | None, level: float, se
             rule = f"a table of one's own must be a file {', '.join(TABLE_SUFFIXES)}"
             raise input_error(where, rule, "save it as one", source.suffix or "no suffix")
         if not source.is_file():
-            raise input_error(where, "a table of one's own must be a file", "check the path", "no such file")
+            raise input_error(
+                where, "a table of one's own must be a file", "check the path", "no such file"
+            )
         read = [_read_note(source.name, source)]
     rows, notes = own_rows(source, level=level, seed=seed)
     return League(tuple(rows), (*read, *notes))
 
 
 def layout_folders(path: Path) -> list[tuple[TableLayout, Path]]:
-    """Folders that have a layout, by layout and name; the folders that are a table's own hold no other.
+    """Folders that have a layout, by layout and name.
+
+    The folders that are a table's own hold no other.
 
     Args:
-      path: itself or folders up to five below it; hidden folders are passed over, links to folders followed once.
+      path: itself or folders up to five below it; hidden folders are passed over, links to folders
+        followed once.
     """
     places = []
     for folder, folders, _ in walked(path, DEEPEST):
@@ -280,7 +340,9 @@ def layout_folders(path: Path) -> list[tuple[TableLayout, Path]]:
 
 
 def _read_note(name: str, folder: Path, excluded: Collection[Path] = ()) -> str:
-    """What was read: number of JSON files in a folder, and one hash of their names and contents, in their order.
+    """What was read.
+
+    Number of JSON files in a folder, and one hash of their names and contents, in their order.
 
     Args:
       name: of the table.
@@ -290,7 +352,9 @@ def _read_note(name: str, folder: Path, excluded: Collection[Path] = ()) -> str:
     files = [folder] if folder.is_file() else []
     for root, folders, names in walked(folder, MOST):
         folders[:] = [place for place in folders if root / place not in excluded]
-        files += [root / file for file in names if file.removesuffix(".gz").endswith((".json", ".jsonl"))]
+        files += [
+            root / file for file in names if file.removesuffix(".gz").endswith((".json", ".jsonl"))
+        ]
     total, unread = hashlib.sha256(), 0
     for file in sorted(files):
         try:
@@ -333,19 +397,30 @@ def figure(value: float) -> str:
 
 
 def calls_text(row: LeagueRow) -> str:
-    """Model calls behind raglab's decision and the reference's; the cost of an answer where calls are not known."""
+    """Model calls behind raglab's decision and the reference's.
+
+    The cost of an answer where calls are not known.
+    """
     if isnan(row.reference_calls):
         return "" if isnan(row.calls) else f"cost {row.calls:.3g} an answer"
-    return " against ".join("?" if isnan(value) else f"{value:.3g}" for value in (row.calls, row.reference_calls))
+    return " against ".join(
+        "?" if isnan(value) else f"{value:.3g}" for value in (row.calls, row.reference_calls)
+    )
 
 
 def line_text(row: LeagueRow) -> str:
-    """Row in one line of text: its verdict, figures with that of the free policy, calls where they differ, and note."""
+    """Row in one line of text.
+
+    Its verdict, figures with that of the free policy, calls where they differ, and note.
+    """
     return _named_line(row, row.cell)
 
 
 def _line_texts(rows: Sequence[LeagueRow]) -> list[str]:
-    """Lines of rows; rows of a table that are not judged for one reason share the line of the first of them."""
+    """Lines of rows.
+
+    Rows of a table that are not judged for one reason share the line of the first of them.
+    """
     cells: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         kind = "" if row.verdict == NOT_JUDGED else row.cell
@@ -370,7 +445,10 @@ def _named_line(row: LeagueRow, name: str) -> str:
         own, _, second = calls.partition(" against ")
         texts += [f"calls {calls}" if second else calls] * (own not in {"", second})
         texts += [part for part in row.fitted_on.split("; ") if part.startswith(USED)]
-    return f"{row.table} | {name} | {row.metric}: {'; '.join([*texts, row.note] if row.note else texts)}"
+    return (
+        f"{row.table} | {name} | {row.metric}: "
+        f"{'; '.join([*texts, row.note] if row.note else texts)}"
+    )
 
 
 def difference_text(row: LeagueRow) -> str:

@@ -1,4 +1,7 @@
-"""Own files (shore): a person's table of answers, read and checked; what is dropped, mapped or blank is counted."""
+"""Own files (shore): a person's table of answers, read and checked.
+
+What is dropped, mapped or blank is counted.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,8 @@ class OwnTable(NamedTuple):
       group: of each answer, [N]; None without groups.
       correct: [N].
       signals: by name, NaN where blank, [N] each.
-      baseline: decision or score of the method to beat, NaN where blank, [N]; None where there is none.
+      baseline: decision or score of the method to beat, NaN where blank, [N]; None where there is
+        none.
       cost: of each answer, NaN where blank, [N]; None where there is none.
       notes: what was dropped, mapped, blank or no signal, with counts.
     """
@@ -61,15 +65,20 @@ def own_table(source: Path | pd.DataFrame) -> OwnTable:
     """Table of a file or data frame, of the rows that have an id, a verdict, a group and a signal.
 
     Raises:
-      InputError: no table, no `id` or `correct`, a verdict other than 0 and 1, texts among numbers, a negative cost, or
-        no column of numbers that varies.
+      InputError: no table, no `id` or `correct`, a verdict other than 0 and 1, texts among numbers,
+        a negative cost, or no column of numbers that varies.
     """
     where, name, frame, notes = _frame(source)
     if not len(frame):
-        raise input_error(where, "a table must hold rows", "add them: one object a line in JSON lines", "none")
+        raise input_error(
+            where, "a table must hold rows", "add them: one object a line in JSON lines", "none"
+        )
     frame = frame.set_axis([str(head) for head in frame], axis=1).reset_index(drop=True)
     if repeated := sorted(set(frame.columns[frame.columns.duplicated()])):
-        rule, value = "a column must have a name of its own", f"several of {', '.join(repeated)[:SHOWN_NAMES]}"
+        rule, value = (
+            "a column must have a name of its own",
+            f"several of {', '.join(repeated)[:SHOWN_NAMES]}",
+        )
         raise input_error(where, rule, "rename or drop them", value)
     notes += _head_notes(frame, where)
     texts = {"id", "correct", "group"}
@@ -82,7 +91,9 @@ def own_table(source: Path | pd.DataFrame) -> OwnTable:
     notes += text
     keep, text = _judged_rows(frame, verdicts, where)
     notes += text
-    numbered = [head for head, values in numbers.items() if head not in FIELDS and _is_count(head, values)]
+    numbered = [
+        head for head, values in numbers.items() if head not in FIELDS and _is_count(head, values)
+    ]
     columns = {head: values for head, values in numbers.items() if head not in {*FIELDS, *numbered}}
     columns = {head: None if values is None else values[keep] for head, values in columns.items()}
     signals, text = _named_signals(columns, verdicts[keep] > 0.0, numbered, where)
@@ -98,7 +109,9 @@ def own_table(source: Path | pd.DataFrame) -> OwnTable:
         group, text = _group_names(group)
         notes += text
     optional = {head: numbers.get(head) for head in ("baseline", "cost")}
-    baseline, cost = (None if values is None else values[keep][has_signal] for values in optional.values())
+    baseline, cost = (
+        None if values is None else values[keep][has_signal] for values in optional.values()
+    )
     signals = {head: values[has_signal] for head, values in signals.items()}
     notes += _infinite_notes(signals | ({} if baseline is None else {"baseline": baseline}))
     signals = {head: _finite(values) for head, values in signals.items()}
@@ -108,8 +121,12 @@ def own_table(source: Path | pd.DataFrame) -> OwnTable:
     return OwnTable(name, question, group, right, signals, baseline, cost, tuple(notes))
 
 
-def _judged_rows(frame: pd.DataFrame, verdicts: Numbers, where: Where) -> tuple[NDArray[np.bool_], list[str]]:
-    """Whether each row has an id, a verdict and, where there are groups, a group; and sentences on those without.
+def _judged_rows(
+    frame: pd.DataFrame, verdicts: Numbers, where: Where
+) -> tuple[NDArray[np.bool_], list[str]]:
+    """Whether each row has an id, a verdict and, where there are groups, a group.
+
+    And sentences on those without.
 
     Raises:
       InputError: none has.
@@ -124,7 +141,9 @@ def _judged_rows(frame: pd.DataFrame, verdicts: Numbers, where: Where) -> tuple[
         keep &= has
     if not keep.any():
         what = "no verdict" if np.isnan(verdicts).all() else "no such row"
-        raise input_error(where, "a table must hold rows with an id and a verdict", "fill id and correct", what)
+        raise input_error(
+            where, "a table must hold rows with an id and a verdict", "fill id and correct", what
+        )
     return keep, notes
 
 
@@ -149,7 +168,10 @@ def _frame(source: Path | pd.DataFrame) -> tuple[Where, str, pd.DataFrame, list[
             raise input_error(where, rule, remedy, f"{type(error).__name__}") from error
     lines = stored_lines(source)
     if lines.unread and not lines.records:
-        rule, remedy = "a file of JSON lines must hold an object a line", "write one JSON object a line, and no list"
+        rule, remedy = (
+            "a file of JSON lines must hold an object a line",
+            "write one JSON object a line, and no list",
+        )
         raise input_error(where, rule, remedy, f"{lines.unread:,} other lines")
     notes = [f"Lines that are no JSON object, dropped: {lines.unread:,}."] if lines.unread else []
     return where, name, pd.DataFrame.from_records([dict(record) for record in lines.records]), notes
@@ -169,11 +191,16 @@ def _head_notes(frame: pd.DataFrame, where: Where) -> list[str]:
         if field not in heads and head.strip().casefold().removesuffix("s") == field
     }
     if absent := [field for field in FIELDS[:2] if field not in heads]:
-        renames = [f"{near[field]} to {field}" if field in near else f"a column to {field}" for field in absent]
+        renames = [
+            f"{near[field]} to {field}" if field in near else f"a column to {field}"
+            for field in absent
+        ]
         shown = ", ".join(heads)[:80]
         rule = "a table must have the columns id and correct"
         raise input_error(where, rule, f"rename {' and '.join(renames)}", f"columns {shown}")
-    return [f"{head} is read as any other column: did you mean {field}?" for field, head in near.items()]
+    return [
+        f"{head} is read as any other column: did you mean {field}?" for field, head in near.items()
+    ]
 
 
 def _numbers(column: pd.Series[Any], name: str, where: Where) -> Numbers | None:
@@ -185,18 +212,32 @@ def _numbers(column: pd.Series[Any], name: str, where: Where) -> Numbers | None:
     from pandas.api.types import is_numeric_dtype
 
     if is_numeric_dtype(column):
-        return np.asarray(column.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+        return np.asarray(
+            column.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64
+        )
     cells: list[Any] = [None if _is_blank(cell) else cell for cell in column.tolist()]
     values = [np.nan if cell is None else _number(cell) for cell in cells]
     filled = [row for row, cell in enumerate(cells) if cell is not None]
     texts = [row for row in filled if values[row] is None]
     n_numbers = len(filled) - len(texts)
-    percent = [row for row in texts if isinstance(cells[row], str) and _number(cells[row].rstrip("% ")) is not None]
-    is_code = any(isinstance(cells[row], str) and _CODE.fullmatch(cells[row].strip()) for row in filled)
-    if texts and (name in {"cost", "baseline"} or (n_numbers + len(percent) > len(filled) / 2 and not is_code)):
+    percent = [
+        row
+        for row in texts
+        if isinstance(cells[row], str) and _number(cells[row].rstrip("% ")) is not None
+    ]
+    is_code = any(
+        isinstance(cells[row], str) and _CODE.fullmatch(cells[row].strip()) for row in filled
+    )
+    if texts and (
+        name in {"cost", "baseline"} or (n_numbers + len(percent) > len(filled) / 2 and not is_code)
+    ):
         first = texts[0]
         count = f"{len(texts):,} of {len(filled):,} cells {'is' if len(texts) == 1 else 'are'} not"
-        remedy = "write 88% as 88" if first in percent else "correct it, blank it, or leave the column out"
+        remedy = (
+            "write 88% as 88"
+            if first in percent
+            else "correct it, blank it, or leave the column out"
+        )
         rule = f"{name} must be a column of numbers ({count})"
         raise input_error(where, rule, remedy, f"{shown_value(cells[first])} in row {first + 1}")
     if texts or is_code or not filled:
@@ -207,7 +248,11 @@ def _numbers(column: pd.Series[Any], name: str, where: Where) -> Numbers | None:
 def _is_blank(cell: Any) -> bool:  # noqa: ANN401 - any cell
     if isinstance(cell, str):
         return cell.strip().casefold() in MISSING_WORDS
-    return cell is None or (isinstance(cell, float) and bool(np.isnan(cell))) or type(cell).__name__ == "NAType"
+    return (
+        cell is None
+        or (isinstance(cell, float) and bool(np.isnan(cell)))
+        or type(cell).__name__ == "NAType"
+    )
 
 
 def _number(cell: Any) -> float | None:  # noqa: ANN401 - any cell
@@ -243,21 +288,34 @@ def _verdicts(column: pd.Series[Any], where: Where) -> tuple[Numbers, list[str]]
     if wrong:
         count = f", and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
         value = f"{shown_value(cells[wrong[0]])} in row {wrong[0] + 1}{count}"
-        remedy = "write right answers as 1, wrong ones as 0, and leave the cell blank where there is no verdict"
+        remedy = (
+            "write right answers as 1, wrong ones as 0, and leave the cell blank where there is "
+            "no verdict"
+        )
         raise input_error(where, "correct must be 0 or 1, no or yes, false or true", remedy, value)
-    texts = sorted({word for word in words if isinstance(word, str) and word in VERDICTS} - {"0", "1"})
+    texts = sorted(
+        {word for word in words if isinstance(word, str) and word in VERDICTS} - {"0", "1"}
+    )
     shown = ", ".join(f"{word} as {int(VERDICTS[word])}" for word in texts)
     return verdicts, [f"correct is read from words: {shown}."] if texts else []
 
 
 def _is_count(name: str, values: Numbers | None) -> bool:
-    """Whether a column numbers the rows from 0 or 1, or has no head, which pandas writes for its index."""
-    is_count = values is not None and len(values) > 1 and values[0] in {0, 1} and bool((np.diff(values) == 1).all())
+    """Whether a column numbers rows from 0 or 1, or has no head, as pandas writes for its index."""
+    is_count = (
+        values is not None
+        and len(values) > 1
+        and values[0] in {0, 1}
+        and bool((np.diff(values) == 1).all())
+    )
     return is_count or name == "Unnamed: 0"
 
 
 def _named_signals(
-    columns: dict[str, Numbers | None], right: NDArray[np.bool_], numbered: Sequence[str], where: Where
+    columns: dict[str, Numbers | None],
+    right: NDArray[np.bool_],
+    numbered: Sequence[str],
+    where: Where,
 ) -> tuple[dict[str, Numbers], list[str]]:
     """Columns of numbers that vary, and sentences on what they are, what is left out, and what ranks too well.
 
@@ -277,19 +335,34 @@ def _named_signals(
         "Columns that equal correct or its opposite, left out": leaks,
         "Columns that are not of numbers, or have one value, are no signals": ignored,
     }
-    notes = [f"{text}: {len(names)} ({', '.join(names)[:SHOWN_NAMES]})." for text, names in left_out.items() if names]
+    notes = [
+        f"{text}: {len(names)} ({', '.join(names)[:SHOWN_NAMES]})."
+        for text, names in left_out.items()
+        if names
+    ]
     if not signals:
-        rule = "a table must have a column of numbers that varies beside id, correct, group, cost and baseline"
+        rule = (
+            "a table must have a column of numbers that varies beside id, correct, group, cost "
+            "and baseline"
+        )
         few = f"{len(right)} row{'s' * (len(right) != 1)} with a verdict, of {LEAST_ROWS} at least"
-        value = few if len(right) < LEAST_ROWS else "none" + f", but {', '.join(ignored)[:80]}" * bool(ignored)
-        raise input_error(where, rule, "add rows" if len(right) < LEAST_ROWS else "add a signal", value)
+        value = (
+            few
+            if len(right) < LEAST_ROWS
+            else "none" + f", but {', '.join(ignored)[:80]}" * bool(ignored)
+        )
+        raise input_error(
+            where, rule, "add rows" if len(right) < LEAST_ROWS else "add a signal", value
+        )
     notes.append(f"Signals: {', '.join(signals)}.")
     for name, values in signals.items():
         known = np.isfinite(values)
         area = auroc(right[known], values[known])
         area = max(area, 1.0 - area)
         if area >= SUSPECT and known.sum() >= LEAST_ROWS:
-            notes.append(f"{name} alone ranks with an AUROC of {area:.4f}: check that it is no verdict.")
+            notes.append(
+                f"{name} alone ranks with an AUROC of {area:.4f}: check that it is no verdict."
+            )
     return signals, notes
 
 
@@ -314,9 +387,16 @@ def _blank_notes(signals: Mapping[str, Numbers], group: NDArray[np.str_] | None)
     notes = []
     for name, values in signals.items():
         blank = np.isnan(values)
-        bare = [] if group is None else [of for of in np.unique(group).tolist() if blank[group == of].all()]
+        bare = (
+            []
+            if group is None
+            else [of for of in np.unique(group).tolist() if blank[group == of].all()]
+        )
         if group is not None and bare:
-            notes.append(f"{name} is blank in all answers of {', '.join(bare)[:SHOWN_NAMES]}, and is not used there.")
+            notes.append(
+                f"{name} is blank in all answers of {', '.join(bare)[:SHOWN_NAMES]}, and is not "
+                "used there."
+            )
             blank &= ~np.isin(group, bare)
         if n := int(blank.sum()):
             text = "it takes the median of the others there"
@@ -330,7 +410,9 @@ def _baseline_notes(baseline: Numbers | None) -> list[str]:
     if len(levels) != 2 or levels == [0.0, 1.0]:
         return []
     text = "write 1 for accept and 0 for refuse to have its accuracy judged too"
-    return [f"baseline has the values {levels[0]:g} and {levels[1]:g}, and is read as a score: {text}."]
+    return [
+        f"baseline has the values {levels[0]:g} and {levels[1]:g}, and is read as a score: {text}."
+    ]
 
 
 def _cost_notes(cost: Numbers | None, where: Where) -> list[str]:
@@ -344,23 +426,41 @@ def _cost_notes(cost: Numbers | None, where: Where) -> list[str]:
     wrong = np.flatnonzero((cost < 0.0) | np.isinf(cost))
     if len(wrong):
         value = f"{cost[wrong[0]]:g} in {len(wrong):,} row{'s' * (len(wrong) != 1)}"
-        raise input_error(where, "cost must be 0 or more, and finite", "correct it, or leave it blank", value)
+        raise input_error(
+            where, "cost must be 0 or more, and finite", "correct it, or leave it blank", value
+        )
     n = int(np.isnan(cost).sum())
-    return [f"cost is blank in {n:,} of {len(cost):,} answers: the mean is of the others."] if n else []
+    return (
+        [f"cost is blank in {n:,} of {len(cost):,} answers: the mean is of the others."]
+        if n
+        else []
+    )
 
 
 def _row_notes(
-    rows: pd.DataFrame, question: NDArray[np.str_], group: NDArray[np.str_] | None, right: NDArray[np.bool_]
+    rows: pd.DataFrame,
+    question: NDArray[np.str_],
+    group: NDArray[np.str_] | None,
+    right: NDArray[np.bool_],
 ) -> list[str]:
     """Sentences on rows that repeat others, and ids that have both verdicts in a group."""
     notes = []
     if n := int(rows.astype(str).duplicated().sum()):
         notes.append(f"Rows that repeat another one: {n:,}; they are answers to one question.")
-    places = list(zip(question.tolist(), [""] * len(question) if group is None else group.tolist(), strict=True))
+    places = list(
+        zip(
+            question.tolist(),
+            [""] * len(question) if group is None else group.tolist(),
+            strict=True,
+        )
+    )
     both = {place for place, kind in zip(places, right, strict=True) if kind}
     both &= {place for place, kind in zip(places, right, strict=True) if not kind}
     if both:
-        notes.append(f"Ids with right and wrong answers{' in one group' * (group is not None)}: {len(both):,}.")
+        notes.append(
+            f"Ids with right and wrong answers{' in one group' * (group is not None)}: "
+            f"{len(both):,}."
+        )
     return notes
 
 
@@ -374,10 +474,12 @@ def _texts(column: pd.Series[Any]) -> NDArray[np.str_]:
 
 
 def _group_names(group: NDArray[np.str_]) -> tuple[NDArray[np.str_], list[str]]:
-    """Groups, of which those that are named like the row of all cells are named otherwise, and sentences on these."""
+    """Groups, those named like the row of all cells renamed, and sentences on these."""
     names = {name: name for name in sorted(set(group.tolist()))}
     notes = []
-    for name in [name for name in names if is_pooled(LeagueRow("", name, "", "", higher_is_better=True, n=0))]:
+    for name in [
+        name for name in names if is_pooled(LeagueRow("", name, "", "", higher_is_better=True, n=0))
+    ]:
         names[name] = f"group {name}"
         notes.append(f"The group {name} is shown as group {name}: {name} is the row of all cells.")
     return np.array([names[name] for name in group.tolist()], dtype=str), notes
@@ -389,8 +491,13 @@ def _question_note(question: NDArray[np.str_], group: NDArray[np.str_] | None) -
     if group is None:
         return f"{text}."
     pairs = set(zip(question.tolist(), group.tolist(), strict=True))
-    shared = len(pairs) - n and sum(count > 1 for count in np.unique([id_ for id_, _ in pairs], return_counts=True)[1])
-    return f"{text}; {'no question is' if not shared else f'{shared:,} are'} in several of {len(set(group))} groups."
+    shared = len(pairs) - n and sum(
+        count > 1 for count in np.unique([id_ for id_, _ in pairs], return_counts=True)[1]
+    )
+    return (
+        f"{text}; {'no question is' if not shared else f'{shared:,} are'} in several of "
+        f"{len(set(group))} groups."
+    )
 
 
 def _finite(values: Numbers) -> Numbers:

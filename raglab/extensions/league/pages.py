@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from raglab.extensions.league.league import MANY, SHOWN_CELLS, League, calls_text, difference_text, figure
+from raglab.extensions.league.league import (
+    MANY,
+    SHOWN_CELLS,
+    League,
+    calls_text,
+    difference_text,
+    figure,
+)
 from raglab.extensions.league.rows import LeagueRow
 
 HEAD = (
-    "cell", "metric", "n", "published", "reproduced", "free policy", "hindsight (compared with nothing)", "raglab",
-    "difference [interval]", "clusters", "calls, or cost", "verdict", "note",
-)  # fmt: skip
+    "cell",
+    "metric",
+    "n",
+    "published",
+    "reproduced",
+    "free policy",
+    "hindsight (compared with nothing)",
+    "raglab",
+    "difference [interval]",
+    "clusters",
+    "calls, or cost",
+    "verdict",
+    "note",
+)
 
 
 def league_page(league: League) -> str:
@@ -22,7 +40,14 @@ def league_page(league: League) -> str:
     lines = ["# League", "", *(f"- {table}: {text}" for table, text in league.tally()), ""]
     lines += [MANY, ""] if league.has_verdict() else []
     for name, rows in _tables(league):
-        lines += [f"## {name}", "", *(f"- {text}" for text in _how(rows)), "", _line(HEAD), _line(["---"] * len(HEAD))]
+        lines += [
+            f"## {name}",
+            "",
+            *(f"- {text}" for text in _how(rows)),
+            "",
+            _line(HEAD),
+            _line(["---"] * len(HEAD)),
+        ]
         lines += [*(_line(_texts(row)) for row in rows), ""]
     return "\n".join([*lines, "## Notes", "", *(f"- {note}" for note in league.notes), ""])
 
@@ -33,7 +58,7 @@ def _tables(league: League) -> list[tuple[str, list[LeagueRow]]]:
 
 
 def _how(rows: Sequence[LeagueRow]) -> list[str]:
-    """How the rows of a table were made, each text once, with the cells where it is not that of all rows."""
+    """How the rows of a table were made, each text once, with its cells if not of all rows."""
     texts = []
     for field, title in (
         ("task", "Task"),
@@ -68,7 +93,10 @@ def _texts(row: LeagueRow) -> list[str]:
 
 def _named_figures(row: LeagueRow) -> list[tuple[float, str]]:
     """Figures with the name of what they are of."""
-    return [(row.hindsight, row.hindsight_name), (row.free, row.free_name if row.free == row.free else "")]
+    return [
+        (row.hindsight, row.hindsight_name),
+        (row.free, row.free_name if row.free == row.free else ""),
+    ]
 
 
 def _line(texts: Sequence[str]) -> str:

@@ -1,4 +1,7 @@
-"""Stored lines (shore): JSON lines of a published repository, gzipped or not; what cannot be read is counted."""
+"""Stored lines (shore): JSON lines of a published repository, gzipped or not.
+
+What cannot be read is counted.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from raglab.store.files import MAX_FILE_BYTES, InputError, Where, decode_utf8, input_error, parse_json
+from raglab.store.files import (
+    MAX_FILE_BYTES,
+    InputError,
+    Where,
+    decode_utf8,
+    input_error,
+    parse_json,
+)
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 LONGEST_LINE = 16 * 2**20  # bytes of a line; a longer one is not read
@@ -45,7 +55,9 @@ def is_stored_file(path: Path) -> bool:
 
 
 def walked(folder: Path, most: int) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Folders from one down with the names of their folders and files, as `os.walk`; links are followed.
+    """Folders from one down with the names of their folders and files, as `os.walk`.
+
+    Links are followed.
 
     A second path to a folder that was walked is passed over, so that links in a loop end.
 
@@ -81,10 +93,14 @@ def stored_lines(path: Path) -> StoredLines:
 
 
 def first_record(path: Path) -> Mapping[str, Any]:
-    """First record of a file of JSON lines, by which a layout is known; empty where there is none to be read."""
+    """First record of a file of JSON lines, by which a layout is known.
+
+    Empty where there is none to be read.
+    """
     try:
         return next((value for value in _values(path) if isinstance(value, Mapping)), {})
-    except InputError:  # what lies beside the data need not be readable; a file of the data is read again
+    # what lies beside the data need not be readable; a file of the data is read again
+    except InputError:
         return {}
 
 
@@ -108,7 +124,8 @@ def _values(path: Path) -> Iterator[Any]:
 def _stream(path: Path) -> IO[bytes]:
     with path.open("rb") as stream:
         is_gzip = stream.read(2) == _GZIP
-    return gzip.open(path) if is_gzip else path.open("rb")  # type: ignore[return-value] # reads as a file
+    # reads as a file
+    return gzip.open(path) if is_gzip else path.open("rb")  # type: ignore[return-value]
 
 
 def _value(line: bytes, where: Where) -> Any:  # noqa: ANN401 - any JSON value

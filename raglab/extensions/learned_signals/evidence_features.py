@@ -33,20 +33,71 @@ _SOFT = (0.1, 0.25, 0.5)  # quantiles
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "coverage": (
-        *("mean", "least", "q10", "q25", "q50", "share", "missing", "missing_weight", "missing_mean", "missing_least"),
-        *("missing_most", "held_mean", "held_least", "names_missing", "names_held", "names_least", "numbers_missing"),
-        *("numbers_held", "numbers_least", "hit", "margin", "margin_hits", "cosine", "words", "new_words", "new_names"),
+        *(
+            "mean",
+            "least",
+            "q10",
+            "q25",
+            "q50",
+            "share",
+            "missing",
+            "missing_weight",
+            "missing_mean",
+            "missing_least",
+        ),
+        *(
+            "missing_most",
+            "held_mean",
+            "held_least",
+            "names_missing",
+            "names_held",
+            "names_least",
+            "numbers_missing",
+        ),
+        *(
+            "numbers_held",
+            "numbers_least",
+            "hit",
+            "margin",
+            "margin_hits",
+            "cosine",
+            "words",
+            "new_words",
+            "new_names",
+        ),
         *("new_numbers", "asked_words"),
     ),
-    "focus": ("focus", "focus_held", "focus_place", "rest_least", "rest_missing", "last", "last_held"),
+    "focus": (
+        "focus",
+        "focus_held",
+        "focus_place",
+        "rest_least",
+        "rest_missing",
+        "last",
+        "last_held",
+    ),
     "substitution": (
-        *("swap_word", "swap_name", "swap_number", "swap_word_weight", "swap_name_weight", "swap_number_weight"),
+        *(
+            "swap_word",
+            "swap_name",
+            "swap_number",
+            "swap_word_weight",
+            "swap_name_weight",
+            "swap_number_weight",
+        ),
         *("swap_most", "swap_least", "swap_mean"),
     ),
     "order": ("shift_mean", "shift_most", "shift_held"),
     "kind": ("kind_sentence", "kind_sentence_count", "kind_hit", "kind_hit_count"),
     "opposition": (
-        *("negations", "negations_sentence", "negations_differ", "negations_hit", "turned_sentence", "turned_hit"),
+        *(
+            "negations",
+            "negations_sentence",
+            "negations_differ",
+            "negations_hit",
+            "turned_sentence",
+            "turned_hit",
+        ),
         *("turned_hits", "poles_turned", "poles_missing", "poles_both", "poles_missing_hits"),
     ),
     "retrieval": (
@@ -60,8 +111,9 @@ FEATURES = tuple(name for names in GROUPS.values() for name in names)
 class WordVectors(NamedTuple):
     """Words of a text with their embeddings.
 
-    text: as it stands. keys: what each word is known by, '' of function words. kinds: `WORD`, `NAME`, `NUMBER`, or 0.
-    starts, ends: characters. sentence: number of the sentence that each stands in. vectors: unit rows, [n, dim].
+    text: as it stands. keys: what each word is known by, '' of function words. kinds: `WORD`,
+    `NAME`, `NUMBER`, or 0. starts, ends: characters. sentence: number of the sentence that each
+    stands in. vectors: unit rows, [n, dim].
     """
 
     text: str
@@ -78,10 +130,13 @@ class WordVectors(NamedTuple):
 
 
 def word_vectors(text: str, spans: NDArray[np.int64], tokens: NDArray[np.floating]) -> WordVectors:
-    """Words of a text with the mean of the embeddings of their tokens; a word without a token is left out.
+    """Words of a text with the mean of the embeddings of their tokens.
+
+    A word without a token is left out.
 
     Args:
-      spans: characters of each token, [n, 2]. tokens: unit embeddings, [n, dim].
+      spans: characters of each token, [n, 2].
+      tokens: unit embeddings, [n, dim].
 
     Example:
       >>> words = word_vectors("Rollo ruled.", np.array([[0, 5], [6, 11], [11, 12]]), np.eye(3))
@@ -123,7 +178,10 @@ def _word_kind(key: str, match: regex.Match[str], text: str) -> int:
 
 
 def _sentence_starts(text: str) -> NDArray[np.int64]:
-    """First characters of the sentences of a text, in order; of what cannot be found, those of the one before."""
+    """First characters of the sentences of a text, in order.
+
+    Of what cannot be found, those of the one before.
+    """
     starts, at = [0], 0
     for sentence in sentences(text):
         place = text.find(sentence[:FIRST], at)
@@ -136,8 +194,8 @@ def _sentence_starts(text: str) -> NDArray[np.int64]:
 class SentenceMatch(NamedTuple):
     """Match of the question's content words with one sentence.
 
-    hit: position of the passage. at: words of the sentence. best: best cosine of each content word, [C]. held: whether
-    its key is there, [C].
+    hit: position of the passage. at: words of the sentence. best: best cosine of each content word,
+    [C]. held: whether its key is there, [C].
     """
 
     hit: int
@@ -157,19 +215,25 @@ class QuestionTerms(NamedTuple):
 
 
 def evidence_features(question: WordVectors, passages: Sequence[WordVectors]) -> dict[str, float]:
-    """Features of a question and its first passages by name, all of `GROUPS` but `retrieval`; {} without a word.
+    """Features of a question and its first passages by name, all of `GROUPS` but `retrieval`.
 
-    Cosines are of word vectors, shares are of the question's weight: a word counts the more, the fewer sentences of
-    the passages hold it. What cannot be measured is NaN.
+    {} without a word.
+
+    Cosines are of word vectors, shares are of the question's weight: a word counts the more, the
+    fewer sentences of the passages hold it. What cannot be measured is NaN.
 
     Args:
       passages: the first hits, the best first.
     """
     terms = _question_terms(question, passages)
-    matches = [match for hit, passage in enumerate(passages) for match in _matches(terms, passage, hit)]
+    matches = [
+        match for hit, passage in enumerate(passages) for match in _matches(terms, passage, hit)
+    ]
     if not matches or not len(terms.keys):
         return {}
-    scores = np.array([float(terms.weights @ (match.best + EXACT * match.held)) for match in matches])
+    scores = np.array(
+        [float(terms.weights @ (match.best + EXACT * match.held)) for match in matches]
+    )
     first = int(scores.round(6).argmax())  # ties in the last bits go to the earlier sentence
     match, passage = matches[first], passages[matches[first].hit]
     sentence = passage.part(match.at)
@@ -188,10 +252,16 @@ def _question_terms(question: WordVectors, passages: Sequence[WordVectors]) -> Q
     """Content words of a question, all its words where it has none, with their weights."""
     content = np.flatnonzero(question.keys != "")
     at = content if len(content) else np.arange(len(question.keys))
-    lines = [set(passage.keys[passage.sentence == n]) for passage in passages for n in np.unique(passage.sentence)]
+    lines = [
+        set(passage.keys[passage.sentence == n])
+        for passage in passages
+        for n in np.unique(passage.sentence)
+    ]
     held = Counter(key for line in lines for key in line)
     raw = np.array([log((len(lines) + 1) / (held[key] + 0.5)) for key in question.keys[at]])
-    return QuestionTerms(at, question.keys[at], question.kinds[at], raw / max(raw.sum(), 1e-9), question.vectors[at])
+    return QuestionTerms(
+        at, question.keys[at], question.kinds[at], raw / max(raw.sum(), 1e-9), question.vectors[at]
+    )
 
 
 def _matches(terms: QuestionTerms, passage: WordVectors, hit: int) -> list[SentenceMatch]:
@@ -215,7 +285,10 @@ def _quantile(values: NDArray[np.float64], weights: NDArray[np.float64], share: 
 def _coverage(
     question: WordVectors, terms: QuestionTerms, match: SentenceMatch, passage: WordVectors
 ) -> dict[str, float]:
-    """Features of coverage: the question's words, names and numbers in the sentence, and its new words."""
+    """Features of coverage.
+
+    The question's words, names and numbers in the sentence, and its new words.
+    """
     best, held, weights = match.best, match.held, terms.weights
     missing = best[~held]
     features = {"mean": float(weights @ best), "least": best.min(), "share": float(weights @ held)}
@@ -231,11 +304,19 @@ def _coverage(
     new = _new_words(terms, match, passage)
     for name, kind in (("names", NAME), ("numbers", NUMBER)):
         of_kind = terms.kinds == kind
-        features[f"{name}_missing"], features[f"{name}_held"] = (of_kind & ~held).sum(), (of_kind & held).sum()
+        features[f"{name}_missing"], features[f"{name}_held"] = (
+            (of_kind & ~held).sum(),
+            (of_kind & held).sum(),
+        )
         features[f"{name}_least"] = best[of_kind & ~held].min(initial=1.0)
         features[f"new_{name}"] = (passage.kinds[match.at][new] == kind).sum()
     cosine = _mean_vector(question.vectors) @ _mean_vector(passage.vectors[match.at])
-    features |= {"cosine": cosine, "words": len(match.at), "new_words": new.sum(), "asked_words": len(terms.keys)}
+    features |= {
+        "cosine": cosine,
+        "words": len(match.at),
+        "new_words": new.sum(),
+        "asked_words": len(terms.keys),
+    }
     return {name: float(value) for name, value in features.items()} | {"hit": float(match.hit)}
 
 
@@ -244,35 +325,50 @@ def _mean_vector(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return mean / max(float(np.linalg.norm(mean)), 1e-9)
 
 
-def _new_words(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> NDArray[np.bool_]:
-    """Which words of the sentence are content that the question does not say, one a word of the sentence."""
+def _new_words(
+    terms: QuestionTerms, match: SentenceMatch, passage: WordVectors
+) -> NDArray[np.bool_]:
+    """Which words of the sentence are content that the question does not say, one for each word."""
     keys = passage.keys[match.at]
     return (keys != "") & ~np.isin(keys, terms.keys)
 
 
 def _margins(scores: NDArray[np.float64], first: int, hits: NDArray[np.int64]) -> dict[str, float]:
-    """Lead of the sentence over the next one, and over the best of other passages; 1 where there is none."""
+    """Lead of the sentence over the next one, and over the best of other passages.
+
+    1 where there is none.
+    """
     rest, other_hits = np.delete(scores, first), scores[hits != hits[first]]
     rivals = {"margin": rest, "margin_hits": other_hits}
-    return {name: float(scores[first] - rivals[name].max()) if len(rivals[name]) else 1.0 for name in rivals}
+    return {
+        name: float(scores[first] - rivals[name].max()) if len(rivals[name]) else 1.0
+        for name in rivals
+    }
 
 
 def _focus(terms: QuestionTerms, match: SentenceMatch) -> dict[str, float]:
-    """The first content word, which mostly says what is asked for, apart from the rest, and the last one."""
+    """The first content word, mostly what is asked for, apart from the rest, and the last one."""
     rest_weight = terms.weights[1:].sum()
     return {
         "focus": float(match.best[0]),
         "focus_held": float(match.held[0]),
         "focus_place": float(terms.at[0]),
         "rest_least": float(match.best[1:].min(initial=1.0)),
-        "rest_missing": float(terms.weights[1:] @ ~match.held[1:] / rest_weight) if rest_weight > 0.0 else 0.0,
+        "rest_missing": float(terms.weights[1:] @ ~match.held[1:] / rest_weight)
+        if rest_weight > 0.0
+        else 0.0,
         "last": float(match.best[-1]),
         "last_held": float(match.held[-1]),
     }
 
 
-def _substitution(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> dict[str, float]:
-    """How near the question's missing words are to new words of the sentence: another name in the place of a name."""
+def _substitution(
+    terms: QuestionTerms, match: SentenceMatch, passage: WordVectors
+) -> dict[str, float]:
+    """How near the question's missing words are to new words of the sentence.
+
+    Another name in the place of a name.
+    """
     new = _new_words(terms, match, passage)
     cosines = (terms.vectors @ passage.vectors[match.at].T).astype(np.float64)
     kinds = passage.kinds[match.at]
@@ -288,11 +384,15 @@ def _substitution(terms: QuestionTerms, match: SentenceMatch, passage: WordVecto
         return features | dict.fromkeys(("swap_most", "swap_least", "swap_mean"), float("nan"))
     best, weights = pairs.max(axis=1), terms.weights[~match.held]
     mean = weights @ best / max(weights.sum(), 1e-9)
-    return features | {"swap_most": float(best.max()), "swap_least": float(best.min()), "swap_mean": float(mean)}
+    return features | {
+        "swap_most": float(best.max()),
+        "swap_least": float(best.min()),
+        "swap_mean": float(mean),
+    }
 
 
 def _order(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> dict[str, float]:
-    """How much further apart neighbouring words stand in the sentence than in the question, log(1 + words)."""
+    """How much further apart neighbour words are in sentence than in question, log(1 + words)."""
     if len(terms.at) < 2:
         return {"shift_mean": 0.0, "shift_most": 0.0, "shift_held": float("nan")}
     places = (terms.vectors @ passage.vectors[match.at].T).round(5).argmax(axis=1)
@@ -303,7 +403,10 @@ def _order(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> 
 
 
 def _kind(question: str, terms: QuestionTerms, sentence: str, passage: str) -> dict[str, float]:
-    """Whether there is a phrase of the kind that the question asks for and does not say; NaN where it is open."""
+    """Whether there is a phrase of the kind that the question asks for and does not say.
+
+    NaN where it is open.
+    """
     kind = expected_kind(question)
     counts = dict.fromkeys(("sentence", "hit"), float("nan"))
     if kind is not None:
@@ -312,7 +415,9 @@ def _kind(question: str, terms: QuestionTerms, sentence: str, passage: str) -> d
             phrase_stems = (line_stems(text[start:end]) for start, end in phrases(kind, text))
             counts[name] = float(sum(not known.issuperset(stems) for stems in phrase_stems))
     features = {f"kind_{name}_count": count for name, count in counts.items()}
-    return features | {f"kind_{name}": float(np.minimum(count, 1.0)) for name, count in counts.items()}
+    return features | {
+        f"kind_{name}": float(np.minimum(count, 1.0)) for name, count in counts.items()
+    }
 
 
 @lru_cache(maxsize=8192)
@@ -329,13 +434,24 @@ def _signs(words: Sequence[Word]) -> dict[str, set[int]]:
     return signs
 
 
-def _opposition(question: str, sentence: str, passage: str, passages: Sequence[str]) -> dict[str, float]:
-    """Features of contradiction: negations and antonyms of the question in sentence, passage or all passages."""
+def _opposition(
+    question: str, sentence: str, passage: str, passages: Sequence[str]
+) -> dict[str, float]:
+    """Features of contradiction.
+
+    Negations and antonyms of the question in sentence, passage or all passages.
+    """
     words = claim_words(question)
-    question_signs = {word.key: word.sign for word in words if word.key and word.kind not in {BREAK, LITTLE, NEGATION}}
+    question_signs = {
+        word.key: word.sign
+        for word in words
+        if word.key and word.kind not in {BREAK, LITTLE, NEGATION}
+    }
     poles = {word.key: word.sign for word in words if word.key.startswith("~")}
     texts = {"sentence": [sentence], "hit": [passage], "hits": passages}
-    words_by_text = {name: [word for text in of for word in _claim_words(text)] for name, of in texts.items()}
+    words_by_text = {
+        name: [word for text in of for word in _claim_words(text)] for name, of in texts.items()
+    }
     signs = {name: _signs(text_words) for name, text_words in words_by_text.items()}
     negations = sum(word.kind == NEGATION for word in words)
     there = sum(word.kind == NEGATION for word in words_by_text["sentence"])
@@ -346,7 +462,8 @@ def _opposition(question: str, sentence: str, passage: str, passages: Sequence[s
         "negations_differ": abs(negations - there),
         "negations_hit": any(word.kind == NEGATION for word in words_by_text["hit"]),
         "poles_turned": sum(
-            key in signs["sentence"] and sign not in signs["sentence"][key] for key, sign in poles.items()
+            key in signs["sentence"] and sign not in signs["sentence"][key]
+            for key, sign in poles.items()
         ),
         "poles_missing": sum(key not in beside for key in poles),
         "poles_both": sum(-sign in signs["hit"].get(key, ()) for key, sign in poles.items()),
@@ -359,7 +476,9 @@ def _opposition(question: str, sentence: str, passage: str, passages: Sequence[s
     return {name: float(value) for name, value in features.items()}
 
 
-def retrieval_features(cosine: Sequence[float], l2: Sequence[float], s_rerank: Sequence[float]) -> dict[str, float]:
+def retrieval_features(
+    cosine: Sequence[float], l2: Sequence[float], s_rerank: Sequence[float]
+) -> dict[str, float]:
     """What the scores of the first hits say, the group `retrieval`; NaN where a score is missing.
 
     Args:
@@ -367,7 +486,12 @@ def retrieval_features(cosine: Sequence[float], l2: Sequence[float], s_rerank: S
 
     Example:
       >>> features = retrieval_features([0.5, 0.75], [1.0, 0.5], [0.75, 0.25])
-      >>> features["cosine_most"], features["cosine_lead"], features["l2_lead"], features["rerank_lead"]
+      >>> (
+      ...     features["cosine_most"],
+      ...     features["cosine_lead"],
+      ...     features["l2_lead"],
+      ...     features["rerank_lead"],
+      ... )
       (0.75, 0.25, 0.5, 0.5)
     """
     by_cosine = np.sort(np.asarray(cosine, dtype=np.float64))[::-1]

@@ -1,9 +1,10 @@
-"""Learned signal (shore): the chance that a question can be answered from its hits, learned from labelled cases.
+"""Learned signal (shore): the chance that hits can answer a question, from labelled cases.
 
-The features compare question and passages word by word (see `evidence_features`); the encoder is the one
-that the trace was made with, and stays as it is. What is fitted is small: a logistic or boosted trees, chosen by
-cross-validation. It is cross-fitted: a question that it was fitted on has its value from a model that saw neither that
-question nor any other of its article, document or conversation.
+The features compare question and passages word by word (see `evidence_features`); the encoder is
+the one that the trace was made with, and stays as it is. What is fitted is small: a logistic or
+boosted trees, chosen by cross-validation. It is cross-fitted: a question that it was fitted on has
+its value from a model that saw neither that question nor any other of its article, document or
+conversation.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ HITS = 10  # whose scores are read
 PASSAGES = 4  # of them, whose texts are read
 BATCH = 64
 FOLDS = 5
-GROUP_KEYS = ("article", "document", "conversation_id")  # of `Case.extra`: cases of one stand in one fold
+# of `Case.extra`: cases of one stand in one fold
+GROUP_KEYS = ("article", "document", "conversation_id")
 FORMAT = 1  # of the file; to be raised too with every change of what a feature measures
 MOST_BYTES = 2**26  # of the file
 WHOLE = tuple(GROUPS)
@@ -86,7 +88,8 @@ RECIPES = (  # the simpler first
 class SignalReport(NamedTuple):
     """Discrimination of a signal for its target.
 
-    cases, positive: how many were judged, and how many of them should be answered. auroc: with its interval.
+    cases, positive: how many were judged, and how many of them should be answered. auroc: with its
+    interval.
     """
 
     cases: int
@@ -98,21 +101,30 @@ class SignalReport(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidenceReader:
-    """Features of questions and their hits. encoder: of the tokens. cache: of its embeddings; None keeps none."""
+    """Features of questions and their hits. encoder: of the tokens. cache: of its embeddings.
+
+    None keeps none.
+    """
 
     encoder: Encoder = field(repr=False)
     cache: EmbeddingCache | None = field(repr=False)
 
     def features(self, rows: pd.DataFrame) -> NDArray[np.float64]:
-        """Features of rows, [Q, F] in the order of `FEATURES`; a row without a word is NaN throughout."""
+        """Features of rows, [Q, F] in the order of `FEATURES`.
+
+        A row without a word is NaN throughout.
+        """
         questions = self._words(list(dict.fromkeys(rows["query"])), query=True)
         passages = self._words(
-            list(dict.fromkeys(text for of in rows["hits.text"] for text in of[:PASSAGES])), query=False
+            list(dict.fromkeys(text for of in rows["hits.text"] for text in of[:PASSAGES])),
+            query=False,
         )
         features = np.full((len(rows), len(FEATURES)), np.nan)
         columns = [rows[name] for name in NEEDS]
         for row, (query, texts, *scores) in enumerate(zip(*columns, strict=True)):
-            values = evidence_features(questions[query], [passages[text] for text in texts[:PASSAGES]])
+            values = evidence_features(
+                questions[query], [passages[text] for text in texts[:PASSAGES]]
+            )
             if values:
                 values |= retrieval_features(*scores)
                 features[row] = [values[name] for name in FEATURES]
@@ -121,16 +133,20 @@ class EvidenceReader:
     def _words(self, texts: list[str], *, query: bool) -> dict[str, WordVectors]:
         """Words of texts by text; questions are encoded with the model's prompt of questions."""
         prompts = self.encoder.prompts
-        if query and prompts.query != prompts.passage:  # the cache keeps what is encoded as a passage
+        # the cache keeps what is encoded as a passage
+        if query and prompts.query != prompts.passage:
             tokens = self.encoder.tokens(texts, query=True)
         else:
             tokens = embed(self.encoder, texts, self.cache, tokens=True).tokens or []
         words_by_text = {}
-        for text, span, token in zip(texts, self.encoder.spans(texts, query=query), tokens, strict=True):
+        for text, span, token in zip(
+            texts, self.encoder.spans(texts, query=query), tokens, strict=True
+        ):
             if len(span) != len(token):
                 mismatch = f"{len(token)} embeddings for {len(span)} tokens of {text[:40]!r}"
                 msg = (
-                    f"the encoder must embed the tokens of the text as it stands, got {mismatch}; take another encoder."
+                    f"the encoder must embed the tokens of the text as it stands, got {mismatch}; "
+                    "take another encoder."
                 )
                 raise ValueError(msg)
             words_by_text[text] = word_vectors(text, span, token)
@@ -188,7 +204,10 @@ class LearnedSignal:
         return EvidenceReader(encoder_by_identifier(self.encoder, self.loaded), _store(self.cache))
 
     def frame(self) -> pd.DataFrame:
-        """Report as a row: name, target, cases and positive ones, cross-fitted AUROC with its interval."""
+        """Report as a row.
+
+        Name, target, cases and positive ones, cross-fitted AUROC with its interval.
+        """
         import pandas as pd
 
         return pd.DataFrame([{"name": self.name, "target": self.target, **self.report._asdict()}])
@@ -207,7 +226,9 @@ class LearnedSignal:
         return display(type(self).__name__, facts)
 
     def values(self, rows: pd.DataFrame) -> list[float]:
-        """Probability of each row, NaN where there is no word to compare; rows as `signal_function` needs them.
+        """Probability of each row, NaN where there is no word to compare.
+
+        Rows as `signal_function` needs them.
 
         A question of the fit gets the probability of its fold's model, also live.
 
@@ -215,7 +236,9 @@ class LearnedSignal:
           rows: with the columns that `signal_function` names.
         """
         x = self.reader.features(rows)
-        fold = np.array([self.fold_of.get(query_key(query), -1) for query in rows["query"]], dtype=np.int64)
+        fold = np.array(
+            [self.fold_of.get(query_key(query), -1) for query in rows["query"]], dtype=np.int64
+        )
         p = self.model.probabilities(x, FEATURES)
         for number, model in enumerate(self.fold_models):
             p = np.where(fold == number, model.probabilities(x, FEATURES), p)
@@ -225,9 +248,15 @@ class LearnedSignal:
     def signal_function(self) -> SignalFunction:
         """The signal as a function, for `raglab.add_signals`, `raglab.register_signal` and so for live answers."""
         return SignalFunction(
-            self.name, self.values, NEEDS, higher="surer", unit="probability", version=self.version, n_hits=HITS,
+            self.name,
+            self.values,
+            NEEDS,
+            higher="surer",
+            unit="probability",
+            version=self.version,
+            n_hits=HITS,
             batch=BATCH,
-        )  # fmt: skip
+        )
 
     def with_signal(self, trace: Trace, *, cache: str | Path | None = None) -> Trace:
         """Trace with the column; see `raglab.add_signals`.
@@ -249,9 +278,14 @@ class LearnedSignal:
         return self.with_signal(trace, cache=cache).signal(self.name)
 
     def judge(
-        self, trace: Trace, *, policy: Policy | None = None, arm: str | None = None, cache: str | Path | None = None,
+        self,
+        trace: Trace,
+        *,
+        policy: Policy | None = None,
+        arm: str | None = None,
+        cache: str | Path | None = None,
         level: float = 0.95,
-    ) -> SignalReport:  # fmt: skip
+    ) -> SignalReport:
         """Judgement of the signal on a labelled trace, which may be of another domain.
 
         Args:
@@ -267,7 +301,9 @@ class LearnedSignal:
         return signal_report(y, np.asarray(values, dtype=np.float64)[rows], level)
 
     def save(self, path: str | Path) -> None:
-        """Write the signal as one JSON file, whole or not at all; the same signal gives the same bytes.
+        """Write the signal as one JSON file, whole or not at all.
+
+        The same signal gives the same bytes.
 
         Args:
           path: of the JSON file.
@@ -286,7 +322,8 @@ class LearnedSignal:
 
         Args:
           path: of the JSON file.
-          encoder: where the encoder lies, if it is neither a bundled one nor in the local model cache.
+          encoder: where the encoder lies, if it is neither a bundled one nor in the local model
+            cache.
           cache: of embeddings.
 
         Raises:
@@ -297,7 +334,9 @@ class LearnedSignal:
             return cls(**_parsed(record), loaded=encoder, cache=cache)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             rule = "a learned signal must be as LearnedSignal.save wrote it"
-            raise input_error(where, rule, "learn it again", f"{type(error).__name__}: {error}"[:200]) from error
+            raise input_error(
+                where, rule, "learn it again", f"{type(error).__name__}: {error}"[:200]
+            ) from error
 
 
 def _parsed(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
@@ -339,20 +378,28 @@ def encoder_by_identifier(identifier: str, source: str | Encoder | None = None) 
     """The encoder of an identifier, as a trace or a signal names it.
 
     Args:
-      source: the encoder itself, or where it lies; else the bundled one, or one of that name in the local model cache.
+      source: the encoder itself, or where it lies; else the bundled one, or one of that name in the
+        local model cache.
 
     Raises:
       ValueError: there is another one, or none.
     """
     if source is None and not identifier.startswith(f"{BUNDLED}=="):
-        source = identifier.partition("+prompts.")[0]  # a name of the hub with its commit; a folder has to be given
+        # a name of the hub with its commit; a folder has to be given
+        source = identifier.partition("+prompts.")[0]
     try:
         encoder = source if isinstance(source, Encoder) else _loaded_encoder(source)
     except ValueError as error:
-        msg = f"the encoder {identifier} must be on this machine; pass the folder that holds it as `encoder` ({error})."
+        msg = (
+            f"the encoder {identifier} must be on this machine; pass the folder that holds it as "
+            f"`encoder` ({error})."
+        )
         raise ValueError(msg) from error
     if encoder.name != identifier:
-        msg = f"the encoder must be {identifier}, got {encoder.name}; pass that one as `encoder`, or learn anew."
+        msg = (
+            f"the encoder must be {identifier}, got {encoder.name}; pass that one as `encoder`, "
+            "or learn anew."
+        )
         raise ValueError(msg)
     return encoder
 
@@ -379,22 +426,33 @@ def labelled_rows(
     return rows, status[rows] == "ok"
 
 
-def signal_report(y: NDArray[np.bool_], values: NDArray[np.float64], level: float = 0.95) -> SignalReport:
+def signal_report(
+    y: NDArray[np.bool_], values: NDArray[np.float64], level: float = 0.95
+) -> SignalReport:
     """How well values tell true from false; a missing value counts as the least of all.
 
     Args:
-      y: [Q]. values: [Q]. level: of the interval.
+      y: [Q].
+      values: [Q].
+      level: of the interval.
     """
     known = np.where(np.isnan(values), -1.0, values)
     low, high = metrics.auroc_interval(y, known, level)
-    return SignalReport(len(y), int(y.sum()), float(metrics.auroc(y, known)), float(low), float(high))
+    return SignalReport(
+        len(y), int(y.sum()), float(metrics.auroc(y, known)), float(low), float(high)
+    )
 
 
-def case_groups(trace: Trace, rows: NDArray[np.int64], groups: str | Sequence[object] | None) -> NDArray[np.int64]:
-    """Number of the group of each of some cases: what they share, and cases of the same question together.
+def case_groups(
+    trace: Trace, rows: NDArray[np.int64], groups: str | Sequence[object] | None
+) -> NDArray[np.int64]:
+    """Number of the group of each of some cases.
+
+    What they share, and cases of the same question together.
 
     Args:
-      groups: a key of `Case.extra`, one value a case, or None: the first of `GROUP_KEYS` that a case has.
+      groups: a key of `Case.extra`, one value a case, or None: the first of `GROUP_KEYS` that a
+        case has.
 
     Raises:
       ValueError: another number of values than cases, or a key that no case has.
@@ -406,24 +464,37 @@ def case_groups(trace: Trace, rows: NDArray[np.int64], groups: str | Sequence[ob
     if groups is None or isinstance(groups, str):
         keys = GROUP_KEYS if groups is None else (groups,)
         if groups is not None and not any(groups in case.extra for case in cases):
-            msg = f"groups must be a key of the cases' extra, got {groups!r}; leave it out, or pass one value a case."
+            msg = (
+                f"groups must be a key of the cases' extra, got {groups!r}; leave it out, or pass "
+                "one value a case."
+            )
             raise ValueError(msg)
-        of = [next((f"{key} {case.extra[key]}" for key in keys if key in case.extra), case.id) for case in cases]
+        of = [
+            next((f"{key} {case.extra[key]}" for key in keys if key in case.extra), case.id)
+            for case in cases
+        ]
     elif len(groups) == len(trace):
         of = [str(groups[row]) for row in rows]
     else:
         msg = f"groups must have one value a case, got {len(groups)} for {len(trace)} cases."
         raise ValueError(msg)
-    shared, query_numbers = (np.unique(texts, return_inverse=True)[1] for texts in (of, [case.query for case in cases]))
+    shared, query_numbers = (
+        np.unique(texts, return_inverse=True)[1] for texts in (of, [case.query for case in cases])
+    )
     width = int(shared.max(initial=0)) + 1
     size = width + int(query_numbers.max(initial=0)) + 1
     links = coo_array((np.ones(len(rows)), (shared, width + query_numbers)), shape=(size, size))
-    components: NDArray[np.int64] = connected_components(links, directed=False)[1][:width][shared].astype(np.int64)
+    components: NDArray[np.int64] = connected_components(links, directed=False)[1][:width][
+        shared
+    ].astype(np.int64)
     return np.unique(components, return_inverse=True)[1]
 
 
 def trace_encoder(trace: Trace, source: str | Encoder | None = None) -> str:
-    """Identifier of the encoder that a trace was made with; of the given or the bundled one where it names none."""
+    """Identifier of the encoder that a trace was made with.
+
+    Of the given or the bundled one where it names none.
+    """
     used = trace.meta.get("parameters", {}).get("encoder")
     if used:
         return str(used)
@@ -444,12 +515,25 @@ def case_features(
     """
     import pandas as pd
 
-    reader = EvidenceReader(encoder_by_identifier(trace_encoder(trace, encoder), encoder), _store(cache))
-    features = SignalFunction("features", reader.features, NEEDS, n_hits=HITS)  # type: ignore[arg-type]  # many a row
-    feature_rows = signal_rows(
-        trace.subset(rows), features, [trace.arm(arm or trace.arms[0])], Policy.load().structure, None
+    reader = EvidenceReader(
+        encoder_by_identifier(trace_encoder(trace, encoder), encoder), _store(cache)
     )
-    places = {key: [place[0] for place in at if place[2] == 0] for key, at in feature_rows.places.items()}
+    features = SignalFunction(  # many values a row
+        "features",
+        reader.features,  # type: ignore[arg-type]
+        NEEDS,
+        n_hits=HITS,
+    )
+    feature_rows = signal_rows(
+        trace.subset(rows),
+        features,
+        [trace.arm(arm or trace.arms[0])],
+        Policy.load().structure,
+        None,
+    )
+    places = {
+        key: [place[0] for place in at if place[2] == 0] for key, at in feature_rows.places.items()
+    }
     keys = [key for key, cases in places.items() if cases]
     x = np.full((len(rows), len(FEATURES)), np.nan)
     batches = [keys[start : start + BATCH] for start in range(0, len(keys), BATCH)]
@@ -468,8 +552,8 @@ def _store(cache: EmbeddingCache | Literal["default"] | None) -> EmbeddingCache 
 class FoldModels(NamedTuple):
     """Models of the same cases, and what they say of each that they did not see.
 
-    model: of all cases. fold_models: without one fold each. fold: of every case, [Q]. held_out: probability of every
-    case by the model of its fold, [Q].
+    model: of all cases. fold_models: without one fold each. fold: of every case, [Q]. held_out:
+    probability of every case by the model of its fold, [Q].
     """
 
     model: ScoreModel
@@ -487,18 +571,25 @@ def cross_fit(
     folds: int = FOLDS,
     seed: int = 0,
 ) -> FoldModels:
-    """Fit on all cases, and without each fold in turn; each time the recipe is chosen by cross-validation inside.
+    """Fit on all cases, and without each fold in turn.
+
+    Each time the recipe is chosen by cross-validation inside.
 
     Args:
-      x: features, [Q, F] in the order of `FEATURES`. y: whether each case should be answered, [Q]. groups: number of
-        its group, [Q]. recipes, folds, seed: as for `fit_signal`.
+      x: features, [Q, F] in the order of `FEATURES`.
+      y: whether each case should be answered, [Q].
+      groups: number of its group, [Q].
+      recipes, folds, seed: as for `fit_signal`.
 
     Raises:
       ValueError: fewer than 10 cases to answer or 10 others, or too few groups.
     """
     if min(y.sum(), (~y).sum()) < LEAST:
         counts = f"{int(y.sum())} and {int((~y).sum())}; label more"
-        msg = f"a signal must be learned from at least {LEAST} cases to answer and {LEAST} others, got {counts}."
+        msg = (
+            f"a signal must be learned from at least {LEAST} cases to answer and {LEAST} others, "
+            f"got {counts}."
+        )
         raise ValueError(msg)
     seeds = np.random.SeedSequence(seed).spawn(2)
     fold = grouped_folds(y, groups, folds, np.random.default_rng(seeds[0]))
@@ -530,20 +621,25 @@ def fit_signal(
 ) -> LearnedSignal:
     """Signal that separates the cases to answer from the others.
 
-    It is learned on split `tune` where there is one, else on all cases. Everything is cross-fitted, the choice of the
-    recipe too: for each fold a recipe is chosen by cross-validated log-loss among the other folds, and fitted on them.
-    The model for all other questions is made in the same way from all cases.
+    It is learned on split `tune` where there is one, else on all cases. Everything is cross-fitted,
+    the choice of the recipe too: for each fold a recipe is chosen by cross-validated log-loss among
+    the other folds, and fitted on them. The model for all other questions is made in the same way
+    from all cases.
 
     Args:
       trace: labelled, in memory, with the texts of its hits.
       name: of the signal.
-      target: `answerable` (ok against refuse, by label) or `right` (answered right against all others).
-      policy: the policy that chooses the hits, for the target `right`; the published one where not given.
+      target: `answerable` (ok against refuse, by label) or `right` (answered right against all
+        others).
+      policy: the policy that chooses the hits, for the target `right`; the published one where not
+        given.
       arm: the arm of the hits that it learns from.
-      groups: key that keeps cases in one fold: a key of `Case.extra`, or one value a case; by default the article,
-        document or conversation that a case names. Cases of the same question are always together.
+      groups: key that keeps cases in one fold: a key of `Case.extra`, or one value a case; by
+        default the article, document or conversation that a case names. Cases of the same question
+        are always together.
       recipes: to choose from, the simpler first.
-      encoder: where the trace's encoder lies, if it is neither a bundled one nor in the local model cache.
+      encoder: where the trace's encoder lies, if it is neither a bundled one nor in the local model
+        cache.
       folds: at least 2.
       seed: of the folds.
       cache: of embeddings.
@@ -559,16 +655,22 @@ def fit_signal(
     check_split_names(case.split for case in trace.cases)
     here = trace.split("tune") if any(case.split == "tune" for case in trace.cases) else trace
     if groups is not None and not isinstance(groups, str) and len(groups) == len(trace) > len(here):
-        groups = [group for group, case in zip(groups, trace.cases, strict=True) if case.split == "tune"]
+        groups = [
+            group for group, case in zip(groups, trace.cases, strict=True) if case.split == "tune"
+        ]
     rows, y = labelled_rows(here, target, policy, arm)
     identifier = trace_encoder(here, encoder)
     x = case_features(here, rows, arm=arm, encoder=encoder, cache=cache)
     there = ~np.isnan(x).all(axis=1)
     rows, y, x = rows[there], y[there], x[there]
-    with threadpool_limits(1):  # hundreds of small fits, over which threads would only wait for each other
+    # hundreds of small fits, over which threads would only wait for each other
+    with threadpool_limits(1):
         fit = cross_fit(x, y, case_groups(here, rows, groups), recipes, folds=folds, seed=seed)
     fold_of = {
-        query_key(here.cases[row].query): int(fold_number) for row, fold_number in zip(rows, fit.fold, strict=True)
+        query_key(here.cases[row].query): int(fold_number)
+        for row, fold_number in zip(rows, fit.fold, strict=True)
     }
     report = signal_report(y, fit.held_out)
-    return LearnedSignal(name, target, identifier, fit.model, fit.fold_models, fold_of, report, encoder, cache)
+    return LearnedSignal(
+        name, target, identifier, fit.model, fit.fold_models, fold_of, report, encoder, cache
+    )

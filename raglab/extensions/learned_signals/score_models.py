@@ -1,7 +1,9 @@
-"""Score models (shore): a logistic or small boosted trees on named features, stored as numbers, cross-fitted.
+"""Score models (shore): logistic or small boosted trees on named features, cross-fitted.
 
-scikit-learn fits them. What is kept are their numbers alone: they are written as JSON, read back with every number
-checked, and give the same probabilities by NumPy.
+They are stored as numbers.
+
+scikit-learn fits them. What is kept are their numbers alone: they are written as JSON, read back
+with every number checked, and give the same probabilities by NumPy.
 """
 
 from __future__ import annotations
@@ -14,19 +16,25 @@ from numpy.typing import NDArray
 
 LIMIT = 8.0  # a scaled feature counts for at most that many standard deviations
 LEAST_SPREAD = 1e-6  # of a feature: what differs less tells nothing apart
-STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1)  # inverse of the logistic's penalty, as scikit-learn's `C`
+# inverse of the logistic's penalty, as scikit-learn's `C`
+STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1)
 DEPTHS: Mapping[int, int] = {2: 150, 3: 200}  # of trees -> their number
-RATE, LEAST_LEAF, PENALTY = 0.05, 20, 10.0  # of boosting: learning rate, cases of a leaf, L2 of its value
+# of boosting: learning rate, cases of a leaf, L2 of its value
+RATE, LEAST_LEAF, PENALTY = 0.05, 20, 10.0
 DIGITS = 9  # of a probability, so that a row has the same one alone and among others
 LEAF = -1  # in `left` of a leaf
 MOST_NODES = 64  # of a tree that is read from a file
 MOST_TREES = 2_000
-MOST_NUMBER = 1e12  # of a weight or threshold: no sum of so large ones overflows, and no fit makes them
+# of a weight or threshold: no sum of so large ones overflows, and no fit makes them
+MOST_NUMBER = 1e12
 MOST_FEATURES = 10_000
 
 
 class Logistic(NamedTuple):
-    """Logistic on scaled features, (value - center) / scale; a missing one counts as its center. All [F] but bias."""
+    """Logistic on scaled features, (value - center) / scale; a missing one counts as its center.
+
+    All [F] but bias.
+    """
 
     center: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -41,10 +49,13 @@ class Logistic(NamedTuple):
 
 
 class Trees(NamedTuple):
-    """Boosted trees as tables [T, N] of their nodes; the logit is the sum of one leaf a tree, and `base`.
+    """Boosted trees as tables [T, N] of their nodes.
 
-    feature, threshold: a row goes left where the feature is at most the threshold, and where it is missing as
-    `missing_left` says. left, right: nodes of the same tree, later ones; `LEAF` in a leaf. value: of a leaf.
+    The logit is the sum of one leaf a tree, and `base`.
+
+    feature, threshold: a row goes left where the feature is at most the threshold, and where it is
+    missing as `missing_left` says. left, right: nodes of the same tree, later ones; `LEAF` in a
+    leaf. value: of a leaf.
     """
 
     feature: NDArray[np.int64]
@@ -64,8 +75,14 @@ class Trees(NamedTuple):
             if not inner.any():
                 break
             values = x[row, self.feature[tree, node]]
-            goes_left = np.where(np.isnan(values), self.missing_left[tree, node], values <= self.threshold[tree, node])
-            node = np.where(inner, np.where(goes_left, self.left[tree, node], self.right[tree, node]), node)
+            goes_left = np.where(
+                np.isnan(values),
+                self.missing_left[tree, node],
+                values <= self.threshold[tree, node],
+            )
+            node = np.where(
+                inner, np.where(goes_left, self.left[tree, node], self.right[tree, node]), node
+            )
         total: NDArray[np.float64] = self.value[tree, node].sum(axis=1) + self.base
         return total
 
@@ -73,7 +90,8 @@ class Trees(NamedTuple):
 class Recipe(NamedTuple):
     """What is fitted: the features of which groups, by what.
 
-    groups: of features. family: `logistic` or `trees`. size: inverse of the penalty, or depth of the trees.
+    groups: of features. family: `logistic` or `trees`. size: inverse of the penalty, or depth of
+    the trees.
     """
 
     groups: tuple[str, ...]
@@ -83,7 +101,11 @@ class Recipe(NamedTuple):
     @property
     def described(self) -> str:
         """The recipe in words."""
-        kind = f"logistic, C {self.size:g}" if self.family == "logistic" else f"trees of depth {self.size:g}"
+        kind = (
+            f"logistic, C {self.size:g}"
+            if self.family == "logistic"
+            else f"trees of depth {self.size:g}"
+        )
         return f"{kind} on {', '.join(self.groups)}"
 
 
@@ -111,17 +133,26 @@ def fit_score_model(
     """Model of a recipe.
 
     Args:
-      x: features, [Q, N]; NaN where one is missing. y: what is to be told, [Q]. names: of the features, [N]. groups:
-        features by group.
+      x: features, [Q, N]; NaN where one is missing.
+      y: what is to be told, [Q].
+      names: of the features, [N].
+      groups: features by group.
     """
     wanted = [name for group in recipe.groups for name in groups[group]]
     used_names = tuple(name for name in wanted if _differs(x[:, names.index(name)]))
-    if not used_names or y.all() or not y.any():  # nothing to tell apart, or by: the share of cases, held off 0 and 1
+    # nothing to tell apart, or by: the share of cases, held off 0 and 1
+    if not used_names or y.all() or not y.any():
         share = (y.sum() + 1.0) / (len(y) + 2.0)
-        constant = Logistic(np.zeros(0), np.ones(0), np.zeros(0), float(np.log(share / (1.0 - share))))
+        constant = Logistic(
+            np.zeros(0), np.ones(0), np.zeros(0), float(np.log(share / (1.0 - share)))
+        )
         return ScoreModel((), constant, recipe._replace(family="logistic"))
     columns = x[:, [names.index(name) for name in used_names]]
-    fitted = _logistic(columns, y, recipe.size) if recipe.family == "logistic" else _trees(columns, y, int(recipe.size))
+    fitted = (
+        _logistic(columns, y, recipe.size)
+        if recipe.family == "logistic"
+        else _trees(columns, y, int(recipe.size))
+    )
     return ScoreModel(used_names, fitted, recipe)
 
 
@@ -136,7 +167,9 @@ def _logistic(x: NDArray[np.float64], y: NDArray[np.bool_], strength: float) -> 
     center, scale = np.nanmean(x, axis=0), np.nanstd(x, axis=0)
     scaled = np.nan_to_num(np.clip((x - center) / scale, -LIMIT, LIMIT), nan=0.0)
     regression = LogisticRegression(C=strength, max_iter=2_000).fit(scaled, y)
-    return Logistic(center, scale, regression.coef_[0].astype(np.float64), float(regression.intercept_[0]))
+    return Logistic(
+        center, scale, regression.coef_[0].astype(np.float64), float(regression.intercept_[0])
+    )
 
 
 def _trees(x: NDArray[np.float64], y: NDArray[np.bool_], depth: int) -> Trees:
@@ -145,12 +178,19 @@ def _trees(x: NDArray[np.float64], y: NDArray[np.bool_], depth: int) -> Trees:
     from threadpoolctl import threadpool_limits
 
     boosted: Any = HistGradientBoostingClassifier(
-        max_iter=DEPTHS[depth], max_depth=depth, learning_rate=RATE, min_samples_leaf=LEAST_LEAF,
-        l2_regularization=PENALTY, early_stopping=False, random_state=0,
-    )  # fmt: skip
-    with threadpool_limits(1, user_api="openmp"):  # several wait for each other, and cost more than they bring
+        max_iter=DEPTHS[depth],
+        max_depth=depth,
+        learning_rate=RATE,
+        min_samples_leaf=LEAST_LEAF,
+        l2_regularization=PENALTY,
+        early_stopping=False,
+        random_state=0,
+    )
+    # several wait for each other, and cost more than they bring
+    with threadpool_limits(1, user_api="openmp"):
         boosted.fit(x, y)
-    # no public attribute holds the nodes; a test compares what is read here with scikit-learn's own probabilities
+    # no public attribute holds the nodes; a test compares what is read here with scikit-learn's own
+    # probabilities
     nodes = [stage[0].nodes for stage in boosted._predictors]  # noqa: SLF001
     width = max(map(len, nodes))
 
@@ -204,9 +244,14 @@ def choose_recipe(
 def model_record(model: ScoreModel) -> dict[str, Any]:
     """Model as JSON holds it; every float reads back as itself."""
     numbers = {
-        name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in model.body._asdict().items()
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in model.body._asdict().items()
     }
-    return {"features": list(model.features), "recipe": [list(model.recipe.groups), *model.recipe[1:]], **numbers}
+    return {
+        "features": list(model.features),
+        "recipe": [list(model.recipe.groups), *model.recipe[1:]],
+        **numbers,
+    }
 
 
 def parse_model(record: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -> ScoreModel:
@@ -216,15 +261,22 @@ def parse_model(record: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -
       known: features by group.
 
     Raises:
-      ValueError: a field that is none of its kind; a feature that is not known, numbers that are not finite or not as
-        many as the features, a node that leads back.
+      ValueError: a field that is none of its kind; a feature that is not known, numbers that are
+        not finite or not as many as the features, a node that leads back.
     """
     values = dict(record)
     features, stated = tuple(values.pop("features")), values.pop("recipe")
     recipe = Recipe(tuple(stated[0]), stated[1], float(stated[2]))
     names = {name for group in recipe.groups for name in known[group]}
-    if recipe.family not in {"logistic", "trees"} or not names.issuperset(features) or len({*features}) < len(features):
-        msg = f"a model must be a logistic or trees on features that raglab knows, got {recipe.family!r} on {features}."
+    if (
+        recipe.family not in {"logistic", "trees"}
+        or not names.issuperset(features)
+        or len({*features}) < len(features)
+    ):
+        msg = (
+            "a model must be a logistic or trees on features that raglab knows, got "
+            f"{recipe.family!r} on {features}."
+        )
         raise ValueError(msg)
     kind: Any = Logistic if recipe.family == "logistic" else Trees
     wanted = {"feature": np.int64, "left": np.int64, "right": np.int64, "missing_left": np.bool_}
@@ -232,22 +284,34 @@ def parse_model(record: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -
         msg = f"a model must have {', '.join(kind._fields)}, got {', '.join(values)}."
         raise ValueError(msg)
     fields: dict[str, Any] = {
-        name: float(value) if name in {"bias", "base"} else np.array(value, dtype=wanted.get(name, np.float64))
+        name: float(value)
+        if name in {"bias", "base"}
+        else np.array(value, dtype=wanted.get(name, np.float64))
         for name, value in values.items()
     }
     body = kind(**fields)
-    if not all((np.abs(value) <= MOST_NUMBER).all() for value in body):  # NaN is not within it either
-        msg = f"numbers of a model must be finite and at most {MOST_NUMBER:g}, got another; learn it again."
+    # NaN is not within it either
+    if not all((np.abs(value) <= MOST_NUMBER).all() for value in body):
+        msg = (
+            f"numbers of a model must be finite and at most {MOST_NUMBER:g}, got another; learn "
+            "it again."
+        )
         raise ValueError(msg)
     if len(features) > MOST_FEATURES:
-        msg = f"a model must have at most {MOST_FEATURES:,} features, got {len(features):,}; learn it again."
+        msg = (
+            f"a model must have at most {MOST_FEATURES:,} features, got {len(features):,}; learn "
+            "it again."
+        )
         raise ValueError(msg)
     (_check_logistic if recipe.family == "logistic" else _check_trees)(body, len(features))
     return ScoreModel(features, body, recipe)
 
 
 def _check_logistic(body: Logistic, width: int) -> None:
-    if any(value.shape != (width,) for value in body[:3]) or not (body.scale >= 1.0 / MOST_NUMBER).all():
+    if (
+        any(value.shape != (width,) for value in body[:3])
+        or not (body.scale >= 1.0 / MOST_NUMBER).all()
+    ):
         numbers = f"a center, a scale above {1.0 / MOST_NUMBER:g} and a weight"
         msg = f"a logistic must have {numbers} for each of its {width} features."
         raise ValueError(msg)
@@ -257,9 +321,17 @@ def _check_trees(body: Trees, width: int) -> None:
     shape = body.feature.shape
     own = np.arange(shape[-1])
     leaf = body.left == LEAF
-    ahead = all((leaf | ((side > own) & (side < shape[-1]))).all() for side in (body.left, body.right))
+    ahead = all(
+        (leaf | ((side > own) & (side < shape[-1]))).all() for side in (body.left, body.right)
+    )
     fits = len(shape) == 2 and 0 < shape[0] <= MOST_TREES and 0 < shape[1] <= MOST_NODES
     same = all(np.shape(value) == shape for value in body[:-1])
-    if not (fits and same and ahead and (body.feature >= 0).all() and (body.feature < max(width, 1)).all()):
+    if not (
+        fits
+        and same
+        and ahead
+        and (body.feature >= 0).all()
+        and (body.feature < max(width, 1)).all()
+    ):
         msg = f"trees must be tables of nodes of {width} features that lead on to later nodes."
         raise ValueError(msg)

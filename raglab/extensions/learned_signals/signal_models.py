@@ -1,10 +1,13 @@
-"""Signal models (shore): factories of signal functions over models: reader, NLI, classifiers, a judge, log-probability.
+"""Signal models (shore): factories of signal functions over models.
 
-Each returns a `SignalFunction` for `raglab.add_signals` and for questions asked live. Its version holds what the values
-hang on: the model with the hash of its content or its server, the prompt and the rubric. So no value of another model
-or rubric is ever read again.
+Reader, NLI, classifiers, a judge, log-probability.
 
-    trace = raglab.add_signals(trace, [signal_models.reader("models/squad2"), signal_models.yes_no(client)])
+Each returns a `SignalFunction` for `raglab.add_signals` and for questions asked live. Its version
+holds what the values hang on: the model with the hash of its content or its server, the prompt and
+the rubric. So no value of another model or rubric is ever read again.
+
+    trace = raglab.add_signals(trace, [signal_models.reader("models/squad2"),
+    signal_models.yes_no(client)])
 """
 
 from __future__ import annotations
@@ -30,7 +33,12 @@ from raglab.extensions.learned_signals.judging import (
     likelihood_scorer,
     yes_no_scorer,
 )
-from raglab.extensions.learned_signals.readers import Classifier, Reader, load_classifier, load_reader
+from raglab.extensions.learned_signals.readers import (
+    Classifier,
+    Reader,
+    load_classifier,
+    load_reader,
+)
 from raglab.live.signal_functions import SignalFunction
 from raglab.models import Nli, load_nli
 from raglab.signals import LONGEST_TEXT
@@ -45,7 +53,9 @@ Budget = RequestBudget  # its name before `raglab.bandit.Budget`, which users ha
 
 
 def reader(model: str | Reader, *, name: str = "reader", n_hits: int = N_HITS) -> SignalFunction:
-    """Probability that one of the hits answers the question, by an extractive reader: 1 - p(no answer) of the best.
+    """Probability that one of the hits answers the question, by an extractive reader.
+
+    1 - p(no answer) of the best.
 
     Args:
       model: loaded by `load_reader`, or its name or folder.
@@ -64,7 +74,9 @@ def reader(model: str | Reader, *, name: str = "reader", n_hits: int = N_HITS) -
     return SignalFunction(name, measure, ("query", "hits.text"), version=version, n_hits=n_hits)
 
 
-def spans(model: str | Reader, questions: Iterable[str], passages: Iterable[Sequence[str]]) -> pd.DataFrame:
+def spans(
+    model: str | Reader, questions: Iterable[str], passages: Iterable[Sequence[str]]
+) -> pd.DataFrame:
     """Answer of a reader to each question: the span of the passage that answers it best.
 
     Args:
@@ -73,7 +85,8 @@ def spans(model: str | Reader, questions: Iterable[str], passages: Iterable[Sequ
       passages: texts of each case, [Q].
 
     Returns:
-      One row a question: `span` (a text), `passage` (its position, -1 without passages), `probability` that it answers,
+      One row a question: `span` (a text), `passage` (its position, -1 without passages),
+      `probability` that it answers,
         NaN without passages.
     """
     import pandas as pd
@@ -85,12 +98,16 @@ def spans(model: str | Reader, questions: Iterable[str], passages: Iterable[Sequ
     for hit_texts in texts:
         read = [next(reader_spans) for _ in hit_texts]
         at = min(range(len(read)), key=lambda place: read[place].no_answer, default=-1)
-        rows.append((read[at].text, at, 1.0 - read[at].no_answer) if read else ("", -1, float("nan")))
+        rows.append(
+            (read[at].text, at, 1.0 - read[at].no_answer) if read else ("", -1, float("nan"))
+        )
     return pd.DataFrame(rows, columns=["span", "passage", "probability"])
 
 
 def nli(model: str | Nli, *, name: str = "nli", n_hits: int = N_HITS) -> SignalFunction:
-    """Entailment of the recorded answer by its hits: that of its least entailed claim; NaN without a claim.
+    """Entailment of the recorded answer by its hits: that of its least entailed claim.
+
+    NaN without a claim.
 
     A claim is held against the runs of three sentences of every hit, of which the best counts.
 
@@ -108,7 +125,9 @@ def nli(model: str | Nli, *, name: str = "nli", n_hits: int = N_HITS) -> SignalF
         return [answer_support(answer, texts, scorer).score for answer, texts in cells]
 
     needs, version = ("hits.text", "answer.text"), _version(f"nli-1:{scorer.name}")
-    return SignalFunction(name, measure, needs, stage="answer", version=version, n_hits=n_hits, batch=16)
+    return SignalFunction(
+        name, measure, needs, stage="answer", version=version, n_hits=n_hits, batch=16
+    )
 
 
 def sufficient(
@@ -119,13 +138,13 @@ def sufficient(
     name: str = "sufficient",
     n_hits: int = N_HITS,
 ) -> SignalFunction:
-    """Probability that the hits suffice to answer the question, by a classifier over (question, passages).
+    """Probability that the hits suffice to answer, by a classifier over (question, passages).
 
     Args:
       model: loaded by `load_classifier`, or its name or folder.
       label: of the model, that means yes; a loaded model has it.
-      passages: `all` as one text, which a model cuts off at its maximum length; or `each` by itself, of which the best
-        counts.
+      passages: `all` as one text, which a model cuts off at its maximum length; or `each` by
+        itself, of which the best counts.
       name: of the signal.
       n_hits: hits that are read.
 
@@ -142,7 +161,7 @@ def grounded(
     name: str = "grounded",
     n_hits: int = N_HITS,
 ) -> SignalFunction:
-    """Probability that the hits support the recorded answer, by a classifier over (passages, answer).
+    """Probability that hits support the recorded answer, by a classifier over (passages, answer).
 
     Args:
       model: as for `sufficient`.
@@ -162,7 +181,10 @@ def _classified(
     name: str,
     n_hits: int,
 ) -> SignalFunction:
-    """Probability of a label of pairs: of the question and its passages, or of passages and the answer to them."""
+    """Probability of a label of pairs.
+
+    Of the question and its passages, or of passages and the answer to them.
+    """
     loaded = load_classifier(model, label) if isinstance(model, str) else model
     stage: Literal["hits", "answer"]
     if paired_column == "answer.text":
@@ -173,7 +195,8 @@ def _classified(
     def measure(rows: pd.DataFrame) -> list[float]:
         texts = _read_texts(rows["hits.text"], passages)
         cells = zip(rows[paired_column], texts, strict=True)
-        # The order that a classifier reads: a question before its passages, passages before the answer to them.
+        # The order that a classifier reads: a question before its passages, passages before the
+        # answer to them.
         if stage == "answer":
             pairs = [(text, answer) for answer, row_texts in cells for text in row_texts]
         else:
@@ -198,16 +221,16 @@ def judge(
 ) -> SignalFunction:
     """Score in [0, 1] by a language model, which grades by a rubric in words.
 
-    The reply must be exactly `{"score": x}`; another reply is requested once more. Then the case is missing, which
-    `fn.counts` counts by reason. A wrong key, model or address, and a model that fails for five cases in a row, are an
-    error. A run that was stopped, or whose budget is spent, continues with the same cache, and requests only the cases
-    that have no score. `yes_no` separated answerable questions better than a number in words wherever both were
-    measured.
+    The reply must be exactly `{"score": x}`; another reply is requested once more. Then the case is
+    missing, which `fn.counts` counts by reason. A wrong key, model or address, and a model that
+    fails for five cases in a row, are an error. A run that was stopped, or whose budget is spent,
+    continues with the same cache, and requests only the cases that have no score. `yes_no`
+    separated answerable questions better than a number in words wherever both were measured.
 
     Args:
       client: `raglab.OpenAIClient` or `raglab.LocalModel`.
-      rubric: `sufficient` (do the passages suffice for an answer), `grounded` (do they support the recorded answer), or
-        a text of the user, which defines 0 and 1.
+      rubric: `sufficient` (do the passages suffice for an answer), `grounded` (do they support the
+        recorded answer), or a text of the user, which defines 0 and 1.
       answer: whether the answer is shown; None for `grounded` alone.
       budget: of calls, tokens, seconds and money.
       prompt: text before the rubric.
@@ -228,7 +251,9 @@ def judge(
     """
     shown = rubric == "grounded" if answer is None else answer
     text = RUBRICS.get(rubric, rubric)
-    scorer = judge_scorer(client, budget, text, with_answer=shown, prompt=prompt, max_prompt_tokens=max_prompt_tokens)
+    scorer = judge_scorer(
+        client, budget, text, with_answer=shown, prompt=prompt, max_prompt_tokens=max_prompt_tokens
+    )
     return _by_model(scorer, name, n_hits, at_once)
 
 
@@ -246,12 +271,12 @@ def yes_no(
 ) -> SignalFunction:
     """P(yes) of a question about a case, in [0, 1], from the log-probabilities of one token.
 
-    It is a score, not a probability of being right: a small model's P(yes) may never pass one half, so calibrate it
-    (`raglab.lab.calibrate_signal`) or tune its threshold.
+    It is a score, not a probability of being right: a small model's P(yes) may never pass one half,
+    so calibrate it (`raglab.lab.calibrate_signal`) or tune its threshold.
 
     Args:
-      client: as for `judge`; the backend must give log-probabilities, and a server alternatives too, else the first
-        case is a ValueError.
+      client: as for `judge`; the backend must give log-probabilities, and a server alternatives
+        too, else the first case is a ValueError.
       question: about the case, that the model answers with yes or no.
       answer: whether the recorded answer is shown.
       budget: as for `judge`.
@@ -267,12 +292,23 @@ def yes_no(
     Source: Kadavath et al. 2022.
     """
     scorer = yes_no_scorer(
-        client, budget, question, with_answer=answer, prompt=prompt, max_prompt_tokens=max_prompt_tokens
+        client,
+        budget,
+        question,
+        with_answer=answer,
+        prompt=prompt,
+        max_prompt_tokens=max_prompt_tokens,
     )
     return _by_model(scorer, name, n_hits, at_once)
 
 
-def is_true(client: ModelClient, *, question: str = IS_RIGHT, name: str = "is_true", **settings: Any) -> SignalFunction:  # noqa: ANN401
+def is_true(
+    client: ModelClient,
+    *,
+    question: str = IS_RIGHT,
+    name: str = "is_true",
+    **settings: Any,  # noqa: ANN401
+) -> SignalFunction:
     """P(True) of the recorded answer: P(yes) that it is right, by the passages.
 
     Args:
@@ -299,16 +335,16 @@ def logprob(
 ) -> SignalFunction:
     """Probability of the tokens of the recorded answer under a language model, in [0, 1].
 
-    The model reads passages, question and answer, and writes nothing: `raglab.LocalModel` in its chat template, a
-    server only where it echoes a prompt with each log-probability at its own token. The confidence of the generator
-    that wrote the answer is `answer.confidence` already.
+    The model reads passages, question and answer, and writes nothing: `raglab.LocalModel` in its
+    chat template, a server only where it echoes a prompt with each log-probability at its own
+    token. The confidence of the generator that wrote the answer is `answer.confidence` already.
 
     Args:
       client: as for `judge`; it must score a given text.
       budget: as for `judge`.
       prompt: as for `judge`.
-      statistic: `mean`, the geometric mean of their probabilities; `least`, that of the least probable token, which one
-        wrong number makes small; `first`, that of the first token.
+      statistic: `mean`, the geometric mean of their probabilities; `least`, that of the least
+        probable token, which one wrong number makes small; `first`, that of the first token.
       name: of the signal.
       n_hits: as for `judge`.
       at_once: as for `judge`.
@@ -317,14 +353,18 @@ def logprob(
     Raises:
       ValueError: another statistic.
     """
-    scorer = likelihood_scorer(client, budget, prompt, statistic=statistic, max_prompt_tokens=max_prompt_tokens)
+    scorer = likelihood_scorer(
+        client, budget, prompt, statistic=statistic, max_prompt_tokens=max_prompt_tokens
+    )
     return _by_model(scorer, name, n_hits, at_once)
 
 
 def _by_model(scorer: ModelScorer, name: str, n_hits: int, at_once: int) -> SignalFunction:
     stage: Literal["hits", "answer"] = "answer" if "answer.text" in scorer.needs else "hits"
     version = _version(scorer.name)
-    return SignalFunction(name, scorer, scorer.needs, stage=stage, version=version, n_hits=n_hits, batch=at_once)
+    return SignalFunction(
+        name, scorer, scorer.needs, stage=stage, version=version, n_hits=n_hits, batch=at_once
+    )
 
 
 def _pairs(firsts: Iterable[str], texts: Iterable[Sequence[str]]) -> list[tuple[str, str]]:

@@ -1,4 +1,7 @@
-"""Monitoring: whether a promise is kept on labelled traffic, at any time; rates from a judge and a few people."""
+"""Monitoring: whether a promise is kept on labelled traffic, at any time.
+
+Rates from a judge and a few people.
+"""
 
 POINTS: dict[str, str] = {
     "monitor": "raglab.extensions.monitoring.monitoring:monitor",

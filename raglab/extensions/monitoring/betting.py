@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# Shares of the largest bet that cannot lose all: small ones find a slight break, large ones tell a clear one soon.
+# Shares of the largest bet that cannot lose all: small ones find a slight break, large ones tell a
+# clear one soon.
 FRACTIONS = 1.0 / (1.0 + np.exp(-np.linspace(-6.0, 6.0, 17)))
 FRACTIONS.setflags(write=False)
 
@@ -63,7 +64,10 @@ def opening_wealth(low: float, high: float, *, below: bool = False) -> Wealth:
       (True, 0.0)
     """
     if not low < 0.0 < high:
-        msg = f"steps must be able to lie on both sides of 0, got [{low}, {high}]; alpha must be in (0, 1)."
+        msg = (
+            f"steps must be able to lie on both sides of 0, got [{low}, {high}]; alpha must be in "
+            "(0, 1)."
+        )
         raise ValueError(msg)
     bets = -FRACTIONS / high if below else FRACTIONS / -low
     return Wealth(bets, np.zeros(len(bets)))
@@ -86,9 +90,13 @@ def bet(wealth: Wealth, steps: NDArray[np.float64]) -> tuple[NDArray[np.float64]
     """
     factors = 1.0 + wealth.bets * steps[..., None]
     if not (factors > 0.0).all():
-        msg = "steps must be numbers in the range that the bets were made for; state the least inclusion probability."
+        msg = (
+            "steps must be numbers in the range that the bets were made for; state the least "
+            "inclusion probability."
+        )
         raise ValueError(msg)
-    # One running sum that begins at the wealth before, so that the steps may be cut anywhere to the same bits.
+    # One running sum that begins at the wealth before, so that the steps may be cut anywhere to the
+    # same bits.
     before = np.broadcast_to(wealth.logs[..., None, :], (*factors.shape[:-2], 1, len(wealth.bets)))
     logs = np.concatenate([before, np.log(factors)], axis=-2).cumsum(axis=-2)
     return log_mean(logs[..., 1:, :]), Wealth(wealth.bets, logs[..., -1, :])

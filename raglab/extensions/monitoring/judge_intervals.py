@@ -1,15 +1,18 @@
-"""Judge intervals (shore): rates of all requests from a judge's labels, corrected by those of a few people (S6.14).
+"""Judge intervals (shore): rates of all requests by a judge, corrected by few people (S6.14).
 
-The judge labels every request, people a random part. The estimate is c times the judge's count, plus the weighted
-difference between people and c times the judge on that part. It is right on average where the judge's label of a
-request is fixed without knowing who is drawn. c in [0, 1] is what makes it vary least: near 1 with a good judge, 0 with
-a useless one, whose labels then count for nothing. The population is the requests given.
+The judge labels every request, people a random part. The estimate is c times the judge's count,
+plus the weighted difference between people and c times the judge on that part. It is right on
+average where the judge's label of a request is fixed without knowing who is drawn. c in [0, 1] is
+what makes it vary least: near 1 with a good judge, 0 with a useless one, whose labels then count
+for nothing. The population is the requests given.
 
-Intervals are of Student's t, with one more label at either end: the one that the request which weighs most could have
-got at worst. Labels that agree with the judge throughout do not show that the next one would (rule of three).
+Intervals are of Student's t, with one more label at either end: the one that the request which
+weighs most could have got at worst. Labels that agree with the judge throughout do not show that
+the next one would (rule of three).
 
-Source: Särndal, Swensson and Wretman 1992, chapter 6 (difference and regression estimator); Angelopoulos and others
-2023 (prediction-powered inference); Angelopoulos, Duchi and Zrnic 2023 (c, "PPI++").
+Source: Särndal, Swensson and Wretman 1992, chapter 6 (difference and regression estimator);
+Angelopoulos and others 2023 (prediction-powered inference); Angelopoulos, Duchi and Zrnic 2023 (c,
+"PPI++").
 """
 
 from __future__ import annotations
@@ -49,9 +52,24 @@ if TYPE_CHECKING:
 LEAST_LABELS, LEAST_EVENTS = 50, 10
 METHOD = "difference, asymptotic"
 COLUMNS = (
-    "rate", "estimate", "low", "high", "method", "judge_only", "human_only", "human_low", "human_high", "k", "n",
-    "requests", "unlabelled", "coefficient", "labels_saved", "level", "reason",
-)  # fmt: skip
+    "rate",
+    "estimate",
+    "low",
+    "high",
+    "method",
+    "judge_only",
+    "human_only",
+    "human_low",
+    "human_high",
+    "k",
+    "n",
+    "requests",
+    "unlabelled",
+    "coefficient",
+    "labels_saved",
+    "level",
+    "reason",
+)
 
 
 class Draw(NamedTuple):
@@ -90,7 +108,8 @@ class DifferenceEstimate(NamedTuple):
       low: lower end, which may lie below 0.
       high: upper end, which may lie above 1.
       variance: that the interval stands for.
-      finite: what of the variance of an endless population is missing, since the population is finite.
+      finite: what of the variance of an endless population is missing, since the population is
+        finite.
       coefficient: of the judge.
     """
 
@@ -106,7 +125,9 @@ _UNKNOWN = DifferenceEstimate(*(float("nan"),) * 6)
 
 
 @takes(frame="frame")
-def judged_rates(frame: pd.DataFrame, *, rates: Sequence[str] = OBJECTIVES, level: float = 0.95) -> pd.DataFrame:
+def judged_rates(
+    frame: pd.DataFrame, *, rates: Sequence[str] = OBJECTIVES, level: float = 0.95
+) -> pd.DataFrame:
     """Rates of all requests of a frame from a judge's labels and a few of people, with asymptotic intervals.
 
     People must have labelled requests drawn at random: each as likely as any other of its `stratum`, or of its
@@ -169,7 +190,10 @@ def rate_row(requests: JudgedRequests, rate: str, level: float) -> dict[str, Any
     judge_n = float(parts.judge_n.sum())
     row = difference_row(requests, parts, RATE_TABLE[rate].share_of, level)
     if row["estimate"] < human_low - 1e-9 or row["estimate"] > human_high + 1e-9:
-        doubt = "the estimate lies outside people's own interval: check that the judge does not know who is drawn"
+        doubt = (
+            "the estimate lies outside people's own interval: check that the judge does not know "
+            "who is drawn"
+        )
         row["reason"] = f"{row['reason']}; {doubt}" if row["reason"] else doubt
     return {
         "judge_only": float(parts.judge_k.sum()) / judge_n if judge_n else float("nan"),
@@ -185,20 +209,27 @@ def rate_row(requests: JudgedRequests, rate: str, level: float) -> dict[str, Any
     }
 
 
-def difference_row(requests: JudgedRequests, parts: RateParts, share_of: str, level: float) -> dict[str, Any]:
+def difference_row(
+    requests: JudgedRequests, parts: RateParts, share_of: str, level: float
+) -> dict[str, Any]:
     """Columns of `judged_rates` that rest on both, the judge and people."""
     draw = human_draw(requests)
-    estimated, alone = (difference(requests, parts, draw, level, judged=judged) for judged in (True, False))
+    estimated, alone = (
+        difference(requests, parts, draw, level, judged=judged) for judged in (True, False)
+    )
     labelled = int(draw.known.sum())
     if reason := _refusal(parts, draw, requests, estimated, share_of):
         estimated, saved = _UNKNOWN, 0
     else:
-        # The variance of n labels of people alone is (alone.variance + alone.finite) * labelled / n - alone.finite.
+        # The variance of n labels of people alone is (alone.variance + alone.finite) * labelled / n
+        # - alone.finite.
         endless = (alone.variance + alone.finite) * labelled
         saved = max(0, floor(endless / (estimated.variance + alone.finite) - labelled + 1e-9))
         reason = "" if saved else "no labels are saved"
     return {
-        **dict(zip(("estimate", "low", "high"), np.clip(estimated[:3], 0.0, 1.0).tolist(), strict=True)),
+        **dict(
+            zip(("estimate", "low", "high"), np.clip(estimated[:3], 0.0, 1.0).tolist(), strict=True)
+        ),
         "method": METHOD,
         "coefficient": estimated.coefficient,
         "labels_saved": saved,
@@ -206,7 +237,9 @@ def difference_row(requests: JudgedRequests, parts: RateParts, share_of: str, le
     }
 
 
-def _refusal(parts: RateParts, draw: Draw, requests: JudgedRequests, estimated: DifferenceEstimate, of: str) -> str:
+def _refusal(
+    parts: RateParts, draw: Draw, requests: JudgedRequests, estimated: DifferenceEstimate, of: str
+) -> str:
     """Why an interval is refused, '' where it is not."""
     k, n = int(parts.k.sum()), int(parts.n.sum())
     drawn, size = np.bincount(requests.stratum, requests.drawn), np.bincount(requests.stratum)
@@ -215,16 +248,24 @@ def _refusal(parts: RateParts, draw: Draw, requests: JudgedRequests, estimated: 
     if n < LEAST_LABELS:
         return f"people labelled {n} {of}, an interval needs {LEAST_LABELS}"
     if min(k, n - k) < LEAST_EVENTS:
-        return f"people labelled {k} errors of {n} {of}, an interval needs {LEAST_EVENTS} with and without"
+        return (
+            f"people labelled {k} errors of {n} {of}, an interval needs {LEAST_EVENTS} with and "
+            "without"
+        )
     counted = parts.tables[1].any(axis=1)[requests.status]
-    thin = (draw.labelled < np.minimum(2, draw.size)) & (np.bincount(draw.groups, counted, len(draw.size)) > 0)
+    thin = (draw.labelled < np.minimum(2, draw.size)) & (
+        np.bincount(draw.groups, counted, len(draw.size)) > 0
+    )
     if thin.any():
-        return f"{int(thin.sum())} strata of {int(draw.size[thin].sum())} requests have fewer than 2 labels"
+        return (
+            f"{int(thin.sum())} strata of {int(draw.size[thin].sum())} requests have fewer than 2 "
+            "labels"
+        )
     return "" if np.isfinite(estimated.estimate) else f"an estimated number of 0 {of}"
 
 
 def human_draw(requests: JudgedRequests) -> Draw:
-    """Draw of the requests for people, within strata, by decision too where each decision has two labels or all."""
+    """Draw of requests for people, within strata, by decision too if each has two labels or all."""
     cells = _decision_cells(requests)
     known = requests.drawn & (requests.human >= 0)
     size, count = np.bincount(cells), np.bincount(cells[known], minlength=cells.max() + 1)
@@ -265,7 +306,8 @@ def difference(
     human, judge = k - alone * n, (parts.judge_k - alone * parts.judge_n)[rows]
     c = judge_coefficient(human[known], judge[known], at[known], draw) if judged else 0.0
     totals = [
-        float(c * f.sum() + (weight * (x - c * f[rows])).sum()) for x, f in ((k, parts.judge_k), (n, parts.judge_n))
+        float(c * f.sum() + (weight * (x - c * f[rows])).sum())
+        for x, f in ((k, parts.judge_k), (n, parts.judge_n))
     ]
     if not totals[1] > 0.0:
         return _UNKNOWN
@@ -275,23 +317,37 @@ def difference(
     outcomes = parts.tables[0] - rate * parts.tables[1]
     reach = t_quantile(max(1.0, known.sum() - (draw.labelled > 0).sum()), level)
     # What people may say of a request at the least and the most, less what the judge says of it.
-    worst = [extreme[requests.status] - control for extreme in (outcomes.min(axis=1), outcomes.max(axis=1))]
+    worst = [
+        extreme[requests.status] - control
+        for extreme in (outcomes.min(axis=1), outcomes.max(axis=1))
+    ]
     filled = [_moments(np.where(known, residual, end[rows]), at, len(draw.size)) for end in worst]
     variance = np.maximum(*(moments.variance for moments in filled))
     is_open = np.ones(len(control), dtype=bool)
     is_open[rows] = False
     ends = []
-    for sign, moments, end, pick in zip((-1.0, 1.0), filled, worst, (np.minimum, np.maximum), strict=True):
+    for sign, moments, end, pick in zip(
+        (-1.0, 1.0), filled, worst, (np.minimum, np.maximum), strict=True
+    ):
         extra = np.full(len(draw.size), -sign * np.inf)
         pick.at(extra, draw.groups[is_open], end[is_open])
-        end_of_total = _outer_end(sign * reach, moments._replace(variance=variance), extra, draw, float(control.sum()))
+        end_of_total = _outer_end(
+            sign * reach, moments._replace(variance=variance), extra, draw, float(control.sum())
+        )
         ends.append(rate + end_of_total / totals[1])
-    finite = float((draw.size * _moments(residual[known], at[known], len(draw.size)).variance).sum()) / totals[1] ** 2
-    return DifferenceEstimate(rate, ends[0], ends[1], ((ends[1] - ends[0]) / 2.0 / reach) ** 2, finite, c)
+    finite = (
+        float((draw.size * _moments(residual[known], at[known], len(draw.size)).variance).sum())
+        / totals[1] ** 2
+    )
+    return DifferenceEstimate(
+        rate, ends[0], ends[1], ((ends[1] - ends[0]) / 2.0 / reach) ** 2, finite, c
+    )
 
 
-def _outer_end(reach: float, moments: Moments, extra: NDArray[np.float64], draw: Draw, center: float) -> float:
-    """End of the interval of a total, with one more label in that group which moves it furthest out.
+def _outer_end(
+    reach: float, moments: Moments, extra: NDArray[np.float64], draw: Draw, center: float
+) -> float:
+    """End of the interval of a total with one more label in the group that moves it most out.
 
     Args:
       reach: standard errors from the middle, below 0 for the lower end.
@@ -309,14 +365,18 @@ def _outer_end(reach: float, moments: Moments, extra: NDArray[np.float64], draw:
     gap = np.where(is_open, extra, 0.0) - mean
     squares = variance * np.maximum(count - 1.0, 0.0) + gap**2 * count / (count + 1.0)
     wider = draw.size**2 * draw.rest * squares / np.maximum(count, 1.0) / (count + 1.0)
-    ends = middle + draw.size * gap / (count + 1.0) + reach * np.sqrt(np.maximum(spread.sum() - spread + wider, 0.0))
+    ends = (
+        middle
+        + draw.size * gap / (count + 1.0)
+        + reach * np.sqrt(np.maximum(spread.sum() - spread + wider, 0.0))
+    )
     return float((ends[is_open].max if reach > 0.0 else ends[is_open].min)())
 
 
 def judge_coefficient(
     human: NDArray[np.float64], judge: NDArray[np.float64], groups: NDArray[np.int64], draw: Draw
 ) -> float:
-    """Coefficient of the judge in [0, 1] under which the estimate varies least, by the labelled requests.
+    """Judge coefficient in [0, 1] under which the estimate varies least, by labelled requests.
 
     Args:
       human: part of each labelled request in the rate by people, [D].
@@ -344,8 +404,12 @@ def _moments(values: NDArray[np.float64], groups: NDArray[np.int64], n_groups: i
     return Moments(count, mean, squares / np.maximum(count - 1.0, 1.0))
 
 
-def human_interval(requests: JudgedRequests, parts: RateParts, level: float) -> tuple[float, Interval]:
-    """Rate by people's labels alone, with an exact interval: of k in n where all were as likely, else by strata.
+def human_interval(
+    requests: JudgedRequests, parts: RateParts, level: float
+) -> tuple[float, Interval]:
+    """Rate by people's labels alone, with an exact interval.
+
+    Of k in n where all were as likely, else by strata.
 
     Source: Clopper and Pearson 1934; `raglab.metrics.intervals.stratified_share`.
     """
@@ -353,10 +417,14 @@ def human_interval(requests: JudgedRequests, parts: RateParts, level: float) -> 
     blank = requests.drawn & (requests.human < 0)
     if requests.stratum.max() == requests.stratum.min():
         k, n = int(parts.k.sum()), int(parts.n.sum())
-        more = int((blank & n_of.any(axis=1)[requests.status]).sum())  # any of them may be an error, or none
-        ends = Interval(clopper_pearson(k, n + more, level).low, clopper_pearson(k + more, n + more, level).high)
+        # any of them may be an error, or none
+        more = int((blank & n_of.any(axis=1)[requests.status]).sum())
+        ends = Interval(
+            clopper_pearson(k, n + more, level).low, clopper_pearson(k + more, n + more, level).high
+        )
         return k / n if n else float("nan"), ends
-    cells, is_known = _decision_cells(requests), bool((n_of == n_of[:, :1]).all())  # whether decisions alone tell n
+    # whether decisions alone tell n
+    cells, is_known = _decision_cells(requests), bool((n_of == n_of[:, :1]).all())
     size, drawn, hits, unknown = (
         np.bincount(cells, weights).astype(np.int64)
         for weights in (None, requests.drawn, parts.k if is_known else parts.n, blank)
@@ -367,5 +435,7 @@ def human_interval(requests: JudgedRequests, parts: RateParts, level: float) -> 
         k_row, n_row = k_of[place % len(Status)], n_of[place % len(Status)]
         if n_row.any():
             strata = top if is_known or (k_row == n_row).all() else rest
-            strata.append(Stratum(int(size[place]), int(drawn[place]), int(hits[place]), int(unknown[place])))
+            strata.append(
+                Stratum(int(size[place]), int(drawn[place]), int(hits[place]), int(unknown[place]))
+            )
     return stratified_rate(top, level) if is_known else stratified_share(top, rest, level)

@@ -1,4 +1,7 @@
-"""Judged requests (shore): what a judge says of every request and people of some, read from a frame (S6.14)."""
+"""Judged requests (shore): what a judge says of all requests and people of some (S6.14).
+
+They are read from a frame.
+"""
 
 from __future__ import annotations
 
@@ -72,49 +75,79 @@ class RateParts(NamedTuple):
 def judged_requests(frame: pd.DataFrame) -> JudgedRequests:
     """Requests of a frame, a row each.
 
-    Columns: `decision` and `judge` of every request, `label` of those that people labelled, each ok, refuse or
-    ambiguous, or empty. `correct` and `judge_correct`: whether an answer to a request labelled ok is right; without the
-    column it is. `stratum` and `inclusion_probability` of the draw of those that people label. `drawn`: whether a
-    request was drawn; without it those with a label are. `request_id`: names a request once.
+    Columns: `decision` and `judge` of every request, `label` of those that people labelled, each
+    ok, refuse or ambiguous, or empty. `correct` and `judge_correct`: whether an answer to a request
+    labelled ok is right; without the column it is. `stratum` and `inclusion_probability` of the
+    draw of those that people label. `drawn`: whether a request was drawn; without it those with a
+    label are. `request_id`: names a request once.
 
-    The judge's label of a request must be fixed without knowing who is drawn. A request of which the judge says nothing
-    counts as if it agreed with the decision; so its silence, too, must not depend on who is drawn. One whose decision
-    is `error`, since its model failed, counts in no rate (rule S0.1) and is left out.
+    The judge's label of a request must be fixed without knowing who is drawn. A request of which
+    the judge says nothing counts as if it agreed with the decision; so its silence, too, must not
+    depend on who is drawn. One whose decision is `error`, since its model failed, counts in no rate
+    (rule S0.1) and is left out.
 
     Raises:
-      InputError: a column that is missing or there twice, a request twice, or a value that is none of these.
+      InputError: a column that is missing or there twice, a request twice, or a value that is none
+        of these.
 
     Warns:
-      UserWarning: how many are left out, how many the judge says nothing of, how many drawn ones have no label.
+      UserWarning: how many are left out, how many the judge says nothing of, how many drawn ones
+        have no label.
     """
     if not frame.columns.is_unique:
-        rule, twice = "a frame must have each column once", frame.columns[frame.columns.duplicated()].unique()
-        raise input_error(Where("frame"), rule, "keep one of each", shown_value(", ".join(map(str, twice))))
+        rule, twice = (
+            "a frame must have each column once",
+            frame.columns[frame.columns.duplicated()].unique(),
+        )
+        raise input_error(
+            Where("frame"), rule, "keep one of each", shown_value(", ".join(map(str, twice)))
+        )
     failed = frame["decision"] == ERROR if "decision" in frame else np.zeros(len(frame), dtype=bool)
     frame = frame[~failed]
     _check_ids(frame)
     status, _ = _outcomes(frame, "decision", None)
     if not len(status) or (status < 0).any():
         count = f"{int((status < 0).sum())} without one of {len(status)}"
-        raise input_error(Where("frame"), "every request must have a decision", "state ok, refuse or ambiguous", count)
+        raise input_error(
+            Where("frame"),
+            "every request must have a decision",
+            "state ok, refuse or ambiguous",
+            count,
+        )
     judge_label, judge_right = _outcomes(frame, "judge", "judge_correct")
     label, right = _outcomes(frame, "label", "correct")
     answered = status == Status.ok
     judge, human = (
-        np.where((code < 0) | (answered & (code == Status.ok) & np.isnan(is_right)), -1, 2 * code + (is_right != 0.0))
+        np.where(
+            (code < 0) | (answered & (code == Status.ok) & np.isnan(is_right)),
+            -1,
+            2 * code + (is_right != 0.0),
+        )
         for code, is_right in ((judge_label, judge_right), (label, right))
     )
     drawn = _numbers(frame, "drawn") == 1.0 if "drawn" in frame else label >= 0
     if (stray := int(((label >= 0) & ~drawn).sum())) > 0:
-        rule, remedy = "a request with a label must be a drawn one", "a label that nobody drew stands for nobody else"
+        rule, remedy = (
+            "a request with a label must be a drawn one",
+            "a label that nobody drew stands for nobody else",
+        )
         raise input_error(Where("frame"), rule, remedy, f"{stray} that are not")
     probability = _probabilities(frame)
     if drawn.all() and (probability < 1.0).any():
-        rule, remedy = "a frame must hold the requests not drawn too", "the judge's labels of them are half of the data"
+        rule, remedy = (
+            "a frame must hold the requests not drawn too",
+            "the judge's labels of them are half of the data",
+        )
         raise input_error(Where("frame"), rule, remedy, f"{len(status)} drawn ones alone")
     silent, blank = int((judge < 0).sum()), int((drawn & (human < 0)).sum())
-    notes = [f"{int(failed.sum()):,} more are left out, since the model failed"] if failed.any() else []
-    notes += [f"the judge says nothing of {silent:,}, which count as if it agreed with the decision"] if silent else []
+    notes = (
+        [f"{int(failed.sum()):,} more are left out, since the model failed"] if failed.any() else []
+    )
+    notes += (
+        [f"the judge says nothing of {silent:,}, which count as if it agreed with the decision"]
+        if silent
+        else []
+    )
     notes += [f"{blank:,} drawn ones have no full label and may be anything"] if blank else []
     if notes:
         warn_user(f"Of {len(status):,} requests {'; '.join(notes)}.")
@@ -128,13 +161,23 @@ def _check_ids(frame: pd.DataFrame) -> None:
     twice = ids[(ids != "") & ids.duplicated()].unique()
     if len(twice):
         value = f"{len(twice):,} that are there more than once, the first {shown_value(twice[0])}"
-        raise input_error(Where("frame"), "column request_id must name a request once", "keep one of its rows", value)
+        raise input_error(
+            Where("frame"),
+            "column request_id must name a request once",
+            "keep one of its rows",
+            value,
+        )
 
 
-def _outcomes(frame: pd.DataFrame, name: str, right: str | None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Codes of a column of labels, -1 where it is empty, and whether the answer is right, NaN where that is empty."""
+def _outcomes(
+    frame: pd.DataFrame, name: str, right: str | None
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Codes of a label column, -1 if empty, and whether the answer is right, NaN if that is empty."""
     if name not in frame:
-        rule, remedy = f"a frame of judged requests must have a column {name}", "give a row a request"
+        rule, remedy = (
+            f"a frame of judged requests must have a column {name}",
+            "give a row a request",
+        )
         raise input_error(Where("frame"), rule, remedy, shown_value(list(map(str, frame.columns))))
     texts = frame[name].astype(object).where(frame[name].notna(), "").astype(str).str.strip()
     codes = float_array(texts.map({**_LABELS, "": -1}), name)
@@ -150,7 +193,9 @@ def _numbers(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64]:
     """Column of true and false, NaN where it is empty."""
     numbers = float_array(frame[name].astype(object).where(frame[name] != "", None), str(name))
     if not np.isin(numbers[~np.isnan(numbers)], (0.0, 1.0)).all():
-        raise input_error(Where("frame"), f"column {name} must be true, false or empty", "grades are not taken")
+        raise input_error(
+            Where("frame"), f"column {name} must be true, false or empty", "grades are not taken"
+        )
     return numbers
 
 
@@ -159,25 +204,41 @@ def _probabilities(frame: pd.DataFrame) -> NDArray[np.float64]:
         return np.full(len(frame), np.nan)
     numbers = float_array(frame["inclusion_probability"], "inclusion_probability")
     if ((numbers <= 0.0) | (numbers > 1.0)).any():
-        rule, remedy = "inclusion_probability must be in (0, 1]", "state the one that the request was drawn with"
+        rule, remedy = (
+            "inclusion_probability must be in (0, 1]",
+            "state the one that the request was drawn with",
+        )
         raise input_error(Where("frame"), rule, remedy, shown_value(float(np.nanmin(numbers))))
     return numbers
 
 
 def _strata(frame: pd.DataFrame) -> NDArray[np.int64]:
-    """Number of each request's stratum: of the column, or else of those that are drawn with the same probability."""
+    """Number of each request's stratum.
+
+    Of the column, or else of those that are drawn with the same probability.
+    """
     column = next((name for name in ("stratum", "inclusion_probability") if name in frame), None)
     if column is None:
         return np.zeros(len(frame), dtype=np.int64)
     if frame[column].isna().any():
-        rule, remedy = f"column {column} must be known of every request", "state it of those not drawn too"
-        raise input_error(Where("frame"), rule, remedy, f"{int(frame[column].isna().sum())} without")
+        rule, remedy = (
+            f"column {column} must be known of every request",
+            "state it of those not drawn too",
+        )
+        raise input_error(
+            Where("frame"), rule, remedy, f"{int(frame[column].isna().sum())} without"
+        )
     if column == "stratum" and "inclusion_probability" in frame:
         chances = frame.groupby("stratum")["inclusion_probability"]
         if uneven := int((chances.max() > chances.min()).sum()):
-            rule, remedy = "inclusion_probability must be the same within a stratum", "leave column stratum out"
+            rule, remedy = (
+                "inclusion_probability must be the same within a stratum",
+                "leave column stratum out",
+            )
             raise input_error(Where("frame"), rule, remedy, f"several in {uneven} strata")
-    return np.unique(frame[column].astype(str).to_numpy(dtype=str), return_inverse=True)[1].astype(np.int64)
+    return np.unique(frame[column].astype(str).to_numpy(dtype=str), return_inverse=True)[1].astype(
+        np.int64
+    )
 
 
 def checked_rates(rates: Sequence[str]) -> tuple[str, ...]:
@@ -192,7 +253,10 @@ def checked_rates(rates: Sequence[str]) -> tuple[str, ...]:
         raise TypeError(msg)
     rates = list(rates)
     if not rates or (unknown := [str(name) for name in rates if name not in OBJECTIVES]):
-        msg = f"rates must be some of {', '.join(OBJECTIVES)}, got {', '.join(unknown) if rates else 'none'}."
+        msg = (
+            f"rates must be some of {', '.join(OBJECTIVES)}, got "
+            f"{', '.join(unknown) if rates else 'none'}."
+        )
         raise ValueError(msg)
     return tuple(rates)
 
@@ -203,9 +267,13 @@ def rate_parts(requests: JudgedRequests, rate: str) -> RateParts:
     Source: rules S6.2, S6.3.
     """
     place = list(RATE_TABLE).index(rate)
-    k = contributions(np.array(list(Status), dtype=np.int8)).reshape(len(Status), _CELLS, len(RATES))[..., place]
+    k = contributions(np.array(list(Status), dtype=np.int8)).reshape(
+        len(Status), _CELLS, len(RATES)
+    )[..., place]
     every = np.eye(len(Status) * _CELLS, dtype=np.int64)
-    n = denominators(rate_counts(every), label_counts(every)).reshape(len(Status), _CELLS, len(RATES))[..., place]
+    n = denominators(rate_counts(every), label_counts(every)).reshape(
+        len(Status), _CELLS, len(RATES)
+    )[..., place]
     tables = np.stack([k, n]).astype(np.float64)
     known, at = requests.human >= 0, requests.status
     human_k, human_n = tables[:, at, np.maximum(requests.human, 0)] * known
@@ -214,19 +282,23 @@ def rate_parts(requests: JudgedRequests, rate: str) -> RateParts:
 
 
 def draw_dependence(requests: JudgedRequests, chance: NDArray[np.float64]) -> str:
-    """Why the judge's labels, or its silence, depend on who was drawn; '' where they do so by no more than chance.
+    """Why the judge's labels, or its silence, depend on who was drawn.
 
-    The null hypothesis: what the judge says of a request, if anything, is fixed without knowing who is drawn. Then, of
-    the requests of a decision of which it says the same, K of them, those drawn have the mean m of their chances, and
-    K times the Kullback-Leibler divergence of their share from m exceeds t on either side with probability exp(-t) at
-    most: for draws one by one, and for a number of each stratum without replacement. All decisions and labels are
-    looked at, within strata and over them, at `DRAW_LEVEL` in all. Besides, a judge that is silent on all requests that
-    were not drawn, and not on all that were, is refused whatever their number. Shares alone are compared: a judge that
-    knows the draw and keeps the shares is not found.
+    '' where they do so by no more than chance.
+
+    The null hypothesis: what the judge says of a request, if anything, is fixed without knowing who
+    is drawn. Then, of the requests of a decision of which it says the same, K of them, those drawn
+    have the mean m of their chances, and K times the Kullback-Leibler divergence of their share
+    from m exceeds t on either side with probability exp(-t) at most: for draws one by one, and for
+    a number of each stratum without replacement. All decisions and labels are looked at, within
+    strata and over them, at `DRAW_LEVEL` in all. Besides, a judge that is silent on all requests
+    that were not drawn, and not on all that were, is refused whatever their number. Shares alone
+    are compared: a judge that knows the draw and keeps the shares is not found.
 
     Args:
       requests: all of them.
-      chance: that each was drawn with: the stated probability, or the share of its stratum that was drawn, [Q].
+      chance: that each was drawn with: the stated probability, or the share of its stratum that was
+        drawn, [Q].
 
     Source: Hoeffding 1963, theorems 1 and 4.
     """
@@ -234,20 +306,31 @@ def draw_dependence(requests: JudgedRequests, chance: NDArray[np.float64]) -> st
 
     silent = requests.judge < 0
     if not requests.drawn.all() and silent[~requests.drawn].all() and not silent.all():
-        return "the judge says nothing of all that were not drawn; it must label requests without knowing who is drawn"
+        return (
+            "the judge says nothing of all that were not drawn; it must label requests without "
+            "knowing who is drawn"
+        )
     labels = requests.status * (_CELLS + 1) + requests.judge + 1
     kinds = len(Status) * (_CELLS + 1)
     keys = np.concatenate([labels, (requests.stratum + 1) * kinds + labels])
-    total, drawn, mean = (np.bincount(keys, np.tile(of, 2)) for of in (np.ones(len(labels)), requests.drawn, chance))
+    total, drawn, mean = (
+        np.bincount(keys, np.tile(of, 2)) for of in (np.ones(len(labels)), requests.drawn, chance)
+    )
     evidence = rel_entr(drawn, mean) + rel_entr(total - drawn, np.maximum(total - mean, 0.0))
     place = int(np.argmax(evidence))
     if evidence[place] <= np.log(2.0 * np.count_nonzero(total) / DRAW_LEVEL):
         return ""
     decision, code = divmod(place % kinds, _CELLS + 1)
-    label = f"{Status((code - 1) // 2).name}{'' if code % 2 == 0 else ', not right'}" if code else "nothing"
+    label = (
+        f"{Status((code - 1) // 2).name}{'' if code % 2 == 0 else ', not right'}"
+        if code
+        else "nothing"
+    )
     where = "in a stratum, " if place >= kinds else ""
     return (
-        f"{where}of {total[place]:.0f} requests decided {Status(decision).name} of which the judge says {label}, "
-        f"{drawn[place]:.0f} were drawn and {mean[place]:.1f} expected, beyond chance: it must label requests without "
+        f"{where}of {total[place]:.0f} requests decided {Status(decision).name} of which the "
+        f"judge says {label}, "
+        f"{drawn[place]:.0f} were drawn and {mean[place]:.1f} expected, beyond chance: it must "
+        "label requests without "
         "knowing who is drawn, and these must be drawn at random"
     )

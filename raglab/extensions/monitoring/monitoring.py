@@ -56,13 +56,16 @@ class Monitor:
     """What labelled traffic says of a certificate, after all rows that were read.
 
     Attributes:
-      verdict: `alarm` where any promise has one, `held` where every promise is held, else `cannot say yet`.
-      table: a row a promise: `promise`, `alpha`, `verdict`, `since_step` of that verdict (an alarm stays; 0 where it
-        cannot be said yet); `is_held` on average since the start, also beside an alarm; `labelled` rows, `n` of those
-        that the rate is a share of, `estimate` (weighted, without an interval), `log_wealth_alarm` since the start and
-        `log_wealth_held`, with the bars that they must reach. Of an alarm: `alarm_at`, `alarm_by` (the process that
-        raised it: the start, or a restart), its `alarm_log_wealth` and `alarm_process_bar`, and the rows that the alarm
-        is about: `alarm_from_step`, `alarm_from_at`, `alarm_labelled` of them, `alarm_rate` (weighted).
+      verdict: `alarm` where any promise has one, `held` where every promise is held, else `cannot
+        say yet`.
+      table: a row a promise: `promise`, `alpha`, `verdict`, `since_step` of that verdict (an alarm
+        stays; 0 where it cannot be said yet); `is_held` on average since the start, also beside an
+        alarm; `labelled` rows, `n` of those that the rate is a share of, `estimate` (weighted,
+        without an interval), `log_wealth_alarm` since the start and `log_wealth_held`, with the
+        bars that they must reach. Of an alarm: `alarm_at`, `alarm_by` (the process that raised it:
+        the start, or a restart), its `alarm_log_wealth` and `alarm_process_bar`, and the rows that
+        the alarm is about: `alarm_from_step`, `alarm_from_at`, `alarm_labelled` of them,
+        `alarm_rate` (weighted).
       notes: what a reader must know.
       state: to go on from, `monitor(certificate, more_rows, after=state)`.
       steps: see `frame`.
@@ -77,15 +80,16 @@ class Monitor:
     def frame(self) -> pd.DataFrame:
         """Rows of this call, one a step and promise.
 
-        Columns: `step` from 1 since the start; `at`; `promise`; `alpha`; `labelled` rows so far; `rate` (weighted);
-        `log_wealth_alarm` since the start and `log_wealth_held`, and the bars that they must reach; `margin_alarm`, of
-        the process that is nearest to its own bar (`leader`), 0 and above is an alarm; `alarm_by`, the process that
-        raised the alarm, '' before; `is_held` since the start; `verdict` at that step.
+        Columns: `step` from 1 since the start; `at`; `promise`; `alpha`; `labelled` rows so far;
+        `rate` (weighted); `log_wealth_alarm` since the start and `log_wealth_held`, and the bars
+        that they must reach; `margin_alarm`, of the process that is nearest to its own bar
+        (`leader`), 0 and above is an alarm; `alarm_by`, the process that raised the alarm, ''
+        before; `is_held` since the start; `verdict` at that step.
         """
         return self.steps.copy()
 
     def metrics_text(self) -> str:
-        """Gauges of the promises in the text format of Prometheus, with the labels promise and policy.
+        """Gauges of the promises in Prometheus text format, with labels promise and policy.
 
         Raises:
           ImportError: the extra is not installed.
@@ -108,38 +112,48 @@ def monitor(
     arm: str | None = None,
     after: Monitor | MonitorState | str | Path | None = None,
 ) -> Monitor:
-    """Watch the promises of a certificate on a stream of labelled requests; it may be asked at any time.
+    """Watch the promises of a certificate on a stream of labelled requests.
 
-    An alarm says that the rate exceeded alpha on average since the start, or since the restart that it names. The null
-    hypothesis of an alarm is that the rate among these requests is at most alpha, that of `held` that the rate among
-    all requests since the start exceeds alpha. Both may be said at once, of different rows. Each is tested by
-    betting, see `raglab.extensions.monitoring.betting`; the error is delta / 2 for all alarms and delta / 2 for all
-    of `held`, shared evenly by the promises, since any of them may be the false one.
+    It may be asked at any time.
+
+    An alarm says that the rate exceeded alpha on average since the start, or since the restart that
+    it names. The null hypothesis of an alarm is that the rate among these requests is at most
+    alpha, that of `held` that the rate among all requests since the start exceeds alpha. Both may
+    be said at once, of different rows. Each is tested by betting, see
+    `raglab.extensions.monitoring.betting`; the error is delta / 2 for all alarms and delta / 2 for
+    all of `held`, shared evenly by the promises, since any of them may be the false one.
 
     Args:
-      certificate: a policy that holds a valid certificate, a certification, or a certificate by itself.
-      stream: in the order of time, which must not rest on labels; rows of one `at` are one step.
-        A labelled trace, on which the policy is replayed; its cases state time as
-        `extra["at"]` and, where they were drawn, `inclusion_probability`. Or rows, a DataFrame or the path of CSV or
-        JSON lines, with `decision` (ok, refuse, ambiguous or error) and `label` (ok, refuse, ambiguous, or empty where
-        a drawn request has none), as `raglab.sample_for_labels` writes them. Optional columns: `correct` (whether an
-        answer to a case labelled ok is right; it is where not stated), `inclusion_probability`, `request_id`, `at`, and
-        `sample` with `stratum`: a sample is one step, whose verdict comes at its end.
+      certificate: a policy that holds a valid certificate, a certification, or a certificate by
+        itself.
+      stream: in the order of time, which must not rest on labels; rows of one `at` are one step. A
+        labelled trace, on which the policy is replayed; its cases state time as `extra["at"]` and,
+        where they were drawn, `inclusion_probability`. Or rows, a DataFrame or the path of CSV or
+        JSON lines, with `decision` (ok, refuse, ambiguous or error) and `label` (ok, refuse,
+        ambiguous, or empty where a drawn request has none), as `raglab.sample_for_labels` writes
+        them. Optional columns: `correct` (whether an answer to a case labelled ok is right; it is
+        where not stated), `inclusion_probability`, `request_id`, `at`, and `sample` with `stratum`:
+        a sample is one step, whose verdict comes at its end.
       delta: error of all that is ever said, in (0, 0.5); the certificate's where None.
-      min_probability: least inclusion probability of the design, stated before any label; only where rows have several.
-      window: labelled rows after which another process begins, for drift; `default_window` where None, none where 0. It
-        takes half of the alarm's error: restart r has a share of 1 / (r (r + 1)), and lives for four windows.
+      min_probability: least inclusion probability of the design, stated before any label; only
+        where rows have several.
+      window: labelled rows after which another process begins, for drift; `default_window` where
+        None, none where 0. It takes half of the alarm's error: restart r has a share of 1 / (r (r +
+        1)), and lives for four windows.
       arm: of a trace; the certificate's where None.
       after: a monitor, its state, or the file of one, that read the rows before these.
 
     Returns:
-      Verdict, table, steps, notes and state. Any cut of a stream at the end of a step gives the same, bit for bit.
+      Verdict, table, steps, notes and state. Any cut of a stream at the end of a step gives the
+      same, bit for bit.
 
     Raises:
-      ValueError: a certificate that promises nothing or is not valid, delta or window out of range, several
-        probabilities without their least one, or a state of another certificate, delta, window or design.
-      InputError: a column that is missing, an unknown value, a request or sample that was read before (the latest
-        10,000 are known) or lies before the last step in time, or a probability below the least one; with counts.
+      ValueError: a certificate that promises nothing or is not valid, delta or window out of range,
+        several probabilities without their least one, or a state of another certificate, delta,
+        window or design.
+      InputError: a column that is missing, an unknown value, a request or sample that was read
+        before (the latest 10,000 are known) or lies before the last step in time, or a probability
+        below the least one; with counts.
 
     Source: rule S6.13; Waudby-Smith and Ramdas 2024; Ville 1939; Horvitz and Thompson 1952.
 
@@ -148,14 +162,20 @@ def monitor(
       >>> from raglab.certify import Certificate, Promise
       >>> promise = Promise("hallucination_rate", 0.1, 5, 100, 0.1)
       >>> certificate = Certificate("p", ("p",), 0.9, (promise,), None, 0.1, "exact", 1, 1, 100, "")
-      >>> monitor(certificate, pd.DataFrame({"decision": ["ok"] * 10, "label": ["refuse"] * 10})).verdict
+      >>> monitor(
+      ...     certificate, pd.DataFrame({"decision": ["ok"] * 10, "label": ["refuse"] * 10})
+      ... ).verdict
       'alarm'
     """
     policy = certificate.policy if isinstance(certificate, Certification) else certificate
     stored = MonitorState.load(after) if isinstance(after, str | Path) else after
     before = stored.state if isinstance(stored, Monitor) else stored
-    promises = certificate_promises(certificate, before.delta if delta is None and before is not None else delta)
-    rows = stream_steps(stream, policy if isinstance(policy, Policy) else None, promises.policy_id, arm)
+    promises = certificate_promises(
+        certificate, before.delta if delta is None and before is not None else delta
+    )
+    rows = stream_steps(
+        stream, policy if isinstance(policy, Policy) else None, promises.policy_id, arm
+    )
     state = _opening_state(promises, rows, min_probability, window, before)
     _check_rows(rows, state)
     state, steps = _advance(promises, rows, state)
@@ -184,19 +204,29 @@ def _opening_state(
     before: MonitorState | None,
 ) -> MonitorState:
     """State to go on from: the one before, once it is of the same terms, or one without any row."""
-    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 0):
+    if window is not None and (
+        isinstance(window, bool) or not isinstance(window, int) or window < 0
+    ):
         msg = f"window must be a whole number of labelled rows, 0 for no restarts, got {window!r}."
         raise ValueError(msg)
-    if before is not None and not before.steps and before.min_probability == 1.0:  # no row has stated the design yet
-        before = replace(before, min_probability=_least_probability(rows.probability, min_probability))
+    # no row has stated the design yet
+    if before is not None and not before.steps and before.min_probability == 1.0:
+        before = replace(
+            before, min_probability=_least_probability(rows.probability, min_probability)
+        )
     if before is not None:
         terms = {"min_probability": min_probability, "window": window}
-        wrong = [name for name, value in terms.items() if value is not None and value != (getattr(before, name) or 0)]
+        wrong = [
+            name
+            for name, value in terms.items()
+            if value is not None and value != (getattr(before, name) or 0)
+        ]
         if before.key != promises.key or wrong:
             what = (
                 wrong[0]
                 if wrong
-                else f"certificate (policy {before.policy_id}, {dict(before.promises)}, delta {before.delta:g})"
+                else f"certificate (policy {before.policy_id}, {dict(before.promises)}, delta "
+                f"{before.delta:g})"
             )
             here = (
                 terms[wrong[0]]
@@ -225,10 +255,12 @@ def _opening_state(
 
 
 def default_window(levels: NDArray[np.float64]) -> int:
-    """Labelled rows between restarts where none are stated: 50 over the least alpha, so that 50 errors are allowed.
+    """Labelled rows between restarts where none are stated.
 
-    Without restarts a break after a long good time is seen late or never. The size was chosen on simulated streams
-    (`experiments/README.md`, monitors); 20 to 50 over alpha do about as well.
+    50 over the least alpha, so that 50 errors are allowed.
+
+    Without restarts a break after a long good time is seen late or never. The size was chosen on
+    simulated streams (`experiments/README.md`, monitors); 20 to 50 over alpha do about as well.
 
     Example:
       >>> default_window(np.array([0.1, 0.3]))
@@ -247,11 +279,17 @@ def _least_probability(probability: NDArray[np.float64], stated: float | None) -
     if stated is None:
         if len(values) > 1:
             why = "the bets are bounded by it, and must be fixed before any label is seen"
-            msg = f"min_probability must be stated where rows have several probabilities, got {len(values):,}; {why}."
+            msg = (
+                "min_probability must be stated where rows have several probabilities, got "
+                f"{len(values):,}; {why}."
+            )
             raise ValueError(msg)
         return float(values[0]) if len(values) else 1.0
     if not 0.0 < stated <= 1.0:
-        rule, remedy = "min_probability must be in (0, 1]", "it is the least that a request is drawn with"
+        rule, remedy = (
+            "min_probability must be in (0, 1]",
+            "it is the least that a request is drawn with",
+        )
         msg = f"{rule}, got {stated}; {remedy}."
         raise ValueError(msg)
     return float(stated)
@@ -263,18 +301,25 @@ def _unnamed_notes(rows: StreamSteps, before: MonitorState | None) -> list[str]:
     if before is None or not unnamed or any(rows.times) or any(rows.samples):
         return []
     many = f"{unnamed:,} of {len(rows.ids):,} rows have no request_id, and no row has an `at`"
-    return [f"{many}: rows that were read before would be counted again. Give only rows that came after, or name them."]
+    return [
+        (
+            f"{many}: rows that were read before would be counted again. Give only rows that came "
+            "after, or name them."
+        )
+    ]
 
 
 def _row_digests(rows: StreamSteps) -> list[str]:
     """Digests of requests and samples in the order of the steps, those that have a name."""
     names = [(int(place), f"r{name}") for place, name in enumerate(rows.ids) if name]
-    names += [(int(end), f"s{name}") for end, name in zip(rows.ends, rows.samples, strict=True) if name]
+    names += [
+        (int(end), f"s{name}") for end, name in zip(rows.ends, rows.samples, strict=True) if name
+    ]
     return [digest(name, 12) for _, name in sorted(names, key=lambda pair: pair[0])]
 
 
 def _check_rows(rows: StreamSteps, state: MonitorState) -> None:
-    """Refuse rows that were read before, that lie before the last step, or that the design cannot have drawn.
+    """Refuse rows read before, rows before the last step, or rows the design cannot have drawn.
 
     Raises:
       ValueError: such a row, with their number.
@@ -292,13 +337,20 @@ def _check_rows(rows: StreamSteps, state: MonitorState) -> None:
             f"the last step was at {state.at}; give the rows that came after",
         ),
         (
-            sum(bool(at) and at == state.at and not name for at, name in zip(rows.times, rows.samples, strict=True)),
+            sum(
+                bool(at) and at == state.at and not name
+                for at, name in zip(rows.times, rows.samples, strict=True)
+            ),
             "rows of one time must come together, for they are one step",
             f"the last step was at {state.at}; cut files between times, or state times more finely",
         ),
         (
             int((rows.probability < state.min_probability).sum()),
-            f"inclusion_probability must be at least {state.min_probability:g}, the least of the design",
+            (
+                f"inclusion_probability must be at least {state.min_probability:g}, the least of "
+                "the "
+                "design"
+            ),
             "begin without a state, with a min_probability that is stated before any label is seen",
         ),
     )
@@ -308,13 +360,17 @@ def _check_rows(rows: StreamSteps, state: MonitorState) -> None:
             raise ValueError(msg)
 
 
-def _advance(promises: Promises, rows: StreamSteps, state: MonitorState) -> tuple[MonitorState, pd.DataFrame]:
+def _advance(
+    promises: Promises, rows: StreamSteps, state: MonitorState
+) -> tuple[MonitorState, pd.DataFrame]:
     """Go on from a state by some steps: the state after them, and a row a step and promise."""
     size, n_steps = len(promises.names), len(rows.ends)
     low, high = row_excess(promises, rows)
     is_labelled = rows.cell >= 0
     labelled = state.labelled + np.cumsum(is_labelled, dtype=np.int64)[rows.ends]
-    held, held_logs = wealth_paths(opening_bets(promises, state, below=True), state.held_logs, high, rows.ends)
+    held, held_logs = wealth_paths(
+        opening_bets(promises, state, below=True), state.held_logs, high, rows.ends
+    )
     running = _running_sums(promises, rows, np.array(state.sums))
     sums = running[1:][rows.ends]
     margins = alarm_margins(promises, rows, state, low, labelled, sums)
@@ -322,7 +378,9 @@ def _advance(promises: Promises, rows: StreamSteps, state: MonitorState) -> tupl
     numbers = np.arange(n_steps) + state.steps + 1
     is_held = held >= held_bar(promises)
     alarms = tuple(
-        _first_alarm(place, promises, margins, sums, rows.times, labelled, state) if alarm is None else alarm
+        _first_alarm(place, promises, margins, sums, rows.times, labelled, state)
+        if alarm is None
+        else alarm
         for place, alarm in enumerate(state.alarms)
     )
     next_state = replace(
@@ -339,7 +397,8 @@ def _advance(promises: Promises, rows: StreamSteps, state: MonitorState) -> tupl
         held_logs=held_logs,
         alarms=alarms,
         held_since=tuple(
-            _held_since(is_held[:, place], before, state.steps + 1) for place, before in enumerate(state.held_since)
+            _held_since(is_held[:, place], before, state.steps + 1)
+            for place, before in enumerate(state.held_since)
         ),
         latest=(*state.latest, *_row_digests(rows))[-MOST_IDS:],
     )
@@ -360,7 +419,9 @@ def _advance(promises: Promises, rows: StreamSteps, state: MonitorState) -> tupl
         "log_wealth_held": held.ravel(),
         "bar_held": held_bar(promises),
         "margin_alarm": margins.best.ravel(),
-        "leader": np.array([process.name for process in margins.bettors], dtype=object)[margins.leader].ravel(),
+        "leader": np.array([process.name for process in margins.bettors], dtype=object)[
+            margins.leader
+        ].ravel(),
         "alarm_by": np.where(is_alarm, by, "").ravel(),
         "is_held": is_held.ravel(),
         "verdict": np.where(is_alarm, ALARM, np.where(is_held, HELD, OPEN)).ravel(),
@@ -368,8 +429,10 @@ def _advance(promises: Promises, rows: StreamSteps, state: MonitorState) -> tupl
     return next_state, _frame(columns)
 
 
-def _running_sums(promises: Promises, rows: StreamSteps, before: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Cases n, weighted k and weighted n of the labelled rows after each row, the sums before them first, [N+1, T, 3].
+def _running_sums(
+    promises: Promises, rows: StreamSteps, before: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Cases n, weighted k and n of labelled rows after each row, prior sums first, [N+1, T, 3].
 
     They give the weighted ratio k / n: an estimate, on which no verdict rests.
     """
@@ -396,7 +459,9 @@ def _first_alarm(
     step = int(raised[0])
     process = margins.bettors[margins.leader[step, place]]
     _, k, n = (sums[step, place] - np.array(process.sums[place])).tolist()
-    bar = alarm_bar(promises.delta, len(promises.names), process.restart, windowed=state.window is not None)
+    bar = alarm_bar(
+        promises.delta, len(promises.names), process.restart, windowed=state.window is not None
+    )
     return RaisedAlarm(
         step=state.steps + step + 1,
         at=times[step],
@@ -441,14 +506,18 @@ def _table(promises: Promises, state: MonitorState) -> pd.DataFrame:
                 "alarm_from_step": alarm.from_step if alarm else 0,
                 "alarm_from_at": alarm.from_at if alarm else "",
                 "alarm_labelled": alarm.labelled if alarm else 0,
-                "alarm_rate": nan if alarm is None or alarm.rate is None else alarm.rate * float(promises.scale[place]),
+                "alarm_rate": nan
+                if alarm is None or alarm.rate is None
+                else alarm.rate * float(promises.scale[place]),
                 "alarm_log_wealth": alarm.log_wealth if alarm else nan,
                 "alarm_process_bar": alarm.bar if alarm else nan,
                 "labelled": state.labelled,
                 "n": int(n),
                 "estimate": k / weight * float(promises.scale[place]) if weight else nan,
                 "log_wealth_alarm": float(log_mean(np.array(state.processes[0].logs[place]))),
-                "bar_alarm": alarm_bar(state.delta, len(state.promises), 0, windowed=state.window is not None),
+                "bar_alarm": alarm_bar(
+                    state.delta, len(state.promises), 0, windowed=state.window is not None
+                ),
                 "log_wealth_held": float(log_mean(np.array(state.held_logs[place]))),
                 "bar_held": held_bar(promises),
             }
@@ -459,19 +528,27 @@ def _table(promises: Promises, state: MonitorState) -> pd.DataFrame:
 def _state_notes(state: MonitorState) -> list[str]:
     """What a reader must know of all rows that were read."""
     notes = [
-        f"{name}: the alarm is about the {alarm.labelled:,} labelled rows from step {alarm.from_step:,} to step "
+        f"{name}: the alarm is about the {alarm.labelled:,} labelled rows from step "
+        f"{alarm.from_step:,} to step "
         f"{alarm.step:,}, not about the average since the start, which "
         f"{'is held' if since is not None else 'is not said to be held'}."
-        for (name, _), alarm, since in zip(state.promises, state.alarms, state.held_since, strict=True)
+        for (name, _), alarm, since in zip(
+            state.promises, state.alarms, state.held_since, strict=True
+        )
         if alarm is not None and alarm.restart
     ]
     if state.unlabelled:
         notes.append(
-            f"{state.unlabelled:,} drawn requests have no label: for `held` each counts as the label that speaks most "
-            "against it, for an alarm likewise. Where nobody labels some, state the inclusion_probability of the drawn."
+            f"{state.unlabelled:,} drawn requests have no label: for `held` each counts as the "
+            "label that speaks most "
+            "against it, for an alarm likewise. Where nobody labels some, state the "
+            "inclusion_probability of the drawn."
         )
     if state.errors:
-        notes.append(f"{state.errors:,} requests whose model failed are left out: they count in no rate (rule S0.1).")
+        notes.append(
+            f"{state.errors:,} requests whose model failed are left out: they count in no rate "
+            "(rule S0.1)."
+        )
     if not state.labelled:
         notes.append("No row has a label yet.")
     return notes

@@ -1,4 +1,4 @@
-"""Processes (algebra): bets on promises being broken or held, carried from step to step, and their bars (S6.13)."""
+"""Processes (algebra): bets on promises broken or held, carried step to step, and bars (S6.13)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from raglab.extensions.monitoring.states import AlarmProcess, MonitorState
 from raglab.extensions.monitoring.steps import StreamSteps
 from raglab.metrics import CELLS
 
-# Windows that a restart lives for: rows of a break within its last window are then a quarter of it or more, and no more
-# than five processes bet at a time.
+# Windows that a restart lives for: rows of a break within its last window are then a quarter of it
+# or more, and no more than five processes bet at a time.
 LIVES = 4
 NO_WEALTH = (0.0,) * len(FRACTIONS)
 
@@ -23,8 +23,9 @@ NO_WEALTH = (0.0,) * len(FRACTIONS)
 class Margins(NamedTuple):
     """Processes that bet on a broken promise, over some steps.
 
-    start: log wealth since the start, [S, T]. best: largest distance above the own bar, [S, T]. leader: process that
-    has it, [S, T], of those that `bettors` holds as they began. processes: that live after the last step.
+    start: log wealth since the start, [S, T]. best: largest distance above the own bar, [S, T].
+    leader: process that has it, [S, T], of those that `bettors` holds as they began. processes:
+    that live after the last step.
     """
 
     start: NDArray[np.float64]
@@ -39,8 +40,9 @@ class Margins(NamedTuple):
 def alarm_bar(delta: float, size: int, restart: int, *, windowed: bool) -> float:
     """Log wealth from which on a process raises the alarm of one of some promises.
 
-    Half of delta is the alarm's, shared by the promises. With a window half of that is kept for the process since the
-    start, and restart r has a share of 1 / (r (r + 1)) of the rest; these shares sum to 1.
+    Half of delta is the alarm's, shared by the promises. With a window half of that is kept for the
+    process since the start, and restart r has a share of 1 / (r (r + 1)) of the rest; these shares
+    sum to 1.
 
     Example:
       >>> shares = [np.exp(-alarm_bar(0.1, 1, restart, windowed=True)) for restart in range(10_000)]
@@ -58,8 +60,13 @@ def held_bar(promises: Promises) -> float:
     return log_bar(promises.delta / (2.0 * len(promises.names)))
 
 
-def row_excess(promises: Promises, rows: StreamSteps) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weighted k - alpha * n of the rows, [T, N]: at its least, and at its largest where the label is not known."""
+def row_excess(
+    promises: Promises, rows: StreamSteps
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weighted k - alpha * n of the rows, [T, N].
+
+    At its least, and at its largest where the label is not known.
+    """
     by_cell = promises.excess
     by_decision = by_cell.reshape(-1, CELLS, by_cell.shape[1])
     weight = 1.0 / rows.probability[:, None]
@@ -74,11 +81,17 @@ def row_excess(promises: Promises, rows: StreamSteps) -> tuple[NDArray[np.float6
 def opening_bets(promises: Promises, state: MonitorState, *, below: bool) -> list[Wealth]:
     """Bets of each promise, without any wealth yet."""
     weight = 1.0 / state.min_probability
-    return [opening_wealth(-level * weight, (1.0 - level) * weight, below=below) for level in promises.levels.tolist()]
+    return [
+        opening_wealth(-level * weight, (1.0 - level) * weight, below=below)
+        for level in promises.levels.tolist()
+    ]
 
 
 def wealth_paths(
-    bets: Sequence[Wealth], logs: Sequence[Sequence[float]], steps: NDArray[np.float64], ends: NDArray[np.int64]
+    bets: Sequence[Wealth],
+    logs: Sequence[Sequence[float]],
+    steps: NDArray[np.float64],
+    ends: NDArray[np.int64],
 ) -> tuple[NDArray[np.float64], tuple[tuple[float, ...], ...]]:
     """Log wealth at the ends of steps, [S, T], and that of each bet after the last row, [T][J]."""
     columns, after = [], []
@@ -100,13 +113,16 @@ def alarm_margins(
     """Wealth of every process that bets on a broken promise.
 
     Args:
-      steps: excess at its least, [T, N]. labelled: labelled rows until the end of each step, since the start, [S].
+      steps: excess at its least, [T, N].
+      labelled: labelled rows until the end of each step, since the start, [S].
       sums: of the state at the end of each step, [S, T, 3].
     """
     size, n_steps, window = len(promises.names), len(rows.ends), state.window or 0
     bets = opening_bets(promises, state, below=False)
-    # Restarts follow from the numbers of labelled rows alone, so they are known before any wealth is.
-    queue = [(process, 0) for process in state.processes]  # with the step of this call that it goes on at
+    # Restarts follow from the numbers of labelled rows alone, so they are known before any wealth
+    # is.
+    # with the step of this call that it goes on at
+    queue = [(process, 0) for process in state.processes]
     restarts, since = state.restarts, state.since_restart
     counts = np.diff(np.concatenate([[state.labelled], labelled])).tolist()
     for step, count in enumerate(counts if window else ()):
@@ -114,7 +130,14 @@ def alarm_margins(
         if since >= window:
             restarts, since = restarts + 1, 0
             before = tuple(map(tuple, sums[step].tolist()))
-            began = AlarmProcess(restarts, int(labelled[step]), (NO_WEALTH,) * size, state.steps + step + 1, "", before)
+            began = AlarmProcess(
+                restarts,
+                int(labelled[step]),
+                (NO_WEALTH,) * size,
+                state.steps + step + 1,
+                "",
+                before,
+            )
             queue.append((began, step + 1))
     queue = [
         (process._replace(at=rows.times[first]), first)
@@ -130,8 +153,12 @@ def alarm_margins(
             last = min(n_steps, int(np.searchsorted(labelled, process.first + LIVES * window)) + 1)
         begin = int(rows.ends[first - 1]) + 1 if first else 0
         stop = int(rows.ends[last - 1]) + 1 if last else 0
-        path, logs = wealth_paths(bets, process.logs, steps[:, begin:stop], rows.ends[first:last] - begin)
-        margin = path - alarm_bar(promises.delta, size, process.restart, windowed=state.window is not None)
+        path, logs = wealth_paths(
+            bets, process.logs, steps[:, begin:stop], rows.ends[first:last] - begin
+        )
+        margin = path - alarm_bar(
+            promises.delta, size, process.restart, windowed=state.window is not None
+        )
         is_better = margin > best[first:last]
         leader[first:last][is_better] = place
         best[first:last] = np.maximum(best[first:last], margin)
@@ -140,4 +167,6 @@ def alarm_margins(
         read = (int(labelled[-1]) if n_steps else state.labelled) - process.first
         if not process.restart or read < LIVES * window:
             alive.append(process._replace(logs=logs))
-    return Margins(start, best, leader, tuple(process for process, _ in queue), tuple(alive), restarts, since)
+    return Margins(
+        start, best, leader, tuple(process for process, _ in queue), tuple(alive), restarts, since
+    )

@@ -1,7 +1,8 @@
-"""Promises (algebra): what a certificate promises, as the loss of each outcome, whose mean is to be 0 or less (S6.13).
+"""Promises (algebra): a certificate's promise as a loss of each outcome, mean 0 or less (S6.13).
 
-A promise that a rate is at most alpha is E[k - alpha * n] <= 0 a request: k is its count among the errors, n among the
-cases that the rate is a share of. Both follow from its decision, its label and whether it is right.
+A promise that a rate is at most alpha is E[k - alpha * n] <= 0 a request: k is its count among the
+errors, n among the cases that the rate is a share of. Both follow from its decision, its label and
+whether it is right.
 """
 
 from __future__ import annotations
@@ -55,11 +56,15 @@ class Promises(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Digest of all that what is said rests on, so that no state goes on under other promises."""
-        return digest(canonical_json([self.policy_id, self.names, self.excess.tolist(), self.delta]), 16)
+        """Digest of all that the claims rest on, so that no state goes on under other promises."""
+        return digest(
+            canonical_json([self.policy_id, self.names, self.excess.tolist(), self.delta]), 16
+        )
 
 
-def certificate_promises(certificate: Policy | Certification | Certificate, delta: float | None = None) -> Promises:
+def certificate_promises(
+    certificate: Policy | Certification | Certificate, delta: float | None = None
+) -> Promises:
     """Promises of a certificate.
 
     Args:
@@ -67,8 +72,8 @@ def certificate_promises(certificate: Policy | Certification | Certificate, delt
       delta: error, in (0, 0.5); the certificate's where None.
 
     Raises:
-      ValueError: nothing is certified, the certificate is not valid or promises what is no rate of decisions, a promise
-        that cannot be broken, or delta outside (0, 0.5).
+      ValueError: nothing is certified, the certificate is not valid or promises what is no rate of
+        decisions, a promise that cannot be broken, or delta outside (0, 0.5).
       TypeError: what is none of the three.
 
     Source: rules S6.2, S6.7, S6.10, S6.13.
@@ -78,19 +83,37 @@ def certificate_promises(certificate: Policy | Certification | Certificate, delt
     names = tuple(stated)
     if unknown := [name for name in names if name not in (*OBJECTIVES, COST)]:
         rule = f"a promise must be of {', '.join((*OBJECTIVES, COST))}"
-        msg = f"{rule}, got {unknown[0]!r}; certify a policy (raglab.certify_policy), not a threshold alone."
+        msg = (
+            f"{rule}, got {unknown[0]!r}; certify a policy (raglab.certify_policy), not a "
+            "threshold alone."
+        )
         raise ValueError(msg)
     if COST in stated and "costs" not in rows:
-        msg = f"a promise of {COST} must come with its costs, got a Certificate by itself; give the policy."
+        msg = (
+            f"a promise of {COST} must come with its costs, got a Certificate by itself; give the "
+            "policy."
+        )
         raise ValueError(msg)
     counts = counted_losses(np.eye(metrics.N_CELLS, dtype=np.int64), names, rows.get("costs"))
     alphas = np.array(list(stated.values()))
-    if loose := [name for name, level in zip(names, alphas / counts.scale, strict=True) if not 0.0 < level < 1.0]:
+    if loose := [
+        name
+        for name, level in zip(names, alphas / counts.scale, strict=True)
+        if not 0.0 < level < 1.0
+    ]:
         rule = "a promise must be above 0 and below the highest value that there is"
         msg = f"{rule}, got {stated[loose[0]]:g} of {loose[0]}; nothing is to be watched there."
         raise ValueError(msg)
     error = check_delta(float(rows["delta"]) if delta is None else delta)
-    return Promises(str(rows["policy_id"]), names, alphas, counts.scale, error, counts.k, counts.n.astype(np.float64))
+    return Promises(
+        str(rows["policy_id"]),
+        names,
+        alphas,
+        counts.scale,
+        error,
+        counts.k,
+        counts.n.astype(np.float64),
+    )
 
 
 def _certificate_rows(certificate: Policy | Certification | Certificate) -> Mapping[str, Any]:
@@ -105,9 +128,15 @@ def _certificate_rows(certificate: Policy | Certification | Certificate) -> Mapp
         return stated_certificate(certificate)
     if isinstance(certificate, Certificate):
         if certificate.chosen is None:
-            msg = f"a certificate must promise something to be watched, got none: {certificate.reason}"
+            msg = (
+                "a certificate must promise something to be watched, got none: "
+                f"{certificate.reason}"
+            )
             raise ValueError(msg)
         return certificate.rows
     kinds = "a Policy that holds one (raglab.Policy.load(path)), a Certification or a Certificate"
-    msg = f"certificate must be {kinds}, got {type(certificate).__name__}; certify first (raglab.certify_policy)."
+    msg = (
+        f"certificate must be {kinds}, got {type(certificate).__name__}; certify first "
+        "(raglab.certify_policy)."
+    )
     raise TypeError(msg)

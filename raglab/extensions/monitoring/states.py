@@ -43,8 +43,9 @@ class AlarmProcess(NamedTuple):
 class RaisedAlarm(NamedTuple):
     """First alarm of a promise, which speaks of the rows of the process that raised it.
 
-    step, at: of the alarm. process, restart: that raised it. from_step, from_at: its first step. labelled, rate: rows
-    from there to the alarm, and their weighted rate as a loss, None of no case. log_wealth, bar: its own.
+    step, at: of the alarm. process, restart: that raised it. from_step, from_at: its first step.
+    labelled, rate: rows from there to the alarm, and their weighted rate as a loss, None of no
+    case. log_wealth, bar: its own.
     """
 
     step: int
@@ -61,7 +62,9 @@ class RaisedAlarm(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorState:
-    """What a monitor has read, and what it goes on from; plain numbers and texts, of a size that does not grow.
+    """What a monitor has read, and what it goes on from.
+
+    Plain numbers and texts, of a size that does not grow.
 
     Attributes:
       policy_id: of the certified policy.
@@ -70,7 +73,8 @@ class MonitorState:
       delta: error of all that is said.
       min_probability: least inclusion probability of the design.
       window: labelled rows from one restart to the next; None for none.
-      steps, labelled, unlabelled, errors: numbers read so far; an error is a row whose model failed.
+      steps, labelled, unlabelled, errors: numbers read so far; an error is a row whose model
+        failed.
       at: time of the last step.
       restarts: number of restarts so far.
       since_restart: labelled rows since the last one, or since the start.
@@ -125,12 +129,21 @@ class MonitorState:
         rows = read_json(Path(path), MOST_BYTES)
         content = rows.get("state") if isinstance(rows, Mapping) else None
         names = {field.name for field in fields(cls)}
-        if not isinstance(content, Mapping) or set(content) != names or rows.get("format") != FORMAT:
+        if (
+            not isinstance(content, Mapping)
+            or set(content) != names
+            or rows.get("format") != FORMAT
+        ):
             rule, remedy = "a state must be of a monitor of this raglab", "begin without a state"
             raise input_error(Where(str(path)), rule, remedy, shown_value(rows))
         if rows.get("digest") != digest(canonical_json(content), 16):
-            rule, remedy = "a state must be as it was written", "take a copy that nobody changed, or begin without one"
-            raise input_error(Where(str(path)), rule, remedy, "another content than its digest says")
+            rule, remedy = (
+                "a state must be as it was written",
+                "take a copy that nobody changed, or begin without one",
+            )
+            raise input_error(
+                Where(str(path)), rule, remedy, "another content than its digest says"
+            )
         alarms = tuple(None if row is None else RaisedAlarm(*row) for row in content["alarms"])
         processes = tuple(AlarmProcess(*map(_tuples, row)) for row in content["processes"])
         plain = {name: _tuples(value) for name, value in content.items()}

@@ -71,7 +71,10 @@ class StreamSteps(NamedTuple):
 
 
 class StreamColumns(NamedTuple):
-    """Columns of a stream before it is put in order, [N] each; stratum and sample are '' where there is none."""
+    """Columns of a stream before it is put in order, [N] each.
+
+    Stratum and sample are '' where there is none.
+    """
 
     decision: NDArray[np.int8]
     cell: NDArray[np.int8]
@@ -82,16 +85,23 @@ class StreamColumns(NamedTuple):
     stratum: Sequence[str]
 
 
-def is_drawn(request_ids: Sequence[object], probability: ArrayLike, *, seed: int) -> NDArray[np.bool_]:
-    """Whether requests are drawn to be labelled, each by itself; by a hash, so that every worker draws alike, [N].
+def is_drawn(
+    request_ids: Sequence[object], probability: ArrayLike, *, seed: int
+) -> NDArray[np.bool_]:
+    """Whether requests are drawn to be labelled, each by itself.
+
+    By a hash, so that every worker draws alike, [N].
 
     Args:
-      request_ids: [N]; read as text without white space around it: 1, 1.0 and "1" draw alike, and a UUID as its text.
-      probability: in (0, 1], one or [N]; it may follow from anything that is known before the label.
+      request_ids: [N]; read as text without white space around it: 1, 1.0 and "1" draw alike, and a
+        UUID as its text.
+      probability: in (0, 1], one or [N]; it may follow from anything that is known before the
+        label.
       seed: of the draw; without it nobody can say who will be drawn.
 
     Raises:
-      ValueError: a probability outside (0, 1], another number of them, or ids that are missing or empty.
+      ValueError: a probability outside (0, 1], another number of them, or ids that are missing or
+        empty.
       TypeError: a single text as ids, or a seed that is no integer.
 
     Source: rule S6.13.
@@ -101,46 +111,66 @@ def is_drawn(request_ids: Sequence[object], probability: ArrayLike, *, seed: int
       [True, True, False, True]
     """
     if isinstance(request_ids, str | bytes):
-        msg = f"request_ids must be several ids, got the text {request_ids!r:.80}; write [{request_ids!r:.80}]."
+        msg = (
+            f"request_ids must be several ids, got the text {request_ids!r:.80}; write "
+            f"[{request_ids!r:.80}]."
+        )
         raise TypeError(msg)
     if not isinstance(seed, int | np.integer):
         msg = f"seed must be an integer, got {seed!r}; state the one that the draw began with."
         raise TypeError(msg)
     names = ["" if is_missing(each) else _id_text(each) for each in request_ids]
     if blank := names.count(""):
-        msg = f"request_ids must all be there, got {blank:,} of {len(names):,} without one; they would all draw alike."
+        msg = (
+            f"request_ids must all be there, got {blank:,} of {len(names):,} without one; they "
+            "would all draw alike."
+        )
         raise ValueError(msg)
     chances = np.asarray(probability, dtype=np.float64)
     if chances.shape not in {(), (len(names),)}:
-        msg = f"probability must be one, or one of each of {len(names):,} requests, got {chances.size:,}; match them."
+        msg = (
+            f"probability must be one, or one of each of {len(names):,} requests, got "
+            f"{chances.size:,}; match them."
+        )
         raise ValueError(msg)
     if not ((chances > 0.0) & (chances <= 1.0)).all():
-        msg = f"probability must be in (0, 1], got {probability!r}; a request that is never drawn cannot be spoken for."
+        msg = (
+            f"probability must be in (0, 1], got {probability!r}; a request that is never drawn "
+            "cannot be spoken for."
+        )
         raise ValueError(msg)
     places = [int(digest(canonical_json([int(seed), name]), 13), 16) / 16.0**13 for name in names]
     return np.array(places) < chances
 
 
 def _id_text(value: object) -> str:
-    """Text of an id; whole floats as integers, since pandas keeps integers beside missing ones as floats."""
+    """Text of an id.
+
+    Whole floats as integers, since pandas keeps integers beside missing ones as floats.
+    """
     is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
     return (str(int(cast("float", value))) if is_whole else str(value)).strip()
 
 
 def stream_steps(
-    stream: StudyTrace | pd.DataFrame | str | Path, policy: Policy | None, policy_id: str, arm: str | None = None
+    stream: StudyTrace | pd.DataFrame | str | Path,
+    policy: Policy | None,
+    policy_id: str,
+    arm: str | None = None,
 ) -> StreamSteps:
     """Steps of a labelled stream.
 
     Args:
-      stream: labelled trace, on which the policy is replayed; or rows, a frame or the path of CSV or JSON lines.
-      policy: that holds the certificate; None where it is not at hand, so that no trace can be replayed.
+      stream: labelled trace, on which the policy is replayed; or rows, a frame or the path of CSV
+        or JSON lines.
+      policy: that holds the certificate; None where it is not at hand, so that no trace can be
+        replayed.
       policy_id: that rows must be decided by, where they state one.
       arm: of a trace; the certificate's where None.
 
     Raises:
-      InputError: a missing column, an unknown value, a probability outside (0, 1], a request twice, or a time that is
-        none; with counts.
+      InputError: a missing column, an unknown value, a probability outside (0, 1], a request twice,
+        or a time that is none; with counts.
       ValueError: a trace without a policy, or one that `raglab.check_policy` refuses.
     """
     import pandas as pd
@@ -148,10 +178,16 @@ def stream_steps(
     if isinstance(stream, str | Path | pd.DataFrame):
         return _row_steps(stream, policy_id)
     if not hasattr(stream, "parts"):
-        msg = f"stream must be a labelled trace, a DataFrame or the path of a file, got {type(stream).__name__}."
+        msg = (
+            "stream must be a labelled trace, a DataFrame or the path of a file, got "
+            f"{type(stream).__name__}."
+        )
         raise TypeError(msg)
     if policy is None:
-        msg = "a trace must be replayed by the certified policy, got a Certificate by itself; give the policy."
+        msg = (
+            "a trace must be replayed by the certified policy, got a Certificate by itself; give "
+            "the policy."
+        )
         raise ValueError(msg)
     return _trace_steps(stream, policy, arm)
 
@@ -166,34 +202,55 @@ def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
         names = set().union(*records) if records else set()
     else:
         cells = rows.astype(object).where(rows.notna(), "")
-        texts = cells.astype(str).assign(**{name: cells[name].map(_id_text) for name in cells if name == "request_id"})
-        records = [{str(name): cell.strip() for name, cell in row.items()} for row in texts.to_dict("records")]
+        texts = cells.astype(str).assign(
+            **{name: cells[name].map(_id_text) for name in cells if name == "request_id"}
+        )
+        records = [
+            {str(name): cell.strip() for name, cell in row.items()}
+            for row in texts.to_dict("records")
+        ]
         names = set(map(str, rows.columns))
     if PROBABILITY not in names and (near := sorted(NEAR_PROBABILITY & names)):
         rule = f"the column of inclusion probabilities must be named {PROBABILITY}"
-        raise input_error(Where(source), rule, "rename it, or give it another name where it is none", near[0])
+        raise input_error(
+            Where(source), rule, "rename it, or give it another name where it is none", near[0]
+        )
     for name in ("decision", "label"):
         if name not in names:
             rule = f"labelled rows must have the column {name}"
-            raise input_error(Where(source), rule, "keep the columns that the sample was written with", "none")
+            raise input_error(
+                Where(source), rule, "keep the columns that the sample was written with", "none"
+            )
 
     def column(name: str, known: Sequence[str], what: str, remedy: str) -> list[str]:
         cells = [row.get(name, "") for row in records]
         wrong = [cell for cell in cells if cell not in known]
         if wrong:
-            value = f"{len(wrong):,} of {len(cells):,} that are not, the first {shown_value(wrong[0])}"
+            value = (
+                f"{len(wrong):,} of {len(cells):,} that are not, the first {shown_value(wrong[0])}"
+            )
             raise input_error(Where(source), f"column {name} must be {what}", remedy, value)
         return cells
 
     decisions = column("decision", DECISIONS, ", ".join(DECISIONS), "say what the request got")
     labels = column(
-        "label", (*LABEL_NAMES, ""), f"{', '.join(LABEL_NAMES)} or empty", "say what the request should have got"
+        "label",
+        (*LABEL_NAMES, ""),
+        f"{', '.join(LABEL_NAMES)} or empty",
+        "say what the request should have got",
     )
     for row in records:
         row["correct"] = row.get("correct", "").lower()
-    corrects = column("correct", tuple(TRUTHS), "true, false or empty", "say whether an answer is right")
+    corrects = column(
+        "correct", tuple(TRUTHS), "true, false or empty", "say whether an answer is right"
+    )
     if "policy_id" in names:
-        column("policy_id", (policy_id, ""), policy_id, "give the rows that the certified policy decided")
+        column(
+            "policy_id",
+            (policy_id, ""),
+            policy_id,
+            "give the rows that the certified policy decided",
+        )
     is_right = np.array([TRUTHS[cell] for cell in corrects], dtype=bool)
     codes = np.array([DECISIONS.index(name) for name in decisions], dtype=np.int8)
     label = np.array([LABEL_NAMES.index(name) if name else -1 for name in labels], dtype=np.int8)
@@ -202,14 +259,23 @@ def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
     is_ungraded = np.array([cell == "" and "correct" in names for cell in corrects], dtype=bool)
     is_ungraded &= (codes == Status.ok) & (label == Status.ok)
     label = np.where(is_ungraded, -1, label).astype(np.int8)
-    notes = [] if PROBABILITY in names else [f"No column {PROBABILITY}: every request counts as labelled, by weight 1."]
+    notes = (
+        []
+        if PROBABILITY in names
+        else [f"No column {PROBABILITY}: every request counts as labelled, by weight 1."]
+    )
     if is_ungraded.any():
-        notes.append(f"{int(is_ungraded.sum()):,} answers have no value in column correct: they count as not labelled.")
+        notes.append(
+            f"{int(is_ungraded.sum()):,} answers have no value in column correct: they count as "
+            "not labelled."
+        )
     steps = ordered_steps(
         StreamColumns(
             decision=codes,
             cell=np.where(label >= 0, codes * CELLS + label * 2 + right, -1).astype(np.int8),
-            probability=np.array([_number(row[PROBABILITY]) if PROBABILITY in names else 1.0 for row in records]),
+            probability=np.array(
+                [_number(row[PROBABILITY]) if PROBABILITY in names else 1.0 for row in records]
+            ),
             ids=[row.get("request_id", "") for row in records],
             at=[row.get("at", "") for row in records],
             sample=[row.get("sample", "") for row in records],
@@ -241,14 +307,19 @@ def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSt
     stated = np.array([case.extra.get(PROBABILITY) for case in cases], dtype=np.float64)
     is_sampled = not np.isnan(stated).all()
     is_in = ~np.isnan(stated) if is_sampled else np.ones(len(cases), dtype=bool)
-    # A label that nobody drew says nothing of the rest, and a drawn request has that of its sample alone.
-    has_label = np.array([case.expect_status is not None and case.extra.get(SAMPLE_LABEL) != "" for case in cases])
+    # A label that nobody drew says nothing of the rest, and a drawn request has that of its sample
+    # alone.
+    has_label = np.array(
+        [case.expect_status is not None and case.extra.get(SAMPLE_LABEL) != "" for case in cases]
+    )
     aside = int((has_label & ~is_in).sum())
     notes = [f"{aside:,} labels of requests that were not drawn are left out."] if aside else []
     decision, cell = np.zeros(len(cases), dtype=np.int8), np.full(len(cases), -1, dtype=np.int8)
     own_arm = arm or certificate.get("arm")
     if len(rows := np.flatnonzero(is_in & has_label)):
-        codes = join_columns(each_shard(shard_codes, trace.subset(rows), [policy], own_arm, what="decide"))
+        codes = join_columns(
+            each_shard(shard_codes, trace.subset(rows), [policy], own_arm, what="decide")
+        )
         missing = {policy.policy_id: codes_missing(codes)[0]}
         check_compared(missing)
         notes += missing_notes(missing, "these cases")
@@ -273,25 +344,38 @@ def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSt
 
 
 def ordered_steps(columns: StreamColumns, source: str, notes: Sequence[str] = ()) -> StreamSteps:
-    """Rows in the order of their steps: by time, the rows of a sample together at its last one, by id inside.
+    """Rows in the order of their steps.
+
+    By time, the rows of a sample together at its last one, by id inside.
 
     Raises:
-      InputError: a request twice, times of some rows alone or of none, strata of unequal probabilities.
+      InputError: a request twice, times of some rows alone or of none, strata of unequal
+        probabilities.
     """
     wrong = int((~((columns.probability > 0.0) & (columns.probability <= 1.0))).sum())
     if wrong:
         rule, remedy = f"{PROBABILITY} must be in (0, 1]", "state with which each request was drawn"
-        raise input_error(Where(source), rule, remedy, f"{wrong:,} of {len(columns.ids):,} rows that are not")
+        raise input_error(
+            Where(source), rule, remedy, f"{wrong:,} of {len(columns.ids):,} rows that are not"
+        )
     _check_ids(columns.ids, source)
     moments = _moments(columns.at, source)
     _check_strata(columns, source)
-    # Rows of one time are one step, so that no order which may rest on the label counts; samples follow by name.
+    # Rows of one time are one step, so that no order which may rest on the label counts; samples
+    # follow by name.
     order = np.array(
-        sorted(range(len(moments)), key=lambda row: (moments[row], columns.sample[row] if moments[row] else "")),
+        sorted(
+            range(len(moments)),
+            key=lambda row: (moments[row], columns.sample[row] if moments[row] else ""),
+        ),
         dtype=np.int64,
     )
     moved = sum(later < earlier for earlier, later in pairwise(moments))
-    sorting = [f"{moved:,} rows were earlier than the one before them; the rows were sorted by time."] if moved else []
+    sorting = (
+        [f"{moved:,} rows were earlier than the one before them; the rows were sorted by time."]
+        if moved
+        else []
+    )
     # A request whose model failed counts in no rate; its row is counted and left out.
     failed = columns.decision == DECISIONS.index(ERROR)
     order = order[~failed[order]]
@@ -305,7 +389,9 @@ def ordered_steps(columns: StreamColumns, source: str, notes: Sequence[str] = ()
     steps = [sorted(rows, key=columns.ids.__getitem__) for rows in groups.values()]
     rows = np.array([row for step in steps for row in step], dtype=np.int64)
     if len(groups) > 1 and not any(moments):
-        sorting.append("No `at` is stated: rows are taken in the order given, which must be that of time.")
+        sorting.append(
+            "No `at` is stated: rows are taken in the order given, which must be that of time."
+        )
     names = [key if isinstance(key, str) else "" for key in groups]
     return StreamSteps(
         decision=columns.decision[rows],
@@ -323,7 +409,9 @@ def ordered_steps(columns: StreamColumns, source: str, notes: Sequence[str] = ()
 def _check_ids(ids: Sequence[str], source: str) -> None:
     repeated = [name for name, count in Counter(filter(None, ids)).items() if count > 1]
     if repeated:
-        value = f"{len(repeated):,} that are there more than once, the first {shown_value(repeated[0])}"
+        value = (
+            f"{len(repeated):,} that are there more than once, the first {shown_value(repeated[0])}"
+        )
         rule = "column request_id must name a request once"
         raise input_error(Where(source), rule, "keep one of its rows", value)
 
@@ -340,20 +428,31 @@ def _moments(stated: Sequence[str], source: str) -> list[str]:
             wrong.append(text)
     if wrong:
         value = f"{len(wrong):,} of {len(stated):,} that are not, the first {shown_value(wrong[0])}"
-        rule, remedy = "column at must be a time of ISO 8601 in every row or in none", "complete it, or leave it out"
+        rule, remedy = (
+            "column at must be a time of ISO 8601 in every row or in none",
+            "complete it, or leave it out",
+        )
         raise input_error(Where(source), rule, remedy, value)
     return moments
 
 
 def _check_strata(columns: StreamColumns, source: str) -> None:
-    """Within a stratum of a sample all requests must be as likely to be drawn, which the step rests on."""
+    """Require requests of a sample's stratum to be equally likely drawn, as the step assumes."""
     together = any(columns.sample) or any(columns.stratum)
     chances: dict[tuple[str, str], set[float]] = {}
-    for sample, stratum, chance in zip(columns.sample, columns.stratum, columns.probability.tolist(), strict=True):
+    for sample, stratum, chance in zip(
+        columns.sample, columns.stratum, columns.probability.tolist(), strict=True
+    ):
         if together and (sample or stratum):
             chances.setdefault((sample, stratum), set()).add(chance)
     if uneven := [name for name, values in chances.items() if len(values) > 1]:
-        value = f"{len(uneven):,} of {len(chances):,} strata with several, the first {shown_value(' '.join(uneven[0]))}"
+        value = (
+            f"{len(uneven):,} of {len(chances):,} strata with several, the first "
+            f"{shown_value(' '.join(uneven[0]))}"
+        )
         rule = f"{PROBABILITY} must be the same within a stratum of a sample"
-        remedy = "keep column stratum; leave sample and stratum out where each request was drawn by itself"
+        remedy = (
+            "keep column stratum; leave sample and stratum out where each request was drawn by "
+            "itself"
+        )
         raise input_error(Where(source), rule, remedy, value)

@@ -1,8 +1,10 @@
-"""Indexes of a large corpus on disk (shore): float16 shards, FAISS and BM25, memory-mapped; manifest with recall.
+"""Indexes of a large corpus on disk (shore): float16 shards, FAISS and BM25, memory-mapped.
 
-A folder beside the cache of embeddings, named by what it is made of: texts, encoder, kind and parameters. Its manifest
-is written last and names every file with its SHA-256, so that a build that was killed goes on at the shard where it
-stopped, and what was damaged is told and never searched.
+Manifest with recall.
+
+A folder beside the cache of embeddings, named by what it is made of: texts, encoder, kind and
+parameters. Its manifest is written last and names every file with its SHA-256, so that a build that
+was killed goes on at the shard where it stopped, and what was damaged is told and never searched.
 """
 
 from __future__ import annotations
@@ -73,9 +75,11 @@ from raglab.words import is_plain
 ROWS_OF_SHARD = 65_536
 MOST_ROWS = 2**31 - 1  # positions are of 32 bits
 MANIFEST, DONE, FAISS, LOCK = "manifest.json", "shards.json", "dense.faiss", "lock"
-ASKED, WORDS_ASKED, SEED = 200, 12, 0  # questions that the recall is measured on: first words of seeded passages
+# questions that the recall is measured on: first words of seeded passages
+ASKED, WORDS_ASKED, SEED = 200, 12, 0
 TOKENS_KEPT = 512  # passages whose token embeddings stay in memory, of about 60 kB each
-LEFTOVER = re.compile(r"\.[0-9a-f]{16}\.tmp")  # what a kill leaves of a file, or of a folder that was to go
+# what a kill leaves of a file, or of a folder that was to go
+LEFTOVER = re.compile(r"\.[0-9a-f]{16}\.tmp")
 _NAME = re.compile(r"large-[0-9a-f]{16}")
 _VERSION = 2
 _MOST_SHARDS = 100_000
@@ -95,10 +99,11 @@ class _File(BaseModel):
 class IndexManifest(BaseModel):
     """Content of manifest.json.
 
-    n_chunks: that are searched. n_rows: of all shards: the chunks, rows of tables, beginnings of long texts. rows: of a
-    shard. parameters: that the index was built with. width, widen: how it is searched, see `StoredSearch`.
-    recall_at_50: share of the exact 50 nearest that it finds, by questions asked. files: with their hashes, shards
-    first. digest: SHA-256 of the canonical JSON of all other fields.
+    n_chunks: that are searched. n_rows: of all shards: the chunks, rows of tables, beginnings of
+    long texts. rows: of a shard. parameters: that the index was built with. width, widen: how it is
+    searched, see `StoredSearch`. recall_at_50: share of the exact 50 nearest that it finds, by
+    questions asked. files: with their hashes, shards first. digest: SHA-256 of the canonical JSON
+    of all other fields.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -144,10 +149,11 @@ class LargeIndex(NamedTuple):
 
 
 class StoredTokens:
-    """Token embeddings by text, read from a cache where they are asked for, and encoded where it has none.
+    """Token embeddings by text, from a cache if asked for, and encoded where it has none.
 
-    A passage has 60 kB of them: of a million they would fill 60 GB, so they are kept of passages that were reranked,
-    and of the last of those in memory too, as a cache in a folder for reading alone keeps none.
+    A passage has 60 kB of them: of a million they would fill 60 GB, so they are kept of passages
+    that were reranked, and of the last of those in memory too, as a cache in a folder for reading
+    alone keeps none.
     """
 
     __slots__ = ("_read",)
@@ -166,7 +172,10 @@ class StoredTokens:
 
 
 class LargeSize(NamedTuple):
-    """Sizes of a large index: chunks that are searched; all rows of its shards; dimensions. rows: of a shard."""
+    """Sizes of a large index: chunks that are searched; all rows of its shards; dimensions.
+
+    Rows: of a shard.
+    """
 
     n_chunks: int
     n_rows: int
@@ -186,19 +195,21 @@ def large_indexes(
     arm_indexes: Mapping[str, ArmIndex] | None = None,
     pictures: PictureVectors | None = None,
 ) -> Indexes:
-    """Indexes as `build_indexes` makes them, from a folder beside the cache, which is made where it is not there.
+    """Indexes as `build_indexes` makes them, from a folder beside the cache, made if missing.
 
     Raises:
-      ValueError: no cache, beside which the folder stands; pictures; no text with a word; a recall that no search
-        reaches; one signature place for each text must be given.
+      ValueError: no cache, beside which the folder stands; pictures; no text with a word; a recall
+        that no search reaches; one signature place for each text must be given.
       InputError: a folder that cannot be written, or a damaged one.
     """
-    # Where this cannot be, it is refused before anything is read: shards hold texts alone, beside a cache.
+    # Where this cannot be, it is refused before anything is read: shards hold texts alone, beside a
+    # cache.
     if pictures is not None or cache is None:
         raise storage_error(kind, 0 if pictures is None else len(pictures.at))
     n_chunks, _, long = rows_of_corpus(texts, signatures, strict_signatures, arm_indexes or {})
     check_texts(texts[:n_chunks])
-    # The beginning of a long text is a row of its own, so that one set of shards has all embeddings.
+    # The beginning of a long text is a row of its own, so that one set of shards has all
+    # embeddings.
     rows = [*texts, *(texts[i][:ANCHOR] for i in long)]
 
     # Functions, not arrays: an index that is there already is opened without the encoder.
@@ -237,9 +248,18 @@ def index_key(rows: Sequence[str], encoder: str, kind: StoredKind, n_chunks: int
     texts = hashlib.sha256()
     for text in rows:
         texts.update(digest(text).encode())
-    stated = [_VERSION, encoder, kind, n_chunks, len(rows), texts.hexdigest(), index_parameters(kind)]
+    stated = [
+        _VERSION,
+        encoder,
+        kind,
+        n_chunks,
+        len(rows),
+        texts.hexdigest(),
+        index_parameters(kind),
+    ]
     if any(map(has_new_words, rows)):
-        stated.append("words-2")  # an earlier keyword index holds other words of such rows, which no question finds
+        # an earlier keyword index holds other words of such rows, which no question finds
+        stated.append("words-2")
     return digest(canonical_json(stated, ensure_ascii=True), 16)
 
 
@@ -254,7 +274,9 @@ def has_new_words(text: str) -> bool:
 
 
 def sampled_questions(texts: Sequence[str]) -> list[str]:
-    """Queries that measure the recall: first words of seeded passages, in their order; none of an empty passage.
+    """Queries that measure the recall: first words of seeded passages, in their order.
+
+    None of an empty passage.
 
     Example:
       >>> sampled_questions(["", "Fences are not covered.", " "])
@@ -277,11 +299,14 @@ def build_large(
 ) -> IndexManifest:
     """Make the folder of a large index; where a build was killed, from the shard where it stopped.
 
-    One process builds, others wait for it. Whatever stops it, there is no manifest, and so no index, until all stands.
+    One process builds, others wait for it. Whatever stops it, there is no manifest, and so no
+    index, until all stands.
 
     Args:
-      texts: the chunks. encoded: unit vectors of some rows. questions: unit vectors that the recall is measured on,
-        [Q, dim]. key: see `index_key`.
+      texts: the chunks.
+      encoded: unit vectors of some rows.
+      questions: unit vectors that the recall is measured on, [Q, dim].
+      key: see `index_key`.
 
     Raises:
       ValueError: a recall that no search reaches.
@@ -290,13 +315,16 @@ def build_large(
     with _held(folder), _written(folder):
         if (folder / MANIFEST).is_file():  # another process made it meanwhile
             return _manifest(folder, key)
-        # Shards first: they take nearly all of the time, and a build that was killed goes on from them.
+        # Shards first: they take nearly all of the time, and a build that was killed goes on from
+        # them.
         shards = _write_shards(folder, size, encoded)
         vectors = VectorShards([folder / shard.name for shard in shards], size.rows, size.dim)
         with replacing(folder / FAISS) as path:
             write_faiss(train_index(vectors, size.n_chunks, kind), path)
         # Opened from disk again: the recall is to be that of the files that answer.
-        dense = stored_index(folder / FAISS, vectors, size.n_chunks, kind, check=mapping_check([folder / FAISS]))
+        dense = stored_index(
+            folder / FAISS, vectors, size.n_chunks, kind, check=mapping_check([folder / FAISS])
+        )
         _, search = tuned_search(dense, questions())
         write_bm25(texts, lambda name: replacing(folder / name))
         files = [*shards, *(_file(folder / name) for name in (FAISS, *BM25_FILES))]
@@ -313,7 +341,8 @@ def build_large(
             "files": [file.model_dump() for file in files],
         }
         stated["digest"] = manifest_digest(stated)
-        # The manifest makes it an index; only with it may the list go from which a killed build goes on.
+        # The manifest makes it an index; only with it may the list go from which a killed build
+        # goes on.
         write_text(json.dumps(stated, indent=2) + "\n", folder / MANIFEST)
         (folder / DONE).unlink(missing_ok=True)
     return IndexManifest.model_validate(stated)
@@ -323,15 +352,16 @@ def build_large(
 def _held(folder: Path) -> Iterator[None]:
     """The lock of a folder that is built, made with the folder.
 
-    It is taken again where `drop_older` took the folder away while this process waited for it: the lock that it got
-    then stands at that path no more.
+    It is taken again where `drop_older` took the folder away while this process waited for it: the
+    lock that it got then stands at that path no more.
     """
     path = folder / LOCK
     while True:
         make_folder(folder)
         with ExitStack() as held:
             try:
-                # Open from before, so that its number is no other file's: if it is at the path still, it was locked.
+                # Open from before, so that its number is no other file's: if it is at the path
+                # still, it was locked.
                 file = held.enter_context(path.open("ab"))
                 held.enter_context(locked(path, wait_s=_WAIT_S))
                 same = os.path.samestat(os.fstat(file.fileno()), path.stat())
@@ -365,12 +395,17 @@ def _written(folder: Path) -> Iterator[None]:
 
 
 def _unwritable(folder: Path, error: OSError) -> InputError:
-    rule, remedy = "the folder of an index must be writable", "make room, give the right, or choose another"
+    rule, remedy = (
+        "the folder of an index must be writable",
+        "make room, give the right, or choose another",
+    )
     return input_error(Where(str(folder)), rule, remedy, error.strerror or str(error))
 
 
 def open_large(folder: Path, key: str) -> LargeIndex:
-    """Large index of a folder, memory-mapped; every file is read once, about a second a gigabyte, for its hash.
+    """Large index of a folder, memory-mapped.
+
+    Every file is read once, about a second a gigabyte, for its hash.
 
     Args:
       key: that it must have.
@@ -379,7 +414,9 @@ def open_large(folder: Path, key: str) -> LargeIndex:
       InputError: a file that is missing, damaged or of another index.
     """
     manifest = _manifest(folder, key)
-    hashed = mapping_check([folder / file.name for file in manifest.files if (folder / file.name).is_file()])
+    hashed = mapping_check(
+        [folder / file.name for file in manifest.files if (folder / file.name).is_file()]
+    )
     for file in progress(manifest.files, "check", "file"):
         path = folder / file.name
         there = path.is_file()
@@ -387,37 +424,52 @@ def open_large(folder: Path, key: str) -> LargeIndex:
             fault = "damaged or of another length" if there else "missing"
             raise _damaged(folder, f"{file.name} must be as raglab wrote it", fault)
     try:
-        vectors = VectorShards([folder / name for name in manifest.shards], manifest.rows, manifest.dim)
+        vectors = VectorShards(
+            [folder / name for name in manifest.shards], manifest.rows, manifest.dim
+        )
         if len(vectors) != manifest.n_rows:
-            raise _damaged(folder, f"its shards must have {manifest.n_rows} rows", str(len(vectors)))
+            raise _damaged(
+                folder, f"its shards must have {manifest.n_rows} rows", str(len(vectors))
+            )
         vectors.check()
         dense = stored_index(
-            folder / FAISS, vectors, manifest.n_chunks, manifest.kind, check=mapping_check([folder / FAISS])
+            folder / FAISS,
+            vectors,
+            manifest.n_chunks,
+            manifest.kind,
+            check=mapping_check([folder / FAISS]),
         )
-        bm25 = Bm25Index.open(folder, manifest.n_chunks, check=mapping_check([folder / name for name in BM25_MAPPED]))
+        bm25 = Bm25Index.open(
+            folder, manifest.n_chunks, check=mapping_check([folder / name for name in BM25_MAPPED])
+        )
         hashed()  # what was changed after its hash was read is not what is mapped
     except InputError:
         raise
     except (ValueError, OSError) as error:
-        raise _damaged(folder, "its files must be those of an index", str(error).rstrip(".")) from None
+        raise _damaged(
+            folder, "its files must be those of an index", str(error).rstrip(".")
+        ) from None
     return LargeIndex(vectors, with_search(dense, manifest.search), bm25, manifest)
 
 
 def drop_older(place: Path, current: Path | None, *, earlier: bool = True) -> None:
     """Delete old large indexes of a folder; the current one and the one before it stay.
 
-    Whoever read the folder's index.json before it changed may be about to open the earlier one. What is open already
-    is mapped, and stays readable without a name. An index goes under its lock, its manifest first, and by one
-    renaming, so that a build that begins meanwhile begins in a folder of its own. A folder that another process is
-    building is left alone, and so is all that raglab did not make: what has another name, a link, a folder without a
-    file of an index.
+    Whoever read the folder's index.json before it changed may be about to open the earlier one.
+    What is open already is mapped, and stays readable without a name. An index goes under its lock,
+    its manifest first, and by one renaming, so that a build that begins meanwhile begins in a
+    folder of its own. A folder that another process is building is left alone, and so is all that
+    raglab did not make: what has another name, a link, a folder without a file of an index.
 
     Args:
-      current: folder of the index that is asked from now on; None where that is no large one. earlier: whether the one
-        before it stays; it does not where documents were taken away, whose vectors and words it holds.
+      current: folder of the index that is asked from now on; None where that is no large one.
+      earlier: whether the one before it stays; it does not where documents were taken away, whose
+        vectors and words it holds.
     """
     indexes = [
-        folder for folder in place.iterdir() if _NAME.fullmatch(folder.name) and folder != current and _is_index(folder)
+        folder
+        for folder in place.iterdir()
+        if _NAME.fullmatch(folder.name) and folder != current and _is_index(folder)
     ]
     indexes.sort(key=_finished_at)
     stays = indexes[-1:] if earlier and indexes and _finished_at(indexes[-1]) else []
@@ -429,14 +481,15 @@ def drop_older(place: Path, current: Path | None, *, earlier: bool = True) -> No
     for gone in place.iterdir():
         if LEFTOVER.fullmatch(gone.name) and _is_index(gone):
             with suppress(OSError):
-                for path in gone.iterdir():  # all else before the lock, by which the next one knows it
+                # all else before the lock, by which the next one knows it
+                for path in gone.iterdir():
                     if path.name != LOCK and path.is_file():
                         path.unlink()
                 shutil.rmtree(gone)
 
 
 def _is_index(folder: Path) -> bool:
-    """Whether a folder, and no link to one, holds a file that every large index has from its beginning or its end."""
+    """Whether a folder, not a link, holds a file all large indexes have from their start or end."""
     there = folder.is_dir() and not folder.is_symlink()
     return there and any((folder / name).is_file() for name in (MANIFEST, DONE, LOCK))
 
@@ -451,7 +504,9 @@ _SHARD = "vectors-"
 _WAIT_S = 24 * 3600.0
 
 
-def _write_shards(folder: Path, size: LargeSize, encoded: Callable[[slice], NDArray[np.float32]]) -> list[_File]:
+def _write_shards(
+    folder: Path, size: LargeSize, encoded: Callable[[slice], NDArray[np.float32]]
+) -> list[_File]:
     """Write embeddings as files of float16; complete files of an earlier build are reused."""
     done = _done(folder, size.rows)
     starts = range(0, size.n_rows, size.rows)
@@ -480,7 +535,10 @@ def _shard(number: int) -> str:
 
 
 def _done(folder: Path, rows: int) -> dict[str, _File]:
-    """Shards of a build that was stopped, by name; none where their list cannot be read, or of another length."""
+    """Shards of a build that was stopped, by name.
+
+    None where their list cannot be read, or of another length.
+    """
     with suppress(ValueError, TypeError, KeyError):
         if (folder / DONE).is_file():
             stated = read_json(folder / DONE, _MAX_BYTES)
@@ -496,7 +554,9 @@ def _file(path: Path) -> _File:
         return _File(name=path.name, size=path.stat().st_size, sha256=sha256)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise input_error(Where(str(path)), "the file must be readable", "check path and rights", reason) from error
+        raise input_error(
+            Where(str(path)), "the file must be readable", "check path and rights", reason
+        ) from error
 
 
 def manifest_digest(stated: Mapping[str, Any]) -> str:
@@ -517,20 +577,32 @@ def _manifest(folder: Path, key: str) -> IndexManifest:
         manifest = IndexManifest.model_validate(stated)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise _damaged(folder, "manifest.json must be as raglab wrote it", str(first["msg"])) from None
+        raise _damaged(
+            folder, "manifest.json must be as raglab wrote it", str(first["msg"])
+        ) from None
     if manifest_digest(stated) != manifest.digest:
-        raise _damaged(folder, "manifest.json must be as raglab wrote it", "fields that do not fit its digest")
+        raise _damaged(
+            folder, "manifest.json must be as raglab wrote it", "fields that do not fit its digest"
+        )
     if manifest.n_chunks > manifest.n_rows or manifest.n_shards > _MOST_SHARDS:
         rule = f"manifest.json must count chunks among its rows, in at most {_MOST_SHARDS} shards"
-        raise _damaged(folder, rule, f"{manifest.n_chunks} of {manifest.n_rows} in {manifest.n_shards}")
+        raise _damaged(
+            folder, rule, f"{manifest.n_chunks} of {manifest.n_rows} in {manifest.n_shards}"
+        )
     count, names = manifest.n_shards + 1 + len(BM25_FILES), [file.name for file in manifest.files]
     if len(names) != count or names != [*manifest.shards, FAISS, *BM25_FILES]:
         rule = f"manifest.json must name the files of {manifest.n_rows} rows, {count} of them"
         raise _damaged(folder, rule, shown_value(", ".join(names)))
     if manifest.parameters != index_parameters(manifest.kind):
-        raise _damaged(folder, "it must be built with the parameters of its kind", shown_value(manifest.parameters))
+        raise _damaged(
+            folder,
+            "it must be built with the parameters of its kind",
+            shown_value(manifest.parameters),
+        )
     return manifest
 
 
 def _damaged(folder: Path, rule: str, value: str) -> InputError:
-    return input_error(Where(str(folder)), rule, "delete the folder: it is made again from the corpus", value)
+    return input_error(
+        Where(str(folder)), rule, "delete the folder: it is made again from the corpus", value
+    )

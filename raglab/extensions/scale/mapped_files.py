@@ -1,8 +1,8 @@
-"""Mapped files (shore): files that stay mapped into memory while they are searched, checked before each search.
+"""Mapped files (shore): files kept mapped into memory while searched, checked before each search.
 
-Whoever shortens a file that is mapped ends the process: reading past its new end is a signal of the system (SIGBUS), no
-error. So size, number and time of the last change are compared before anything is read. What is shortened between that
-look and the reading cannot be told.
+Whoever shortens a file that is mapped ends the process: reading past its new end is a signal of the
+system (SIGBUS), no error. So size, number and time of the last change are compared before anything
+is read. What is shortened between that look and the reading cannot be told.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from typing import NamedTuple
 
 from raglab.store.files import InputError, Where, input_error
 
-_REMEDY = "end what changes it, then open the index again, which names a damaged folder to be deleted and made again"
+_REMEDY = (
+    "end what changes it, then open the index again, which names a damaged folder to be deleted "
+    "and made again"
+)
 
 
 class MappedFile(NamedTuple):
     """A file as it was when it was mapped.
 
-    path: as text, which is looked up a third faster than a Path. size: bytes. changed: of the last write, in
-    nanoseconds. number: of device and file. folder: number of the folder's device and file.
+    path: as text, which is looked up a third faster than a Path. size: bytes. changed: of the last
+    write, in nanoseconds. number: of device and file. folder: number of the folder's device and
+    file.
     """
 
     path: str
@@ -40,12 +44,18 @@ def mapped_file(path: Path) -> MappedFile:
     """
     stat, folder = path.stat(), path.parent.stat()
     return MappedFile(
-        str(path), stat.st_size, stat.st_mtime_ns, (stat.st_dev, stat.st_ino), (folder.st_dev, folder.st_ino)
+        str(path),
+        stat.st_size,
+        stat.st_mtime_ns,
+        (stat.st_dev, stat.st_ino),
+        (folder.st_dev, folder.st_ino),
     )
 
 
 def mapping_check(paths: Sequence[Path]) -> Callable[[], None]:
-    """Function that compares files with what they are now; made before they are mapped, called before they are read.
+    """Function that compares files with what they are now.
+
+    Made before they are mapped, called before they are read.
 
     Raises:
       OSError: one is not there.
@@ -54,10 +64,12 @@ def mapping_check(paths: Sequence[Path]) -> Callable[[], None]:
 
 
 def check_mapped(files: Iterable[MappedFile]) -> None:
-    """Stop before files are read that are not as they were when they were mapped; a few microseconds a file.
+    """Stop before files are read that are not as they were when they were mapped.
 
-    A file that has no name any more, or whose folder was made anew, stays mapped as it was: a new version of an index
-    takes the place of an older one while that is searched.
+    A few microseconds a file.
+
+    A file that has no name any more, or whose folder was made anew, stays mapped as it was: a new
+    version of an index takes the place of an older one while that is searched.
 
     Raises:
       InputError: a file was shortened, written over or exchanged; names it and the remedy.

@@ -28,8 +28,8 @@ Arrays = dict[str, NDArray[Any]]
 class ShardEvidence(NamedTuple):
     """Evidence of a shard under one structure, which stands in a file.
 
-    file: of the arrays. rest: evidence without its arrays. arm: as it was asked for. gated: signals of their own that
-    policies may gate.
+    file: of the arrays. rest: evidence without its arrays. arm: as it was asked for. gated: signals
+    of their own that policies may gate.
     """
 
     file: str
@@ -42,9 +42,13 @@ class ShardEvidence(NamedTuple):
         """Stored evidence where it fits the policies and its file exists, else None."""
         if arm != self.arm or any(not self.gated.issuperset(policy.signals) for policy in policies):
             return None
-        if any(policies[places[0]].structure != self.structure for places in group_by_structure(policies)):
+        if any(
+            policies[places[0]].structure != self.structure
+            for places in group_by_structure(policies)
+        ):
             return None
-        with suppress(FileNotFoundError):  # on a machine that shares the shards, but not this folder
+        # on a machine that shares the shards, but not this folder
+        with suppress(FileNotFoundError):
             return joined_evidence(self.rest, read_arrays(Path(self.file)))
         return None
 
@@ -53,12 +57,13 @@ class ShardEvidence(NamedTuple):
 def measured_parts(
     parts: Sequence[TracePart], policy: PolicyData, arm: str | None
 ) -> Iterator[tuple[ShardEvidence, ...]]:
-    """Evidence of parts of a trace under the structure of a policy, which stands on disk while the block lasts.
+    """Evidence of parts of a trace under a policy's structure, on disk while the block lasts.
 
     It takes about 1.3 kB a case of 50 hits in the folder of temporary files (TMPDIR).
 
     Raises:
-      ValueError: as `measured_tables`, or a policy that decides by a model, whose probabilities are not kept.
+      ValueError: as `measured_tables`, or a policy that decides by a model, whose probabilities are
+        not kept.
     """
     if policy.structure.decision is not None:
         rule = "shards must be measured for a policy of rule chain"
@@ -66,9 +71,13 @@ def measured_parts(
         raise ValueError(msg)
     with tempfile.TemporaryDirectory(prefix="raglab-") as folder:
         files = [str(Path(folder) / f"{number:05d}.npz") for number in range(len(parts))]
-        rests = run_each(measure_shard, list(zip(parts, files, strict=True)), policy, arm, what="measure")
+        rests = run_each(
+            measure_shard, list(zip(parts, files, strict=True)), policy, arm, what="measure"
+        )
         known = (policy.structure, arm, frozenset(policy.signals))
-        yield tuple(ShardEvidence(file, rest, *known) for file, rest in zip(files, rests, strict=True))
+        yield tuple(
+            ShardEvidence(file, rest, *known) for file, rest in zip(files, rests, strict=True)
+        )
 
 
 def measure_shard(pair: tuple[TracePart, str], policy: PolicyData, arm: str | None) -> Evidence:
@@ -91,7 +100,8 @@ def read_arrays(path: Path) -> Arrays:
         return {name: stored[name] for name in stored.files}
 
 
-def evidence_arrays(evidence: Any, lead: str = "") -> Arrays:  # noqa: ANN401 - evidence or a part of it
+# evidence or a part of it
+def evidence_arrays(evidence: Any, lead: str = "") -> Arrays:  # noqa: ANN401
     """Arrays of evidence by the path of their field, such as `all.first`."""
     arrays: Arrays = {}
     for name, value in zip(evidence._fields, evidence, strict=True):
@@ -102,7 +112,11 @@ def evidence_arrays(evidence: Any, lead: str = "") -> Arrays:  # noqa: ANN401 - 
     return arrays
 
 
-def joined_evidence(rest: Any, arrays: Mapping[str, NDArray[Any]], lead: str = "") -> Any:  # noqa: ANN401 - as above
+def joined_evidence(
+    rest: Any,  # noqa: ANN401
+    arrays: Mapping[str, NDArray[Any]],
+    lead: str = "",
+) -> Any:  # noqa: ANN401
     """Evidence with the arrays of `evidence_arrays` in their fields."""
     changed = {}
     for name, value in zip(rest._fields, rest, strict=True):

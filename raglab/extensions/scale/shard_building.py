@@ -1,6 +1,7 @@
-"""Shards of a trace built one by one (shore): by this process, or by others that read their work from files (S1.5).
+"""Shards of a trace built one by one (shore): by this or other processes fed by files (S1.5).
 
-Corpus and cases stand beside the shards until the trace does, so that a cluster is sent paths alone.
+Corpus and cases stand beside the shards until the trace does, so that a cluster is sent paths
+alone.
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ from raglab.extensions.scale.sharded_traces import (
     shard_name,
 )
 from raglab.live.signal_families import DocumentReader
-from raglab.live.trace_building import UNREADABLE, Building, build_planned, plan_building, question_scopes
+from raglab.live.trace_building import (
+    UNREADABLE,
+    Building,
+    build_planned,
+    plan_building,
+    question_scopes,
+)
 from raglab.misuse import takes
 from raglab.parallel import current_workers, run_each
 from raglab.policy import PolicyData
@@ -56,7 +63,8 @@ from raglab.store.traces import Trace
 from raglab.values import Case, Corpus
 
 WORK = "build.parts"  # folder beside the shards
-MARK = "raglab-build"  # file in it that names the work; a folder without one is another's, and never deleted
+# file in it that names the work; a folder without one is another's, and never deleted
+MARK = "raglab-build"
 WAIT_S = 24 * 3600.0  # for a shard that another worker holds, as long as for a large index
 LOOK_S = 5.0  # seconds before a worker looks again whether its work is over
 _CORPUS = "corpus.jsonl"
@@ -73,15 +81,17 @@ def build_shards(
     cache: EmbeddingCache | Literal["default"] | None = "default",
     **building: Any,  # noqa: ANN401 - all else that `build_trace` takes
 ) -> ShardedTrace[Trace]:
-    """Retrieve once for every case, as `build_trace` does, into a folder of shards, one of which is in memory.
+    """Retrieve once per case, as `build_trace` does, into a folder of shards, one in memory.
 
-    A run that was killed continues at the shard, and the batch in it, where it stopped; the models are loaded only
-    where a shard is missing. A folder of just these shards is opened instead of built.
+    A run that was killed continues at the shard, and the batch in it, where it stopped; the models
+    are loaded only where a shard is missing. A folder of just these shards is opened instead of
+    built.
 
-    Inside `raglab.lab.parallel_workers` shards are built by the workers, to the same bytes for any kind and number:
-    threads share the models and the index; each process loads them once, reads corpus, cases and embeddings from
-    files, and sends rows of the manifest back. The embeddings are computed once, by this process. A shard of a killed
-    worker is built again from its finished batches.
+    Inside `raglab.lab.parallel_workers` shards are built by the workers, to the same bytes for any
+    kind and number: threads share the models and the index; each process loads them once, reads
+    corpus, cases and embeddings from files, and sends rows of the manifest back. The embeddings are
+    computed once, by this process. A shard of a killed worker is built again from its finished
+    batches.
 
     Args:
       corpus: chunks that are searched.
@@ -89,8 +99,9 @@ def build_shards(
       out: folder of the shards; an older trace in it is replaced once all shards are written.
       shard: cases of a shard; the last one may have fewer.
       policy: as in `build_trace`.
-      cache: of embeddings, which the workers of a cluster must reach under the same path; without one, and instead of
-        the user's for a cluster, they are handed over in `out` until the trace is complete.
+      cache: of embeddings, which the workers of a cluster must reach under the same path; without
+        one, and instead of the user's for a cluster, they are handed over in `out` until the trace
+        is complete.
       **building: as in `build_trace`: `batch_size`, `command`, `rewriter`, `download` and fields of
         `RetrievalSettings`.
 
@@ -116,10 +127,14 @@ def build_shards(
                 built = list(run_each(_built_shard, range(len(parts)), *shared, what="build"))
             else:
                 near = current.kind == "joblib" or cache != "default"
-                built = _build_in_processes(name, plan, parts, folder.resolve(), version, plan.store if near else None)
+                built = _build_in_processes(
+                    name, plan, parts, folder.resolve(), version, plan.store if near else None
+                )
             for built_shard in built[1:]:
                 check_alike(built[0].facts, built_shard.facts)
-            written = Written(tuple(built_shard.row for built_shard in built), built[0].facts, Trace)
+            written = Written(
+                tuple(built_shard.row for built_shard in built), built[0].facts, Trace
+            )
             replace_shards(folder, known, written)
         end_work(folder / WORK)
     return Trace.open(folder)
@@ -143,7 +158,9 @@ def _built_shard(
 ) -> BuiltShard:
     """A shard of this process's work."""
     with held_shard(folder / WORK, number, name):
-        return _stored_shard(plan, parts[number], allowed[number], folder / shard_name(version, number))
+        return _stored_shard(
+            plan, parts[number], allowed[number], folder / shard_name(version, number)
+        )
 
 
 def _stored_shard(
@@ -157,7 +174,8 @@ def _stored_shard(
 class ShardWork(NamedTuple):
     """What other processes build the shards of a trace with; corpus, cases and embeddings by path.
 
-    name: of this run. folder: of the trace. made_with: fields of `Building` but the corpus and its reader.
+    name: of this run. folder: of the trace. made_with: fields of `Building` but the corpus and its
+    reader.
     """
 
     name: str
@@ -167,21 +185,40 @@ class ShardWork(NamedTuple):
 
 
 def _build_in_processes(
-    name: str, plan: Building, parts: Sequence[Sequence[Case]], folder: Path, version: int, store: EmbeddingCache | None
+    name: str,
+    plan: Building,
+    parts: Sequence[Sequence[Case]],
+    folder: Path,
+    version: int,
+    store: EmbeddingCache | None,
 ) -> list[BuiltShard]:
-    """Shards that other processes build; what they all need is written for them once, the embeddings by one process.
+    """Shards that other processes build.
+
+    What they all need is written for them once, the embeddings by one process.
 
     Args:
-      store: embeddings that those processes reach; None hands them over in the folder, until the trace stands.
+      store: embeddings that those processes reach; None hands them over in the folder, until the
+        trace stands.
     """
     if store is None:
         store = EmbeddingCache(folder / WORK / "embeddings.sqlite", behind=plan.store)
     store = replace(store, path=store.path.absolute())
     write_work(folder / WORK, plan.corpus, parts)
     metas = [plan.meta(part) for part in parts]
-    if not all(_is_built(folder / shard_name(version, number), meta) for number, meta in enumerate(metas)):
+    if not all(
+        _is_built(folder / shard_name(version, number), meta) for number, meta in enumerate(metas)
+    ):
         plan.load(store)
-    fields = ("corpus_hash", "wanted", "rewriter", "patterns", "parameters", "pack", "command", "batch_size")
+    fields = (
+        "corpus_hash",
+        "wanted",
+        "rewriter",
+        "patterns",
+        "parameters",
+        "pack",
+        "command",
+        "batch_size",
+    )
     made_with = {field: getattr(plan, field) for field in fields} | {
         "store": replace(store, behind=None),
         "warns": False,
@@ -192,34 +229,46 @@ def _build_in_processes(
 
 
 def _is_built(place: Path, meta: Mapping[str, Any]) -> bool:
-    """Whether a shard of this fingerprint and pack stands, by what its file says of itself; its hits are not read."""
+    """Whether a shard of this fingerprint and pack stands, by what its file says of itself.
+
+    Its hits are not read.
+    """
     with suppress(*UNREADABLE, TypeError):
         stored_meta = open_trace(place)[1]["meta"] if place.is_file() else {}
-        return all(stored_meta.get(name) == meta.get(name) for name in ("fingerprint", "pack", EXACT_NAMES))
+        return all(
+            stored_meta.get(name) == meta.get(name) for name in ("fingerprint", "pack", EXACT_NAMES)
+        )
     return False
 
 
-_PLANS: dict[str, Building] = {}  # of the work that this process does for another; the latest alone, until it is over
+# of the work that this process does for another; the latest alone, until it is over
+_PLANS: dict[str, Building] = {}
 _PLANS_LOCK = Lock()
 
 
 def _build_in_process(item: tuple[int, str], work: ShardWork) -> BuiltShard:
-    """A shard of another process's work, (number, fingerprint): the models are loaded once a process, not once a shard.
+    """A shard of another process's work, (number, fingerprint).
 
-    A shard that another worker holds, such as one that its cluster has given up, is waited for, and then stands. What
-    the shard is made of is read under its lock: whoever waited for it through the end of the build refuses.
+    The models are loaded once a process, not once a shard.
+
+    A shard that another worker holds, such as one that its cluster has given up, is waited for, and
+    then stands. What the shard is made of is read under its lock: whoever waited for it through the
+    end of the build refuses.
     """
     number, fingerprint = item
     folder = work.folder / WORK
     with held_shard(folder, number, work.name):
-        if next_version(work.folder)[0] != work.version:  # another write has made it, without this folder
+        # another write has made it, without this folder
+        if next_version(work.folder)[0] != work.version:
             refuse_work(folder)
         plan = _plan_of(work)
         cases = read_cases(folder, number)
         if plan.meta(cases)["fingerprint"] != fingerprint:
             refuse_work(folder)
         names = [f"case {case.id!r}" for case in cases]
-        allowed = question_scopes(plan.corpus.chunks, [case.selected_sources for case in cases], names)
+        allowed = question_scopes(
+            plan.corpus.chunks, [case.selected_sources for case in cases], names
+        )
         return _stored_shard(plan, cases, allowed, work.folder / shard_name(work.version, number))
 
 
@@ -233,13 +282,14 @@ def _plan_of(work: ShardWork) -> Building:
             corpus = read_corpus(folder, work.made_with["corpus_hash"])
             reader = DocumentReader(tuple(corpus.chunks), work.made_with["pack"])
             plan = _PLANS[work.name] = Building(corpus=corpus, reader=reader, **work.made_with)
-            # A worker is not told when the last shard is done, which may be another's, but sees that the work is gone.
+            # A worker is not told when the last shard is done, which may be another's, but sees
+            # that the work is gone.
             Thread(target=_drop_plan, args=(folder, work.name), daemon=True).start()
         return plan
 
 
 def _drop_plan(folder: Path, name: str) -> None:
-    """Wait for the end of a work, then let go of its corpus, models and indexes, which refer to one another."""
+    """Await the end of a work, then let go of its corpus, models and indexes, which interlink."""
     while name in _PLANS and _is_named(folder, name):
         time.sleep(LOOK_S)
     _PLANS.pop(name, None)
@@ -249,17 +299,22 @@ def _drop_plan(folder: Path, name: str) -> None:
 def _is_of(known: Manifest, plan: Building, parts: Sequence[Sequence[Case]]) -> bool:
     """Whether a manifest names the shards that would be built of some cases."""
     same = known.shared.get("pack in their meta") == plan.pack.stored
-    return same and [row.fingerprint for row in known.shards] == [plan.meta(part)["fingerprint"] for part in parts]
+    return same and [row.fingerprint for row in known.shards] == [
+        plan.meta(part)["fingerprint"] for part in parts
+    ]
 
 
 def begin_work(folder: Path) -> str:
-    """Name of a new work, which its folder bears from now on, so that a worker of an earlier one refuses.
+    """Name of a new work, which its folder bears from now on, so an earlier work's worker refuses.
 
     Raises:
       InputError: the folder is not one that a build wrote, or cannot be written.
     """
     if folder.is_dir() and not (folder / MARK).is_file() and any(folder.iterdir()):
-        rule, remedy = "the folder of a build's work must be one that a build wrote", "move it away, or build elsewhere"
+        rule, remedy = (
+            "the folder of a build's work must be one that a build wrote",
+            "move it away, or build elsewhere",
+        )
         raise input_error(Where(str(folder)), rule, remedy, f"one without a file {MARK}")
     name = uuid4().hex
     write_text(f"{name}\n", make_folder(folder) / MARK)
@@ -267,7 +322,10 @@ def begin_work(folder: Path) -> str:
 
 
 def end_work(folder: Path) -> None:
-    """Delete the folder of a work; one that no build wrote stays. The mark goes last, so that a kill leaves it."""
+    """Delete the folder of a work; one that no build wrote stays.
+
+    The mark goes last, so that a kill leaves it.
+    """
     if not (folder / MARK).is_file():
         return
     for path in folder.iterdir():
@@ -331,7 +389,10 @@ def read_cases(folder: Path, number: int) -> list[Case]:
       InputError: they are not there, or damaged.
     """
     path = _cases_path(folder, number)
-    return [parse_case(line.record, str(path), labelled=False) for line in json_lines(path, MAX_LINE_BYTES)]
+    return [
+        parse_case(line.record, str(path), labelled=False)
+        for line in json_lines(path, MAX_LINE_BYTES)
+    ]
 
 
 def refuse_work(folder: Path) -> NoReturn:
@@ -341,7 +402,12 @@ def refuse_work(folder: Path) -> NoReturn:
       InputError: always.
     """
     rule = "corpus and cases of a build must be those that it wrote for its workers"
-    raise input_error(Where(str(folder)), rule, "build into a folder that no other build writes to", "others, or none")
+    raise input_error(
+        Where(str(folder)),
+        rule,
+        "build into a folder that no other build writes to",
+        "others, or none",
+    )
 
 
 def _cases_path(folder: Path, number: int) -> Path:

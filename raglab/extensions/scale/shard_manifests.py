@@ -25,7 +25,10 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class ShardFacts(NamedTuple):
-    """What a manifest says of a shard's content: fingerprint, cases by split and label, hash of what all share."""
+    """What a manifest says of a shard's content.
+
+    Fingerprint, cases by split and label, hash of what all share.
+    """
 
     fingerprint: str | None
     counts: CaseCounts
@@ -44,7 +47,9 @@ def file_hash(path: Path) -> str:
 
 def facts_of(trace: Any) -> ShardFacts:  # noqa: ANN401 - a trace
     """What a manifest says of a trace that is a shard."""
-    return ShardFacts(trace.meta.get("fingerprint"), count_cases(trace.cases), shared_hash(shared_facts(trace)))
+    return ShardFacts(
+        trace.meta.get("fingerprint"), count_cases(trace.cases), shared_hash(shared_facts(trace))
+    )
 
 
 def shared_hash(shared: Mapping[str, Any]) -> str:
@@ -63,7 +68,10 @@ class ShardRow(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a folder holds: version from 1, content of the version before, what its shards share, a row a shard."""
+    """What a folder holds.
+
+    Version from 1, content of the version before, what its shards share, a row a shard.
+    """
 
     version: int
     before: str | None
@@ -98,13 +106,17 @@ def read_manifest(folder: Path) -> Manifest:
     version = rows.get("schema_version") if isinstance(rows, dict) else None
     if version != MANIFEST_SCHEMA:
         value = f"{shown_value(version)}"
-        raise _manifest_error(path, f"the schema of a manifest must be version {MANIFEST_SCHEMA}", value)
+        raise _manifest_error(
+            path, f"the schema of a manifest must be version {MANIFEST_SCHEMA}", value
+        )
     try:
         shards = tuple(ShardRow(**row) for row in rows["shards"])
         manifest = Manifest(rows["version"], rows["before"], rows["shared"], shards)
         same = bool(shards) and manifest.rows == rows and _is_plausible(manifest)
         # A name of another folder would be read, and written over, as a shard of this one.
-        inside = all(row.file == Path(row.file).name and row.file.endswith(".parquet") for row in shards)
+        inside = all(
+            row.file == Path(row.file).name and row.file.endswith(".parquet") for row in shards
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         value = f"a damaged one ({type(error).__name__})"
         raise _manifest_error(path, "a manifest must be as it was written", value) from error
@@ -121,7 +133,9 @@ def _is_plausible(manifest: Manifest) -> bool:
     rows, shared = manifest.shards, manifest.shared
     counts = [n for row in rows for labels in row.counts.values() for n in labels.values()]
     whole = [manifest.version, shared["depths"], *(row.cases for row in rows), *counts]
-    names = [name for row in rows for split, labels in row.counts.items() for name in (split, *labels)]
+    names = [
+        name for row in rows for split, labels in row.counts.items() for name in (split, *labels)
+    ]
     texts = [*names, *(row.file for row in rows), *shared["arms"], *shared["signals"]]
     hashes = [row.sha256 for row in rows]
     optional = [manifest.before, *(row.fingerprint for row in rows)]
@@ -132,7 +146,10 @@ def _is_plausible(manifest: Manifest) -> bool:
         and all(isinstance(text, str | None) for text in optional)
         and all(isinstance(text, str) and _SHA256.fullmatch(text) for text in hashes)
         and all(type(items) is list and len(set(items)) == len(items) for items in lists)
-        and all(sum(n for labels in row.counts.values() for n in labels.values()) == row.cases for row in rows)
+        and all(
+            sum(n for labels in row.counts.values() for n in labels.values()) == row.cases
+            for row in rows
+        )
         and bool(shared["arms"])
     )
 
@@ -143,11 +160,20 @@ def _manifest_error(path: Path, rule: str, value: str) -> TraceError:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of shards that stand in a folder, whole or not at all; what was there goes over to it."""
+    """Write the manifest of shards that stand in a folder, whole or not at all.
+
+    What was there goes over to it.
+    """
     text = json.dumps(manifest.rows, sort_keys=True, ensure_ascii=False, indent=1)
     write_text(f"{text}\n", folder / MANIFEST)
 
 
 def shard_row(trace: Any, path: Path) -> ShardRow:  # noqa: ANN401 - a trace
     """Row of a manifest of a trace that was saved."""
-    return ShardRow(path.name, len(trace), file_hash(path), trace.meta.get("fingerprint"), count_cases(trace.cases))
+    return ShardRow(
+        path.name,
+        len(trace),
+        file_hash(path),
+        trace.meta.get("fingerprint"),
+        count_cases(trace.cases),
+    )

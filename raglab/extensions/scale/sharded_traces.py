@@ -1,8 +1,11 @@
-"""Sharded traces (shore): a trace as a folder of Parquet files and a manifest, read one file at a time (S1.5).
+"""Sharded traces (shore): a trace as a folder of Parquet files and a manifest (S1.5).
 
-Each shard is a file as `Trace.save` writes it. The manifest comes last, so that a folder always holds a whole version:
-a write that was killed leaves the one before it. What is asked of a sharded trace is noted on references to its shards
-and done where one is loaded, so that a reference is small enough to be sent to another process.
+One file is read at a time.
+
+Each shard is a file as `Trace.save` writes it. The manifest comes last, so that a folder always
+holds a whole version: a write that was killed leaves the one before it. What is asked of a sharded
+trace is noted on references to its shards and done where one is loaded, so that a reference is
+small enough to be sent to another process.
 """
 
 from __future__ import annotations
@@ -45,7 +48,13 @@ from raglab.progress import progress
 from raglab.signals import declaration, own_signal
 from raglab.store.files import InputError, Where, input_error, locked, make_folder
 from raglab.store.signal_columns import signal_column
-from raglab.store.trace_merging import TraceError, check_alike, joined_fingerprint, refuse_duplicate, shared_facts
+from raglab.store.trace_merging import (
+    TraceError,
+    check_alike,
+    joined_fingerprint,
+    refuse_duplicate,
+    shared_facts,
+)
 from raglab.store.traces import MANIFEST, check_labels, labelled_cases, signal_values, split_error
 from raglab.values import NONE, Case, CaseCounts, case_positions, count_cases, counted
 
@@ -90,7 +99,10 @@ class SplitSubset(NamedTuple):
 
 
 class ExtraSignal(NamedTuple):
-    """A signal of the user over the cases of a shard: values [q], [q, A] or [q, A, D], and its declaration."""
+    """A signal of the user over the cases of a shard.
+
+    Values [q], [q, A] or [q, A, D], and its declaration.
+    """
 
     name: str
     values: NDArray[np.float64]
@@ -125,11 +137,14 @@ Change = RowSubset | SplitSubset | ExtraSignal | CaseLabels
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Shard:
-    """Reference to a shard: where it stands, the SHA-256 of its file, and what is changed once it is loaded.
+    """Reference to a shard.
 
-    kind: class of traces that it is loaded as. size: cases that are left. counts: of those by split and label, None
-    where nobody has counted them. evidence: that was measured after so many changes, of which there only are more.
-    facts: what its file must hold, None where nobody has said so.
+    Where it stands, the SHA-256 of its file, and what is changed once it is loaded.
+
+    kind: class of traces that it is loaded as. size: cases that are left. counts: of those by split
+    and label, None where nobody has counted them. evidence: that was measured after so many
+    changes, of which there only are more. facts: what its file must hold, None where nobody has
+    said so.
     """
 
     path: str
@@ -153,7 +168,9 @@ class Shard:
         for change in self.changes:
             trace = change.apply(trace)
         if len(trace) != self.size:
-            self._refuse("hold as many cases as its manifest counts", f"{len(trace)} for {self.size}")
+            self._refuse(
+                "hold as many cases as its manifest counts", f"{len(trace)} for {self.size}"
+            )
         return trace
 
     @property
@@ -162,7 +179,9 @@ class Shard:
         self._check()
         cases = list(self.kind.cases_of(self.path))
         if self.facts is not None and self.facts.counts != count_cases(cases):
-            self._refuse("hold as many cases of each split and label as its manifest counts", "others")
+            self._refuse(
+                "hold as many cases of each split and label as its manifest counts", "others"
+            )
         for change in self.changes:
             cases = change.of_cases(cases)
         return cases
@@ -172,7 +191,10 @@ class Shard:
         return self if self.counts is not None else replace(self, counts=count_cases(self.cases))
 
     def evidence_for(self, policies: Sequence[PolicyData], arm: str | None) -> Evidence | None:
-        """Evidence that was measured on disk; None where the policies or the shard's changes are others."""
+        """Evidence that was measured on disk.
+
+        None where the policies or the shard's changes are others.
+        """
         if self.evidence is None or self.evidence[0] != len(self.changes):
             return None
         return self.evidence[1].matching(policies, arm)
@@ -185,10 +207,15 @@ class Shard:
         if stated != len(trace):
             self._refuse("hold as many cases as its manifest counts", f"{len(trace)} for {stated}")
         if self.facts != facts_of(trace):
-            self._refuse("hold what its manifest says of it", "other cases, arms, signals or parameters")
+            self._refuse(
+                "hold what its manifest says of it", "other cases, arms, signals or parameters"
+            )
 
     def _check(self) -> None:
-        """Stop where the file is not the one that is meant; what is no file, such as a pipe, is never opened."""
+        """Stop where the file is not the one that is meant.
+
+        What is no file, such as a pipe, is never opened.
+        """
         path = Path(self.path)
         fault = "none there"
         with suppress(OSError):
@@ -197,11 +224,18 @@ class Shard:
         if fault:
             what, version = "be the file that its manifest names", self._later_version()
             if version is not None:
-                self._refuse(what, f"{fault}: a newer version ({version}) stands there", "open the folder again")
+                self._refuse(
+                    what,
+                    f"{fault}: a newer version ({version}) stands there",
+                    "open the folder again",
+                )
             self._refuse(what, fault)
 
     def _later_version(self) -> int | None:
-        """Version of a manifest that names another file in the place of this one; None where there is none."""
+        """Version of a manifest that names another file in the place of this one.
+
+        None where there is none.
+        """
         path = Path(self.path)
         with suppress(InputError):
             there = read_manifest(path.parent)
@@ -209,12 +243,14 @@ class Shard:
                 return there.version
         return None
 
-    def _refuse(self, what: str, value: str, remedy: str = "put that file back, or build the trace again") -> NoReturn:
+    def _refuse(
+        self, what: str, value: str, remedy: str = "put that file back, or build the trace again"
+    ) -> NoReturn:
         raise TraceError(str(input_error(Where(self.path), f"a shard must {what}", remedy, value)))
 
 
 class ShardedCases(Sequence[Case]):
-    """Cases of all shards in their order, each shard's read without its hits where one of them is asked for.
+    """Cases of all shards in order, a shard's read without its hits where one is asked for.
 
     Those of the last shard that was read are kept; another process is sent none of them.
     """
@@ -257,7 +293,9 @@ class ShardedCases(Sequence[Case]):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ShardedTrace(Generic[Stored]):
-    """A trace in parts that are loaded one at a time: a `StudyTrace`, which replays and studies take as a trace.
+    """A trace in parts that are loaded one at a time.
+
+    A `StudyTrace`, which replays and studies take as a trace.
 
     Attributes:
       parts: references to its shards.
@@ -321,7 +359,11 @@ class ShardedTrace(Generic[Stored]):
     @property
     def meta(self) -> dict[str, Any]:
         """Corpus, models and parameters, alike in all shards, and the fingerprint."""
-        of_all = {key.removesuffix(_META): value for key, value in self.shared.items() if key.endswith(_META)}
+        of_all = {
+            key.removesuffix(_META): value
+            for key, value in self.shared.items()
+            if key.endswith(_META)
+        }
         return of_all | {"fingerprint": self.fingerprint}
 
     def counted(self) -> CaseCounts:
@@ -330,7 +372,10 @@ class ShardedTrace(Generic[Stored]):
         for part in self.parts:
             for split, labels in (part.counted().counts or {}).items():
                 total.update({(split, label): n for label, n in labels.items()})
-        return {split: {b: n for (a, b), n in sorted(total.items()) if a == split} for split, _ in sorted(total)}
+        return {
+            split: {b: n for (a, b), n in sorted(total.items()) if a == split}
+            for split, _ in sorted(total)
+        }
 
     def loaded(self) -> Stored:
         """The whole trace in memory, each shard with the chunks that its cases need."""
@@ -356,7 +401,8 @@ class ShardedTrace(Generic[Stored]):
             yield replace(
                 self,
                 parts=tuple(
-                    replace(part, evidence=(len(part.changes), shard_evidence)) for part, shard_evidence in pairs
+                    replace(part, evidence=(len(part.changes), shard_evidence))
+                    for part, shard_evidence in pairs
                 ),
             )
 
@@ -371,25 +417,35 @@ class ShardedTrace(Generic[Stored]):
         """
         keep = case_positions(rows, len(self))
         if not len(keep):
-            msg = f"rows must be positions from 0 to {len(self) - 1}, got none; keep at least one case."
+            msg = (
+                f"rows must be positions from 0 to {len(self) - 1}, got none; keep at least one "
+                "case."
+            )
             raise ValueError(msg)
         starts = np.cumsum([0, *(part.size for part in self.parts)])
         number = np.searchsorted(starts, keep, side="right") - 1
         if np.any(np.diff(number) < 0):
-            msg = "rows must go from shard to shard, got some of an earlier shard behind a later one; sort them."
+            msg = (
+                "rows must go from shard to shard, got some of an earlier shard behind a later "
+                "one; sort them."
+            )
             raise ValueError(msg)
         parts = []
         for place in np.unique(number).tolist():
             local = (keep[number == place] - starts[place]).astype(np.int64)
             part = self.parts[place]
             whole = len(local) == part.size and bool(np.all(local == np.arange(part.size)))
-            part_subset = replace(part, size=len(local), counts=None, changes=(*part.changes, RowSubset(local)))
+            part_subset = replace(
+                part, size=len(local), counts=None, changes=(*part.changes, RowSubset(local))
+            )
             parts.append(part if whole else part_subset)
         rows_hash = hashlib.sha256(keep.astype(np.int64).tobytes()).hexdigest()
         return self._changed(parts, ["subset", rows_hash])
 
     def split(self, name: str) -> Self:
-        """Cases of one split: tune, certify or report; shards that hold none of them are never read.
+        """Cases of one split: tune, certify or report.
+
+        Shards that hold none of them are never read.
 
         Args:
           name: `tune`, `certify` or `report`.
@@ -426,18 +482,20 @@ class ShardedTrace(Generic[Stored]):
         hits: pd.DataFrame = shard.hits_of(case_id, arm)
         return hits
 
-    def with_signal(self, name: str, values: Any, **declared: str) -> Self:  # noqa: ANN401 - array, Series or path
+    # array, Series or path
+    def with_signal(self, name: str, values: Any, **declared: str) -> Self:  # noqa: ANN401
         """Trace with a signal of your own, held whole and given to each shard when it is loaded.
 
         Args:
           name: a small letter, then small letters, digits and underscores.
-          values: [Q], [Q, A] or [Q, A, D] in the order of the shards' cases; a Series by case id, or the path of a
-            file, for which the cases of all shards are read once.
+          values: [Q], [Q, A] or [Q, A, D] in the order of the shards' cases; a Series by case id,
+            or the path of a file, for which the cases of all shards are read once.
           **declared: further arguments of `Trace.with_signal`.
 
         Raises:
           ValueError: a name or declaration that is none.
-          InputError: values that are not one finite number or NaN a case, or outside the unit's range.
+          InputError: values that are not one finite number or NaN a case, or outside the unit's
+            range.
 
         Source: rule S2.15.
         """
@@ -446,23 +504,32 @@ class ShardedTrace(Generic[Stored]):
         by_case = hasattr(values, "index") and hasattr(values, "to_numpy")
         ids: Sequence[str] = [case.id for case in self.cases] if by_case else _Positions(len(self))
         column = signal_column(signal, values, (len(self), len(self.arms), self.n_depths), ids)
-        column_hash = hashlib.sha256(np.where(np.isnan(column), np.nan, column).tobytes()).hexdigest()
+        column_hash = hashlib.sha256(
+            np.where(np.isnan(column), np.nan, column).tobytes()
+        ).hexdigest()
         starts = np.cumsum([0, *(part.size for part in self.parts)]).tolist()
         stated = declaration(signal)
         user_declaration = {**stated, "unit": declared["unit"]}
         parts = [
             replace(
-                part, changes=(*part.changes, ExtraSignal(name, column[start : start + part.size], user_declaration))
+                part,
+                changes=(
+                    *part.changes,
+                    ExtraSignal(name, column[start : start + part.size], user_declaration),
+                ),
             )
             for part, start in zip(self.parts, starts[:-1], strict=True)
         ]
         return self._changed(parts, ["signal", name, stated, column_hash])
 
     def with_labels(self, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]) -> Self:
-        """Trace whose cases have these labels, set where a shard is loaded; see `Trace.with_labels`.
+        """Trace whose cases have these labels, set where a shard is loaded.
+
+        See `Trace.with_labels`.
 
         Args:
-          labels: status that each case should get, over all shards, [Q]; None where the case keeps its own.
+          labels: status that each case should get, over all shards, [Q]; None where the case keeps
+            its own.
           extra: keys that each case has in `extra` on top of its own, [Q].
 
         Raises:
@@ -485,8 +552,8 @@ class ShardedTrace(Generic[Stored]):
           *traces: built apart, of the same corpus.
 
         Raises:
-          InputError: a trace in memory, which has no file to be read from, traces of another corpus, other arms,
-            models, patterns or signals, or a case twice.
+          InputError: a trace in memory, which has no file to be read from, traces of another
+            corpus, other arms, models, patterns or signals, or a case twice.
         """
         for trace in traces:
             if not isinstance(trace, ShardedTrace):
@@ -509,7 +576,12 @@ class ShardedTrace(Generic[Stored]):
         """
         return save_shards([self], folder, shard=None)
 
-    def append(self, *traces: Any, shard: int | None = CASES_OF_SHARD) -> ShardedTrace[Stored]:  # noqa: ANN401 - traces
+    # traces
+    def append(
+        self,
+        *traces: Any,  # noqa: ANN401
+        shard: int | None = CASES_OF_SHARD,
+    ) -> ShardedTrace[Stored]:
         """Next version of the folder: its shards, which stay as they are, then those of new cases.
 
         Args:
@@ -517,19 +589,24 @@ class ShardedTrace(Generic[Stored]):
           shard: cases of a shard; None takes those given whole.
 
         Raises:
-          InputError: this trace is not the unchanged one of a folder, a trace differs in more than its cases, or a case
-            occurs twice.
+          InputError: this trace is not the unchanged one of a folder, a trace differs in more than
+            its cases, or a case occurs twice.
         """
         check_shard(shard)
         if self.place is None or not self.place.is_dir():
             value = "a part of one, or a file"
-            rule, remedy = "cases must be appended to a folder of shards as it stands", "write it by `save` first"
+            rule, remedy = (
+                "cases must be appended to a folder of shards as it stands",
+                "write it by `save` first",
+            )
             raise input_error(Where("append"), rule, remedy, value)
         with locked(self.place / LOCK):
             known = read_manifest(self.place)
             ids, version = _ids_of([open_shards(self.place, self.kind)]), known.version + 1
             remove_orphans(self.place, known)
-            written = write_shards(_cut(traces, shard), self.place, version, ids=ids, shared=known.shared)
+            written = write_shards(
+                _cut(traces, shard), self.place, version, ids=ids, shared=known.shared
+            )
             rows = (*known.shards, *written.rows)
             write_manifest(self.place, Manifest(version, known.rows["content"], known.shared, rows))
         return open_shards(self.place, self.kind)
@@ -542,7 +619,10 @@ class ShardedTrace(Generic[Stored]):
     def __repr__(self) -> str:
         own = f", signals {short(', '.join(self.signals))}" if self.signals else ""
         n = len(self.parts)
-        sizes = f"{len(self):,} cases in {n:,} shard{'' if n == 1 else 's'}, by {short(', '.join(self.arms))}"
+        sizes = (
+            f"{len(self):,} cases in {n:,} shard{'' if n == 1 else 's'}, by "
+            f"{short(', '.join(self.arms))}"
+        )
         return f"{type(self).__name__}({short(self.fingerprint, 20)}: {sizes}{own})"
 
     def _repr_html_(self) -> str:
@@ -564,7 +644,10 @@ class ShardedTrace(Generic[Stored]):
         ]
         rows = ((Path(part.path).name, f"{part.size:,}", part.sha256[:12]) for part in self.parts)
         meta = [(name, str(value)) for name, value in self.meta.items() if name != "fingerprint"]
-        folds = (Fold("shards", rows, len(self.parts), ("file", "cases", "hash")), Fold("made with", meta))
+        folds = (
+            Fold("shards", rows, len(self.parts), ("file", "cases", "hash")),
+            Fold("made with", meta),
+        )
         return display(type(self).__name__, facts, folds)
 
 
@@ -585,8 +668,15 @@ class _Positions(Sequence[str]):
 
 
 def _stated(trace: ShardedTrace[Any]) -> dict[str, Any]:
-    """What must be alike in traces that are merged: their shared facts, with the signals that were added."""
-    added = {change.name: dict(change.declared) for change in trace.parts[0].changes if isinstance(change, ExtraSignal)}
+    """What must be alike in traces that are merged.
+
+    Their shared facts, with the signals that were added.
+    """
+    added = {
+        change.name: dict(change.declared)
+        for change in trace.parts[0].changes
+        if isinstance(change, ExtraSignal)
+    }
     return {**trace.shared, "signals": list(trace.signals), "added signals": added}
 
 
@@ -628,14 +718,21 @@ def open_shards(path: Path, kind: Any) -> ShardedTrace[Any]:  # noqa: ANN401 - a
         )
         _check_there(parts)
         rows = manifest.rows
-        return ShardedTrace(parts, manifest.shared, rows["fingerprint"], kind, path, manifest.version)
+        return ShardedTrace(
+            parts, manifest.shared, rows["fingerprint"], kind, path, manifest.version
+        )
     trace = kind.load(path)  # to know what it shares with others; let go at once
     part = Shard(str(path), file_hash(path), kind, len(trace), count_cases(trace.cases))
-    return ShardedTrace((part,), shared_facts(trace), str(trace.meta.get("fingerprint")), kind, path)
+    return ShardedTrace(
+        (part,), shared_facts(trace), str(trace.meta.get("fingerprint")), kind, path
+    )
 
 
 def _check_there(parts: Sequence[Shard]) -> None:
-    """Stop at a shard that is not there before hours are spent on those before it; their content is checked on load."""
+    """Stop at a shard that is not there before hours are spent on those before it.
+
+    Their content is checked on load.
+    """
     lacking = next((part for part in parts if not Path(part.path).is_file()), None)
     if lacking is not None:
         lacking._check()  # noqa: SLF001 - of this module
@@ -647,27 +744,36 @@ def shard_name(version: int, number: int) -> str:
 
 
 def next_version(folder: Path) -> tuple[int, Manifest | None]:
-    """Version that a write into a folder makes, and the manifest that stands there; None where none does."""
+    """Version that a write into a folder makes, and the manifest that stands there.
+
+    None where none does.
+    """
     known = read_manifest(folder) if (folder / MANIFEST).is_file() else None
     return (1 if known is None else known.version + 1), known
 
 
 @takes(traces="traces", folder="path")
-def save_shards(traces: Iterable[Any], folder: str | Path, *, shard: int | None = CASES_OF_SHARD) -> ShardedTrace[Any]:
-    """Write traces as one trace of shards: a folder of Parquet files and a manifest, which is written last.
+def save_shards(
+    traces: Iterable[Any], folder: str | Path, *, shard: int | None = CASES_OF_SHARD
+) -> ShardedTrace[Any]:
+    """Write traces as one trace of shards.
 
-    One shard is in memory at a time; a write that was killed leaves the old content. The same traces, cut in the same
-    way, give the same bytes. This also merges traces that were built apart.
+    A folder of Parquet files and a manifest, which is written last.
+
+    One shard is in memory at a time; a write that was killed leaves the old content. The same
+    traces, cut in the same way, give the same bytes. This also merges traces that were built apart.
 
     Args:
-      traces: each in memory or sharded; of one corpus, with the same arms, models, patterns and signals.
+      traces: each in memory or sharded; of one corpus, with the same arms, models, patterns and
+        signals.
       folder: of the shards; a trace of shards that it holds gets a next version.
-      shard: most cases of a shard; a larger trace is cut, each shard with the chunks that it hits, and those that tell
-        the line of what its cases expect. None cuts none.
+      shard: most cases of a shard; a larger trace is cut, each shard with the chunks that it hits,
+        and those that tell the line of what its cases expect. None cuts none.
 
     Raises:
       ValueError: shard below 1.
-      InputError: no trace, traces that differ in more than their cases, a case twice, or a folder that is closed.
+      InputError: no trace, traces that differ in more than their cases, a case twice, or a folder
+        that is closed.
 
     Source: rule S1.5.
 
@@ -702,7 +808,8 @@ def write_shards(
     """Write traces as shards of a version, a file each, without a manifest.
 
     Args:
-      ids: of cases that stand there already. shared: what those share.
+      ids: of cases that stand there already.
+      shared: what those share.
 
     Raises:
       InputError: no trace, one that differs in more than its cases, or a case twice.
@@ -726,7 +833,7 @@ def write_shards(
 
 
 def replace_shards(folder: Path, known: Manifest | None, written: Written) -> None:
-    """Write the manifest of shards that take the place of a version, then take away the files of that one."""
+    """Write the manifest of shards that replace a version, then remove that version's files."""
     before = None if known is None else known.rows["content"]
     version = 1 if known is None else known.version + 1
     write_manifest(folder, Manifest(version, before, written.shared, written.rows))
@@ -740,7 +847,10 @@ def check_shard(shard: int | None) -> None:
       ValueError: it is below 1.
     """
     if shard is not None and shard < 1:
-        msg = f"shard must be at least 1, got {shard}; 10000 cases of 50 hits take 0.4 GB while they are replayed."
+        msg = (
+            f"shard must be at least 1, got {shard}; 10000 cases of 50 hits take 0.4 GB while "
+            "they are replayed."
+        )
         raise ValueError(msg)
 
 
@@ -749,7 +859,8 @@ def _cut(traces: Iterable[Any], shard: int | None) -> Iterator[Any]:
     return (piece for trace in traces for piece in _pieces(plain_trace(trace), shard))
 
 
-def _pieces(trace: Any, shard: int | None) -> Iterator[Any]:  # noqa: ANN401 - a trace, in memory or sharded
+# a trace, in memory or sharded
+def _pieces(trace: Any, shard: int | None) -> Iterator[Any]:  # noqa: ANN401
     """Parts of a trace of at most so many cases, each with the chunks that its cases need."""
     if isinstance(trace, ShardedTrace):
         for part in trace.parts:
@@ -772,11 +883,13 @@ _OF_VERSION = re.compile(r"(v(\d+)-\d{5,}\.parquet)(\.latency|\.[0-9a-f]+\.parts
 
 
 def remove_orphans(folder: Path, known: Manifest | None) -> None:
-    """Take away what killed writes have left: files of shards up to the version that stands, which it does not name.
+    """Take away what killed writes have left.
 
-    The caller holds the folder's lock. Whoever opened an earlier version loses nothing: where cases were appended, the
-    manifest names its shards too; where another trace took its place, they went with that write. Files of the next
-    version stay, since a build goes on from them.
+    Files of shards up to the version that stands, which it does not name.
+
+    The caller holds the folder's lock. Whoever opened an earlier version loses nothing: where cases
+    were appended, the manifest names its shards too; where another trace took its place, they went
+    with that write. Files of the next version stay, since a build goes on from them.
     """
     if known is None:
         return

@@ -17,12 +17,15 @@ _UNIT_LENGTH = 1e-2  # by which rounding to float16 may change a length, ten tim
 
 
 class VectorShards:
-    """Unit vectors as `.npy` files of float16 that stand on disk; only the rows that are asked for come into memory.
+    """Unit vectors as `.npy` files of float16 that stand on disk.
 
-    Takes the place of an array [N, dim] of float32 wherever rows are gathered by position or cut by a slice: what comes
-    back is float32. Rounding to float16 moves a component above 6e-5 by at most 1/2048 of itself, a smaller one by at
-    most 3e-8, so that the squared distance of a row to a unit vector that is not rounded, such as a question's, moves
-    by less than 0.002; every distance that is measured over shards is exact of the rounded rows.
+    Only the rows that are asked for come into memory.
+
+    Takes the place of an array [N, dim] of float32 wherever rows are gathered by position or cut by
+    a slice: what comes back is float32. Rounding to float16 moves a component above 6e-5 by at most
+    1/2048 of itself, a smaller one by at most 3e-8, so that the squared distance of a row to a unit
+    vector that is not rounded, such as a question's, moves by less than 0.002; every distance that
+    is measured over shards is exact of the rounded rows.
     """
 
     __slots__ = ("_files", "_maps", "_size", "shape")
@@ -31,7 +34,9 @@ class VectorShards:
         """Map the files.
 
         Args:
-          paths: one a shard, in the order of their rows. size: rows of every shard but the last. dim: columns.
+          paths: one a shard, in the order of their rows.
+          size: rows of every shard but the last.
+          dim: columns.
 
         Raises:
           ValueError: a file that is no array of float16 with so many columns and rows.
@@ -42,7 +47,10 @@ class VectorShards:
         self._size = size
         for path, rows in zip(paths[:-1], self._maps[:-1], strict=True):
             if len(rows) != size:
-                msg = f"a shard but the last must have {size} rows, got {len(rows)} in {visible(str(path))}; make it"
+                msg = (
+                    f"a shard but the last must have {size} rows, got {len(rows)} in "
+                    f"{visible(str(path))}; make it"
+                )
                 raise ValueError(msg + " again.")
         self.shape = (sum(map(len, self._maps)), dim)
 
@@ -69,7 +77,12 @@ class VectorShards:
             rows[of_shard] = self._maps[number][flat[of_shard] - number * self._size]
         return rows.reshape(*np.shape(at), self.shape[1])
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - NumPy's
+    # NumPy's
+    def __array__(
+        self,
+        dtype: DTypeLike | None = None,
+        copy: bool | None = None,  # noqa: FBT001
+    ) -> NDArray[Any]:
         """All rows in memory."""
         del copy
         return np.concatenate(list(self.blocks())).astype(np.float32 if dtype is None else dtype)
@@ -86,7 +99,10 @@ class VectorShards:
             wrong = ~((np.abs(lengths - 1.0) <= _UNIT_LENGTH) | (lengths == 0.0))
             if wrong.any():
                 place = int(np.argmax(wrong))
-                msg = f"rows of shards must be of unit length, got {lengths[place]:.6g} in row {first + place}; make it"
+                msg = (
+                    f"rows of shards must be of unit length, got {lengths[place]:.6g} in row "
+                    f"{first + place}; make it"
+                )
                 raise ValueError(msg + " again.")
             first += len(block)
 
@@ -105,7 +121,9 @@ class VectorShards:
 
 
 class Remapped:
-    """Rows of other vectors by a table of positions: an array [N, dim] that holds nothing of its own.
+    """Rows of other vectors by a table of positions.
+
+    An array [N, dim] that holds nothing of its own.
 
     vectors: [M, dim]. rows: position in them of each row of this one, [N].
     """

@@ -15,10 +15,24 @@ from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import Decisions
 from raglab.decision.learned_cases import IN_SAMPLE
 from raglab.decision.sharded_decisions import ShardedDecisions
-from raglab.displays.tables import DASH, ReportTable, cut_text, estimate_cell, number_cell, number_text, share_cell
+from raglab.displays.tables import (
+    DASH,
+    ReportTable,
+    cut_text,
+    estimate_cell,
+    number_cell,
+    number_text,
+    share_cell,
+)
 from raglab.html_display import Cell
 from raglab.lab.competition import BY_HAND
-from raglab.lab.report.verdicts import BOUGHT, Reachable, TargetVerdict, ThresholdRates, flipped_cases
+from raglab.lab.report.verdicts import (
+    BOUGHT,
+    Reachable,
+    TargetVerdict,
+    ThresholdRates,
+    flipped_cases,
+)
 from raglab.policy import WHOLE, PolicyData
 from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.values import Case, Status
@@ -86,11 +100,15 @@ def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTab
         fitted = f"; {IN_SAMPLE}" if set(same.index) & set(in_sample) else ""
         rows.append([Cell(cut_text(name), f"{row['policy_id']}{fitted}"), cost, *cells])
     caption = (
-        "Expected cost a case of every policy (without stated costs: the share of wrong decisions), and its rates: "
+        "Expected cost a case of every policy (without stated costs: the share of wrong "
+        "decisions), and its rates: "
         "value, count of cases, exact 95 % interval. A dash is 0 of 0."
     )
     if BY_HAND in table.index:
-        caption += f" {BY_HAND} is the default policy with all its thresholds moved together, one step at a time."
+        caption += (
+            f" {BY_HAND} is the default policy with all its thresholds moved together, one step "
+            "at a time."
+        )
     if in_sample:
         caption += f" What was fitted or chosen on these cases is {IN_SAMPLE}."
     return ReportTable(caption, ["policy", "expected_cost (a case)", *metrics.RATES], rows)
@@ -100,14 +118,18 @@ def verdict_table(target_verdicts: Sequence[TargetVerdict]) -> ReportTable:
     """Verdict on every target."""
     rows = [
         [
-            Cell(f"{verdict.name} {'≥' if _wanted_high(verdict) else '≤'} {100 * verdict.target:.3g} %"),
+            Cell(
+                f"{verdict.name} {'≥' if _wanted_high(verdict) else '≤'} "
+                f"{100 * verdict.target:.3g} %"
+            ),
             Cell(verdict.says, mark="good" if verdict.says == "met" else "bad"),
             share_cell(verdict.k, verdict.n),
         ]
         for verdict in target_verdicts
     ]
     caption = (
-        "Targets, on the cases of this page, with coverage and over-ask. A target that refusing everything or always "
+        "Targets, on the cases of this page, with coverage and over-ask. A target that refusing "
+        "everything or always "
         "asking back would also keep is not called met."
     )
     return ReportTable(caption, ["target", "verdict", "observed (95 % interval)"], rows)
@@ -130,16 +152,23 @@ def verdict_sentence(name: str, target_verdicts: Sequence[TargetVerdict]) -> str
         lead += " A rate over 0 cases meets nothing."
     bought = [verdict.name for verdict in missed if verdict.says == BOUGHT]
     if bought:
-        lead += f" {' and '.join(bought)} would be within its target, but only by asking back or refusing."
+        lead += (
+            f" {' and '.join(bought)} would be within its target, but only by asking back or "
+            "refusing."
+        )
     return lead
 
 
 def _coverage_text(target_verdicts: Sequence[TargetVerdict]) -> str:
     """Coverage and over-ask of a policy as text, without those that are targets."""
-    words = {"coverage": "answers {} of the cases", "over_ask_rate": "asks back in {} of the clear ones"}
+    words = {
+        "coverage": "answers {} of the cases",
+        "over_ask_rate": "asks back in {} of the clear ones",
+    }
     shown = (verdict for verdict in target_verdicts if not verdict.is_target)
     return " and ".join(
-        words[verdict.name].format(percent(verdict.k / verdict.n if verdict.n else float("nan"))) for verdict in shown
+        words[verdict.name].format(percent(verdict.k / verdict.n if verdict.n else float("nan")))
+        for verdict in shown
     )
 
 
@@ -154,9 +183,12 @@ def reach_sentence(reach: Reachable) -> str:
     if reach.bought is not None:
         keeper = reach.bought
         return (
-            "All together can be kept only by asking back or refusing. Nothing keeps them that answers at least "
-            f"{percent(reach.min_coverage)} of the cases and asks back in at most {percent(reach.max_over_ask)} of the "
-            f"unambiguous. {cut_text(keeper.name)} does, at coverage {percent(keeper.coverage)} and over-ask "
+            "All together can be kept only by asking back or refusing. Nothing keeps them that "
+            "answers at least "
+            f"{percent(reach.min_coverage)} of the cases and asks back in at most "
+            f"{percent(reach.max_over_ask)} of the "
+            f"unambiguous. {cut_text(keeper.name)} does, at coverage {percent(keeper.coverage)} "
+            "and over-ask "
             f"{percent(keeper.over_ask)}."
         )
     return "No threshold on one signal and no policy that was tried keeps all targets together."
@@ -167,13 +199,26 @@ def nearest_reach_table(
 ) -> ReportTable:
     """Nearest that one threshold on one signal comes to the targets, in either direction."""
     rows = [
-        [Cell(first.signal), *_reach(first, refusal=False), *_reach(second, refusal=True)] for first, second in pairs
+        [Cell(first.signal), *_reach(first, refusal=False), *_reach(second, refusal=True)]
+        for first, second in pairs
     ]
-    refusal, wrong = (f"{100 * targets[name]:g} %" for name in ("false_refusal_rate", "hallucination_rate"))
-    head = ["signal", f"lowest hallucination_rate at false refusal ≤ {refusal}", "there, false refusal", "threshold"]
-    head += [f"lowest false_refusal_rate at hallucination ≤ {wrong}", "there, hallucination", "threshold"]
+    refusal, wrong = (
+        f"{100 * targets[name]:g} %" for name in ("false_refusal_rate", "hallucination_rate")
+    )
+    head = [
+        "signal",
+        f"lowest hallucination_rate at false refusal ≤ {refusal}",
+        "there, false refusal",
+        "threshold",
+    ]
+    head += [
+        f"lowest false_refusal_rate at hallucination ≤ {wrong}",
+        "there, hallucination",
+        "threshold",
+    ]
     caption = (
-        "Nearest reachable: answer at or above one threshold on one signal, refuse below it, never ask back. Exact "
+        "Nearest reachable: answer at or above one threshold on one signal, refuse below it, "
+        "never ask back. Exact "
         "over all thresholds, and chosen on these very cases."
     )
     return ReportTable(caption, head, rows)
@@ -188,7 +233,10 @@ def _reach(reach: ThresholdRates, *, refusal: bool) -> list[Cell]:
 
 @cache
 def threshold_unit(path: str, known: SignalSet = BUILT_IN_SET) -> str:
-    """Unit of a threshold, in words; known: signals of the trace, which has the units of its own."""
+    """Unit of a threshold, in words.
+
+    Known: signals of the trace, which has the units of its own.
+    """
     swept = threshold_at(path)
     if swept is None:
         return ""
@@ -196,7 +244,8 @@ def threshold_unit(path: str, known: SignalSet = BUILT_IN_SET) -> str:
 
 
 MOST_FLIPS = 60
-CHANCES = "; chances: "  # of a reason by expected cost, from which on it is of the model: `raglab.explain` has the rest
+# of a reason by expected cost, from which on it is of the model: `raglab.explain` has the rest
+CHANCES = "; chances: "
 
 
 def _setting(value: Any, counterpart: Any) -> str:  # noqa: ANN401 - thresholds and switches
@@ -214,7 +263,9 @@ def setting_texts(incumbent: PolicyData, tuned: PolicyData) -> list[str]:
     return [
         f"{path} {_setting(before, after)} to {_setting(after, before)}"
         for path, (before, after) in pairs
-        if isinstance(before, float | int) and isinstance(after, float | int) and not isinstance(after, bool)
+        if isinstance(before, float | int)
+        and isinstance(after, float | int)
+        and not isinstance(after, bool)
     ]
 
 
@@ -228,18 +279,27 @@ def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyD
     if not rows:
         return Text("Both policies hold the same thresholds and switches.")
     return ReportTable(
-        f"Thresholds and switches that {cut_text(second)} changes.", ["path", cut_text(first), cut_text(second)], rows
+        f"Thresholds and switches that {cut_text(second)} changes.",
+        ["path", cut_text(first), cut_text(second)],
+        rows,
     )
 
 
 def flip_blocks(
-    first: str, second: str, before: Decisions | ShardedDecisions, after: Decisions | ShardedDecisions
+    first: str,
+    second: str,
+    before: Decisions | ShardedDecisions,
+    after: Decisions | ShardedDecisions,
 ) -> list[Block]:
-    """Cases that two policies decide differently, most harmful change first, and how many there are."""
+    """Cases two policies decide differently, most harmful change first, and how many there are."""
     rows = flipped_cases(before, after)
-    better, worse = (int((winner.right & ~loser.right).sum()) for winner, loser in ((after, before), (before, after)))
+    better, worse = (
+        int((winner.right & ~loser.right).sum())
+        for winner, loser in ((after, before), (before, after))
+    )
     text = (
-        f"{len(rows)} of {len(before)} cases are decided otherwise by {cut_text(second)} than by {cut_text(first)}: "
+        f"{len(rows)} of {len(before)} cases are decided otherwise by {cut_text(second)} than by "
+        f"{cut_text(first)}: "
         f"{better} become right, {worse} become wrong."
     )
     if not rows:
@@ -247,13 +307,19 @@ def flip_blocks(
     most = rows[:MOST_FLIPS]
     cases = dict(zip(sorted(most), before.cases_at(np.sort(most)), strict=True))
     reasons_by_side = [_reasons(decisions, most) for decisions in (before, after)]
-    shown = [_flip(before, after, row, cases[row], [reasons[row] for reasons in reasons_by_side]) for row in most]
+    shown = [
+        _flip(before, after, row, cases[row], [reasons[row] for reasons in reasons_by_side])
+        for row in most
+    ]
     caption = (
-        f"{len(shown)} of {len(rows)}, most harmful first: new wrong answers, then new false refusals, then the rest."
+        f"{len(shown)} of {len(rows)}, most harmful first: new wrong answers, then new false "
+        "refusals, then the rest."
     )
     return [
         Text(text),
-        ReportTable(caption, ["case", "query", "label", cut_text(first), cut_text(second), "now"], shown),
+        ReportTable(
+            caption, ["case", "query", "label", cut_text(first), cut_text(second), "now"], shown
+        ),
     ]
 
 
@@ -266,7 +332,9 @@ def _reasons(decisions: Decisions | ShardedDecisions, rows: Sequence[int]) -> Ma
     )
 
 
-def _flip(before: CaseVerdicts, after: CaseVerdicts, row: int, case: Case, reasons: Sequence[str]) -> list[Cell]:
+def _flip(
+    before: CaseVerdicts, after: CaseVerdicts, row: int, case: Case, reasons: Sequence[str]
+) -> list[Cell]:
     verdict = " → ".join(_rightness(decisions, row) for decisions in (before, after))
     before_cell, after_cell = (
         Cell(

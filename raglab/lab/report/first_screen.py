@@ -1,4 +1,4 @@
-"""First screen of the report (shore): what to use, what it saves, on how many cases, what is not known, what is next.
+"""First screen of the report (shore): what to use, what it saves, cases, unknowns, next step.
 
 Source: rules S6.4, S6.5, S6.7, S6.8, S6.11.
 """
@@ -19,7 +19,12 @@ from raglab.decision.refusal_warnings import is_refusal, refusal_text
 from raglab.decision.scoring import status_only_note, unretrieved_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
 from raglab.html_display import Cell, Mark
-from raglab.lab.acting_gates import acting_gates, bound_text, dropped_answer_gates_note, dropped_gates
+from raglab.lab.acting_gates import (
+    acting_gates,
+    bound_text,
+    dropped_answer_gates_note,
+    dropped_gates,
+)
 from raglab.lab.answer_basis import not_compared
 from raglab.lab.candidates import ANSWER, FIXED, FREE, REFUSE
 from raglab.lab.comparison import BESIDE, PolicyContest, StudyOutcome, contests, reference_roles
@@ -58,9 +63,13 @@ ROLES = {  # of a policy, in the words of the page
 FREE_WORDS = {ANSWER: "answers every question", REFUSE: "refuses every question"}
 TO_DO = {Status.ok: "to answer", Status.refuse: "to refuse", Status.ambiguous: "to ask back"}
 DEAL = (
-    "Where a trace has no splits, raglab.split(trace) deals its cases into tune, certify and report. Then tune again."
+    "Where a trace has no splits, raglab.split(trace) deals its cases into tune, certify and "
+    "report. Then tune again."
 )
-LOOK = "Another test on the same cases is a further look and adds to the error: label more questions of split certify."
+LOOK = (
+    "Another test on the same cases is a further look and adds to the error: label more questions "
+    "of split certify."
+)
 MOST_CHANGES = 4  # settings that the first screen names
 SMALL_SET = 50  # cases below which the page says how much one of them is
 
@@ -68,8 +77,8 @@ SMALL_SET = 50  # cases below which the page says how much one of them is
 class Fact(NamedTuple):
     """A row of the first screen.
 
-    head: what it is about, one of the constants above or a warning. text: its main sentence. details: further
-    sentences, smaller. see: title of the section that has all of it.
+    head: what it is about, one of the constants above or a warning. text: its main sentence.
+    details: further sentences, smaller. see: title of the section that has all of it.
     """
 
     head: str
@@ -81,7 +90,7 @@ class Fact(NamedTuple):
 
 
 class FirstScreen(NamedTuple):
-    """Facts from what to use to the next step, the table of what the subject was compared with, if any, the advice."""
+    """Facts from use to next step, table of what the subject was compared with, if any, advice."""
 
     facts: Sequence[Fact]
     against: ReportTable | None
@@ -91,8 +100,8 @@ class FirstScreen(NamedTuple):
 class Standing(NamedTuple):
     """What the facts read: what was judged, and how the subject stands.
 
-    contests: of the subject; none where the cases of the page cannot compare it. known: whether it is known that
-    nothing was fitted or chosen on these cases.
+    contests: of the subject; none where the cases of the page cannot compare it. known: whether it
+    is known that nothing was fitted or chosen on these cases.
     """
 
     judged: ReportData
@@ -112,13 +121,21 @@ class Standing(NamedTuple):
     @property
     def lost(self) -> list[PolicyContest]:
         """Contests that the subject loses, the cheapest policy first."""
-        worse = [contest for contest in self.contests if contest.verdict == "worse" and contest.role != BESIDE]
+        worse = [
+            contest
+            for contest in self.contests
+            if contest.verdict == "worse" and contest.role != BESIDE
+        ]
         return sorted(worse, key=lambda contest: contest.gain.estimate)
 
     @property
     def open(self) -> list[PolicyContest]:
         """Contests with policies without tuning that show no difference, the incumbent's first."""
-        return [contest for contest in self.contests if contest.reference in FIXED and contest.verdict == "open"]
+        return [
+            contest
+            for contest in self.contests
+            if contest.reference in FIXED and contest.verdict == "open"
+        ]
 
     @property
     def same(self) -> str:
@@ -166,14 +183,18 @@ def first_screen(
 ) -> FirstScreen:
     """What a reader must know before anything else.
 
-    On the cases that a study was tuned on nothing is compared: the held-out estimate stands for the judged cost.
+    On the cases that a study was tuned on nothing is compared: the held-out estimate stands for the
+    judged cost.
 
     Args:
-      study: what a study says of the policies. costs: see `metrics.cost_matrix`.
+      study: what a study says of the policies.
+      costs: see `metrics.cost_matrix`.
       min_coverage, max_over_ask: without which no target is met, see `verdicts`.
     """
     row: dict[Any, Any] = judged.table.loc[[judged.subject]].to_dict("records")[0]
-    target_verdicts = verdicts(row, judged.targets, can=True, min_coverage=min_coverage, max_over_ask=max_over_ask)
+    target_verdicts = verdicts(
+        row, judged.targets, can=True, min_coverage=min_coverage, max_over_ask=max_over_ask
+    )
     is_in_sample = not study.unseen if study is not None else judged.subject in judged.in_sample
     standing = Standing(
         judged,
@@ -219,10 +240,22 @@ def _use(on: Standing) -> Fact:
     lacks = judged.missing.get(judged.subject)
     gaps = [*_uncompared_names(judged), *map(cut_text, _learned_here(judged))]
     learned = judged.learned.get(judged.subject)
-    in_sample = "the same cases chose it and judge it" if learned is None or not learned.k else learned.text
-    beaten = [contest for contest in on.contests if contest.reference in FIXED and contest.verdict == "better"]
-    where = "" if on.study is None and not _tuned_elsewhere(judged) else ", on cases that nothing was chosen on"
-    cheaper = f"Use {subject}. It costs less than {_joined(_names(beaten))}, which need no tuning{where}."
+    in_sample = (
+        "the same cases chose it and judge it" if learned is None or not learned.k else learned.text
+    )
+    beaten = [
+        contest
+        for contest in on.contests
+        if contest.reference in FIXED and contest.verdict == "better"
+    ]
+    where = (
+        ""
+        if on.study is None and not _tuned_elsewhere(judged)
+        else ", on cases that nothing was chosen on"
+    )
+    cheaper = (
+        f"Use {subject}. It costs less than {_joined(_names(beaten))}, which need no tuning{where}."
+    )
     if on.misses:
         cheaper = f"Use {subject} for its lower cost; it does not meet every target."
     texts: dict[Advice, str] = {
@@ -232,22 +265,47 @@ def _use(on: Standing) -> Fact:
         "worse": f"Do not use {subject}: it costs more than {_joined(_names(on.lost))}.",
         "invalid certificate": f"Do not use {subject} before it is certified again.",
         "same": f"Use {on.same}, which needs no tuning. {subject} is the same policy.",
-        "open": f"Not decided. {subject} is not shown to be better than {_joined(_names(on.open), 'or')}.",
+        "open": (
+            f"Not decided. {subject} is not shown to be better than "
+            f"{_joined(_names(on.open), 'or')}."
+        ),
         "uncompared": f"Not decided. {subject} is not compared with {_joined(gaps)}.",
-        "alone": f"Not decided. {subject} is not compared with {_joined(FREE)}, which need no tuning.",
-        "unknown": f"Not decided. {subject} costs less here, but it may have been tuned on these very cases.",
+        "alone": (
+            f"Not decided. {subject} is not compared with {_joined(FREE)}, which need no tuning."
+        ),
+        "unknown": (
+            f"Not decided. {subject} costs less here, but it may have been tuned on these very "
+            "cases."
+        ),
     }
     if advice == "same" and on.same == subject:
         texts["same"] = f"Use {subject}, which needs no tuning."
-    marks: dict[Advice, Mark] = {"use": "good", "missing": "bad", "worse": "bad", "invalid certificate": "bad"}
-    see = "Decision by expected cost" if judged.by_cost(judged.subject) else "Policies and their rates"
+    marks: dict[Advice, Mark] = {
+        "use": "good",
+        "missing": "bad",
+        "worse": "bad",
+        "invalid certificate": "bad",
+    }
+    see = (
+        "Decision by expected cost"
+        if judged.by_cost(judged.subject)
+        else "Policies and their rates"
+    )
     return Fact(
-        USE, texts[advice], [f"{_what_it_does(judged)} {_identity(judged)}".strip()], see, "", marks.get(advice, "")
+        USE,
+        texts[advice],
+        [f"{_what_it_does(judged)} {_identity(judged)}".strip()],
+        see,
+        "",
+        marks.get(advice, ""),
     )
 
 
 def _what_it_does(judged: ReportData) -> str:
-    """How the subject decides: its model, its thresholds on signals, or the numbers that it changes."""
+    """How the subject decides.
+
+    Its model, its thresholds on signals, or the numbers that it changes.
+    """
     policy, before = judged.policies[judged.subject], judged.policies[judged.names[0]]
     subject = cut_text(judged.subject)
     if is_refusal(policy):
@@ -271,20 +329,32 @@ def _what_it_does(judged: ReportData) -> str:
 def _identity(judged: ReportData) -> str:
     """Id of the subject, and every other name that it has on this page."""
     own = judged.policies[judged.subject].policy_id
-    same = [name for name, policy in judged.policies.items() if policy.policy_id == own and name != judged.subject]
+    same = [
+        name
+        for name, policy in judged.policies.items()
+        if policy.policy_id == own and name != judged.subject
+    ]
     verb = "is" if len(same) == 1 else "are"
     alias = f"; {_joined([cut_text(name) for name in same])} {verb} the same policy" if same else ""
     return f"Its id is {own}{alias}."
 
 
 def _saving(on: Standing) -> Fact:
-    """What the subject saves a case against the policy that decides, with interval, cases and unit of the cost."""
+    """What the subject saves a case over the policy that decides, with interval, cases and unit.
+
+    The unit is that of the cost.
+    """
     if on.is_in_sample:
         return _saving_in_sample(on)
     judged, subject, contest = on.judged, on.subject, on.main
     rows: dict[Any, Any] = judged.table.to_dict("index")
-    paid, low, high = (float(rows[judged.subject][f"expected_cost{end}"]) for end in ("", "_low", "_high"))
-    own = f"{subject} costs {paid:.3f} a case (95 % interval {low:.3f} to {high:.3f}, n = {len(judged.trace):,})"
+    paid, low, high = (
+        float(rows[judged.subject][f"expected_cost{end}"]) for end in ("", "_low", "_high")
+    )
+    own = (
+        f"{subject} costs {paid:.3f} a case (95 % interval {low:.3f} to {high:.3f}, n = "
+        f"{len(judged.trace):,})"
+    )
     if contest is None:
         text = f"Not known: {subject} is compared with no other policy."
         return Fact(SAVES, text, [f"{own}. {_unit(on.costs, paid)}"])
@@ -295,7 +365,8 @@ def _saving(on: Standing) -> Fact:
         f"(95 % interval {gain.low:.3f} to {gain.high:.3f}, {n}).",
         "worse": f"Nothing. {subject} costs {-gain.estimate:.3f} a case more than {reference} "
         f"(95 % interval {-gain.high:.3f} to {-gain.low:.3f}, {n}).",
-        "open": f"No saving is shown against {reference}. The estimate is {gain.estimate:+.3f} of cost a case "
+        "open": f"No saving is shown against {reference}. The estimate is {gain.estimate:+.3f} of "
+        "cost a case "
         f"(95 % interval {gain.low:+.3f} to {gain.high:+.3f}, which holds 0; {n}).",
         "same": f"Nothing: {subject} and {reference} are one policy.",
     }
@@ -316,22 +387,34 @@ def _saving(on: Standing) -> Fact:
 def _saving_in_sample(on: Standing) -> Fact:
     """The held-out estimate of a study in place of a saving, or that nothing is known."""
     if on.study is None:
-        text = f"Not known here. On cases that it learned from {on.subject} looks cheaper than it is."
+        text = (
+            f"Not known here. On cases that it learned from {on.subject} looks cheaper than it is."
+        )
         return Fact(SAVES, f"{text} Nothing is compared.")
-    estimate, base = on.study.held_out_estimate, float(on.study.costs["cross_validated"][on.study.incumbent])
+    estimate, base = (
+        on.study.held_out_estimate,
+        float(on.study.costs["cross_validated"][on.study.incumbent]),
+    )
     nothing = " By that it saves nothing." if estimate >= base else ""
     text = (
         f"Not known. For new cases the held-out estimate is {estimate:.3f} of cost a case; "
         f"{cut_text(on.study.incumbent)} costs {base:.3f} on these.{nothing}"
     )
-    held_out = "Held out: the choice is repeated without some of the cases and judged on those; there is no interval."
+    held_out = (
+        "Held out: the choice is repeated without some of the cases and judged on those; there is "
+        "no interval."
+    )
     return Fact(SAVES, text, [held_out, _unit(on.costs, estimate)], "Candidates")
 
 
 def _unit(costs: metrics.Costs | None, cost: float) -> str:
     """What a cost is, in wrong decisions or in the unit of the stated costs."""
     if costs is None:
-        meaning = f" A cost of {cost:.3f} is {100.0 * cost:.1f} wrong decisions in 100 cases." if cost else ""
+        meaning = (
+            f" A cost of {cost:.3f} is {100.0 * cost:.1f} wrong decisions in 100 cases."
+            if cost
+            else ""
+        )
         return f"No costs were stated, so a wrong decision costs 1 and a right one 0.{meaning}"
     prices = metrics.cost_matrix(costs)
     prices = prices[prices > 0.0]
@@ -339,26 +422,35 @@ def _unit(costs: metrics.Costs | None, cost: float) -> str:
         return "By the stated costs no decision costs anything."
     least, most = float(prices.min()), float(prices.max())
     return (
-        f"Unit: that of the stated costs, in which a wrong decision costs {least:g}{f' to {most:g}' * (most > least)}."
+        "Unit: that of the stated costs, in which a wrong decision costs "
+        f"{least:g}{f' to {most:g}' * (most > least)}."
     )
 
 
 def _doubts(on: Standing, contest: PolicyContest) -> list[str]:
-    """Why the saving is to be read with care: few cases that differ, a held-out estimate that says otherwise."""
+    """Why the saving is to be read with care.
+
+    Few cases that differ, a held-out estimate that says otherwise.
+    """
     doubts = []
     if on.advice == "unknown":
         doubts.append(f"That holds only if {on.subject} was not tuned on these cases.")
     differ = contest.sizes.discordant if contest.sizes is not None else FEW
     if contest.verdict == "better" and differ < FEW:
         doubts.append(
-            f"Only {differ} cases cost differently under the two: read the interval as an order of magnitude."
+            f"Only {differ} cases cost differently under the two: read the interval as an order "
+            "of magnitude."
         )
     if on.study is not None:
-        estimate, base = on.study.held_out_estimate, float(on.study.costs["cross_validated"][on.study.incumbent])
+        estimate, base = (
+            on.study.held_out_estimate,
+            float(on.study.costs["cross_validated"][on.study.incumbent]),
+        )
         if contest.verdict == "better" and estimate >= base:
             reference = cut_text(on.study.incumbent)
             doubts.append(
-                f"The held-out estimate says otherwise: {estimate:.3f} of cost a case on new cases, "
+                f"The held-out estimate says otherwise: {estimate:.3f} of cost a case on new "
+                "cases, "
                 f"{reference} {base:.3f}."
             )
     return doubts
@@ -381,7 +473,9 @@ def _cases(on: Standing) -> Fact:
     if learned is not None and learned.k and on.study is not None and on.study.unseen:
         details.append(f"Equal questions in two splits: {learned.text}.")
     if len(trace.arms) > 1:
-        details.append(f"Retrieval: arm {judged.arm}, one of {_joined(trace.arms)}; the page judges no other.")
+        details.append(
+            f"Retrieval: arm {judged.arm}, one of {_joined(trace.arms)}; the page judges no other."
+        )
     alone = status_only_note(judged.decisions[judged.subject].status_only)
     details += filter(None, [alone, unretrieved_note(judged.replayed, judged.arm)])
     text = f"{len(trace):,} cases{where}: {counts}. {sentence}".strip()
@@ -393,23 +487,35 @@ def _choice_of_cases(on: Standing, *, is_whole_split: bool) -> tuple[str, bool]:
     judged, learned = on.judged, on.judged.learned.get(on.judged.subject)
     if on.study is not None:
         same = "The study was tuned on the same cases (rule S6.5)."
-        return (f"{on.subject} was chosen on other cases.", False) if on.study.unseen else (same, True)
+        return (
+            (f"{on.subject} was chosen on other cases.", False) if on.study.unseen else (same, True)
+        )
     if learned is not None and (learned.k or learned.doubt):
         return learned.doubt or "It learned from these.", False
     if _tuned_elsewhere(judged):
         return f"{on.subject} was tuned on other cases, by its own record.", False
     doubt = "" if is_whole_split else ": thresholds tuned on these cases look better than they are"
     is_alone = len(judged.names) == 1
-    return "" if is_alone else f"What was tuned on is not known here{doubt}.", bool(doubt) and not is_alone
+    return "" if is_alone else f"What was tuned on is not known here{doubt}.", bool(
+        doubt
+    ) and not is_alone
 
 
 def _promised(on: Standing) -> Fact:
     """What a certificate promises, and which targets are met here."""
     text, mark = on.promise
-    here = f"Here {verdict_sentence(on.judged.subject, on.target_verdicts)}" if on.target_verdicts else ""
+    here = (
+        f"Here {verdict_sentence(on.judged.subject, on.target_verdicts)}"
+        if on.target_verdicts
+        else ""
+    )
     certificate = own_certificate(on.judged) or {"promises": ()}
     rates = [*(row["name"] for row in certificate["promises"]), *on.judged.targets]
-    words = [f"{name}: {WORDS[name][:1].lower()}{WORDS[name][1:]}" for name in dict.fromkeys(rates) if name in WORDS]
+    words = [
+        f"{name}: {WORDS[name][:1].lower()}{WORDS[name][1:]}"
+        for name in dict.fromkeys(rates)
+        if name in WORDS
+    ]
     details = [f"{on.judged.note} {here}".strip() if here else "", " ".join(words)]
     return Fact(PROMISED, text, list(filter(None, details)), PROMISED, mark=mark)
 
@@ -421,16 +527,23 @@ def _unknown(on: Standing) -> list[Fact]:
     if unshown:
         names = _joined(_names(unshown), "or")
         texts.append(
-            f"Whether {on.subject} is better than {names}: these {len(judged.trace):,} cases show no difference."
+            f"Whether {on.subject} is better than {names}: these {len(judged.trace):,} cases show "
+            "no difference."
         )
         details += _size_texts(unshown[0])
     labels = {status: int((judged.signals.label == status).sum()) for status in Status}
     if gaps := [TO_DO[status] for status, count in labels.items() if not count]:
         texts.append(f"How {on.subject} decides cases {_joined(gaps, 'or')}: these hold none.")
     if lacks := _uncompared_names(judged):
-        texts.append(f"Whether {on.subject} is better than {_joined(lacks)}: too many recorded answers are missing.")
+        texts.append(
+            f"Whether {on.subject} is better than {_joined(lacks)}: too many recorded answers are "
+            "missing."
+        )
     learned = [] if on.is_in_sample else _learned_here(judged)
-    texts += [f"What {cut_text(name)} is worth: {in_sample_note(judged.learned[name])}." for name in learned]
+    texts += [
+        f"What {cut_text(name)} is worth: {in_sample_note(judged.learned[name])}."
+        for name in learned
+    ]
     return [Fact(UNKNOWN, " ".join(texts), details)] if texts else []
 
 
@@ -441,7 +554,8 @@ def _size_texts(contest: PolicyContest) -> list[str]:
     sizes = contest.sizes
     needs = [f"{size:g} takes up to {ceil(n.high):,} cases" for size, n in sizes.needed.items()]
     lead = (
-        f"These {sizes.cases:,} cases cannot tell a difference of cost under about {sizes.smallest.estimate:.2g} a case"
+        f"These {sizes.cases:,} cases cannot tell a difference of cost under about "
+        f"{sizes.smallest.estimate:.2g} a case"
     )
     return [f"{lead} (paired test, 80 % power). To tell {_joined(needs, 'and to tell')}."]
 
@@ -457,42 +571,67 @@ def _next_step(on: Standing) -> Fact:
     better_signal = "Label more cases, or find a signal that tells more."
     has_certificate = own_certificate(judged) is not None
     texts: dict[Advice, str] = {
-        "use": f"Load {subject}. Then certify it: raglab certify tests what it can promise for other cases.",
+        "use": (
+            f"Load {subject}. Then certify it: raglab certify tests what it can promise for other "
+            "cases."
+        ),
         "in sample": f"Judge {subject} on cases that nothing was fitted or chosen on. {DEAL}",
         "missing": f"Record the missing answers of {subject} before use: nothing is compared.",
         "worse": f"Keep {_names(on.lost)[0] if on.lost else ''}. {better_signal}",
         "invalid certificate": f"Certify {subject} again.",
         "same": f"{better_signal} Only that can better {on.same}.",
-        "open": f"{better_signal} Until then nothing speaks for {subject} over {open_names}, which need no tuning.",
+        "open": (
+            f"{better_signal} Until then nothing speaks for {subject} over {open_names}, which "
+            "need no tuning."
+        ),
         "uncompared": record if lacks else learned,
         "alone": f"Compare {subject} with {_joined(FREE)}, which need no tuning, before use.",
-        "unknown": f"Judge {subject} on cases of split {cut_text(judged.split)}, on which nothing was tuned.",
+        "unknown": (
+            f"Judge {subject} on cases of split {cut_text(judged.split)}, on which nothing was "
+            "tuned."
+        ),
     }
     is_untested = judged.n_certify is not None and not has_certificate and not judged.refusal
     if is_untested:  # by what the page knows, nothing was chosen on those cases
         texts["in sample"] = (
-            f"Certify {subject} on split certify, on which nothing was fitted or chosen. Where that is done, "
+            f"Certify {subject} on split certify, on which nothing was fitted or chosen. Where "
+            "that is done, "
             "result.report(path, certification=certified) shows the promise."
         )
     if has_certificate:
         texts["use"] = f"Load {subject}."
         texts["in sample"] = (
-            f"Load {subject} for what is promised. What it saves shows on cases of a split report only: label some."
+            f"Load {subject} for what is promised. What it saves shows on cases of a split report "
+            "only: label some."
         )
     elif judged.refusal and not judged.is_tested:
-        few = "Label more questions of split certify: so few certify nothing, and no look was taken at them."
+        few = (
+            "Label more questions of split certify: so few certify nothing, and no look was taken "
+            "at them."
+        )
         texts |= {"use": f"Load {subject}, without a promise. {few}", "in sample": few}
     elif judged.refusal:
         texts["use"] = f"Load {subject}, without a promise. {LOOK}"
-        texts["in sample"] = f"Judge {subject} on cases that nothing was fitted or chosen on. {LOOK}"
+        texts["in sample"] = (
+            f"Judge {subject} on cases that nothing was fitted or chosen on. {LOOK}"
+        )
     codes: dict[Advice, str] = {
-        "use": f'policy = raglab.Policy.load("{TUNED if judged.subject == TUNED else "policy"}.yaml")',
+        "use": (
+            f'policy = raglab.Policy.load("{TUNED if judged.subject == TUNED else "policy"}.yaml")'
+        ),
         "alone": 'policies |= {"always-answer": raglab.lab.always_answer(policy), '
         '"always-refuse": raglab.lab.always_refuse(policy)}',
     }
     if is_untested:
-        codes["in sample"] = 'raglab.certify_policy(trace, policy, targets={"hallucination_rate": …})'
-    marks: dict[Advice, Mark] = {"use": "good", "missing": "bad", "worse": "bad", "invalid certificate": "bad"}
+        codes["in sample"] = (
+            'raglab.certify_policy(trace, policy, targets={"hallucination_rate": …})'
+        )
+    marks: dict[Advice, Mark] = {
+        "use": "good",
+        "missing": "bad",
+        "worse": "bad",
+        "invalid certificate": "bad",
+    }
     return Fact(NEXT, texts[advice], code=codes.get(advice, ""), mark=marks.get(advice, ""))
 
 
@@ -521,7 +660,11 @@ def _switched_off(judged: ReportData) -> list[Fact]:
         else f"One check of {cut_text(judged.names[0])} does"
     )
     note = dropped_answer_gates_note(dropped, after)
-    unjudged = f"Also switched off, but these hits cannot be judged by them: {_joined(idle)}." if idle else ""
+    unjudged = (
+        f"Also switched off, but these hits cannot be judged by them: {_joined(idle)}."
+        if idle
+        else ""
+    )
     return [
         Fact(
             "Checks switched off",
@@ -545,10 +688,15 @@ def _is_out_of_sample(judged: ReportData) -> bool:
 
 def _tuned_elsewhere(judged: ReportData) -> bool:
     """Whether the subject's own record says that it was tuned on other cases."""
-    return judged.policies[judged.subject].tuned_on is not None and judged.subject not in judged.learned
+    return (
+        judged.policies[judged.subject].tuned_on is not None
+        and judged.subject not in judged.learned
+    )
 
 
-def _contests(judged: ReportData, study: StudyOutcome | None, costs: metrics.Costs | None) -> list[PolicyContest]:
+def _contests(
+    judged: ReportData, study: StudyOutcome | None, costs: metrics.Costs | None
+) -> list[PolicyContest]:
     """The subject against the incumbent, what else needs no tuning, and the other candidates.
 
     Without a study both free policies and the policy that it is compared with stand for them.
@@ -556,10 +704,18 @@ def _contests(judged: ReportData, study: StudyOutcome | None, costs: metrics.Cos
     roles = dict.fromkeys(FREE, "free policy") if study is None else reference_roles(study)
     roles = {**roles, judged.names[0]: roles.get(judged.names[0], "compared with")}
     left_out = {judged.subject, *judged.in_sample}
-    references = {name: judged.policies[name] for name in roles if name in judged.policies and name not in left_out}
+    references = {
+        name: judged.policies[name]
+        for name in roles
+        if name in judged.policies and name not in left_out
+    }
     subject = {TUNED: judged.policies[judged.subject]}
     return contests(
-        judged.replayed, references | subject, {name: roles[name] for name in references}, judged.arm, costs
+        judged.replayed,
+        references | subject,
+        {name: roles[name] for name in references},
+        judged.arm,
+        costs,
     )
 
 
@@ -571,7 +727,8 @@ def _uncompared_names(judged: ReportData) -> list[str]:
 def _contest_table(on: Standing) -> ReportTable:
     """A row a policy that the subject was compared with: what it saves, case by case."""
     subject = on.subject
-    # A difference that is not shown is no proof of equality (rule S6.11), so each has words of its own.
+    # A difference that is not shown is no proof of equality (rule S6.11), so each has words of its
+    # own.
     words = {
         "better": f"{subject} is better" if on.known else f"{subject} costs less here",
         "worse": f"{subject} is worse",
@@ -582,22 +739,34 @@ def _contest_table(on: Standing) -> ReportTable:
     marks = {verdict: mark for verdict, mark in VERDICT_MARKS.items() if on.known or mark == "bad"}
     columns = {
         "against": [Cell(cut_text(contest.reference), _role(contest)) for contest in on.contests],
-        f"{subject} saves (cost a case)": [estimate_cell(gain.estimate, gain.low, gain.high, "+") for gain in gains],
+        f"{subject} saves (cost a case)": [
+            estimate_cell(gain.estimate, gain.low, gain.high, "+") for gain in gains
+        ],
         "p": [number_cell(f"{gain.p:.3g}") for gain in gains],
-        "result": [Cell(words[contest.verdict], mark=marks.get(contest.verdict, "")) for contest in on.contests],
+        "result": [
+            Cell(words[contest.verdict], mark=marks.get(contest.verdict, ""))
+            for contest in on.contests
+        ],
         # How many cases the difference rests on: a mean of few is no more than an example.
-        f"only {subject} right (cases)": [number_cell(str(contest.only_tuned)) for contest in on.contests],
-        "only the other right (cases)": [number_cell(str(contest.only_reference)) for contest in on.contests],
+        f"only {subject} right (cases)": [
+            number_cell(str(contest.only_tuned)) for contest in on.contests
+        ],
+        "only the other right (cases)": [
+            number_cell(str(contest.only_reference)) for contest in on.contests
+        ],
     }
     caption = (
-        f"What {subject} saves against each policy on the same {len(on.judged.trace):,} cases, with its 95 % interval. "
-        "A saving is shown where the interval lies above 0. p is of the paired t-test that the mean saving is 0; each "
+        f"What {subject} saves against each policy on the same {len(on.judged.trace):,} cases, "
+        "with its 95 % interval. "
+        "A saving is shown where the interval lies above 0. p is of the paired t-test that the "
+        "mean saving is 0; each "
         "row is a test of its own."
     )
     # The guard can make p 1 beside a clear difference, which a reader must have explained.
     if metrics.interval_guard(on.costs):
         caption += (
-            " Wrong decisions have several prices: interval and p count one more case against the estimate, the worst "
+            " Wrong decisions have several prices: interval and p count one more case against the "
+            "estimate, the worst "
             "that the costs allow. So p may be 1."
         )
     return column_table(caption, columns)

@@ -1,7 +1,8 @@
-"""Rendering of the report (shore): its blocks as one HTML page that needs nothing else, and asks nothing of a network.
+"""Rendering of the report (shore): its blocks as one self-contained HTML page without network.
 
-Everything from outside is escaped. The page runs one script of its own, by which tables sort, and those of a frozen
-cockpit inside it; all are named by their hash in the page's content security policy, so that no other can run.
+Everything from outside is escaped. The page runs one script of its own, by which tables sort, and
+those of a frozen cockpit inside it; all are named by their hash in the page's content security
+policy, so that no other can run.
 """
 
 from __future__ import annotations
@@ -25,18 +26,26 @@ UNBROKEN = "\u00a0"
 
 
 def render_page(title: str, first: FirstScreen, parts: Sequence[ReportPart]) -> str:
-    """HTML of the page: the first screen, the contents, the parts, and the first sentence of every rule cited."""
+    """HTML of the page.
+
+    The first screen, the contents, the parts, and the first sentence of every rule cited.
+    """
     here = files("raglab.lab.report")
     script = here.joinpath("tables.js").read_text(encoding="utf-8").strip()
     blocks = [block for part in parts for section in part.sections for block in section.blocks]
     frames = [block.html for block in blocks if isinstance(block, Frame)]
     # Scripts are allowed by their hash: text of a corpus on the page can never run.
-    runs = sorted({script_hash(code) for code in (script, *(code for page in frames for code in inline_scripts(page)))})
+    runs = sorted(
+        {
+            script_hash(code)
+            for code in (script, *(code for page in frames for code in inline_scripts(page)))
+        }
+    )
     rules = rule_sentences()
     cited: set[str] = set()
 
     def pieces(text: str, *, tight: bool = False) -> list[tuple[str, str]]:
-        """Text with unbroken percentages in pieces, each with the rule that it cites, or "" where it is none.
+        """Text with unbroken percentages in pieces, each with the rule it cites, or "" if none.
 
         Args:
           tight: broken after a semicolon only, as counts and interval of a number are.
@@ -51,12 +60,15 @@ def render_page(title: str, first: FirstScreen, parts: Sequence[ReportPart]) -> 
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
-        # Only text is shown so: a script and a frozen page, marked as what they are, must stay themselves to the byte.
+        # Only text is shown so: a script and a frozen page, marked as what they are, must stay
+        # themselves to the byte.
         finalize=lambda value: visible(value, lines=True) if type(value) is str else value,
     )
     environment.filters["pieces"] = pieces
     environment.filters["anchor"] = anchor
-    return environment.from_string(here.joinpath("report.html.j2").read_text(encoding="utf-8")).render(
+    return environment.from_string(
+        here.joinpath("report.html.j2").read_text(encoding="utf-8")
+    ).render(
         title=title,
         first=first,
         parts=parts,
@@ -123,7 +135,9 @@ def inline_scripts(page: str) -> list[str]:
     """Scripts that stand in a page and run, as a browser reads them.
 
     Example:
-      >>> inline_scripts('<script type="application/json">{}</script><script type="module">go()</script>')
+      >>> inline_scripts(
+      ...     '<script type="application/json">{}</script><script type="module">go()</script>'
+      ... )
       ['go()']
     """
     # A browser reads every end of a line as one sign before it hashes.

@@ -1,4 +1,7 @@
-"""Sections of the report (shore): each a heading with its blocks; their list and order are `page.SECTIONS`."""
+"""Sections of the report (shore): each a heading with its blocks.
+
+Their list and order are `page.SECTIONS`.
+"""
 
 from __future__ import annotations
 
@@ -89,12 +92,13 @@ if TYPE_CHECKING:
 class ReportData(NamedTuple):
     """What every part reads.
 
-    trace: in memory or of shards. replayed: the same, measured where it is in memory. names: the incumbent, then the
-    tuned policy where there is one; decisions: of these. table: of `replay.sweep`, the policies' names as index.
-    targets: that the user stated. in_sample: policies that were fitted or chosen on the cases of the page. learned: by
-    name, from how many of these cases each policy learned, where its own record says so. n_certify: answerable cases
-    of split certify; None where none is known. failed: certification of the subject that certified nothing; None where
-    none is known.
+    trace: in memory or of shards. replayed: the same, measured where it is in memory. names: the
+    incumbent, then the tuned policy where there is one; decisions: of these. table: of
+    `replay.sweep`, the policies' names as index. targets: that the user stated. in_sample: policies
+    that were fitted or chosen on the cases of the page. learned: by name, from how many of these
+    cases each policy learned, where its own record says so. n_certify: answerable cases of split
+    certify; None where none is known. failed: certification of the subject that certified nothing;
+    None where none is known.
     """
 
     trace: TraceView
@@ -119,7 +123,10 @@ class ReportData(NamedTuple):
 
     @property
     def is_tested(self) -> bool:
-        """Whether the certification that failed looked at its cases; where they are too few it takes no look."""
+        """Whether the certification that failed looked at its cases.
+
+        Where they are too few it takes no look.
+        """
         return self.failed is not None and self.failed.certificate.looks > 0
 
     @property
@@ -138,11 +145,16 @@ class ReportData(NamedTuple):
 
     @property
     def missing(self) -> dict[str, MissingAnswers]:
-        """Recorded answers that each policy lacks, by name; none where cases are judged by their sources."""
+        """Recorded answers that each policy lacks, by name.
+
+        None where cases are judged by their sources.
+        """
         if "missing_answers_k" not in self.table:
             return {}
         pairs = self.table[["missing_answers_k", "missing_answers_n"]].to_numpy().tolist()
-        return {name: MissingAnswers(*pair) for name, pair in zip(self.policies, pairs, strict=True)}
+        return {
+            name: MissingAnswers(*pair) for name, pair in zip(self.policies, pairs, strict=True)
+        }
 
     @property
     def is_compared(self) -> bool:
@@ -160,18 +172,29 @@ class ReportData(NamedTuple):
 
 
 def head(judged: ReportData, notes: Sequence[str], trace_id: str | None = None) -> list[Block]:
-    """Corpus, id of the trace or of the whole that it is of, models; then what a reader must know."""
+    """Corpus, id of the trace or of the whole that it is of, models.
+
+    Then what a reader must know.
+    """
     trace, meta = judged.trace, judged.trace.meta
-    known = {name: meta.get(name, DASH) for name in ("corpus", "n_documents", "n_chunks", "fingerprint")}
+    known = {
+        name: meta.get(name, DASH) for name in ("corpus", "n_documents", "n_chunks", "fingerprint")
+    }
     parameters = meta.get("parameters", {})
     facts = {
-        "corpus": f"{known['corpus']} ({known['n_documents']} documents, {known['n_chunks']} passages)",
+        "corpus": (
+            f"{known['corpus']} ({known['n_documents']} documents, {known['n_chunks']} passages)"
+        ),
         "trace": trace_id or str(known["fingerprint"]),
         "encoder": str(parameters.get("encoder", DASH)),
         "reranker": str(parameters.get("reranker", DASH)),
         "arm": f"{judged.arm} (of {', '.join(trace.arms)})",
         "basis": f"{judged.decisions[judged.subject].basis_text()} (what correct means, rule S6.3)",
-        **({"gates off": f"{', '.join(meta['gates_off'])}: not measured"} if meta.get("gates_off") else {}),
+        **(
+            {"gates off": f"{', '.join(meta['gates_off'])}: not measured"}
+            if meta.get("gates_off")
+            else {}
+        ),
     }
     columns = {"what": facts.keys(), "which": facts.values()}
     every = dict.fromkeys((*notes, *missing_notes(judged.missing, "the judged cases")))
@@ -187,19 +210,35 @@ def verdict(
     min_coverage: float | None = None,
     max_over_ask: float = MAX_OVER_ASK,
 ) -> list[Block]:
-    """Verdict on every target beside coverage and over-ask, and how near one can come; nothing without targets."""
+    """Verdict on every target beside coverage and over-ask, and how near one can come.
+
+    Nothing without targets.
+    """
     if not judged.targets:
         return []
-    row = {str(name): value for name, value in judged.table.loc[[judged.subject]].to_dict("records")[0].items()}
+    row = {
+        str(name): value
+        for name, value in judged.table.loc[[judged.subject]].to_dict("records")[0].items()
+    }
     limits: dict[str, Any] = {"min_coverage": min_coverage, "max_over_ask": max_over_ask}
     limits["max_over_ask"] = judged.targets.get("over_ask_rate", max_over_ask)
     reach = reachable(judged.signals, judged.table, trials, judged.targets, **limits)
     target_verdicts = verdicts(row, judged.targets, can=reach.together, **limits)
-    all_met = all(target_verdict.says == "met" for target_verdict in target_verdicts if target_verdict.is_target)
+    all_met = all(
+        target_verdict.says == "met"
+        for target_verdict in target_verdicts
+        if target_verdict.is_target
+    )
     trust = "The intervals say how far it can be trusted on so few cases that every target is met."
-    blocks: list[Block] = [Text(trust if all_met else reach_sentence(reach)), verdict_table(target_verdicts)]
+    blocks: list[Block] = [
+        Text(trust if all_met else reach_sentence(reach)),
+        verdict_table(target_verdicts),
+    ]
     if set(PLANE) <= set(judged.targets):
-        pairs = [nearest_thresholds(judged.signals, signal, judged.targets) for signal in judged.signals.score]
+        pairs = [
+            nearest_thresholds(judged.signals, signal, judged.targets)
+            for signal in judged.signals.score
+        ]
         blocks.append(nearest_reach_table(pairs, judged.targets))
     return blocks
 
@@ -214,26 +253,42 @@ def rates_section(judged: ReportData) -> list[Block]:
 
 
 def risk_coverage_section(judged: ReportData) -> list[Block]:
-    """Risk–coverage curves of the signals with the policies' operating points, and coverage at usual risks."""
+    """Risk–coverage curves of the signals, with policies' points, and coverage at usual risks."""
     rates = judged.table.groupby("policy_id", sort=False).first()
-    names = {policy: " = ".join(map(str, rows)) for policy, rows in judged.table.groupby("policy_id").groups.items()}
-    points = {names[at]: (float(row["coverage"]), float(row["hallucination_rate"])) for at, row in rates.iterrows()}
+    names = {
+        policy: " = ".join(map(str, rows))
+        for policy, rows in judged.table.groupby("policy_id").groups.items()
+    }
+    points = {
+        names[at]: (float(row["coverage"]), float(row["hallucination_rate"]))
+        for at, row in rates.iterrows()
+    }
     silent = [str(name) for name, (_, risk) in points.items() if np.isnan(risk)]
     caption = (
-        f"Each line is one signal over all its thresholds: answer at or above it (n = {len(judged.trace):,} cases). "
-        "Risk is the share of answers that are wrong. Marks are the policies, which use several gates and may ask. "
+        "Each line is one signal over all its thresholds: answer at or above it (n = "
+        f"{len(judged.trace):,} cases). "
+        "Risk is the share of answers that are wrong. Marks are the policies, which use several "
+        "gates and may ask. "
         "Risks of the first few cases may lie above the figure: that is chance."
     )
     caption += f" No answers, so no mark: {', '.join(silent)}." if silent else ""
     by_signal = curves(judged.signals)
     if np.array_equal(by_signal["top-1 cosine"].y, by_signal["-best l2"].y):
-        caption += " Best l2 and top-1 cosine order the cases alike (rule S1.1), so their lines lie on each other."
+        caption += (
+            " Best l2 and top-1 cosine order the cases alike (rule S1.1), so their lines lie on "
+            "each other."
+        )
     if "fused gate" in by_signal:
         caption += " The fused gate's line is fair where its model was fitted on other cases."
     if P_RIGHT in by_signal:
-        caption += f" {P_RIGHT} is what {judged.subject} decides by; its line is fair on cases it was not fitted on."
+        caption += (
+            f" {P_RIGHT} is what {judged.subject} decides by; its line is fair on cases it was "
+            "not fitted on."
+        )
     drawn = figures.draw_risk_coverage(
-        by_signal, {str(name): at for name, at in points.items()}, target=judged.targets.get("hallucination_rate")
+        by_signal,
+        {str(name): at for name, at in points.items()},
+        target=judged.targets.get("hallucination_rate"),
     )
     return [picture("risk_coverage", caption, drawn, judged.note), _usual_risks(judged.signals)]
 
@@ -242,11 +297,17 @@ def _usual_risks(signals: AnswerSignals) -> ReportTable:
     """Largest coverage of one threshold on each signal at usual risks."""
     columns: dict[str, Any] = {"signal": signals.score.keys()}
     for risk in USUAL_TARGETS:
-        shares = [metrics.coverage_at_risk(signals.right, score, risk) for score in signals.score.values()]
-        columns[f"risk ≤ {100 * risk:g} %"] = [number_cell(percent(share) if share else DASH) for share in shares]
+        shares = [
+            metrics.coverage_at_risk(signals.right, score, risk) for score in signals.score.values()
+        ]
+        columns[f"risk ≤ {100 * risk:g} %"] = [
+            number_cell(percent(share) if share else DASH) for share in shares
+        ]
     caption = (
-        "Most cases that one threshold on a signal can answer while its risk stays under a limit, in % of all cases. "
-        "Exact over all thresholds. It is chosen on these very cases, so it flatters. A dash: no threshold does."
+        "Most cases that one threshold on a signal can answer while its risk stays under a limit, "
+        "in % of all cases. "
+        "Exact over all thresholds. It is chosen on these very cases, so it flatters. A dash: no "
+        "threshold does."
     )
     return column_table(caption, columns)
 
@@ -255,7 +316,8 @@ def sweeps(judged: ReportData) -> list[Block]:
     """Small multiples: every threshold over its range."""
     shown, idle = threshold_curves(judged.replayed, judged.policies, judged.names[::-1], judged.arm)
     known = judged.signals.known
-    # Where a threshold cannot act in the subject, its panel is of another policy, and its title says so.
+    # Where a threshold cannot act in the subject, its panel is of another policy, and its title
+    # says so.
     panels = [
         figures.Panel(
             curve.path if curve.base == judged.subject else f"{curve.path} (others: {curve.base})",
@@ -267,7 +329,8 @@ def sweeps(judged: ReportData) -> list[Block]:
         for curve in shown
     ]
     caption = (
-        f"One panel a threshold (n = {len(judged.trace):,} cases). All other thresholds are as in {judged.subject}. "
+        f"One panel a threshold (n = {len(judged.trace):,} cases). All other thresholds are as in "
+        f"{judged.subject}. "
         "The steps are exact. Vertical lines are the policies' values"
     )
     drawn_targets = set(judged.targets) & set(canvas.RATE_INKS)
@@ -275,18 +338,24 @@ def sweeps(judged: ReportData) -> list[Block]:
     if any(curve.base != judged.subject for curve in shown):
         incumbent, subject = judged.names[0], judged.subject
         caption += (
-            f" Panels (others: {incumbent}): {subject} has the threshold off or cannot meet it, so has no line there."
+            f" Panels (others: {incumbent}): {subject} has the threshold off or cannot meet it, "
+            "so has no line there."
         )
     if judged.by_cost(judged.subject):
         caption += (
-            f" {judged.subject} decides by expected cost, so no threshold of a gate acts. The ratio multiplies the "
+            f" {judged.subject} decides by expected cost, so no threshold of a gate acts. The "
+            "ratio multiplies the "
             "cost of every wrong answer. The costs are those that the policy states."
         )
     # A panel left out without a word would look like an error.
     caption += f" No effect anywhere in their range: {', '.join(idle)}." if idle else ""
     if not panels:
         return [Text(caption)]
-    return [picture("thresholds", caption, figures.threshold_panels(panels, judged.targets), judged.note)]
+    return [
+        picture(
+            "thresholds", caption, figures.threshold_panels(panels, judged.targets), judged.note
+        )
+    ]
 
 
 def confusions(judged: ReportData) -> list[Block]:
@@ -303,7 +372,9 @@ def confusions(judged: ReportData) -> list[Block]:
         columns: dict[str, Any] = {"label": Status.__members__}
         for status, cases in zip(Status, table.T, strict=True):
             n = table.sum(axis=1)
-            columns[f"decided {status.name}"] = [share_cell(int(k), int(of)) for k, of in zip(cases, n, strict=True)]
+            columns[f"decided {status.name}"] = [
+                share_cell(int(k), int(of)) for k, of in zip(cases, n, strict=True)
+            ]
         note = judged.note if name in judged.in_sample else ""
         tables.append(column_table(f"{note} Policy {cut_text(name)}.".strip(), columns))
     return [drawn, *tables]
@@ -313,61 +384,101 @@ def stages_section(judged: ReportData) -> list[Block]:
     """What decided, by label, for incumbent and tuned."""
     by_policy = {name: decided_by_label(decisions) for name, decisions in judged.decisions.items()}
     none = np.zeros(len(Status), dtype=np.int64)
-    pairs = sorted({pair for counts in by_policy.values() for pair in counts}, key=lambda at: (chain_place(at[0]), *at))
+    pairs = sorted(
+        {pair for counts in by_policy.values() for pair in counts},
+        key=lambda at: (chain_place(at[0]), *at),
+    )
     columns: dict[str, Any] = {"decided by": [name for name, _ in pairs]}
     columns["decision"] = [status.name for _, status in pairs]
     for name, counts in by_policy.items():
         for label in Status:
             cases = [int(counts.get(pair, none)[label]) for pair in pairs]
             columns[f"{cut_text(name)}: label {label.name}"] = cases
-    return [column_table("Cases by what decided, in the order of the chain, and by label.", columns)]
+    return [
+        column_table("Cases by what decided, in the order of the chain, and by label.", columns)
+    ]
 
 
 def histogram_section(judged: ReportData) -> list[Block]:
     """Confidence by label with the taus."""
     by_value: dict[tuple[str, float], list[str]] = {}
     paths = ("tau_default", "tau_explicit") if judged.signals.explicit else ("tau_default",)
-    on = [name for name in judged.names if judged.policies[name].confidence.enabled and not judged.by_cost(name)]
+    on = [
+        name
+        for name in judged.names
+        if judged.policies[name].confidence.enabled and not judged.by_cost(name)
+    ]
     for path, name in ((path, name) for path in paths for name in on):
-        by_value.setdefault((path, float(judged.policies[name].value(f"confidence.{path}"))), []).append(name)
+        by_value.setdefault(
+            (path, float(judged.policies[name].value(f"confidence.{path}"))), []
+        ).append(name)
     taus = {f"{path} ({', '.join(names)})": value for (path, value), names in by_value.items()}
     blend = judged.policies[judged.subject].confidence.blend
     off = [name for name in judged.names if name not in on]
-    caption = f"Confidence of every case by label (blend {blend:g}), in bins of 4 points. Below tau a case is refused."
+    caption = (
+        f"Confidence of every case by label (blend {blend:g}), in bins of 4 points. Below tau a "
+        "case is refused."
+    )
     caption += f" No tau decides for {', '.join(off)}." if off else ""
     drawn = figures.confidence_by_label(confidence_histograms(judged.signals), FINE_EDGES, taus)
     return [picture("confidence_by_label", caption, drawn)]
 
 
 def boundary_section(judged: ReportData) -> list[Block]:
-    """Confidence of the subject's cases by label against its two thresholds, where they decide anything."""
+    """Confidence of the subject's cases by label and two thresholds, if they decide anything."""
     subject = cut_text(judged.subject)
     if judged.by_cost(judged.subject):
         return _probability_blocks(judged)
     if not judged.policies[judged.subject].confidence.enabled:
-        return [Text(f"{subject} has its confidence gate off, so no confidence bounds what it answers.")]
-    shown = DecisionBoundaryDisplay.from_trace(judged.trace, judged.policies[judged.subject], judged.arm, name=subject)
+        return [
+            Text(f"{subject} has its confidence gate off, so no confidence bounds what it answers.")
+        ]
+    shown = DecisionBoundaryDisplay.from_trace(
+        judged.trace, judged.policies[judged.subject], judged.arm, name=subject
+    )
     n, _, answered, right = zone_counts(shown.boundary)
     zones = list(shown.boundary.zones)
-    shares = {"labelled ok": (n[:, :2].sum(axis=1), n.sum(axis=1)), "answered": (answered.sum(axis=1), n.sum(axis=1))}
-    shares |= {f"{name}: decided rightly": (right[:, group], n[:, group]) for group, name in enumerate(GROUPS)}
+    shares = {
+        "labelled ok": (n[:, :2].sum(axis=1), n.sum(axis=1)),
+        "answered": (answered.sum(axis=1), n.sum(axis=1)),
+    }
+    shares |= {
+        f"{name}: decided rightly": (right[:, group], n[:, group])
+        for group, name in enumerate(GROUPS)
+    }
     columns: dict[str, Any] = {"confidence": [shown.zone(zone) for zone in zones]}
     for head, (k, of) in shares.items():
         columns[head] = [share_cell(int(k[zone]), int(of[zone])) for zone in zones]
-    lead = f"What the confidence gate of {subject} meets, whatever gate decides. With its evidence chosen, a case would"
+    lead = (
+        f"What the confidence gate of {subject} meets, whatever gate decides. With its evidence "
+        "chosen, a case would"
+    )
     figure_caption = f"{lead} be answered rightly if no gate stood in the way. {shown.says}"
-    caption = "Cases by zone: how many are labelled ok, how many the policy answers, how many it decides rightly."
-    return [picture("decision_boundary", figure_caption, shown.ax_, judged.note), column_table(caption, columns)]
+    caption = (
+        "Cases by zone: how many are labelled ok, how many the policy answers, how many it "
+        "decides rightly."
+    )
+    return [
+        picture("decision_boundary", figure_caption, shown.ax_, judged.note),
+        column_table(caption, columns),
+    ]
 
 
 def _probability_blocks(judged: ReportData) -> list[Block]:
-    """P(right) of every case by label and decision: what bounds the answers of a decision by expected cost."""
+    """P(right) of every case by label and decision.
+
+    What bounds the answers of a decision by expected cost.
+    """
     subject, decisions = cut_text(judged.subject), judged.decisions[judged.subject]
-    drawn = figures.probability_by_label(probability_histograms(judged.signals, decisions.status), FINE_EDGES)
+    drawn = figures.probability_by_label(
+        probability_histograms(judged.signals, decisions.status), FINE_EDGES
+    )
     known = judged.signals.score[P_RIGHT][~np.isnan(judged.signals.score[P_RIGHT])]
     figure_caption = (
-        f"{subject} decides by expected cost: a case is answered where that costs least, not at one bound. P(right), "
-        f"the model's probability that an answer would be right, by label and by what {subject} does; "
+        f"{subject} decides by expected cost: a case is answered where that costs least, not at "
+        "one bound. P(right), "
+        f"the model's probability that an answer would be right, by label and by what {subject} "
+        "does; "
         f"{len(known)} cases with a hit, bins of 4 points."
     )
     return [picture("probability_by_label", figure_caption, drawn, judged.note)]
@@ -380,19 +491,27 @@ def search_section(
     blocks: list[Block] = []
     if flat_ranges is not None:
         blocks.append(
-            frame_table("How far each threshold may move, alone, at no cost on the cases it was tuned on.", flat_ranges)
+            frame_table(
+                "How far each threshold may move, alone, at no cost on the cases it was tuned on.",
+                flat_ranges,
+            )
         )
     if trials is not None:
         refusal, wrong = (trials[name].to_numpy(dtype=np.float64) for name in PLANE)
         answers = ~np.isnan(refusal + wrong)
         best = front(refusal[answers], wrong[answers])
         caption = (
-            f"{int(answers.sum())} trials of the search on the cases it was tuned on; {int(best.sum())} that no other "
+            f"{int(answers.sum())} trials of the search on the cases it was tuned on; "
+            f"{int(best.sum())} that no other "
             "beats in both rates. "
             f"Left out: {int((~answers).sum())} that answer nothing."
         )
         caption += " Dashed: targets." if set(targets) & set(PLANE) else ""
-        blocks.append(picture("trials", caption, figures.pareto(refusal[answers], wrong[answers], best, targets)))
+        blocks.append(
+            picture(
+                "trials", caption, figures.pareto(refusal[answers], wrong[answers], best, targets)
+            )
+        )
     return blocks
 
 
@@ -412,17 +531,26 @@ def ranking_section(trace: TraceView) -> list[Block]:
         pairs = zip(frame[name], frame["n"].astype(int), strict=True)
         columns[name] = [share_cell(round(float(share) * n) if n else 0, n) for share, n in pairs]
     for name in measures:
-        columns[name] = [number_cell(DASH if np.isnan(value) else f"{value:.3f}") for value in frame[name]]
-    gains = "binary gains" if len(measures) == 1 else "graded: a hit gains its grade, linearly; binary: each gains 1"
+        columns[name] = [
+            number_cell(DASH if np.isnan(value) else f"{value:.3f}") for value in frame[name]
+        ]
+    gains = (
+        "binary gains"
+        if len(measures) == 1
+        else "graded: a hit gains its grade, linearly; binary: each gains 1"
+    )
     n_stated = len(trace) - frame.attrs["without_source"]
     caption = (
-        f"Over the {n_stated} of {len(trace)} cases that state sources. hit@k is the share of cases with an expected "
-        f"source among the first k passages. nDCG@10 is 0 to 1: {gains}; the first hit of each expected source counts."
+        f"Over the {n_stated} of {len(trace)} cases that state sources. hit@k is the share of "
+        "cases with an expected "
+        f"source among the first k passages. nDCG@10 is 0 to 1: {gains}; the first hit of each "
+        "expected source counts."
     )
     return [column_table(caption, columns)]
 
 
-def picture(name: str, caption: str, drawn: Any, note: str = "") -> Picture:  # noqa: ANN401 - axes or figure
+# axes or figure
+def picture(name: str, caption: str, drawn: Any, note: str = "") -> Picture:  # noqa: ANN401
     """Figure as a block.
 
     Args:
@@ -438,7 +566,10 @@ MOST_GROUPS = 20  # of a model, that a table shows
 
 
 def reliability_section(judged: ReportData) -> list[Block]:
-    """Confidence as a probability, or the P(right) that decides: reliability, errors, a cross-fitted calibration."""
+    """Confidence as a probability, or the P(right) that decides.
+
+    Reliability, errors, a cross-fitted calibration.
+    """
     name, unit = (P_RIGHT, 1.0) if P_RIGHT in judged.signals.score else ("confidence", 100.0)
     known = ~np.isnan(judged.signals.score[name])
     right, score = judged.signals.right[known], judged.signals.score[name][known]
@@ -452,7 +583,9 @@ def reliability_section(judged: ReportData) -> list[Block]:
     if enough:
         rng = np.random.default_rng(SEED)
         isotonic = calibration.calibrated(right, score, method="isotonic", folds=FOLDS, rng=rng)
-        ReliabilityDisplay.from_predictions(right, isotonic.p, name="isotonic, cross-fitted", ax=as_it_is.ax_)
+        ReliabilityDisplay.from_predictions(
+            right, isotonic.p, name="isotonic, cross-fitted", ax=as_it_is.ax_
+        )
         # Cross-fitted is what holds on new cases; in sample is shown to tell how much it flatters.
         judgements[f"isotonic, cross-fitted in {FOLDS} folds"] = isotonic.cross_fitted
         judgements["isotonic on the cases it was fitted to (flatters)"] = isotonic.in_sample
@@ -465,7 +598,12 @@ def reliability_section(judged: ReportData) -> list[Block]:
         "right if answered": rate_cells(frame),
     }
     return [
-        picture("reliability", _reliability_caption(judged, name, enough=enough), as_it_is.ax_, judged.note),
+        picture(
+            "reliability",
+            _reliability_caption(judged, name, enough=enough),
+            as_it_is.ax_,
+            judged.note,
+        ),
         _judgement_table(judgements),
         column_table(f"{name.capitalize() if unit > 1.0 else name} in numbers.", columns),
     ]
@@ -475,39 +613,61 @@ def _reliability_caption(judged: ReportData, name: str, *, enough: bool) -> str:
     from raglab.live.trace_building import LATE_INTERACTION
 
     late = judged.trace.meta.get("parameters", {}).get("reranker") == LATE_INTERACTION
-    what = "Confidence" if name == "confidence" else f"{name}, the probability that {judged.subject} decides by,"
+    what = (
+        "Confidence"
+        if name == "confidence"
+        else f"{name}, the probability that {judged.subject} decides by,"
+    )
     caption = (
-        f"{what} in bins of 10 points (0.1 of a probability) against the share of cases that are right; a bin holds "
-        "its upper edge: 40 points lie in (30, 40]. Right: answered correctly if it were answered, that is, "
-        "labelled ok and the expected sources are among the hits that the policy without any gate chooses. "
+        f"{what} in bins of 10 points (0.1 of a probability) against the share of cases that are "
+        "right; a bin holds "
+        "its upper edge: 40 points lie in (30, 40]. Right: answered correctly if it were "
+        "answered, that is, "
+        "labelled ok and the expected sources are among the hits that the policy without any gate "
+        "chooses. "
         f"n = {len(judged.trace):,} cases."
     )
     if late and name == "confidence":
-        caption += " The reranker is late interaction: the confidence is rank only until calibrated (rule S1.4)."
+        caption += (
+            " The reranker is late interaction: the confidence is rank only until calibrated "
+            "(rule S1.4)."
+        )
     if enough:
         return f"{caption} Beside it its isotonic calibration, each case by the folds it is not in."
     return f"{caption} Calibrating it takes {LEAST} right and {LEAST} wrong cases at least."
 
 
 def _judgement_table(judgements: Mapping[str, Judgement]) -> ReportTable:
-    measures = {"ECE": "ece", "smooth ECE": "smooth_ece", "Brier": "brier.score", "MCB": "brier.mcb"}
+    measures = {
+        "ECE": "ece",
+        "smooth ECE": "smooth_ece",
+        "Brier": "brier.score",
+        "MCB": "brier.mcb",
+    }
     measures |= {"DSC": "brier.dsc", "UNC": "brier.unc"}
     columns: dict[str, Any] = {"probability": judgements.keys()}
     for head, path in measures.items():
-        columns[head] = [number_cell(f"{attrgetter(path)(judgement):.3f}") for judgement in judgements.values()]
+        columns[head] = [
+            number_cell(f"{attrgetter(path)(judgement):.3f}") for judgement in judgements.values()
+        ]
     caption = (
-        "How far the probabilities can be believed, 0 to 1. Lower is better, but for DSC. ECE has 15 equal bins. "
+        "How far the probabilities can be believed, 0 to 1. Lower is better, but for DSC. ECE has "
+        "15 equal bins. "
         "Brier = MCB (miscalibration) − DSC (discrimination) + UNC (uncertainty of the base rate)."
     )
     return column_table(caption, columns)
 
 
 def signals_section(judged: ReportData) -> list[Block]:
-    """How well each signal ranks right above wrong: AUROC and AURC with intervals, against the best."""
+    """How well each signal ranks right above wrong.
+
+    AUROC and AURC with intervals, against the best.
+    """
     right, none = judged.signals.right, np.zeros(len(judged.signals.right))
     areas = {name: metrics.aurc(right, score) for name, score in judged.signals.score.items()}
     constant = {name for name, score in judged.signals.score.items() if not tells_apart(score)}
-    # A signal that is the same in every case ranks nothing, also where it lies below one that ranks the wrong way.
+    # A signal that is the same in every case ranks nothing, also where it lies below one that ranks
+    # the wrong way.
     best = min(areas, key=lambda name: (name in constant, areas[name]))
     ordered = sorted(areas, key=lambda name: (name in constant, areas[name]))
     columns: dict[str, Any] = {
@@ -521,17 +681,27 @@ def signals_section(judged: ReportData) -> list[Block]:
         low, high = metrics.auroc_interval(right, score)
         area = float("nan") if name in constant else metrics.auroc(right, score)  # it ranks nothing
         columns["AUROC"].append(estimate_cell(area, float(low), float(high)))
-        perfect = np.stack([right, np.ones_like(right)])  # a second signal that is never wrong has an AURC of 0
+        # a second signal that is never wrong has an AURC of 0
+        perfect = np.stack([right, np.ones_like(right)])
         own = metrics.aurc_difference(perfect, score, none, rng=np.random.default_rng(SEED))
         columns["AURC"].append(estimate_cell(areas[name], own.low, own.high))
-        excess = metrics.aurc_difference(right, score, judged.signals.score[best], rng=np.random.default_rng(SEED))
+        excess = metrics.aurc_difference(
+            right, score, judged.signals.score[best], rng=np.random.default_rng(SEED)
+        )
         same = name == best
-        beside.append(number_cell(DASH) if same else estimate_cell(excess.value, excess.low, excess.high, sign="+"))
+        beside.append(
+            number_cell(DASH)
+            if same
+            else estimate_cell(excess.value, excess.low, excess.high, sign="+")
+        )
     caption = (
-        f"Each signal alone, with 95 % intervals (n = {len(right):,} cases). AUROC is the chance that a right case "
-        "ranks above a wrong one, 0 to 1 (DeLong). AURC is the mean risk over all coverages, 0 to 1; lower is better. "
+        f"Each signal alone, with 95 % intervals (n = {len(right):,} cases). AUROC is the chance "
+        "that a right case "
+        "ranks above a wrong one, 0 to 1 (DeLong). AURC is the mean risk over all coverages, 0 to "
+        "1; lower is better. "
         f"The last column is its excess over {best}, the lowest here (paired bootstrap). "
-        "Signals that are the same in every case, or not measured, come last, with a dash for the AUROC: they rank "
+        "Signals that are the same in every case, or not measured, come last, with a dash for the "
+        "AUROC: they rank "
         "nothing."
     )
     return [column_table(caption, columns)]
@@ -545,16 +715,23 @@ def _idle_note(score: NDArray[np.float64]) -> str:
 
 
 def worth_section(judged: ReportData) -> list[Block]:
-    """What every signal tells of right answers and of ambiguous questions, and which other it repeats; no costs."""
+    """What every signal tells of right answers and ambiguous questions, and which it repeats.
+
+    No costs are given.
+    """
     policy = judged.policies[judged.subject]
-    # A missing answer counts as not correct (rule S6.3): many of them would be blamed on the signals.
+    # A missing answer counts as not correct (rule S6.3): many of them would be blamed on the
+    # signals.
     lacks = missing_if_answered(judged.trace, policy, judged.arm)
     if not lacks.is_compared:
-        return [Text(f"Signals are not judged: {lacks}, without any gate (rule S6.3).", warning=True)]
+        return [
+            Text(f"Signals are not judged: {lacks}, without any gate (rule S6.3).", warning=True)
+        ]
     # Costs take hundreds of fits, which a page does not wait for: no repeats.
     audit = audit_signals(judged.trace, policy, arm=judged.arm, repeats=0)
     measured = audit.table[audit.table["note"] != EVERYWHERE].copy()
-    # What is the same in every case ranks nothing: an area of 0.5 with an interval would say that it was measured.
+    # What is the same in every case ranks nothing: an area of 0.5 with an interval would say that
+    # it was measured.
     measured.loc[measured["note"] == CONSTANT, ["auroc_right", "auroc_ambiguous"]] = np.nan
     if not len(measured):
         return []
@@ -568,10 +745,14 @@ def worth_section(judged: ReportData) -> list[Block]:
         "missing": percent_cells(measured["missing"]),
     }
     caption = (
-        "Each signal alone, over the cases that have it, the most telling first: AUROC, 0 to 1, with 95 % interval. "
-        "It is read in the direction that the signal declares: one that speaks for asking backwards for right answers, "
-        "one that makes surer backwards for ambiguous cases. Signals that are the same in every case tell nothing and "
-        "come last. A signal that repeats another adds little to it (rank correlation in brackets). "
+        "Each signal alone, over the cases that have it, the most telling first: AUROC, 0 to 1, "
+        "with 95 % interval. "
+        "It is read in the direction that the signal declares: one that speaks for asking "
+        "backwards for right answers, "
+        "one that makes surer backwards for ambiguous cases. Signals that are the same in every "
+        "case tell nothing and "
+        "come last. A signal that repeats another adds little to it (rank correlation in "
+        "brackets). "
         "raglab.audit_signals tells what each saves in addition to all others."
     )
     # A signal that no case has would be a row of gaps.
@@ -580,11 +761,17 @@ def worth_section(judged: ReportData) -> list[Block]:
     return [column_table(caption, columns)]
 
 
-CLASS_WORDS = dict(zip(CLASSES, ("right", "ok, but would miss", "to be refused", "to be asked"), strict=True))
+CLASS_WORDS = dict(
+    zip(CLASSES, ("right", "ok, but would miss", "to be refused", "to be asked"), strict=True)
+)
 
 
-def candidates_section(judged: ReportData, study: StudyOutcome | None, notes: Sequence[str] = ()) -> list[Block]:
-    """Every candidate of a study and what stands beside them: costs side by side, gain over the incumbent.
+def candidates_section(
+    judged: ReportData, study: StudyOutcome | None, notes: Sequence[str] = ()
+) -> list[Block]:
+    """Every candidate of a study and what stands beside them.
+
+    Costs side by side, gain over the incumbent.
 
     Args:
       notes: why it was selected.
@@ -595,18 +782,34 @@ def candidates_section(judged: ReportData, study: StudyOutcome | None, notes: Se
     ordered = study.costs.sort_values(["cross_validated", "in_sample"], kind="stable")
     judged_on = " and on the cases of this page" if study.unseen else ""
     caption = (
-        "Expected cost a case on the cases that a candidate was made of: in sample and cross-fitted (each case decided "
-        f"by versions that never saw it){judged_on}. Without cross-fitting a candidate has no cost to compare. "
-        f"Gain is what it saves a case over {cut_text(study.incumbent)}, the policy to beat, with its standard error. "
-        "It is cross-fitted and holds one more case at the worst costs. Over-ask and coverage are cross-fitted."
+        "Expected cost a case on the cases that a candidate was made of: in sample and "
+        "cross-fitted (each case decided "
+        f"by versions that never saw it){judged_on}. Without cross-fitting a candidate has no "
+        "cost to compare. "
+        f"Gain is what it saves a case over {cut_text(study.incumbent)}, the policy to beat, with "
+        "its standard error. "
+        "It is cross-fitted and holds one more case at the worst costs. Over-ask and coverage are "
+        "cross-fitted."
     )
-    nan_is_in_sample = {"in sample": "in_sample", "cross-fitted": "cross_validated", "judged": "report"}
-    costs = {head: [_cost_cell(cost) for cost in ordered[name]] for head, name in nan_is_in_sample.items()}
+    nan_is_in_sample = {
+        "in sample": "in_sample",
+        "cross-fitted": "cross_validated",
+        "judged": "report",
+    }
+    costs = {
+        head: [_cost_cell(cost) for cost in ordered[name]]
+        for head, name in nan_is_in_sample.items()
+    }
     columns: dict[str, Any] = {
-        "candidate": [_candidate_cell(str(name), study, row["competes"]) for name, row in ordered.iterrows()],
+        "candidate": [
+            _candidate_cell(str(name), study, row["competes"]) for name, row in ordered.iterrows()
+        ],
         "in sample": costs["in sample"],
         "cross-fitted": costs["cross-fitted"],
-        "gain": [_gain_cell(row, is_incumbent=name == study.incumbent) for name, row in ordered.iterrows()],
+        "gain": [
+            _gain_cell(row, is_incumbent=name == study.incumbent)
+            for name, row in ordered.iterrows()
+        ],
         **({"judged": costs["judged"]} if study.unseen else {}),
         "over-ask": percent_cells(ordered["over_ask"]),
         "coverage": percent_cells(ordered["coverage"]),
@@ -617,12 +820,22 @@ def candidates_section(judged: ReportData, study: StudyOutcome | None, notes: Se
     # The figure has error bars, since the smallest cost alone is no reason to select (rule S6.8).
     drawn = figures.candidate_costs(study.costs, study.selected, study.incumbent)
     figure_caption = (
-        f"Expected cost a case of every candidate; {cut_text(study.selected)} was selected. In sample flatters. The "
-        "choice rests on the cross-fitted cost. A bar is one standard error of the gain over the policy to beat, to "
+        f"Expected cost a case of every candidate; {cut_text(study.selected)} was selected. In "
+        "sample flatters. The "
+        "choice rests on the cross-fitted cost. A bar is one standard error of the gain over the "
+        "policy to beat, to "
         "each side."
     )
-    figure_caption += f" Judged is what this page measures (n = {len(judged.trace):,} cases)." if study.unseen else ""
-    return [*map(Text, notes), picture("candidates", figure_caption, drawn), column_table(caption, columns)]
+    figure_caption += (
+        f" Judged is what this page measures (n = {len(judged.trace):,} cases)."
+        if study.unseen
+        else ""
+    )
+    return [
+        *map(Text, notes),
+        picture("candidates", figure_caption, drawn),
+        column_table(caption, columns),
+    ]
 
 
 def _candidate_cell(name: str, study: StudyOutcome, competes: object) -> Cell:
@@ -641,21 +854,27 @@ def _gain_cell(row: Any, *, is_incumbent: bool) -> Cell:  # noqa: ANN401 - row o
     """What a candidate saves a case over the incumbent, with its standard error."""
     if is_incumbent or np.isnan(row["gain"]):
         return number_cell(DASH)
-    return number_cell(f"{row['gain']:+.3f}", "" if np.isnan(row["std_error"]) else f"± {row['std_error']:.3f}")
+    return number_cell(
+        f"{row['gain']:+.3f}", "" if np.isnan(row["std_error"]) else f"± {row['std_error']:.3f}"
+    )
 
 
 def model_section(judged: ReportData) -> list[Block]:
-    """Model and costs of a subject that decides by expected cost, the signals of most weight first."""
+    """Model and costs of a subject that decides by expected cost, signals of most weight first."""
     section = judged.policies[judged.subject].decision
     if not judged.by_cost(judged.subject) or section.model is None:
         return []
     model, subject = section.model, cut_text(judged.subject)
-    parts = sorted(model.parts.items(), key=lambda pair: (min(pair[1].weights) - max(pair[1].weights), pair[0]))
+    parts = sorted(
+        model.parts.items(), key=lambda pair: (min(pair[1].weights) - max(pair[1].weights), pair[0])
+    )
     active = [(name, part) for name, part in parts if any(part.weights)]
     known = judged.signals.known
     signals = [known.signal(name) for name, _ in active]
     bias = Cell("bias", "where every signal is at its centre")
-    columns: dict[str, Any] = {"signal": [*(Cell(signal.name, signal.meaning) for signal in signals), bias]}
+    columns: dict[str, Any] = {
+        "signal": [*(Cell(signal.name, signal.meaning) for signal in signals), bias]
+    }
     for place, name in enumerate(CLASSES):
         weights = [part.weights[place] for _, part in active]
         columns[CLASS_WORDS[name]] = [_weight(weight) for weight in (*weights, model.bias[place])]
@@ -663,26 +882,39 @@ def model_section(judged: ReportData) -> list[Block]:
     columns["scale"] = [*(part.scale for _, part in active), DASH]
     columns["unit"] = [*(signal.unit.name for signal in signals), DASH]
     caption = (
-        f"The model of {subject}: {len(active)} signals with weight, those that part the classes most first. A weight "
-        "is what one scale above the centre adds to the logit of a class. The model gives a probability of each class. "
-        "Times the costs below, they tell what answering, refusing and asking back cost; the least decides. "
-        f"The options of a question back hold what the case expects with probability {model.asked_right:.2f}."
+        f"The model of {subject}: {len(active)} signals with weight, those that part the classes "
+        "most first. A weight "
+        "is what one scale above the centre adds to the logit of a class. The model gives a "
+        "probability of each class. "
+        "Times the costs below, they tell what answering, refusing and asking back cost; the "
+        "least decides. "
+        "The options of a question back hold what the case expects with probability "
+        f"{model.asked_right:.2f}."
     )
     costs = _cost_table(section.costs.model_dump(), float(section.ratio))
     return [column_table(caption, columns), *_group_biases(model), costs]
 
 
 def _group_biases(model: ModelSection) -> list[Block]:
-    """Biases of the groups of a model, those that move most first; none of a model without groups (rule S2.20)."""
+    """Biases of the groups of a model, those that move most first.
+
+    None of a model without groups (rule S2.20).
+    """
     if model.groups is None:
         return []
-    rows = sorted(model.groups.bias.items(), key=lambda pair: (min(pair[1]) - max(pair[1]), pair[0]))
-    columns: dict[str, Any] = {model.groups.attribute: [cut_text(name) for name, _ in rows[:MOST_GROUPS]]}
+    rows = sorted(
+        model.groups.bias.items(), key=lambda pair: (min(pair[1]) - max(pair[1]), pair[0])
+    )
+    columns: dict[str, Any] = {
+        model.groups.attribute: [cut_text(name) for name, _ in rows[:MOST_GROUPS]]
+    }
     for place, name in enumerate(CLASSES):
         columns[CLASS_WORDS[name]] = [_weight(bias[place]) for _, bias in rows[:MOST_GROUPS]]
     caption = (
-        f"What each group adds to the logits of the classes, {min(len(rows), MOST_GROUPS)} of {len(rows)} groups by "
-        f"{model.groups.attribute}, those that move most first. Any other group follows the common policy."
+        f"What each group adds to the logits of the classes, {min(len(rows), MOST_GROUPS)} of "
+        f"{len(rows)} groups by "
+        f"{model.groups.attribute}, those that move most first. Any other group follows the "
+        "common policy."
     )
     return [column_table(caption, columns)]
 
@@ -696,7 +928,9 @@ def _cost_table(costs: Mapping[str, Any], ratio: float) -> ReportTable:
     """Costs that the policy states, by label and outcome."""
     columns: dict[str, Any] = {"": [f"label {label}" for label in LABELS]}
     for outcome in OUTCOMES:
-        columns[outcome.replace("_", " ")] = [number_cell(f"{costs[label][outcome]:g}") for label in LABELS]
+        columns[outcome.replace("_", " ")] = [
+            number_cell(f"{costs[label][outcome]:g}") for label in LABELS
+        ]
     ratio_note = "" if ratio == 1.0 else f" Wrong answers cost {ratio:g} times what is stated."
     caption = f"Cost of a case by label and outcome, as the policy states it.{ratio_note}"
     return column_table(caption, columns)

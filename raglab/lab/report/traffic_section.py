@@ -16,22 +16,36 @@ def traffic_section(review: Review | None) -> list[Block]:
     if review is None:
         return []
     # The review has cases of its own: nothing here is of the cases that the page judges.
-    lead = f"{review.n:,} requests, decided by policy {review.policy.policy_id}; they are not the cases of this page."
+    lead = (
+        f"{review.n:,} requests, decided by policy {review.policy.policy_id}; they are not the "
+        "cases of this page."
+    )
     blocks: list[Block] = [Text(cut_text(text)) for text in (lead, *review.notes)]
     moving = any(len(curve.low) > 1 for curve in review.curves.values())
     if moving or len(review.days):
-        caption = "Shares answered, refused and asked back as one threshold moves, the policy's own marked, and by day."
+        caption = (
+            "Shares answered, refused and asked back as one threshold moves, the policy's own "
+            "marked, and by day."
+        )
         blocks.append(picture("traffic", caption, ReviewDisplay.from_review(review).figure_))
     rates = review.frame()
     shown = rates[rates["n"] > 0]
-    columns = {"rate": shown["rate"].tolist(), "of": shown["of"].tolist(), "basis": shown["basis"].tolist()}
+    columns = {
+        "rate": shown["rate"].tolist(),
+        "of": shown["of"].tolist(),
+        "basis": shown["basis"].tolist(),
+    }
     caption = (
-        f"Basis traffic counts all requests; sample estimates for all of them, with {100 * review.level:g} % intervals "
+        "Basis traffic counts all requests; sample estimates for all of them, with "
+        f"{100 * review.level:g} % intervals "
         "of the draw; labelled requests speaks for those alone."
     )
     blocks.append(column_table(caption, columns | {"share": rate_cells(shown, "estimate")}))
     tables = (
-        ("The nearest change of each threshold, and how many requests it changes.", review.thresholds),
+        (
+            "The nearest change of each threshold, and how many requests it changes.",
+            review.thresholds,
+        ),
         ("Requests that a second policy decides otherwise, by pair of decisions.", review.changes),
         ("Requests by day.", review.days),
         ("Requests by group, the largest first.", review.groups),

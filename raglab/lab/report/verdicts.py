@@ -1,4 +1,4 @@
-"""Verdicts (shore): which targets are met or could be met at all, and how near one comes (S6.2, S6.4, S6.9)."""
+"""Verdicts (shore): which targets are met or possible, how near one comes (S6.2, S6.4, S6.9)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-PLANE = ("false_refusal_rate", "hallucination_rate")  # the two rates that a threshold on one signal trades
+# the two rates that a threshold on one signal trades
+PLANE = ("false_refusal_rate", "hallucination_rate")
 UNREACHABLE = "not met; all targets together cannot be met with these signals"
 BOUGHT = "not met: within its target only by asking back or refusing"
 
@@ -44,10 +45,11 @@ P_RIGHT = "P(right)"  # of a decision by expected cost, beside the signals
 class AnswerSignals(NamedTuple):
     """What answering every case would give, [Q].
 
-    score: signal -> its value, higher is surer; NaN where nothing can be answered; of the fused gate and of
-    the model's `P(right)` too, where the policy decides by one; of the trace's own ones those with a direction, with a
-    minus where less of them is surer. right: answered correctly if it were answered. label:
-    status codes. explicit: whether the user named documents in any case. known: the signals of the trace.
+    score: signal -> its value, higher is surer; NaN where nothing can be answered; of the fused
+    gate and of the model's `P(right)` too, where the policy decides by one; of the trace's own ones
+    those with a direction, with a minus where less of them is surer. right: answered correctly if
+    it were answered. label: status codes. explicit: whether the user named documents in any case.
+    known: the signals of the trace.
     """
 
     score: Mapping[str, NDArray[np.float64]]
@@ -58,10 +60,11 @@ class AnswerSignals(NamedTuple):
 
 
 def answer_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> AnswerSignals:
-    """Signals of every case, and whether the hits that the policy without any gate chooses hold the expected sources.
+    """Signals of every case, and whether the policy's gate-free hits hold the expected sources.
 
     Args:
-      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; the columns are held whole.
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; the
+        columns are held whole.
 
     Source: rules S2.2, S2.4, S2.6, S2.8, S2.17, S6.2.
     """
@@ -71,7 +74,9 @@ def answer_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> 
     return AnswerSignals(score, right, label, any(part.explicit for part in parts), parts[0].known)
 
 
-def shard_answer_signals(trace: TraceData | Measured, policy: Policy, arm: str | None = None) -> AnswerSignals:
+def shard_answer_signals(
+    trace: TraceData | Measured, policy: Policy, arm: str | None = None
+) -> AnswerSignals:
     """`answer_signals` of one trace in memory; pure, so that any worker may measure a shard."""
     held = Measured.of(trace)
     decisions = replay.decide(held, always_answer(policy), arm=arm)
@@ -85,7 +90,9 @@ def shard_answer_signals(trace: TraceData | Measured, policy: Policy, arm: str |
     }
     for own in evidence.known.rows[len(NAMES) :]:
         values = evidence.signals[evidence.known.place(own.name), 0]
-        signals |= {"surer": {own.name: values}, "ask": {f"-{own.name}": -values}}.get(own.direction, {})
+        signals |= {"surer": {own.name: values}, "ask": {f"-{own.name}": -values}}.get(
+            own.direction, {}
+        )
     if policy.fused_model is not None:
         signals["fused gate"] = evidence.fused[0]
     if policy.decision.rule == EXPECTED_COST:
@@ -100,7 +107,9 @@ def shard_answer_signals(trace: TraceData | Measured, policy: Policy, arm: str |
 
 
 class ThresholdRates(NamedTuple):
-    """Rates of the thresholds on a signal, from the highest down, [N]; or of one of them, as numbers.
+    """Rates of the thresholds on a signal, from the highest down, [N].
+
+    Or of one of them, as numbers.
 
     threshold: NaN where none reaches what it must; nothing is answered then.
     """
@@ -124,22 +133,31 @@ class ThresholdRates(NamedTuple):
 
     def at(self, place: int) -> ThresholdRates:
         """One of the thresholds."""
-        refused, wrong, answered = (int(column[place]) for column in (self.refused, self.wrong, self.answered))
-        return ThresholdRates(self.signal, float(self.threshold[place]), refused, self.n_ok, wrong, answered)
+        refused, wrong, answered = (
+            int(column[place]) for column in (self.refused, self.wrong, self.answered)
+        )
+        return ThresholdRates(
+            self.signal, float(self.threshold[place]), refused, self.n_ok, wrong, answered
+        )
 
 
 def threshold_rates(signals: AnswerSignals, signal: str) -> ThresholdRates:
-    """Rates of every threshold on a signal, "answer at or above it, else refuse", one for each distinct value."""
+    """Rates of every threshold on a signal, "answer at or above it, else refuse".
+
+    There is one threshold for each distinct value.
+    """
     score, n_ok = signals.score[signal], int((signals.label == Status.ok).sum())
     by_answer = metrics.risk_coverage(signals.right, score)
     by_label = metrics.risk_coverage(signals.label == Status.ok, score)
-    return ThresholdRates(signal, by_answer.at, n_ok - (by_label.n - by_label.k), n_ok, by_answer.k, by_answer.n)
+    return ThresholdRates(
+        signal, by_answer.at, n_ok - (by_label.n - by_label.k), n_ok, by_answer.k, by_answer.n
+    )
 
 
 def nearest_thresholds(
     signals: AnswerSignals, signal: str, targets: Mapping[str, float]
 ) -> tuple[ThresholdRates, ThresholdRates]:
-    """Lowest hallucination rate at the false-refusal target, lowest false-refusal rate at the hallucination target.
+    """Lowest hallucination rate and lowest false-refusal rate, each at the other's target.
 
     Args:
       targets: of both rates.
@@ -147,10 +165,14 @@ def nearest_thresholds(
     every = threshold_rates(signals, signal)
     refusal, wrong = every.false_refusal, every.hallucination
 
-    def lowest(is_met: NDArray[np.bool_], first: NDArray[np.float64], tie_break: NDArray[np.float64]) -> ThresholdRates:
+    def lowest(
+        is_met: NDArray[np.bool_], first: NDArray[np.float64], tie_break: NDArray[np.float64]
+    ) -> ThresholdRates:
         there = np.flatnonzero(is_met)
         if not len(there):
-            return ThresholdRates(signal=signal, threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0)
+            return ThresholdRates(
+                signal=signal, threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0
+            )
         return every.at(int(there[np.lexsort((tie_break[there], first[there]))[0]]))
 
     return (
@@ -160,7 +182,10 @@ def nearest_thresholds(
 
 
 class Keeper(NamedTuple):
-    """What meets all targets: a threshold on one signal, a policy or a trial, with its coverage and over-ask."""
+    """What meets all targets.
+
+    A threshold on one signal, a policy or a trial, with its coverage and over-ask.
+    """
 
     name: str
     coverage: float
@@ -170,9 +195,10 @@ class Keeper(NamedTuple):
 class Reachable(NamedTuple):
     """Whether all targets can be met together, and by what.
 
-    best: of those that answer enough and ask little the one that answers most; None where there is none. bought: of
-    those that keep the targets by refusing or asking back the one that asks least; None where there is none.
-    min_coverage, max_over_ask: what answering enough and asking little mean here.
+    best: of those that answer enough and ask little the one that answers most; None where there is
+    none. bought: of those that keep the targets by refusing or asking back the one that asks least;
+    None where there is none. min_coverage, max_over_ask: what answering enough and asking little
+    mean here.
     """
 
     best: Keeper | None
@@ -207,11 +233,11 @@ def reachable(
     min_coverage: float | None = None,
     max_over_ask: float = MAX_OVER_ASK,
 ) -> Reachable:
-    """Whether a threshold on one signal, a policy of the table or a trial keeps all targets together, and answers.
+    """Whether a signal threshold, a table policy or a trial keeps all targets at once, and answers.
 
     Args:
-      table, trials: of `replay.sweep` and of a study; rows without a target's rate, `coverage` or `over_ask_rate` do
-        not count.
+      table, trials: of `replay.sweep` and of a study; rows without a target's rate, `coverage` or
+        `over_ask_rate` do not count.
       targets: rate -> highest value, of a rate that is wanted high the least.
       min_coverage: share of all cases that must be answered; `least_coverage` where not given.
       max_over_ask: share of the unambiguous that may be asked back.
@@ -221,15 +247,25 @@ def reachable(
 
     Source: rule S6.9.
     """
-    least = _least(min_coverage, int((signals.label == Status.ok).sum()), len(signals.label), max_over_ask)
+    least = _least(
+        min_coverage, int((signals.label == Status.ok).sum()), len(signals.label), max_over_ask
+    )
     keepers = _signal_keepers(signals, targets)
     for frame in (table, trials):
         if frame is not None:
-            keepers += _row_keepers(frame, targets, "a trial of the study" if frame is trials else None)
-    answers = [keeper for keeper in keepers if keeper.coverage >= least and keeper.over_ask <= max_over_ask]
+            keepers += _row_keepers(
+                frame, targets, "a trial of the study" if frame is trials else None
+            )
+    answers = [
+        keeper for keeper in keepers if keeper.coverage >= least and keeper.over_ask <= max_over_ask
+    ]
     best = max(answers, key=lambda keeper: (keeper.coverage, -keeper.over_ask), default=None)
     known = [keeper for keeper in keepers if not np.isnan([keeper.coverage, keeper.over_ask]).any()]
-    bought = min(known, key=lambda keeper: (keeper.over_ask, -keeper.coverage), default=None) if best is None else None
+    bought = (
+        min(known, key=lambda keeper: (keeper.over_ask, -keeper.coverage), default=None)
+        if best is None
+        else None
+    )
     return Reachable(best, bought, least, max_over_ask)
 
 
@@ -242,13 +278,14 @@ def _least(min_coverage: float | None, n_ok: int, n_cases: int, max_over_ask: fl
     return least
 
 
-def target_met(name: str, rate: Any, limit: float) -> Any:  # noqa: ANN401 - a number or an array of them
+# a number or an array of them
+def target_met(name: str, rate: Any, limit: float) -> Any:  # noqa: ANN401
     """Whether a rate keeps its target; NaN keeps none (rule S6.2)."""
     return rate <= limit if RATE_TABLE[name].better == "low" else rate >= limit
 
 
 def _signal_rates(signals: AnswerSignals, every: ThresholdRates) -> dict[str, NDArray[np.float64]]:
-    """Rates of every threshold on a signal that answers at or above it and refuses below, [N] each."""
+    """Rates of every threshold on a signal that answers at or above it, else refuses, [N] each."""
     labels = np.bincount(signals.label, minlength=len(Status))
     n, unasked = len(signals.label), np.zeros(len(every.answered))
     of_refuse = metrics.risk_coverage(signals.label == Status.refuse, signals.score[every.signal])
@@ -264,7 +301,10 @@ def _signal_rates(signals: AnswerSignals, every: ThresholdRates) -> dict[str, ND
 
 
 def _signal_keepers(signals: AnswerSignals, targets: Mapping[str, float]) -> list[Keeper]:
-    """Of each signal the threshold that answers most of those that keep all targets; none of them ever asks."""
+    """Of each signal the threshold that answers most of those that keep all targets.
+
+    None of them ever asks.
+    """
     keepers = []
     for signal in signals.score:
         every = threshold_rates(signals, signal)
@@ -280,7 +320,9 @@ def _signal_keepers(signals: AnswerSignals, targets: Mapping[str, float]) -> lis
     return keepers
 
 
-def _row_keepers(frame: pd.DataFrame, targets: Mapping[str, float], name: str | None) -> list[Keeper]:
+def _row_keepers(
+    frame: pd.DataFrame, targets: Mapping[str, float], name: str | None
+) -> list[Keeper]:
     """Rows of a table that keep all targets; the index names them where no name is given."""
     if not set(targets) <= set(frame.columns):
         return []
@@ -289,14 +331,20 @@ def _row_keepers(frame: pd.DataFrame, targets: Mapping[str, float], name: str | 
         keeps &= target_met(rate, frame[rate].to_numpy(dtype=np.float64), limit)
     beside = frame.reindex(columns=["coverage", "over_ask_rate"]).to_numpy(dtype=np.float64)
     rows = zip(frame.index, beside, keeps, strict=True)
-    return [Keeper(name or str(index), float(row[0]), float(row[1])) for index, row, is_keeper in rows if is_keeper]
+    return [
+        Keeper(name or str(index), float(row[0]), float(row[1]))
+        for index, row, is_keeper in rows
+        if is_keeper
+    ]
 
 
 class TargetVerdict(NamedTuple):
-    """Verdict on a target: met, not met, bought by asking or refusing, or out of reach with these signals.
+    """Verdict on a target.
 
-    target: highest value, of a rate that is wanted high the least. is_target: whether its user stated it; else it is
-    the coverage or over-ask without which no target is met.
+    Met, not met, bought by asking or refusing, or out of reach with these signals.
+
+    target: highest value, of a rate that is wanted high the least. is_target: whether its user
+    stated it; else it is the coverage or over-ask without which no target is met.
     """
 
     name: str
@@ -348,7 +396,9 @@ def verdicts(
     ]
 
 
-def _target_verdict(row: Mapping[str, Any], name: str, target: float, says: str, *, is_target: bool) -> TargetVerdict:
+def _target_verdict(
+    row: Mapping[str, Any], name: str, target: float, says: str, *, is_target: bool
+) -> TargetVerdict:
     k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
     return TargetVerdict(name, target, int(k), int(n), float(low), float(high), says, is_target)
 
@@ -357,17 +407,20 @@ USUAL_TARGETS = (0.01, 0.02, 0.05, 0.10, 0.20)
 
 
 def certifiable(n: int, delta: float = DELTA) -> float:
-    """Lowest of `USUAL_TARGETS` that n answered cases certify with errors at half the target's rate; NaN for none.
+    """Lowest of `USUAL_TARGETS` n answered cases certify with errors at half its rate, else NaN.
 
     Example:
       >>> certifiable(83), certifiable(2000)
       (0.1, 0.01)
     """
-    return next((t for t in USUAL_TARGETS if metrics.upper_bound(int(t / 2 * n), n, delta) <= t), float("nan"))
+    return next(
+        (t for t in USUAL_TARGETS if metrics.upper_bound(int(t / 2 * n), n, delta) <= t),
+        float("nan"),
+    )
 
 
 def best_bound(signals: AnswerSignals, delta: float = DELTA) -> tuple[ThresholdRates, float]:
-    """Threshold on one signal with the lowest upper bound of the hallucination rate, and that bound; in sample."""
+    """Threshold on one signal with least upper hallucination bound, and that bound; in sample."""
     best, least = (
         ThresholdRates(signal="-", threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0),
         float("nan"),
@@ -384,23 +437,31 @@ def best_bound(signals: AnswerSignals, delta: float = DELTA) -> tuple[ThresholdR
 
 def curves(signals: AnswerSignals) -> dict[str, Curve]:
     """Risk–coverage steps of every signal."""
-    return {name: metrics.risk_coverage(signals.right, score) for name, score in signals.score.items()}
+    return {
+        name: metrics.risk_coverage(signals.right, score) for name, score in signals.score.items()
+    }
 
 
 def confidence_histograms(signals: AnswerSignals) -> dict[str, NDArray[np.int64]]:
     """Cases by label and confidence, counts between `FINE_EDGES`."""
-    return {status.name: _fine_counts(signals.score["confidence"][signals.label == status]) for status in Status}
+    return {
+        status.name: _fine_counts(signals.score["confidence"][signals.label == status])
+        for status in Status
+    }
 
 
 def probability_histograms(signals: AnswerSignals, status: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Cases by label, decision (both in the order of `Status`) and P(right) in percent, counts between `FINE_EDGES`.
+    """Case counts by label, decision (both in `Status` order), P(right) in %, by `FINE_EDGES`.
 
     Args:
       status: decisions, [Q].
     """
     score = 100.0 * signals.score[P_RIGHT]
     cells = [
-        [_fine_counts(score[(signals.label == label) & (status == decision)]) for decision in Status]
+        [
+            _fine_counts(score[(signals.label == label) & (status == decision)])
+            for decision in Status
+        ]
         for label in Status
     ]
     return np.array(cells)
@@ -420,7 +481,9 @@ def confusion_counts(decisions: CaseVerdicts) -> NDArray[np.int64]:
 
 
 def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], NDArray[np.int64]]:
-    """What decided, and its decision -> cases by label, [3]; those that decided any, in the order of the chain.
+    """What decided, and its decision -> cases by label, [3].
+
+    Those that decided any, in the order of the chain.
 
     Raises:
       ValueError: some case has no label.
@@ -429,27 +492,34 @@ def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], NDArra
     names, place = np.unique(decisions.decided_by.astype(str), return_inverse=True)
     counts = np.zeros((len(names), len(Status), len(Status)), dtype=np.int64)
     np.add.at(counts, (place, decisions.status.astype(int), label.astype(int)), 1)
-    pairs = [(name, status) for name in sorted(names.tolist(), key=chain_place) for status in Status]
+    pairs = [
+        (name, status) for name in sorted(names.tolist(), key=chain_place) for status in Status
+    ]
     rows = {(name, status): counts[names.tolist().index(name), status] for name, status in pairs}
     return {pair: row for pair, row in rows.items() if row.any()}
 
 
 def harm(decisions: CaseVerdicts) -> NDArray[np.int64]:
-    """How bad each decision is, [Q]: 3 a wrong answer, 2 an answerable question refused, 1 otherwise wrong, 0 right."""
+    """How bad each decision is, [Q].
+
+    3 a wrong answer, 2 an answerable question refused, 1 otherwise wrong, 0 right.
+    """
     refused = (decisions.status == Status.refuse) & (decisions.label_code == Status.ok)
     wrong = np.where(decisions.status == Status.ok, 3, np.where(refused, 2, 1))
     return np.where(decisions.right, 0, wrong)
 
 
 def flipped_cases(before: CaseVerdicts, after: CaseVerdicts) -> list[int]:
-    """Cases whose status or verdict differs, most harmful change first, then in the trace's order."""
+    """Cases whose status or verdict differs, most harmful change first, then in trace order."""
     rows = np.flatnonzero((before.status != after.status) | (before.right != after.right))
     was, now = harm(before)[rows], harm(after)[rows]
     flips: list[int] = rows[np.lexsort((rows, -now, was - now))].tolist()
     return flips
 
 
-def front(false_refusal: NDArray[np.float64], hallucination: NDArray[np.float64]) -> NDArray[np.bool_]:
+def front(
+    false_refusal: NDArray[np.float64], hallucination: NDArray[np.float64]
+) -> NDArray[np.bool_]:
     """Points that no other beats in both rates, [N]; equal points stand together; NaN is never one.
 
     Example:
@@ -468,7 +538,7 @@ def front(false_refusal: NDArray[np.float64], hallucination: NDArray[np.float64]
 
 
 class ThresholdCurve(NamedTuple):
-    """Steps of one threshold, the value that each policy states, and the policy that states all other thresholds."""
+    """Steps of one threshold, each policy's value, and the policy that states all the others."""
 
     path: str
     steps: pd.DataFrame
@@ -479,13 +549,14 @@ class ThresholdCurve(NamedTuple):
 def threshold_curves(
     trace: TraceView, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
 ) -> tuple[list[ThresholdCurve], list[str]]:
-    """Curve of every threshold under the first policy where it matters, and the paths that never matter.
+    """Curve of each threshold under the first policy where it matters, and paths that never do.
 
-    Where the first base decides by expected cost: of its cost ratio alone, since no threshold of the chain acts. A
-    threshold has at most `MOST_STEPS` steps, more than a figure has pixels.
+    Where the first base decides by expected cost: of its cost ratio alone, since no threshold of
+    the chain acts. A threshold has at most `MOST_STEPS` steps, more than a figure has pixels.
 
     Args:
-      bases: names of policies, the one of most interest first; one under which the path never matters has no mark.
+      bases: names of policies, the one of most interest first; one under which the path never
+        matters has no mark.
     """
     by_cost = [policies[name].decision.rule == EXPECTED_COST for name in bases]
     tried = tuple(name for name, cost in zip(bases, by_cost, strict=True) if cost == by_cost[0])
@@ -497,29 +568,45 @@ def threshold_curves(
             values = {name: policies[name].value(path) for name in reversed(tried[place:])}
             marks = {name: float(value) for name, value in values.items() if value is not None}
             shown[path] = ThresholdCurve(path, frame, marks, base)
-    return [shown[path] for path in paths if path in shown], [path for path in paths if path not in shown]
+    return [shown[path] for path in paths if path in shown], [
+        path for path in paths if path not in shown
+    ]
 
 
 MOST_STEPS = 2_000  # of a threshold in a figure
 
 
-def _steps_by_path(trace: TraceView, policy: Policy, paths: Sequence[str], arm: str | None) -> dict[str, pd.DataFrame]:
-    """Steps of those of some thresholds that matter under a policy, by path; all that it sets in one pass of shards."""
+def _steps_by_path(
+    trace: TraceView, policy: Policy, paths: Sequence[str], arm: str | None
+) -> dict[str, pd.DataFrame]:
+    """Steps of those of some thresholds that matter under a policy, by path.
+
+    All that it sets in one pass of shards.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the page says of its cases what a warning of `steps` would
+        # the page says of its cases what a warning of `steps` would
+        warnings.simplefilter("ignore")
         all_steps = _all_steps(trace, policy, paths, arm)
     steps = {path: all_steps[path].reset_index(drop=True) for path in paths if path in all_steps}
     return {path: frame for path, frame in steps.items() if len(frame) > 1}
 
 
-def _all_steps(trace: TraceView, policy: Policy, paths: Sequence[str], arm: str | None) -> dict[str, pd.DataFrame]:
+def _all_steps(
+    trace: TraceView, policy: Policy, paths: Sequence[str], arm: str | None
+) -> dict[str, pd.DataFrame]:
     """Steps of some thresholds by path, and of others that the policy sets."""
     steps = {}
     alone = [path for path in paths if policy.value(path) is None or len(paths) == 1]
     if len(alone) < len(paths):
         every = replay.steps(trace, policy, path=None, arm=arm, resolution=MOST_STEPS)
-        steps = {str(path): frame.drop(columns="path") for path, frame in every.groupby("path", sort=False)}
-    return steps | {path: replay.steps(trace, policy, path=path, arm=arm, resolution=MOST_STEPS) for path in alone}
+        steps = {
+            str(path): frame.drop(columns="path")
+            for path, frame in every.groupby("path", sort=False)
+        }
+    return steps | {
+        path: replay.steps(trace, policy, path=path, arm=arm, resolution=MOST_STEPS)
+        for path in alone
+    }
 
 
 RATIO = "decision.ratio"
@@ -531,8 +618,14 @@ def _stated_thresholds(policies: Mapping[str, Policy], names: Sequence[str]) -> 
     return [
         path
         for path in dict.fromkeys(
-            (*replay.SWEPT, *(f"signals.{signal}.{end}" for signal in own for end in ("min", "max")))
+            (
+                *replay.SWEPT,
+                *(f"signals.{signal}.{end}" for signal in own for end in ("min", "max")),
+            )
         )
         if not path.startswith("decision.")
-        and (not path.startswith("signals.") or any(policies[name].value(path) is not None for name in names))
+        and (
+            not path.startswith("signals.")
+            or any(policies[name].value(path) is not None for name in names)
+        )
     ]

@@ -16,7 +16,7 @@ from raglab.store.policies import Policy
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return the folder of an index over some of the bundled documents, with the encoder of words."""
+    """Return the folder of an index over some bundled documents, with the encoder of words."""
     yield from index_of(FILES, tmp_path_factory.mktemp("broker") / "index")
 
 
@@ -27,6 +27,8 @@ def opened(tmp_path: Path, indexed: Path) -> Callable[..., System]:
 
     def make(policy: dict[str, Any] | None = None, **more: Any) -> System:
         stated = Policy.from_mapping(OPEN | (policy or {}))
-        return System.open(tmp_path / "index", **{"policy": stated, "cache": False, "clarify": True, **more})
+        return System.open(
+            tmp_path / "index", **{"policy": stated, "cache": False, "clarify": True, **more}
+        )
 
     return make

@@ -1,4 +1,7 @@
-"""A statement answers in silence where it accounts for every word of the question: papers of a marina, of a school."""
+"""A statement answers in silence where it accounts for every word of the question.
+
+Papers of a marina, of a school.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,9 @@ class TestEveryWord:
             ("What is the locker deposit without a booking?", GYM),
         ],
     )
-    def test_a_word_that_nothing_accounts_for_leaves_it_open(self, question: str, text: str) -> None:
+    def test_a_word_that_nothing_accounts_for_leaves_it_open(
+        self, question: str, text: str
+    ) -> None:
         """A qualifier that fits is not enough."""
         assert clear(question, text) is None
 
@@ -142,7 +147,9 @@ class TestColumns:
     def test_a_chosen_row(self, question: str, row: str, value: str) -> None:
         """The first column is not taken where none is named: the row is quoted whole."""
         chunks = [Chunk("a", MARINA, "a.md", 1)]
-        quote = next(line for line in MARINA.splitlines() if row in line).strip("| ").replace(" |", ";")
+        quote = (
+            next(line for line in MARINA.splitlines() if row in line).strip("| ").replace(" |", ";")
+        )
         read = quoted_reading(GapReading(row, quote), chunks, parse_question(question, chunks))
         assert read.field_value is not None
         assert read.field_value.value == value
@@ -156,7 +163,9 @@ class TestColumns:
 class TestKinds:
     """A number, a date and a name are no sums."""
 
-    @pytest.mark.parametrize("question", ["What is the locker deposit number?", "Quel est le numéro de la caution ?"])
+    @pytest.mark.parametrize(
+        "question", ["What is the locker deposit number?", "Quel est le numéro de la caution ?"]
+    )
     def test_a_number_is_no_sum(self, question: str) -> None:
         """Whatever it is the number of."""
         assert "amount" not in wanted_kinds(question.lower().replace("é", "e"))
@@ -166,13 +175,18 @@ class TestKinds:
         chunks = [Chunk("a", DANSE, "a.md", 1)]
         about = "Quelle est la date de la location du costume ?"
         assert read_value("location costume", chunks, about=about) is None
-        assert read_value("location costume", chunks, about="Combien coûte la location du costume ?") is not None
+        assert (
+            read_value("location costume", chunks, about="Combien coûte la location du costume ?")
+            is not None
+        )
 
 
 class TestVersions:
     """What ended is not read in silence."""
 
-    OLD = Chunk("1", "Hive rental: £70\nValid until: 31 December 2024", "a.md", 1, tags={"version": "2024"})
+    OLD = Chunk(
+        "1", "Hive rental: £70\nValid until: 31 December 2024", "a.md", 1, tags={"version": "2024"}
+    )
     NEW = Chunk("2", "Hive rental: £82", "b.md", 1, tags={"version": "2025", "title": "Hives 2025"})
 
     @pytest.mark.parametrize(
@@ -193,17 +207,27 @@ class TestVersions:
     def test_a_later_version(self) -> None:
         """Of one product and kind; a later one that is not dated yet to come."""
         product = {"product": "Hives", "doc_type": "agreement"}
-        old, new = (one._replace(text="Hive: £1", tags={**one.tags, **product}) for one in (self.OLD, self.NEW))
+        old, new = (
+            one._replace(text="Hive: £1", tags={**one.tags, **product})
+            for one in (self.OLD, self.NEW)
+        )
         coming = new._replace(tags={**new.tags, "date": "2027-01-01"})
         assert outdated(old, [old, new], "2026-01-05") == ("replaced", "Hives 2025")
         assert outdated(new, [old, new], "2026-01-05") == ("", "")
         assert outdated(old, [old, coming], "2026-01-05") == ("", "")
 
-    @pytest.mark.parametrize(("when", "value"), [("in 2024", "£70"), ("in 2025", "£82"), ("today", "£82")])
+    @pytest.mark.parametrize(
+        ("when", "value"), [("in 2024", "£70"), ("in 2025", "£82"), ("today", "£82")]
+    )
     def test_the_version_that_is_named(self, when: str, value: str) -> None:
         """By its year, or as what holds today; the name of the product may be the label."""
-        chunks = [one._replace(tags={**one.tags, "product": "Hive rental"}) for one in (self.OLD, self.NEW)]
-        found = clear_statement(parse_question(f"How much is the hive rental {when}?", chunks), chunks, ())
+        chunks = [
+            one._replace(tags={**one.tags, "product": "Hive rental"})
+            for one in (self.OLD, self.NEW)
+        ]
+        found = clear_statement(
+            parse_question(f"How much is the hive rental {when}?", chunks), chunks, ()
+        )
         assert found is not None
         assert found.statement.value == value
 
@@ -220,16 +244,30 @@ class TestKeys:
         ],
     )
     def test_a_key_of_its_own(self, question: str, key: str) -> None:
-        """The nearest passage is of the same kind of value: it is asked, under all words of the question."""
+        """The nearest passage is of the same kind of value.
+
+        It is asked, under all words of the question.
+        """
         chunks = [Chunk("a", MARINA, "a.md", 1)]
-        gaps = find_gaps(parse_question(question, chunks), chunks, chunks, nearness=lambda _, texts: [0.9] * len(texts))
+        gaps = find_gaps(
+            parse_question(question, chunks),
+            chunks,
+            chunks,
+            nearness=lambda _, texts: [0.9] * len(texts),
+        )
         assert [gap.field.replace(":date", "") for gap in gaps] == [key]
 
     def test_whom_not_to_call(self) -> None:
         """Is not whom to call."""
-        text = "Contacts\n| Role | Name |\n|---|---|\n| Harbour master | Ewan Craig |\n| Night keeper | Omar Bello |"
+        text = (
+            "Contacts\n| Role | Name |\n|---|---|\n| Harbour master | Ewan Craig |\n| Night "
+            "keeper | Omar Bello |"
+        )
         chunks = [Chunk("a", text, "a.md", 1)]
-        roles = [find_gaps(parse_question(f"Who should I {form}?", chunks), chunks) for form in ("call", "not call")]
+        roles = [
+            find_gaps(parse_question(f"Who should I {form}?", chunks), chunks)
+            for form in ("call", "not call")
+        ]
         assert roles[0][0].field == "person:role"
         assert all(gap.field.endswith(":not") for gap in roles[1])
 
@@ -240,15 +278,27 @@ def system(tmp_path: Path) -> Iterator[System]:
     tags = {"doc_type": "tariff"}
     chunks = (
         Chunk("a.md#1-0", MARINA, "a.md", 1, tags=tags),
-        Chunk("b.md#1-0", "## Offer\n\nPlot rent: £38\n\nValid until: 30 June 2025", "b.md", 1, tags=tags),
+        Chunk(
+            "b.md#1-0",
+            "## Offer\n\nPlot rent: £38\n\nValid until: 30 June 2025",
+            "b.md",
+            1,
+            tags=tags,
+        ),
     )
     words = WordEncoder()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
         patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
-        build_index(Corpus("some", chunks), tmp_path / "index", arms=("hybrid",), cache=None, **SMALL)
-        yield System.open(tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True)
+        patch.setattr(
+            trace_building, "identifier_of", lambda name: "words" if name is None else name
+        )
+        build_index(
+            Corpus("some", chunks), tmp_path / "index", arms=("hybrid",), cache=None, **SMALL
+        )
+        yield System.open(
+            tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True
+        )
 
 
 def test_end_to_end(system: System) -> None:
@@ -259,7 +309,9 @@ def test_end_to_end(system: System) -> None:
     silent = ask("What is the excess?", system=system, documents=["a.md"], now=later)
     assert silent["default_applied"]
     assert str(silent["answer"]).startswith("£750")
-    assert not ask("What is the excess for a jet ski?", system=system, documents=["a.md"], now=later)["default_applied"]
+    assert not ask(
+        "What is the excess for a jet ski?", system=system, documents=["a.md"], now=later
+    )["default_applied"]
     ended = ask("How much is the plot rent?", system=system, documents=["b.md"], now=NOW)
     assert "£38" in ended["answer"]
     assert ended["warnings"] == ["b.md#1 says that it ends on 2025-06-30, which has passed"]

@@ -31,28 +31,50 @@ from trades import INSURANCE
 
 BROKER = Path(__file__).resolve().parents[3] / "datasets" / "broker"
 WITHOUT = 11  # documents that print no table of contents
-TITLES = ("Parties", "What is covered", "Limits and excesses", "Ce qui n'est pas assuré", "Claims", "Cancellation")
+TITLES = (
+    "Parties",
+    "What is covered",
+    "Limits and excesses",
+    "Ce qui n'est pas assuré",
+    "Claims",
+    "Cancellation",
+)
 FORMS = {
-    "table": lambda rows: "| Part | Printed page |\n|---|---|\n" + "\n".join(f"| {t} | {p} |" for t, p in rows),
+    "table": lambda rows: (
+        "| Part | Printed page |\n|---|---|\n" + "\n".join(f"| {t} | {p} |" for t, p in rows)
+    ),
     "dashes": lambda rows: "Contents\n\n" + "\n".join(f"- {t} — page {p}" for t, p in rows),
-    "colons": lambda rows: "Table des articles :\n\n" + "\n".join(f"- {t} : page {p}" for t, p in rows),
+    "colons": lambda rows: (
+        "Table des articles :\n\n" + "\n".join(f"- {t} : page {p}" for t, p in rows)
+    ),
     "dots": lambda rows: "Contents: " + " · ".join(f"{t} {p}" for t, p in rows) + ".",
     "dots first": lambda rows: " · ".join(f"{p} {t}" for t, p in rows),
     "run in": lambda rows: "Where to look: " + " ".join(f"{t}, page {p}." for t, p in rows),
     "brackets": lambda rows: "Sommaire : " + ", ".join(f"{t} (p. {p})" for t, p in rows) + ".",
-    "bare brackets": lambda rows: "Contents: " + ", ".join(f"{t} ({p})" for t, p in rows) + ". And more text.",
+    "bare brackets": lambda rows: (
+        "Contents: " + ", ".join(f"{t} ({p})" for t, p in rows) + ". And more text."
+    ),
 }
 
 
 @cache
 def documents() -> dict[str, tuple[Chunk, ...]]:
     """Chunks of each bundled document."""
-    return {doc: tuple(group) for doc, group in groupby(load_corpus(BROKER).chunks, lambda chunk: chunk.source)}
+    return {
+        doc: tuple(group)
+        for doc, group in groupby(load_corpus(BROKER).chunks, lambda chunk: chunk.source)
+    }
 
 
 def paged(text: str, pages: int, *, cover: bool = False) -> list[Chunk]:
-    """A document whose first page is the text; with a cover sheet the labels lag behind the positions."""
-    rest = [Chunk(f"a#{n}", "Text.", "a.md", n, str(n - 1) if cover else str(n)) for n in range(2, pages + 2)]
+    """A document whose first page is the text.
+
+    With a cover sheet the labels lag behind the positions.
+    """
+    rest = [
+        Chunk(f"a#{n}", "Text.", "a.md", n, str(n - 1) if cover else str(n))
+        for n in range(2, pages + 2)
+    ]
     return [Chunk("a#1", text, "a.md", 1, "i" if cover else "1"), *rest]
 
 
@@ -63,11 +85,22 @@ def paged(text: str, pages: int, *, cover: bool = False) -> list[Chunk]:
     steps=st.lists(st.integers(0, 2), min_size=6, max_size=6),
     cover=st.booleans(),
 )
-def test_what_is_printed_is_read(form: str, titles: list[str], steps: list[int], cover: bool) -> None:  # noqa: FBT001
-    """Every form gives back titles and labels, and a label's position is one more behind a cover sheet."""
+def test_what_is_printed_is_read(
+    form: str,
+    titles: list[str],
+    steps: list[int],
+    cover: bool,
+) -> None:
+    """Each form gives back titles and labels, a label's position one more behind a cover sheet."""
     labels = [1 + sum(steps[:n]) for n in range(len(titles))]
-    chunks = paged("Policy > Cover sheet\n" + FORMS[form](list(zip(titles, labels, strict=True))), 14, cover=cover)
-    expected = [Entry(t, str(p), p + 1 if cover else p) for t, p in zip(titles, labels, strict=True)]
+    chunks = paged(
+        "Policy > Cover sheet\n" + FORMS[form](list(zip(titles, labels, strict=True))),
+        14,
+        cover=cover,
+    )
+    expected = [
+        Entry(t, str(p), p + 1 if cover else p) for t, p in zip(titles, labels, strict=True)
+    ]
     assert list(contents(chunks)) == expected
 
 
@@ -102,9 +135,12 @@ PRINTED = (("Leave", 2), ("Notice period", 3), ("Expenses and travel", 5), ("Who
 
 
 def listed(form: str) -> str:
-    """The entries, a line each; `{t}` is the title, `{p}` the page, `{n}` its number, `{a}` its anchor."""
+    """The entries, a line each.
+
+    `{t}` is the title, `{p}` the page, `{n}` its number, `{a}` its anchor.
+    """
     return "\n".join(
-        form.format(t=t, p=p, n=n, a=t.lower().replace(" ", "-"), r="I II III IV".split()[n - 1])  # noqa: SIM905
+        form.format(t=t, p=p, n=n, a=t.lower().replace(" ", "-"), r=("I", "II", "III", "IV")[n - 1])
         for n, (t, p) in enumerate(PRINTED, 1)
     )
 
@@ -124,7 +160,9 @@ LAYOUTS = {
     "pages first": "| Page | Part |\n|---|---|\n" + listed("| {p} | {t} |"),
     "links to headings": listed("- [{t}](#{a})"),
     "links to pages": listed("- [{t}](#page-{p})"),
-    "two a line": "Leave .... 2   Notice period .... 3\nExpenses and travel .... 5   Who to call .... 7",
+    "two a line": (
+        "Leave .... 2   Notice period .... 3\nExpenses and travel .... 5   Who to call .... 7"
+    ),
     "single blanks": listed("- {t} {p}"),
     "brackets": listed("- {t} ({p})"),
     "commas": listed("{t}, p. {p}"),
@@ -146,9 +184,15 @@ NO_CONTENTS = {
 
 
 def handbook(text: str, head: str) -> list[Chunk]:
-    """A document whose first page is the text under a heading, and whose pages have the headings of `PRINTED`."""
+    """A document whose first page is the text under a heading, with the headings of `PRINTED`.
+
+    Its pages have these headings.
+    """
     heads = {page: title for title, page in PRINTED}
-    rest = [Chunk(f"a#{n}", f"Book > {heads.get(n, f'More {n}')}\nText.", "a.md", n, str(n)) for n in range(2, 9)]
+    rest = [
+        Chunk(f"a#{n}", f"Book > {heads.get(n, f'More {n}')}\nText.", "a.md", n, str(n))
+        for n in range(2, 9)
+    ]
     return [Chunk("a#1", f"Book > {head}\n{text}", "a.md", 1, "1"), *rest]
 
 
@@ -158,16 +202,29 @@ def test_a_layout_is_read(layout: str, head: str) -> None:
     """Titles and pages of every layout, under an English and a French title."""
     found = contents(handbook(LAYOUTS[layout], head))
     assert [entry.page for entry in found] == [page for _, page in PRINTED]
-    assert all(entry.title.endswith(title) for entry, (title, _) in zip(found, PRINTED, strict=True))
+    assert all(
+        entry.title.endswith(title) for entry, (title, _) in zip(found, PRINTED, strict=True)
+    )
 
 
 def test_pages_counted_by_chapter_are_no_ranges() -> None:
     """`2-1` is the first page of chapter 2 where the pages carry such labels."""
-    rows = [("Section 1: Device", "1-1"), ("Section 2: Warnings", "2-1"), ("Section 3: Cuff", "2-4")]
+    rows = [
+        ("Section 1: Device", "1-1"),
+        ("Section 2: Warnings", "2-1"),
+        ("Section 3: Cuff", "2-4"),
+    ]
     text = "Table of Contents\n" + "\n".join(f"{title} ......... {label}" for title, label in rows)
     labels = ["i", "1-1", "2-1", "2-2", "2-3", "2-4"]
-    chunks = [Chunk(f"a#{n}", "Text." if n > 1 else text, "a.md", n, label) for n, label in enumerate(labels, 1)]
-    assert [(entry.label, entry.page) for entry in contents(chunks)] == [("1-1", 2), ("2-1", 3), ("2-4", 6)]
+    chunks = [
+        Chunk(f"a#{n}", "Text." if n > 1 else text, "a.md", n, label)
+        for n, label in enumerate(labels, 1)
+    ]
+    assert [(entry.label, entry.page) for entry in contents(chunks)] == [
+        ("1-1", 2),
+        ("2-1", 3),
+        ("2-4", 6),
+    ]
 
 
 @pytest.mark.parametrize("text", NO_CONTENTS.values(), ids=NO_CONTENTS)
@@ -178,34 +235,56 @@ def test_other_lists_are_no_contents(text: str) -> None:
 
 def test_ranges_are_written_in_many_ways() -> None:
     """With dashes, hyphens and words."""
-    found = contents(handbook("Leave ..... 2–3\nNotice ..... 3-4\nTravel ..... pages 5 to 6", "Contents"))
+    found = contents(
+        handbook("Leave ..... 2–3\nNotice ..... 3-4\nTravel ..... pages 5 to 6", "Contents")
+    )
     assert [(entry.title, entry.page) for entry in found] == [
-        ("Leave", 2), ("Leave", 3), ("Notice", 3), ("Notice", 4), ("Travel", 5), ("Travel", 6),
-    ]  # fmt: skip
+        ("Leave", 2),
+        ("Leave", 3),
+        ("Notice", 3),
+        ("Notice", 4),
+        ("Travel", 5),
+        ("Travel", 6),
+    ]
 
 
 def test_labels_fall_back_to_positions_without_any() -> None:
     """Where no page carries a label, page 2 is the second."""
     chunks = [
-        Chunk(f"a#{n}", "Contents: Parties 1 · Cover 2 · Law 3" if n == 1 else "Text.", "a.md", n) for n in (1, 2)
+        Chunk(f"a#{n}", "Contents: Parties 1 · Cover 2 · Law 3" if n == 1 else "Text.", "a.md", n)
+        for n in (1, 2)
     ]
     assert [entry.page for entry in contents(chunks)] == [1, 2, None]
 
 
 def test_the_bundled_tables_of_contents() -> None:
-    """25 of 36 documents print one; every entry has a position, and they begin where the documents say."""
+    """25 of 36 documents print one.
+
+    Every entry has a position, and they begin where the documents say.
+    """
     found = {doc: contents(chunks) for doc, chunks in documents().items()}
     assert sum(not entries for entries in found.values()) == WITHOUT
     assert all(entry.page is not None for entries in found.values() for entry in entries)
-    assert all(found[doc] for doc, chunks in documents().items() if chunks[0].tags["page_1_kind"] == "coversheet")
-    assert found["vauban-habitation-contrat-2025.md"][0] == Entry("L'assureur et les mots du contrat", "1", 2)
-    assert found["northmark-homeplus-contract-2025.md"][-1] == Entry("F. Conditions, claims, cancellation", "7", 8)
+    assert all(
+        found[doc]
+        for doc, chunks in documents().items()
+        if chunks[0].tags["page_1_kind"] == "coversheet"
+    )
+    assert found["vauban-habitation-contrat-2025.md"][0] == Entry(
+        "L'assureur et les mots du contrat", "1", 2
+    )
+    assert found["northmark-homeplus-contract-2025.md"][-1] == Entry(
+        "F. Conditions, claims, cancellation", "7", 8
+    )
     assert len(found["vauban-flotte-contrat-2025.md"]) == 7
     assert found["vauban-procedure-sinistre.md"][0] == Entry("les premiers gestes", "2", 2)
 
 
 def test_the_pages_for_a_field_come_best_first() -> None:
-    """Parties before definitions for the insurer; a word of the question lifts its title; no title, no page."""
+    """Parties before definitions for the insurer; a word of the question lifts its title.
+
+    No title, no page.
+    """
     chunks = paged("A > B\nContents: Definitions 1 · Limits 2 · Parties 3 · Premium 4 · Storm 5", 8)
     assert contents_pages("insurer_name", chunks, pack=INSURANCE) == (3, 1)
     assert contents_pages("premium", chunks, pack=INSURANCE) == (4,)
@@ -215,11 +294,17 @@ def test_the_pages_for_a_field_come_best_first() -> None:
 
 
 def test_scopes() -> None:
-    """A page, the document, the contents in their ranking; another value is refused, and toc wants a field."""
+    """A page, the document, the contents in their ranking.
+
+    Another value is refused, and toc wants a field.
+    """
     chunks = paged("A > B\nContents: Definitions 1 · Limits 2 · Parties 3", 5)
     assert scope(chunks, "document") == tuple(chunks)
     assert [chunk.page for chunk in scope(chunks, "3")] == [3]
-    assert [chunk.page for chunk in scope(chunks, "toc", field="insurer_name", pack=INSURANCE)] == [3, 1]
+    assert [chunk.page for chunk in scope(chunks, "toc", field="insurer_name", pack=INSURANCE)] == [
+        3,
+        1,
+    ]
     assert scope(chunks, "77") == ()
     for value in ("0", "-1", "page 2", "", "²"):
         with pytest.raises(ValueError, match="must be document, toc or a page"):
@@ -244,17 +329,23 @@ Reference SC-W/2025. Keep this booklet with your schedule. Write to: PO Box 7, L
 - Exclusions — page 3
 - Claims — page 4"""
 BODY = (
-    "Storm Cover > 1. What we insure\nThe insurer pays for loss of or damage to the home by storm, flood and fire, up "
-    "to the limit in the schedule and less the excess that the policyholder has agreed to bear for each and every "
-    "claim. The policyholder must tell us of a loss within thirty days, keep what was damaged until we have seen it, "
-    "and may not admit liability to anybody; a claim that is made later is reduced by what the delay has cost us."
+    "Storm Cover > 1. What we insure\nThe insurer pays for loss of or damage to the home by "
+    "storm, flood and fire, up "
+    "to the limit in the schedule and less the excess that the policyholder has agreed to bear "
+    "for each and every "
+    "claim. The policyholder must tell us of a loss within thirty days, keep what was damaged "
+    "until we have seen it, "
+    "and may not admit liability to anybody; a claim that is made later is reduced by what the "
+    "delay has cost us."
 )
 
 
 @cache
 def experiment() -> ModuleType:
     """The experiment, loaded from its file."""
-    spec = importlib.util.spec_from_file_location("experiment_page_kind", ROOT / "experiments" / "page_kind.py")
+    spec = importlib.util.spec_from_file_location(
+        "experiment_page_kind", ROOT / "experiments" / "page_kind.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -278,26 +369,34 @@ def leaves(tree: object) -> list[float]:
 
 def test_a_cover_sheet_and_a_body() -> None:
     """Invented pages of either kind are told apart, with a probability above a half."""
-    cover, body = (page_kind([Chunk("a#1", text, "a.md", 1)], pack=INSURANCE) for text in (COVER, BODY))
+    cover, body = (
+        page_kind([Chunk("a#1", text, "a.md", 1)], pack=INSURANCE) for text in (COVER, BODY)
+    )
     assert (cover.kind, body.kind) == ("coversheet", "body")
     assert 0.5 < cover.probability <= 1.0
     assert 0.5 <= body.probability <= 1.0
 
 
 def test_the_features_by_hand() -> None:
-    """Seven words in two sentences under one heading, a reference, no contents, one word of the contract."""
-    found = page_features([Chunk("a#1", "A > B\nReference AB/1 applies. Read the claims.", "a.md", 1)], pack=INSURANCE)
+    """Seven words in two sentences under one heading, a reference, no contents, one contract word."""
+    found = page_features(
+        [Chunk("a#1", "A > B\nReference AB/1 applies. Read the claims.", "a.md", 1)], pack=INSURANCE
+    )
     assert found.shape == (len(FEATURES),)
     assert found == pytest.approx([np.log(8), 1.0, 0.0, 3.5, 1.0, 100.0 / 7.0])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("pack", "right"), [(INSURANCE, 34), (GENERIC, 34)], ids=["insurance", "generic"])
+@pytest.mark.parametrize(
+    ("pack", "right"), [(INSURANCE, 34), (GENERIC, 34)], ids=["insurance", "generic"]
+)
 def test_retraining_gives_the_stored_coefficients(pack: Pack, right: int) -> None:
     """To 1e-6, with the accuracy stated beside them."""
     pages = experiment().first_pages(BROKER_PAGE_KIND)
     again = experiment().trained(pages, pack)
-    assert leaves(again) == pytest.approx(leaves(pack.page_kind.model.model_dump(mode="json")), abs=1e-6)
+    assert leaves(again) == pytest.approx(
+        leaves(pack.page_kind.model.model_dump(mode="json")), abs=1e-6
+    )
     assert (again["documents"], again["coversheets"], again["left_out_right"]) == (36, 15, right)
 
 
@@ -306,7 +405,9 @@ def test_the_package_judges_as_the_experiment() -> None:
     right = 0
     for _, cover, chunks in experiment().first_pages(BROKER_PAGE_KIND):
         kind = page_kind(chunks, pack=INSURANCE).kind
-        assert (kind == "coversheet") == experiment().says_cover(stored(), page_features(chunks, pack=INSURANCE))
+        assert (kind == "coversheet") == experiment().says_cover(
+            stored(), page_features(chunks, pack=INSURANCE)
+        )
         right += (kind == "coversheet") == cover
     assert right >= 34
 
@@ -327,7 +428,8 @@ def test_no_page_is_refused() -> None:
 def test_only_numpy_is_needed() -> None:
     """Judging a page loads no scikit-learn."""
     code = (
-        "import sys; from raglab.extensions.clarification.contents import page_kind; from raglab.values import Chunk;"
+        "import sys; from raglab.extensions.clarification.contents import page_kind; from "
+        "raglab.values import Chunk;"
         "page_kind([Chunk('a#1', 'The insurer pays.', 'a.md', 1)]); print('sklearn' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

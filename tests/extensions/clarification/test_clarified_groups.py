@@ -1,4 +1,7 @@
-"""Groups of clarified requests: a reply, and the trace of what a request became, have those of the question (S2.20)."""
+"""Groups of clarified requests.
+
+A reply, and the trace of what a request became, have those of the question (S2.20).
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,16 @@ QUESTIONS = (
 
 
 def test_a_reply_is_of_the_group_of_its_question(opened: Callable[..., System]) -> None:
-    """The reply states none; the log does, as it did when it asked, and what the request became has it."""
+    """The reply states none.
+
+    The log does, as it did when it asked, and what the request became has it.
+    """
     system, groups, replied = opened(), {"tenant": "acme", "language": "en"}, 0
     for name, (question, document, answer) in enumerate(QUESTIONS):
         about: dict[str, Any] = {"system": system, "now": START + timedelta(hours=name)}
-        response = ask(question, documents=[document], request_id=f"q{name}", groups=groups, **about)
+        response = ask(
+            question, documents=[document], request_id=f"q{name}", groups=groups, **about
+        )
         if response["clarification"] is None:
             continue
         response = reply(f"q{name}", answer, **about)
@@ -45,5 +53,14 @@ def test_a_scope_of_its_own_has_the_group(opened: Callable[..., System]) -> None
     """Of a question that names its page; without groups the case states none."""
     system = opened()
     for name, groups in (("a", {"tenant": "acme"}), ("b", None)):
-        ask("what does page 5 say?", system=system, documents=[COVER], request_id=name, groups=groups, now=START)
-        assert clarified_trace(name, system).cases[0].extra == ({"groups": groups} if groups else {})
+        ask(
+            "what does page 5 say?",
+            system=system,
+            documents=[COVER],
+            request_id=name,
+            groups=groups,
+            now=START,
+        )
+        assert clarified_trace(name, system).cases[0].extra == (
+            {"groups": groups} if groups else {}
+        )

@@ -20,7 +20,15 @@ pytestmark = pytest.mark.slow
 KEY = ("insurer_name", "contract", {})
 
 
-def ask(log: AuditLog, request: str, status: str, gate: str = "similarity", *, minute: int = 0, **more: Any) -> None:
+def ask(
+    log: AuditLog,
+    request: str,
+    status: str,
+    gate: str = "similarity",
+    *,
+    minute: int = 0,
+    **more: Any,
+) -> None:
     """One request that is answered, refused by a gate or asked back."""
     now = START + timedelta(minutes=minute)
     question = more.pop("question", f"who is {request}?")
@@ -28,22 +36,29 @@ def ask(log: AuditLog, request: str, status: str, gate: str = "similarity", *, m
     if status == "ambiguous":
         row = log.met(request, KEY, now=now)
         asked = ClarificationRequest(
-            target_field=KEY[0], question_to_user="Page 1?", candidate_values=["1", "toc"], proposed_default="1"
+            target_field=KEY[0],
+            question_to_user="Page 1?",
+            candidate_values=["1", "toc"],
+            proposed_default="1",
         )
-        log.clarified(request, asked, row=row, kind="page_scope", why="gate ask", conditions={}, now=now)
+        log.clarified(
+            request, asked, row=row, kind="page_scope", why="gate ask", conditions={}, now=now
+        )
         log.decided(request, {"status": status, "clarification": asked.model_dump()}, now=now)
         return
     value = 0.9 if status == "ok" else 0.1
     check = Check(gate, "S2", value, 0.7, value - 0.7, status == "ok", f"{gate} {value}")
     reason = None if status == "ok" else check.text
-    log.decided(request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check], now=now)
+    log.decided(
+        request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check], now=now
+    )
 
 
 class TestRates:
     """`live_rates`."""
 
     def test_feedback(self, audit_logs: Callable[..., AuditLog]) -> None:
-        """A refusal rephrased into an answer, a question whose proposal was taken, another that was corrected."""
+        """A refusal rephrased into an answer, an accepted proposal, a corrected question."""
         log = audit_logs()
         ask(log, "a", "refuse", session="ann", question="who is the insurer?")
         ask(log, "b", "ok", session="ann", question="who is the insurer here?", minute=1)
@@ -56,13 +71,19 @@ class TestRates:
         ask(log, "e", "ambiguous", minute=4)  # nobody replied
         ask(log, "f", "refuse", minute=5)  # taken in silence
         table = live_rates(log)
-        refused, asked = rate(table, "false_refusal_rate", "feedback"), rate(table, "over_ask_rate", "feedback")
+        refused, asked = (
+            rate(table, "false_refusal_rate", "feedback"),
+            rate(table, "over_ask_rate", "feedback"),
+        )
         assert (refused["estimate"], refused["known"], refused["unknown"]) == (1 / 2, 2, 3)
         assert (asked["estimate"], asked["known"], asked["unknown"]) == (1 / 2, 2, 3)
         assert 0.0 < refused["low"] < 1 / 2 < refused["high"] < 1.0
 
     def test_silence_is_no_feedback(self, audit_logs: Callable[..., AuditLog]) -> None:
-        """Answers that nobody commented on are unknown: no rate counts them, each says how many they are."""
+        """Answers that nobody commented on are unknown.
+
+        No rate counts them, each says how many they are.
+        """
         log = audit_logs()
         for number in range(20):
             ask(log, f"s{number:02d}", "ok", minute=number)
@@ -76,7 +97,12 @@ class TestRates:
         log.signal("b", KEY, "1", "explicit_yes", conditions={})
         ask(log, "c", "refuse", minute=23)
         row = rate(live_rates(log), "correction_rate", "feedback")
-        assert (row["estimate"], row["known"], row["unknown"], row["requests"]) == (1 / 2, 2, 20, 23)
+        assert (row["estimate"], row["known"], row["unknown"], row["requests"]) == (
+            1 / 2,
+            2,
+            20,
+            23,
+        )
         assert 0.0 < row["low"] < 1 / 2 < row["high"] < 1.0
 
 

@@ -18,7 +18,9 @@ from test_misuse import SYSTEM
         (lambda live: live.clarified_trace("r1", "out"), r"raglab\.System\.open\('out'\)"),
     ],
 )
-def test_a_value_that_is_not_what_is_meant_is_answered(call: Callable[[Any], object], message: str) -> None:
+def test_a_value_that_is_not_what_is_meant_is_answered(
+    call: Callable[[Any], object], message: str
+) -> None:
     """With a TypeError that names the remedy."""
     with pytest.raises(TypeError, match=message):
         call(raglab.live)

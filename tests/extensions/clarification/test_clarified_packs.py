@@ -1,4 +1,7 @@
-"""Packs in clarification: another trade's questions and documents are read by its pack alone, and learned under it."""
+"""Packs in clarification.
+
+Another trade's questions and documents are read by its pack alone, and learned under it.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ def of(papers: tuple[Chunk, ...], *files: str) -> list[Chunk]:
 
 
 class TestAnotherTrade:
-    """A lending library: the engine reads its questions and documents by what they offer, and the pack's names."""
+    """A lending library.
+
+    The engine reads its questions and documents by what they offer, and the pack's names.
+    """
 
     @pytest.mark.parametrize(
         ("question", "field"),
@@ -67,9 +73,21 @@ class TestAnotherTrade:
     @pytest.mark.parametrize(
         ("question", "files", "kind", "field", "values"),
         [
-            ("Which library lends?", ("rules.md",), "page_scope", "library_name", ["1", "toc", "document"]),
+            (
+                "Which library lends?",
+                ("rules.md",),
+                "page_scope",
+                "library_name",
+                ["1", "toc", "document"],
+            ),
             ("who is the member?", ("card.md",), "page_scope", "borrower_name", ["1", "document"]),
-            ("the member", ("card.md",), "implicit_entity", "member:role", ["Borrower", "Guarantor"]),
+            (
+                "the member",
+                ("card.md",),
+                "implicit_entity",
+                "member:role",
+                ["Borrower", "Guarantor"],
+            ),
             (
                 "what is the deposit?",
                 ("prices-2026.md",),
@@ -87,16 +105,28 @@ class TestAnotherTrade:
         ],
     )
     def test_it_is_asked_about(
-        self, library: Pack, papers: tuple[Chunk, ...], question: str, files: tuple[str, ...], kind: str, field: str,
+        self,
+        library: Pack,
+        papers: tuple[Chunk, ...],
+        question: str,
+        files: tuple[str, ...],
+        kind: str,
+        field: str,
         values: list[str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """With what its documents have."""
         chunks = of(papers, *files)
         gap = find_gaps(parse_question(question, chunks, pack=library), chunks, pack=library)[0]
-        assert (gap.kind, gap.field, [reading.value for reading in gap.readings]) == (kind, field, values)
+        assert (gap.kind, gap.field, [reading.value for reading in gap.readings]) == (
+            kind,
+            field,
+            values,
+        )
         assert all(reading.quote for reading in gap.readings) or kind == "page_scope"
 
-    def test_one_that_names_its_value_is_not_asked_about(self, library: Pack, papers: tuple[Chunk, ...]) -> None:
+    def test_one_that_names_its_value_is_not_asked_about(
+        self, library: Pack, papers: tuple[Chunk, ...]
+    ) -> None:
         """The drill's deposit is the only statement that the question names."""
         chunks = of(papers, "prices-2026.md")
         parsed = parse_question("what is the deposit for a drill?", chunks, pack=library)
@@ -116,7 +146,9 @@ class TestAnotherTrade:
             ("deposit", None),
         ],
     )
-    def test_its_fields_are_read(self, library: Pack, papers: tuple[Chunk, ...], field: str, value: str | None) -> None:
+    def test_its_fields_are_read(
+        self, library: Pack, papers: tuple[Chunk, ...], field: str, value: str | None
+    ) -> None:
         """From prose, rows of roles and tables; two price lists leave a deposit open."""
         found = read_value(field, papers, pack=library)
         assert (None if found is None else found.value) == value
@@ -125,18 +157,31 @@ class TestAnotherTrade:
         """The table of contents leads to the library's name; page 1 is a cover sheet."""
         rules = of(papers, "rules.md")
         assert contents_pages("library_name", rules, pack=library) == (3, 2)
-        assert page_kind([chunk for chunk in rules if chunk.page == 1], pack=library).kind == "coversheet"
+        assert (
+            page_kind([chunk for chunk in rules if chunk.page == 1], pack=library).kind
+            == "coversheet"
+        )
 
-    def test_it_asks_once_and_answers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_asks_once_and_answers(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The whole loop of clarification under a policy file that names the pack."""
         from raglab.live import trace_building
 
         monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: WordEncoder())
         more = {name: value for name, value in OPEN.items() if name != "pack"}
         policy = Policy.from_mapping({**more, "pack": str(LIBRARY / "pack.yaml")})
-        build_index(raglab.load_corpus(LIBRARY), tmp_path / "i", arms=("hybrid",), cache=None, **SMALL)
+        build_index(
+            raglab.load_corpus(LIBRARY), tmp_path / "i", arms=("hybrid",), cache=None, **SMALL
+        )
         system = System.open(tmp_path / "i", policy=policy, cache=False, clarify=True)
-        asked = ask("Which library lends the ladder?", system=system, documents=["rules.md"], request_id="one", now=NOW)
+        asked = ask(
+            "Which library lends the ladder?",
+            system=system,
+            documents=["rules.md"],
+            request_id="one",
+            now=NOW,
+        )
         assert asked["clarification"]["target_field"] == "library_name"
         said = reply("one", "toc", system=system, now=NOW)
         assert (said["status"], said["sources"]) == ("ok", ["rules.md#3"])
@@ -144,7 +189,10 @@ class TestAnotherTrade:
 
 
 def test_what_was_asked_and_learned(tmp_path: Path, indexed: Path) -> None:
-    """The log has the hash with every request; a reply and what was learned go with no other pack."""
+    """The log has the hash with every request.
+
+    A reply and what was learned go with no other pack.
+    """
     shutil.copytree(indexed, tmp_path / "i")
     pack = tmp_path / "pack"
     shutil.copytree(BROKER / "pack", pack)
@@ -158,9 +206,13 @@ def test_what_was_asked_and_learned(tmp_path: Path, indexed: Path) -> None:
     assert system.audit is not None
     assert system.audit.pack() == INSURANCE.digest
     wording = (pack / "wording.en.yaml").read_text(encoding="utf-8")
-    (pack / "wording.en.yaml").write_text(wording.replace("the insurer", "the underwriter"), encoding="utf-8")
+    (pack / "wording.en.yaml").write_text(
+        wording.replace("the insurer", "the underwriter"), encoding="utf-8"
+    )
     changed = load_pack(pack).digest
-    with pytest.raises(ValueError, match=f"{INSURANCE.digest}, got {changed}; put that pack back, or move the log"):
+    with pytest.raises(
+        ValueError, match=f"{INSURANCE.digest}, got {changed}; put that pack back, or move the log"
+    ):
         opened()
     policy = Policy.from_mapping({**OPEN, "pack": str(pack)})
     silent = System.open(tmp_path / "i", policy=policy, cache=False, clarify=False)

@@ -1,4 +1,7 @@
-"""Systems that clarify where their log cannot be written; see `test_live_unwritable` and `test_live_log_outages`."""
+"""Systems that clarify where their log cannot be written.
+
+See `test_live_unwritable` and `test_live_log_outages`.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,14 @@ from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
 from raglab.store.log_tables import APPLICATIONS, CLARIFICATIONS, DECISIONS, REPLIES
 from test_live_log_outages import AWAY, full_disk, warned
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 from test_live_unwritable import opened as opened_on_disk
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def disk(tmp_path: Path, encoder: WordEncoder) -> Iterator[Path]:  # noqa: F811 - the fixture
+def disk(tmp_path: Path, encoder: WordEncoder) -> Iterator[Path]:
     """Return a disk of 2 MB with an index in the folder `i`."""
     del encoder
     with small_disk(tmp_path / "disk", "2m") as place:
@@ -47,10 +50,16 @@ def test_the_log_that_clarifications_need(disk: Path) -> None:
 def test_a_server_that_is_away(
     opened: Callable[..., System], postgresql: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it has learned cannot be read: nothing is opened; while it is open, questions are answered."""
+    """What it has learned cannot be read: nothing is opened.
+
+    While it is open, questions are answered.
+    """
     monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
     system = opened()
-    assert ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)["clarification"] is not None
+    assert (
+        ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)["clarification"]
+        is not None
+    )
     postgresql.stop("immediate")
     try:
         with pytest.raises(UnwritableLogError):
@@ -87,7 +96,10 @@ class TestFullDisk:
     def test_a_question_is_answered_as_it_is(
         self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As by a system that clarifies nothing, with a warning in its language; with room again, it asks."""
+        """As by a system that clarifies nothing, with a warning in its language.
+
+        With room again, it asks.
+        """
         switch, system, plain = full_disk(monkeypatch), opened(), opened(clarify=False, audit=False)
         about: dict[str, Any] = {"documents": [COVER], "now": START}
         asked = ask("What is the excess?", system=system, request_id="before", **about)
@@ -95,7 +107,8 @@ class TestFullDisk:
         switch(system, True)
         with warned() as said:
             full = [
-                ask("What is the excess?", system=system, request_id=f"full{number}", **about) for number in range(30)
+                ask("What is the excess?", system=system, request_id=f"full{number}", **about)
+                for number in range(30)
             ]
         lost = [one for one in full if not one.record.logged]
         assert lost
@@ -105,22 +118,30 @@ class TestFullDisk:
             assert one["default_applied"] is None
             assert one["warnings"][-1] == UNLOGGED
         same = ask("What is the excess?", system=plain, **about)
-        assert [(one["status"], one["answer"]) for one in lost] == [(same["status"], same["answer"])] * len(lost)
+        assert [(one["status"], one["answer"]) for one in lost] == [
+            (same["status"], same["answer"])
+        ] * len(lost)
         french = ask(QUI, system=system, now=START)
         assert french["warnings"][-1] == sentence(UNLOGGED, "fr") != UNLOGGED
-        with pytest.raises(UnwritableLogError):  # what it would teach is not lost in silence: it can be given again
+        # what it would teach is not lost in silence: it can be given again
+        with pytest.raises(UnwritableLogError):
             [reply("before", "Storm and wind", system=system, now=START) for _ in range(30)]
         switch(system, False)
         with warned() as said:
             again = ask("What is the excess?", system=system, request_id="after", **about)
         assert again["clarification"] is not None
         assert [f"{len(lost) + 1} questions are not in it" in text for text in said] == [True]
-        assert reply("before", "Storm and wind", system=system, now=START)["status"] in {"ok", "refuse"}
+        assert reply("before", "Storm and wind", system=system, now=START)["status"] in {
+            "ok",
+            "refuse",
+        }
         assert system.audit is not None
         assert system.audit.rows()[0].candidate_votes["Storm and wind"] == 1.0
         assert not system.audit.verify().findings
 
-    def test_required_it_is_refused(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_required_it_is_refused(
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """As without clarifications."""
         system = opened(audit="required")
         failing(monkeypatch, "clarified")
@@ -142,10 +163,16 @@ class TestFullDisk:
         assert logged(system, DECISIONS) == []
         assert [one.questions for one in system.log_outages.now] == [1]
         with pytest.warns(UserWarning, match="1 question is not in it"):
-            assert ask(WHO, system=system, documents=[ENGLISH], request_id="r", now=START)["clarification"] is not None
-        assert [row["request_id"] for row in logged(system, CLARIFICATIONS)] == ["r", *["q"] * (step == "decided")][
-            ::-1
-        ]
+            assert (
+                ask(WHO, system=system, documents=[ENGLISH], request_id="r", now=START)[
+                    "clarification"
+                ]
+                is not None
+            )
+        assert [row["request_id"] for row in logged(system, CLARIFICATIONS)] == [
+            "r",
+            *["q"] * (step == "decided"),
+        ][::-1]
 
     @pytest.mark.parametrize("step", ["met", "decided"])
     def test_a_default_that_is_not_logged_is_not_applied(
@@ -174,11 +201,15 @@ class TestFullDisk:
         first = ask("What is covered?", system=system, request_id="a", now=START)
         failing(monkeypatch, "signal")
         with pytest.warns(UserWarning, match=AWAY):
-            chosen = ask("What is covered?", system=system, selected_option=2, request_id="b", now=START)
+            chosen = ask(
+                "What is covered?", system=system, selected_option=2, request_id="b", now=START
+            )
         assert chosen["warnings"][-1] == UNLOGGED
         assert set(chosen["sources"]) == set(first["options"][1]["sources"])
 
-    def test_a_bandit_keeps_its_round(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_bandit_keeps_its_round(
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Its own log may be whole: an id that it had is not given to it a second time."""
         system = opened({"strategy": {"arm": "bandit"}})
         failing(monkeypatch, "signal")

@@ -21,14 +21,29 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     key = ("insurer_name", "contract", {})
     for request, status in (("r1", "ok"), ("r2", "refuse")):
         log.opened(
-            request, "who is the insurer?", policy=PolicyData.from_mapping(), fingerprint="f", models={}, now=START
+            request,
+            "who is the insurer?",
+            policy=PolicyData.from_mapping(),
+            fingerprint="f",
+            models={},
+            now=START,
         )
         log.met(request, key)
         log.signal(request, key, "1", "explicit_yes", conditions={})
         value = 0.9 if status == "ok" else 0.5
-        check = Check("similarity", "S2.6", value, 0.7, value - 0.7, status == "ok", "similarity of the nearest hit")
+        check = Check(
+            "similarity",
+            "S2.6",
+            value,
+            0.7,
+            value - 0.7,
+            status == "ok",
+            "similarity of the nearest hit",
+        )
         reason = None if status == "ok" else "similarity of the nearest hit"
-        log.decided(request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check])
+        log.decided(
+            request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check]
+        )
     log.close()
     return tmp_path
 

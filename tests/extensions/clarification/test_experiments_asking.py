@@ -1,4 +1,7 @@
-"""What `experiments/asking.py` counts and compares, by hand and on a small set; what `split_price.py` finds."""
+"""What `experiments/asking.py` counts and compares, by hand and on a small set.
+
+What `split_price.py` finds.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ def script() -> Iterator[Any]:
 
 
 def test_measures_by_hand(script: Any) -> None:
-    """Asked rightly 1 of 2, needlessly 1 of 4; a situation and a clear question are the answers that may be wrong."""
+    """Asked rightly 1 of 2, needlessly 1 of 4.
+
+    A situation and a clear question are the answers that may be wrong.
+    """
     row = script.QuestionOutcome
     rows = [
         row("s", "case", "a", "a", "", "ask", asks=True, right=True),
@@ -87,7 +93,11 @@ def _runs(script: Any, better: int) -> tuple[list[Any], list[Any]]:
             for number in range(60):
                 want = "ask" if number % 2 else "answer"
                 asks = want == "ask" and number < 30 + 2 * more
-                rows.append(script.QuestionOutcome(name, "case", f"q{number}", f"q{number}", "", want, asks=asks))
+                rows.append(
+                    script.QuestionOutcome(
+                        name, "case", f"q{number}", f"q{number}", "", want, asks=asks
+                    )
+                )
         runs.append(rows)
     return runs[0], runs[1]
 
@@ -120,27 +130,51 @@ def test_runs_of_other_questions_are_not_compared(script: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_set_of_tables_end_to_end(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Questions and replies of one's own: asked, chosen, declined; the file holds no text of them."""
+def test_a_set_of_tables_end_to_end(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Questions and replies of one's own: asked, chosen, declined.
+
+    The file holds no text of them.
+    """
     words = WordEncoder()
     monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: words)
     monkeypatch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-    monkeypatch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
+    monkeypatch.setattr(
+        trace_building, "identifier_of", lambda name: "words" if name is None else name
+    )
     monkeypatch.setattr(raglab, "build_index", _with_small_settings(raglab.build_index))
     folder = tmp_path / "fees"
     (folder / "documents").mkdir(parents=True)
-    for name, text in (("documents/fees.md", FEES), ("questions.csv", QUESTIONS), ("replies.csv", REPLIES)):
+    for name, text in (
+        ("documents/fees.md", FEES),
+        ("questions.csv", QUESTIONS),
+        ("replies.csv", REPLIES),
+    ):
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "policy.yaml").write_text(json.dumps(OPEN), encoding="utf-8")
-    outcomes = {(row.part, row.id): row for row in script.run_set(str(folder), None, None, list_all=False)}
+    outcomes = {
+        (row.part, row.id): row for row in script.run_set(str(folder), None, None, list_all=False)
+    }
     assert list(outcomes) == [
-        ("case", "va1"), ("situation", "va1"), ("case", "c1"), ("case", "f1"),
-        ("reply", "r1"), ("reply", "r2"), ("reply", "r3"), ("reply", "r5"),
-    ]  # fmt: skip
+        ("case", "va1"),
+        ("situation", "va1"),
+        ("case", "c1"),
+        ("case", "f1"),
+        ("reply", "r1"),
+        ("reply", "r2"),
+        ("reply", "r3"),
+        ("reply", "r5"),
+    ]
     assert outcomes["case", "va1"].asks
     assert outcomes["situation", "va1"].right
     assert not outcomes["case", "c1"].asks
-    assert [outcomes["reply", name].votes for name in ("r1", "r2", "r3", "r5")] == [False, False, True, False]
+    assert [outcomes["reply", name].votes for name in ("r1", "r2", "r3", "r5")] == [
+        False,
+        False,
+        True,
+        False,
+    ]
     assert not any(row.wrong for row in outcomes.values() if row.part == "reply")
     script.write_outcomes(outcomes.values(), tmp_path / "run.jsonl")
     assert script.read_outcomes(tmp_path / "run.jsonl") == list(outcomes.values())
@@ -155,13 +189,22 @@ def _with_small_settings(build: Any) -> Any:
 
 
 def test_the_price_of_splits() -> None:
-    """Noise splits most rows under the source's rule and hardly one under evidence; the true column splits all."""
+    """Noise splits most rows under the source's rule and hardly one under evidence.
+
+    The true column splits all.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path, str(ROOT)])
         price = importlib.import_module("experiments.split_price")
     sizes = {"seeds": 2, "users": 60, "jobs": 1}
-    for made, source, evidence in ((price.noise_alone(0.05), 0.95, 0.0), (price.contracts(0.0), 0.99, 0.99)):
-        values = [price.prices(made, DefaultLearner(split=rule), **sizes) for rule in ("source", "evidence")]
+    for made, source, evidence in (
+        (price.noise_alone(0.05), 0.95, 0.0),
+        (price.contracts(0.0), 0.99, 0.99),
+    ):
+        values = [
+            price.prices(made, DefaultLearner(split=rule), **sizes)
+            for rule in ("source", "evidence")
+        ]
         assert values[0].shape == (2, len(price.COLUMNS))
         assert (values[0][:, 2] >= source).all()
         assert abs(values[1][:, 2] - evidence).max() <= 0.05

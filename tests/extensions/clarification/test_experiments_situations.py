@@ -1,4 +1,4 @@
-"""What `experiments/situations.py` counts, by hand and on two situations of the bundled set, end to end."""
+"""What `experiments/situations.py` counts, by hand and on two bundled situations, end to end."""
 
 from __future__ import annotations
 
@@ -33,8 +33,16 @@ def script() -> Iterator[Any]:
 def asking(*texts: str) -> Response:
     """Return a response that offers these readings, valued by their numbers in letters."""
     values = ["one", "two", "three"][: len(texts)]
-    options = [{"id": n, "value": v, "text": t} for n, (v, t) in enumerate(zip(values, texts, strict=True), 1)]
-    fields = {**dict.fromkeys(KEYS), "status": "ambiguous", "options": options, "clarification": {"proposed": "one"}}
+    options = [
+        {"id": n, "value": v, "text": t}
+        for n, (v, t) in enumerate(zip(values, texts, strict=True), 1)
+    ]
+    fields = {
+        **dict.fromkeys(KEYS),
+        "status": "ambiguous",
+        "options": options,
+        "clarification": {"proposed": "one"},
+    }
     return Response(fields, ResponseRecord({}, answer_cache_hit=False, strategy_cache_hit=False))
 
 
@@ -68,32 +76,53 @@ def test_an_answer_is_held_whole_whatever_its_blanks_and_case(
     ],
 )
 def test_a_reading_is_offered_by_its_own_words(script: Any, wanted: str, *, offered: bool) -> None:
-    """A page is its number; the words that every option has tell nothing; accents and case do not matter."""
-    assert script.offers(asking("page 1", "the table of contents", "la table des matieres"), wanted) is offered
+    """A page is its number; the words that every option has tell nothing.
+
+    Accents and case do not matter.
+    """
+    assert (
+        script.offers(asking("page 1", "the table of contents", "la table des matieres"), wanted)
+        is offered
+    )
 
 
 def test_words_that_all_options_share_tell_no_reading(script: Any) -> None:
     """`The excess for storm` is not what a user wants who wants the excess for flood."""
     assert script.offers(asking("the excess for storm", "the excess for flood"), "excess for flood")
-    assert not script.offers(asking("the excess for storm", "the excess for fire"), "excess for flood")
+    assert not script.offers(
+        asking("the excess for storm", "the excess for fire"), "excess for flood"
+    )
 
 
 @pytest.mark.slow
-def test_two_situations_run_end_to_end(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cases 1 and 2 in French and English, and case 12, each on a log of its own; the table counts both."""
+def test_two_situations_run_end_to_end(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cases 1 and 2 in French and English, and case 12, each on a log of its own.
+
+    The table counts both.
+    """
     words = WordEncoder()
     monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: words)
     monkeypatch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-    monkeypatch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
+    monkeypatch.setattr(
+        trace_building, "identifier_of", lambda name: "words" if name is None else name
+    )
     monkeypatch.setattr(raglab, "build_index", _with_small_settings(raglab.build_index))
     wanted = {"case1-insurer-fr", "case12-insurer-en"}
-    situations = [one for one in script.read_situations(BROKER / "situations.jsonl") if one.id in wanted]
-    files = {name for one in situations for need in (one.first, one.again) for name in need.documents}
+    situations = [
+        one for one in script.read_situations(BROKER / "situations.jsonl") if one.id in wanted
+    ]
+    files = {
+        name for one in situations for need in (one.first, one.again) for name in need.documents
+    }
     chunks = tuple(one for one in raglab.load_corpus(BROKER).chunks if one.file_name in files)
     corpus = Corpus("some", chunks)
     desk = script.open_desk(corpus, raglab.Policy.from_mapping(POLICY), tmp_path)
     outcomes = [desk.meet(one, script.pages_of(corpus)) for one in situations]
-    assert [(one.situation.id, *script.causes(one)) for one in outcomes] == [(name,) for name in sorted(wanted)]
+    assert [(one.situation.id, *script.causes(one)) for one in outcomes] == [
+        (name,) for name in sorted(wanted)
+    ]
     assert all(all(one.marks.values()) for one in outcomes)
     assert [line for line in script.table(outcomes) if line.startswith("| all | 2/2 [0.16, 1.00]")]
     assert any("proposes toc" in line for line in script.listing(outcomes[1]))

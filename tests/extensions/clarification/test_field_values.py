@@ -1,4 +1,7 @@
-"""Fields beside their labels: what is read of a trade of its own, and what is left alone (S5.10)."""
+"""Fields beside their labels.
+
+What is read of a trade of its own, and what is left alone (S5.10).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ MARINA = pack_of(
         "fields": {
             "berth_fee": {
                 "asked": ["berth fees?"],
-                "reading": {"kind": "amount", "labels": ["(?:annual )?berth(?:ing)? fee", "redevance(?: annuelle)?"]},
+                "reading": {
+                    "kind": "amount",
+                    "labels": ["(?:annual )?berth(?:ing)? fee", "redevance(?: annuelle)?"],
+                },
             },
             "notice": {
                 "asked": ["notice"],
@@ -25,7 +31,10 @@ MARINA = pack_of(
                     "kind": "duration",
                     "labels": ["notice(?: period)?", "préavis"],
                     "prose": [
-                        {"match": r"(?P<value>\d+ (?:days|weeks))[’'] warning", "unasked": "harbour"},
+                        {
+                            "match": r"(?P<value>\d+ (?:days|weeks))[’'] warning",
+                            "unasked": "harbour",
+                        },
                         {"match": r"we give you (?P<value>\d+ (?:days|weeks))", "asked": "harbour"},
                     ],
                 },
@@ -33,16 +42,26 @@ MARINA = pack_of(
             "harbour_master": {
                 "asked": ["harbour master"],
                 "names": True,
-                "reading": {"kind": "person", "labels": ["harbour ?master", "capitaine du port"], "role": "^harbour"},
+                "reading": {
+                    "kind": "person",
+                    "labels": ["harbour ?master", "capitaine du port"],
+                    "role": "^harbour",
+                },
             },
             "office_phone": {
                 "asked": ["office"],
                 "reading": {"kind": "phone", "labels": ["(?:harbour )?office(?: telephone)?"]},
             },
-            "water_depth": {"asked": ["depth"], "reading": {"kind": "quantity", "labels": ["depth(?: at low water)?"]}},
+            "water_depth": {
+                "asked": ["depth"],
+                "reading": {"kind": "quantity", "labels": ["depth(?: at low water)?"]},
+            },
             "agreement_ref": {
                 "asked": ["reference"],
-                "reading": {"kind": "reference", "labels": ["agreement(?: reference| no)?", "référence"]},
+                "reading": {
+                    "kind": "reference",
+                    "labels": ["agreement(?: reference| no)?", "référence"],
+                },
             },
         },
     }
@@ -51,9 +70,13 @@ MARINA = pack_of(
 
 def value(field: str, *texts: str, about: str = "") -> str | None:
     """What is read of passages under one heading."""
-    chunks = [Chunk(f"m#{n}", f"Marina > Terms\n{text}", "m.md", n) for n, text in enumerate(texts, 1)]
+    chunks = [
+        Chunk(f"m#{n}", f"Marina > Terms\n{text}", "m.md", n) for n, text in enumerate(texts, 1)
+    ]
     read = read_value(field, chunks, pack=MARINA, about=about)
-    assert read is None or any(read.value in chunk.full_text or "|" in chunk.full_text for chunk in chunks)
+    assert read is None or any(
+        read.value in chunk.full_text or "|" in chunk.full_text for chunk in chunks
+    )
     return None if read is None else read.value
 
 
@@ -61,13 +84,29 @@ def value(field: str, *texts: str, about: str = "") -> str | None:
     ("field", "text", "expected"),
     [
         # Rows, lines, sentences, roles.
-        ("berth_fee", "| Item | Sum |\n|---|---|\n| Berth fee | £2,150 |\n| Winter storage | £640 |", "£2,150"),
+        (
+            "berth_fee",
+            "| Item | Sum |\n|---|---|\n| Berth fee | £2,150 |\n| Winter storage | £640 |",
+            "£2,150",
+        ),
         ("berth_fee", "Annual berth fee: £2,150 (VAT included)", "£2,150"),
         ("berth_fee", "For a pontoon in the inner basin the annual berth fee is £2,150.", "£2,150"),
         ("berth_fee", "Redevance annuelle : 1 890 €", "1 890 €"),
-        ("harbour_master", "| Sally Trethewey | Harbour master | Berths and moorings |", "Sally Trethewey"),
-        ("harbour_master", "Harbour master: Sally Trethewey (from the north quay)", "Sally Trethewey"),
-        ("office_phone", "| Harbour office | weekdays | 01632 960 118, office@marina.example |", "01632 960 118"),
+        (
+            "harbour_master",
+            "| Sally Trethewey | Harbour master | Berths and moorings |",
+            "Sally Trethewey",
+        ),
+        (
+            "harbour_master",
+            "Harbour master: Sally Trethewey (from the north quay)",
+            "Sally Trethewey",
+        ),
+        (
+            "office_phone",
+            "| Harbour office | weekdays | 01632 960 118, office@marina.example |",
+            "01632 960 118",
+        ),
         ("office_phone", "Harbour office: 01632 960 118 ext. 4", "01632 960 118 ext. 4"),
         ("water_depth", "Depth at low water: 1.8 m to 2.4 m", "1.8 m to 2.4 m"),
         ("agreement_ref", "Référence : PM-25/118", "PM-25/118"),
@@ -106,11 +145,17 @@ def test_the_words_of_a_question_choose_among_patterns() -> None:
         ("deposit", "Deposit: £500\nPet deposit: £250", "£500"),
         ("deposit", "Pet deposit: £250", None),
         ("pet deposit", "Deposit: £500\nPet deposit: £250", "£250"),
-        ("winter storage fee", "| Item | Fee | Term |\n|---|---|---|\n| Winter storage | £640 | six months |", "£640"),
+        (
+            "winter storage fee",
+            "| Item | Fee | Term |\n|---|---|---|\n| Winter storage | £640 | six months |",
+            "£640",
+        ),
         ("notice period", "The notice period was 14 days.", None),
     ],
 )
-def test_a_field_that_no_pack_has_is_read_by_its_own_words(field: str, text: str, expected: str | None) -> None:
+def test_a_field_that_no_pack_has_is_read_by_its_own_words(
+    field: str, text: str, expected: str | None
+) -> None:
     """All of them, and a label that says more is another's."""
     assert value(field, text) == expected
 

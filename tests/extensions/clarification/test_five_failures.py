@@ -1,4 +1,7 @@
-"""The five failures of the source on bundled documents, five phrasings each: asked, then answered (S5.1)."""
+"""The five failures of the source on bundled documents, five phrasings each.
+
+Asked, then answered (S5.1).
+"""
 
 from __future__ import annotations
 
@@ -60,13 +63,19 @@ LEAST = 4  # of five phrasings
 
 @pytest.mark.parametrize("kind", PHRASINGS)
 def test_each_is_asked_and_answered(kind: str, tmp_path: Path, indexed: Path) -> None:
-    """In at least four of five phrasings the gap is of its kind, and the reply leads to the wanted answer."""
+    """In at least four of five phrasings the gap is of its kind, and the reply gets the answer.
+
+    It leads to the wanted answer.
+    """
     shutil.copytree(indexed, tmp_path / "index")
-    system = System.open(tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True)
+    system = System.open(
+        tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True
+    )
     assert system.audit is not None
     failures = []
     for number, (question, documents, text, expected) in enumerate(PHRASINGS[kind]):
-        log = raglab.AuditLog(tmp_path / f"log-{number}.sqlite", learner=system.audit.learner)  # nothing learned before
+        # nothing learned before
+        log = raglab.AuditLog(tmp_path / f"log-{number}.sqlite", learner=system.audit.learner)
         fresh = replace(system, audit=log)
         asked = ask(question, system=fresh, documents=documents, request_id="q", now=START)
         if asked["clarification"] is None or asked["clarification"]["audit"]["kind"] != kind:

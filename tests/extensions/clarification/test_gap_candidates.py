@@ -1,4 +1,7 @@
-"""Which of several values a question may mean: times of a sentence, its neighbour, documents, steps, other words."""
+"""Which of several values a question may mean.
+
+Times of a sentence, its neighbour, documents, steps, other words.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,11 @@ from raglab.extensions.clarification.field_values import is_quoted
 from raglab.extensions.clarification.gap_candidates import clear_statement, unmet
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.language_words import plain
-from raglab.extensions.clarification.question_parsing import parse_question, topic_words, wanted_kinds
+from raglab.extensions.clarification.question_parsing import (
+    parse_question,
+    topic_words,
+    wanted_kinds,
+)
 from raglab.extensions.clarification.statements import statements
 from raglab.live.clarifier import QuestionGap
 from raglab.values import Chunk
@@ -42,7 +49,10 @@ def gaps(question: str, text: str | Sequence[Chunk]) -> tuple[QuestionGap, ...]:
 def sections(text: str) -> list[Chunk]:
     """A passage for each section."""
     parts = [part for part in text.split("## ") if part.strip()]
-    return [Chunk(str(at), part, "a.md", 1, section=(part.splitlines()[0],)) for at, part in enumerate(parts)]
+    return [
+        Chunk(str(at), part, "a.md", 1, section=(part.splitlines()[0],))
+        for at, part in enumerate(parts)
+    ]
 
 
 class TestTimes:
@@ -58,7 +68,8 @@ class TestTimes:
         assert (gap.kind, len(gap.readings)) == ("date_scope", values)
 
     @pytest.mark.parametrize(
-        "question", ["What is the delivery fee in 2027?", "How much did the delivery cost in January 2026?"]
+        "question",
+        ["What is the delivery fee in 2027?", "How much did the delivery cost in January 2026?"],
     )
     def test_no_gap_where_one_thing_has_one_value(self, question: str) -> None:
         """A value that stands alone is no choice."""
@@ -66,7 +77,13 @@ class TestTimes:
 
     def test_the_neighbour_of_another_matter_is_no_other_time(self) -> None:
         """A clause that names more than its time goes on about something else."""
-        assert gaps("What is the delivery fee?", "The delivery fee is £25. Until May a spare key was £9.") == ()
+        assert (
+            gaps(
+                "What is the delivery fee?",
+                "The delivery fee is £25. Until May a spare key was £9.",
+            )
+            == ()
+        )
 
 
 class TestSentences:
@@ -74,9 +91,9 @@ class TestSentences:
 
     def test_label_and_words_behind(self) -> None:
         """The label of the first holds for the next."""
-        (first, second) = statements([Chunk("a", "Calibration: £54 for jobs of 2025, £58 for jobs of 2026.", "a.md")])[
-            ::2
-        ]
+        (first, second) = statements(
+            [Chunk("a", "Calibration: £54 for jobs of 2025, £58 for jobs of 2026.", "a.md")]
+        )[::2]
         assert (first.label, first.head) == ("Calibration", "for jobs of 2025")
         assert (second.label, second.head) == ("Calibration", "for jobs of 2026")
 
@@ -85,7 +102,9 @@ class TestSentences:
         text = "Court days: £250 a day for a partner, £125 a day for other staff."
         assert gaps("How much a day for a partner?", text) == ()
 
-    @pytest.mark.parametrize("line", ["- décès du conjoint : 6 jours", "Opening\t09:30", "**Deposit:** £40"])
+    @pytest.mark.parametrize(
+        "line", ["- décès du conjoint : 6 jours", "Opening\t09:30", "**Deposit:** £40"]
+    )
     def test_every_statement_can_be_quoted(self, line: str) -> None:
         """Blanks before a colon, tabs and emphasis as printed."""
         chunk = Chunk("a", line, "a.md")
@@ -99,7 +118,11 @@ class TestDocuments:
 
     LETTERS = (
         Chunk(
-            "a", "Your employment begins on 3 May 2025.", "a.md", 1, tags={"vendor": "Acorn Vets", "doc_type": "letter"}
+            "a",
+            "Your employment begins on 3 May 2025.",
+            "a.md",
+            1,
+            tags={"vendor": "Acorn Vets", "doc_type": "letter"},
         ),
         Chunk(
             "b",
@@ -114,7 +137,10 @@ class TestDocuments:
         """Each has a date for it."""
         gap = gaps("When does the employment begin?", self.LETTERS)[0]
         assert gap.kind == "document"
-        assert [reading.value for reading in gap.readings] == ["vendor Acorn Vets", "vendor Birch Council"]
+        assert [reading.value for reading in gap.readings] == [
+            "vendor Acorn Vets",
+            "vendor Birch Council",
+        ]
 
     def test_a_matter_of_one_of_them(self) -> None:
         """Only one speaks of it: nothing is missing."""
@@ -127,7 +153,10 @@ class TestDocuments:
             chunk._replace(tags={"vendor": "Acorn", "doc_type": kind})
             for chunk, kind in zip(self.LETTERS, ("contract", "schedule"), strict=True)
         ]
-        assert all(gap.kind != "document" or "version" in gap.field for gap in gaps("When does the lunch begin?", made))
+        assert all(
+            gap.kind != "document" or "version" in gap.field
+            for gap in gaps("When does the lunch begin?", made)
+        )
 
 
 class TestSteps:
@@ -136,7 +165,10 @@ class TestSteps:
     def test_a_number_of_two_lists(self) -> None:
         """Both headings are on offer; a number of one list alone is none."""
         (gap,) = gaps("What does step 2 say?", sections(HIRE))
-        assert [reading.value for reading in gap.readings] == ["Cleaning the mixer", "Folding the tower"]
+        assert [reading.value for reading in gap.readings] == [
+            "Cleaning the mixer",
+            "Folding the tower",
+        ]
         assert gaps("What does step 3 say?", sections(HIRE.replace("2. Lift", "3. Lift"))) == ()
 
 
@@ -150,7 +182,10 @@ class TestNearness:
         chunks = [Chunk("a", self.SICK, "a.md", 1)]
         question = "How long do I get wages when I'm sick?"
         return find_gaps(
-            parse_question(question, chunks), chunks, chunks, nearness=lambda _, texts: [cosine] * len(texts)
+            parse_question(question, chunks),
+            chunks,
+            chunks,
+            nearness=lambda _, texts: [cosine] * len(texts),
         )
 
     def test_near_and_far(self) -> None:
@@ -185,7 +220,9 @@ class TestParsing:
 
 def dated(year: str, text: str, at: str) -> Chunk:
     """A passage of a version of one product."""
-    return Chunk(at, text, f"{at}.md", 1, tags={"product": "Hire", "vendor": "Lintop", "version": year})
+    return Chunk(
+        at, text, f"{at}.md", 1, tags={"product": "Hire", "vendor": "Lintop", "version": year}
+    )
 
 
 class TestNoMoreThanIsOpen:
@@ -193,9 +230,19 @@ class TestNoMoreThanIsOpen:
 
     def test_a_title_states_nothing(self) -> None:
         """`France` in a title is no answer that a choice among documents could lead to."""
-        texts = ("The deposit is £90. Capital letters are read.", "The deposit is £60. Capital letters are read.")
+        texts = (
+            "The deposit is £90. Capital letters are read.",
+            "The deposit is £60. Capital letters are read.",
+        )
         chunks = [
-            Chunk(name, text, f"{name}.md", 1, section=(f"Hire in France by {name}",), tags={"vendor": name})
+            Chunk(
+                name,
+                text,
+                f"{name}.md",
+                1,
+                section=(f"Hire in France by {name}",),
+                tags={"vendor": name},
+            )
             for name, text in zip(("Lintop", "Marwell"), texts, strict=True)
         ]
         assert gaps("What is the capital of France?", chunks) == ()
@@ -203,7 +250,14 @@ class TestNoMoreThanIsOpen:
 
     def test_a_title_is_no_part(self) -> None:
         """Parts are those below the title."""
-        title = Chunk("t", "Welcome.", "a.md", 1, section=("Hire guide",), tags={"title": "Lintop: Hire guide"})
+        title = Chunk(
+            "t",
+            "Welcome.",
+            "a.md",
+            1,
+            section=("Hire guide",),
+            tags={"title": "Lintop: Hire guide"},
+        )
         parts = [title, *sections(HIRE)]
         (gap,) = gaps("What does it say?", parts)
         assert "Hire guide" not in [reading.value for reading in gap.readings]
@@ -211,11 +265,18 @@ class TestNoMoreThanIsOpen:
     def test_versions_are_asked_about_but_for_another_year(self) -> None:
         """Two versions state a value under labels that differ; a year before both has neither."""
         chunks = [
-            dated("2024", "## Hired things\n\n| Item | Sum |\n|---|---|\n| Mixer, any size | £45 |", "a"),
+            dated(
+                "2024",
+                "## Hired things\n\n| Item | Sum |\n|---|---|\n| Mixer, any size | £45 |",
+                "a",
+            ),
             dated("2025", "| Item | Sum |\n|---|---|\n| Mixer | £52 |", "b"),
         ]
         (gap,) = gaps("How much is a hired mixer?", chunks)
-        assert (gap.kind, [reading.value for reading in gap.readings]) == ("date_scope", ["newest", "oldest"])
+        assert (gap.kind, [reading.value for reading in gap.readings]) == (
+            "date_scope",
+            ["newest", "oldest"],
+        )
         assert gaps("How much was the mixer in 2021?", chunks) == ()
         question = parse_question("How much was the mixer in 2024?", chunks)
         other = clear_statement(question, chunks[1:], ())
@@ -233,35 +294,56 @@ class TestNoMoreThanIsOpen:
 
     def test_a_word_does_not_tell_values_of_a_sentence_apart(self) -> None:
         """A sentence with two amounts answers no question that names one word of it."""
-        text = "A quotation may put repair costs in the limit, which for a £1,000 cover may leave only £650 for hire."
+        text = (
+            "A quotation may put repair costs in the limit, which for a £1,000 cover may leave "
+            "only £650 for hire."
+        )
         chunks = [Chunk("a", text, "a.md", 1)]
-        assert clear_statement(parse_question("How much are repair costs?", chunks), chunks, ()) is None
+        assert (
+            clear_statement(parse_question("How much are repair costs?", chunks), chunks, ())
+            is None
+        )
 
     def test_after_an_event_is_not_during_it(self) -> None:
         """Each side has its own answer."""
         text = "During the trial hire the deposit is £20. After the trial hire the deposit is £70."
         chunks = [Chunk("a", text, "a.md", 1)]
         for question, value in (("during", "£20"), ("after", "£70")):
-            clear = clear_statement(parse_question(f"What is the deposit {question} the trial hire?"), chunks, ())
+            clear = clear_statement(
+                parse_question(f"What is the deposit {question} the trial hire?"), chunks, ()
+            )
             assert clear is not None
             assert clear.statement.value == value
 
     def test_roles_of_either_gender_are_meant_and_people_come_first(self) -> None:
         """`assuré` means the `assurée` too; the maker of a document is asked about last."""
-        text = "| Nom | Rôle |\n|---|---|\n| Claire Vasseur | Assurée |\n| Jules Vasseur | Assuré additionnel |"
+        text = (
+            "| Nom | Rôle |\n|---|---|\n| Claire Vasseur | Assurée |\n| Jules Vasseur | Assuré "
+            "additionnel |"
+        )
         gap = gaps("Qui est l'assuré ?", text.replace("Assurée |", "Souscriptrice et assurée |"))[0]
-        assert [reading.value for reading in gap.readings] == ["Souscriptrice et assurée", "Assuré additionnel"]
-        table = "| | |\n|---|---|\n| Organization | Lintop Institute |\n| Coordinator | Amara Lindqvist |"
+        assert [reading.value for reading in gap.readings] == [
+            "Souscriptrice et assurée",
+            "Assuré additionnel",
+        ]
+        table = (
+            "| | |\n|---|---|\n| Organization | Lintop Institute |\n| Coordinator | Amara "
+            "Lindqvist |"
+        )
         chunks = [Chunk("a", table, "a.md", 1, tags={"vendor": "Lintop Institute"})]
         gap = gaps("Whom can I ask?", chunks)[0]
         assert gap.readings[0].value == "Coordinator"
 
-    @pytest.mark.parametrize("question", ["Do I get paid when I'm ill?", "Is theft covered?", "Am I insured?"])
+    @pytest.mark.parametrize(
+        "question", ["Do I get paid when I'm ill?", "Is theft covered?", "Am I insured?"]
+    )
     def test_whether_is_read(self, question: str) -> None:
         """Of English as of French."""
         assert parse_question(question).intent.value == "check"
 
-    @pytest.mark.parametrize("question", ["Can you tell me the deposit?", "Do you know how much it is?"])
+    @pytest.mark.parametrize(
+        "question", ["Can you tell me the deposit?", "Do you know how much it is?"]
+    )
     def test_politeness_asks_for_the_value(self, question: str) -> None:
         """`can you` alone asks for no yes or no."""
         assert parse_question(question).intent.value == "lookup"
@@ -274,6 +356,11 @@ class TestNoMoreThanIsOpen:
         """The parts that speak of its topic are on offer; a document that is named is summed up."""
         chunks = sections("## Hire\n\nA tower is lent.\n\n## Care\n\nA tower is cleaned.\n")
         (gap,) = gaps("Give me an overview of towers", chunks)
-        assert (gap.kind, [reading.value for reading in gap.readings]) == ("page_scope", ["Hire", "Care"])
-        named = parse_question("Give me an overview of towers", chunks).model_copy(update={"documents": ("a.md",)})
+        assert (gap.kind, [reading.value for reading in gap.readings]) == (
+            "page_scope",
+            ["Hire", "Care"],
+        )
+        named = parse_question("Give me an overview of towers", chunks).model_copy(
+            update={"documents": ("a.md",)}
+        )
         assert find_gaps(named, chunks) == ()

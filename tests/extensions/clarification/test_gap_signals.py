@@ -1,4 +1,7 @@
-"""Signals of the question's gaps that a trace lacks: a policy that uses them is not replayed over it."""
+"""Signals of the question's gaps that a trace lacks.
+
+A policy that uses them is not replayed over it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from test_decision_signal_values import with_columns
 from worlds import policy, random_trace
 
 MODEL = {
-    "parts": {"gaps": {"center": 0.0, "scale": 1.0, "missing": 0.0, "weights": (0.0, 0.0, 0.0, 1.0)}},
+    "parts": {
+        "gaps": {"center": 0.0, "scale": 1.0, "missing": 0.0, "weights": (0.0, 0.0, 0.0, 1.0)}
+    },
     "bias": (0.0, 0.0, 0.0, 0.0),
     "asked_right": 1.0,
     "structure": "0123456789ab",
@@ -26,7 +31,9 @@ class TestRefusal:
     def test_a_gate(self) -> None:
         """The message names the signal and the remedy; with the column it decides."""
         bare, gated = random_trace(0), policy(signals={"gaps": {"max": 0}})
-        with pytest.raises(ValueError, match=r"uses the signal gaps needs .* build it again with `raglab trace`"):
+        with pytest.raises(
+            ValueError, match=r"uses the signal gaps needs .* build it again with `raglab trace`"
+        ):
             decide(bare, gated)
         assert len(decide(with_columns(bare), gated).status) == len(bare)
 

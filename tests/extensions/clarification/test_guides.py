@@ -1,4 +1,7 @@
-"""The pages on clarification and on pinned documents: their blocks run in order, and the numbers they print hold."""
+"""The pages on clarification and on pinned documents.
+
+Their blocks run in order, and the numbers they print hold.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +24,21 @@ pytestmark = pytest.mark.slow
 
 def blocks(page: str) -> list[str]:
     """Code of a page."""
-    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.findall(
+        r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL
+    )
 
 
 def run(page: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the blocks of a page define, run one after another in a copy of the project with an index."""
+    """What a page's blocks define, run in turn in a copy of the project with an index."""
     from raglab.live.system import build_index
 
     shutil.copytree(ROOT / "datasets" / "broker", root / "datasets" / "broker")
     monkeypatch.chdir(root)
     corpus = load_corpus("datasets/broker")
     build_index(
-        corpus._replace(chunks=tuple(chunk for chunk in corpus.chunks if chunk.file_name in FILES)), root / "index"
+        corpus._replace(chunks=tuple(chunk for chunk in corpus.chunks if chunk.file_name in FILES)),
+        root / "index",
     )
     defined: dict[str, Any] = {"index": root / "index"}
     for block in blocks(page):
@@ -47,7 +53,10 @@ def test_a_parser_of_ones_own_takes_fifteen_lines() -> None:
 
 
 def test_the_page_on_clarification_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A vague question is asked about; noise is no vote; a parser of one's own answers what the default refuses."""
+    """A vague question is asked about; noise is no vote.
+
+    A parser of one's own answers what the default refuses.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         names = run("docs/clarification.md", tmp_path, monkeypatch)
@@ -63,7 +72,9 @@ def test_the_page_on_clarification_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert set(names["arguments"]) == {"parser", "gap_finder", "reply_reader", "field_reader"}
 
 
-def test_the_page_on_pinned_documents_runs(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_on_pinned_documents_runs(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its tables are what it prints, and a question that the first system refuses is answered by the second."""
     (tmp_path / "out" / "broker").mkdir(parents=True)
     shutil.copyfile(built, tmp_path / "out" / "broker" / "trace.parquet")
@@ -72,13 +83,24 @@ def test_the_page_on_pinned_documents_runs(built: Path, tmp_path: Path, monkeypa
     page = (ROOT / "docs" / "pinned_documents.md").read_text(encoding="utf-8")
     refused, swept = names["refused_by"], names["swept"]
     for label in ("ok", "ambiguous", "refuse"):
-        assert f"| labelled `{label}` | {refused.loc[label, 'l2']} | {refused.loc[label, 'similarity']} |" in page
+        assert (
+            f"| labelled `{label}` | {refused.loc[label, 'l2']} | "
+            f"{refused.loc[label, 'similarity']} |" in page
+        )
     for policy, row in swept.iterrows():
         name = re.sub(r"tau_explicit", "`tau_explicit`", str(policy))
         counts = " | ".join(
-            f"{row[column]:.0f}" for column in ("coverage_k", "false_refusal_rate_k", "hallucination_rate_k")
+            f"{row[column]:.0f}"
+            for column in ("coverage_k", "false_refusal_rate_k", "hallucination_rate_k")
         )
         assert f"| {name} | {counts} | {row['expected_cost']:.3f} |" in page
     assert names["tau"] == pytest.approx(60.2, abs=0.3)
-    assert [int(names["judged"].loc["chosen", column]) for column in ("coverage_k", "hallucination_rate_k")] == [3, 0]
-    assert [names[name]["status"] for name in ("before", "answered", "vague")] == ["refuse", "ok", "ambiguous"]
+    assert [
+        int(names["judged"].loc["chosen", column])
+        for column in ("coverage_k", "hallucination_rate_k")
+    ] == [3, 0]
+    assert [names[name]["status"] for name in ("before", "answered", "vague")] == [
+        "refuse",
+        "ok",
+        "ambiguous",
+    ]

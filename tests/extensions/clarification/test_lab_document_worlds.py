@@ -1,4 +1,7 @@
-"""Worlds of clarification: ClariQ and ShARC by hand and as shared, the bundled documents, splits by topic."""
+"""Worlds of clarification.
+
+ClariQ and ShARC by hand and as shared, the bundled documents, splits by topic.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +26,36 @@ from trades import INSURANCE
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 BUNDLED = Path(__file__).resolve().parents[3] / "datasets" / "broker"
-needs_shared = pytest.mark.skipif(not DATA.is_dir(), reason="the folder shared/ is not beside the repository")
-HEAD = "topic_id\tinitial_request\ttopic_desc\tclarification_need\tfacet_id\tfacet_desc\tquestion_id\tquestion\tanswer"
+needs_shared = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the folder shared/ is not beside the repository"
+)
+HEAD = (
+    "topic_id\tinitial_request\ttopic_desc\tclarification_need\tfacet_id\tfacet_desc\tquestion_id"
+    "\tquestion\tanswer"
+)
 
 
 def written(folder: Path) -> Path:
     """ClariQ of three topics: one clear, one of need 3, one of a single facet."""
-    rows = [("1", "1", "F1", "no"), ("1", "1", "F2", "no the map"), ("2", "3", "F3", "yes"), ("2", "3", "F4", "yes")]
-    lines = [f"{topic}\t?\t?\t{need}\t{facet}\t?\tQ\t?\t{answer}" for topic, need, facet, answer in rows]
+    rows = [
+        ("1", "1", "F1", "no"),
+        ("1", "1", "F2", "no the map"),
+        ("2", "3", "F3", "yes"),
+        ("2", "3", "F4", "yes"),
+    ]
+    lines = [
+        f"{topic}\t?\t?\t{need}\t{facet}\t?\tQ\t?\t{answer}" for topic, need, facet, answer in rows
+    ]
     (folder / "train.tsv").write_text("\n".join([HEAD, *lines]) + "\n", encoding="utf-8")
     (folder / "dev.tsv").write_text(f"{HEAD}\n3\t?\t?\t2\tF5\t?\tQ\t?\tyes\n", encoding="utf-8")
     return folder
 
 
 def test_clariq_by_hand(tmp_path: Path) -> None:
-    """Facets are values, equally likely; noise grows with the need; one facet is no ambiguity; names are measured."""
+    """Facets are values, equally likely; noise grows with the need; one facet is no ambiguity.
+
+    Names are measured.
+    """
     made = clariq(written(tmp_path), noise_per_need=0.02)
     assert made.contexts == ("1", "2")
     assert made.values == (("F1", "F2"), ("F3", "F4"))
@@ -60,44 +78,78 @@ def test_parts_are_by_topic_and_deterministic(tmp_path: Path) -> None:
 
 def test_who_says_no_may_name_what_is_wanted() -> None:
     """A bare no names nothing, nor do words without content."""
-    assert no_with_value_share(["no", "no i do not", "no just the map", "yes the map"]) == pytest.approx(1 / 3)
+    assert no_with_value_share(
+        ["no", "no i do not", "no just the map", "yes the map"]
+    ) == pytest.approx(1 / 3)
     assert no_with_value_share([]) == 1.0
 
 
 def test_sharc_by_hand(tmp_path: Path) -> None:
-    """Shares are those of the answers; spellings of one question are one; traffic is how often it was asked."""
-    asked = [("Is it medicine?", "Yes"), ("is itmedicine", "no"), ("Is it medicine?", "No"), ("Is it a van?", "No")]
-    turns = [{"follow_up_question": question, "follow_up_answer": answer} for question, answer in asked[:3]]
-    odd = [{"followup_question": question, "followup_answer": answer} for question, answer in asked[3:]]
+    """Shares are those of the answers; spellings of one question are one.
+
+    Traffic is how often it was asked.
+    """
+    asked = [
+        ("Is it medicine?", "Yes"),
+        ("is itmedicine", "no"),
+        ("Is it medicine?", "No"),
+        ("Is it a van?", "No"),
+    ]
+    turns = [
+        {"follow_up_question": question, "follow_up_answer": answer}
+        for question, answer in asked[:3]
+    ]
+    odd = [
+        {"followup_question": question, "followup_answer": answer} for question, answer in asked[3:]
+    ]
     row = {"tree_id": "ab" * 20, "history": turns, "evidence": odd}
     (tmp_path / "dev.json").write_text(json.dumps([row]), encoding="utf-8")
     made = sharc(tmp_path)
     assert made.contexts == ("abababab is it medicine", "abababab is it a van")
     assert made.shares[:, 0].tolist() == [pytest.approx([1 / 3, 2 / 3]), [0.0, 1.0]]
     assert made.traffic.tolist() == [0.75, 0.25]
-    both = [len(sharc(tmp_path, part).contexts) if topic_part("ab" * 20) == part else 0 for part in PARTS]
+    both = [
+        len(sharc(tmp_path, part).contexts) if topic_part("ab" * 20) == part else 0
+        for part in PARTS
+    ]
     assert sorted(both) == [0, 2]
 
 
 PAGES = (
     Chunk(
-        "a#1", "Contents: Parties 1 · Cover 2 · Claims 3", "a.md", 1, "i", {"doc_type": "contract", "vendor": "Acme"}
+        "a#1",
+        "Contents: Parties 1 · Cover 2 · Claims 3",
+        "a.md",
+        1,
+        "i",
+        {"doc_type": "contract", "vendor": "Acme"},
     ),
-    Chunk("a#2", "The insurer is Acme.", "a.md", 2, "1", {"doc_type": "contract", "vendor": "Acme"}),
+    Chunk(
+        "a#2", "The insurer is Acme.", "a.md", 2, "1", {"doc_type": "contract", "vendor": "Acme"}
+    ),
     Chunk("b#1", "Acme insures.", "b.md", 1, "1", {"doc_type": "contract", "vendor": "Acme"}),
-    Chunk("c#1", "Vane asks.", "c.md", 1, "1", {"doc_type": "guide", "vendor": "Vane", "domain": "brokerage"}),
+    Chunk(
+        "c#1",
+        "Vane asks.",
+        "c.md",
+        1,
+        "1",
+        {"doc_type": "guide", "vendor": "Vane", "domain": "brokerage"},
+    ),
 )
 
 
 def test_documents_by_hand() -> None:
-    """A true value is the narrowest scope that holds the field, on the page that first names the vendor."""
+    """A true value is the narrowest scope with the field, on the page first naming the vendor."""
     named = vendor_pages(PAGES)
     assert named == tuple(
-        FieldPage(f"{name}.md", "vendor_name", page) for name, page in zip("abc", (2, 1, 1), strict=True)
+        FieldPage(f"{name}.md", "vendor_name", page)
+        for name, page in zip("abc", (2, 1, 1), strict=True)
     )
     stated = tuple(page._replace(field="insurer_name") for page in named[:2])
     assert [
-        field_scope(one, PAGES[:2] if one.document == "a.md" else PAGES[2:3], pack=INSURANCE) for one in stated
+        field_scope(one, PAGES[:2] if one.document == "a.md" else PAGES[2:3], pack=INSURANCE)
+        for one in stated
     ] == [
         "toc",
         "1",
@@ -111,7 +163,7 @@ def test_documents_by_hand() -> None:
 
 
 def test_labels_of_fields(tmp_path: Path) -> None:
-    """The first page of each field counts, a field without a page is left out, a broken line is named."""
+    """Each field's first page counts, one without a page is left out, a broken line is named."""
     rows = [
         {"doc": "a.md", "field": "premium", "value": "£1", "page": 4},
         {"doc": "a.md", "field": "premium", "value": "£2", "page": 2},
@@ -135,7 +187,9 @@ def test_the_bundled_documents_are_a_world() -> None:
     assert shares[at["insurer_name/contract"], first] < 0.2
     assert shares[at["insurer_name/schedule"], first] > 0.8
     assert made.columns == COLUMNS
-    assert made.shares.sum(axis=-1)[made.scenes > 0.0].tolist() == pytest.approx(np.ones((made.scenes > 0.0).sum()))
+    assert made.shares.sum(axis=-1)[made.scenes > 0.0].tolist() == pytest.approx(
+        np.ones((made.scenes > 0.0).sum())
+    )
 
 
 @pytest.mark.slow
@@ -149,7 +203,9 @@ def test_the_shared_sets_are_worlds() -> None:
     assert set(np.round(whole.noise, 6)) == {0.0, 0.01, 0.02, 0.03}
     assert 0.8 < whole.names < 0.95
     facts = [sharc(DATA / "sharc-dev-a", part) for part in PARTS]
-    assert sum(len(one.contexts) for one in facts) == len(sharc(DATA / "sharc-dev-a").contexts) == 58
+    assert (
+        sum(len(one.contexts) for one in facts) == len(sharc(DATA / "sharc-dev-a").contexts) == 58
+    )
     assert not set(facts[0].contexts) & set(facts[1].contexts)
 
 

@@ -37,7 +37,11 @@ def test_a_button_each_for_what_can_be_said(system: System) -> None:
     """Yes, no, every other value, and a field for the rest, in the question's language."""
     said = ask(QUI, system=system, documents=[FRENCH], now=START)
     head, row, own, _ = parts(buttons(said, system=system))
-    assert head.value == f'<span class="{NO_MATH}">{html.escape(said["clarification"]["question_to_user"])}</span>'
+    assert (
+        head.value
+        == f'<span class="{NO_MATH}">{html.escape(said["clarification"]["question_to_user"])}</'
+        "span>"
+    )
     assert list(row) == ["Oui", "Non", "tout le document", "Autre"]
     assert own.placeholder == "avec vos mots"
     english = ask(WHO, system=system, documents=[ENGLISH], now=START)
@@ -46,7 +50,9 @@ def test_a_button_each_for_what_can_be_said(system: System) -> None:
 
 def test_no_leaves_the_buttons_that_are_left(system: System) -> None:
     """What was declined has none any more."""
-    box = buttons(ask("What is the excess?", system=system, documents=[COVER], now=START), system=system)
+    box = buttons(
+        ask("What is the excess?", system=system, documents=[COVER], now=START), system=system
+    )
     before = list(parts(box)[1])
     parts(box)[1]["No"].click()
     after = list(parts(box)[1])
@@ -57,7 +63,9 @@ def test_no_leaves_the_buttons_that_are_left(system: System) -> None:
 @pytest.mark.parametrize("label", ["No", "Yes"])
 def test_the_second_click_of_two_says_nothing(system: System, label: str) -> None:
     """It comes to a button that is gone: no vote, and what the first led to stays."""
-    box = buttons(ask("What is the excess?", system=system, documents=[COVER], now=START), system=system)
+    box = buttons(
+        ask("What is the excess?", system=system, documents=[COVER], now=START), system=system
+    )
     button = parts(box)[1][label]
     button.click()
     assert system.audit is not None
@@ -71,7 +79,9 @@ def test_the_second_click_of_two_says_nothing(system: System, label: str) -> Non
 def test_a_click_answers(system: System, label: str) -> None:
     """The answer stands where the buttons were, and goes to whoever waits for it."""
     got: list[Response] = []
-    box = buttons(ask(QUI, system=system, documents=[FRENCH], now=START), system=system, on_answer=got.append)
+    box = buttons(
+        ask(QUI, system=system, documents=[FRENCH], now=START), system=system, on_answer=got.append
+    )
     _, row, _, shown = parts(box)
     row[label].click()
     assert got[0]["status"] == "ok"

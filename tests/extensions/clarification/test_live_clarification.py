@@ -1,4 +1,7 @@
-"""Ask once, learn the default: the loop in `ask`, end to end on the bundled documents (rules S5.1 to S5.10)."""
+"""Ask once, learn the default.
+
+The loop in `ask`, end to end on the bundled documents (rules S5.1 to S5.10).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,14 @@ from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapReading, QuestionGap
 from raglab.live.response import KEYS, Response
 from raglab.live.system import System
-from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS, DECISIONS, REPLIES, REQUESTS
+from raglab.store.log_tables import (
+    APPLICATIONS,
+    CHANGES,
+    CLARIFICATIONS,
+    DECISIONS,
+    REPLIES,
+    REQUESTS,
+)
 from raglab.values import Chunk, Status
 
 pytestmark = pytest.mark.slow
@@ -59,18 +69,29 @@ def logged(system: System, table: str, **where: Any) -> list[dict[str, Any]]:
         return list(log.rows(table, **where))
 
 
-def voted(system: System, votes: float, refused: int, *, field: str = "insurer_name", value: str = "1") -> None:
-    """Give the row of schedules whole and half votes for a value, and rejections of it that name no other."""
+def voted(
+    system: System, votes: float, refused: int, *, field: str = "insurer_name", value: str = "1"
+) -> None:
+    """Give the schedules row whole and half votes for a value, and rejections naming no other."""
     assert system.audit is not None
     whole = int(votes + refused)
     signals = ["explicit_yes"] * whole + ["implicit_ok"] * round(2 * (votes + refused - whole))
     for number, signal in enumerate([*signals, *["explicit_no"] * refused]):
         request = f"before-{number}"
-        about: dict[str, Any] = {"policy": system.policy, "fingerprint": system.fingerprint, "models": {}}
+        about: dict[str, Any] = {
+            "policy": system.policy,
+            "fingerprint": system.fingerprint,
+            "models": {},
+        }
         system.audit.opened(request, WHO, now=START - timedelta(days=9), **about)
         key: tuple[str, str, dict[str, str]] = (field, "schedule", {})
         system.audit.signal(
-            request, key, value, signal, conditions={"page_1_kind": "body"}, now=START - timedelta(days=9)
+            request,
+            key,
+            value,
+            signal,
+            conditions={"page_1_kind": "body"},
+            now=START - timedelta(days=9),
         )
 
 
@@ -94,13 +115,19 @@ class TestWhatItBecame:
         ],
         ids=["open", "l2", "similarity", "generation"],
     )
-    def test_replay_decides_as_live(self, opened: Callable[..., System], policy: dict[str, Any]) -> None:
+    def test_replay_decides_as_live(
+        self, opened: Callable[..., System], policy: dict[str, Any]
+    ) -> None:
         """Status and reason, of what was answered and of what was refused."""
         system, seen = opened(policy), []
         for number, (question, document, answer) in enumerate(self.QUESTIONS):
             name = f"q{number}"
             said = ask(
-                question, system=system, documents=[document], request_id=name, now=START + timedelta(hours=number)
+                question,
+                system=system,
+                documents=[document],
+                request_id=name,
+                now=START + timedelta(hours=number),
             )
             if said["clarification"] is not None and answer is not None:
                 said = reply(name, answer, system=system, now=START + timedelta(hours=number))
@@ -110,7 +137,10 @@ class TestWhatItBecame:
             replayed = raglab.decide(trace, system.policy)
             seen.append(said["status"])
             assert trace.cases[0].query != question
-            assert Status(int(replayed.status[0])).name == said["status"], (question, said["refusal_reason"])
+            assert Status(int(replayed.status[0])).name == said["status"], (
+                question,
+                said["refusal_reason"],
+            )
             if said["status"] == "refuse":
                 assert replayed.reason(0) == said["refusal_reason"]
         assert seen
@@ -119,7 +149,9 @@ class TestWhatItBecame:
     def test_nobody_is_asked_only_to_be_refused(self, opened: Callable[..., System]) -> None:
         """Where no value leads to an answer, the question is answered or refused as it is."""
         system = opened({"l2": {"enabled": True, "max_l2": 1e-9, "soft_max_l2": 1e-9}})
-        said = ask("what about pollution", system=system, documents=[WORDING], request_id="q", now=START)
+        said = ask(
+            "what about pollution", system=system, documents=[WORDING], request_id="q", now=START
+        )
         assert (said["status"], said["clarification"]) == ("refuse", None)
         assert logged(system, CLARIFICATIONS) == []
         assert said.record.evidence is None
@@ -127,7 +159,9 @@ class TestWhatItBecame:
     def test_the_hits_are_of_the_scope(self, opened: Callable[..., System]) -> None:
         """Only passages of the page that the user named."""
         system = opened()
-        said = ask("what does page 5 say?", system=system, documents=[COVER], request_id="q", now=START)
+        said = ask(
+            "what does page 5 say?", system=system, documents=[COVER], request_id="q", now=START
+        )
         assert (said["status"], said["sources"]) == ("ok", [f"{COVER}#5"])
         assert {chunk.shown for chunk in clarified_trace("q", system).chunks} == {f"{COVER}#5"}
 
@@ -146,9 +180,14 @@ class TestTheArticle:
     """Rule S5.9: the cases of the clarification article."""
 
     def test_case_1_in_french(self, opened: Callable[..., System]) -> None:
-        """The first time the user is asked, says yes, is answered from page 1, and the default has its first vote."""
+        """The first time the user is asked, says yes, gets page 1, and the default gets a vote.
+
+        The vote is the first, and page 1 is where the answer comes from.
+        """
         system = opened()
-        asked = ask(QUI, system=system, documents=[FRENCH], request_id="one", session="ann", now=START)
+        asked = ask(
+            QUI, system=system, documents=[FRENCH], request_id="one", session="ann", now=START
+        )
         assert (asked["status"], asked["answer"], asked["sources"]) == ("ambiguous", None, [])
         assert "page 1" in asked["clarification"]["question_to_user"]
         assert asked["clarification"]["question_to_user"].startswith("Je ")
@@ -157,12 +196,24 @@ class TestTheArticle:
         assert asked["options"][0] == {"id": 1, "value": "1", "text": "page 1"}
         assert asked["options"][-1]["value"] == "other"
         said = reply("one", "Oui", system=system, now=START + timedelta(minutes=1))
-        assert (said["status"], said["request_id"], said["sources"]) == ("ok", "one", [f"{FRENCH}#1"])
+        assert (said["status"], said["request_id"], said["sources"]) == (
+            "ok",
+            "one",
+            [f"{FRENCH}#1"],
+        )
         assert "Vauban Assurances SA" in said["answer"]
-        assert (said["clarification"], said["default_applied"], said["route"]) == (None, None, "extract")
+        assert (said["clarification"], said["default_applied"], said["route"]) == (
+            None,
+            None,
+            "extract",
+        )
         assert [row["session"] for row in logged(system, REQUESTS)] == ["ann"]
         (clarified,) = logged(system, CLARIFICATIONS)
-        assert (clarified["target_field"], clarified["proposed"], clarified["gate"]) == ("insurer_name", "1", "ask")
+        assert (clarified["target_field"], clarified["proposed"], clarified["gate"]) == (
+            "insurer_name",
+            "1",
+            "ask",
+        )
         assert clarified["gain"] is not None
         assert [row["reply"] for row in logged(system, REPLIES)] == ["Oui"]
         assert [(row["kind"], row["signal"]) for row in logged(system, CHANGES)] == [
@@ -173,7 +224,11 @@ class TestTheArticle:
         assert logged(system, APPLICATIONS) == []
         assert system.audit is not None
         (row,) = system.audit.rows()
-        assert (row.target_field, row.doctype, row.candidate_votes) == ("insurer_name", "schedule", {"1": 1.0})
+        assert (row.target_field, row.doctype, row.candidate_votes) == (
+            "insurer_name",
+            "schedule",
+            {"1": 1.0},
+        )
         assert row.strata["page_1_kind"].keys() == {"body"}
         assert system.audit.rebuild() == (row,)
 
@@ -183,22 +238,44 @@ class TestTheArticle:
         voted(system, 9.5, 1)
         assert system.audit is not None
         (row,) = system.audit.rows()
-        assert (row.candidate_votes, row.sample_size, round(row.confidence, 2)) == ({"1": 9.5}, 12, 0.79)
-        said = ask(WHO, system=system, documents=[ENGLISH], request_id="two", session="ann", now=START)
-        assert (said["status"], said["clarification"], said["sources"]) == ("ok", None, [f"{ENGLISH}#1"])
+        assert (row.candidate_votes, row.sample_size, round(row.confidence, 2)) == (
+            {"1": 9.5},
+            12,
+            0.79,
+        )
+        said = ask(
+            WHO, system=system, documents=[ENGLISH], request_id="two", session="ann", now=START
+        )
+        assert (said["status"], said["clarification"], said["sources"]) == (
+            "ok",
+            None,
+            [f"{ENGLISH}#1"],
+        )
         assert "Castellan Specialty" in said["answer"]
-        named = {"field": "insurer_name", "value": "1", "row_id": row.row_id, "version": row.version}
-        assert said["default_applied"] == named | {"confidence": row.confidence, "gate": "ask_occasionally"}
+        named = {
+            "field": "insurer_name",
+            "value": "1",
+            "row_id": row.row_id,
+            "version": row.version,
+        }
+        assert said["default_applied"] == named | {
+            "confidence": row.confidence,
+            "gate": "ask_occasionally",
+        }
         assert any("by the learned default for schedule" in text for text in said["warnings"])
         (applied,) = logged(system, APPLICATIONS)
-        assert (applied["value"], applied["version"], applied["confidence"]) == ("1", row.version, row.confidence)
+        assert (applied["value"], applied["version"], applied["confidence"]) == (
+            "1",
+            row.version,
+            row.confidence,
+        )
         ask("Is theft covered?", system=system, session="ann", now=START + timedelta(minutes=5))
         (later,) = system.audit.rows()
         assert later.candidate_votes == {"1": 10.0}
         assert "implicit_ok" in {one["signal"] for one in logged(system, CHANGES, request_id="two")}
 
     def test_case_12(self, opened: Callable[..., System]) -> None:
-        """On a cover sheet the silent default fails, the table of contents is asked for, and read."""
+        """A silent default fails on a cover sheet; the table of contents is asked for and read."""
         system = opened()
         voted(system, 9.5, 1)
         asked = ask(WHO, system=system, documents=[COVER], request_id="twelve", now=START)
@@ -211,7 +288,11 @@ class TestTheArticle:
         said = reply("twelve", "try TOC", system=system, now=START)
         assert (said["status"], said["sources"]) == ("ok", [f"{COVER}#2"])
         assert "Acme Assurance plc" in said["answer"]
-        signals = [one["signal"] for one in logged(system, CHANGES, request_id="twelve") if one["kind"] == "signal"]
+        signals = [
+            one["signal"]
+            for one in logged(system, CHANGES, request_id="twelve")
+            if one["kind"] == "signal"
+        ]
         assert signals == ["failure", "explicit_yes"]
         (clarified,) = logged(system, CLARIFICATIONS)
         assert clarified["tried"] == ["1"]
@@ -219,9 +300,16 @@ class TestTheArticle:
 
     @pytest.mark.parametrize(("rule", "questions"), [("vote_share", 3), ("posterior", 1)])
     def test_twelve_bodies_and_a_cover_sheet(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch, rule: str, questions: int
+        self,
+        opened: Callable[..., System],
+        monkeypatch: pytest.MonkeyPatch,
+        rule: str,
+        questions: int,
     ) -> None:
-        """Twelve bodies, asked or in silence, a cover sheet, the contents: split there; both then in silence."""
+        """Twelve bodies, asked or in silence, a cover sheet, the contents: split there.
+
+        Both then in silence.
+        """
         monkeypatch.setenv("RAGLAB_CLARIFY_RULE", rule)
         system = opened()
         assert system.audit is not None
@@ -245,8 +333,13 @@ class TestTheArticle:
         for days in (40, 50):
             for document, value, page in ((ENGLISH, "1", 1), (COVER, "toc", 2)):
                 request, now = f"{value}-{days}", START + timedelta(days=days)
-                response = ask(WHO, system=system, documents=[document], request_id=request, now=now)
-                assert (response["clarification"], response["sources"]) == (None, [f"{document}#{page}"])
+                response = ask(
+                    WHO, system=system, documents=[document], request_id=request, now=now
+                )
+                assert (response["clarification"], response["sources"]) == (
+                    None,
+                    [f"{document}#{page}"],
+                )
                 assert response["default_applied"]["value"] == value
                 assert explain_request(request, system.audit).rebuilt
         assert system.audit.rebuild() == system.audit.rows()
@@ -274,12 +367,20 @@ class TestFailures:
     CASES = (
         ("field_type", "What is the excess?", (COVER,), "Storm and wind", ("£250",)),
         ("implicit_entity", "the policyholder", (ROLES,), "Loss payee", ("Arden Vehicle Leasing",)),
-        ("date_scope", "What is the excess for escape of water?", (COVER, RENEWAL), "oldest", ("£350",)),
+        (
+            "date_scope",
+            "What is the excess for escape of water?",
+            (COVER, RENEWAL),
+            "oldest",
+            ("£350",),
+        ),
         ("intent", "the cancellation section", (WORDING,), "summarise", ()),
         ("page_scope", WHO, (ENGLISH,), "document", ("Castellan",)),
     )
 
-    @pytest.mark.parametrize(("kind", "question", "documents", "value", "words"), CASES, ids=[one[0] for one in CASES])
+    @pytest.mark.parametrize(
+        ("kind", "question", "documents", "value", "words"), CASES, ids=[one[0] for one in CASES]
+    )
     def test_asked_once_and_answered(
         self,
         opened: Callable[..., System],
@@ -289,7 +390,10 @@ class TestFailures:
         value: str,
         words: tuple[str, ...],
     ) -> None:
-        """The user names another value than the proposed one: it gains what that one loses, and is answered from."""
+        """The user names another value than the proposed one.
+
+        It gains what that one loses, and is answered from.
+        """
         system = opened()
         asked = ask(question, system=system, documents=documents, request_id="q", now=START)
         assert asked["status"] == "ambiguous", asked
@@ -325,12 +429,20 @@ class TestFailures:
         ask("What is the excess?", system=system, documents=[COVER], request_id="a", now=START)
         reply("a", "storm", system=system, now=START)
         reply_of = ask(
-            "What is the excess?", system=system, documents=[COVER], request_id="b", now=START + timedelta(days=1)
+            "What is the excess?",
+            system=system,
+            documents=[COVER],
+            request_id="b",
+            now=START + timedelta(days=1),
         )
         if reply_of["clarification"] is not None:  # a vote against the other halves the confidence
             reply("b", "storm", system=system, now=START + timedelta(days=1))
         third = ask(
-            "What is the excess?", system=system, documents=[COVER], request_id="c", now=START + timedelta(days=2)
+            "What is the excess?",
+            system=system,
+            documents=[COVER],
+            request_id="c",
+            now=START + timedelta(days=2),
         )
         assert third["default_applied"]["value"] == "Storm and wind"
 
@@ -339,13 +451,20 @@ class TestReplies:
     """What a reply means, and what it does."""
 
     def test_no_shows_what_is_left_once(self, opened: Callable[..., System]) -> None:
-        """A value that is declined loses a vote and is not answered; a second no ends the request with its reason."""
+        """A value that is declined loses a vote and is not answered.
+
+        A second no ends the request with its reason.
+        """
         system = opened()
-        asked = ask("What is the excess?", system=system, documents=[COVER], request_id="q", now=START)
+        asked = ask(
+            "What is the excess?", system=system, documents=[COVER], request_id="q", now=START
+        )
         first = asked["clarification"]["candidate_values"]
         again = reply("q", "no", system=system, now=START)
         assert (again["status"], again["request_id"], again["answer"]) == ("ambiguous", "q", None)
-        assert again["clarification"]["question_to_user"] == asked["clarification"]["question_to_user"]
+        assert (
+            again["clarification"]["question_to_user"] == asked["clarification"]["question_to_user"]
+        )
         assert again["clarification"]["candidate_values"] == first[1:]
         assert first[0] not in [option["value"] for option in again["options"]]
         assert len(logged(system, CLARIFICATIONS)) == 1
@@ -385,23 +504,34 @@ class TestReplies:
             if status == "ok":
                 system = opened()
 
-    def test_a_page_that_finds_nothing_is_no_second_question(self, opened: Callable[..., System]) -> None:
+    def test_a_page_that_finds_nothing_is_no_second_question(
+        self, opened: Callable[..., System]
+    ) -> None:
         """What is left is tried by itself and named; the page's failure is noted."""
         system = opened()
         ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START)
         said = reply("q", "page 3", system=system, now=START)
         assert (said["status"], said["clarification"]) == ("ok", None)
         assert any("the insurer was not found in page 3" in text for text in said["warnings"])
-        signals = [one["signal"] for one in logged(system, CHANGES, request_id="q") if one["kind"] == "signal"]
+        signals = [
+            one["signal"]
+            for one in logged(system, CHANGES, request_id="q")
+            if one["kind"] == "signal"
+        ]
         assert signals == ["explicit_no", "failure"]
         assert system.audit is not None
         assert system.audit.rows()[0].candidate_votes == {"1": -1.0, "3": 1.0}
 
     def test_a_silent_default_is_corrected(self, opened: Callable[..., System]) -> None:
-        """A value takes its place, under the same id, with a second decision; silence then says nothing."""
+        """A value takes its place, under the same id, with a second decision.
+
+        Silence then says nothing.
+        """
         system = opened()
         voted(system, 9.5, 1)
-        first = ask(WHO, system=system, documents=[ENGLISH], request_id="q", session="ann", now=START)
+        first = ask(
+            WHO, system=system, documents=[ENGLISH], request_id="q", session="ann", now=START
+        )
         assert first["default_applied"] is not None
         again = reply("q", "the whole document", system=system, now=START + timedelta(minutes=1))
         assert (again["status"], again["request_id"], again["default_applied"]) == ("ok", "q", None)
@@ -420,7 +550,9 @@ class TestReplies:
         assert system.audit is not None
         assert system.audit.rows()[0].candidate_votes == {"1": 10.5}
 
-    def test_silence_of_a_day_is_acceptance_whoever_asks_next(self, opened: Callable[..., System]) -> None:
+    def test_silence_of_a_day_is_acceptance_whoever_asks_next(
+        self, opened: Callable[..., System]
+    ) -> None:
         """After 24 hours any request settles it, not before."""
         system = opened()
         voted(system, 9.5, 1)
@@ -456,7 +588,9 @@ class TestReplies:
         reply("q", "yes", system=system, now=START)
         with pytest.raises(ValueError, match="one reply, and 'q' had 'yes'"):
             reply("q", "no", system=system)
-        silent = ask(WHO, system=system, documents=[ENGLISH], request_id="s", session="ann", now=START)
+        silent = ask(
+            WHO, system=system, documents=[ENGLISH], request_id="s", session="ann", now=START
+        )
         assert silent["default_applied"] is not None
         ask("Is theft covered?", system=system, session="ann", now=START + timedelta(minutes=5))
         with pytest.raises(ValueError, match="was settled at"):
@@ -481,10 +615,14 @@ class TestReplies:
             reply("q", "oui", system=system, question=WHO)
         assert reply("q", "oui", system=system, question=QUI)["sources"] == [f"{FRENCH}#1"]
 
-    def test_a_number_names_an_option_where_no_page_is_meant(self, opened: Callable[..., System]) -> None:
+    def test_a_number_names_an_option_where_no_page_is_meant(
+        self, opened: Callable[..., System]
+    ) -> None:
         """The second of the values is the second option."""
         system = opened()
-        asked = ask("What is the excess?", system=system, documents=[COVER], request_id="q", now=START)
+        asked = ask(
+            "What is the excess?", system=system, documents=[COVER], request_id="q", now=START
+        )
         reply("q", " 2 ", system=system, now=START)
         assert system.audit is not None
         assert system.audit.rows()[0].candidate_votes[asked["options"][1]["value"]] == 1.0
@@ -493,17 +631,38 @@ class TestReplies:
         """An old and a new figure in one row: the answer says which was read."""
         asks = "What is the escape of water excess from the 2025 renewal?"
         said = ask(asks, system=opened(), documents=[RENEWAL], now=START)
-        assert (said["answer"], said["status"]) == ("£500: Escape of water excess; £350; £500", "ok")
+        assert (said["answer"], said["status"]) == (
+            "£500: Escape of water excess; £350; £500",
+            "ok",
+        )
 
-    def test_a_bandit_chooses_once_more_for_a_correction(self, opened: Callable[..., System]) -> None:
+    def test_a_bandit_chooses_once_more_for_a_correction(
+        self, opened: Callable[..., System]
+    ) -> None:
         """A silent default that the chain answered is corrected under the same id, by a choice of its own."""
         system = opened(arm="bandit")
-        ask("the cancellation section", system=system, documents=[WORDING], request_id="a", now=START)
+        ask(
+            "the cancellation section",
+            system=system,
+            documents=[WORDING],
+            request_id="a",
+            now=START,
+        )
         reply("a", "yes", system=system, now=START)
-        silent = ask("the cancellation section", system=system, documents=[WORDING], request_id="b", now=START)
+        silent = ask(
+            "the cancellation section",
+            system=system,
+            documents=[WORDING],
+            request_id="b",
+            now=START,
+        )
         assert (silent["default_applied"]["value"], silent["arm"]) == ("cite", "hybrid")
         again = reply("b", "summarise it", system=system, now=START)
-        assert (again["request_id"], again["arm"], again["default_applied"]) == ("b", "hybrid", None)
+        assert (again["request_id"], again["arm"], again["default_applied"]) == (
+            "b",
+            "hybrid",
+            None,
+        )
         assert system.online is not None
         assert list(system.online.frame()["request_id"]) == ["a", "b", "b~reply"]
         assert system.audit is not None
@@ -512,12 +671,15 @@ class TestReplies:
     def test_nothing_found_anywhere_is_a_refusal(
         self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Where the user's page and all that is left find nothing, the reason names what was read."""
+        """If the user's page and all that is left find nothing, the reason names what was read."""
         system = opened()
         ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
         monkeypatch.setattr(protocol_calls, "read_value", lambda *_, **__: None)
         said = reply("q", "page 2", system=system, now=START)
-        assert (said["status"], said["answer"]) == ("refuse", sentence(system.policy.refusal_message, "fr"))
+        assert (said["status"], said["answer"]) == (
+            "refuse",
+            sentence(system.policy.refusal_message, "fr"),
+        )
         assert "l'assureur est introuvable ici : page 2 ou " in said["refusal_reason"]
         assert system.audit is not None
         assert explain_request("q", system.audit).rebuilt
@@ -526,12 +688,17 @@ class TestReplies:
         assert any("l'assureur est introuvable ici" in text for text in plain["warnings"])
 
     def test_a_value_of_the_documents_wins(self, opened: Callable[..., System]) -> None:
-        """What is none of the values on offer is answered as the documents state it of the field asked about."""
+        """A value that is not on offer is answered as the documents state it of the field asked."""
         system = opened()
-        asked = ask("What is the excess?", system=system, documents=[COVER], request_id="q", now=START)
+        asked = ask(
+            "What is the excess?", system=system, documents=[COVER], request_id="q", now=START
+        )
         value = "Accidental breakage of the cello"
         assert value not in asked["clarification"]["candidate_values"]
-        assert reply("q", "the one for trace and access", system=system, now=START)["status"] == "ambiguous"
+        assert (
+            reply("q", "the one for trace and access", system=system, now=START)["status"]
+            == "ambiguous"
+        )
         said = reply("q", "the one for accidental breakage of the cello", system=system, now=START)
         assert any("none of the values on offer" in text for text in said["warnings"])
         assert value in said["answer"]
@@ -546,7 +713,9 @@ class TestGates:
     def test_a_denied_question_is_not_asked_about(self, opened: Callable[..., System]) -> None:
         """The domain gate goes before any clarification."""
         system = opened()
-        said = ask("Who is the insurer of the weather?", system=system, documents=[ENGLISH], now=START)
+        said = ask(
+            "Who is the insurer of the weather?", system=system, documents=[ENGLISH], now=START
+        )
         assert said["refusal_reason"] == "out of domain: a deny pattern matches"
         assert logged(system, CLARIFICATIONS) == []
         assert [row["status"] for row in logged(system, DECISIONS)] == ["refuse"]
@@ -558,7 +727,13 @@ class TestGates:
         said = reply("q", "oui", system=system, now=START)
         assert (said["status"], said["refused"], said["sources"]) == ("refuse", True, [])
         assert "en dessous de min_generation_confidence 0.99" in said["refusal_reason"]
-        assert {check.gate for check in said.record.checks} == {"domain", "field", "generation", "support", "hygiene"}
+        assert {check.gate for check in said.record.checks} == {
+            "domain",
+            "field",
+            "generation",
+            "support",
+            "hygiene",
+        }
 
     @pytest.mark.parametrize("cost", ["1", "11"])
     def test_below_ask_below_the_user_is_always_asked(
@@ -582,7 +757,9 @@ class TestGates:
 class TestAudit:
     """Every question is logged, and nothing is changed by it."""
 
-    def test_with_and_without_the_log_the_response_is_the_same(self, opened: Callable[..., System]) -> None:
+    def test_with_and_without_the_log_the_response_is_the_same(
+        self, opened: Callable[..., System]
+    ) -> None:
         """Byte for byte, for answers, refusals and options."""
         questions = [
             (WHO, [ENGLISH]),
@@ -597,18 +774,24 @@ class TestAudit:
             assert (two.audit, two.clarifier) == (None, None)
             for question, documents in questions:
                 said = [
-                    ask(question, system=system, documents=documents, request_id="r").json() for system in (one, two)
+                    ask(question, system=system, documents=documents, request_id="r").json()
+                    for system in (one, two)
                 ]
                 assert said[0] == said[1]
 
-    def test_every_question_has_its_row_also_from_the_cache(self, opened: Callable[..., System]) -> None:
+    def test_every_question_has_its_row_also_from_the_cache(
+        self, opened: Callable[..., System]
+    ) -> None:
         """A cached answer is a decision too; an id used twice is two requests."""
         system = opened(clarify=False, cache=True)
         for _ in range(2):
             ask("Is theft covered?", system=system, request_id="r", now=START)
         assert len(logged(system, REQUESTS)) == len(logged(system, DECISIONS)) == 2
         assert logged(system, REQUESTS)[0]["request_id"] == "r"
-        one, two = ({**row, "seq": 0, "request_id": "", "ms": 0, "checks": 0} for row in logged(system, DECISIONS))
+        one, two = (
+            {**row, "seq": 0, "request_id": "", "ms": 0, "checks": 0}
+            for row in logged(system, DECISIONS)
+        )
         assert one == two
 
     def test_where_it_clarifies_an_id_is_taken_once(self, opened: Callable[..., System]) -> None:
@@ -630,7 +813,9 @@ class TestAudit:
             ask(WHO, system=system, now="2026-01-05")  # type: ignore[arg-type]
         assert logged(system, REQUESTS) == []
         ask(WHO, system=system, now=datetime(2026, 1, 5))  # noqa: DTZ001 - a naive one
-        assert [row["at"] for row in logged(system, REQUESTS)] == ["2026-01-05T00:00:00.000000+00:00"]
+        assert [row["at"] for row in logged(system, REQUESTS)] == [
+            "2026-01-05T00:00:00.000000+00:00"
+        ]
 
     def test_a_killed_reply_can_be_given_again(
         self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
@@ -647,14 +832,18 @@ class TestAudit:
         assert reply("q", "oui", system=system, now=START)["status"] == "ok"
         assert system.audit.rows()[0].candidate_votes == {"1": 1.0}
 
-    def test_a_reply_in_another_process(self, opened: Callable[..., System], tmp_path: Path) -> None:
+    def test_a_reply_in_another_process(
+        self, opened: Callable[..., System], tmp_path: Path
+    ) -> None:
         """All that it needs is in the folder."""
         ask(QUI, system=opened(), documents=[FRENCH], request_id="q", now=START)
         second = opened()
         assert reply("q", "oui", system=second, now=START)["sources"] == [f"{FRENCH}#1"]
         assert (tmp_path / "index" / "audit.sqlite").is_file()
 
-    def test_explain_reads_what_happened(self, opened: Callable[..., System], tmp_path: Path) -> None:
+    def test_explain_reads_what_happened(
+        self, opened: Callable[..., System], tmp_path: Path
+    ) -> None:
         """A clarified, a silent and a plain request are rebuilt from the log."""
         system = opened()
         ask(QUI, system=system, documents=[FRENCH], request_id="a", now=START)
@@ -666,7 +855,11 @@ class TestAudit:
             rebuilt = explain_request(request, system.audit)
             assert rebuilt.rebuilt, rebuilt.differences
         told = str(raglab.explain("a", system=system))
-        assert told == str(raglab.explain("a", tmp_path / "index")) == str(explain_request("a", system.audit))
+        assert (
+            told
+            == str(raglab.explain("a", tmp_path / "index"))
+            == str(explain_request("a", system.audit))
+        )
         assert "oui" in told
         with pytest.raises(ValueError, match="a log or a system, got neither"):
             raglab.explain("a")
@@ -678,7 +871,10 @@ class TestDocuments:
     EXCESS = "What is the excess for escape of water on Acme Premier Home?"
 
     def test_versions_are_values(self, opened: Callable[..., System]) -> None:
-        """Two documents state it for two times: the user is asked which, and the next question is not asked."""
+        """Two documents state it for two times.
+
+        The user is asked which, and the next question is not asked.
+        """
         system = opened()
         asked = ask(self.EXCESS, system=system, request_id="a", now=START)
         assert asked["clarification"]["audit"]["kind"] == "date_scope"
@@ -690,7 +886,8 @@ class TestDocuments:
         if again["clarification"] is not None:  # a vote against the other halves the confidence
             reply("b", "oldest", system=system, now=START)
         silent = ask(self.EXCESS, system=system, request_id="c", now=START)
-        # Learned is the document's place among the candidates, which another portfolio has as well (S5.10).
+        # Learned is the document's place among the candidates, which another portfolio has as well
+        # (S5.10).
         assert silent["default_applied"]["value"] == "oldest"
         assert silent["sources"] == said["sources"]
         assert explain_request("c", system.audit).rebuilt
@@ -705,7 +902,11 @@ class TestDocuments:
 
 def reply_or(said: Response, value: str, system: System) -> Response:
     """Response to a reply where one is asked for."""
-    return said if said["clarification"] is None else reply(said["request_id"], value, system=system, now=START)
+    return (
+        said
+        if said["clarification"] is None
+        else reply(said["request_id"], value, system=system, now=START)
+    )
 
 
 def _killed(*_: object, **__: object) -> None:
@@ -729,7 +930,9 @@ class TestOptions:
         assert system.audit is not None
         assert system.audit.rows() == ()
 
-    def test_on_a_choice_settles_the_next(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_on_a_choice_settles_the_next(
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The chosen option answers in silence, named, and a reply undoes it."""
         monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
         system = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
@@ -753,7 +956,10 @@ class TestOptions:
 def test_a_week_is_rebuilt_from_the_log(
     opened: Callable[..., System], policy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fifty requests of several users, replied to in every way or not at all: each decision follows from the log."""
+    """Fifty requests of several users, replied to in every way or not at all.
+
+    Each decision follows from the log.
+    """
     monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
     system, rng = opened(policy, cache=True), np.random.default_rng(7)
     assert system.audit is not None
@@ -766,7 +972,16 @@ def test_a_week_is_rebuilt_from_the_log(
         "What is covered?",
         "weather",
     )
-    replies = ("yes", "no", "toc", "page 2", "storm", "the one for keys", "old schedule", "document")
+    replies = (
+        "yes",
+        "no",
+        "toc",
+        "page 2",
+        "storm",
+        "the one for keys",
+        "old schedule",
+        "document",
+    )
     kinds: set[tuple[Any, ...]] = set()
     for number in range(50):
         at = START + timedelta(hours=3.3 * number)
@@ -775,12 +990,25 @@ def test_a_week_is_rebuilt_from_the_log(
             [[], [FILES[int(rng.integers(len(FILES)))]]][int(rng.integers(4) > 0)],
         )
         chosen = 1 if question == "What is covered?" and rng.random() < 0.5 else None
-        about: dict[str, Any] = {"session": f"user-{rng.integers(3)}", "request_id": f"q{number}", "now": at}
+        about: dict[str, Any] = {
+            "session": f"user-{rng.integers(3)}",
+            "request_id": f"q{number}",
+            "now": at,
+        }
         said = ask(question, system=system, documents=files, selected_option=chosen, **about)
-        kinds.add((said["status"], said["clarification"] is not None, said["default_applied"] is not None))
+        kinds.add(
+            (said["status"], said["clarification"] is not None, said["default_applied"] is not None)
+        )
         if (said["clarification"] or said["default_applied"]) and rng.random() < 0.7:
             with contextlib.suppress(ValueError):
-                kinds.add(("reply", reply(f"q{number}", str(rng.choice(replies)), system=system, now=at)["status"]))
+                kinds.add(
+                    (
+                        "reply",
+                        reply(f"q{number}", str(rng.choice(replies)), system=system, now=at)[
+                            "status"
+                        ],
+                    )
+                )
     assert len(kinds) >= 6, kinds
     for number in range(50):
         told = explain_request(f"q{number}", system.audit)
@@ -798,7 +1026,9 @@ def test_a_schedule_and_no_coin(opened: Callable[..., System]) -> None:
         row = system.audit.rows("excess")[0]
         expected = asks(row, system.audit.learner)
         at = START + timedelta(minutes=number)
-        said = ask("What is the excess?", system=system, documents=[COVER], request_id=f"q{number}", now=at)
+        said = ask(
+            "What is the excess?", system=system, documents=[COVER], request_id=f"q{number}", now=at
+        )
         assert (said["clarification"] is not None) == expected
         assert (said["default_applied"] is not None) != expected
         seen.append(expected)
@@ -811,13 +1041,20 @@ def test_a_refresh_that_can_change_nothing_is_left_out(opened: Callable[..., Sys
     voted(system, 9.5, 1)
     for number in range(5):
         said = ask(
-            WHO, system=system, documents=[ROLES], request_id=f"q{number}", now=START + timedelta(minutes=number)
+            WHO,
+            system=system,
+            documents=[ROLES],
+            request_id=f"q{number}",
+            now=START + timedelta(minutes=number),
         )
         assert said["default_applied"] is not None
 
 
 def test_the_keys_of_a_response_are_those_of_every_response(opened: Callable[..., System]) -> None:
-    """Rule S0.3 holds for what is asked and what is read; both are JSON, and a notebook shows the question's words."""
+    """Rule S0.3 holds for what is asked and what is read.
+
+    Both are JSON, and a notebook shows the question's words.
+    """
     system = opened()
     asked = ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
     said = reply("q", "oui", system=system, now=START)
@@ -830,7 +1067,10 @@ def test_the_keys_of_a_response_are_those_of_every_response(opened: Callable[...
 
 
 def turns(system: System, request: str, *said: Response) -> None:
-    """What the responses of a request's turns name, its log and its explanation are one; null is none."""
+    """What the responses of a request's turns name, its log and its explanation are one.
+
+    Null is none.
+    """
     assert system.audit is not None
     told = explain_request(request, system.audit)
     assert told.rebuilt, told.differences
@@ -839,22 +1079,30 @@ def turns(system: System, request: str, *said: Response) -> None:
     assert told.default_applied == named[-1]
     applied = [one for one in told.defaults if one.used == "applied"]
     assert [(one.row_id, one.version, one.value, one.confidence, one.gate) for one in applied] == [
-        (one["row_id"], one["version"], one["value"], one["confidence"], one["gate"]) for one in named if one
+        (one["row_id"], one["version"], one["value"], one["confidence"], one["gate"])
+        for one in named
+        if one
     ]
-    assert [row["value"] for row in logged(system, APPLICATIONS, request_id=request)] == [one.value for one in applied]
+    assert [row["value"] for row in logged(system, APPLICATIONS, request_id=request)] == [
+        one.value for one in applied
+    ]
     asked = [one for one in told.defaults if one.used == "asked"]
     assert bool(asked) == (told.clarification is not None) == (said[0]["clarification"] is not None)
 
 
 class TestCoherence:
-    """`default_applied` of the response, the log and `explain` agree on every path (rules S0.3, S5.8)."""
+    """`default_applied` of response, log and `explain` agree on every path (rules S0.3, S5.8)."""
 
     def test_asked_and_answered(self, opened: Callable[..., System]) -> None:
         """Nothing was applied, whatever the user said."""
         system = opened()
         for request, words in (("a", "yes"), ("b", "toc"), ("c", "no"), ("d", "page 2")):
             asked = ask(WHO, system=system, documents=[COVER], request_id=request, now=START)
-            replied = [] if asked["clarification"] is None else [reply(request, words, system=system, now=START)]
+            replied = (
+                []
+                if asked["clarification"] is None
+                else [reply(request, words, system=system, now=START)]
+            )
             turns(system, request, asked, *replied)
 
     def test_applied_and_corrected_or_confirmed(self, opened: Callable[..., System]) -> None:
@@ -870,8 +1118,13 @@ class TestCoherence:
                     again = [reply(f"q{number}", words, system=system, now=START)]
             turns(system, f"q{number}", said, *again)
 
-    def test_tried_in_vain(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
-        """A learned page that reads nothing was not applied: asked instead, or nothing is left to ask."""
+    def test_tried_in_vain(
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A learned page that reads nothing was not applied.
+
+        Asked instead, or nothing is left to ask.
+        """
         system = opened()
         voted(system, 14.0, 0)
         asked = ask(WHO, system=system, documents=[COVER], request_id="a", now=START)
@@ -881,9 +1134,11 @@ class TestCoherence:
         said = ask(WHO, system=system, documents=[ENGLISH], request_id="b", now=START)
         assert said["default_applied"] is None
         turns(system, "b", said)
-        assert [row["signal"] for row in logged(system, CHANGES, request_id="b") if row["kind"] == "signal"] == [
-            "failure"
-        ]
+        assert [
+            row["signal"]
+            for row in logged(system, CHANGES, request_id="b")
+            if row["kind"] == "signal"
+        ] == ["failure"]
 
     def test_applied_and_refused_by_a_gate(self, opened: Callable[..., System]) -> None:
         """A default that filled in an answer which a gate refuses was applied, and is named."""
@@ -894,18 +1149,30 @@ class TestCoherence:
         turns(system, "q", said)
 
     def test_options(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
-        """A choice that settles options is named; one that is undone by a reply is the user's own then."""
+        """A choice that settles options is named.
+
+        One that is undone by a reply is the user's own then.
+        """
         monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
         system = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
         system = system.replace(system.policy.replace("support.enabled", False))
         first = ask(TestOptions.QUESTION, system=system, request_id="a", now=START)
-        turns(system, "b", ask(TestOptions.QUESTION, system=system, selected_option=2, request_id="b", now=START))
+        turns(
+            system,
+            "b",
+            ask(TestOptions.QUESTION, system=system, selected_option=2, request_id="b", now=START),
+        )
         silent = ask(TestOptions.QUESTION, system=system, request_id="c", now=START)
         assert (first["default_applied"], silent["default_applied"]["gate"]) == (None, "apply")
         turns(system, "c", silent, reply("c", "1", system=system, now=START))
 
-    def test_stopped_before_its_decision(self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
-        """A default goes into the log with its decision: a process killed before applied none, whatever comes later."""
+    def test_stopped_before_its_decision(
+        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A default goes into the log with its decision.
+
+        A process killed before applied none, whatever comes later.
+        """
         system = opened()
         voted(system, 14.0, 0)
         with monkeypatch.context() as patch:
@@ -916,15 +1183,27 @@ class TestCoherence:
         voted_no = ask(WHO, system=system, documents=[ENGLISH], request_id="other", now=START)
         reply("other", "toc", system=system, now=START)
         assert voted_no["default_applied"] is not None
-        turns(system, "q", ask(WHO, system=system, documents=[ENGLISH], request_id="q", now=START + timedelta(days=1)))
+        turns(
+            system,
+            "q",
+            ask(
+                WHO,
+                system=system,
+                documents=[ENGLISH],
+                request_id="q",
+                now=START + timedelta(days=1),
+            ),
+        )
 
     def test_what_a_question_rests_on(self, opened: Callable[..., System]) -> None:
-        """The audit of a question to the user names models, parser and prompt, pack, learner and versions."""
+        """Audits of questions to users name models, parser, prompt, pack, learner and versions."""
         system = opened()
         asked = ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
         assert system.audit is not None
         audit = asked["clarification"]["audit"]
-        assert {name: audit[name] for name in ("parser", "encoder", "pack", "learner_rule", "learner")} == {
+        assert {
+            name: audit[name] for name in ("parser", "encoder", "pack", "learner_rule", "learner")
+        } == {
             "parser": VERSION,
             "encoder": system.retriever.encoder.name,
             "pack": system.pack.digest,
@@ -942,11 +1221,17 @@ class TestLanguage:
     """A French question has a French response; a policy's own words stay."""
 
     def test_a_refusal(self, opened: Callable[..., System]) -> None:
-        """Message, reason and warnings; the log keeps what was said, and the explanation adds up."""
+        """Message, reason and warnings.
+
+        The log keeps what was said, and the explanation adds up.
+        """
         strict = {"similarity": {"enabled": True, "min_similarity": 0.999}}
         system = opened(strict)
         said = ask("Le vol est-il couvert ?", system=system, request_id="q", now=START)
-        assert (said["status"], said["answer"]) == ("refuse", sentence(system.policy.refusal_message, "fr"))
+        assert (said["status"], said["answer"]) == (
+            "refuse",
+            sentence(system.policy.refusal_message, "fr"),
+        )
         assert said["refusal_reason"].startswith("similarité du passage le plus proche ")
         assert said["refusal_reason"].endswith(", en dessous de min_similarity 0.999")
         assert system.audit is not None
@@ -964,18 +1249,24 @@ class TestLanguage:
         system = opened()
         asked = ask(QUI, system=system, documents=[FRENCH], request_id="q", now=START)
         assert asked["arm_reason"].endswith("aucune valeur par défaut n'a encore été apprise")
-        assert asked["clarification"]["proposed_default_reason"].startswith("C'est le premier candidat")
+        assert asked["clarification"]["proposed_default_reason"].startswith(
+            "C'est le premier candidat"
+        )
         assert reply("q", "oui", system=system, now=START)["arm_reason"].startswith(
             "l'assureur a été lu, sans recherche"
         )
         voted(system, 14.0, 0)
         said = ask(QUI, system=system, documents=[FRENCH], request_id="r", now=START)
-        assert any("selon la valeur par défaut apprise pour schedule" in text for text in said["warnings"])
+        assert any(
+            "selon la valeur par défaut apprise pour schedule" in text for text in said["warnings"]
+        )
 
     def test_an_invalid_choice(self, opened: Callable[..., System]) -> None:
         """Is refused in its words, and derived as such."""
         system = opened()
-        said = ask("Le vol est-il couvert ?", system=system, selected_option=99, request_id="q", now=START)
+        said = ask(
+            "Le vol est-il couvert ?", system=system, selected_option=99, request_id="q", now=START
+        )
         assert said["refusal_reason"] == "Choix invalide : 99"
         assert system.audit is not None
         assert explain_request("q", system.audit).rebuilt
@@ -985,7 +1276,8 @@ def test_texts_older_than_the_setting_are_blanked_on_opening(
     opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RAGLAB_AUDIT_KEEP_DAYS: what was asked before is gone from the log, its decision stays."""
-    ask(QUI, system=opened(), documents=[FRENCH], request_id="old", now=START)  # long ago by the clock
+    # long ago by the clock
+    ask(QUI, system=opened(), documents=[FRENCH], request_id="old", now=START)
     monkeypatch.setenv("RAGLAB_AUDIT_KEEP_DAYS", "1")
     system = opened()
     assert [row["question"] for row in logged(system, REQUESTS)] == [None]
@@ -994,8 +1286,11 @@ def test_texts_older_than_the_setting_are_blanked_on_opening(
 
 
 def test_the_last_page_is_that_of_each_document() -> None:
-    """A learned `last` reads the field on the last page of another document, however long that is."""
-    chunks = [Chunk(f"b#{n}", text, "b.md", n) for n, text in ((1, "Welcome."), (2, "Phone: 0800 123 4567"))]
+    """A learned `last` reads the field on the last page of another document, however long it is."""
+    chunks = [
+        Chunk(f"b#{n}", text, "b.md", n)
+        for n, text in ((1, "Welcome."), (2, "Phone: 0800 123 4567"))
+    ]
     gap = QuestionGap("page_scope", "phone", (GapReading("1"), GapReading("document")))
     parsed = parse_question("What is the phone number?", chunks)
     reading = read_gap_value(gap, LAST_PAGE, parsed, chunks, ProtocolCalls())

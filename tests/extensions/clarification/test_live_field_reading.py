@@ -1,4 +1,7 @@
-"""The public readers of fields and tables of contents: packs by value and by path, and what is no field."""
+"""The public readers of fields and tables of contents.
+
+Packs by value and by path, and what is no field.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from raglab.live.clarifier import FieldValue
 from raglab.values import Chunk
 from trades import BROKER, INSURANCE
 
-TEXT = "Guide > Help\nTel. 0800 123 4567, e-mail help@acme.example, website www.acme.example.\nReference: HR-22/B"
+TEXT = (
+    "Guide > Help\nTel. 0800 123 4567, e-mail help@acme.example, website "
+    "www.acme.example.\nReference: HR-22/B"
+)
 
 
 def chunks(text: str) -> list[Chunk]:
@@ -35,7 +41,9 @@ def chunks(text: str) -> list[Chunk]:
         ("start_date", "A > B\nThe fair runs from 1 May 2025 to 3 May 2025 in the yard.", None),
     ],
 )
-def test_the_generic_pack_reads_what_any_document_may_state(field: str, text: str, value: str | None) -> None:
+def test_the_generic_pack_reads_what_any_document_may_state(
+    field: str, text: str, value: str | None
+) -> None:
     """Without a pack, in any trade."""
     found = raglab.live.read_field(field, chunks(text))
     assert (None if found is None else found.value) == value
@@ -65,7 +73,9 @@ def test_a_pack_is_taken_by_value_or_path() -> None:
         ("claims_phone", "Claims: 0800 123 4567", "0800 123 4567"),
     ],
 )
-def test_the_insurance_pack_reads_ordinary_phrasings(field: str, text: str, value: str | None) -> None:
+def test_the_insurance_pack_reads_ordinary_phrasings(
+    field: str, text: str, value: str | None
+) -> None:
     """Of documents that its patterns were not written on."""
     found = raglab.live.read_field(field, chunks(f"A > B\n{text}"), pack=INSURANCE)
     assert (None if found is None else found.value) == value
@@ -84,14 +94,28 @@ def test_words_of_the_documents_name_a_field() -> None:
 def test_another_reader_must_quote_the_passages() -> None:
     """What it gives is taken where its quote stands there, else the default reads."""
     lease = chunks("A > B\nPet deposit: £250")
-    assert raglab.live.read_field("x", lease, reader=lambda *_: FieldValue("£250", "Pet deposit: £250")) is not None
+    assert (
+        raglab.live.read_field(
+            "x", lease, reader=lambda *_: FieldValue("£250", "Pet deposit: £250")
+        )
+        is not None
+    )
     with pytest.warns(UserWarning, match="the default stands in"):
-        assert raglab.live.read_field("x", lease, reader=lambda *_: FieldValue("£7", "Boat: £7")) is None
+        assert (
+            raglab.live.read_field("x", lease, reader=lambda *_: FieldValue("£7", "Boat: £7"))
+            is None
+        )
 
 
 def test_contents_are_read_with_any_pack() -> None:
     """The generic pack knows its titles."""
     page = chunks("A > Sommaire\nCongés ...... 1\nPréavis ...... 1\nFrais ...... 1")
-    assert [entry.title for entry in raglab.live.read_contents(page)] == ["Congés", "Préavis", "Frais"]
-    assert raglab.live.read_contents(page, pack=INSURANCE) == raglab.live.read_contents(page, pack=BROKER / "pack")
+    assert [entry.title for entry in raglab.live.read_contents(page)] == [
+        "Congés",
+        "Préavis",
+        "Frais",
+    ]
+    assert raglab.live.read_contents(page, pack=INSURANCE) == raglab.live.read_contents(
+        page, pack=BROKER / "pack"
+    )
     assert raglab.live.read_contents([]) == ()

@@ -1,4 +1,7 @@
-"""Signals of the question parser: measured with the trace, kept with it, and the same for a question asked live."""
+"""Signals of the question parser.
+
+Measured with the trace, kept with it, and the same for a question asked live.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,17 @@ from raglab.store.policies import Policy
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, Hits, TraceData
-from test_live_trace_building import CASES, CORPUS, SMALL, Calls, WordEncoder, _no_model, calls, encoder, made  # noqa: F401
+from test_live_trace_building import (
+    CASES,
+    CORPUS,
+    SMALL,
+    Calls,
+    WordEncoder,
+    _no_model,  # noqa: F401
+    calls,  # noqa: F401
+    encoder,  # noqa: F401
+    made,  # noqa: F401
+)
 from trades import BROKER, INSURANCE
 
 pytestmark = pytest.mark.slow
@@ -43,7 +56,10 @@ GATED = {"signals": {"gaps": {"max": 0}}}
 
 
 def hits_of(*found: tuple[int, ...]) -> Hits:
-    """Hits of one arm and depth: of each case these chunks, in this final order, by l2 the other way round."""
+    """Hits of one arm and depth.
+
+    Of each case these chunks, in this final order, by l2 the other way round.
+    """
     shape = (len(found), 1, 1, max(map(len, found)))
     chunk, rank = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
     for row, order in enumerate(found):
@@ -61,22 +77,33 @@ class TestByHead:
 
     def test_what_a_question_leaves_out(self) -> None:
         """Two deposits: one gap, two options; all slots but field and intent are empty."""
-        chunks = (Chunk("a", "Pet deposit: £250\n\nKey deposit: £50", "a.md", 1), Chunk("b", "Nothing.", "b.md", 1))
+        chunks = (
+            Chunk("a", "Pet deposit: £250\n\nKey deposit: £50", "a.md", 1),
+            Chunk("b", "Nothing.", "b.md", 1),
+        )
         cases = (Case("1", "What is the deposit?", "ok"), Case("2", "Is page 1 of it new?", "ok"))
         trace = TraceData(cases, chunks, ("hybrid",), hits_of((0, 1), ()))
         seen = QuestionSignals(chunks, GENERIC).columns(trace)
         first = {name: column[0, 0, 0] for name, column in seen.items()}
         assert first == {"gaps": 1, "gap_options": 2, "empty_slots": 4}
-        # Without hits there is no document that could leave anything open; the question still has its slots.
+        # Without hits there is no document that could leave anything open; the question still has
+        # its slots.
         assert np.isnan([seen["gaps"][1, 0, 0], seen["gap_options"][1, 0, 0]]).all()
         assert seen["empty_slots"][1, 0, 0] < 6
 
-    def test_the_whole_documents_of_the_first_eight_hits(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """In the arm's final order, each document once, with the passages that were not hit; labels are never read."""
+    def test_the_whole_documents_of_the_first_eight_hits(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In the arm's final order, each document once, with the passages that were not hit.
+
+        Labels are never read.
+        """
         chunks = tuple(Chunk(str(n), f"text {n}", f"{n // 2}.md", 1) for n in range(24))
         read: list[list[str]] = []
         monkeypatch.setattr(
-            question_signals, "find_gaps", lambda _, given, **__: read.append([one.chunk_id for one in given]) or ()
+            question_signals,
+            "find_gaps",
+            lambda _, given, **__: read.append([one.chunk_id for one in given]) or (),
         )
         case = Case("1", "What?", "ok", expect_sources=("11.md",))
         order = (20, 0, 2, 4, 6, 8, 10, 12, 14, 16)
@@ -98,7 +125,10 @@ class TestByHead:
 
 
 def test_a_changed_parser_has_another_version() -> None:
-    """What the rules read of bundled questions is that of this version: where it changes, raise `VERSION` and this."""
+    """What the rules read of bundled questions is that of this version.
+
+    Where it changes, raise `VERSION` and this.
+    """
     corpus = load_corpus(BROKER)
     reader = QuestionSignals(corpus.chunks, INSURANCE)
     sources = tuple(reader.documents)[:6]
@@ -106,20 +136,32 @@ def test_a_changed_parser_has_another_version() -> None:
     for case in load_cases(BROKER)[::8]:
         parsed = reader.parsed(case)
         rows.append([case.id, *reader.gaps(parsed, sources), len(parsed.missing())])
-    assert (VERSION, hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12]) == ("rules-9", "ad2d222b9ad0")
+    assert (VERSION, hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12]) == (
+        "rules-9",
+        "ad2d222b9ad0",
+    )
 
 
 class TestTrace:
     """With the trace from its building on."""
 
-    def test_a_trace_holds_them(self, tmp_path: Path, made: Callable[..., Trace]) -> None:  # noqa: F811
-        """By case, arm and depth, with parser and pack; saved, loaded, cut and alone they are the same."""
+    def test_a_trace_holds_them(
+        self,
+        tmp_path: Path,
+        made: Callable[..., Trace],
+    ) -> None:
+        """By case, arm and depth, with parser and pack.
+
+        Saved, loaded, cut and alone they are the same.
+        """
         trace = made(out=tmp_path / "t.parquet", arms=("hybrid", "bm25"), max_depth=1)
         assert trace.meta["signals"] == {name: {"by": VERSION, "pack": None} for name in STORED}
         assert {column.shape for column in trace.columns.values()} == {(len(CASES), 2, 2)}
         again = Trace.load(tmp_path / "t.parquet")
         part, one = trace.subset([4, 0]), _single_case(trace, 4)
-        renamed = dataclasses.replace(trace, cases=tuple(case._replace(id=case.id * 2) for case in trace.cases))
+        renamed = dataclasses.replace(
+            trace, cases=tuple(case._replace(id=case.id * 2) for case in trace.cases)
+        )
         for name in STORED:
             column = trace.columns[name]
             assert np.array_equal(again.columns[name], column, equal_nan=True)
@@ -127,9 +169,11 @@ class TestTrace:
             assert np.array_equal(one.columns[name], column[[4]], equal_nan=True)
             assert renamed.columns[name] is column
 
-    def test_a_label_changes_nothing(self, made: Callable[..., Trace]) -> None:  # noqa: F811
+    def test_a_label_changes_nothing(self, made: Callable[..., Trace]) -> None:
         """Cases of other labels and expected sources have the same columns."""
-        blind = [case._replace(expect_status="refuse", expect_sources=("faq.txt",)) for case in CASES]
+        blind = [
+            case._replace(expect_status="refuse", expect_sources=("faq.txt",)) for case in CASES
+        ]
         one, other = made(), made(blind)
         for name in STORED:
             assert np.array_equal(one.columns[name], other.columns[name], equal_nan=True)
@@ -138,11 +182,14 @@ class TestTrace:
     def test_an_older_trace_is_completed(
         self,
         tmp_path: Path,
-        made: Callable[..., Trace],  # noqa: F811
-        calls: Calls,  # noqa: F811
+        made: Callable[..., Trace],
+        calls: Calls,
         older: str,
     ) -> None:
-        """A file without the columns, or with those of another parser or pack, gets them and is not retrieved again."""
+        """A file without the columns gets them and is not retrieved again.
+
+        The same is true of a file with those of another parser or pack.
+        """
         path = tmp_path / "t.parquet"
         whole = made(out=path)
         bytes_of = path.read_bytes()
@@ -151,88 +198,149 @@ class TestTrace:
             "version": {name: {"by": "rules-0", "pack": None} for name in STORED},
             "pack": {name: {"by": VERSION, "pack": "0123456789ab"} for name in STORED},
         }[older]
-        wrong = {name: np.full_like(column, 7.0) for name, column in whole.columns.items()} if stale else {}
-        meta = {**whole.meta, "signals": stale} if stale else {k: v for k, v in whole.meta.items() if k != "signals"}
+        wrong = (
+            {name: np.full_like(column, 7.0) for name, column in whole.columns.items()}
+            if stale
+            else {}
+        )
+        meta = (
+            {**whole.meta, "signals": stale}
+            if stale
+            else {k: v for k, v in whole.meta.items() if k != "signals"}
+        )
         dataclasses.replace(whole, columns=wrong, meta=meta).save(path)
         calls.clear()
         made(out=path)
         assert calls.sizes == []
         assert path.read_bytes() == bytes_of
 
-    def test_the_very_same_trace_where_nothing_lacks(self, made: Callable[..., Trace]) -> None:  # noqa: F811
+    def test_the_very_same_trace_where_nothing_lacks(
+        self,
+        made: Callable[..., Trace],
+    ) -> None:
         """Nothing is parsed twice."""
         trace = made()
         assert with_document_signals(trace, DocumentReader(CORPUS.chunks, GENERIC)) is trace
 
-    def test_a_trace_without_columns_keeps_its_hash(self, made: Callable[..., Trace]) -> None:  # noqa: F811
-        """Files from before are as they were written; with a column the hash hangs on its values."""
+    def test_a_trace_without_columns_keeps_its_hash(
+        self,
+        made: Callable[..., Trace],
+    ) -> None:
+        """Files from before are as they were written.
+
+        With a column the hash hangs on its values.
+        """
         trace = made()
         bare = dataclasses.replace(trace, columns={})
         hashes = {content_hash(bare), content_hash(trace)}
         column = trace.columns["gaps"] + 1.0
-        hashes.add(content_hash(dataclasses.replace(trace, columns={**trace.columns, "gaps": column})))
+        hashes.add(
+            content_hash(dataclasses.replace(trace, columns={**trace.columns, "gaps": column}))
+        )
         assert len(hashes) == 3
 
 
 class TestLive:
     """A question asked live has the values of the trace."""
 
-    def test_bundled_questions(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
+    def test_bundled_questions(self, tmp_path: Path, encoder: WordEncoder) -> None:
         """Case for case, depth for depth, with the pack of the policy."""
         del encoder
         corpus, cases = broker()
         start = Policy.load(BROKER / "policy.yaml")
-        off = [value for name in ("l2", "gap", "similarity") for value in (f"{name}.enabled", False)]
+        off = [
+            value for name in ("l2", "gap", "similarity") for value in (f"{name}.enabled", False)
+        ]
         gated = start.replace("signals.gaps.max", 0, *off)
         sizes: dict[str, Any] = {"fetch_k": 6, "rerank_k": 0}
         trace = build_trace(corpus, cases, policy=start, cache=None, max_depth=1, **sizes)
-        build_index(corpus, tmp_path / "index", cache=None, policy=start, arms=("hybrid",), max_depth=1, **sizes)
-        system = System.open(tmp_path / "index", policy=gated, cache=False, generator=Fixed(), audit=False)
+        build_index(
+            corpus,
+            tmp_path / "index",
+            cache=None,
+            policy=start,
+            arms=("hybrid",),
+            max_depth=1,
+            **sizes,
+        )
+        system = System.open(
+            tmp_path / "index", policy=gated, cache=False, generator=Fixed(), audit=False
+        )
         strategy, replayed = system.retriever.strategies["hybrid"], decide(trace, gated)
         for row, case in enumerate(cases):
             walked = walk(strategy, system.retriever.question(case.query), None)
             depths = [next(walked), next(walked)]
             live = case_trace(Case("question", case.query, "ok"), "hybrid", depths, system)
             for name in STORED:
-                assert np.array_equal(live.columns[name][0], trace.columns[name][row], equal_nan=True), (case.id, name)
+                assert np.array_equal(
+                    live.columns[name][0], trace.columns[name][row], equal_nan=True
+                ), (case.id, name)
             assert decide(live, gated).status[0] == replayed.status[row]
             # Nobody reads documents for a policy that asks for none of it.
             assert case_trace(case, "hybrid", depths, system.replace(start)).columns == {}
         assert np.nansum(trace.columns["gaps"]) > 0
         assert any("gaps" in str(replayed.reason(row)) for row in range(len(cases)))
 
-    def test_a_gate_on_gaps_decides_alike(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
+    def test_a_gate_on_gaps_decides_alike(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,
+    ) -> None:
         """What a gate on a signal of the parser refuses in the replay, it refuses live."""
         del encoder
         policy = Policy.from_mapping(GATED | {"l2": {"enabled": False}, "gap": {"enabled": False}})
         trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
         build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
-        system = System.open(tmp_path / "index", policy=policy, cache=False, generator=Fixed(), audit=False)
+        system = System.open(
+            tmp_path / "index", policy=policy, cache=False, generator=Fixed(), audit=False
+        )
         replayed = decide(trace, policy)
         for row, case in enumerate(CASES[:3]):
             said = ask(case.query, system=system, documents=list(case.selected_sources))
             assert (said["status"] == "refuse") == (replayed.status[row] == 1)
 
-    def test_the_answer_to_all_hits(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
-        """Confidence and support that a gate needs before the answer is chosen are those of the recorded answers."""
+    def test_the_answer_to_all_hits(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,
+    ) -> None:
+        """Confidence and support needed before answer choice are those of the recorded answers."""
         del encoder
-        policy = Policy.from_mapping({"signals": {"support": {"min": 0.5}}, "chosen": {"final_k": 2}})
+        policy = Policy.from_mapping(
+            {"signals": {"support": {"min": 0.5}}, "chosen": {"final_k": 2}}
+        )
         bare = build_trace(CORPUS, CASES[:4], cache=None, max_depth=1, **SMALL)
         place = NAMES.index("generation"), NAMES.index("support")
-        stored = measured_tables(record_answers(bare, policy, Drawn(), Weighed()), policy).evidence.signals
+        stored = measured_tables(
+            record_answers(bare, policy, Drawn(), Weighed()), policy
+        ).evidence.signals
         build_index(CORPUS, tmp_path / "index", cache=None, max_depth=1, **SMALL)
-        opening: dict[str, Any] = {"cache": False, "generator": Drawn(), "scorer": Weighed(), "audit": False}
+        opening: dict[str, Any] = {
+            "cache": False,
+            "generator": Drawn(),
+            "scorer": Weighed(),
+            "audit": False,
+        }
         system = System.open(tmp_path / "index", policy=policy, **opening)
         for row, case in enumerate(CASES[:4]):
-            walked = walk(system.retriever.strategies["hybrid"], system.retriever.question(case.query), None)
+            walked = walk(
+                system.retriever.strategies["hybrid"], system.retriever.question(case.query), None
+            )
             live = case_trace(case, "hybrid", [next(walked), next(walked)], system)
             assert live.answers is None
             seen = measured_tables(live, policy).evidence.signals
             assert np.array_equal(seen[place, :, 0], stored[place, :, row], equal_nan=True)
         assert not np.isnan(stored[place[0]]).all()
 
-    def test_an_answer_that_is_needed_twice_is_written_once(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
-        """The answer that decides is the one that is given; without such a gate nothing is written for a refusal."""
+    def test_an_answer_that_is_needed_twice_is_written_once(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,
+    ) -> None:
+        """The answer that decides is the one that is given.
+
+        Without such a gate nothing is written for a refusal.
+        """
         del encoder
         asked: list[str] = []
 
@@ -241,14 +349,21 @@ class TestLive:
 
             def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
                 asked.append(question)
-                return Generation(f"The excess is £250, {len(asked)}.", 0.9, (0,)) if passages else Generation("", 0.0)
+                return (
+                    Generation(f"The excess is £250, {len(asked)}.", 0.9, (0,))
+                    if passages
+                    else Generation("", 0.0)
+                )
 
         open_gates: dict[str, Any] = {
-            name: {"enabled": False} for name in ("l2", "gap", "similarity", "confidence", "support", "sufficiency")
+            name: {"enabled": False}
+            for name in ("l2", "gap", "similarity", "confidence", "support", "sufficiency")
         }
         policy = Policy.from_mapping(open_gates | {"signals": {"generation": {"min": 0.5}}})
         build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
-        system = System.open(tmp_path / "index", policy=policy, cache=False, generator=Counted(), audit=False)
+        system = System.open(
+            tmp_path / "index", policy=policy, cache=False, generator=Counted(), audit=False
+        )
         said = ask("What is the motor excess?", system=system)
         assert (said["status"], said["answer"], len(asked)) == ("ok", "The excess is £250, 1.", 1)
         stricter = system.replace(policy.replace("signals.generation.min", 0.95))

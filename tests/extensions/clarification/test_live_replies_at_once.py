@@ -1,4 +1,7 @@
-"""Replies to one request at the same time, and replies that are killed: one is taken, whole or not at all (S5.4)."""
+"""Replies to one request at the same time, and replies that are killed.
+
+One is taken, whole or not at all (S5.4).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,9 @@ TEXT = """Prices
 | Winter mooring | £90 |
 | Summer mooring | £140 |
 | Guest mooring | £12 |"""
-GATES: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")}
+GATES: dict[str, Any] = {
+    name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")
+}
 REFUSED = re.compile("must be the first to what was shown|takes one reply")
 
 
@@ -60,7 +65,9 @@ def harbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[System, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
         patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
+        patch.setattr(
+            trace_building, "identifier_of", lambda name: "words" if name is None else name
+        )
         chunk = Chunk("a#1", TEXT, "prices.md", 1, tags={"doc_type": "price list"})
         build_index(Corpus("harbour", (chunk,)), place / "i", arms=("hybrid",), cache=None, **SMALL)
         about: dict[str, Any] = {"clarify": True, "cache": False, "reply_reader": together}
@@ -68,9 +75,13 @@ def harbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[System, 
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def desk(request: pytest.FixtureRequest, tmp_path: Path, harbour: tuple[System, Together]) -> Callable[[], System]:
-    """Return what gives a system with a connection of its own to one log, as another process has it."""
-    server: Server | None = None if request.param == "sqlite" else request.getfixturevalue("postgresql")
+def desk(
+    request: pytest.FixtureRequest, tmp_path: Path, harbour: tuple[System, Together]
+) -> Callable[[], System]:
+    """Return a maker of systems, each with its own connection to one log, like another process."""
+    server: Server | None = (
+        None if request.param == "sqlite" else request.getfixturevalue("postgresql")
+    )
     place = Places(tmp_path, server)("log")
     return lambda: replace(harbour[0], audit=AuditLog(place))
 
@@ -83,7 +94,9 @@ def outcome(system: System, request: str, text: str) -> str:
         return str(error)
 
 
-def at_once(labs: Sequence[System], request: str, texts: Sequence[str], together: Together) -> list[str]:
+def at_once(
+    labs: Sequence[System], request: str, texts: Sequence[str], together: Together
+) -> list[str]:
     """Outcomes of replies by threads that all have read the request before one of them answers."""
     outcomes: dict[int, str] = {}
 
@@ -104,8 +117,12 @@ def logged(system: System, request: str) -> dict[str, int]:
     """How many replies, decisions and signals of a request the log has."""
     assert system.audit is not None
     with system.audit.log.reading() as log:
-        counts = {table: len(list(log.rows(table, request_id=request))) for table in (REPLIES, DECISIONS)}
-        return counts | {"signals": sum(row["kind"] == "signal" for row in log.rows(CHANGES, request_id=request))}
+        counts = {
+            table: len(list(log.rows(table, request_id=request))) for table in (REPLIES, DECISIONS)
+        }
+        return counts | {
+            "signals": sum(row["kind"] == "signal" for row in log.rows(CHANGES, request_id=request))
+        }
 
 
 def asked(system: System, request: str) -> None:
@@ -129,7 +146,9 @@ def test_the_first_is_taken_and_the_rest_are_refused(
         asked(labs[0], request)
         outcomes = at_once(labs, request, texts[place:] + texts[:place], harbour[1])
         assert sum(told in {"ok", "ambiguous", "refuse"} for told in outcomes) == 1, outcomes
-        assert sum(REFUSED.search(told) is not None for told in outcomes) == len(texts) - 1, outcomes
+        assert sum(REFUSED.search(told) is not None for told in outcomes) == len(texts) - 1, (
+            outcomes
+        )
         after = logged(labs[0], request)
         assert (after[REPLIES], after[DECISIONS]) == (1, 2)
         assert after["signals"] <= 1
@@ -171,7 +190,10 @@ def test_processes_take_turns(tmp_path: Path, harbour: tuple[System, Together]) 
 def test_a_killed_reply_leaves_nothing(
     desk: Callable[[], System], monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    """Neither what it teaches nor what it is answered with, wherever it was killed; given again it is taken whole."""
+    """Neither what it teaches nor what it is answered with, wherever it was killed.
+
+    Given again it is taken whole.
+    """
     system, real = desk(), getattr(AuditLog, method)
     asked(system, "q")
     before = logged(system, "q")
@@ -190,7 +212,9 @@ def test_a_killed_reply_leaves_nothing(
     assert system.audit.verify().intact  # type: ignore[union-attr]
 
 
-def test_a_default_that_silence_settles_meanwhile(desk: Callable[[], System], harbour: tuple[System, Together]) -> None:
+def test_a_default_that_silence_settles_meanwhile(
+    desk: Callable[[], System], harbour: tuple[System, Together]
+) -> None:
     """Its correction comes too late, and takes nothing back."""
     system = desk()
     asked(system, "before")
@@ -199,7 +223,7 @@ def test_a_default_that_silence_settles_meanwhile(desk: Callable[[], System], ha
 
     class Late:
         def wait(self, timeout: float) -> None:
-            system.audit.settle(now=START + timedelta(hours=timeout + 5))  # type: ignore[union-attr]
+            system.audit.settle(now=START + timedelta(hours=timeout + 5))
 
     harbour[1].barrier = Late()
     told = outcome(system, "q", "2")

@@ -1,4 +1,7 @@
-"""The row that a question learns in, and the order in which its values are offered: end to end (S5.1, S5.2, S5.4)."""
+"""The row that a question learns in, and the order in which its values are offered.
+
+End to end (S5.1, S5.2, S5.4).
+"""
 
 from __future__ import annotations
 
@@ -23,21 +26,33 @@ from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 
 pytestmark = pytest.mark.slow
 
-GATES: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")}
+GATES: dict[str, Any] = {
+    name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")
+}
 TEXTS = {
-    "kennel.md": "Prices\n| Item | Price |\n|---|---|\n| Deposit (dogs) | £15 |\n| Deposit (cats) | £9 |\n"
+    "kennel.md": "Prices\n| Item | Price |\n|---|---|\n| Deposit (dogs) | £15 |\n| Deposit (cats) "
+    "| £9 |\n"
     "| Deposit (keys) | £5 |",
-    "stable.md": "Prices\n| Item | Price |\n|---|---|\n| Deposit, cobs | £15 |\n| Deposit, ponies | £9 |\n\n"
+    "stable.md": "Prices\n| Item | Price |\n|---|---|\n| Deposit, cobs | £15 |\n| Deposit, ponies "
+    "| £9 "
+    "|\n\n"
     "Ask for the saddle at the gate: its deposit is £7.",
-    "boats.md": "Prices\n| Item | Price |\n|---|---|\n| Mooring fee, winter | £90 |\n| Mooring fee, summer | £140 |\n"
+    "boats.md": "Prices\n| Item | Price |\n|---|---|\n| Mooring fee, winter | £90 |\n| Mooring "
+    "fee, "
+    "summer | £140 |\n"
     "| Mooring fee, guest | £12 |",
     "bateaux.md": "Tarifs\n| Poste | Prix |\n|---|---|\n| Droit d'amarrage, hiver | 90 € |\n"
     "| Droit d'amarrage, été | 140 € |",
     "looms.md": "Hire\n| Item | 2024 | 2025 |\n|---|---|---|\n| Loom hire | £40 | £44 |",
     "looms-next.md": "Hire\n| Item | 2025 | 2026 |\n|---|---|---|\n| Loom hire | £44 | £49 |",
-    "flying.md": "People\n| Name | Role |\n|---|---|\n| Ada Holt | Head of school |\n| Ben Farr | Head of gliders |",
+    "flying.md": (
+        "People\n| Name | Role |\n|---|---|\n| Ada Holt | Head of school |\n| Ben Farr | Head of "
+        "gliders |"
+    ),
     "sailing.md": "Launching\n\nLaunch from the slip. Do not launch at low water. Pay £4 first.",
-    "rowing.md": "Launching\n\nCarry the shell to the pontoon. Never step on the hull. Pay £2 first.",
+    "rowing.md": (
+        "Launching\n\nCarry the shell to the pontoon. Never step on the hull. Pay £2 first."
+    ),
 }
 TAGS, VENDORS = {"doc_type": "paper"}, {"flying.md": {"vendor": "Kestrel School"}}
 
@@ -49,9 +64,18 @@ def club(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
         patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
+        patch.setattr(
+            trace_building, "identifier_of", lambda name: "words" if name is None else name
+        )
         chunks = tuple(
-            Chunk(f"{name}#1", text, name, 1, tags=TAGS | VENDORS.get(name, {}), section=(text.split("\n")[0],))
+            Chunk(
+                f"{name}#1",
+                text,
+                name,
+                1,
+                tags=TAGS | VENDORS.get(name, {}),
+                section=(text.split("\n")[0],),
+            )
             for name, text in TEXTS.items()
         )
         build_index(Corpus("club", chunks), place / "i", arms=("hybrid",), cache=None, **SMALL)
@@ -82,7 +106,9 @@ def votes(put: Callable[..., Response]) -> dict[str, dict[str, float]]:
     ("narrow", "plain"),
     [("deposit for pets?", "What is the deposit?"), ("deposit for a puppy?", "deposit?")],
 )
-def test_a_narrower_question_votes_on_its_own_row(put: Callable[..., Response], narrow: str, plain: str) -> None:
+def test_a_narrower_question_votes_on_its_own_row(
+    put: Callable[..., Response], narrow: str, plain: str
+) -> None:
     """A vote for pets says nothing of every deposit, and the other way round."""
     assert put(narrow, "kennel.md", "dogs")["status"] == "ok"
     (field,) = votes(put)
@@ -98,7 +124,12 @@ def test_a_narrower_question_votes_on_its_own_row(put: Callable[..., Response], 
     [
         ("boats.md", "What is the mooring fee?", "How much are the fees for mooring?", "summer"),
         ("boats.md", "fee for a mooring?", "mooring fees please", "winter"),
-        ("bateaux.md", "Quel est le droit d'amarrage ?", "Et l'amarrage, il y a quel droit ?", "été"),
+        (
+            "bateaux.md",
+            "Quel est le droit d'amarrage ?",
+            "Et l'amarrage, il y a quel droit ?",
+            "été",
+        ),
     ],
 )
 def test_the_same_words_are_one_row(
@@ -121,8 +152,18 @@ LIMITED = (
     ("kennel.md", "What is the deposit?", "keys", "What is the deposit per page?"),
     ("kennel.md", "What is the deposit?", "keys", "What is the newest deposit?"),
     ("bateaux.md", "Quel est le droit d'amarrage ?", "été", "Quel était le droit d'amarrage ?"),
-    ("bateaux.md", "Quel est le droit d'amarrage ?", "été", "Quel est le droit d'amarrage minimum ?"),
-    ("bateaux.md", "Quel est le droit d'amarrage ?", "été", "Quel est le droit d'amarrage en 2023 ?"),
+    (
+        "bateaux.md",
+        "Quel est le droit d'amarrage ?",
+        "été",
+        "Quel est le droit d'amarrage minimum ?",
+    ),
+    (
+        "bateaux.md",
+        "Quel est le droit d'amarrage ?",
+        "été",
+        "Quel est le droit d'amarrage en 2023 ?",
+    ),
 )
 
 
@@ -130,7 +171,10 @@ LIMITED = (
 def test_what_limits_a_question_is_part_of_what_it_asks(
     put: Callable[..., Response], document: str, first: str, said: str, limited: str
 ) -> None:
-    """A size, a time, a number, a place: what was learned without it is not applied to a question that states it."""
+    """A size, a time, a number, a place.
+
+    What was learned without it is not applied to a question that states it.
+    """
     assert put(first, document, said)["status"] == "ok"
     assert put(limited, document)["default_applied"] is None
     assert put(first, document)["default_applied"] is not None
@@ -145,7 +189,8 @@ def test_a_limited_question_learns_for_itself(put: Callable[..., Response], limi
 
 
 @pytest.mark.parametrize(
-    "later", ["price of mooring?", "What does mooring cost?", "Can you tell me the mooring fee now?"]
+    "later",
+    ["price of mooring?", "What does mooring cost?", "Can you tell me the mooring fee now?"],
 )
 def test_a_word_for_what_is_paid_makes_no_row(put: Callable[..., Response], later: str) -> None:
     """Fee, price and cost of one thing are asked for alike."""
@@ -157,7 +202,10 @@ def test_a_year_is_learned_of_the_table_that_offers_it(put: Callable[..., Respon
     """2025 is the latest here and the earliest there: the next table is asked about."""
     assert put("How much is loom hire?", "looms.md", "2025")["status"] == "ok"
     assert put("loom hire?", "looms.md")["default_applied"]["value"] == "2025"
-    assert put("loom hire?", "looms-next.md")["clarification"]["candidate_values"] == ["2025", "2026"]
+    assert put("loom hire?", "looms-next.md")["clarification"]["candidate_values"] == [
+        "2025",
+        "2026",
+    ]
 
 
 def test_a_value_that_a_question_names_whole_is_not_overruled(put: Callable[..., Response]) -> None:
@@ -168,7 +216,9 @@ def test_a_value_that_a_question_names_whole_is_not_overruled(put: Callable[...,
     assert (named["default_applied"], "Ada Holt" in named["answer"]) == (None, True)
 
 
-def test_what_a_user_named_beside_the_offer_is_known_the_next_time(put: Callable[..., Response]) -> None:
+def test_what_a_user_named_beside_the_offer_is_known_the_next_time(
+    put: Callable[..., Response],
+) -> None:
     """The same wording is answered without a question."""
     assert put("What is the deposit?", "stable.md", "the saddle")["status"] == "ok"
     later = put("What is the deposit?", "stable.md")
@@ -193,7 +243,12 @@ def test_what_was_turned_down_is_offered_last(put: Callable[..., Response], seed
     counts = dict.fromkeys(order, 0.0)
     for number in range(int(rng.integers(1, 6))):
         value = order[int(rng.integers(len(order)))]
-        about: dict[str, Any] = {"policy": system.policy, "fingerprint": system.fingerprint, "models": {}, "now": START}
+        about: dict[str, Any] = {
+            "policy": system.policy,
+            "fingerprint": system.fingerprint,
+            "models": {},
+            "now": START,
+        }
         system.audit.opened(f"before-{number}", "x", **about)
         key: tuple[str, str, dict[str, str]] = ("mooring fee", "paper", {})
         system.audit.signal(f"before-{number}", key, value, "explicit_no", conditions={}, now=START)
@@ -203,12 +258,17 @@ def test_what_was_turned_down_is_offered_last(put: Callable[..., Response], seed
     assert asked["proposed_default"] == asked["candidate_values"][0]
 
 
-def test_a_default_that_is_declined_leaves_the_rest_in_that_order(put: Callable[..., Response]) -> None:
+def test_a_default_that_is_declined_leaves_the_rest_in_that_order(
+    put: Callable[..., Response],
+) -> None:
     """What others turned down is proposed last there too."""
     question, (winter, summer, guest) = "What is the mooring fee?", ("winter", "summer", "guest")
     for said in ("no, the guest one", "guest", "guest"):
         put(question, "boats.md", said)
-    assert votes(put)["mooring fee"] == {f"Mooring fee, {winter}": -1.0, f"Mooring fee, {guest}": 3.0}
+    assert votes(put)["mooring fee"] == {
+        f"Mooring fee, {winter}": -1.0,
+        f"Mooring fee, {guest}": 3.0,
+    }
     asked = put(question, "boats.md", "no")["clarification"]
     assert asked["candidate_values"] == [f"Mooring fee, {summer}", f"Mooring fee, {winter}"]
 
@@ -217,9 +277,11 @@ def test_a_default_that_is_declined_leaves_the_rest_in_that_order(put: Callable[
 def test_a_repeated_request_is_the_same_request(put: Callable[..., Response], said: str) -> None:
     """The same id and the same text, and the log has one question."""
     first = put("What is the mooring fee?", "boats.md")
-    again = reply(first["request_id"], said, system=put.system, now=START)  # type: ignore[attr-defined]
+    again = reply(first["request_id"], said, system=put.system, now=START)
     if again["clarification"] is not None:
         assert again["request_id"] == first["request_id"]
-        assert again["clarification"]["question_to_user"] == first["clarification"]["question_to_user"]
+        assert (
+            again["clarification"]["question_to_user"] == first["clarification"]["question_to_user"]
+        )
     with put.system.audit.log.reading() as log:  # type: ignore[attr-defined]
         assert len(list(log.rows(CLARIFICATIONS))) == 1

@@ -1,4 +1,7 @@
-"""The default table of the audit log: versions and events, silence settled once, nothing lost in a kill."""
+"""The default table of the audit log.
+
+Versions and events, silence settled once, nothing lost in a kill.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,9 @@ def log(audit_logs: Callable[..., AuditLog]) -> AuditLog:
     return audit_logs()
 
 
-def filled(log: AuditLog, request: str, said: dict[str, Any] = OK, **more: Any) -> ClarificationDefault:
+def filled(
+    log: AuditLog, request: str, said: dict[str, Any] = OK, **more: Any
+) -> ClarificationDefault:
     """A request that is answered with a default applied silently."""
     opened(log, request, **more)
     row = log.met(request, KEY, now=more.get("now", START))
@@ -79,13 +84,21 @@ def filled(log: AuditLog, request: str, said: dict[str, Any] = OK, **more: Any) 
 def asked(log: AuditLog, request: str, row: ClarificationDefault) -> None:
     """Ask about a request."""
     about = ClarificationRequest(
-        target_field=KEY[0], question_to_user="Page 1?", candidate_values=["1", "toc"], proposed_default="1"
+        target_field=KEY[0],
+        question_to_user="Page 1?",
+        candidate_values=["1", "toc"],
+        proposed_default="1",
     )
-    log.clarified(request, about, row=row, kind="page_scope", why="gate", gain=5.0, cost=1.0, conditions=PLAIN)
+    log.clarified(
+        request, about, row=row, kind="page_scope", why="gate", gain=5.0, cost=1.0, conditions=PLAIN
+    )
 
 
 def agrees(log: AuditLog) -> None:
-    """Rows rebuilt from the changes are those kept to the byte; no gap in versions and numbers; all is chained."""
+    """Rows rebuilt from the changes are those kept to the byte; no gap in versions and numbers.
+
+    All is chained.
+    """
     assert log.verify().findings == ()
     kept, anew = log.rows(), log.rebuild()
     assert [row.model_dump_json() for row in kept] == [row.model_dump_json() for row in anew]
@@ -112,25 +125,41 @@ class TestRequests:
             lambda log: log.application("no"),
             lambda log: asked(log, "no", init(*KEY[:2], now=START)),
             lambda log: log.applied(
-                "no", row=init(*KEY[:2], now=START), value="1", gate="apply", conditions=PLAIN, kind="page_scope"
+                "no",
+                row=init(*KEY[:2], now=START),
+                value="1",
+                gate="apply",
+                conditions=PLAIN,
+                kind="page_scope",
             ),
         ],
     )
     def test_an_unknown_request(self, log: AuditLog, said: Callable[[AuditLog], object]) -> None:
         """Whatever is said of it is refused, and leaves no trace."""
-        with pytest.raises(ValueError, match="request_id must be that of a request in the log, got 'no'"):
+        with pytest.raises(
+            ValueError, match="request_id must be that of a request in the log, got 'no'"
+        ):
             said(log)
         assert all(events(log, table.name) == [] for table in EVENTS)
 
     def test_what_was_asked_waits_for_a_reply(self, log: AuditLog) -> None:
         """Another process finds it whole; a reply ends it; a request is asked about once."""
-        opened(log, "r1", documents=("a.pdf",), parsed={"target_field": ("insurer_name", 0.9), "language": "en"})
+        opened(
+            log,
+            "r1",
+            documents=("a.pdf",),
+            parsed={"target_field": ("insurer_name", 0.9), "language": "en"},
+        )
         row = log.met("r1", KEY)
         assert log.pending("r1") is None
         asked(log, "r1", row)
         waiting = log.pending("r1")
         assert waiting is not None
-        assert (waiting.question, waiting.documents, waiting.key) == ("who is the insurer?", ("a.pdf",), KEY)
+        assert (waiting.question, waiting.documents, waiting.key) == (
+            "who is the insurer?",
+            ("a.pdf",),
+            KEY,
+        )
         assert waiting.clarification.candidate_values == ["1", "toc"]
         assert (waiting.version, waiting.gate, waiting.tried) == (1, "ask", ())
         assert waiting.parsed["target_field"] == ["insurer_name", 0.9]
@@ -144,18 +173,29 @@ class TestRows:
     """The default table."""
 
     def test_the_first_case(self, log: AuditLog) -> None:
-        """One request, one yes: version 1 counts the request, version 2 has the vote; the first stays as it was."""
+        """One request, one yes: version 1 counts the request, version 2 has the vote.
+
+        The first stays as it was.
+        """
         opened(log, "r1")
         assert log.met("r1", KEY).requests == 1
         (row,) = log.signal("r1", KEY, "1", "explicit_yes", conditions=PLAIN, now=START)
         assert (row.version, row.candidate_votes, row.confidence) == (2, {"1": 1.0}, 1.0)
-        assert [(one["version"], one["confidence"]) for one in events(log, VERSIONS)] == [(1, 0.0), (2, 1.0)]
-        assert log.rows() == (row,) == log.rows("insurer_name") == log.rows(doctype="broker_contract")
+        assert [(one["version"], one["confidence"]) for one in events(log, VERSIONS)] == [
+            (1, 0.0),
+            (2, 1.0),
+        ]
+        assert (
+            log.rows() == (row,) == log.rows("insurer_name") == log.rows(doctype="broker_contract")
+        )
         assert log.rows("limit") == ()
         agrees(log)
 
     def test_a_request_counts_once(self, log: AuditLog) -> None:
-        """Met again, it is the same row; a second signal of a kind changes nothing; another kind does."""
+        """Met again, it is the same row; a second signal of a kind changes nothing.
+
+        Another kind does.
+        """
         opened(log, "r1")
         first = log.met("r1", KEY)
         assert log.met("r1", KEY) == first
@@ -175,7 +215,9 @@ class TestRows:
             ("1", "explicit_no", "1", "corrected_to must be another"),
         ],
     )
-    def test_what_is_no_signal(self, log: AuditLog, value: str, signal: str, corrected: str | None, told: str) -> None:
+    def test_what_is_no_signal(
+        self, log: AuditLog, value: str, signal: str, corrected: str | None, told: str
+    ) -> None:
         """Is refused whole: no event and no version."""
         opened(log, "r1")
         with pytest.raises(ValueError, match=told):
@@ -185,18 +227,33 @@ class TestRows:
     def test_it_is_the_learners_arithmetic(self, log: AuditLog) -> None:
         """Rows are what `met` and `update` give, signal by signal."""
         row = init(*KEY[:2], now=START)
-        for number, signal in enumerate(("explicit_yes", "implicit_ok", "explicit_no", "failure", "explicit_yes")):
+        for number, signal in enumerate(
+            ("explicit_yes", "implicit_ok", "explicit_no", "failure", "explicit_yes")
+        ):
             now = START + timedelta(hours=number)
             opened(log, f"r{number}", now=now)
             log.met(f"r{number}", KEY, now=now)
             other = "toc" if signal == "explicit_no" else None
-            log.signal(f"r{number}", KEY, "1", signal, other, conditions={"page_1_kind": "body"}, now=now)
+            log.signal(
+                f"r{number}", KEY, "1", signal, other, conditions={"page_1_kind": "body"}, now=now
+            )
             row = met(row, now=now)
-            row = update(row, "1", signal, other, now=now, conditions={"page_1_kind": "body"}, learner=DefaultLearner())
+            row = update(
+                row,
+                "1",
+                signal,
+                other,
+                now=now,
+                conditions={"page_1_kind": "body"},
+                learner=DefaultLearner(),
+            )
         assert log.rows() == (row,)
 
     def test_a_split(self, log: AuditLog) -> None:
-        """Failures under coversheets alone: the row splits in the signal's transaction, and all is rebuilt."""
+        """Failures under coversheets alone.
+
+        The row splits in the signal's transaction, and all is rebuilt.
+        """
         log.learner = DefaultLearner(split="evidence")
         kinds = {"body": "explicit_yes", "coversheet": "failure"}
         for number in range(40):
@@ -206,18 +263,27 @@ class TestRows:
             log.signal(f"r{number}", KEY, "1", kinds[kind], conditions={"page_1_kind": kind})
             agrees(log)
         (found,) = [row["found"] for row in events(log, CHANGES) if row["kind"] == "look"]
-        assert (found["column"], found["value"], found["candidate"]) == ("page_1_kind", "coversheet", "1")
+        assert (found["column"], found["value"], found["candidate"]) == (
+            "page_1_kind",
+            "coversheet",
+            "1",
+        )
         assert [row.sub_conditions for row in log.rows()] == [
             {},
             {"page_1_kind": "body"},
             {"page_1_kind": "coversheet"},
         ]
-        # Four right and three wrong, and it was split; the key still names the parent, votes go to their condition.
+        # Four right and three wrong, and it was split; the key still names the parent, votes go to
+        # their condition.
         parent, body, cover = log.rows()
         assert (parent.candidate_votes, parent.sample_size) == ({"1": 4.0}, 7)
         assert (body.candidate_votes, body.version, cover.sample_size) == ({"1": 20.0}, 16, 17)
         (child,) = log.signal(
-            "r0", (*KEY[:2], {"page_1_kind": "body"}), "1", "implicit_ok", conditions={"page_1_kind": "body"}
+            "r0",
+            (*KEY[:2], {"page_1_kind": "body"}),
+            "1",
+            "implicit_ok",
+            conditions={"page_1_kind": "body"},
         )
         assert child.version == 17
         agrees(log)
@@ -242,7 +308,9 @@ class TestRows:
             kind, signal = (("body", "explicit_yes"), ("coversheet", "failure"))[number % 2]
             log.signal(f"r{number}", KEY, "1", signal, conditions={"page_1_kind": kind})
         assert len(log.rows()) == 3
-        (row,) = log.signal("early", KEY, "1", "explicit_no", conditions={"page_1_kind": "coversheet"})
+        (row,) = log.signal(
+            "early", KEY, "1", "explicit_no", conditions={"page_1_kind": "coversheet"}
+        )
         assert row.sub_conditions == {"page_1_kind": "coversheet"}
         assert log.settle(now=START + timedelta(days=9)) == 0
         assert ("implicit_ok", "early") not in counted(log)
@@ -256,11 +324,19 @@ class TestRows:
             kind, signal = (("body", "explicit_yes"), ("coversheet", "failure"))[number % 2]
             log.signal(f"r{number}", KEY, "1", signal, conditions={"page_1_kind": kind})
         before = log.rows()
-        log.signal("r5", KEY, "toc", "explicit_yes", conditions={"page_1_kind": "coversheet", "language": "fr"})
+        log.signal(
+            "r5",
+            KEY,
+            "toc",
+            "explicit_yes",
+            conditions={"page_1_kind": "coversheet", "language": "fr"},
+        )
         parent, body, cover = log.rows()
         assert (parent, body) == before[:2]
         assert (cover.candidate_votes, list(cover.strata)) == ({"toc": 1.0}, ["language"])
-        (elsewhere, *_) = log.signal("r6", KEY, "2", "implicit_ok", conditions={"page_1_kind": "scan"})
+        (elsewhere, *_) = log.signal(
+            "r6", KEY, "2", "implicit_ok", conditions={"page_1_kind": "scan"}
+        )
         assert elsewhere.sub_conditions == {}
         agrees(log)
 
@@ -268,7 +344,14 @@ class TestRows:
         """The later moment stays on the row, the event keeps the moment that was told, the rebuild agrees."""
         for number, day in enumerate((3, 1, 2)):
             opened(log, f"r{number}", now=START + timedelta(days=day))
-            log.signal(f"r{number}", KEY, "1", "explicit_yes", conditions=PLAIN, now=START + timedelta(days=day))
+            log.signal(
+                f"r{number}",
+                KEY,
+                "1",
+                "explicit_yes",
+                conditions=PLAIN,
+                now=START + timedelta(days=day),
+            )
         assert log.rows()[0].last_refreshed == START + timedelta(days=3)
         assert [row["at"][8:10] for row in events(log, CHANGES)] == ["05", "03", "04"]
         agrees(log)
@@ -300,14 +383,22 @@ class TestRows:
         said: list[tuple[str, str, str | None, str, int]],
         learner: DefaultLearner,
     ) -> None:
-        """Whatever came in whatever order, split or not, the changes alone give the rows to the byte."""
+        """Whatever came in any order, split or not, the changes alone give the rows to the byte."""
         log = AuditLog(tmp_path_factory.mktemp("any") / "log.sqlite", learner=learner)
         for number, (value, signal, other, kind, hours) in enumerate(said):
             now = START + timedelta(hours=hours)
             opened(log, f"r{number}", now=now)
             log.met(f"r{number}", KEY, now=now)
             corrected = other if signal == "explicit_no" else None
-            log.signal(f"r{number}", KEY, value, signal, corrected, conditions={"page_1_kind": kind}, now=now)
+            log.signal(
+                f"r{number}",
+                KEY,
+                value,
+                signal,
+                corrected,
+                conditions={"page_1_kind": kind},
+                now=now,
+            )
         agrees(log)
         log.close()
 
@@ -316,7 +407,7 @@ class TestRows:
         opened(log, "r1")
         log.signal("r1", KEY, "1", "explicit_yes", conditions=PLAIN)
         log.close()
-        edited = f"UPDATE {CURRENT} SET body = replace(body, '\"requests\":0', '\"requests\":9')"  # noqa: S608
+        edited = f"UPDATE {CURRENT} SET body = replace(body, '\"requests\":0', '\"requests\":9')"
         places.execute("audit.sqlite", edited)
         assert log.rows() != log.rebuild()
 
@@ -354,9 +445,14 @@ class TestSilence:
         ],
     )
     def test_what_silence_could_not_confirm(
-        self, log: AuditLog, row: ClarificationDefault | None, value: str, conditions: Any, told: str
+        self,
+        log: AuditLog,
+        row: ClarificationDefault | None,
+        value: str,
+        conditions: Any,
+        told: str,
     ) -> None:
-        """Is refused when it is applied, so that it never stands in the way of settling the others."""
+        """Is refused when applied, so that it never stands in the way of settling the others."""
         opened(log, "r1")
         about = {"row": row or log.met("r1", KEY), "kind": "page_scope"}
         with pytest.raises(ValueError, match=told):
@@ -368,7 +464,12 @@ class TestSilence:
     def test_rephrasing(self, log: AuditLog) -> None:
         """Nearly the same question of the same documents within a day: no vote."""
         filled(log, "r1")
-        filled(log, "r2", question="who is the insurer on this contract?", now=START + timedelta(minutes=2))
+        filled(
+            log,
+            "r2",
+            question="who is the insurer on this contract?",
+            now=START + timedelta(minutes=2),
+        )
         assert log.settle(now=START + timedelta(minutes=3)) == 0
         assert [row["outcome"] for row in events(log, SETTLEMENTS)] == ["rephrased"]
         assert events(log, REQUESTS)[1]["rephrases"] == "r1"
@@ -379,10 +480,21 @@ class TestSilence:
     @pytest.mark.parametrize(
         ("more", "votes"),
         [
-            ({"question": "who is the insurer?", "documents": ("b.pdf",)}, 1),  # of another document
-            ({"question": "who is the insurer?", "now": START + timedelta(hours=25)}, 1),  # a day later
-            ({"question": "who is the insurer?", "session": "bob", "now": START + timedelta(hours=1)}, 0),  # not hers
-            ({"question": "who is the insurer?", "now": START - timedelta(hours=1)}, 0),  # the clock went backwards
+            # of another document
+            ({"question": "who is the insurer?", "documents": ("b.pdf",)}, 1),
+            # a day later
+            ({"question": "who is the insurer?", "now": START + timedelta(hours=25)}, 1),
+            # not hers
+            (
+                {
+                    "question": "who is the insurer?",
+                    "session": "bob",
+                    "now": START + timedelta(hours=1),
+                },
+                0,
+            ),
+            # the clock went backwards
+            ({"question": "who is the insurer?", "now": START - timedelta(hours=1)}, 0),
         ],
     )
     def test_what_is_no_rephrasing(self, log: AuditLog, more: dict[str, Any], votes: int) -> None:
@@ -392,7 +504,10 @@ class TestSilence:
         assert log.settle(now=START + timedelta(hours=2)) == votes
 
     def test_when_silence_confirms_is_a_setting(self, audit_logs: Callable[..., AuditLog]) -> None:
-        """An hour is enough where the log says so; where all words must be the same, no other question rephrases."""
+        """An hour is enough where the log says so.
+
+        Where all words must be the same, no other question rephrases.
+        """
         log = audit_logs(silence=SilenceRule(hours=1.0, near_same=1.0))
         filled(log, "r1")
         opened(log, "r2", "who is the insurer here?")
@@ -409,9 +524,12 @@ class TestSilence:
         agrees(log)
 
     @pytest.mark.parametrize(
-        ("said", "outcome"), [(REFUSED, "refused"), ({**OK, "status": "ambiguous", "answer": None}, "refused")]
+        ("said", "outcome"),
+        [(REFUSED, "refused"), ({**OK, "status": "ambiguous", "answer": None}, "refused")],
     )
-    def test_a_refusal_is_not_silence(self, log: AuditLog, said: dict[str, Any], outcome: str) -> None:
+    def test_a_refusal_is_not_silence(
+        self, log: AuditLog, said: dict[str, Any], outcome: str
+    ) -> None:
         """A gate that refused confirms no default."""
         filled(log, "r1", said)
         assert log.settle(now=START + timedelta(days=2)) == 0
@@ -420,7 +538,14 @@ class TestSilence:
     def test_a_question_that_broke_off(self, log: AuditLog) -> None:
         """Without a decision there was no answer to accept."""
         opened(log, "r1")
-        log.applied("r1", row=log.met("r1", KEY), value="1", gate="apply", conditions=PLAIN, kind="page_scope")
+        log.applied(
+            "r1",
+            row=log.met("r1", KEY),
+            value="1",
+            gate="apply",
+            conditions=PLAIN,
+            kind="page_scope",
+        )
         assert log.settle(now=START + timedelta(days=2)) == 0
         assert events(log, SETTLEMENTS)[0]["outcome"] == "unanswered"
 
@@ -433,7 +558,10 @@ class TestSilence:
 
     @pytest.mark.parametrize(("signal", "votes"), [("explicit_yes", 1.5), ("explicit_no", -0.5)])
     def test_told_after_silence_was_settled(self, log: AuditLog, signal: str, votes: float) -> None:
-        """The half vote stays, and what is told counts besides: nothing is undone, and the rebuild agrees."""
+        """The half vote stays, and what is told counts besides.
+
+        Nothing is undone, and the rebuild agrees.
+        """
         filled(log, "r1")
         assert log.settle(now=START + timedelta(days=2)) == 1
         log.signal("r1", KEY, "1", signal, conditions=PLAIN)
@@ -453,11 +581,19 @@ class TestSilence:
 class TestWords:
     """What people wrote, and how it is forgotten."""
 
-    PARSED: ClassVar = {"entity": ("Sesame", 0.9), "page_scope": (None, 0.2), "language": "en", "documents": ("a.pdf",)}
+    PARSED: ClassVar = {
+        "entity": ("Sesame", 0.9),
+        "page_scope": (None, 0.2),
+        "language": "en",
+        "documents": ("a.pdf",),
+    }
 
     @SQLITE
     def test_forgetting(self, log: AuditLog, tmp_path: Path) -> None:
-        """Question, hash, values, reply, answer and quotations are gone from rows and files; votes and numbers stay."""
+        """Question, hash, values, reply, answer and quotations are gone from rows and files.
+
+        Votes and numbers stay.
+        """
         check = Check("support", "S2.11", 0.2, 0.5, -0.3, False, "support 0.2 is below: 'Sesame'")
         said = {"status": "refuse", "answer": "Sesame", "refusal_reason": check.text}
         said |= {"options": [{"id": 1, "sources": ["a#1"], "best_l2": 0.2, "text": "Sesame"}]}
@@ -473,14 +609,21 @@ class TestWords:
         before = log.rows()
         assert log.forget(before=START + timedelta(days=3)) == 3
         assert log.forget(before=START + timedelta(days=3)) == 0
-        assert [row["question"] for row in events(log, REQUESTS)] == [None] * 3 + ["open Sesame?"] * 3
+        assert [row["question"] for row in events(log, REQUESTS)] == [None] * 3 + [
+            "open Sesame?"
+        ] * 3
         assert log.forget(before=START + timedelta(days=6)) == 3
         assert lies(tmp_path, "Sesame") == []
         assert lies(tmp_path, HASH) == []
         assert log.rows() == before
         agrees(log)
         row = events(log, DECISIONS)[0]
-        assert (row["status"], row["answer"], row["reason"], row["ms"]) == ("refuse", None, "", {"total": 12.5})
+        assert (row["status"], row["answer"], row["reason"], row["ms"]) == (
+            "refuse",
+            None,
+            "",
+            {"total": 12.5},
+        )
         assert row["options"] == [{"id": 1, "sources": ["a#1"], "best_l2": 0.2}]
         assert row["checks"] == [check_to_json(check._replace(text=""))]
 
@@ -520,7 +663,8 @@ def work(name, n):
     for number in range(n):
         request, signal = f"{name}-{number}", SIGNALS[number % 4]
         kind = "coversheet" if signal == "failure" else "body"
-        at.opened(request, f"who {number}?", session=name, policy=POLICY, fingerprint="f", models={})
+        at.opened(request, f"who {number}?", session=name, policy=POLICY, fingerprint="f", \
+models={})
         row = at.met(request, KEY)
         at.applied(request, row=row, value="1", gate="apply", conditions={}, kind="page_scope")
         at.decided(request, {"status": "ok", "answer": "x"})
@@ -544,7 +688,8 @@ for child in range(int(sys.argv[4])):
             work(f"child{{child}}", 10_000)
         finally:
             os._exit(1)
-    until = time.monotonic() + (0.0 if child % 5 == 4 else 30.0)  # every fifth while it opens the log
+    until = time.monotonic() + (0.0 if child % 5 == 4 else 30.0)  # every fifth while it opens the \
+log
     while os.fstat(told).st_size < size + 60 and time.monotonic() < until:
         time.sleep(0.001)
     time.sleep(drawn.uniform(0.0, 0.1))
@@ -576,7 +721,10 @@ def counted(log: AuditLog) -> dict[tuple[str, str], int]:
 
 @pytest.mark.full
 def test_killed_in_the_middle(places: Places, log: AuditLog) -> None:
-    """SIGKILL at fifty moments, a dozen on a server: a signal told is in the log once, the rows rebuild to the byte."""
+    """SIGKILL at fifty moments, a dozen on a server.
+
+    A signal told is in the log once, the rows rebuild to the byte.
+    """
     kills = 50 if places.server is None else 12
     ended = worked(places, KILLED, str(kills))
     assert ended.wait(300) == 0, ended.communicate()[1]
@@ -585,14 +733,18 @@ def test_killed_in_the_middle(places: Places, log: AuditLog) -> None:
     signals = {one for one in told if one[0] in SIGNALS}
     assert set(found.values()) == {1}
     assert signals <= set(found)
-    untold = {place for place in set(found) - signals if place[0] != "implicit_ok"}  # settling tells nothing
+    # settling tells nothing
+    untold = {place for place in set(found) - signals if place[0] != "implicit_ok"}
     assert len({request.split("-")[0] for _, request in untold}) == len(untold) <= kills
-    assert len({request.split("-")[0] for _, request in signals}) > kills // 2, "too few got as far as a signal"
+    assert len({request.split("-")[0] for _, request in signals}) > kills // 2, (
+        "too few got as far as a signal"
+    )
     agrees(log)
     rows = log.rows()
     whole = next(row for row in rows if row.sub_conditions == {})
     changes = Counter(row["kind"] for row in events(log, CHANGES) if row["row_id"] == whole.row_id)
-    assert whole.sample_size == changes["signal"]  # once the row is split, the rows of its conditions take the rest
+    # once the row is split, the rows of its conditions take the rest
+    assert whole.sample_size == changes["signal"]
     assert whole.requests == changes["met"]
     before = len(found)
     settled = log.settle(now=START + timedelta(days=9999))
@@ -603,7 +755,10 @@ def test_killed_in_the_middle(places: Places, log: AuditLog) -> None:
 
 @pytest.mark.full
 def test_six_processes_at_once(places: Places, log: AuditLog) -> None:
-    """Six writers of 20 requests each, of 8 on a server: none is lost, none is doubled, one table."""
+    """Six writers of 20 requests each, of 8 on a server.
+
+    None is lost, none is doubled, one table.
+    """
     each = 20 if places.server is None else 8
     ended = [worked(places, AT_ONCE, f"p{number}", str(each)) for number in range(6)]
     for one in ended:
@@ -621,4 +776,8 @@ SIGNALS_OF = ("explicit_yes", "implicit_ok", "failure", "explicit_no")
 
 def test_rows_show_themselves_in_a_line_and_in_a_bounded_page() -> None:
     """Whatever their number and texts."""
-    check_display(DefaultRows(init(f"{SCRIPT}{place}", SCRIPT, {SCRIPT: SCRIPT}, now=START) for place in range(500)))
+    check_display(
+        DefaultRows(
+            init(f"{SCRIPT}{place}", SCRIPT, {SCRIPT: SCRIPT}, now=START) for place in range(500)
+        )
+    )

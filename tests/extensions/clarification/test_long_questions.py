@@ -1,4 +1,7 @@
-"""Readers of questions and fields take time that grows with a text, not with its square; see `test_long_texts`."""
+"""Readers of questions and fields take time that grows with a text, not with its square.
+
+See `test_long_texts`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ from reading_time import READER_LIMIT, alarm, slow
 from test_long_texts import EXCESS, PACK, chunk
 
 READINGS = [name for name, field in PACK.fields.items() if field.reading is not None]
-ASKED = ReplyRequest("What is the deposit?", "field_type", "deposit", (GapReading("Pet"), GapReading("Key")), "Pet")
+ASKED = ReplyRequest(
+    "What is the deposit?", "field_type", "deposit", (GapReading("Pet"), GapReading("Key")), "Pet"
+)
 
 
 def read_field(name: str, passage: str) -> object:
@@ -45,7 +50,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "statements": lambda text: statements.statements([chunk(text)]),
     "values": value_kinds.values_in,
     "gaps": gaps_of,
-    "replies": lambda text: replies.read_reply(text[:200], ASKED._replace(documents=(chunk(text),))),
+    "replies": lambda text: replies.read_reply(
+        text[:200], ASKED._replace(documents=(chunk(text),))
+    ),
     "contents": lambda text: contents.contents_pages("claims", [chunk(text)], pack=PACK),
     "page kind": lambda text: contents.page_kind([chunk(text)], pack=PACK),
     **{f"field {name}": partial(read_field, name) for name in READINGS},

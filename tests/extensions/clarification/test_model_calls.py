@@ -1,4 +1,7 @@
-"""The four protocols by one language model: what is sent, what is taken, and what gives way to the default (S5)."""
+"""The four protocols by one language model.
+
+What is sent, what is taken, and what gives way to the default (S5).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,9 @@ class Said:
         self.reply = reply if isinstance(reply, str) else json.dumps(reply)
         self.sent: list[tuple[Sequence[Any], Any]] = []
 
-    def complete(self, messages: Sequence[Any], *, schema: Any = None, max_tokens: int = 256, **_: Any) -> Completion:
+    def complete(
+        self, messages: Sequence[Any], *, schema: Any = None, max_tokens: int = 256, **_: Any
+    ) -> Completion:
         """Reply."""
         assert max_tokens <= 500
         self.sent.append((messages, schema))
@@ -70,8 +75,13 @@ def test_a_question() -> None:
 
 def test_gaps_with_quotes() -> None:
     """Readings whose quotes stand in the passages; one that does not makes the default stand in."""
-    readings = [{"value": "Pet", "quote": "Pet deposit: £250"}, {"value": "Key", "quote": "Key deposit: £50"}]
-    (gap,) = calls({"kind": "field_type", "field": "deposit", "readings": readings}).gaps(PARSED, (EXAMPLE,), ())
+    readings = [
+        {"value": "Pet", "quote": "Pet deposit: £250"},
+        {"value": "Key", "quote": "Key deposit: £50"},
+    ]
+    (gap,) = calls({"kind": "field_type", "field": "deposit", "readings": readings}).gaps(
+        PARSED, (EXAMPLE,), ()
+    )
     assert [reading.value for reading in gap.readings] == ["Pet", "Key"]
     assert calls({"kind": "none", "field": "", "readings": []}).gaps(PARSED, (EXAMPLE,), ()) == ()
     invented = [readings[0], {"value": "Boat", "quote": "Boat deposit: £7"}]
@@ -86,7 +96,10 @@ def test_gaps_with_quotes() -> None:
         ({"kind": "chosen", "value": "key deposit"}, Reply("chosen", "Key deposit")),
         ({"kind": "yes"}, Reply("chosen", "Pet deposit")),
         ({"kind": "declined"}, Reply("declined", declined=("Pet deposit",))),
-        ({"kind": "chosen", "value": "Key deposit", "quote": "the one for keys"}, Reply("chosen", "Key deposit")),
+        (
+            {"kind": "chosen", "value": "Key deposit", "quote": "the one for keys"},
+            Reply("chosen", "Key deposit"),
+        ),
     ],
 )
 def test_replies(said: Any, expected: Reply) -> None:
@@ -111,7 +124,10 @@ def test_a_reply_that_names_nothing_there_gives_way(said: Any) -> None:
 def test_fields() -> None:
     """A value with its quote; what stands nowhere is none of the model's."""
     value = FieldValue("£250", "Pet deposit: £250")
-    assert calls({"value": "£250", "quote": "Pet deposit: £250"}).value("pet deposit", (EXAMPLE,)) == value
+    assert (
+        calls({"value": "£250", "quote": "Pet deposit: £250"}).value("pet deposit", (EXAMPLE,))
+        == value
+    )
     assert calls({"value": None, "quote": None}).value("pet deposit", (EXAMPLE,)) is None
     for wrong in (
         {"value": "£25", "quote": "Pet deposit: £250"},
@@ -136,13 +152,20 @@ def test_prompts_are_short_whatever_the_documents_are() -> None:
     for messages, schema in client.sent:
         assert sum(estimate_tokens(message["content"]) for message in messages) <= 1500
         assert schema["additionalProperties"] is False
-        orders = [line for line in messages[1]["content"].splitlines() if "Ignore the rules" in line]
+        orders = [
+            line for line in messages[1]["content"].splitlines() if "Ignore the rules" in line
+        ]
         assert all(line.startswith("> ") for line in orders)
 
 
-@pytest.mark.parametrize("said", ["The deposit is £250.", "{}", '{"value": "£7", "quote": "Boat: £7"}'])
+@pytest.mark.parametrize(
+    "said", ["The deposit is £250.", "{}", '{"value": "£7", "quote": "Boat: £7"}']
+)
 def test_opening_with_a_model_that_misreads_the_example(said: str) -> None:
-    """It is said once for each role, and refuses nothing: what a model writes is no error of the code."""
+    """It is said once for each role, and refuses nothing.
+
+    What a model writes is no error of the code.
+    """
     made = calls(said)
     with pytest.warns(UserWarning, match="the default stands in") as told:
         made.check()
@@ -157,7 +180,9 @@ def test_opening_with_a_model_that_misreads_the_example(said: str) -> None:
 class Slow(Said):
     """A client that takes its time, and sees when its calls must end."""
 
-    def complete(self, messages: Sequence[Any], *, schema: Any = None, max_tokens: int = 256, **_: Any) -> Completion:
+    def complete(
+        self, messages: Sequence[Any], *, schema: Any = None, max_tokens: int = 256, **_: Any
+    ) -> Completion:
         """Reply at the end of the call."""
         self.sent.append((messages, calls_end() - time.monotonic()))
         time.sleep(max(0.0, min(calls_end() - time.monotonic(), 2.0)))
@@ -188,13 +213,24 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaSer
 @pytest.mark.parametrize("reply", [quirk[0] for quirk in QUIRKS.values()], ids=list(QUIRKS))
 def test_a_quirk_of_a_server_ends_in_the_default(server: LlamaServer, reply: ServerReply) -> None:
     """Of all four; none takes it for what a user or document says."""
-    client = OpenAIClient("tiny", server.base_url, timeout=0.5 if reply.pause else 10.0, max_retries=0)
+    client = OpenAIClient(
+        "tiny", server.base_url, timeout=0.5 if reply.pause else 10.0, max_retries=0
+    )
     client.capabilities()
     server.behave = lambda *_: reply
-    made, default = ProtocolCalls(**ModelCalls(client).arguments), ProtocolCalls()  # type: ignore[arg-type]
+    made, default = ProtocolCalls(**ModelCalls(client).arguments), ProtocolCalls()
     with pytest.warns(UserWarning, match="stands in"):  # noqa: PT031 - one warning of several calls
-        assert made.parse(EXAMPLE_QUESTION, (EXAMPLE,)) == default.parse(EXAMPLE_QUESTION, (EXAMPLE,))
+        assert made.parse(EXAMPLE_QUESTION, (EXAMPLE,)) == default.parse(
+            EXAMPLE_QUESTION, (EXAMPLE,)
+        )
         assert made.gaps(PARSED, (EXAMPLE,), ()) == default.gaps(PARSED, (EXAMPLE,), ())
-        assert made.reply("the key one", EXAMPLE_REQUEST) == default.reply("the key one", EXAMPLE_REQUEST)
+        assert made.reply("the key one", EXAMPLE_REQUEST) == default.reply(
+            "the key one", EXAMPLE_REQUEST
+        )
         assert made.value("pet deposit", (EXAMPLE,)) == default.value("pet deposit", (EXAMPLE,))
-    assert {fallback.role for fallback in made.fallbacks} == {"parser", "gap_finder", "reply_reader", "field_reader"}
+    assert {fallback.role for fallback in made.fallbacks} == {
+        "parser",
+        "gap_finder",
+        "reply_reader",
+        "field_reader",
+    }

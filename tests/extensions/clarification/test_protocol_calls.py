@@ -1,4 +1,7 @@
-"""The four protocols: one's own in fifteen lines each, plugged in, raising, returning nonsense, timing out (S5.1)."""
+"""The four protocols.
+
+one's own in fifteen lines each, plugged in, raising, returning nonsense, timing out (S5.1).
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,24 @@ import pytest
 
 from broker_documents import COVER, ENGLISH, START, WHO
 from raglab.audit.log import AuditLog
-from raglab.extensions.clarification.protocol_calls import EXAMPLE, EXAMPLE_QUESTION, EXAMPLE_REQUEST, ProtocolCalls
+from raglab.extensions.clarification.protocol_calls import (
+    EXAMPLE,
+    EXAMPLE_QUESTION,
+    EXAMPLE_REQUEST,
+    ProtocolCalls,
+)
 from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.extensions.clarification.replies import read_reply
 from raglab.live.ask import ask, reply
-from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap, Reply, ReplyRequest, Slot
+from raglab.live.clarifier import (
+    FieldValue,
+    GapReading,
+    ParsedQuestion,
+    QuestionGap,
+    Reply,
+    ReplyRequest,
+    Slot,
+)
 from raglab.live.response import Response
 from raglab.live.system import System
 from raglab.store.log_tables import DECISIONS
@@ -32,15 +48,25 @@ def my_parser(question: str, documents: Sequence[Chunk]) -> ParsedQuestion:
     """Ask for the last word of a question."""
     del documents
     word = question.strip(" ?.!").split()[-1].lower() if question.strip(" ?.!") else "nothing"
-    return ParsedQuestion(target_field=Slot(word, 0.9), intent=Slot("lookup", 0.9), question=question)
+    return ParsedQuestion(
+        target_field=Slot(word, 0.9), intent=Slot("lookup", 0.9), question=question
+    )
 
 
-def my_gap_finder(parsed: ParsedQuestion, documents: Sequence[Chunk], hits: Sequence[Chunk]) -> list[QuestionGap]:
+def my_gap_finder(
+    parsed: ParsedQuestion, documents: Sequence[Chunk], hits: Sequence[Chunk]
+) -> list[QuestionGap]:
     """Offer the first two lines that hold a price."""
     del hits
-    lines = [line.strip("| ") for chunk in documents for line in chunk.text.splitlines() if "£" in line]
+    lines = [
+        line.strip("| ") for chunk in documents for line in chunk.text.splitlines() if "£" in line
+    ]
     readings = tuple(GapReading(line.split("|")[0].strip()[:80], line) for line in lines[:2])
-    return [QuestionGap("field_type", parsed.target_field.value or "price", readings)] if len(readings) > 1 else []
+    return (
+        [QuestionGap("field_type", parsed.target_field.value or "price", readings)]
+        if len(readings) > 1
+        else []
+    )
 
 
 def my_reply_reader(text: str, request: ReplyRequest) -> Reply:
@@ -112,7 +138,16 @@ def _sleeps(*_: object) -> object:
 
 @pytest.mark.parametrize("role", OWN)
 @pytest.mark.parametrize(
-    "broken", [_raises, _sleeps, lambda *_: 7, lambda *_: "yes", lambda *_: [1], lambda *_: {"value": 1}, lambda: None]
+    "broken",
+    [
+        _raises,
+        _sleeps,
+        lambda *_: 7,
+        lambda *_: "yes",
+        lambda *_: [1],
+        lambda *_: {"value": 1},
+        lambda: None,
+    ],
 )
 def test_what_fails_gives_way_to_the_default(role: str, broken: Callable[..., object]) -> None:
     """It is said once, with the reason, and the default answers."""
@@ -130,7 +165,13 @@ def test_what_fails_gives_way_to_the_default(role: str, broken: Callable[..., ob
     [
         (
             "gap_finder",
-            [QuestionGap("field_type", "deposit", (GapReading("a", "not there"), GapReading("b", "nor there")))],
+            [
+                QuestionGap(
+                    "field_type",
+                    "deposit",
+                    (GapReading("a", "not there"), GapReading("b", "nor there")),
+                )
+            ],
         ),
         ("field_reader", FieldValue("£999", "Pet deposit: £999")),
         ("field_reader", FieldValue("£25", "Pet deposit: £250")),
@@ -167,7 +208,7 @@ class Odd(str):
         msg = "no"
         raise SystemExit(msg)
 
-    __eq__ = __hash__ = __str__ = __len__ = strip = casefold = encode = _refuse  # type: ignore[assignment]
+    __eq__ = __hash__ = __str__ = __len__ = strip = casefold = encode = _refuse
 
 
 class Stop(BaseException):
@@ -220,7 +261,9 @@ def _itself(*_: object) -> object:
 
 
 def _writes(*given: Any) -> object:
-    passages = next(part for part in (*given, *given[-1]) if isinstance(part, tuple) and part[0] == EXAMPLE)
+    passages = next(
+        part for part in (*given, *given[-1]) if isinstance(part, tuple) and part[0] == EXAMPLE
+    )
     passages[0].tags["title"] = "mine"
     return None
 
@@ -229,13 +272,26 @@ def _writes(*given: Any) -> object:
 @pytest.mark.parametrize(
     "odd",
     [
-        _exits, _interrupts, _stops, _endless, _later, _itself, _writes, Versions(), lambda *_: [1] * 10**6,
-        lambda *_: "x" * 10**6, lambda *_: [Odd("a")], lambda *_: Reply("chosen", "\ud800"),
+        _exits,
+        _interrupts,
+        _stops,
+        _endless,
+        _later,
+        _itself,
+        _writes,
+        Versions(),
+        lambda *_: [1] * 10**6,
+        lambda *_: "x" * 10**6,
+        lambda *_: [Odd("a")],
+        lambda *_: Reply("chosen", "\ud800"),
         lambda *_: ParsedQuestion.model_construct(target_field=Slot("x", math.nan)),
     ],
-)  # fmt: skip
+)
 def test_nothing_odd_gets_through(role: str, odd: Callable[..., object]) -> None:
-    """Whatever it raises or gives: the default answers, one reason is kept that any log takes, nothing is changed."""
+    """Whatever it raises or gives.
+
+    The default answers, one reason is kept that any log takes, nothing is changed.
+    """
     calls = ProtocolCalls(**{role: odd, "timeout_s": 5.0})
     with pytest.warns(UserWarning, match=f"{role} .*the default stands in"):
         assert called(calls, role) == called(ProtocolCalls(), role)
@@ -245,7 +301,10 @@ def test_nothing_odd_gets_through(role: str, odd: Callable[..., object]) -> None
     assert EXAMPLE.tags == {}
 
 
-PET, KEY = GapReading("Pet deposit", "Pet deposit: £250"), GapReading("Key deposit", "Key deposit: £50")
+PET, KEY = (
+    GapReading("Pet deposit", "Pet deposit: £250"),
+    GapReading("Key deposit", "Key deposit: £50"),
+)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +330,7 @@ def test_one_invalid_reading_gives_way_as_a_whole(readings: tuple[GapReading, ..
 def test_what_is_taken_is_a_copy_in_plain_types() -> None:
     """What a callable changes later, or overrides, is not ours."""
     shared = [PET, KEY._replace(value=Odd("Key deposit"))]
-    calls = ProtocolCalls(gap_finder=lambda *_: [QuestionGap("field_type", "deposit", shared)])  # type: ignore[arg-type]
+    calls = ProtocolCalls(gap_finder=lambda *_: [QuestionGap("field_type", "deposit", shared)])
     (gap,) = calls.gaps(parse_question(EXAMPLE_QUESTION), (EXAMPLE,), ())
     shared.clear()
     assert gap.readings == (PET, KEY)
@@ -281,7 +340,9 @@ def test_what_is_taken_is_a_copy_in_plain_types() -> None:
 def test_a_parser_names_no_document_that_is_not_pinned() -> None:
     """The question stays with the documents that it was asked of."""
     calls = ProtocolCalls(parser=lambda *_: ParsedQuestion(documents=("another.md",)))
-    with pytest.warns(UserWarning, match=r"parser .*documents must be of those .* got 'another\.md'"):
+    with pytest.warns(
+        UserWarning, match=r"parser .*documents must be of those .* got 'another\.md'"
+    ):
         assert called(calls, "parser") == called(ProtocolCalls(), "parser")
 
 
@@ -297,7 +358,10 @@ def test_a_call_that_hangs_is_not_repeated_in_its_request() -> None:
         counts["nested"] += 1
         return inner.value("boat", (EXAMPLE,))
 
-    calls, inner = ProtocolCalls(field_reader=hanging, timeout_s=0.05), ProtocolCalls(field_reader=nested)
+    calls, inner = (
+        ProtocolCalls(field_reader=hanging, timeout_s=0.05),
+        ProtocolCalls(field_reader=nested),
+    )
     with pytest.warns(UserWarning, match="the default stands in"):
         calls.value("pet deposit", (EXAMPLE,))
     calls.value("pet deposit", (EXAMPLE,))
@@ -308,12 +372,14 @@ def test_a_call_that_hangs_is_not_repeated_in_its_request() -> None:
 
 @pytest.mark.slow
 def test_all_four_live(opened: Callable[..., System]) -> None:
-    """A system with all four asks by the finder, takes the reader's reply, and logs who did what."""
+    """A system with all four asks by the finder, takes the reader's reply and logs who did what."""
     system = opened(**OWN)
     asked = ask(EXCESS, system=system, documents=[COVER], request_id="q", now=START)
     values = asked["clarification"]["candidate_values"]
     assert (asked["status"], len(values)) == ("ambiguous", 2)
-    assert asked["clarification"]["audit"]["protocols"] == {role: call.__name__ for role, call in OWN.items()}
+    assert asked["clarification"]["audit"]["protocols"] == {
+        role: call.__name__ for role, call in OWN.items()
+    }
     assert asked["clarification"]["target_field"] == "excess"
     said = reply("q", values[1][0], system=system, now=START)
     assert said["status"] == "ok"
@@ -324,8 +390,13 @@ def _talk(system: System, log: Path) -> list[Response]:
     """Two questions, each asked back and replied to, which call all four; with a log of its own."""
     own = replace(system, audit=AuditLog(log))
     responses = []
-    for request, question, document, answer in (("q", EXCESS, COVER, "storm and wind"), ("p", WHO, ENGLISH, "yes")):
-        responses.append(ask(question, system=own, documents=[document], request_id=request, now=START))
+    for request, question, document, answer in (
+        ("q", EXCESS, COVER, "storm and wind"),
+        ("p", WHO, ENGLISH, "yes"),
+    ):
+        responses.append(
+            ask(question, system=own, documents=[document], request_id=request, now=START)
+        )
         responses.append(reply(request, answer, system=own, now=START))
     return responses
 
@@ -336,7 +407,10 @@ def _talk(system: System, log: Path) -> list[Response]:
 def test_a_failure_live_is_said_once_and_logged(
     opened: Callable[..., System], tmp_path: Path, role: str, failure: Callable[..., object]
 ) -> None:
-    """Questions and answers are the default's; one warning for all of them, and each response and its log say why."""
+    """Questions and answers are the default's.
+
+    One warning for all of them, and each response and its log say why.
+    """
     state = {"works": True}
 
     def fragile(*values: Any) -> object:
@@ -351,17 +425,25 @@ def test_a_failure_live_is_said_once_and_logged(
         responses = _talk(system, tmp_path / "own.sqlite")
     assert [str(one.message).split(" (")[0] for one in caught] == [f"{role} fragile failed"]
     same = ("status", "answer", "sources", "options", "default_applied")
-    assert [[one[key] for key in same] for one in responses] == [[one[key] for key in same] for one in expected]
-    named = [any(f"{role} failed" in text for text in response["warnings"]) for response in responses]
+    assert [[one[key] for key in same] for one in responses] == [
+        [one[key] for key in same] for one in expected
+    ]
+    named = [
+        any(f"{role} failed" in text for text in response["warnings"]) for response in responses
+    ]
     assert any(named)
     with AuditLog(tmp_path / "own.sqlite").log.reading() as log:
-        logged = [any(f"{role} failed" in text for text in row["warnings"]) for row in log.rows(DECISIONS)]
+        logged = [
+            any(f"{role} failed" in text for text in row["warnings"]) for row in log.rows(DECISIONS)
+        ]
     assert logged == named
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", OWN)
-def test_without_clarification_it_is_said_that_nothing_is_called(opened: Callable[..., System], role: str) -> None:
+def test_without_clarification_it_is_said_that_nothing_is_called(
+    opened: Callable[..., System], role: str
+) -> None:
     """What the user gave is not dropped in silence."""
     with pytest.warns(UserWarning, match=f"{role}: .*clarify=True"):
         opened(clarify=False, **{role: OWN[role]})

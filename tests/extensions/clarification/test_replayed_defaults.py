@@ -34,7 +34,10 @@ def log(tmp_path: Path) -> Iterator[AuditLog]:
 
 
 class Week:
-    """A simulated week: users ask for fields of contracts, some with a coversheet; the loop asks, applies, learns."""
+    """A simulated week: users ask for fields of contracts, some with a coversheet.
+
+    The loop asks, applies, learns.
+    """
 
     def __init__(self, log: AuditLog, seed: int) -> None:
         self.log, self.rng = log, np.random.default_rng(seed)
@@ -79,10 +82,17 @@ class Week:
         checks, told = said.explain(self.trace.cases[row].id), response(said, row)
         if asking:
             proposal = ClarificationRequest(
-                target_field=field, question_to_user="Page 1?", candidate_values=["1", "toc"], proposed_default="1"
+                target_field=field,
+                question_to_user="Page 1?",
+                candidate_values=["1", "toc"],
+                proposed_default="1",
             )
             log.clarified(request, proposal, row=then, why="gate ask", gain=4.0, cost=1.0, **about)
-            waiting = {"status": "ambiguous", "clarification": proposal.model_dump(), "answer": None}
+            waiting = {
+                "status": "ambiguous",
+                "clarification": proposal.model_dump(),
+                "answer": None,
+            }
             log.decided(request, waiting, checks[:1], {"total": 1.0}, now=now)
             if rng.random() < 0.2:
                 return  # nobody replied
@@ -103,7 +113,10 @@ class Week:
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(3))
 def test_a_simulated_week(tmp_path: Path, seed: int) -> None:
-    """Fifty random requests of a week of 150: each decision, row, gate and margin is rebuilt identically."""
+    """Fifty random requests of a week of 150.
+
+    Each decision, row, gate and margin is rebuilt identically.
+    """
     learner = DefaultLearner(alpha=0.9) if seed else DefaultLearner(rule="posterior")
     log = AuditLog(tmp_path / "week.sqlite", learner=learner, clock=lambda: START)
     ids = Week(log, seed).play(150)
@@ -130,7 +143,13 @@ def test_a_simulated_week(tmp_path: Path, seed: int) -> None:
 def answered(log: AuditLog, checks: list[Check], status: str = "ok") -> None:
     """One request with a silent default and a decision."""
     log.opened(
-        "r1", "who <b>is</b> it?", session="ann", policy=POLICY, fingerprint="f0", models={"encoder": "m"}, now=START
+        "r1",
+        "who <b>is</b> it?",
+        session="ann",
+        policy=POLICY,
+        fingerprint="f0",
+        models={"encoder": "m"},
+        now=START,
     )
     key = ("insurer_name", DOCTYPE, {})
     for number in range(3):
@@ -139,7 +158,9 @@ def answered(log: AuditLog, checks: list[Check], status: str = "ok") -> None:
         log.signal(f"p{number}", key, "1", "explicit_yes", conditions={})
     row = log.met("r1", key)
     log.applied("r1", row=row, value="1", gate="apply", conditions={}, kind="page_scope")
-    reason = next((one.text for one in checks if not one.passes), None) if status == "refuse" else None
+    reason = (
+        next((one.text for one in checks if not one.passes), None) if status == "refuse" else None
+    )
     applied = {
         "field": key[0],
         "value": "1",
@@ -155,11 +176,12 @@ class TestExplain:
     """One request."""
 
     def test_what_it_says(self, log: AuditLog) -> None:
-        """The default, its version, its votes and confidence then, the gate, every check with its margin."""
+        """The default, its version, votes and confidence then, the gate, each check with margin."""
         answered(log, [PASSES])
         later = ("insurer_name", DOCTYPE, {})
         log.opened("z", "?", policy=POLICY, fingerprint="f0", models={}, now=START)
-        log.signal("z", later, "1", "explicit_no", "toc", conditions={})  # what came after is not what was then
+        # what came after is not what was then
+        log.signal("z", later, "1", "explicit_no", "toc", conditions={})
         said = explain_request("r1", log)
         assert said.rebuilt, said.differences
         (then,) = said.defaults
@@ -184,7 +206,9 @@ class TestExplain:
 
     def test_it_is_json(self, log: AuditLog) -> None:
         """Every part, without NaN."""
-        answered(log, [PASSES._replace(value=float("nan"), margin=float("nan"), passes=False)], "refuse")
+        answered(
+            log, [PASSES._replace(value=float("nan"), margin=float("nan"), passes=False)], "refuse"
+        )
         said = json.loads(explain_request("r1", log).json())
         assert said["rebuilt"] is True
         assert said["decisions"][0]["checks"][0]["margin"] is None
@@ -198,20 +222,34 @@ class TestExplain:
                 "confidence 0.5 is recorded, the changes before it give 1.0",
             ),
             ("UPDATE default_applications SET gate = 'ask'", "gate ask is recorded"),
-            ("UPDATE default_applications SET votes = '{\"1\":9.0}'", "votes {'1': 9.0} is recorded"),
+            (
+                "UPDATE default_applications SET votes = '{\"1\":9.0}'",
+                "votes {'1': 9.0} is recorded",
+            ),
             ("UPDATE default_applications SET version = 99", "has no version 99"),
             ("UPDATE default_applications SET value = 'toc'", "no such default was applied"),
             ("DELETE FROM default_applications", "no such default was applied"),
-            ("UPDATE default_versions SET confidence = 0.25", "confidence 0.25 is recorded beside its body"),
-            ("UPDATE default_versions SET sample_size = 9", "sample_size 9 is recorded beside its body"),
-            ("UPDATE default_versions SET doctype = 'invoice'", "doctype 'invoice' is recorded beside its body"),
+            (
+                "UPDATE default_versions SET confidence = 0.25",
+                "confidence 0.25 is recorded beside its body",
+            ),
+            (
+                "UPDATE default_versions SET sample_size = 9",
+                "sample_size 9 is recorded beside its body",
+            ),
+            (
+                "UPDATE default_versions SET doctype = 'invoice'",
+                "doctype 'invoice' is recorded beside its body",
+            ),
             (
                 "UPDATE default_versions SET body = replace(body, '\"1\":3.0', '\"1\":4.0')",
                 "differs from what the changes give",
             ),
         ],
     )
-    def test_an_edited_log_is_noticed(self, log: AuditLog, tmp_path: Path, change: str, told: str) -> None:
+    def test_an_edited_log_is_noticed(
+        self, log: AuditLog, tmp_path: Path, change: str, told: str
+    ) -> None:
         """Whatever was written over afterwards is named among the differences."""
         answered(log, [PASSES])
         assert explain_request("r1", log).rebuilt
@@ -227,13 +265,18 @@ class TestExplain:
     @pytest.mark.parametrize(
         ("change", "damage"),
         [
-            ("DELETE FROM default_changes WHERE kind = 'signal' AND request_id = 'p1'", "the row is missing"),
+            (
+                "DELETE FROM default_changes WHERE kind = 'signal' AND request_id = 'p1'",
+                "the row is missing",
+            ),
             ("UPDATE default_changes SET signal = 'implicit_ok' WHERE request_id = 'p1'", ""),
             ("UPDATE default_versions SET body = replace(body, '\"1\":2.0', '\"1\":4.0')", ""),
         ],
     )
-    def test_what_other_requests_changed(self, log: AuditLog, tmp_path: Path, change: str, damage: str) -> None:
-        """Is held against the chain by the verification of the whole log, not by the explanation of one request."""
+    def test_what_other_requests_changed(
+        self, log: AuditLog, tmp_path: Path, change: str, damage: str
+    ) -> None:
+        """Is checked against the chain by verifying the whole log, not explaining one request."""
         answered(log, [PASSES])
         log.close()
         with sqlite3.connect(tmp_path / "audit.sqlite") as link:
@@ -258,5 +301,7 @@ class TestExplain:
         with sqlite3.connect(tmp_path / "audit.sqlite") as link:
             link.execute(change)
         link.close()
-        with pytest.raises(ValueError, match=r"rows of a log must be as they were written, .* were altered"):
+        with pytest.raises(
+            ValueError, match=r"rows of a log must be as they were written, .* were altered"
+        ):
             explain_request("r1", log)

@@ -35,11 +35,19 @@ def some(lines: Iterable[Line]) -> Iterator[Line]:
 
 @pytest.mark.parametrize("name", SCENES)
 def test_what_names_nothing_is_not_understood(name: str) -> None:
-    """Noise, doubt, other languages, pages that are not, quotes, injections, two things, questions, conditions."""
+    """Noise, doubt, other languages, pages that are not, quotes, injections, two things.
+
+    Questions and conditions are among them too.
+    """
     scene = SCENES[name]
-    heard = [(line, checked_reply(read_reply(line.reply, scene.asked), scene.asked)) for line in some(hostile(scene))]
+    heard = [
+        (line, checked_reply(read_reply(line.reply, scene.asked), scene.asked))
+        for line in some(hostile(scene))
+    ]
     assert [
-        (line.kind, line.reply, one.value, one.declined) for line, one in heard if one.kind != "not_understood"
+        (line.kind, line.reply, one.value, one.declined)
+        for line, one in heard
+        if one.kind != "not_understood"
     ] == []
     assert len(heard) > 200
 
@@ -48,8 +56,13 @@ def test_what_names_nothing_is_not_understood(name: str) -> None:
 def test_what_is_turned_down_is_not_returned(name: str) -> None:
     """A value that a reply sets aside is declined, and no value comes back."""
     scene = SCENES[name]
-    heard = [(line, checked_reply(read_reply(line.reply, scene.asked), scene.asked)) for line in negated(scene)]
-    wrong = [(line.reply, one) for line, one in heard if one.value or line.declined not in one.declined]
+    heard = [
+        (line, checked_reply(read_reply(line.reply, scene.asked), scene.asked))
+        for line in negated(scene)
+    ]
+    wrong = [
+        (line.reply, one) for line, one in heard if one.value or line.declined not in one.declined
+    ]
     assert wrong == []
 
 
@@ -57,16 +70,29 @@ def test_what_is_turned_down_is_not_returned(name: str) -> None:
 def test_what_is_rejected_is_no_vote(name: str) -> None:
     """A name beside a no, a doubt, a question mark, a frown, or words that no list accounts for."""
     scene = SCENES[name]
-    heard = [(line, checked_reply(read_reply(line.reply, scene.asked), scene.asked)) for line in some(rejected(scene))]
+    heard = [
+        (line, checked_reply(read_reply(line.reply, scene.asked), scene.asked))
+        for line in some(rejected(scene))
+    ]
     assert [(line.kind, line.reply, one.kind, one.value) for line, one in heard if one.value] == []
 
 
 @pytest.mark.parametrize("name", SCENES)
 def test_what_is_named_is_chosen(name: str) -> None:
-    """A candidate by name, place, figure or its own words, misspelled or explained, and never what is set aside."""
+    """A candidate by name, place, figure or its own words, even misspelled or explained.
+
+    It is never what is set aside.
+    """
     scene = SCENES[name]
-    heard = [(line, checked_reply(read_reply(line.reply, scene.asked), scene.asked)) for line in naming(scene)]
-    wrong = [(line.kind, line.reply, one.kind, one.value) for line, one in heard if one.value != line.value]
+    heard = [
+        (line, checked_reply(read_reply(line.reply, scene.asked), scene.asked))
+        for line in naming(scene)
+    ]
+    wrong = [
+        (line.kind, line.reply, one.kind, one.value)
+        for line, one in heard
+        if one.value != line.value
+    ]
     assert wrong == []
     assert all(one.value not in one.declined for _, one in heard)
 
@@ -79,7 +105,15 @@ ASKED = {  # question, documents
 ODD = (
     *forms("anything", "injection")[::4],
     *forms("anything", "quote")[::3],
-    *("banana", "ça dépend", "page 77", "{0} and the weather", "{0} if it rains", "why {0}?", "{0} or {1}"),
+    *(
+        "banana",
+        "ça dépend",
+        "page 77",
+        "{0} and the weather",
+        "{0} if it rains",
+        "why {0}?",
+        "{0} or {1}",
+    ),
 )
 
 
@@ -87,14 +121,23 @@ ODD = (
 def fresh(tmp_path: Path, indexed: Path) -> Callable[[str], System]:
     """Return what opens a system that has learned nothing."""
     shutil.copytree(indexed, tmp_path / "index")
-    system = System.open(tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True)
+    system = System.open(
+        tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True
+    )
     assert system.audit is not None
     learner = system.audit.learner
-    return lambda name: replace(system, audit=raglab.AuditLog(tmp_path / f"{name}.sqlite", learner=learner))
+    return lambda name: replace(
+        system, audit=raglab.AuditLog(tmp_path / f"{name}.sqlite", learner=learner)
+    )
 
 
-def exchange(system: System, kind: str, *texts: str) -> tuple[list[Response], tuple[ClarificationDefault, ...]]:
-    """Responses to a question and to replies, `{0}` and `{1}` in them the first two on offer; and the rows after."""
+def exchange(
+    system: System, kind: str, *texts: str
+) -> tuple[list[Response], tuple[ClarificationDefault, ...]]:
+    """Responses to a question and to replies, `{0}` and `{1}` in them the first two on offer.
+
+    And the rows after.
+    """
     question, documents = ASKED[kind]
     responses = [ask(question, system=system, documents=documents, request_id="q", now=START)]
     shown = [str(option["text"]) for option in responses[0]["options"]]
@@ -110,8 +153,13 @@ def exchange(system: System, kind: str, *texts: str) -> tuple[list[Response], tu
 class TestEndToEnd:
     """What a reply becomes in the log of a system."""
 
-    def test_what_names_nothing_changes_nothing(self, kind: str, fresh: Callable[[str], System]) -> None:
-        """The request is shown again, the same and once; the second time it ends, and no row holds a vote."""
+    def test_what_names_nothing_changes_nothing(
+        self, kind: str, fresh: Callable[[str], System]
+    ) -> None:
+        """The request is shown again, the same and once.
+
+        The second time it ends, and no row holds a vote.
+        """
         for number, text in enumerate(ODD):
             (first, again), rows = exchange(fresh(f"a{number}"), kind, text)
             assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == [], text
@@ -123,7 +171,10 @@ class TestEndToEnd:
         assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == []
 
     def test_no_is_against_the_proposal(self, kind: str, fresh: Callable[[str], System]) -> None:
-        """It is a vote against it, and what is left is shown once; then, or with one left, the request is refused."""
+        """It is a vote against it, and what is left is shown once.
+
+        Then, or with one left, the request is refused.
+        """
         (first, again), (row, *_) = exchange(fresh("no"), kind, "no")
         assert first["clarification"] is not None
         offered = first["clarification"]["candidate_values"]
@@ -132,17 +183,26 @@ class TestEndToEnd:
         assert again["request_id"] == first["request_id"]
         if len(offered) > FEWEST:
             assert again["clarification"] is not None
-            assert again["clarification"]["question_to_user"] == first["clarification"]["question_to_user"]
-            assert again["clarification"]["candidate_values"] == [value for value in offered if value != proposed]
+            assert (
+                again["clarification"]["question_to_user"]
+                == first["clarification"]["question_to_user"]
+            )
+            assert again["clarification"]["candidate_values"] == [
+                value for value in offered if value != proposed
+            ]
             *_, again = exchange(fresh("twice"), kind, "no", "no")[0]
         assert (again["status"], bool(again["refusal_reason"])) == ("refuse", True)
 
     def test_what_is_named_wins(self, kind: str, fresh: Callable[[str], System]) -> None:
-        """The second on offer is answered with, and is what is learned; the proposal has a vote against it."""
+        """The second on offer is answered with, and is what is learned.
+
+        The proposal has a vote against it.
+        """
         (first, last), (row, *_) = exchange(fresh("named"), kind, "no, {1}")
         assert first["clarification"] is not None
         named = first["clarification"]["candidate_values"][1]
-        assert last["status"] in {"ok", "refuse"}  # a part that does not state the field is said to be empty
+        # a part that does not state the field is said to be empty
+        assert last["status"] in {"ok", "refuse"}
         assert last["status"] == "ok" or kind == "page_scope"
         assert row.candidate_votes.get(first["clarification"]["proposed_default"], 0.0) < 0.0
         assert max(row.candidate_votes, key=lambda value: row.candidate_votes[value]) == named

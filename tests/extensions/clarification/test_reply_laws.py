@@ -1,4 +1,7 @@
-"""Laws of replies: what names nothing is no vote, and what names a value is always that value (S5.4)."""
+"""Laws of replies.
+
+What names nothing is no vote, and what names a value is always that value (S5.4).
+"""
 
 from __future__ import annotations
 
@@ -59,15 +62,30 @@ PLOTS = (
 )
 
 
-def asked(question: str, kind: str, field: str, document: str, *readings: tuple[str, str]) -> ReplyRequest:
+def asked(
+    question: str, kind: str, field: str, document: str, *readings: tuple[str, str]
+) -> ReplyRequest:
     """A request with readings, the first of them proposed."""
     documents = (Chunk("hall", document, "hall.md", 1),)
-    return ReplyRequest(question, kind, field, tuple(GapReading(*each) for each in readings), readings[0][0], documents)
+    return ReplyRequest(
+        question,
+        kind,
+        field,
+        tuple(GapReading(*each) for each in readings),
+        readings[0][0],
+        documents,
+    )
 
 
 DAY = "Day ticket; £7.50; £12.00; £9.00"
 COLUMNS = asked(
-    "How much is a day ticket?", "field_type", "day ticket", HALL, ("Child", DAY), ("Adult", DAY), ("Senior", DAY)
+    "How much is a day ticket?",
+    "field_type",
+    "day ticket",
+    HALL,
+    ("Child", DAY),
+    ("Adult", DAY),
+    ("Senior", DAY),
 )
 HIRE = asked(
     "How much is hire?",
@@ -116,9 +134,23 @@ def read(text: str, request: ReplyRequest) -> Reply:
 
 @pytest.mark.parametrize("request_", [COLUMNS, HIRE, LOCATION])
 def test_a_number_is_an_option_and_no_refusal(request_: ReplyRequest) -> None:
-    """`No. 2` is the second on offer where there are two; a number that is not on offer names nothing."""
+    """`No. 2` is the second on offer where there are two.
+
+    A number that is not on offer names nothing.
+    """
     second = request_.readings[1].value
-    for text in ("no 2", "No. 2", "nº 2", "n° 2", "N°2", "No.2", "n° 2 merci", "no. 2 please", "option no. 2", "nr. 2"):
+    for text in (
+        "no 2",
+        "No. 2",
+        "nº 2",
+        "n° 2",
+        "N°2",
+        "No.2",
+        "n° 2 merci",
+        "no. 2 please",
+        "option no. 2",
+        "nr. 2",
+    ):
         assert read(text, request_).value == second, text
     assert read("not no. 2", request_).declined == (second,)
     for text in ("no. 9", "n° 7", "no 1 or 2", "no. 1.5", "no 2%", "no. 1 and no. 2"):
@@ -128,7 +160,12 @@ def test_a_number_is_an_option_and_no_refusal(request_: ReplyRequest) -> None:
 def test_a_number_in_a_name_is_of_the_name() -> None:
     """Where the values have numbers of their own, theirs is not the place on offer."""
     docks = asked(
-        "Which dock?", "field_type", "dock", "", ("Dock no. 2", "Dock no. 2: £9"), ("Dock no. 1", "Dock no. 1: £8")
+        "Which dock?",
+        "field_type",
+        "dock",
+        "",
+        ("Dock no. 2", "Dock no. 2: £9"),
+        ("Dock no. 1", "Dock no. 1: £8"),
     )
     assert read("dock no. 1", docks).value == "Dock no. 1"
     assert read("no. 1", docks).value == ""
@@ -137,7 +174,18 @@ def test_a_number_in_a_name_is_of_the_name() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("👎", "❌", "✗", "👎🏽", "✘", "certainly not", "absolutely not!", "of course not", "by no means", "never"),
+        *(
+            "👎",
+            "❌",
+            "✗",
+            "👎🏽",
+            "✘",
+            "certainly not",
+            "absolutely not!",
+            "of course not",
+            "by no means",
+            "never",
+        ),
         *(
             "not at all",
             "no way",
@@ -149,7 +197,14 @@ def test_a_number_in_a_name_is_of_the_name() -> None:
             "pas du tout",
             "mais non",
         ),
-        *("certainement pas", "absolument pas", "bien sûr que non", "vraiment pas", "ah non", "non, jamais"),
+        *(
+            "certainement pas",
+            "absolument pas",
+            "bien sûr que non",
+            "vraiment pas",
+            "ah non",
+            "non, jamais",
+        ),
     ],
 )
 def test_a_no_in_other_words(text: str) -> None:
@@ -174,12 +229,28 @@ def test_yes_and_no_at_once_are_neither() -> None:
     ):
         assert {read(text, request) for request in REQUESTS} == {Reply("not_understood")}, text
     for text in ("👍", "✅", "✔️", "👍🏿", "✓", "☑"):
-        assert {read(text, request).value == request.proposed for request in REQUESTS} == {True}, text
+        assert {read(text, request).value == request.proposed for request in REQUESTS} == {True}, (
+            text
+        )
 
 
 def test_a_unit_that_contradicts_names_nothing() -> None:
-    """A share, another currency or a measure is not the sum of the same figures; the same in words is."""
-    for text in ("4%", "$4", "€4", "4 €", "4 dollars", "4 per cent", "4 kg", "4p", "4 days", "£3 or so"):
+    """A share, another currency or a measure is not the sum of the same figures.
+
+    The same in words is.
+    """
+    for text in (
+        "4%",
+        "$4",
+        "€4",
+        "4 €",
+        "4 dollars",
+        "4 per cent",
+        "4 kg",
+        "4p",
+        "4 days",
+        "£3 or so",
+    ):
         assert read(text, HIRE).value == "", text
     for text in ("4%", "4 $", "£4", "4 pour cent", "4 kg", "4 jours"):
         assert read(text, LOCATION).value == "", text
@@ -214,8 +285,13 @@ def test_a_cell_names_the_value_that_it_is_of() -> None:
 
 
 def test_a_cell_of_another_column_names_no_row() -> None:
-    """Where the question names a column, a row is named by its value there, not by its other sums."""
-    rows = ("Kit", "| Kit | Rent a day | Bond | New price |", "|---|---|---|---|", "| Crampons | £8 | £40 | £130 |")
+    """If the question names a column, a row is named by its value there, not its other sums."""
+    rows = (
+        "Kit",
+        "| Kit | Rent a day | Bond | New price |",
+        "|---|---|---|---|",
+        "| Crampons | £8 | £40 | £130 |",
+    )
     table = "\n".join((*rows, "| Axe | £5 | £25 | £90 |"))
     kit = asked(
         "What is the bond?",
@@ -225,7 +301,11 @@ def test_a_cell_of_another_column_names_no_row() -> None:
         ("Crampons", "Crampons; £8; £40; £130"),
         ("Axe", "Axe; £5; £25; £90"),
     )
-    assert [read(text, kit).value for text in ("£40", "£25", "the £25 one")] == ["Crampons", "Axe", "Axe"]
+    assert [read(text, kit).value for text in ("£40", "£25", "the £25 one")] == [
+        "Crampons",
+        "Axe",
+        "Axe",
+    ]
     assert {read(text, kit).value for text in ("£130", "£90", "£8", "£5")} == {""}
     assert read("£130", kit._replace(question="Which one?", field="kit")).value == "Crampons"
 
@@ -233,11 +313,43 @@ def test_a_cell_of_another_column_names_no_row() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("the cheapest but one", "the last but one", "last but not least", "the one but last", "next to last"),
-        *("other than the second", "the first except the second", "the third, other than the first", "second to last"),
-        *("let me ask: first", "question: the first", "suppose the second", "imagine the third", "the first? never"),
-        *("the first ones", "the cheaper ones", "yes to all", "yes to both", "last year", "next year", "under £4"),
-        *("more than £3", "at most £3", "at least £4", "up to £3", "from 2023 on", "la deuxième sauf la première"),
+        *(
+            "the cheapest but one",
+            "the last but one",
+            "last but not least",
+            "the one but last",
+            "next to last",
+        ),
+        *(
+            "other than the second",
+            "the first except the second",
+            "the third, other than the first",
+            "second to last",
+        ),
+        *(
+            "let me ask: first",
+            "question: the first",
+            "suppose the second",
+            "imagine the third",
+            "the first? never",
+        ),
+        *(
+            "the first ones",
+            "the cheaper ones",
+            "yes to all",
+            "yes to both",
+            "last year",
+            "next year",
+            "under £4",
+        ),
+        *(
+            "more than £3",
+            "at most £3",
+            "at least £4",
+            "up to £3",
+            "from 2023 on",
+            "la deuxième sauf la première",
+        ),
         *(
             "autre que la première",
             "l'an dernier",
@@ -246,11 +358,21 @@ def test_a_cell_of_another_column_names_no_row() -> None:
             "les moins chers",
             "le premier ? jamais",
         ),
-        *("supposons la deuxième", "moins de 4 €", "plus de 3 €", "au plus 3 €", "à partir de 2023", "l'avant-dernier"),
+        *(
+            "supposons la deuxième",
+            "moins de 4 €",
+            "plus de 3 €",
+            "au plus 3 €",
+            "à partir de 2023",
+            "l'avant-dernier",
+        ),
     ],
 )
 def test_what_is_qualified_names_nothing(text: str) -> None:
-    """An ordinal or a value with what the rules cannot resolve: a bound, an exception, a supposition, several."""
+    """An ordinal or a value with what the rules cannot resolve.
+
+    A bound, an exception, a supposition, several.
+    """
     for request in REQUESTS:
         assert read(text, request) == Reply("not_understood")
 
@@ -275,26 +397,92 @@ def test_the_last_of_versions_is_the_newest() -> None:
 
 
 NOISE = (
-    *("banana", "umbrella", "perhaps", "tomorrow", "because", "wonder", "whatever", "hmm", "please", "moon", "yellow"),
-    *("never", "not", "no", "nope", "without", "unless", "but", "or", "and", "why", "what", "maybe", "peut-être", "?"),
-    *("banane", "demain", "pourquoi", "jamais", "pas", "non", "sans", "sauf", "mais", "ou", "et", "rien", "77", "!"),
+    *(
+        "banana",
+        "umbrella",
+        "perhaps",
+        "tomorrow",
+        "because",
+        "wonder",
+        "whatever",
+        "hmm",
+        "please",
+        "moon",
+        "yellow",
+    ),
+    *(
+        "never",
+        "not",
+        "no",
+        "nope",
+        "without",
+        "unless",
+        "but",
+        "or",
+        "and",
+        "why",
+        "what",
+        "maybe",
+        "peut-être",
+        "?",
+    ),
+    *(
+        "banane",
+        "demain",
+        "pourquoi",
+        "jamais",
+        "pas",
+        "non",
+        "sans",
+        "sauf",
+        "mais",
+        "ou",
+        "et",
+        "rien",
+        "77",
+        "!",
+    ),
 )
-AGAINST = ("not {}", "never {}", "anything but {}", "{} is wrong", "forget {}", "{}, no", "pas {}", "{}, non")
-DOUBT = ("{}?", "maybe {}", "{} or not", "is it {}?", "why {}", "if {}", "peut-être {}", "{} ou pas", "pourquoi {} ?")
+AGAINST = (
+    "not {}",
+    "never {}",
+    "anything but {}",
+    "{} is wrong",
+    "forget {}",
+    "{}, no",
+    "pas {}",
+    "{}, non",
+)
+DOUBT = (
+    "{}?",
+    "maybe {}",
+    "{} or not",
+    "is it {}?",
+    "why {}",
+    "if {}",
+    "peut-être {}",
+    "{} ou pas",
+    "pourquoi {} ?",
+)
 
 
 class TestLaws:
     """Of any reply that is made of such parts."""
 
     @settings(max_examples=400, deadline=None)
-    @given(st.sampled_from(REQUESTS), st.lists(st.sampled_from(NOISE), min_size=1, max_size=6).map(" ".join))
+    @given(
+        st.sampled_from(REQUESTS),
+        st.lists(st.sampled_from(NOISE), min_size=1, max_size=6).map(" ".join),
+    )
     def test_noise_is_no_vote(self, request: ReplyRequest, text: str) -> None:
         """Words that no document has, with words of refusal and of joining: nothing is chosen."""
         assert read(text, request).value == ""
 
     @settings(max_examples=300, deadline=None)
     @given(st.sampled_from(REQUESTS), st.integers(0, 2), st.sampled_from((*AGAINST, *DOUBT)))
-    def test_what_is_turned_down_or_doubted_is_no_vote(self, request: ReplyRequest, place: int, form: str) -> None:
+    def test_what_is_turned_down_or_doubted_is_no_vote(
+        self, request: ReplyRequest, place: int, form: str
+    ) -> None:
         """A name in the words of a no or of a doubt, in both languages."""
         reading = request.readings[place % len(request.readings)]
         said = read(form.format(reading.text or reading.value), request)
@@ -305,7 +493,18 @@ class TestLaws:
     @given(
         st.sampled_from(REQUESTS),
         st.integers(0, 2),
-        st.sampled_from(("{}", "{}!", "{} please", "{}, thanks", "{} merci", "I mean {}", "yes, {}", "no, no, {}")),
+        st.sampled_from(
+            (
+                "{}",
+                "{}!",
+                "{} please",
+                "{}, thanks",
+                "{} merci",
+                "I mean {}",
+                "yes, {}",
+                "no, no, {}",
+            )
+        ),
     )
     def test_a_name_is_that_value(self, request: ReplyRequest, place: int, form: str) -> None:
         """The text of an option, its label and its number name it, with or without manners."""
@@ -330,15 +529,25 @@ def put(tmp_path: Path) -> Iterator[Callable[..., tuple[Response, dict[str, floa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
         patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
-        chunk = Chunk("hall#1", HALL, "hall.md", 1, tags={"doc_type": "leaflet"}, section=("Prices",))
+        patch.setattr(
+            trace_building, "identifier_of", lambda name: "words" if name is None else name
+        )
+        chunk = Chunk(
+            "hall#1", HALL, "hall.md", 1, tags={"doc_type": "leaflet"}, section=("Prices",)
+        )
         build_index(Corpus("hall", (chunk,)), tmp_path / "i", arms=("hybrid",), cache=None, **SMALL)
         gates = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")}
-        opened = System.open(tmp_path / "i", policy=Policy.from_mapping(gates), clarify=True, cache=False)
+        opened = System.open(
+            tmp_path / "i", policy=Policy.from_mapping(gates), clarify=True, cache=False
+        )
 
         def exchange(question: str, *texts: str) -> tuple[Response, dict[str, float]]:
-            system = replace(opened, audit=AuditLog(tmp_path / f"{'-'.join(texts)}.sqlite".replace(" ", "_")))
-            response = ask(question, system=system, documents=["hall.md"], request_id="q", now=START)
+            system = replace(
+                opened, audit=AuditLog(tmp_path / f"{'-'.join(texts)}.sqlite".replace(" ", "_"))
+            )
+            response = ask(
+                question, system=system, documents=["hall.md"], request_id="q", now=START
+            )
             assert response["status"] == "ambiguous"
             for text in texts:
                 response = reply("q", text, system=system, now=START)
@@ -350,7 +559,9 @@ def put(tmp_path: Path) -> Iterator[Callable[..., tuple[Response, dict[str, floa
 
 
 @pytest.mark.slow
-def test_the_answer_begins_with_the_cell(put: Callable[..., tuple[Response, dict[str, float]]]) -> None:
+def test_the_answer_begins_with_the_cell(
+    put: Callable[..., tuple[Response, dict[str, float]]],
+) -> None:
     """The vote is for the value of the cell, and no row's other cell is answered with."""
     answered, votes = put("How much is an evening ticket?", "£8.50")
     assert answered["answer"].startswith("£8.50")
@@ -360,7 +571,9 @@ def test_the_answer_begins_with_the_cell(put: Callable[..., tuple[Response, dict
 
 
 @pytest.mark.slow
-def test_a_declined_value_comes_back_by_its_name_alone(put: Callable[..., tuple[Response, dict[str, float]]]) -> None:
+def test_a_declined_value_comes_back_by_its_name_alone(
+    put: Callable[..., tuple[Response, dict[str, float]]],
+) -> None:
     """Its name is a correction by the user; a cell of its row is not."""
     refused, votes = put("How much is an evening ticket?", "no", "£5.00")
     assert (refused["status"], votes) == ("refuse", {"Child": -1.0})

@@ -1,4 +1,7 @@
-"""A statement that is set against a question is no answer to it: papers of a climbing hall, a pottery, a ferry."""
+"""A statement that is set against a question is no answer to it.
+
+Papers of a climbing hall, a pottery, a ferry.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +110,10 @@ class TestCellsWithoutAValue:
                 [("Rope", "2 hours"), ("Axe", "ask us"), ("Tent", "dry it"), ("Mat", "wash it")]
             )
         )
-        assert {fact.kind for fact in statements([chunk(text)]) if fact.head == "Note"} == {"duration", "text"}
+        assert {fact.kind for fact in statements([chunk(text)]) if fact.head == "Note"} == {
+            "duration",
+            "text",
+        }
 
 
 class TestNumbers:
@@ -130,7 +136,10 @@ class TestNumbers:
         ],
     )
     def test_a_range(self, question: str, text: str, value: str | None) -> None:
-        """Its ends are of it but for `under` and `over`; what the measure is of needs no other name."""
+        """Its ends are of it but for `under` and `over`.
+
+        What the measure is of needs no other name.
+        """
         assert clear(question, text) == value
 
     @given(st.integers(1, 400))
@@ -234,8 +243,14 @@ class TestSeveral:
     @pytest.mark.parametrize(
         ("question", "text"),
         [
-            ("How long is the notice?", "Notice to leave a club is six weeks; notice to leave a course is ten days."),
-            ("Quel est le préavis ?", "Le préavis est d'un mois pour les membres et de deux mois pour les moniteurs."),
+            (
+                "How long is the notice?",
+                "Notice to leave a club is six weeks; notice to leave a course is ten days.",
+            ),
+            (
+                "Quel est le préavis ?",
+                "Le préavis est d'un mois pour les membres et de deux mois pour les moniteurs.",
+            ),
         ],
     )
     def test_two_values_of_a_sentence(self, question: str, text: str) -> None:
@@ -259,9 +274,15 @@ def system(tmp_path: Path) -> Iterator[System]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
         patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
-        build_index(Corpus("some", chunks), tmp_path / "index", arms=("hybrid",), cache=None, **SMALL)
-        yield System.open(tmp_path / "index", policy=Policy.from_mapping(open_gates), cache=False, clarify=True)
+        patch.setattr(
+            trace_building, "identifier_of", lambda name: "words" if name is None else name
+        )
+        build_index(
+            Corpus("some", chunks), tmp_path / "index", arms=("hybrid",), cache=None, **SMALL
+        )
+        yield System.open(
+            tmp_path / "index", policy=Policy.from_mapping(open_gates), cache=False, clarify=True
+        )
 
 
 @pytest.mark.parametrize(
@@ -284,4 +305,6 @@ def test_a_row_is_quoted_whole_with_its_heads(system: System) -> None:
     """Where the question names no column of the row that the user means."""
     ask("How much is entry?", system=system, documents=["a.md"], request_id="r", now=NOW)
     answered = reply("r", "the day ticket", system=system, now=NOW)
-    assert answered["answer"] == "Day ticket - Adult: £17; Child under 14: £11; Time allowed: 6 hours"
+    assert (
+        answered["answer"] == "Day ticket - Adult: £17; Child under 14: £11; Time allowed: 6 hours"
+    )

@@ -1,4 +1,7 @@
-"""In a real browser: the cockpit in JupyterLab and frozen, as a user has them (`experiments/browser.py`)."""
+"""In a real browser.
+
+The cockpit in JupyterLab and frozen, as a user has them (`experiments/browser.py`).
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,25 @@ from typing import TYPE_CHECKING
 import pytest
 
 import raglab
-from cockpit_browser import PATH, cockpit_of, cut_elements, figure, is_within, policy_id, slide, turned
-from experiments.browser import SECONDS, browser, chromium_path, jupyter_lab, only_this_machine, run_all, show_pane
+from cockpit_browser import (
+    PATH,
+    cockpit_of,
+    cut_elements,
+    figure,
+    is_within,
+    policy_id,
+    slide,
+    turned,
+)
+from experiments.browser import (
+    SECONDS,
+    browser,
+    chromium_path,
+    jupyter_lab,
+    only_this_machine,
+    run_all,
+    show_pane,
+)
 from labelled import free_policy, labelled
 from raglab.characters import visible
 from raglab.store.policies import Policy
@@ -23,7 +43,9 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.full,
-    pytest.mark.skipif(not chromium_path(), reason="no Chromium on this machine: apt-get install chromium"),
+    pytest.mark.skipif(
+        not chromium_path(), reason="no Chromium on this machine: apt-get install chromium"
+    ),
 ]
 ROOT = Path(__file__).parents[3]
 FIRST = f"""
@@ -73,7 +95,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def page(opened: Browser, place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """The notebook with its cells run, in a JupyterLab that may ask no other machine."""
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
+    )
     with jupyter_lab(place, tmp_path_factory.mktemp("settings")) as address:
         found = opened.new_context(viewport={"width": 1280, "height": 1000}).new_page()
         errors: list[str] = []
@@ -99,11 +123,19 @@ def fresh(page: Page) -> Page:
 class TestCockpit:
     """A threshold moved by hand."""
 
-    def test_a_drag_changes_numbers_and_undo_brings_them_back(self, fresh: Page, place: Path) -> None:
-        """While dragging from the axis, at release from the kernel; the saved policy is that of the fresh."""
+    def test_a_drag_changes_numbers_and_undo_brings_them_back(
+        self, fresh: Page, place: Path
+    ) -> None:
+        """While dragging from the axis, at release from the kernel.
+
+        The saved policy is that of the fresh.
+        """
         before, first = figure(fresh, "coverage"), policy_id(fresh)
         slide(fresh, PATH, 0.95)
-        changed = "(was) => !was.startsWith(document.querySelector('.rate[data-rate=\"coverage\"] .value').innerText)"
+        changed = (
+            '(was) => !was.startsWith(document.querySelector(\'.rate[data-rate="coverage"] '
+            ".value').innerText)"
+        )
         fresh.wait_for_function(changed, arg=before)  # from the axis, before the kernel knows of it
         assert policy_id(fresh) == first
         during = figure(fresh, "coverage")
@@ -129,7 +161,8 @@ class TestCockpit:
         row = cockpit_of(fresh).locator(".rows > *").first
         row.wait_for()
         row.click()
-        fresh.wait_for_selector(".raglab-cockpit .case:not([hidden]) >> text=set it")  # flips come behind the gates
+        # flips come behind the gates
+        fresh.wait_for_selector(".raglab-cockpit .case:not([hidden]) >> text=set it")
         told = cockpit_of(fresh).locator(".case").inner_text()
         assert "similarity" in told
         fresh.keyboard.press("Escape")
@@ -179,7 +212,10 @@ class TestLayout:
 
     @pytest.mark.parametrize("size", [(1280, 800), (1440, 900), (900, 900)])
     def test_the_moved_slider_stays_in_view(self, window: Page, size: tuple[int, int]) -> None:
-        """At its release, and in a window of another size; the expected cost is in view beside it or below it."""
+        """At its release, and in a window of another size.
+
+        The expected cost is in view beside it or below it.
+        """
         window.set_viewport_size({"width": 1600, "height": 1000})
         cockpit_of(window).evaluate("(one) => one.scrollIntoView()")
         threshold = f'.threshold[data-path="{PATH}"]'
@@ -201,7 +237,9 @@ class TestLayout:
         stated = {"false_refusal_rate": "target ≤ 40 %", "coverage": "target ≥ 50 %"}
         before = lines.all_inner_texts()
         slide(window, PATH, 0.95)
-        window.wait_for_function("(was) => document.querySelector('.target-line').innerText !== was", arg=before[0])
+        window.wait_for_function(
+            "(was) => document.querySelector('.target-line').innerText !== was", arg=before[0]
+        )
         for (rate, start), text in zip(stated.items(), lines.all_inner_texts(), strict=True):
             attained = cockpit_of(window).locator(f"[data-rate={rate}] .value").inner_text()
             assert text.startswith(f"{start}, attained {attained}: ")
@@ -250,15 +288,20 @@ class TestFrozen:
         """Texts and tooltips of the page, as Python shows them."""
         odd = "\u202egpj.exe\u2066 a\u2028b\x1b[2J\x85\ufeff\U000e0041 e\u0301\u200dé 日本"
         trace = labelled(3, {"tune": 40}, steps=None)
-        cases = tuple(case._replace(id=f"{odd}{row}", query=odd) for row, case in enumerate(trace.cases))
-        cockpit = raglab.cockpit(dataclasses.replace(trace, cases=cases), free_policy()).set(PATH, 0.9)
+        cases = tuple(
+            case._replace(id=f"{odd}{row}", query=odd) for row, case in enumerate(trace.cases)
+        )
+        cockpit = raglab.cockpit(dataclasses.replace(trace, cases=cases), free_policy()).set(
+            PATH, 0.9
+        )
         context = opened.new_context(offline=True, viewport={"width": 1280, "height": 800})
         frozen = context.new_page()
         frozen.goto(cockpit.freeze(tmp_path / "odd.html").as_uri())
         frozen.wait_for_selector(".raglab-cockpit")
         texts = frozen.evaluate(
             """() => [...document.querySelectorAll(".raglab-cockpit *")].flatMap((one) =>
-                 [one.textContent, one.getAttribute("title") ?? "", one.getAttribute("aria-label") ?? ""])"""
+                 [one.textContent, one.getAttribute("title") ?? "", one.getAttribute("aria-label") \
+?? ""])"""
         )
         context.close()
         assert [text for text in texts if visible(text, lines=True) != text] == []
@@ -269,7 +312,10 @@ class TestKernel:
     """What becomes of a page whose kernel is not there."""
 
     def test_a_tab_opened_again_shows_the_same(self, fresh: Page) -> None:
-        """The kernel has the state: another tab of the saved notebook goes on with it, and both show its moves."""
+        """The kernel has the state.
+
+        Another tab of the saved notebook goes on with it, and both show its moves.
+        """
         first = policy_id(fresh)
         slide(fresh, PATH, 0.95)
         fresh.mouse.up()
@@ -295,5 +341,7 @@ class TestKernel:
         fresh.locator(".jp-Dialog .jp-mod-accept").click()
         fresh.wait_for_selector("text=| Idle", timeout=SECONDS * 1e3)
         cockpit_of(fresh).locator('.gate[data-gate="similarity"] input[role=switch]').click()
-        fresh.wait_for_selector("text=kernel does not answer; run the cell again", timeout=SECONDS * 1e3)
+        fresh.wait_for_selector(
+            "text=kernel does not answer; run the cell again", timeout=SECONDS * 1e3
+        )
         assert figure(fresh, "coverage") == before

@@ -1,4 +1,7 @@
-"""Messages of the cockpit's page: all of one acts or nothing, whatever it holds, and the next one is answered."""
+"""Messages of the cockpit's page.
+
+All of one acts or nothing, whatever it holds, and the next one is answered.
+"""
 
 from __future__ import annotations
 
@@ -114,8 +117,10 @@ REFUSED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_changes_nothing_and_blocks_nothing(cockpit: raglab.displays.Cockpit, name: str) -> None:
-    """An error is shown on the page, policy and page are as before, and the next message is done."""
+def test_what_is_refused_changes_nothing_and_blocks_nothing(
+    cockpit: raglab.displays.Cockpit, name: str
+) -> None:
+    """An error shows on the page, policy and page stay as before, and the next message is done."""
     before = held(cockpit)
     cockpit.widget.take(REFUSED[name])
     notice = cockpit.widget.page["notice"]
@@ -160,7 +165,10 @@ def test_what_a_page_sends_is_taken(cockpit: raglab.displays.Cockpit) -> None:
         {"do": "stop"},
     ):
         widget.take(message)
-        assert (widget.page["notice"] or {}).get("kind") != "error", (message, widget.page["notice"])
+        assert (widget.page["notice"] or {}).get("kind") != "error", (
+            message,
+            widget.page["notice"],
+        )
 
 
 def _slices(cockpit: raglab.displays.Cockpit) -> list[tuple[str, str]]:
@@ -168,7 +176,13 @@ def _slices(cockpit: raglab.displays.Cockpit) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "wanted", [Filter(label="nobody"), Filter(kind="won"), Filter(slice=("nothing", "a")), Filter(search="a" * 2_000)]
+    "wanted",
+    [
+        Filter(label="nobody"),
+        Filter(kind="won"),
+        Filter(slice=("nothing", "a")),
+        Filter(search="a" * 2_000),
+    ],
 )
 def test_a_filter_is_checked_by_hand_too(cockpit: raglab.displays.Cockpit, wanted: Filter) -> None:
     """It is refused where it is set, not where the page is drawn."""
@@ -203,14 +217,39 @@ class TestSave:
     @pytest.mark.parametrize(
         "name",
         [
-            "/nowhere/policy.yaml", "../policy.yaml", "sub/policy.yaml", "sub\\policy.yaml", "..", ".", ".bashrc",
-            ".hidden.yaml", "C:policy.yaml", "a\0.yaml", "a\n.yaml", "a\u202elmay.exe", " a.yaml",
-            "policy.py", "Makefile.txt",
-            "日" * 96, "👍" * 51, "-rf.yaml", "--help", "~", "~root.yaml",
-            "a" * 300, "~/policy.yaml", "policy.yaml ", "policy.yaml\r", "a*.yaml", "./policy.yaml", "\u2066a.yaml",
+            "/nowhere/policy.yaml",
+            "../policy.yaml",
+            "sub/policy.yaml",
+            "sub\\policy.yaml",
+            "..",
+            ".",
+            ".bashrc",
+            ".hidden.yaml",
+            "C:policy.yaml",
+            "a\0.yaml",
+            "a\n.yaml",
+            "a\u202elmay.exe",
+            " a.yaml",
+            "policy.py",
+            "Makefile.txt",
+            "日" * 96,
+            "👍" * 51,
+            "-rf.yaml",
+            "--help",
+            "~",
+            "~root.yaml",
+            "a" * 300,
+            "~/policy.yaml",
+            "policy.yaml ",
+            "policy.yaml\r",
+            "a*.yaml",
+            "./policy.yaml",
+            "\u2066a.yaml",
         ],
-    )  # fmt: skip
-    def test_a_name_that_is_not_plain_is_refused(self, cockpit: raglab.displays.Cockpit, name: str) -> None:
+    )
+    def test_a_name_that_is_not_plain_is_refused(
+        self, cockpit: raglab.displays.Cockpit, name: str
+    ) -> None:
         """And nothing is written."""
         cockpit.widget.take({"do": "save", "file": name})
         notice = cockpit.widget.page["notice"]
@@ -222,9 +261,20 @@ class TestSave:
 
     @pytest.mark.parametrize(
         "content",
-        ["notes: of mine\n", "important: notes\n", "- a\n- b\n", "{", "", "policy", "l2: {max_l2: many}\n", "\xff"],
+        [
+            "notes: of mine\n",
+            "important: notes\n",
+            "- a\n- b\n",
+            "{",
+            "",
+            "policy",
+            "l2: {max_l2: many}\n",
+            "\xff",
+        ],
     )
-    def test_a_file_that_is_no_policy_stays(self, cockpit: raglab.displays.Cockpit, content: str) -> None:
+    def test_a_file_that_is_no_policy_stays(
+        self, cockpit: raglab.displays.Cockpit, content: str
+    ) -> None:
         """To the byte."""
         path = Path("notes.yaml")
         path.write_bytes(content.encode("latin-1"))
@@ -264,7 +314,9 @@ class TestSave:
         assert Path("own.yaml").read_bytes() == before
         assert not Path("nothing.yaml").exists()
 
-    def test_a_policy_is_written_over(self, cockpit: raglab.displays.Cockpit, tmp_path: Path) -> None:
+    def test_a_policy_is_written_over(
+        self, cockpit: raglab.displays.Cockpit, tmp_path: Path
+    ) -> None:
         """A name without a suffix gets one, none is the policy's id, and the folder is that of the notebook."""
         widget = cockpit.widget
         os.chdir("/")
@@ -291,7 +343,9 @@ class TestLocks:
     """What is locked says by what it is unlocked."""
 
     @pytest.mark.parametrize("paths", [(FLOOR,), ("similarity",), (FLOOR, "similarity")])
-    def test_the_remedy_unlocks(self, cockpit: raglab.displays.Cockpit, paths: tuple[str, ...]) -> None:
+    def test_the_remedy_unlocks(
+        self, cockpit: raglab.displays.Cockpit, paths: tuple[str, ...]
+    ) -> None:
         """The threshold, its gate, or both."""
         widget = cockpit.widget
         for path in paths:

@@ -1,4 +1,7 @@
-"""A search in a cockpit that is moved meanwhile: it is of one goal, and what is shown is of one moment."""
+"""A search in a cockpit that is moved meanwhile.
+
+It is of one goal, and what is shown is of one moment.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def searching(widget: CockpitWidget) -> threading.Thread:
 
 
 class Pages:
-    """A widget whose messages are kept, and whose search waits after each batch until it is let go on."""
+    """A widget that keeps messages, and whose search waits after each batch until it may go on."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cockpit = opened()
@@ -85,7 +88,9 @@ class TestCosts:
         assert cockpit.policy == free_policy()
         assert not cockpit.page()["undo"]
 
-    def test_costs_that_change_during_the_line_search_count(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_costs_that_change_during_the_line_search_count(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """What was found for the old goal is not taken."""
         from raglab.extensions.cockpit import state
 
@@ -100,7 +105,7 @@ class TestCosts:
         assert len(cockpit.trials) == 0
 
     def test_a_page_gets_no_trial_of_the_old_goal(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The trials that it has are taken away, the search is over at once, and the next one may begin."""
+        """Its trials are removed, the search ends at once, and the next one may begin."""
         pages = Pages(monkeypatch)
         old = pages.start()
         assert pages.widget.page["tuning"]["done"] == len(pages.cockpit.trials) > 0
@@ -120,7 +125,9 @@ class TestCosts:
         assert 5.0 in pages.cockpit.page()["costs"][0]
         assert pages.sent[-1]["total"] == TRIALS
 
-    def test_a_search_whose_costs_changed_does_not_hold_up_the_next(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_search_whose_costs_changed_does_not_hold_up_the_next(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """It begins while the old one has not ended, and shows points of its own alone."""
         pages = Pages(monkeypatch)
         old = pages.start()
@@ -158,7 +165,9 @@ class TestMoves:
 
         def moved_meanwhile(*args: Any) -> Any:
             if not movers:
-                movers.append(threading.Thread(target=cockpit.set, args=("similarity.min_similarity", 0.9)))
+                movers.append(
+                    threading.Thread(target=cockpit.set, args=("similarity.min_similarity", 0.9))
+                )
                 movers[0].start()
                 movers[0].join(0.5)
             return rate_views(*args)
@@ -167,11 +176,15 @@ class TestMoves:
         page = cockpit.page()
         movers[0].join(WAIT_S)
         after = cockpit.page()
-        assert (page["policy_id"], page["changes"], page["undo"]) == (free_policy().policy_id, [], False)
+        assert (page["policy_id"], page["changes"], page["undo"]) == (
+            free_policy().policy_id,
+            [],
+            False,
+        )
         assert [one["path"] for one in after["changes"]] == ["similarity.min_similarity"]
 
     def test_messages_of_many_threads_lose_nothing(self) -> None:
-        """Each is a page with a number of its own, every move is in the history, and each page is whole."""
+        """Each is a page with its own number, every move is in the history, each page is whole."""
         cockpit = opened()
         widget, first = cockpit.widget, cockpit.widget.page["number"]
         seen: list[dict[str, Any]] = []

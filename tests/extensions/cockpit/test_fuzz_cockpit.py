@@ -1,4 +1,7 @@
-"""Mutated messages of a cockpit's page: one acts wholly or not at all, and no file but a policy's is written."""
+"""Mutated messages of a cockpit's page.
+
+One acts wholly or not at all, and no file but a policy's is written.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,14 @@ SAMPLES: tuple[dict[str, Any], ...] = (
     {"do": "cost", "label": "ok", "outcome": "refused", "value": 2},
     {
         "do": "filter",
-        "filter": {"kind": None, "label": "ok", "decision": None, "decided_by": None, "slice": None, "search": "a"},
+        "filter": {
+            "kind": None,
+            "label": "ok",
+            "decision": None,
+            "decided_by": None,
+            "slice": None,
+            "search": "a",
+        },
     },
     {"do": "filter", "filter": {"kind": "lost", "slice": ["lang", "en"]}},
     {"do": "enter", "path": FLOOR},
@@ -64,9 +74,15 @@ def message(rng: np.random.Generator) -> Any:
 def held(cockpit: raglab.displays.Cockpit) -> list[Any]:
     """All that a message may change, but looks."""
     return [
-        cockpit.policy.policy_id, cockpit.locked, cockpit.filter, cockpit.goal, len(cockpit.trials),
-        cockpit.page()["undo"], cockpit.page()["redo"], cockpit.page()["cases"],
-    ]  # fmt: skip
+        cockpit.policy.policy_id,
+        cockpit.locked,
+        cockpit.filter,
+        cockpit.goal,
+        len(cockpit.trials),
+        cockpit.page()["undo"],
+        cockpit.page()["redo"],
+        cockpit.page()["cases"],
+    ]
 
 
 def test_whatever_a_page_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +99,11 @@ def test_whatever_a_page_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         before, value = held(cockpit), cockpit.policy.value(FLOOR)
         cockpit.widget.take(sent)
         notice = cockpit.widget.page["notice"]
-        if (place / "notes.yaml").read_bytes() != NOTES or not (place / "link.yaml").is_symlink() or outside.exists():
+        if (
+            (place / "notes.yaml").read_bytes() != NOTES
+            or not (place / "link.yaml").is_symlink()
+            or outside.exists()
+        ):
             msg = "a file that is no policy was written"
             raise HalfWrittenError(msg)
         for path in place.iterdir():

@@ -1,4 +1,4 @@
-"""The cockpit: every number is that of `sweep`, every drag an exact step, nothing is lost, nothing is executed."""
+"""The cockpit: numbers are those of `sweep`, each drag an exact step, nothing lost or executed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ def check_rates(cockpit: raglab.displays.Cockpit) -> None:
         for ours, theirs in (("value", name), ("low", f"{name}_low"), ("high", f"{name}_high")):
             assert one[ours] == row[theirs] or (one[ours] is None and np.isnan(row[theirs]))
     assert page["cost"]["value"] == row["expected_cost"]
-    assert (page["cost"]["low"], page["cost"]["high"]) == (row["expected_cost_low"], row["expected_cost_high"])
+    assert (page["cost"]["low"], page["cost"]["high"]) == (
+        row["expected_cost_low"],
+        row["expected_cost_high"],
+    )
     assert np.sum(page["table"]) == len(cockpit.trace)
 
 
@@ -103,7 +106,11 @@ class TestNumbers:
         for _ in range(1_000):
             path = paths[rng.integers(len(paths))]
             swept = SWEPT[path]
-            value = int(rng.integers(1, 4)) if swept.whole else round(float(rng.uniform(swept.low, swept.high)), 3)
+            value = (
+                int(rng.integers(1, 4))
+                if swept.whole
+                else round(float(rng.uniform(swept.low, swept.high)), 3)
+            )
             cockpit.set(path, value)
             assert cockpit.policy.value(path) == value
             check_rates(cockpit)
@@ -117,12 +124,22 @@ class TestNumbers:
             check_rates(raglab.cockpit(trace, policy, compare=policies[0]))
 
     def test_an_answered_case_is_no_case_of_a_gate(self) -> None:
-        """Its first hit decides nothing: 2 of 4 are answered, 1 is asked back by the resolver and 1 refused by l2."""
+        """Its first hit decides nothing.
+
+        2 of 4 are answered, 1 is asked back by the resolver and 1 refused by l2.
+        """
         apart = [Hit(0.25), Hit(0.5, "b.md")]
         equal = [Hit(0.25, "a.md"), Hit(0.25, "b.md")]
-        rows = [(ask(), [apart]), (ask(), [apart]), (ask(expect_status="ambiguous"), [equal]), (ask(), [[Hit(1.5)]])]
+        rows = [
+            (ask(), [apart]),
+            (ask(), [apart]),
+            (ask(expect_status="ambiguous"), [equal]),
+            (ask(), [[Hit(1.5)]]),
+        ]
         base = trace_of(*rows)
-        trace = Trace(**{field.name: getattr(base, field.name) for field in dataclasses.fields(base)})
+        trace = Trace(
+            **{field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
+        )
         cockpit = raglab.cockpit(trace, Policy.from_mapping({"confidence": {"enabled": False}}))
         page = cockpit.page()
         counts = {row["name"]: row["decided"] for row in page["gates"] if sum(row["decided"])}
@@ -133,10 +150,17 @@ class TestNumbers:
     @given(st.integers(0, 400))
     @settings(max_examples=25, deadline=None)
     def test_counts_beside_gates_are_the_matrix(self, seed: int) -> None:
-        """By decision they sum to the table; each filter lists exactly those cases; a gate that is off has none."""
+        """By decision they sum to the table; each filter lists exactly those cases.
+
+        A gate that is off has none.
+        """
         trace, policies = drawn(seed)
         signals = with_signals([*map(PolicyData.model_validate, map(dict, policies))], seed)
-        for policy in [*policies, *(Policy.model_validate(dict(one)) for one in signals), by_cost(policies[0])]:
+        for policy in [
+            *policies,
+            *(Policy.model_validate(dict(one)) for one in signals),
+            by_cost(policies[0]),
+        ]:
             cockpit = raglab.cockpit(trace, policy)
             page = cockpit.page()
             counts = np.array([row["decided"] for row in page["gates"]])
@@ -146,19 +170,28 @@ class TestNumbers:
                 assert row["on"] or not sum(row["decided"]), row["name"]
                 assert not row["off_reason"] or not sum(row["decided"]), row["name"]
                 cockpit.filter = Filter(decided_by=row["name"])
-                assert cockpit.page()["cases"]["total"] == sum(row["decided"]) == int((names == row["name"]).sum())
+                assert (
+                    cockpit.page()["cases"]["total"]
+                    == sum(row["decided"])
+                    == int((names == row["name"]).sum())
+                )
 
     def test_the_difference_is_that_of_the_cases(self) -> None:
         """The mean of each case's own difference, with Student's t."""
         cockpit = opened().set("similarity.min_similarity", 0.9)
-        cells = [views.shown(raglab.decide(cockpit.trace, one)).cells for one in (free_policy(), cockpit.policy)]
+        cells = [
+            views.shown(raglab.decide(cockpit.trace, one)).cells
+            for one in (free_policy(), cockpit.policy)
+        ]
         price = cell_costs()
         more = price[cells[1]] - price[cells[0]]
         view = cockpit.page()["cost"]
         assert view["difference"] == pytest.approx(more.mean())
         reach = 2.0009954 * more.std(ddof=1) / np.sqrt(60)  # t of 59 degrees of freedom
         assert view["difference_high"] - view["difference"] == pytest.approx(reach)
-        found = raglab.compare(cockpit.trace, free_policy(), cockpit.policy).table.set_index("measure")
+        found = raglab.compare(cockpit.trace, free_policy(), cockpit.policy).table.set_index(
+            "measure"
+        )
         for one in cockpit.page()["rates"]:
             if one["difference"] is not None:
                 assert one["difference"] == found.loc[one["name"], "difference"]
@@ -186,19 +219,26 @@ class TestAxes:
             assert inside.all()
             for step in {0, len(axis.low) // 2, len(axis.low) - 1}:
                 moved = raglab.cockpit(trace, policy).drop(swept.path, step)
-                expected = np.bincount(case_cells(moved.here.evidence, [moved.policy])[0], minlength=N_CELLS)
+                expected = np.bincount(
+                    case_cells(moved.here.evidence, [moved.policy])[0], minlength=N_CELLS
+                )
                 assert axis.cells[step].tolist() == expected.tolist(), (swept.path, step)
 
     def test_a_drag_writes_the_fewest_digits_inside(self) -> None:
         """Two digits where two are enough, five where they are needed."""
         low, high = np.array([0.0, 0.31, 0.3112, 0.3113]), np.array([0.31, 0.3112, 0.3113, 1.0])
         values = round_between(low, high, SWEPT["l2.max_l2"])
-        assert values.tolist() == [0.3, 0.311, 0.31125, 0.3] or values[1:3].tolist() == [0.311, 0.31125]
+        assert values.tolist() == [0.3, 0.311, 0.31125, 0.3] or values[1:3].tolist() == [
+            0.311,
+            0.31125,
+        ]
         assert ((low <= values) & (values < high)).all()
 
     def test_ties_of_whole_numbers_stay_inside(self) -> None:
         """An integer of the step, which of a floor is closed above."""
-        found = round_between(np.array([1.0, 5.0, 7.0]), np.array([5.0, 7.0, 1_000.0]), SWEPT["density.min_keep"])
+        found = round_between(
+            np.array([1.0, 5.0, 7.0]), np.array([5.0, 7.0, 1_000.0]), SWEPT["density.min_keep"]
+        )
         assert found.tolist() == [3.0, 6.0, 9.0]
 
     def test_the_buffer_holds_what_the_head_says(self) -> None:
@@ -218,7 +258,9 @@ class TestMoves:
 
     def test_undo_redo_and_reset(self) -> None:
         """Undo and redo go back and forth, a new move ends what could be redone."""
-        cockpit = opened().set("similarity.min_similarity", 0.1 + 0.2).set("similarity.enabled", False)
+        cockpit = (
+            opened().set("similarity.min_similarity", 0.1 + 0.2).set("similarity.enabled", False)
+        )
         assert cockpit.policy.similarity.min_similarity == 0.1 + 0.2
         assert cockpit.undo().policy.similarity.enabled
         assert cockpit.undo().undo().policy == free_policy()
@@ -234,7 +276,12 @@ class TestMoves:
         for path in ("similarity.min_similarity", "confidence.tau_default"):
             with pytest.raises(ValueError, match="unlock it first"):
                 cockpit.set(path, 0.5)
-        assert cockpit.lock("confidence", False).set("confidence.tau_default", 50.0).policy.confidence.tau_default == 50
+        assert (
+            cockpit.lock("confidence", False)
+            .set("confidence.tau_default", 50.0)
+            .policy.confidence.tau_default
+            == 50
+        )
 
     def test_a_search_keeps_what_is_locked(self) -> None:
         """It costs no more than before, and is one move."""
@@ -242,14 +289,19 @@ class TestMoves:
         points: list[int] = []
         cockpit.tune(trials=100, on_batch=lambda batch: points.append(len(batch)) is None)
         assert cockpit.policy.similarity == free_policy().similarity
-        assert cockpit.rates().loc["here", "expected_cost"] <= cockpit.rates().loc["baseline", "expected_cost"]
+        assert (
+            cockpit.rates().loc["here", "expected_cost"]
+            <= cockpit.rates().loc["baseline", "expected_cost"]
+        )
         assert sum(points) == len(cockpit.trials) == 100
         assert cockpit.undo().policy == free_policy()
 
     def test_a_search_without_labels_is_refused(self) -> None:
         """There is nothing to judge by."""
         trace = made()
-        bare = dataclasses.replace(trace, cases=tuple(case._replace(expect_status=None) for case in trace.cases))
+        bare = dataclasses.replace(
+            trace, cases=tuple(case._replace(expect_status=None) for case in trace.cases)
+        )
         with pytest.raises(ValueError, match="label the cases"):
             raglab.cockpit(bare, free_policy()).tune(trials=50)
 
@@ -264,13 +316,21 @@ class TestMoves:
     def test_code_and_file_give_the_policy_back(self, tmp_path: Path) -> None:
         """As a user would run the one and load the other."""
         policy = free_policy()
-        cockpit = raglab.cockpit(made(), policy).set("similarity.min_similarity", 0.55).set("l2.soft_max_l2", None)
+        cockpit = (
+            raglab.cockpit(made(), policy)
+            .set("similarity.min_similarity", 0.55)
+            .set("l2.soft_max_l2", None)
+        )
         names: dict[str, Any] = {"policy": policy, "raglab": raglab}
-        exec(raglab.cockpit(made(), policy).code(), names)  # noqa: S102 - our own code, run as a user would
+        # our own code, run as a user would
+        exec(raglab.cockpit(made(), policy).code(), names)  # noqa: S102
         assert names["policy"] is policy  # nothing is moved, and the code is a comment
         exec(cockpit.code(), names)  # noqa: S102 - our own code, run as a user would
         assert names["policy"] == cockpit.policy
-        assert Policy.load(cockpit.save(tmp_path / "policy.yaml")).policy_id == cockpit.policy.policy_id
+        assert (
+            Policy.load(cockpit.save(tmp_path / "policy.yaml")).policy_id
+            == cockpit.policy.policy_id
+        )
 
     def test_a_cost_that_is_edited_counts(self) -> None:
         """Refusing for nothing makes a refusing policy cheaper."""
@@ -293,20 +353,25 @@ class TestReport:
         assert [look.number for look in cockpit.report_views] == [1, 2]
         assert cockpit.report_views[0].cases == SPLITS["report"]
         report = made().split("report")
-        assert table.loc["here", "expected_cost"] == raglab.sweep(report, [cockpit.policy])["expected_cost"][0]
+        assert (
+            table.loc["here", "expected_cost"]
+            == raglab.sweep(report, [cockpit.policy])["expected_cost"][0]
+        )
 
     def test_only_split_tune_is_shown(self) -> None:
         """The cases of other splits are not."""
         assert {case.split for case in opened().trace.cases} == {"tune"}
 
     def test_a_certificate_is_of_this_policy(self) -> None:
-        """The policy as it stands is tested, for the targets of the goal or those that are stated."""
+        """The policy as it stands is tested, for the goal's targets or those that are stated."""
         cockpit = opened(goal=raglab.Goal(targets={"hallucination_rate": 0.9}))
         made_ = cockpit.certify()
         assert made_.policy is not None
         assert made_.policy.policy_id == cockpit.policy.policy_id
         stated = opened().certify(targets={"hallucination_rate": 0.9}).certificate
-        assert [one._asdict() for one in stated.promises] == [one._asdict() for one in made_.certificate.promises]
+        assert [one._asdict() for one in stated.promises] == [
+            one._asdict() for one in made_.certificate.promises
+        ]
 
 
 class TestOddTraces:
@@ -315,7 +380,9 @@ class TestOddTraces:
     def test_cases_without_labels_show_decisions_and_no_rates(self) -> None:
         """A change is neither gain nor loss."""
         trace = made()
-        bare = dataclasses.replace(trace, cases=tuple(case._replace(expect_status=None) for case in trace.cases))
+        bare = dataclasses.replace(
+            trace, cases=tuple(case._replace(expect_status=None) for case in trace.cases)
+        )
         cockpit = raglab.cockpit(bare, free_policy()).set("similarity.min_similarity", 0.9)
         page = cockpit.page()
         assert page["rates"] is page["cost"] is page["plane"] is None
@@ -324,7 +391,11 @@ class TestOddTraces:
         assert any("No case has a label" in note for note in cockpit.notes)
         assert "need labels" in cockpit.notes[-1]
         shown = cockpit._repr_mimebundle_()[0]
-        assert shown.keys() == {"application/vnd.jupyter.widget-view+json", "text/plain", "text/html"}
+        assert shown.keys() == {
+            "application/vnd.jupyter.widget-view+json",
+            "text/plain",
+            "text/html",
+        }
         assert "<table" in shown["text/html"]  # where no widget is shown
         assert "<script" not in shown["text/html"]
         assert shown["text/plain"] == repr(cockpit)
@@ -332,7 +403,10 @@ class TestOddTraces:
     def test_cases_without_a_label_are_left_out_beside_others(self) -> None:
         """And a note says how many."""
         trace = made()
-        some = [case._replace(expect_status=None) if row < 7 else case for row, case in enumerate(trace.cases)]
+        some = [
+            case._replace(expect_status=None) if row < 7 else case
+            for row, case in enumerate(trace.cases)
+        ]
         cockpit = raglab.cockpit(dataclasses.replace(trace, cases=tuple(some)), free_policy())
         assert len(cockpit.trace) == SPLITS["tune"] - 7
         assert "7 of 60" in cockpit.notes[0]
@@ -343,17 +417,25 @@ class TestOddTraces:
         cases = tuple(case._replace(expect_sources=()) for case in trace.cases)
         cockpit = raglab.cockpit(dataclasses.replace(trace, cases=cases), free_policy())
         n_ok = sum(case.expect_status == "ok" for case in cockpit.trace.cases)
-        assert any(note.startswith(f"{n_ok} of 60 cases are scored by status alone") for note in cockpit.notes)
+        assert any(
+            note.startswith(f"{n_ok} of 60 cases are scored by status alone")
+            for note in cockpit.notes
+        )
 
     def test_what_learned_from_the_shown_cases_is_in_sample(self) -> None:
-        """The policy that it begins with and the baseline, each with the count, in the caption too (S6.5, S6.11)."""
+        """The starting policy and the baseline, each with the count, in caption too (S6.5, S6.11)."""
         trace = made()
         fitted = raglab.fit_decision(trace, free_policy())
-        says = "in sample, not comparable: the model of the decision was fitted or tuned on 60 of these 60 cases."
+        says = (
+            "in sample, not comparable: the model of the decision was fitted or tuned on 60 of "
+            "these 60 cases."
+        )
         cockpit = raglab.cockpit(trace, fitted)
         assert f"The policy that it begins with is {says}" in cockpit.notes
         assert says in cockpit._repr_mimebundle_()[0]["text/html"]
-        assert f"The baseline is {says}" in raglab.cockpit(trace, free_policy(), compare=fitted).notes
+        assert (
+            f"The baseline is {says}" in raglab.cockpit(trace, free_policy(), compare=fitted).notes
+        )
         assert not any("in sample" in note for note in raglab.cockpit(trace, free_policy()).notes)
 
     def test_a_gate_that_refuses_nearly_all_is_named(self) -> None:
@@ -366,9 +448,14 @@ class TestOddTraces:
 
     def test_misuse_is_named(self) -> None:
         """Arguments in the wrong order, and a trace of shards."""
-        with pytest.raises(TypeError, match=r"^cockpit takes trace, policy in this order, got .*; swap them\.$"):
+        with pytest.raises(
+            TypeError, match=r"^cockpit takes trace, policy in this order, got .*; swap them\.$"
+        ):
             raglab.cockpit(free_policy(), made())  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match=r"^a cockpit must have a trace in memory, got a Shards; .*draw some cases"):
+        with pytest.raises(
+            TypeError,
+            match=r"^a cockpit must have a trace in memory, got a Shards; .*draw some cases",
+        ):
             CockpitState(Shards(), free_policy())  # type: ignore[arg-type]
 
     def test_one_case(self) -> None:
@@ -402,11 +489,15 @@ class TestOddTraces:
         ],
     )
     def test_text_of_cases_is_no_markup(self, text: str) -> None:
-        """Text that would end the script, a line or its direction stands in the page as data alone."""
+        """Text that would end the script, a line or its direction is in the page only as data."""
         trace = made()
-        cases = tuple(case._replace(id=f"{text}{row}", query=text) for row, case in enumerate(trace.cases))
+        cases = tuple(
+            case._replace(id=f"{text}{row}", query=text) for row, case in enumerate(trace.cases)
+        )
         chunks = tuple(chunk._replace(text=text, source=text) for chunk in trace.chunks)
-        cockpit = raglab.cockpit(dataclasses.replace(trace, cases=cases, chunks=chunks), free_policy())
+        cockpit = raglab.cockpit(
+            dataclasses.replace(trace, cases=cases, chunks=chunks), free_policy()
+        )
         cockpit.set("similarity.min_similarity", 0.9)
         page = frozen_html(cockpit)
         assert text not in page
@@ -426,7 +517,12 @@ class TestOddTraces:
         assert "similarity" not in names
         keys = [one["key"] for row in cockpit.page()["gates"] for one in row["thresholds"]]
         assert len({*keys}) == len(keys)
-        assert {"ok: answered_wrong", "refuse: answered_wrong", "ambiguous: answered_wrong", "ratio"} <= {*keys}
+        assert {
+            "ok: answered_wrong",
+            "refuse: answered_wrong",
+            "ambiguous: answered_wrong",
+            "ratio",
+        } <= {*keys}
         check_rates(cockpit.set("decision.ratio", 3.0))
         with pytest.raises(ValueError, match="decides by expected cost"):
             cockpit.tune(trials=50)
@@ -442,7 +538,9 @@ class TestFrozen:
         text = page.read_text()
         assert page.name == "cockpit.html"
         assert page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-        assert not re.search(r"(?:src|href)\s*=|@import|fetch\(|\bimport\b\s*[(\"'{*]", text.split("<main")[1])
+        assert not re.search(
+            r"(?:src|href)\s*=|@import|fetch\(|\bimport\b\s*[(\"'{*]", text.split("<main")[1]
+        )
         assert "default-src 'none'" in text
         found = re.search(r'id="raglab-data">(.*?)</script>', text, re.DOTALL)
         assert found is not None
@@ -464,11 +562,16 @@ class TestWidget:
         assert cockpit.policy.similarity.min_similarity == 0.9
         assert widget.page["number"] == first + 1
         widget.take({"do": "drop", "path": "similarity.min_similarity", "step": 0})
-        assert cockpit.policy.similarity.min_similarity == cockpit.axis("similarity.min_similarity").value[0]
+        assert (
+            cockpit.policy.similarity.min_similarity
+            == cockpit.axis("similarity.min_similarity").value[0]
+        )
         widget.take({"do": "switch", "path": "similarity.enabled", "on": False})
         widget.take({"do": "undo"})
         assert cockpit.policy.similarity.enabled
-        widget.take({"do": "filter", "filter": {"kind": None, "label": "refuse", "search": "QUESTION"}})
+        widget.take(
+            {"do": "filter", "filter": {"kind": None, "label": "refuse", "search": "QUESTION"}}
+        )
         rows = widget.page["cases"]
         assert rows["total"] == sum(case.expect_status == "refuse" for case in cockpit.trace.cases)
 
@@ -501,9 +604,15 @@ class TestWidget:
         row = cockpit.page()["cases"]["rows"][0]
         found = views.case_view(cockpit.here, row["id"], labelled=True)
         assert found["decision"] == row["after"] == "refuse"
-        assert any(check["gate"] == "similarity" and not check["passes"] for check in found["checks"])
+        assert any(
+            check["gate"] == "similarity" and not check["passes"] for check in found["checks"]
+        )
         flip = next(
-            one for one in views.flip_views(cockpit.here, row["id"]) if one["path"] == "similarity.min_similarity"
+            one
+            for one in views.flip_views(cockpit.here, row["id"])
+            if one["path"] == "similarity.min_similarity"
         )
         cockpit.set(flip["path"], flip["at"])
-        assert views.case_view(cockpit.here, row["id"], labelled=True)["decision"] == flip["becomes"]
+        assert (
+            views.case_view(cockpit.here, row["id"], labelled=True)["decision"] == flip["becomes"]
+        )

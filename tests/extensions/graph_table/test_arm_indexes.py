@@ -1,4 +1,7 @@
-"""What the core searches and asks of the room: rows that answer, and where a generator answers instead."""
+"""What the core searches and asks of the room.
+
+Rows that answer, and where a generator answers instead.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,12 @@ from raglab.retrieval.arms import arm_row, arm_rows, build_arm_indexes, live_arm
 from raglab.retrieval.indexes import Bm25Index
 from raglab.values import Chunk
 
-ROWS = Chunk("a.md#1", "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |\n| Flood | £500 |", "docs/a.md", 1)
+ROWS = Chunk(
+    "a.md#1",
+    "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |\n| Flood | £500 |",
+    "docs/a.md",
+    1,
+)
 PROSE = Chunk("a.md#2", "Claims are paid in May.", "docs/a.md", 2)
 CHUNKS = (PROSE, ROWS)
 QUESTION = "By how much is the flood excess higher than the storm excess?"
@@ -59,7 +67,9 @@ class TestSearch:
     def test_rows_are_found_as_their_chunks(self) -> None:
         """The best row of a chunk is named by its position behind all chunks."""
         (index,) = build_arm_indexes(["table"], CHUNKS, GENERIC).values()
-        hits = index.search("flood excess", 3, None, Bm25Index([chunk.full_text for chunk in CHUNKS]))
+        hits = index.search(
+            "flood excess", 3, None, Bm25Index([chunk.full_text for chunk in CHUNKS])
+        )
         assert hits.chunk.tolist() == [[1, -1, -1]]
         assert hits.rows is not None
         assert hits.rows[1][0] == len(CHUNKS) + 1

@@ -1,4 +1,7 @@
-"""Readers of tables and labels take time that grows with a text, not with its square; see `test_long_texts`."""
+"""Readers of tables and labels take time that grows with a text, not with its square.
+
+See `test_long_texts`.
+"""
 
 from __future__ import annotations
 

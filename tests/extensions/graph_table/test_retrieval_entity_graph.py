@@ -63,16 +63,27 @@ class TestGraph:
     def test_labels_are_first_cells_that_hold_words(self) -> None:
         """Amounts, numbers and rules of a table are none."""
         assert labels_in(PARTIES) == ["Role", "Policyholder", "Loss payee"]
-        assert labels_in("| 1 | cello |\n| £250 | storm |\n|---|---|\n| **Storm** | £400 |") == ["Storm"]
+        assert labels_in("| 1 | cello |\n| £250 | storm |\n|---|---|\n| **Storm** | £400 |") == [
+            "Storm"
+        ]
 
     def test_entities_are_names_codes_labels_and_what_metadata_states(self) -> None:
         """All of them folded."""
         stated = _chunk(
-            0, "Storms are insured.", entities=("Ann Lee",), tags={"product": "Premier Home", "version": "25"}
+            0,
+            "Storms are insured.",
+            entities=("Ann Lee",),
+            tags={"product": "Premier Home", "version": "25"},
         )
         other = [_chunk(1, PARTIES), _chunk(2, "See NM-FG-4417."), _chunk(3, "No hail.")]
         entities = entity_graph([stated, *other]).entities
-        assert {"ann lee", "premier home", "nm fg 4417", "loss payee", "cotswold building society"} <= set(entities)
+        assert {
+            "ann lee",
+            "premier home",
+            "nm fg 4417",
+            "loss payee",
+            "cotswold building society",
+        } <= set(entities)
         assert "25" not in entities
 
     def test_rarity_by_head(self, graph: EntityGraph) -> None:
@@ -88,7 +99,10 @@ class TestGraph:
 
     def test_common_entities_are_dropped(self) -> None:
         """What more than half of the chunks name does not say where to look."""
-        chunks = [_chunk(i, f"We at Acme Mutual insure {name} Ltd.") for i, name in enumerate(("Oak", "Elm", "Ash"))]
+        chunks = [
+            _chunk(i, f"We at Acme Mutual insure {name} Ltd.")
+            for i, name in enumerate(("Oak", "Elm", "Ash"))
+        ]
         assert set(entity_graph(chunks).entities) == {"oak ltd", "elm ltd", "ash ltd"}
         assert "acme mutual" in entity_graph(chunks, common=1.0).entities
 
@@ -112,27 +126,35 @@ class TestWalk:
     def test_by_head(self) -> None:
         """One entity in two of four chunks and nothing else.
 
-        At every visit of its entity the walk goes to either chunk with chance a half, from there back to the entity.
-        With damping 1/2 it begins at the entity half the time, so the entity has 2/3 of the time, the chunks 1/6 each.
+        At every visit of its entity the walk goes to either chunk with chance a half, from there
+        back to the entity. With damping 1/2 it begins at the entity half the time, so the entity
+        has 2/3 of the time, the chunks 1/6 each.
         """
-        chunks = [_chunk(i, text) for i, text in enumerate(("we met Ann.", "Ann left.", "hail", "rain"))]
+        chunks = [
+            _chunk(i, text) for i, text in enumerate(("we met Ann.", "Ann left.", "hail", "rain"))
+        ]
         scores, ids = entity_graph(chunks).search(["where is Ann?"], 4)
         assert ids.tolist() == [[0, 1, -1, -1]]
         assert scores[0, :2] == pytest.approx([1 / 6, 1 / 6], abs=1e-6)
 
     def test_the_second_hop(self, graph: EntityGraph) -> None:
         """The excess of the society's borrower is in a passage that names the borrower alone."""
-        ids = graph.search(["storm excess of the client who owes Cotswold Building Society"], 3)[1][0].tolist()
+        ids = graph.search(["storm excess of the client who owes Cotswold Building Society"], 3)[1][
+            0
+        ].tolist()
         assert ids == [0, 1, 2]
 
     def test_a_relation(self, graph: EntityGraph) -> None:
-        """The passage that names both the role and the client comes first, those with one of them after it."""
+        """The passage naming both role and client comes first, those with one of them after it."""
         ids = graph.search(["Who is the loss payee of Ann Lee?"], 5)[1][0].tolist()
         assert ids[0] == 0
         assert set(ids[1:]) == {1, 2, -1}
 
     def test_explains_its_seeds(self, graph: EntityGraph) -> None:
-        """What is named has its rarity; a word of a name gives half of it, by the share that it is of the name."""
+        """What is named has its rarity.
+
+        A word of a name gives half of it, by the share that it is of the name.
+        """
         seeds = graph.seeds_of("who is the loss payee of Bob?")
         assert [seed.entity for seed in seeds] == ["loss payee", "bob orr"]
         named, touched = np.log(3.0), 0.5 * np.log(6.0) / 2
@@ -163,8 +185,8 @@ class TestWalk:
     def test_seeds_share_the_restart(self, graph: EntityGraph) -> None:
         """Two hits of another search have half of the restart, in proportion to their scores.
 
-        The walk never leaves the last passage, which names nothing: of its time 1/2 are restarts, of them 1/2 go to
-        hits, of those 3/4 to this one.
+        The walk never leaves the last passage, which names nothing: of its time 1/2 are restarts,
+        of them 1/2 go to hits, of those 3/4 to this one.
         """
         seeds = np.array([[3.0, 1.0, np.nan]]), np.array([[4, 2, -1]])
         scores, ids = graph.search(["Ann Lee"], 5, seeds=seeds)
@@ -201,16 +223,25 @@ class TestWalk:
             assert ((steps < 0) | ((steps == 0) & (np.diff(row_ids[found]) > 0))).all()
 
     def test_more_damping_goes_further(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
-        """Without damping the walk never leaves its entities; with more, more of its time is spent far from them."""
+        """Without damping the walk never leaves its entities.
+
+        With more, more of its time is spent far from them.
+        """
         none, little, much = (replace(broker[1], damping=damping) for damping in (0.0, 0.2, 0.8))
-        near, far = (graph.search(["Cotswold Building Society"], 420)[0][0] for graph in (little, much))
+        near, far = (
+            graph.search(["Cotswold Building Society"], 420)[0][0] for graph in (little, much)
+        )
         assert (none.search(["Cotswold Building Society"], 5)[1] == -1).all()
         assert near[0] / np.nansum(near) > far[0] / np.nansum(far)
 
-    def test_finds_the_second_hop_in_the_bundled_corpus(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
-        """The bank's borrower is on page 1, the loan's number beside it, and what is insured on later pages."""
+    def test_finds_the_second_hop_in_the_bundled_corpus(
+        self, broker: tuple[list[Chunk], EntityGraph]
+    ) -> None:
+        """The bank's borrower is on page 1 with the loan's number, the insured on later pages."""
         chunks, graph = broker
-        seeds = [seed.entity for seed in graph.seeds_of("Quelle franchise pour le prêt n° 88-41720 ?")]
+        seeds = [
+            seed.entity for seed in graph.seeds_of("Quelle franchise pour le prêt n° 88-41720 ?")
+        ]
         assert seeds[0] == "88 41720"
         found = graph.search(["Which limits has the borrower of loan 88-41720?"], 10)[1][0]
         assert chunks[found[0]].shown == "vauban-habitation-conditions-particulieres-2024.md#1"
@@ -225,7 +256,9 @@ class TestWalk:
             "graph = entity_graph(load_corpus(sys.argv[1]).chunks); "
             "print([one.tobytes().hex() for one in graph.search([sys.argv[2]], 20)])"
         )
-        ours = [one.tobytes().hex() for one in pickle.loads(pickle.dumps(broker[1])).search([query], 20)]
+        ours = [
+            one.tobytes().hex() for one in pickle.loads(pickle.dumps(broker[1])).search([query], 20)
+        ]
         for seed in ("1", "2"):
             out = subprocess.run(
                 [sys.executable, "-c", code, str(BROKER), query],
@@ -239,4 +272,7 @@ class TestWalk:
     def test_a_query_takes_little_work(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
         """Some thousand lines of Python at 420 chunks."""
         broker[1].search(["Who is the loss payee of Brightwater?"], 50)
-        assert lines_run(lambda: broker[1].search(["Who is the loss payee of Brightwater?"], 50)) < 2_000
+        assert (
+            lines_run(lambda: broker[1].search(["Who is the loss payee of Brightwater?"], 50))
+            < 2_000
+        )

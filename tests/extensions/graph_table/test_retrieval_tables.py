@@ -1,4 +1,7 @@
-"""Tables as records: what cells state, which rows a question finds, what is answered from them and what is not."""
+"""Tables as records.
+
+What cells state, which rows a question finds, what is answered from them and what is not.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.extensions.graph_table.quantities import cell_quantity, format_like, head_period, quantities_in
-from raglab.extensions.graph_table.table_records import distinct_terms, markdown_tables, row_text, table_question
+from raglab.extensions.graph_table.quantities import (
+    cell_quantity,
+    format_like,
+    head_period,
+    quantities_in,
+)
+from raglab.extensions.graph_table.table_records import (
+    distinct_terms,
+    markdown_tables,
+    row_text,
+    table_question,
+)
 from raglab.extensions.graph_table.tables import TableAnswer, TableIndex, table_index
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
@@ -129,12 +142,16 @@ def day(year: int, month: int, number: int) -> float:
         ("June 2023", "date", day(2023, 6, 1), day(2023, 6, 30), "date"),
     ],
 )
-def test_a_cell_states_what_its_words_say(cell: str, kind: str, low: float, high: float, unit: str) -> None:
-    """Money, shares, numbers with units, dates and bands of them, as English and French write them."""
+def test_a_cell_states_what_its_words_say(
+    cell: str, kind: str, low: float, high: float, unit: str
+) -> None:
+    """Money, shares, numbers with units, dates and bands of them, in English and French form."""
     assert cell_quantity(cell)[:4] == (kind, low, high, unit)
 
 
-@pytest.mark.parametrize("cell", ["", "-", "–", "—", "Not selected", "n/a", "sans objet", "non souscrit"])
+@pytest.mark.parametrize(
+    "cell", ["", "-", "–", "—", "Not selected", "n/a", "sans objet", "non souscrit"]
+)
 def test_a_cell_that_states_nothing_is_missing(cell: str) -> None:
     """A dash, `Not selected` and their like are missing, and have no number."""
     quantity = cell_quantity(cell)
@@ -145,7 +162,13 @@ def test_a_cell_that_states_nothing_is_missing(cell: str) -> None:
 @pytest.mark.parametrize(
     "cell",
     [
-        *("£1,000, £5,000 aggregate", "£10 / £85", "Yes, excess £350", "27 vans at £1,890", "market value"),
+        *(
+            "£1,000, £5,000 aggregate",
+            "£10 / £85",
+            "Yes, excess £350",
+            "27 vans at £1,890",
+            "market value",
+        ),
         *(
             "01632 960 211",
             "7714-0263",
@@ -158,7 +181,7 @@ def test_a_cell_that_states_nothing_is_missing(cell: str) -> None:
     ],
 )
 def test_two_quantities_or_none_are_text(cell: str) -> None:
-    """What states two figures, a telephone number, no real date or too much to be one cell is text."""
+    """What states two figures, a phone number, no real date or too much for one cell is text."""
     assert cell_quantity(cell).kind == "text"
 
 
@@ -179,8 +202,17 @@ def test_quantities_are_found_in_a_question() -> None:
 
 
 def test_heads_speak_of_times() -> None:
-    """Until and from a day, a year, a year of insurance by its first; `Excess (GBP)` speaks of none."""
-    heads = ("Until 31 March 2025", "Depuis le 1er avril 2025", "2024 schedule", "2024/25", "Excess (GBP)")
+    """Until and from a day, a year, a year of insurance by its first.
+
+    `Excess (GBP)` speaks of none.
+    """
+    heads = (
+        "Until 31 March 2025",
+        "Depuis le 1er avril 2025",
+        "2024 schedule",
+        "2024/25",
+        "Excess (GBP)",
+    )
     times = [head_period(head) for head in heads]
     assert [time and (time.low, time.high) for time in times] == [
         (-inf, day(2025, 3, 31)),
@@ -205,8 +237,13 @@ def test_heads_speak_of_times() -> None:
         (9.0, "no figure", "GBP", "9 GBP"),
     ],
 )
-def test_a_figure_is_written_as_its_cells_are(value: float, like: str, unit: str, written: str) -> None:
-    """Currency, marks and decimals are those of the cell; a unit that the cell leaves to its head stands behind."""
+def test_a_figure_is_written_as_its_cells_are(
+    value: float, like: str, unit: str, written: str
+) -> None:
+    """Currency, marks and decimals are those of the cell.
+
+    A unit that the cell leaves to its head stands behind.
+    """
     assert format_like(value, like, unit) == written
 
 
@@ -229,17 +266,31 @@ def test_a_table_is_named_by_its_heading_path() -> None:
 
 
 def test_a_number_has_the_unit_of_its_head_its_row_or_the_prose() -> None:
-    """`Limit (GBP)`, `Ransom (EUR)` and `amounts are in GBP` give 5,000 a currency; `12 hours` keeps its own."""
+    """`Limit (GBP)`, `Ransom (EUR)` and `amounts are in GBP` give 5,000 a currency.
+
+    `12 hours` keeps its own.
+    """
     head = "| Item | Limit (GBP) |\n|---|---|\n| L1 cover | 5,000 |"
-    row = "| Item | Core |\n|---|---|\n| Ransom (EUR) | 5,000 |\n| Waiting | 12 hours |\n| Vans | 7 |"
+    row = (
+        "| Item | Core |\n|---|---|\n| Ransom (EUR) | 5,000 |\n| Waiting | 12 hours |\n| Vans | 7 |"
+    )
     prose = "Plans\nAll amounts are in GBP.\n\n| Item | Core |\n|---|---|\n| Data | 5,000 |"
-    units = [[r[1].quantity.unit for r in table.rows] for table in markdown_tables(chunks_of(head, row, prose))]
+    units = [
+        [r[1].quantity.unit for r in table.rows]
+        for table in markdown_tables(chunks_of(head, row, prose))
+    ]
     assert units == [["GBP"], ["EUR", "hours", ""], ["GBP"]]
 
 
 def test_rows_that_do_not_fit_their_heads_stay_whole() -> None:
-    """Cells that lack are missing, surplus ones stand in the last; escaped bars and equal heads do no harm."""
-    text = "| a | a | |\n|:--|--:|---|\n| 1 |\n| 2 | 3 | 4 | 5 |\n| x \\| y | | z |\n| | – | |\n|---|---|---|"
+    """Cells that lack are missing, surplus ones stand in the last.
+
+    Escaped bars and equal heads do no harm.
+    """
+    text = (
+        "| a | a | |\n|:--|--:|---|\n| 1 |\n| 2 | 3 | 4 | 5 |\n| x \\| y | | z |\n| | – | "
+        "|\n|---|---|---|"
+    )
     (table,) = markdown_tables(chunks_of(text))
     assert table.columns == ("a", "a", "")
     assert [[cell.text for cell in row] for row in table.rows] == [
@@ -272,14 +323,24 @@ def test_what_is_a_table(text: str, rows: int) -> None:
 
 
 def test_each_row_is_a_chunk_of_its_page() -> None:
-    """Id, text, and source, page, label, tags and entities of the chunk it stands in; numbered within that."""
+    """Id, text, and source, page, label, tags and entities of the chunk it stands in.
+
+    Numbered within that.
+    """
     parent = Chunk(
-        "a#2-1", f"{EXCESSES}\n\nText.\n\n| x |\n|---|\n| y |", "d/a.md", 2, "ii", {"domain": "home"}, ("Acme",)
+        "a#2-1",
+        f"{EXCESSES}\n\nText.\n\n| x |\n|---|\n| y |",
+        "d/a.md",
+        2,
+        "ii",
+        {"domain": "home"},
+        ("Acme",),
     )
     found = table_index([Chunk("b", "No table.", "b.md"), parent])
     assert found.rows[0] == parent._replace(
         chunk_id="a#2-1#row1",
-        text="Excesses (Acme Premier schedule 2024) - Cause of loss: Storm; Excess: £250; Waiting: 2 days",
+        text="Excesses (Acme Premier schedule 2024) - Cause of loss: Storm; Excess: £250; Waiting: "
+        "2 days",
     )
     assert [row.chunk_id for row in found.rows] == [f"a#2-1#row{n}" for n in range(1, 6)]
     assert found.rows[2].text.endswith("Cause of loss: Theft; Excess: £400")
@@ -287,7 +348,10 @@ def test_each_row_is_a_chunk_of_its_page() -> None:
 
 
 def test_search_finds_the_row_that_shares_most() -> None:
-    """Storm's row, all of `Acme storm`, before its table's others; `zebra` finds none; scores are falling shares."""
+    """Storm's row, all of `Acme storm`, before its table's others; `zebra` finds none.
+
+    Scores are falling shares.
+    """
     scores, ids = index().search(["Acme storm", "zebra", "Quelle franchise bris de glace ?"], 3)
     assert (scores.shape, ids.shape) == ((3, 3), (3, 3))
     assert ids[:, 0].tolist() == [0, -1, 5]
@@ -307,11 +371,18 @@ def test_an_ending_hides_no_word_and_an_accent_neither() -> None:
 def test_a_sum_finds_its_band() -> None:
     """£3,200 lies between £2,001 and £5,000."""
     _, ids = index().search(["who inspects a loss of £3,200?"], 1)
-    assert index().rows[ids[0, 0]].text.endswith("Estimate: £2,001 to £5,000; Inspector: In-house surveyor")
+    assert (
+        index()
+        .rows[ids[0, 0]]
+        .text.endswith("Estimate: £2,001 to £5,000; Inspector: In-house surveyor")
+    )
 
 
 def test_search_keeps_to_the_allowed_chunks() -> None:
-    """A row is found if its chunk is allowed; none are, where no chunk is; each query has its own scope."""
+    """A row is found if its chunk is allowed; none are, where no chunk is.
+
+    Each query has its own scope.
+    """
     scopes = [np.array([2]), np.array([], np.int64), None]
     _, ids = index().search(["storm excess franchise"] * 3, 20, scopes)
     assert {index().parents[i] for i in ids[0] if i >= 0} == {2}
@@ -334,7 +405,10 @@ def test_a_corpus_without_tables_has_an_empty_index() -> None:
 @pytest.mark.parametrize(
     ("question", "text"),
     [
-        ("What is the storm excess?", "Excesses (Acme Premier schedule 2024) - Cause of loss: Storm; Excess: £250"),
+        (
+            "What is the storm excess?",
+            "Excesses (Acme Premier schedule 2024) - Cause of loss: Storm; Excess: £250",
+        ),
         (
             "How many days waiting for flood?",
             "Excesses (Acme Premier schedule 2024) - Cause of loss: Flood; Waiting: 3 days",
@@ -345,18 +419,34 @@ def test_a_corpus_without_tables_has_an_empty_index() -> None:
         ),
         (
             "Quelle franchise dégâts des eaux en mai 2025 ?",
-            "Franchises (Vauban avenant 2025) - Garantie: Dégâts des eaux; Depuis le 1er avril 2025: 1 500,25 €",
+            (
+                "Franchises (Vauban avenant 2025) - Garantie: Dégâts des eaux; Depuis le 1er avril "
+                "2025: 1 500,25 €"
+            ),
         ),
         (
             "Quelle était l'ancienne franchise dégâts des eaux ?",
-            "Franchises (Vauban avenant 2025) - Garantie: Dégâts des eaux; Jusqu'au 31 mars 2025: 1 200,50 €",
+            (
+                "Franchises (Vauban avenant 2025) - Garantie: Dégâts des eaux; Jusqu'au 31 mars "
+                "2025: "
+                "1 200,50 €"
+            ),
         ),
-        ("Is the bicycle insured?", "Specified items (Acme fleet) - Article: Bicycle; Value: Not selected"),
-        ("What is the total premium at Northmark?", "Premium (Northmark) - Component: Total payable; Amount: £560"),
+        (
+            "Is the bicycle insured?",
+            "Specified items (Acme fleet) - Article: Bicycle; Value: Not selected",
+        ),
+        (
+            "What is the total premium at Northmark?",
+            "Premium (Northmark) - Component: Total payable; Amount: £560",
+        ),
     ],
 )
 def test_a_lookup_gives_cells_as_written(question: str, text: str) -> None:
-    """The row by its words, the column by unit, time or head; a total that a table states is looked up."""
+    """The row by its words, the column by unit, time or head.
+
+    A total that a table states is looked up.
+    """
     found = answer(question)
     assert (found.kind, found.text, len(found.rows)) == ("lookup", text, 1)
     assert 0.0 < found.score <= 1.0
@@ -365,17 +455,43 @@ def test_a_lookup_gives_cells_as_written(question: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("question", "end", "rows"),
     [
-        ("What is the difference between the flood and the theft excess?", "; difference: £1,100", (1, 2)),
-        ("De combien la franchise dégâts des eaux a-t-elle augmenté ?", "; difference: 299,75 €", (4,)),
-        ("Which excess is the highest in the Acme Premier schedule?", "Cause of loss: Flood; Excess: £1,500", (1,)),
+        (
+            "What is the difference between the flood and the theft excess?",
+            "; difference: £1,100",
+            (1, 2),
+        ),
+        (
+            "De combien la franchise dégâts des eaux a-t-elle augmenté ?",
+            "; difference: 299,75 €",
+            (4,),
+        ),
+        (
+            "Which excess is the highest in the Acme Premier schedule?",
+            "Cause of loss: Flood; Excess: £1,500",
+            (1,),
+        ),
         ("Which cause of loss has the lowest excess?", "Cause of loss: Fire; Excess: Nil", (3,)),
-        ("Which causes have an excess of at least £400?", "Cause of loss: Theft; Excess: £400", (1, 2)),
-        ("Which causes have an excess of more than £400?", "Cause of loss: Flood; Excess: £1,500", (1,)),
-        ("Which causes have an excess of less than £250?", "Cause of loss: Fire; Excess: Nil", (3,)),
+        (
+            "Which causes have an excess of at least £400?",
+            "Cause of loss: Theft; Excess: £400",
+            (1, 2),
+        ),
+        (
+            "Which causes have an excess of more than £400?",
+            "Cause of loss: Flood; Excess: £1,500",
+            (1,),
+        ),
+        (
+            "Which causes have an excess of less than £250?",
+            "Cause of loss: Fire; Excess: Nil",
+            (3,),
+        ),
     ],
 )
-def test_a_comparison_names_the_cells_it_compares(question: str, end: str, rows: tuple[int, ...]) -> None:
-    """Two rows, two columns, the highest, the lowest, all beyond a bound, which itself counts for `at least`."""
+def test_a_comparison_names_the_cells_it_compares(
+    question: str, end: str, rows: tuple[int, ...]
+) -> None:
+    """Two rows, two columns, highest, lowest, all beyond a bound, itself counted by `at least`."""
     found = answer(question)
     assert (found.kind, found.rows) == ("comparison", rows)
     assert found.text.endswith(end)
@@ -386,13 +502,22 @@ def test_a_comparison_names_the_cells_it_compares(question: str, end: str, rows:
     [
         ("sum of the cello and the ring", "; sum of 2: £24,700.50", (6, 7)),
         ("What is the total value of the specified items?", "; sum of 2: £24,700.50", (6, 7, 8)),
-        ("What is the average value of the specified items?", "; average of 2: £12,350.25", (6, 7, 8)),
+        (
+            "What is the average value of the specified items?",
+            "; average of 2: £12,350.25",
+            (6, 7, 8),
+        ),
         ("How many specified items are there?", "; count: 3", (6, 7, 8)),
         ("sum of buildings and contents premium at Northmark", "; sum of 2: £500", (9, 10)),
     ],
 )
-def test_an_aggregate_is_a_figure_with_its_unit(question: str, end: str, rows: tuple[int, ...]) -> None:
-    """Sum, mean and count over the rows named or all; what is missing counts for nothing, parts are not added twice."""
+def test_an_aggregate_is_a_figure_with_its_unit(
+    question: str, end: str, rows: tuple[int, ...]
+) -> None:
+    """Sum, mean and count over the rows named or all.
+
+    What is missing counts for nothing, parts are not added twice.
+    """
     found = answer(question)
     assert (found.kind, found.rows) == ("aggregate", rows)
     assert found.text.endswith(end)
@@ -414,18 +539,32 @@ def test_an_aggregate_is_a_figure_with_its_unit(question: str, end: str, rows: t
     ],
 )
 def test_what_the_tables_do_not_say_has_no_answer(question: str) -> None:
-    """Two currencies, text among numbers, two columns, a dash, other matters, and a question that means no one row."""
+    """Two currencies, text among numbers, two columns, a dash, other matters, an open question.
+
+    It means no one row.
+    """
     assert index().answer(question) is None
 
 
 def test_a_table_over_several_chunks_is_one_when_it_is_added_up() -> None:
-    """60 rows in chunks of 25: count and highest see all of them, and so does the sum, which takes 1 to 60 to 1,830."""
+    """60 rows in chunks of 25.
+
+    Count and highest see all of them, and so does the sum, which takes 1 to 60 to 1,830.
+    """
     head = "fees\n| Service | Fee |\n|---|---|\n"
     lines = [f"| service {chr(97 + n // 26)}{chr(97 + n % 26)} | £{n + 1} |" for n in range(60)]
-    parts = [Chunk(f"f#{n}", head + "\n".join(lines[n * 25 : n * 25 + 25]), "f.csv", n + 1) for n in range(3)]
+    parts = [
+        Chunk(f"f#{n}", head + "\n".join(lines[n * 25 : n * 25 + 25]), "f.csv", n + 1)
+        for n in range(3)
+    ]
     found = table_index(parts)
     ends = [
-        found.answer(q) for q in ("sum of all fees", "Which service has the highest fee?", "How many fees are there?")
+        found.answer(q)
+        for q in (
+            "sum of all fees",
+            "Which service has the highest fee?",
+            "How many fees are there?",
+        )
     ]
     assert [one and one.text.rpartition(": ")[2] for one in ends] == ["£1,830", "£60", "60"]
     scoped = found.answer("sum of all fees", np.array([0]))
@@ -434,7 +573,10 @@ def test_a_table_over_several_chunks_is_one_when_it_is_added_up() -> None:
 
 
 def test_an_answer_shows_its_statement() -> None:
-    """The statement is one of ours, with its parameters behind it; no word of the question is in it."""
+    """The statement is one of ours, with its parameters behind it.
+
+    No word of the question is in it.
+    """
     statement, _, parameters = answer("What is the storm excess?").sql.partition(" -- ")
     assert statement.startswith("SELECT row_id, place, text FROM cells JOIN")
     assert json.loads(parameters) == {"rows": [0], "places": [1]}
@@ -467,7 +609,9 @@ def test_hostile_questions_and_cells_change_nothing(text: str) -> None:
     index().answer(text)
     assert index().answer("What is the storm excess?") == before
     line = " ".join(text.split())
-    hostile = table_index(chunks_of(EXCESSES, f"{line}\n| {line} | b |\n|---|---|\n| {line} | {line} |\n| x |"))
+    hostile = table_index(
+        chunks_of(EXCESSES, f"{line}\n| {line} | b |\n|---|---|\n| {line} | {line} |\n| x |")
+    )
     hostile.answer(text)
     found = hostile.answer("What is the storm excess?")
     assert found is not None
@@ -477,8 +621,10 @@ def test_hostile_questions_and_cells_change_nothing(text: str) -> None:
 @settings(deadline=None, derandomize=True, max_examples=10)
 @given(st.lists(st.text(max_size=30), max_size=8), st.text(max_size=60))
 def test_any_text_is_taken(lines: list[str], question: str) -> None:
-    """Lines of any characters between bars make some table or none, and any question is answered or not."""
-    found = table_index(chunks_of("T\n| a | b |\n|---|---|\n" + "\n".join(f"| {line} |" for line in lines)))
+    """Lines of any characters between bars make a table or none; any question is answered or not."""
+    found = table_index(
+        chunks_of("T\n| a | b |\n|---|---|\n" + "\n".join(f"| {line} |" for line in lines))
+    )
     found.search([question], 2)
     found.answer(question)
     assert table_question(question).operation
@@ -503,29 +649,48 @@ def test_the_database_is_closed() -> None:
 def test_two_indexes_agree_to_the_bit() -> None:
     """Same corpus, same questions: the same scores, ids and answers, whatever was asked before."""
     again = table_index(chunks_of(*TEXTS))
-    questions = ["storm excess", "De combien la franchise bris de glace a-t-elle baissé ?", "total value of items"]
-    for one, other in zip(again.search(questions[::-1], 9), index().search(questions, 9), strict=True):
+    questions = [
+        "storm excess",
+        "De combien la franchise bris de glace a-t-elle baissé ?",
+        "total value of items",
+    ]
+    for one, other in zip(
+        again.search(questions[::-1], 9), index().search(questions, 9), strict=True
+    ):
         np.testing.assert_array_equal(one[::-1], other)
     assert [again.answer(q) for q in questions] == [index().answer(q) for q in questions]
 
 
 def test_the_bundled_tables_answer() -> None:
-    """91 tables of 545 rows; a limit of 2024, one after a renewal, a change, a row of another language."""
+    """91 tables of 545 rows.
+
+    A limit of 2024, one after a renewal, a change, a row of another language.
+    """
     assert (len(broker().tables), len(broker().rows)) == (91, 545)
-    ends = {
-        "how much on any one hired-in vehicle on the 2024 FleetGuard schedule for Brightwater?": "£80,000",
-        "what excess do pell & marsh bear on a fire safety claim from the July 2025 renewal": "50,000",
-        "by how much did Brightwaters detached trailer limit move at renewal": "difference: £5,000",
-        "contenu du congélateur, c'est combien ?": "350 €",
-    }
-    for question, end in ends.items():
+    vehicle = (
+        "how much on any one hired-in vehicle on the 2024 FleetGuard schedule for Brightwater?"
+    )
+    excess = "what excess do pell & marsh bear on a fire safety claim from the July 2025 renewal"
+    ends = (
+        (vehicle, "£80,000"),
+        (excess, "50,000"),
+        (
+            "by how much did Brightwaters detached trailer limit move at renewal",
+            "difference: £5,000",
+        ),
+        ("contenu du congélateur, c'est combien ?", "350 €"),
+    )
+    for question, end in ends:
         found = broker().answer(question)
         assert found is not None, question
         assert found.text.endswith(end), found.text
 
 
 def test_an_english_article_is_no_french_verb() -> None:
-    """`how a claim moves` was read as `comment a évolué`; each language's expressions now hold its own words alone."""
+    """`how a claim moves` was read as `comment a évolué`.
+
+    Each language's expressions now hold its own words alone.
+    """
     assert table_question("It describes how a claim moves to payment").operation == "value"
     assert table_question("How did the excess move?").operation == "change"
     assert table_question("Comment a évolué la franchise ?").operation == "change"

@@ -1,4 +1,7 @@
-"""Tables of documents as the room reads them: of web pages and CSV files, in every language, as numbers are read."""
+"""Tables of documents as the room reads them.
+
+Of web pages and CSV files, in every language, as numbers are read.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,29 @@ from third_language import run_with_german
 
 
 def test_rows_of_a_web_page(tmp_path: Path) -> None:
-    """A cell over two rows stands in both, with its bar; the table's name is that of its headings."""
-    table = "<table><tr><th>Cause<th>Franchise<tr><td rowspan=2>Eau|gel<td>250 €<tr><td>300 €</table>"
-    page = f"<title>Contrat &amp; prime</title><h1>Contrat <em>habitation</em></h1><p>La prime.{table}"
+    """A cell over two rows stands in both, with its bar.
+
+    The table's name is that of its headings.
+    """
+    table = (
+        "<table><tr><th>Cause<th>Franchise<tr><td rowspan=2>Eau|gel<td>250 €<tr><td>300 €</table>"
+    )
+    page = (
+        f"<title>Contrat &amp; prime</title><h1>Contrat <em>habitation</em></h1><p>La prime.{table}"
+    )
     (tmp_path / "a.html").write_text(page, encoding="utf-8")
     assert [row.text for row in table_rows(load_corpus(tmp_path).chunks)] == [
-        f"Contrat habitation (Contrat & prime) - Cause: Eau|gel; Franchise: {price} €" for price in (250, 300)
+        f"Contrat habitation (Contrat & prime) - Cause: Eau|gel; Franchise: {price} €"
+        for price in (250, 300)
     ]
 
 
 def test_cells_of_a_csv_file_come_back_as_written(tmp_path: Path) -> None:
     """With their bars, a line break as a blank; rows of all its tables, in order."""
     path = tmp_path / "x.csv"
-    path.write_text('a,b\n"1|2","3\n4"\n' + "".join(f"{n},{n}\n" for n in range(60)), encoding="utf-8")
+    path.write_text(
+        'a,b\n"1|2","3\n4"\n' + "".join(f"{n},{n}\n" for n in range(60)), encoding="utf-8"
+    )
     rows = [row for table in markdown_tables(load_corpus(path).chunks) for row in table.rows]
     assert [cell.text for cell in rows[0]] == ["1|2", "3 4"]
     assert [row[0].text for row in rows[1:]] == [str(n) for n in range(60)]

@@ -29,7 +29,9 @@ def test_a_file_becomes_a_trace(tmp_path: Path) -> None:
     """With labels, groups and the direction that the options state."""
     spans = write_lines(tmp_path / "spans.jsonl", ROWS)
     out = tmp_path / "trace.parquet"
-    code, text = called(str(spans), "-o", str(out), "--group", "tenant", "--higher", "retriever_score=ask", "--json")
+    code, text = called(
+        str(spans), "-o", str(out), "--group", "tenant", "--higher", "retriever_score=ask", "--json"
+    )
     assert code == 0
     assert json.loads(text[text.index("{\n") : text.rindex("}") + 1]) == {
         "trace": str(out),
@@ -70,7 +72,9 @@ def test_a_folder_is_of_shards(tmp_path: Path) -> None:
         (("--out", "SPANS"), "--out"),
     ],
 )
-def test_what_is_refused_is_one_line(tmp_path: Path, options: tuple[str, str], message: str) -> None:
+def test_what_is_refused_is_one_line(
+    tmp_path: Path, options: tuple[str, str], message: str
+) -> None:
     """Before anything is written."""
     spans = write_lines(tmp_path / "spans.jsonl", ROWS)
     more = [str(spans) if option == "SPANS" else option for option in options]

@@ -30,7 +30,9 @@ SDK = {
     "attributes": {
         "gen_ai.operation.name": "retrieval",
         "gen_ai.retrieval.query.text": "q",
-        "gen_ai.retrieval.documents": json.dumps([{"id": "a", "score": 1, "content": "t", "metadata": {"page": 1}}]),
+        "gen_ai.retrieval.documents": json.dumps(
+            [{"id": "a", "score": 1, "content": "t", "metadata": {"page": 1}}]
+        ),
     },
 }
 
@@ -44,11 +46,15 @@ def changed(rng: np.random.Generator) -> tuple[bytes, str]:
         match int(rng.integers(4)):
             case 0:
                 rows[place] = mutated_value(rng, rows[place])
-            case 1 if isinstance(rows[place], dict) and isinstance(rows[place].get("attributes"), list):
+            case 1 if isinstance(rows[place], dict) and isinstance(
+                rows[place].get("attributes"), list
+            ):
                 attribute = pick(rng, rows[place]["attributes"] or [{}])
                 if isinstance(attribute, dict):
                     attribute["value"] = {
-                        pick(rng, ("stringValue", "doubleValue", "intValue", "x")): hostile_value(rng)
+                        pick(rng, ("stringValue", "doubleValue", "intValue", "x")): hostile_value(
+                            rng
+                        )
                     }
             case 2:
                 rows.insert(place, hostile_value(rng))

@@ -18,7 +18,8 @@ EXPERIMENT = "help desk"
 QUESTIONS = {"what is the excess?": 0.9, "who won the cup?": 0.2, "is water covered?": 0.6}
 
 
-# Tracing of MLflow has one store a process, which other tests set too: the application runs in a process of its own.
+# Tracing of MLflow has one store a process, which other tests set too: the application runs in a
+# process of its own.
 APPLICATION = """
 import sys
 import mlflow
@@ -35,7 +36,8 @@ for question, score in zip(questions[::2], map(float, questions[1::2])):
         with mlflow.start_span(name="search", span_type="RETRIEVER") as search:
             search.set_inputs({"query": question})
             metadata = {"score": score, "doc_uri": "policy.md", "page": 2}
-            search.set_outputs([{"page_content": "The excess is £250.", "metadata": metadata, "id": "p2"}])
+            search.set_outputs([{"page_content": "The excess is £250.", "metadata": metadata, \
+"id": "p2"}])
         root.set_outputs({"answer": "£250"})
     names.append(root.trace_id)
 with mlflow.start_span(name="ping"):
@@ -54,7 +56,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("mlflow")
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     about = [text for question, score in QUESTIONS.items() for text in (question, str(score))]
-    subprocess.run([sys.executable, "-c", APPLICATION, uri, EXPERIMENT, *about], check=True, cwd=folder)
+    subprocess.run(
+        [sys.executable, "-c", APPLICATION, uri, EXPERIMENT, *about], check=True, cwd=folder
+    )
     return uri
 
 
@@ -84,7 +88,9 @@ class TestStore:
             {"tenant": name} for name in ("north", "south", "north")
         ]
         assert {case.extra["logged_answer"] for case in trace.cases} == {"£250"}
-        assert [(chunk.chunk_id, chunk.source, chunk.page) for chunk in trace.chunks] == [("p2", "policy.md", 2)]
+        assert [(chunk.chunk_id, chunk.source, chunk.page) for chunk in trace.chunks] == [
+            ("p2", "policy.md", 2)
+        ]
         assert "1 traces have no retriever's span" in text
 
     def test_the_same_of_what_a_search_gives(self, store: str) -> None:
@@ -95,7 +101,11 @@ class TestStore:
         client = MlflowClient(tracking_uri=store)
         known = client.get_experiment_by_name(EXPERIMENT)
         rows = list(client.search_traces(locations=[known.experiment_id]))
-        for searched in (rows, rows[::-1], pd.DataFrame({"trace": [row.to_json() for row in rows]})):
+        for searched in (
+            rows,
+            rows[::-1],
+            pd.DataFrame({"trace": [row.to_json() for row in rows]}),
+        ):
             trace, _ = imported(searched)
             assert trace.cases == whole.cases
             assert trace.meta["fingerprint"] == whole.meta["fingerprint"]
@@ -111,7 +121,9 @@ class TestStore:
             imported("helpdesk", tracking_uri=store)
 
 
-@pytest.mark.parametrize("value", [5, None, pd.DataFrame({"question": ["one?"]})], ids=["number", "none", "frame"])
+@pytest.mark.parametrize(
+    "value", [5, None, pd.DataFrame({"question": ["one?"]})], ids=["number", "none", "frame"]
+)
 def test_what_is_no_experiment(value: Any) -> None:
     """A number, and a frame without traces."""
     with pytest.raises(TypeError, match="experiment must be a name"):

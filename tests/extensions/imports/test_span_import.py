@@ -1,4 +1,7 @@
-"""Spans of an application as a trace: what is read, in which order, and what is said of the rest."""
+"""Spans of an application as a trace.
+
+What is read, in which order, and what is said of the rest.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,10 @@ class TestRequest:
     """Worked examples of one request."""
 
     def test_question_answer_hits_and_score(self, tmp_path: Path) -> None:
-        """Of the root and the retriever; the gates on distances are off, and a policy still decides."""
+        """Of the root and the retriever.
+
+        The gates on distances are off, and a policy still decides.
+        """
         rows = request("t", "what is the excess?", ("a", 0.75), ("b", 0.5), second=3)
         trace, text = of(tmp_path, *rows)
         (case,) = trace.cases
@@ -63,7 +69,10 @@ class TestRequest:
         assert "are off" in text
         gate = "signals.retriever_score.min"
         policy = raglab.Policy.load()
-        statuses = [raglab.decide(trace, policy.replace(gate, low)).frame()["status"][0] for low in (0.75, 0.76)]
+        statuses = [
+            raglab.decide(trace, policy.replace(gate, low)).frame()["status"][0]
+            for low in (0.75, 0.76)
+        ]
         assert statuses == ["ok", "refuse"]
 
     def test_the_reranker_orders_and_the_rest_follows(self, tmp_path: Path) -> None:
@@ -102,7 +111,10 @@ class TestRequest:
             span(
                 "t",
                 1,
-                {"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": json.dumps(listed)},
+                {
+                    "gen_ai.operation.name": "retrieval",
+                    "gen_ai.retrieval.documents": json.dumps(listed),
+                },
                 parent="t-0",
             ),
         ]
@@ -137,16 +149,30 @@ class TestLabels:
     """Feedback and cases."""
 
     def test_feedback_is_a_label_with_its_source(self, tmp_path: Path) -> None:
-        """A good answer is ok, a bad one refuse; what contradicts itself, or is no known word, is none."""
+        """A good answer is ok, a bad one refuse.
+
+        What contradicts itself, or is no known word, is none.
+        """
         rows = [
             *request("a", "one?", ("x", 0.9), feedback="thumbs_up"),
             *request("b", "two?", ("x", 0.9), feedback="False"),
             *request("c", "three?", ("x", 0.9), feedback="so-so"),
             *request("d", "four?", ("x", 0.9)),
-            span("d", 9, {}, parent="d-0", events=(evaluation("user", "yes"), evaluation("judge", "no", "llm"))),
+            span(
+                "d",
+                9,
+                {},
+                parent="d-0",
+                events=(evaluation("user", "yes"), evaluation("judge", "no", "llm")),
+            ),
         ]
         trace, text = of(tmp_path, *rows)
-        assert {case.id: case.expect_status for case in trace.cases} == {"a": "ok", "b": "refuse", "c": None, "d": None}
+        assert {case.id: case.expect_status for case in trace.cases} == {
+            "a": "ok",
+            "b": "refuse",
+            "c": None,
+            "d": None,
+        }
         assert trace.cases[0].notes == "feedback user=thumbs_up (human)"
         assert "labels of feedback: user=False is refuse (1), user=thumbs_up is ok (1)" in text
         assert "no sample" in text
@@ -160,7 +186,11 @@ class TestLabels:
 
     def test_a_name_that_says_something_bad_is_not_guessed(self, tmp_path: Path) -> None:
         """Nor a number without a name that is stated; a mapping says what a yes means."""
-        events = [evaluation("toxicity", "true", "judge"), evaluation("stars", "1"), evaluation("thumb", "0")]
+        events = [
+            evaluation("toxicity", "true", "judge"),
+            evaluation("stars", "1"),
+            evaluation("thumb", "0"),
+        ]
         row = span("a", 0, retriever("one?", ("x", 0.9)))
         rows = [row, span("a", 1, {"input.value": "one?"}, events=events)]
         trace, text = of(tmp_path, *rows)
@@ -186,7 +216,9 @@ class TestLabels:
             ("ambiguous", "up", None),
         ],
     )
-    def test_feedback_on_a_logged_decision(self, tmp_path: Path, decision: str, thumb: str, label: str | None) -> None:
+    def test_feedback_on_a_logged_decision(
+        self, tmp_path: Path, decision: str, thumb: str, label: str | None
+    ) -> None:
         """A refusal that is praised was right."""
         rows = request("a", "one?", ("x", 0.9), feedback=thumb, **{"raglab.decision": decision})
         trace, _ = of(tmp_path, *rows)
@@ -199,16 +231,25 @@ class TestLabels:
             raglab.Case("own", "TWO  ?", "ok", expect_sources=("x.md",)),
             raglab.Case("gone", "nobody asked", "ok"),
         ]
-        rows = [*request("a", "one?", ("x", 0.9), feedback="yes"), *request("b", "two ?", ("x", 0.9))]
+        rows = [
+            *request("a", "one?", ("x", 0.9), feedback="yes"),
+            *request("b", "two ?", ("x", 0.9)),
+        ]
         trace, text = of(tmp_path, *rows, cases=cases)
-        assert [(case.id, case.expect_status) for case in trace.cases] == [("a", "refuse"), ("b", "ok")]
+        assert [(case.id, case.expect_status) for case in trace.cases] == [
+            ("a", "refuse"),
+            ("b", "ok"),
+        ]
         assert trace.cases[1].expect_sources == ("x.md",)
         assert "1 of 3 cases are of no request" in text
         assert "1 requests have the label of a case with the same question" in text
 
     def test_groups_stay_with_the_case(self, tmp_path: Path) -> None:
         """Of any span of the request."""
-        rows = [*request("a", "one?", ("x", 0.9), **{"tenant.id": "acme"}), *request("b", "two?", ("x", 0.9))]
+        rows = [
+            *request("a", "one?", ("x", 0.9), **{"tenant.id": "acme"}),
+            *request("b", "two?", ("x", 0.9)),
+        ]
         trace, _ = of(tmp_path, *rows, groups=("tenant.id",))
         assert [case.extra.get("groups") for case in trace.cases] == [{"tenant.id": "acme"}, None]
 
@@ -223,7 +264,10 @@ class TestLabels:
         resource = {"attributes": [{"key": "tenant", "value": {"stringValue": "of the resource"}}]}
         batch = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]}
         trace, text = of(tmp_path, batch, groups=("tenant", "office"))
-        assert [case.extra["groups"]["tenant"] for case in trace.cases] == ["outer", "of the resource"]
+        assert [case.extra["groups"]["tenant"] for case in trace.cases] == [
+            "outer",
+            "of the resource",
+        ]
         assert "2 spans name another group than the outermost span" in text
         assert "2 requests state no group office" in text
 
@@ -235,10 +279,27 @@ class TestTurns:
         """Each with its own hits, answer and feedback."""
         rows = [span("t", 9, {"openinference.span.kind": "AGENT"})]
         for turn, name, thumb in ((1, "x", "up"), (2, "y", "down")):
-            about = {"openinference.span.kind": "CHAIN", "input.value": f"turn {turn}?", "output.value": f"R{turn}"}
+            about = {
+                "openinference.span.kind": "CHAIN",
+                "input.value": f"turn {turn}?",
+                "output.value": f"R{turn}",
+            }
             rows += [
-                span("t", 10 * turn, about, parent="t-9", events=[evaluation("user", thumb)], second=turn),
-                span("t", 10 * turn + 1, retriever(f"rewritten {turn}", (name, 0.5)), parent=f"t-{turn}0", second=turn),
+                span(
+                    "t",
+                    10 * turn,
+                    about,
+                    parent="t-9",
+                    events=[evaluation("user", thumb)],
+                    second=turn,
+                ),
+                span(
+                    "t",
+                    10 * turn + 1,
+                    retriever(f"rewritten {turn}", (name, 0.5)),
+                    parent=f"t-{turn}0",
+                    second=turn,
+                ),
             ]
         trace, text = of(tmp_path, *rows)
         assert hits(trace) == {"t/1": ["x"], "t/2": ["y"]}
@@ -251,9 +312,13 @@ class TestTurns:
         """Tools that search below a question are of that question, as the user asked it."""
         rows = [
             span("t", 0, {"openinference.span.kind": "AGENT", "input.value": "the question?"}),
-            span("t", 1, {"openinference.span.kind": "TOOL", "input.value": "step 1"}, parent="t-0"),
+            span(
+                "t", 1, {"openinference.span.kind": "TOOL", "input.value": "step 1"}, parent="t-0"
+            ),
             span("t", 2, retriever("words 1", ("x", 0.5)), parent="t-1"),
-            span("t", 3, {"openinference.span.kind": "TOOL", "input.value": "step 2"}, parent="t-0"),
+            span(
+                "t", 3, {"openinference.span.kind": "TOOL", "input.value": "step 2"}, parent="t-0"
+            ),
             span("t", 4, retriever("words 2", ("y", 0.5)), parent="t-3"),
         ]
         trace, _ = of(tmp_path, *rows)
@@ -264,7 +329,12 @@ class TestTurns:
         """Where the first span has none."""
         rows = [
             span("t", 0, {"http.route": "/ask"}),
-            span("t", 1, {"openinference.span.kind": "CHAIN", "input.value": "And for that?"}, parent="t-0"),
+            span(
+                "t",
+                1,
+                {"openinference.span.kind": "CHAIN", "input.value": "And for that?"},
+                parent="t-0",
+            ),
             span("t", 2, retriever("excess for theft", ("x", 0.5)), parent="t-1"),
         ]
         assert of(tmp_path, *rows)[0].cases[0].query == "And for that?"
@@ -273,10 +343,18 @@ class TestTurns:
 class TestDirection:
     """What a score means is stated, or guessed from the rankings, and said."""
 
-    @pytest.mark.parametrize(("scores", "higher"), [((0.9, 0.1), "surer"), ((0.1, 0.9), "ask"), ((0.5, 0.5), "surer")])
-    def test_it_is_what_the_rankings_show(self, tmp_path: Path, scores: tuple[float, float], higher: str) -> None:
+    @pytest.mark.parametrize(
+        ("scores", "higher"), [((0.9, 0.1), "surer"), ((0.1, 0.9), "ask"), ((0.5, 0.5), "surer")]
+    )
+    def test_it_is_what_the_rankings_show(
+        self, tmp_path: Path, scores: tuple[float, float], higher: str
+    ) -> None:
         """A distance rises down the ranking."""
-        rows = [row for name in "abc" for row in request(name, f"{name}?", ("x", scores[0]), ("y", scores[1]))]
+        rows = [
+            row
+            for name in "abc"
+            for row in request(name, f"{name}?", ("x", scores[0]), ("y", scores[1]))
+        ]
         trace, text = of(tmp_path, *rows)
         assert trace.meta["signals"]["retriever_score"]["higher"] == higher
         assert "is taken as surer" in text
@@ -312,10 +390,20 @@ class TestCounts:
 
     def test_what_is_no_span(self, tmp_path: Path) -> None:
         """Broken lines, and JSON that is none."""
-        rows = [*request("a", "one?", ("x", 0.9)), "{broken", "", "42", '{"traceId": ""}', "[" * 5_000]
+        rows = [
+            *request("a", "one?", ("x", 0.9)),
+            "{broken",
+            "",
+            "42",
+            '{"traceId": ""}',
+            "[" * 5_000,
+        ]
         _, text = of(tmp_path, *rows)
         assert "2 lines are no JSON and are left out (the first: spans.jsonl, line 4)" in text
-        assert "2 values are no spans with a trace id and are left out (the first: spans.jsonl, line 6)" in text
+        assert (
+            "2 values are no spans with a trace id and are left out (the first: spans.jsonl, line "
+            "6)" in text
+        )
 
     def test_requests_that_cannot_be_decided(self, tmp_path: Path) -> None:
         """No retriever, no question, a question that is too long."""
@@ -328,10 +416,17 @@ class TestCounts:
         ]
         trace, text = of(tmp_path, *rows)
         assert [case.id for case in trace.cases] == ["a", "e"]
-        for reason in ("no retriever's span", "no question", "a question of more than 20,000 characters"):
+        for reason in (
+            "no retriever's span",
+            "no question",
+            "a question of more than 20,000 characters",
+        ):
             assert f"1 traces have {reason} and are left out" in text
         assert "1 requests retrieved no document" in text
-        assert raglab.decide(trace, raglab.Policy.load()).frame()["status"].tolist() == ["ok", "refuse"]
+        assert raglab.decide(trace, raglab.Policy.load()).frame()["status"].tolist() == [
+            "ok",
+            "refuse",
+        ]
 
     def test_a_retriever_that_failed_is_no_refusal(self, tmp_path: Path) -> None:
         """Its request is left out; where another found something it counts."""
@@ -344,7 +439,11 @@ class TestCounts:
     def test_a_file_that_is_cut_off(self, tmp_path: Path) -> None:
         """What was written before is read."""
         chance = random.Random(0)  # noqa: S311 - of a test
-        rows = [row for n in range(400) for row in request(f"t{n}", f"{chance.random()}?", ("x", chance.random()))]
+        rows = [
+            row
+            for n in range(400)
+            for row in request(f"t{n}", f"{chance.random()}?", ("x", chance.random()))
+        ]
         raw = write_lines(tmp_path / "spans.jsonl", rows).read_bytes()
         path = tmp_path / "spans.jsonl.gz"
         path.write_bytes(gzip.compress(raw)[:-2_000])
@@ -361,7 +460,10 @@ class TestCounts:
         write_lines(folder / "spans.json.1", request("c", "three?", ("x", 0.9)))
         trace, text = imported(folder)
         assert sorted(hits(trace)) == ["a", "b"]
-        assert "1 files of a folder have another ending and are not read (the first: spans.json.1)" in text
+        assert (
+            "1 files of a folder have another ending and are not read (the first: spans.json.1)"
+            in text
+        )
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -371,7 +473,9 @@ class TestCounts:
             ({"higher": "ask"}, "higher must be"),
         ],
     )
-    def test_arguments_of_another_type(self, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    def test_arguments_of_another_type(
+        self, tmp_path: Path, options: dict[str, Any], message: str
+    ) -> None:
         """One line, with what is meant."""
         with pytest.raises(TypeError, match=message):
             of(tmp_path, *request("a", "one?", ("x", 0.9)), **options)
@@ -391,7 +495,10 @@ class TestCounts:
 
     def test_documents_without_an_id(self, tmp_path: Path) -> None:
         """Their text names them; without a text they are left out."""
-        trace, text = of(tmp_path, span("a", 0, retriever("q", (None, 0.9, "A text."), (None, 0.8, ""), ("x", 0.7))))
+        trace, text = of(
+            tmp_path,
+            span("a", 0, retriever("q", (None, 0.9, "A text."), (None, 0.8, ""), ("x", 0.7))),
+        )
         first, second = hits(trace)["a"]
         assert (first[:5], second) == ("text-", "x")
         assert "1 documents without an id are named by a hash of their text" in text
@@ -417,7 +524,9 @@ class TestCounts:
         assert values["b"] == -1e12
         assert "1 hits have no score" in text
 
-    def test_long_lines_are_never_in_memory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_long_lines_are_never_in_memory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """They are counted, and the next line is read."""
         monkeypatch.setattr(span_files, "LONGEST_LINE", 4 << 20)
         long = span("b", 0, retriever("q" * (5 << 20), ("x", 0.9)))
@@ -426,7 +535,9 @@ class TestCounts:
 
     def test_texts_that_no_file_holds(self, tmp_path: Path) -> None:
         """Lone surrogates are replaced; the trace can be saved and opened."""
-        trace, text = of(tmp_path, span("a", 0, retriever("half \ud800?", ("i\ud800", 0.5, "t\udfff\x00"))))
+        trace, text = of(
+            tmp_path, span("a", 0, retriever("half \ud800?", ("i\ud800", 0.5, "t\udfff\x00")))
+        )
         assert trace.cases[0].query == "half ??"
         assert "3 texts have halves of characters" in text
         trace.save(tmp_path / "trace.parquet")
@@ -435,7 +546,12 @@ class TestCounts:
     def test_attributes_without_a_name(self, tmp_path: Path) -> None:
         """They are counted."""
         row = span("a", 0, retriever("q", ("x", 0.5)))
-        row["attributes"] += [{"value": {"stringValue": "x"}}, "text", {"key": "top_k"}, {"key": "top_k"}]
+        row["attributes"] += [
+            {"value": {"stringValue": "x"}},
+            "text",
+            {"key": "top_k"},
+            {"key": "top_k"},
+        ]
         _, text = of(tmp_path, row)
         assert "3 attributes have no name, or one that stands twice" in text
 
@@ -496,7 +612,12 @@ class TestParts:
         for number in range(40):
             names = chance.sample("abcdefgh", 3)
             scores = sorted((round(chance.random(), 2) for _ in names), reverse=True)
-            rows += request(f"t{number:02}", f"question {number}?", *zip(names, scores, strict=True), second=number % 7)
+            rows += request(
+                f"t{number:02}",
+                f"question {number}?",
+                *zip(names, scores, strict=True),
+                second=number % 7,
+            )
         chance.shuffle(rows)
         rows[10:10] = ["{", "not json"]
         return write_lines(tmp_path / "traffic.jsonl", rows)
@@ -516,7 +637,9 @@ class TestParts:
         assert "2 lines are no JSON and are left out (the first: traffic.jsonl, line 11)" in text
 
     @pytest.mark.skipif("scale" not in raglab.extension_points.installed(), reason="needs shards")
-    def test_shards_decide_as_the_whole(self, traffic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_shards_decide_as_the_whole(
+        self, traffic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """And two processes write the same bytes as one."""
         whole, _ = imported(traffic)
         monkeypatch.setattr("raglab.extensions.imports.span_traces.PART_BYTES", 8_000)
@@ -525,11 +648,16 @@ class TestParts:
             out = tmp_path / kind
             with parallel_workers(kind, 2):
                 shards, _ = imported(traffic, out=out)
-            contents.append({path.name: path.read_bytes() for path in sorted(out.glob("*.parquet"))})
+            contents.append(
+                {path.name: path.read_bytes() for path in sorted(out.glob("*.parquet"))}
+            )
         assert contents[0] == contents[1]
         assert len(contents[0]) > 1
         policy = raglab.Policy.load().replace("signals.retriever_score.min", 0.6)
-        frames = [raglab.decide(trace, policy).frame().set_index("case_id").sort_index() for trace in (whole, shards)]
+        frames = [
+            raglab.decide(trace, policy).frame().set_index("case_id").sort_index()
+            for trace in (whole, shards)
+        ]
         assert frames[0]["status"].equals(frames[1]["status"])
         assert set(frames[0]["status"]) == {"ok", "refuse"}
 
@@ -539,20 +667,30 @@ ROWS = st.lists(st.tuples(st.sampled_from("abcd"), SCORES), max_size=5)
 
 
 @settings(max_examples=40)
-@given(requests=st.lists(st.tuples(ROWS, ROWS), min_size=1, max_size=5), order=st.randoms(use_true_random=False))
+@given(
+    requests=st.lists(st.tuples(ROWS, ROWS), min_size=1, max_size=5),
+    order=st.randoms(use_true_random=False),
+)
 def test_hits_are_the_rerankers_then_the_retrievers(
-    tmp_path_factory: pytest.TempPathFactory, requests: list[tuple[list[Any], list[Any]]], order: random.Random
+    tmp_path_factory: pytest.TempPathFactory,
+    requests: list[tuple[list[Any], list[Any]]],
+    order: random.Random,
 ) -> None:
     """Whatever the order of the lines, and however often a document occurs."""
     rows = []
     for number, (first, second) in enumerate(requests):
         rows.append(span(f"t{number}", 0, retriever(f"question {number}?", *first)))
-        rows.append(span(f"t{number}", 1, {**reranker(*second), "openinference.span.kind": "RERANKER"}))
+        rows.append(
+            span(f"t{number}", 1, {**reranker(*second), "openinference.span.kind": "RERANKER"})
+        )
     order.shuffle(rows)
     trace, _ = of(tmp_path_factory.mktemp("spans"), *rows)
     expected = {}
     for number, (first, second) in enumerate(requests):
-        names = [*dict.fromkeys(name for name, _ in second), *dict.fromkeys(name for name, _ in first)]
+        names = [
+            *dict.fromkeys(name for name, _ in second),
+            *dict.fromkeys(name for name, _ in first),
+        ]
         expected[f"t{number}"] = list(dict.fromkeys(names))
     assert hits(trace) == expected
     by_request = {f"t{number}": dict(reversed(first)) for number, (first, _) in enumerate(requests)}

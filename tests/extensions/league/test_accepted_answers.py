@@ -20,14 +20,19 @@ from raglab.extensions.league.rows import LeagueRow
 
 
 def answer_table(seed: int, levels: int) -> tuple[AnswerTable, list[JudgedPart]]:
-    """Two cells of 80 answers; signals of few levels, so that ties occur, one of them against the labels."""
+    """Two cells of 80 answers.
+
+    Signals of few levels, so that ties occur, one of them against the labels.
+    """
     rng = np.random.default_rng(seed)
     correct = rng.random(160) < 0.5
     noise = rng.integers(0, levels, (2, 160)).astype(float)
     signals = noise + np.stack([correct, ~correct])
     signals[0, rng.random(160) < 0.1] = np.nan
     cell = np.repeat(["a", "b"], 80)
-    table = AnswerTable("t", ("x", "y"), signals, correct, cell, np.arange(160).astype(str), None, "", None, 1.0, {})
+    table = AnswerTable(
+        "t", ("x", "y"), signals, correct, cell, np.arange(160).astype(str), None, "", None, 1.0, {}
+    )
     return table, [JudgedPart(cell == name, cell != name, "the other cell") for name in ("a", "b")]
 
 
@@ -57,7 +62,18 @@ def test_the_order_of_the_rows_changes_nothing(seed: int, levels: int) -> None:
     assert repr(answer_rows(moved, turned, level=0.9)) == repr(answer_rows(table, parts, level=0.9))
 
 
-FIGURES = ("n", "reproduced", "free", "hindsight", "raglab", "difference", "low", "high", "clusters", "verdict")
+FIGURES = (
+    "n",
+    "reproduced",
+    "free",
+    "hindsight",
+    "raglab",
+    "difference",
+    "low",
+    "high",
+    "clusters",
+    "verdict",
+)
 
 
 def figures(rows: list[LeagueRow]) -> list[tuple[object, ...]]:
@@ -66,11 +82,17 @@ def figures(rows: list[LeagueRow]) -> list[tuple[object, ...]]:
 
 
 @given(st.integers(0, 50), st.integers(1, 4), st.booleans())
-def test_the_sign_of_a_column_changes_no_figure(seed: int, levels: int, second: bool) -> None:  # noqa: FBT001
+def test_the_sign_of_a_column_changes_no_figure(
+    seed: int,
+    levels: int,
+    second: bool,
+) -> None:
     """To the bit, with blanks and ties, whichever column it is."""
     table, parts = answer_table(seed, levels)
     turned = table._replace(signals=table.signals * np.where([[second], [not second]], -1.0, 1.0))
-    assert figures(answer_rows(turned, parts, level=0.9)) == figures(answer_rows(table, parts, level=0.9))
+    assert figures(answer_rows(turned, parts, level=0.9)) == figures(
+        answer_rows(table, parts, level=0.9)
+    )
 
 
 @given(st.integers(0, 50), st.integers(2, 4))
@@ -81,7 +103,9 @@ def test_a_blank_is_the_median_of_what_is_fitted(seed: int, levels: int) -> None
     for part in parts:
         centers = np.nanmedian(table.signals[:, part.fit], axis=1)[:, None]
         full = table._replace(signals=np.where(np.isnan(table.signals), centers, table.signals))
-        np.testing.assert_array_equal(judged_answers(full, [part]).score[part.judged], scores.score[part.judged])
+        np.testing.assert_array_equal(
+            judged_answers(full, [part]).score[part.judged], scores.score[part.judged]
+        )
 
 
 @given(st.integers(0, 50), st.floats(-20.0, 20.0))
@@ -89,13 +113,20 @@ def test_a_single_signal_keeps_its_order_beyond_the_fitted_values(seed: int, shi
     """Its fusion has the AUROC of the signal itself, in whatever range the judged answers lie."""
     rng = np.random.default_rng(seed)
     correct, cell = rng.random(160) < 0.5, np.repeat(["a", "b"], 80)
-    signals = (correct + rng.normal(0.0, 0.5, 160)).round(1)[None] + np.where(cell == "b", shift, 0.0)
-    table = AnswerTable("t", ("x",), signals, correct, cell, np.arange(160).astype(str), None, "", None, 1.0, {})
-    rows = answer_rows(table, [JudgedPart(cell == name, cell != name, "") for name in ("a", "b")], level=0.9)
+    signals = (correct + rng.normal(0.0, 0.5, 160)).round(1)[None] + np.where(
+        cell == "b", shift, 0.0
+    )
+    table = AnswerTable(
+        "t", ("x",), signals, correct, cell, np.arange(160).astype(str), None, "", None, 1.0, {}
+    )
+    rows = answer_rows(
+        table, [JudgedPart(cell == name, cell != name, "") for name in ("a", "b")], level=0.9
+    )
     for row, name in zip(rows, ("a", "b"), strict=False):
         of = cell == name
         inside = np.clip(signals[0][of], *np.percentile(signals[0][~of], [0, 100]))
-        if (inside != signals[0][of]).all():  # within the fitted range the knots of the fit may tie answers
+        # within the fitted range the knots of the fit may tie answers
+        if (inside != signals[0][of]).all():
             assert row.raglab == pytest.approx(metrics.auroc(correct[of], signals[0][of]))
 
 
@@ -122,21 +153,29 @@ def test_why_nothing_is_fitted() -> None:
     few = [part._replace(fit=part.fit & (np.arange(160) % 8 == 0)) for part in parts]
     row, *_ = answer_rows(table, few, level=0.9)
     right = table.correct[few[0].fit]
-    counts = f"{right.sum()} right and {(~right).sum()} wrong answers to fit on (the other cell); 20 of each are needed"
+    counts = (
+        f"{right.sum()} right and {(~right).sum()} wrong answers to fit on (the other cell); 20 "
+        "of each are needed"
+    )
     assert (row.verdict, row.note) == ("not judged", f"nothing to fit: {counts}")
 
 
 def test_a_signal_of_the_judged_cell_alone_is_not_used() -> None:
     """Nor one that the judged cell lacks: it would take weight from those that it has."""
     table, parts = answer_table(1, 2)
-    lacking = table._replace(signals=np.where([[False], [True]] & parts[0].judged, np.nan, table.signals))
+    lacking = table._replace(
+        signals=np.where([[False], [True]] & parts[0].judged, np.nan, table.signals)
+    )
     scores = judged_answers(lacking, parts)
     assert scores.calls[:80].tolist() == [1.0] * 80
     assert scores.calls[80:].tolist() == [1.0] * 80
 
 
 def test_the_best_single_signal_has_its_own_name() -> None:
-    """Where another that is nowhere there stands before it; without right or wrong answers there is none."""
+    """Where another that is nowhere there stands before it.
+
+    Without right or wrong answers there is none.
+    """
     table, _ = answer_table(2, 3)
     known = np.ones(160, dtype=bool)
     lacking = table._replace(signals=np.where([[True], [False]], np.nan, table.signals))
@@ -147,15 +186,22 @@ def test_the_best_single_signal_has_its_own_name() -> None:
     # A cell of right answers alone has no AUROC, and no part in the mean.
     is_a = table.cell == "a"
     part = _best_single(lacking._replace(correct=table.correct | is_a), known, table.cell)
-    assert part == ("y", metrics.auroc(table.correct[~is_a], -table.signals[1][~is_a]))  # it ranks against the labels
+    # it ranks against the labels
+    assert part == ("y", metrics.auroc(table.correct[~is_a], -table.signals[1][~is_a]))
     assert area != part[1]
 
 
 @given(st.integers(0, 50), st.integers(1, 4))
 def test_the_reach_of_intervals_over_parts(seed: int, levels: int) -> None:
-    """A row over several parts has ends that much further from its difference; a cell of one part has its own."""
+    """A row over several parts has ends that much further from its difference.
+
+    A cell of one part has its own.
+    """
     table, parts = answer_table(seed, levels)
-    before, after = answer_rows(table, parts, level=0.9), answer_rows(table, parts, level=0.9, reach=2.0)
+    before, after = (
+        answer_rows(table, parts, level=0.9),
+        answer_rows(table, parts, level=0.9, reach=2.0),
+    )
     for row, wide in zip(before, after, strict=True):
         assert wide.difference == row.difference
         factor = 2.0 if row.cell == "all" else 1.0
@@ -164,15 +210,21 @@ def test_the_reach_of_intervals_over_parts(seed: int, levels: int) -> None:
 
 @pytest.mark.slow
 def test_signals_that_know_nothing() -> None:
-    """Of 150 tables whose signals are noise, judged in five folds, one in twenty at most is not level."""
+    """Of 150 tables of noise signals, judged in five folds, at most one in twenty is not level."""
     verdicts = []
     for seed in range(150):
         rng = np.random.default_rng(seed)
         fold, numbers = np.arange(300) % 5, np.arange(300).astype(str)
         parts = [JudgedPart(fold == of, fold != of, "the other folds") for of in range(5)]
         one = np.full(300, "one")
-        signals, right, score = rng.normal(size=(4, 300)), rng.random(300) < 0.5, rng.normal(size=300)
-        table = AnswerTable("t", ("x", "y", "z", "w"), signals, right, one, numbers, score, "b", None, 1.0, {})
+        signals, right, score = (
+            rng.normal(size=(4, 300)),
+            rng.random(300) < 0.5,
+            rng.normal(size=300),
+        )
+        table = AnswerTable(
+            "t", ("x", "y", "z", "w"), signals, right, one, numbers, score, "b", None, 1.0, {}
+        )
         verdicts += [row.verdict for row in answer_rows(table, parts, level=0.95, reach=REACH)]
     assert len(verdicts) == 150
     assert sum(verdict != "level" for verdict in verdicts) <= 7

@@ -19,7 +19,10 @@ def by_cell(rows: list[LeagueRow]) -> dict[tuple[str, str], LeagueRow]:
 
 
 def test_rows_of_a_miniature(tmp_path: Path) -> None:
-    """Two rows a cell and of all; published figures are those of the stored votes; the fused votes are ahead."""
+    """Two rows a cell and of all; published figures are those of the stored votes.
+
+    The fused votes are ahead.
+    """
     rows = by_cell(dba_rows(dba_folder(tmp_path)))
     assert len(rows) == 2 * (2 * 3 + 1)
     records = dba_records(11, idk="ic_idk")
@@ -41,7 +44,10 @@ def test_rows_of_a_miniature(tmp_path: Path) -> None:
 
 
 def test_what_is_judged_is_not_fitted_on(tmp_path: Path) -> None:
-    """Other verdicts of the same model or the same set change no score of a cell; of neither, they do."""
+    """Other verdicts of the same model or the same set change no score of a cell.
+
+    Of neither, they do.
+    """
     before = by_cell(dba_rows(dba_folder(tmp_path)))["first / a", "AUROC"]
     for place in ("first/b", "first/c", "second/a"):
         folder = tmp_path / place
@@ -58,7 +64,10 @@ def test_what_is_judged_is_not_fitted_on(tmp_path: Path) -> None:
 
 
 def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
-    """Verdicts of -1, lines without the published vote, broken and repeated ones; a missing vote is missing."""
+    """Verdicts of -1, lines without the published vote, broken and repeated ones.
+
+    A missing vote is missing.
+    """
     dba_folder(tmp_path)
     records = dba_records(0)
     for vote in records[0]["baselines"].values():
@@ -94,16 +103,25 @@ def test_gzip_and_order_change_nothing(tmp_path: Path) -> None:
 
 
 def test_one_question_set_or_one_cell(tmp_path: Path) -> None:
-    """What is left out is said; a cell without others has nothing to be fitted on, and is not judged."""
+    """What is left out is said.
+
+    A cell without others has nothing to be fitted on, and is not judged.
+    """
     rows = by_cell(dba_rows(dba_folder(tmp_path / "a", sets=("first",))))
-    assert rows["first / a", "AUROC"].fitted_on == "other models on the same question set (no other set is there)"
+    assert (
+        rows["first / a", "AUROC"].fitted_on
+        == "other models on the same question set (no other set is there)"
+    )
     (row,) = dba_rows(dba_folder(tmp_path / "b", sets=("first",), models=("a",)))
     assert (row.verdict, np.isnan(row.raglab)) == ("not judged", True)
     assert "nothing to fit" in row.note
 
 
 def test_the_layout_is_known_by_its_records(tmp_path: Path) -> None:
-    """By `baselines` two folders down; without a published vote nothing is judged, which is said."""
+    """By `baselines` two folders down.
+
+    Without a published vote nothing is judged, which is said.
+    """
     assert is_dba(dba_folder(tmp_path / "a"))
     assert not is_dba(tmp_path / "a" / "first")
     write_records(tmp_path / "b" / "set" / "model" / "x.jsonl", [{"id": 1, "baselines": {}}])
@@ -118,7 +136,12 @@ def test_a_cell_without_answers_is_shown(tmp_path: Path) -> None:
     before = by_cell(dba_rows(tmp_path))
     full = tmp_path / "second" / "c" / "second_baselines_full.jsonl"
     records = [
-        record | {"baselines": {name: vote | {"correct": -1} for name, vote in record["baselines"].items()}}
+        record
+        | {
+            "baselines": {
+                name: vote | {"correct": -1} for name, vote in record["baselines"].items()
+            }
+        }
         for record in dba_records(1)
     ]
     write_records(full.parents[1] / "unjudged" / "a.jsonl", records)
@@ -131,8 +154,14 @@ def test_a_cell_without_answers_is_shown(tmp_path: Path) -> None:
     (full.parents[1] / "link" / "a.jsonl").symlink_to(tmp_path / "nothing")
     (full.parents[1] / "again").symlink_to(full.parent)  # the same folder, which is one cell
     rows = by_cell(dba_rows(tmp_path))
-    shown = {cell: row for (cell, _), row in rows.items() if cell.partition(" / ")[2] not in {"", "a", "b", "again"}}
-    assert {cell: row.verdict for cell, row in shown.items() if cell.startswith("second")} == dict.fromkeys(
+    shown = {
+        cell: row
+        for (cell, _), row in rows.items()
+        if cell.partition(" / ")[2] not in {"", "a", "b", "again"}
+    }
+    assert {
+        cell: row.verdict for cell, row in shown.items() if cell.startswith("second")
+    } == dict.fromkeys(
         ("second / empty", "second / link", "second / unjudged", "second / whole"), "not judged"
     )
     assert "other than 0 and 1, dropped: 70" in shown["second / unjudged"].note
@@ -148,10 +177,15 @@ def test_verdicts_of_other_numbers_and_votes_that_are_not_there(tmp_path: Path) 
     before = by_cell(dba_rows(dba_folder(tmp_path)))["first / a", "AUROC"]
     path = tmp_path / "first" / "a" / "first_baselines_full.jsonl"
     text = path.read_text()
-    path.write_text(text.replace('"correct": 1', '"correct": 1.0').replace('"correct": 0', '"correct": 0.0'))
+    path.write_text(
+        text.replace('"correct": 1', '"correct": 1.0').replace('"correct": 0', '"correct": 0.0')
+    )
     assert repr(by_cell(dba_rows(tmp_path))["first / a", "AUROC"]) == repr(before)
     path.write_text(text.replace('"ays"', '"sya"'))
-    assert "votes that only other cells have: ays" in by_cell(dba_rows(tmp_path))["first / a", "AUROC"].note
+    assert (
+        "votes that only other cells have: ays"
+        in by_cell(dba_rows(tmp_path))["first / a", "AUROC"].note
+    )
 
 
 def test_a_cell_of_right_answers_alone(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""The page of the league: its blocks run and print what it shows; and the figure of a league of its own."""
+"""The page of the league: its blocks run and print what it shows.
+
+And the figure of a league of its own.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ def test_the_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_section_a_table() -> None:
-    """With a figure that is there, and small; and the rows of the synthetic example are no published ones."""
+    """With a figure that is there, and small.
+
+    And the rows of the synthetic example are no published ones.
+    """
     text = GUIDE.read_text(encoding="utf-8")
     for layout in LAYOUTS:
         assert f"\n## {layout.name}: " in text

@@ -18,7 +18,7 @@ from raglab.store.files import InputError
 
 
 def own_frame(rows: int = 300, seed: int = 0) -> pd.DataFrame:
-    """Three groups, a signal that is surer upwards, one that is so downwards, and a decision to beat."""
+    """Three groups, a signal that is surer upwards, one surer downwards, a decision to beat."""
     rng = np.random.default_rng(seed)
     skill = rng.normal(size=rows)
     return pd.DataFrame(
@@ -36,7 +36,10 @@ def own_frame(rows: int = 300, seed: int = 0) -> pd.DataFrame:
 
 
 def test_every_format_gives_the_same_rows(tmp_path: Path) -> None:
-    """CSV, JSON lines and Parquet; the price of a row is the mean cost; the text is no signal, which is said."""
+    """CSV, JSON lines and Parquet; the price of a row is the mean cost.
+
+    The text is no signal, which is said.
+    """
     frame = own_frame()
     frame.to_csv(tmp_path / "own.csv", index=False)
     frame.to_json(tmp_path / "own.jsonl", orient="records", lines=True)
@@ -45,7 +48,9 @@ def test_every_format_gives_the_same_rows(tmp_path: Path) -> None:
     assert len({repr(rows) for rows, _ in results}) == 1
     rows, notes = results[0]
     assert [row.cell for row in rows] == ["0", "0", "1", "1", "2", "2", "all", "all"]
-    assert {(row.table, row.calls, row.reference) for row in rows} == {("own", 3.0, "the baseline of the table")}
+    assert {(row.table, row.calls, row.reference) for row in rows} == {
+        ("own", 3.0, "the baseline of the table")
+    }
     group = frame[frame["group"] == 1]
     assert rows[2].reproduced == pytest.approx(metrics.auroc(group["correct"], group["baseline"]))
     # Both signals help, also the one that ranks against the labels.
@@ -55,12 +60,17 @@ def test_every_format_gives_the_same_rows(tmp_path: Path) -> None:
         "Signals: sure, length.",
         "300 questions, 300 answers; no question is in several of 3 groups.",
     ]
-    assert rows[2].fitted_on.startswith("the other groups, without the judged questions; signals used: 2 (")
+    assert rows[2].fitted_on.startswith(
+        "the other groups, without the judged questions; signals used: 2 ("
+    )
     assert re.search(r"length \d\d% turned round", rows[2].fitted_on)
 
 
 def test_without_groups_and_baseline(tmp_path: Path) -> None:
-    """Folds of questions, against the best single signal; rows of one question are in one fold, and one cluster."""
+    """Folds of questions, against the best single signal.
+
+    Rows of one question are in one fold, and one cluster.
+    """
     frame = own_frame().drop(columns=["group", "baseline"]).assign(id=np.arange(300) // 2)
     frame.loc[:3, "correct"] = np.nan
     vote = frame["sure"].gt(0).astype(object)
@@ -78,7 +88,10 @@ def test_without_groups_and_baseline(tmp_path: Path) -> None:
 
 
 def test_groups_that_share_their_questions(tmp_path: Path) -> None:
-    """Are judged in folds: neither the group nor a judged question is fitted on, and AUROC is the mean over folds."""
+    """Are judged in folds.
+
+    Neither the group nor a judged question is fitted on, and AUROC is the mean over folds.
+    """
     frame = own_frame().assign(id=lambda frame: frame.index // 3)
     frame.to_csv(tmp_path / "own.csv", index=False)
     rows, notes = own_rows(tmp_path / "own.csv")
@@ -106,7 +119,9 @@ def test_answers_without_a_baseline_are_not_compared(tmp_path: Path) -> None:
     assert rows[0].reproduced == pytest.approx(metrics.auroc(first["correct"], first["baseline"]))
     assert "answers without the baseline of the table, left out: 29" in rows[0].note
     assert rows[1].metric == "accuracy at the reference's coverage"
-    frame.assign(baseline=frame["baseline"].where(frame["group"] > 0)).to_csv(tmp_path / "own.csv", index=False)
+    frame.assign(baseline=frame["baseline"].where(frame["group"] > 0)).to_csv(
+        tmp_path / "own.csv", index=False
+    )
     rows, _ = own_rows(tmp_path / "own.csv")
     assert (rows[0].verdict, rows[0].n) == ("not judged", 0)
     frame.assign(baseline=np.nan).to_csv(tmp_path / "own.csv", index=False)
@@ -132,19 +147,41 @@ def test_columns_that_are_no_signals(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (lambda frame: frame.drop(columns="correct"), "must have the columns id and correct"),
-        (lambda frame: frame.assign(correct=2), "correct must be 0 or 1, .* got 2 in row 1, and 299 more"),
+        (
+            lambda frame: frame.assign(correct=2),
+            "correct must be 0 or 1, .* got 2 in row 1, and 299 more",
+        ),
         (lambda frame: frame.assign(correct=np.nan), "got no verdict; fill id and correct"),
-        (lambda frame: frame.drop(columns=["sure", "length"]), "must have a column of numbers that varies .* but text"),
+        (
+            lambda frame: frame.drop(columns=["sure", "length"]),
+            "must have a column of numbers that varies .* but text",
+        ),
         (lambda frame: frame[:1], "got 1 row with a verdict, of 40 at least; add rows"),
-        (lambda frame: frame.assign(baseline="high"), r"baseline .*\(300 of 300 cells are not\), got 'high' in row 1"),
-        (lambda frame: frame.assign(cost=-1), "cost must be 0 or more, and finite, got -1 in 300 rows"),
+        (
+            lambda frame: frame.assign(baseline="high"),
+            r"baseline .*\(300 of 300 cells are not\), got 'high' in row 1",
+        ),
+        (
+            lambda frame: frame.assign(cost=-1),
+            "cost must be 0 or more, and finite, got -1 in 300 rows",
+        ),
         (lambda frame: frame.assign(cost="dear"), "cost must be a column of numbers"),
         (
             lambda frame: frame.assign(sure=[*frame["sure"][:3], "error", *frame["sure"][4:]]),
-            r"sure must be a column of numbers \(1 of 300 cells is not\), got 'error' in row 4; correct it",
+            (
+                r"sure must be a column of numbers \(1 of 300 cells is not\), got 'error' in row "
+                r"4; "
+                r"correct it"
+            ),
         ),
-        (lambda frame: frame.assign(sure=frame["sure"].astype(str) + "%"), "%' in row 1; write 88% as 88"),
-        (lambda frame: frame.rename(columns={"id": "ID", "correct": "Correct"}), "rename ID to id and Correct to corr"),
+        (
+            lambda frame: frame.assign(sure=frame["sure"].astype(str) + "%"),
+            "%' in row 1; write 88% as 88",
+        ),
+        (
+            lambda frame: frame.rename(columns={"id": "ID", "correct": "Correct"}),
+            "rename ID to id and Correct to corr",
+        ),
     ],
 )
 def test_a_table_that_cannot_be_judged(tmp_path: Path, change: object, message: str) -> None:
@@ -171,7 +208,10 @@ def test_a_file_that_is_no_table(tmp_path: Path, name: str, text: str, message: 
 
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.3])
 def test_blanks_by_chance_cost_little(share: float) -> None:
-    """The fused decision stays near that of the whole table, and ahead of its best signal; each is counted."""
+    """The fused decision stays near that of the whole table, and ahead of its best signal.
+
+    Each is counted.
+    """
     frame = own_frame(900).drop(columns=["baseline", "text"])
     (*_, whole), _ = own_rows(frame)
     rng = np.random.default_rng(1)
@@ -179,9 +219,15 @@ def test_blanks_by_chance_cost_little(share: float) -> None:
         frame[name] = frame[name].where(rng.random(900) >= share)
     (*_, row), notes = own_rows(frame)
     assert row.raglab > whole.raglab - share / 4
-    assert (row.verdict, row.n) == ("ahead", 900 - int(frame[["sure", "length"]].isna().all(axis=1).sum()))
+    assert (row.verdict, row.n) == (
+        "ahead",
+        900 - int(frame[["sure", "length"]].isna().all(axis=1).sum()),
+    )
     n = int((frame["sure"].isna() & frame["length"].notna()).sum())
-    assert f"sure is blank in {n} of {row.n} answers: it takes the median of the others there." in notes
+    assert (
+        f"sure is blank in {n} of {row.n} answers: it takes the median of the others there."
+        in notes
+    )
 
 
 def test_a_row_without_signals_is_left_out_alone() -> None:
@@ -195,19 +241,22 @@ def test_a_row_without_signals_is_left_out_alone() -> None:
 
 
 @pytest.mark.parametrize("decides", [True, False])
-def test_a_baseline_the_wrong_way_round_is_not_compared_with(decides: bool) -> None:  # noqa: FBT001 - a parameter
+# a parameter
+def test_a_baseline_the_wrong_way_round_is_not_compared_with(decides: bool) -> None:
     """A decision or a score; direction and remedy stand in a note."""
     frame = own_frame()
     frame["baseline"] = 1 - frame["baseline"] if decides else frame["length"]
     rows, notes = own_rows(frame)
     assert {row.verdict for row in rows} == {"not judged"}
     assert all(np.isnan(row.difference) and "the wrong way round" in row.note for row in rows)
-    assert re.search(r"wrong way round \(AUROC 0\.\d+, mean over groups\): it must be 1 for accept", notes[-1])
+    assert re.search(
+        r"wrong way round \(AUROC 0\.\d+, mean over groups\): it must be 1 for accept", notes[-1]
+    )
 
 
 @pytest.mark.parametrize("direction", [1.0, -1.0])
 def test_the_direction_of_a_baseline_is_that_within_groups(direction: float) -> None:
-    """Groups of other ranges, which follow or oppose their shares of right answers, change nothing of it."""
+    """Groups of other ranges, which follow or oppose their right-answer shares, change nothing."""
     frame = own_frame(600)
     share = np.array([0.85, 0.5, 0.15])[frame["group"]]
     order = frame.groupby("group")["sure"].rank(pct=True)
@@ -217,7 +266,9 @@ def test_the_direction_of_a_baseline_is_that_within_groups(direction: float) -> 
     pooled = metrics.auroc(frame["correct"] == 1, frame["baseline"])
     assert (pooled > 0.5) != (direction > 0.0)
     rows, _ = own_rows(frame.drop(columns="sure"))
-    assert all((row.verdict == "not judged") == (direction < 0.0) for row in rows if row.metric == "AUROC")
+    assert all(
+        (row.verdict == "not judged") == (direction < 0.0) for row in rows if row.metric == "AUROC"
+    )
 
 
 def test_a_baseline_of_other_values_is_a_score() -> None:
@@ -225,7 +276,9 @@ def test_a_baseline_of_other_values_is_a_score() -> None:
     frame = own_frame()
     rows, notes = own_rows(frame.assign(baseline=frame["baseline"] + 1))
     assert {row.metric for row in rows} == {"AUROC"}
-    assert any(note.startswith("baseline has the values 1 and 2, and is read as a score") for note in notes)
+    assert any(
+        note.startswith("baseline has the values 1 and 2, and is read as a score") for note in notes
+    )
 
 
 def test_groups_in_other_ranges_keep_their_order() -> None:
@@ -263,22 +316,31 @@ def test_groups_that_are_blank_or_named_as_the_row_of_all() -> None:
     [("7", "7.0", 1), ("q7", " q7 ", 1), ("7", "0007", 2), ("1.1", "1.0", 2), ("q7", "Q7", 2)],
 )
 def test_ids_of_one_question(first: str, second: str, n: int) -> None:
-    """Blanks around and the decimals of a whole number tell no questions apart; texts that differ do."""
+    """Blanks around and the decimals of a whole number tell no questions apart.
+
+    Texts that differ do.
+    """
     frame = pd.concat([own_frame(60), own_frame(60).assign(group=3)]).astype({"id": str})
     frame["id"] = "x" + frame["id"]
     frame.iloc[[0, 60], 0] = [first, second]
     _, notes = own_rows(frame)
-    assert any(note.startswith(f"{59 + n} questions, 120 answers; {60 - n + 1} are in") for note in notes)
+    assert any(
+        note.startswith(f"{59 + n} questions, 120 answers; {60 - n + 1} are in") for note in notes
+    )
 
 
 def test_rows_that_repeat_or_contradict() -> None:
     """Are counted; so are infinite cells, words for verdicts, and columns that are nearly named as a field."""
     frame = own_frame()
-    _, notes = own_rows(pd.concat([frame, frame[:50], frame[:7].assign(correct=1 - frame["correct"][:7])]))
+    _, notes = own_rows(
+        pd.concat([frame, frame[:50], frame[:7].assign(correct=1 - frame["correct"][:7])])
+    )
     assert "Rows that repeat another one: 50; they are answers to one question." in notes
     assert "Ids with right and wrong answers in one group: 7." in notes
     frame["sure"] = frame["sure"].where(frame.index != 5, np.inf)
-    frame = frame.rename(columns={"baseline": "Baseline"}).assign(correct=frame["correct"].map({0: "No", 1: "yes"}))
+    frame = frame.rename(columns={"baseline": "Baseline"}).assign(
+        correct=frame["correct"].map({0: "No", 1: "yes"})
+    )
     rows, notes = own_rows(frame)
     assert "sure is infinite in 1 answer, and is read as blank there." in notes
     assert "correct is read from words: no as 0, yes as 1." in notes
@@ -294,7 +356,9 @@ def test_the_sign_of_a_signal_changes_nothing(seed: int, name: str) -> None:
     frame["coarse"] = frame["sure"].round().where(frame.index % 5 > 0)
     before, after = own_rows(frame)[0], own_rows(frame.assign(**{name: -frame[name]}))[0]
     names = {"hindsight_name": "", "free_name": "", "fitted_on": ""}
-    assert [repr(row._replace(**names)) for row in before] == [repr(row._replace(**names)) for row in after]
+    assert [repr(row._replace(**names)) for row in before] == [
+        repr(row._replace(**names)) for row in after
+    ]
 
 
 def test_columns_of_one_name_are_refused() -> None:

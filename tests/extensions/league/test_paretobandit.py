@@ -31,7 +31,14 @@ def records(seed: int, size: int = 120) -> Records:
             "large": {"reward": 0.9 if is_long else 0.8, "cost": 1.0, "near_best": True},
         }
         prompt = f"question {seed} {number} " + "word " * (40 if is_long else 4)
-        rows.append({"prompt": prompt, "difficulty": "hard", "arms": arms, "source": "long" if is_long else "short"})
+        rows.append(
+            {
+                "prompt": prompt,
+                "difficulty": "hard",
+                "arms": arms,
+                "source": "long" if is_long else "short",
+            }
+        )
     return rows
 
 
@@ -45,7 +52,9 @@ def write(folder: Path, name: str, rows: Records, *, is_plain: bool = False) -> 
         (folder / f"{name}.jsonl.gz").write_bytes(gzip.compress(text.encode()))
 
 
-def written(folder: Path, change: Callable[[str, Records], Records] = lambda _, rows: rows, **more: Any) -> Path:
+def written(
+    folder: Path, change: Callable[[str, Records], Records] = lambda _, rows: rows, **more: Any
+) -> Path:
     """Folder with a pair of files, each changed."""
     for seed, name in enumerate(("val_k2", "test_k2")):
         write(folder, name, change(name, records(seed)), **more)
@@ -56,7 +65,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*components:UserWarning")
 
 
 def test_the_dear_model_is_called_where_it_pays(tmp_path: Path) -> None:
-    """Half the prompts are long: at the cost of half the calls, the price takes them and a mixture any."""
+    """Half the prompts are long.
+
+    At the cost of half the calls, the price takes them and a mixture any.
+    """
     (row,) = paretobandit_rows(written(tmp_path), budgets={0.55: 0.7})
     assert (row.cell, row.n, row.clusters, row.verdict) == ("k2 / budget 0.55", 120, 120, "ahead")
     assert row.raglab == pytest.approx(0.85, abs=0.02)
@@ -84,7 +96,10 @@ def test_budgets_of_the_paper(tmp_path: Path) -> None:
 
 
 def test_a_budget_that_does_not_bind(tmp_path: Path) -> None:
-    """The dear model everywhere is as good as any choice; just below, a choice is better than a mixture."""
+    """The dear model everywhere is as good as any choice.
+
+    Just below, a choice is better than a mixture.
+    """
     nearly, all_dear = paretobandit_rows(written(tmp_path), budgets={0.9: nan, 1.0: nan})
     assert all_dear.raglab == pytest.approx(all_dear.free)
     assert nearly.verdict == "ahead"
@@ -101,7 +116,7 @@ def test_plain_and_gzipped_files_give_the_same_lines(tmp_path: Path) -> None:
 
 
 def test_rewards_of_test_choose_nothing(tmp_path: Path) -> None:
-    """With the rewards of test turned round the spend is the same, and raglab's policy loses what it won."""
+    """With test rewards reversed the spend is the same, and raglab's policy loses what it won."""
 
     def turned(name: str, rows: Records) -> Records:
         for cell in (cell for row in rows if name == "test_k2" for cell in row["arms"].values()):
@@ -142,10 +157,15 @@ def test_lines_that_cannot_be_scored_are_dropped_and_counted(tmp_path: Path) -> 
 
 
 def test_a_third_arm_and_several_pairs(tmp_path: Path) -> None:
-    """Pairs are told by their ending; a file without its partner, or without costs, is not judged."""
+    """Pairs are told by their ending.
+
+    A file without its partner, or without costs, is not judged.
+    """
 
     def wider(_: str, rows: Records) -> Records:
-        return [{**row, "arms": row["arms"] | {"middle": {"reward": 0.7, "cost": 0.5}}} for row in rows]
+        return [
+            {**row, "arms": row["arms"] | {"middle": {"reward": 0.7, "cost": 0.5}}} for row in rows
+        ]
 
     written(tmp_path)
     for seed, name in enumerate(("val_k3", "test_k3")):
@@ -163,12 +183,17 @@ def test_a_third_arm_and_several_pairs(tmp_path: Path) -> None:
 
 
 def test_the_mixture_is_chosen_where_prompts_tell_nothing(tmp_path: Path) -> None:
-    """Rewards that do not hang on the prompt: no price earns more than the mixture on validation."""
+    """Rewards that do not hang on the prompt.
+
+    No price earns more than the mixture on validation.
+    """
 
     def even(_: str, rows: Records) -> Records:
         rng = np.random.default_rng(7)
         for row in rows:
-            row["arms"] = {arm: cell | {"reward": float(rng.integers(2))} for arm, cell in row["arms"].items()}
+            row["arms"] = {
+                arm: cell | {"reward": float(rng.integers(2))} for arm, cell in row["arms"].items()
+            }
         return rows
 
     (row,) = paretobandit_rows(written(tmp_path, even), budgets={0.2: 0.5})
@@ -176,11 +201,18 @@ def test_the_mixture_is_chosen_where_prompts_tell_nothing(tmp_path: Path) -> Non
     assert "which is raglab's policy" in row.note
 
 
-LINE = st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 1.0, 2.0])), min_size=2, max_size=2)
+LINE = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.0, 1.0, 2.0])),
+    min_size=2,
+    max_size=2,
+)
 
 
 def test_few_questions_and_few_gains_tell_nothing(tmp_path: Path) -> None:
-    """Below 20 test questions there is no interval; five gains in 120 questions tell nothing, ten do."""
+    """Below 20 test questions there is no interval.
+
+    Five gains in 120 questions tell nothing, ten do.
+    """
 
     def few(name: str, rows: Records) -> Records:
         return rows[:19] if name == "test_k2" else rows
@@ -207,7 +239,7 @@ def test_few_questions_and_few_gains_tell_nothing(tmp_path: Path) -> None:
 
 
 def test_an_arm_that_is_left_out_is_named(tmp_path: Path) -> None:
-    """One that most lines lack, and one whose rewards are on another scale, with the numbers of lines."""
+    """One that most lines lack and one of another reward scale, with the numbers of lines."""
 
     def more(_: str, rows: Records) -> Records:
         for number, row in enumerate(rows):
@@ -223,11 +255,13 @@ def test_an_arm_that_is_left_out_is_named(tmp_path: Path) -> None:
 
 
 def test_lines_without_arms_are_counted_beside_an_arm_that_is_left_out(tmp_path: Path) -> None:
-    """A line of validation without `arms` has no cell of the arm, and a line of test is not counted in its place."""
+    """A validation line without `arms` has no cell of the arm; no test line counts in its place."""
 
     def bare(name: str, rows: Records) -> Records:
         for number, row in enumerate(rows):
-            row["arms"] |= {"stars": {"reward": 4.0, "cost": 0.2}} if name == "test_k2" or number < 100 else {}
+            row["arms"] |= (
+                {"stars": {"reward": 4.0, "cost": 0.2}} if name == "test_k2" or number < 100 else {}
+            )
             if name == "val_k2" and number < 30:
                 row["arms"] = [None, "none", 3][number % 3]
             if name == "val_k2" and number < 10:
@@ -245,7 +279,9 @@ def test_a_prompt_of_test_in_other_letters_is_not_fitted_on(tmp_path: Path) -> N
     """Case, blanks and punctuation do not make another question."""
 
     def copied(name: str, rows: Records) -> Records:
-        return rows + [row | {"prompt": row["prompt"].upper() + " !\n"} for row in records(1)] * (name == "val_k2")
+        return rows + [row | {"prompt": row["prompt"].upper() + " !\n"} for row in records(1)] * (
+            name == "val_k2"
+        )
 
     (row,) = paretobandit_rows(written(tmp_path, copied), budgets=ONE)
     assert row.fitted_on.startswith("120 questions of val_k2")
@@ -253,9 +289,14 @@ def test_a_prompt_of_test_in_other_letters_is_not_fitted_on(tmp_path: Path) -> N
 
 
 def test_costs_of_test_are_read_by_the_price_alone(tmp_path: Path) -> None:
-    """A price that follows the spend says so; a mixture reads nothing of test; no seed moves the components."""
+    """A price that follows the spend says so; a mixture reads nothing of test.
+
+    No seed moves the components.
+    """
     priced, none = paretobandit_rows(written(tmp_path), budgets={0.55: nan, 0.05: nan})[::-1]
-    assert priced.fitted_on.endswith("no reward of test_k2; the price follows the costs already spent there")
+    assert priced.fitted_on.endswith(
+        "no reward of test_k2; the price follows the costs already spent there"
+    )
     assert none.fitted_on.endswith("nothing of test_k2")
     (other,) = paretobandit_rows(tmp_path, budgets={0.55: nan}, seed=5)
     assert (other.raglab, other.difference) == (priced.raglab, priced.difference)
@@ -269,8 +310,14 @@ def test_a_line_keeps_its_laws(
     """Rewards are in [0, 1], the difference is in its interval, and a verdict follows from it."""
     folder = tmp_path_factory.mktemp("laws")
     for name in ("val_k2", "test_k2"):
-        cells = [{arm: {"reward": r, "cost": c} for arm, (r, c) in zip("ab", line, strict=True)} for line in lines]
-        rows = [{"prompt": f"word {name} {number}", "source": "a", "arms": arms} for number, arms in enumerate(cells)]
+        cells = [
+            {arm: {"reward": r, "cost": c} for arm, (r, c) in zip("ab", line, strict=True)}
+            for line in lines
+        ]
+        rows = [
+            {"prompt": f"word {name} {number}", "source": "a", "arms": arms}
+            for number, arms in enumerate(cells)
+        ]
         write(folder, name, rows)
     (row,) = paretobandit_rows(folder, budgets={budget: 0.5})
     if row.verdict == "not judged":
@@ -287,7 +334,7 @@ def test_a_line_keeps_its_laws(
 @pytest.mark.filterwarnings("ignore:.*source that was not fitted:UserWarning")
 @pytest.mark.skipif(not REAL.is_dir(), reason="the repository's files are not there")
 def test_the_repository_s_files() -> None:
-    """Ahead of the mixture where the budget binds, behind it nowhere, within 2 % of every budget that can be kept."""
+    """Ahead of the mixture if the budget binds, never behind, within 2 % of feasible budgets."""
     rows = paretobandit_rows(REAL)
     assert [row.verdict for row in rows[1:3]] == ["ahead", "ahead"]
     assert {row.verdict for row in rows} <= {"ahead", "level"}
@@ -297,12 +344,27 @@ def test_the_repository_s_files() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*not fitted:UserWarning")
 def test_files_of_other_forms_are_not_judged(tmp_path: Path) -> None:
-    """One line of validation, prompts that are lists or absent, no arms, a file that is cut off: with the reason."""
+    """One line of validation, prompts that are lists or absent, no arms, a file that is cut off.
+
+    With the reason.
+    """
     changes: dict[str, tuple[Callable[[str, Records], Records], str]] = {
-        "one": (lambda name, rows: rows[:1] if name.startswith("val") else rows, "1 questions of validation"),
-        "chat": (lambda _, rows: [row | {"prompt": [{"role": "user"}]} for row in rows], "120 lines, 0 with a prompt"),
-        "none": (lambda _, rows: [{"arms": row["arms"]} for row in rows], "120 lines, 0 with a prompt of text"),
-        "empty": (lambda _, rows: [row | {"arms": {}} for row in rows], "120 with a prompt of text, 0 of these"),
+        "one": (
+            lambda name, rows: rows[:1] if name.startswith("val") else rows,
+            "1 questions of validation",
+        ),
+        "chat": (
+            lambda _, rows: [row | {"prompt": [{"role": "user"}]} for row in rows],
+            "120 lines, 0 with a prompt",
+        ),
+        "none": (
+            lambda _, rows: [{"arms": row["arms"]} for row in rows],
+            "120 lines, 0 with a prompt of text",
+        ),
+        "empty": (
+            lambda _, rows: [row | {"arms": {}} for row in rows],
+            "120 with a prompt of text, 0 of these",
+        ),
     }
     for name, (change, text) in changes.items():
         (row,) = paretobandit_rows(written(tmp_path / name, change), budgets=ONE)
@@ -330,7 +392,10 @@ def test_validation_that_is_test(tmp_path: Path) -> None:
 
 
 def test_arms_of_validation_alone(tmp_path: Path) -> None:
-    """An arm that test lacks is left out and named, however many lines of validation have it; the others are judged."""
+    """An arm that test lacks is left out and named, however many lines of validation have it.
+
+    The others are judged.
+    """
 
     def renamed(name: str, rows: Records) -> Records:
         for row in rows if name == "val_k2" else []:
@@ -340,4 +405,6 @@ def test_arms_of_validation_alone(tmp_path: Path) -> None:
     (whole,) = paretobandit_rows(written(tmp_path / "first"), budgets=ONE)
     (row,) = paretobandit_rows(written(tmp_path / "second", renamed), budgets=ONE)
     assert (row.raglab, row.low, row.high) == (whole.raglab, whole.low, whole.high)
-    assert "Arm unseen is left out: 120 of 120 lines of validation have a reward in [0, 1]" in row.note
+    assert (
+        "Arm unseen is left out: 120 of 120 lines of validation have a reward in [0, 1]" in row.note
+    )

@@ -59,7 +59,10 @@ def test_refusals(reply: str) -> None:
 
 @pytest.mark.parametrize("reply", ANSWERS)
 def test_answers(reply: str) -> None:
-    """With the prompt's words or without; and replies that only repeat the prompt, which refuse nothing."""
+    """With the prompt's words or without.
+
+    And replies that only repeat the prompt, which refuse nothing.
+    """
     assert answer_vote(reply) == 1.0
 
 
@@ -75,7 +78,12 @@ def test_missing_replies(reply: str) -> None:
     st.sampled_from(["", " ", "\n\n"]),
     st.booleans(),
 )
-def test_case_blanks_and_marks_change_nothing(reply: str, before: str, after: str, upper: bool) -> None:  # noqa: FBT001
+def test_case_blanks_and_marks_change_nothing(
+    reply: str,
+    before: str,
+    after: str,
+    upper: bool,
+) -> None:
     """Nor line ends between words."""
     text = reply.replace(" ", "\n") if after else reply
     assert answer_vote(before + (text.upper() if upper else text) + after) == answer_vote(reply)

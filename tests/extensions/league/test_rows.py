@@ -48,15 +48,24 @@ def test_few_unequal_pairs_are_judged_by_the_sign_test(wins: int, losses: int) -
     assert paired_interval(-gain, nan, nan, 0.95) == pytest.approx((-high, -low))
     assert low <= gain.mean() <= high
     if wins + losses < 20:
-        chance = sum(comb(wins + losses, k) for k in range(min(wins, losses) + 1)) / 2 ** (wins + losses)
+        chance = sum(comb(wins + losses, k) for k in range(min(wins, losses) + 1)) / 2 ** (
+            wins + losses
+        )
         if 2.0 * chance > 0.05:
             assert low <= 0.0 <= high
 
 
 def test_a_small_end_is_not_shown_as_zero() -> None:
     """Three decimals would show an end above 0 as 0."""
-    assert [signed(value) for value in (0.00008, -0.0004, 0.001, -0.25)] == ["+0.0001", "-0.0004", "+0.001", "-0.250"]
-    row = LeagueRow("t", "c", "", "", higher_is_better=True, n=9, difference=0.002, low=0.00008, high=0.004)
+    assert [signed(value) for value in (0.00008, -0.0004, 0.001, -0.25)] == [
+        "+0.0001",
+        "-0.0004",
+        "+0.001",
+        "-0.250",
+    ]
+    row = LeagueRow(
+        "t", "c", "", "", higher_is_better=True, n=9, difference=0.002, low=0.00008, high=0.004
+    )
     assert difference_text(row._replace(verdict="ahead")) == "+0.002 [+0.0001, +0.004]"
     assert difference_text(row) == ""  # what is not judged shows no result
     assert signed(1e-16) == "+0.000"
@@ -80,15 +89,23 @@ def test_without_an_interval_there_is_no_verdict() -> None:
         (BEHIND, NOT_JUDGED, NOT_JUDGED),
     ],
 )
-def test_two_rates_have_one_verdict(first: LeagueVerdict, second: LeagueVerdict, verdict: CellVerdict) -> None:
+def test_two_rates_have_one_verdict(
+    first: LeagueVerdict, second: LeagueVerdict, verdict: CellVerdict
+) -> None:
     """A gain of one rate that costs the other is a trade; the order tells nothing."""
     assert cell_verdict([first, second]) == cell_verdict([second, first]) == verdict
 
 
 @pytest.mark.parametrize(
     ("cell", "pooled"),
-    [("all", True), ("all, open models alone", True), ("all in copy", True), ("allegro / gpt", False), ("nq", False)],
+    [
+        ("all", True),
+        ("all, open models alone", True),
+        ("all in copy", True),
+        ("allegro / gpt", False),
+        ("nq", False),
+    ],
 )
-def test_rows_of_all_cells(cell: str, pooled: bool) -> None:  # noqa: FBT001 - a parameter
+def test_rows_of_all_cells(cell: str, pooled: bool) -> None:
     """A set whose name begins with the same letters is a cell."""
     assert is_pooled(LeagueRow("t", cell, "", "", higher_is_better=True, n=0)) == pooled

@@ -26,7 +26,11 @@ def test_gzip_is_told_by_the_bytes(tmp_path: Path) -> None:
     """Whatever the name says."""
     (tmp_path / "a.jsonl").write_bytes(gzip.compress(b'{"a": 1}\n'))
     (tmp_path / "b.jsonl.gz").write_bytes(b'{"a": 1}\n')
-    assert [dict(record) for name in ("a.jsonl", "b.jsonl.gz") for record in stored_lines(tmp_path / name).records] == [
+    assert [
+        dict(record)
+        for name in ("a.jsonl", "b.jsonl.gz")
+        for record in stored_lines(tmp_path / name).records
+    ] == [
         {"a": 1},
         {"a": 1},
     ]
@@ -36,7 +40,9 @@ def test_a_cut_file_is_refused(tmp_path: Path) -> None:
     """A half of a table must not be judged as the whole."""
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"a": 1}\n' * 1000)[:-10])
-    with pytest.raises(InputError, match=r"a\.jsonl\.gz: a stored file must be readable, got EOFError"):
+    with pytest.raises(
+        InputError, match=r"a\.jsonl\.gz: a stored file must be readable, got EOFError"
+    ):
         stored_lines(path)
 
 
@@ -49,7 +55,10 @@ def test_a_file_and_its_copy_are_one(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
-    """A folder named like one is none; a link to nothing is listed, and what cannot be read has no first record."""
+    """A folder named like one is none.
+
+    A link to nothing is listed, and what cannot be read has no first record.
+    """
     (tmp_path / "a.jsonl").mkdir()
     (tmp_path / "b.jsonl").symlink_to(tmp_path / "nothing")
     (tmp_path / "c.jsonl.gz").write_bytes(b"\x1f\x8b\x08\x00broken")
@@ -66,5 +75,7 @@ def test_loops_of_links_end(tmp_path: Path) -> None:
     (tmp_path / "a" / "loop").symlink_to(tmp_path)
     (tmp_path / "z").symlink_to(tmp_path / "a")
     (tmp_path / "a" / "x").touch()
-    places = {path.relative_to(tmp_path).as_posix(): names for path, _, names in walked(tmp_path, 2)}
+    places = {
+        path.relative_to(tmp_path).as_posix(): names for path, _, names in walked(tmp_path, 2)
+    }
     assert places == {".": [], "a": ["x"], "a/b": []}

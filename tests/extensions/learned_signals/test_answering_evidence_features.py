@@ -66,9 +66,18 @@ def test_everything_is_there() -> None:
     """A sentence that says all of the question, and a year that it does not say."""
     found = features("When was Rollo crowned?", "Rollo was crowned in 912. Hail is rare.")
     assert found["mean"] == pytest.approx(1.0)
-    assert (found["share"], found["missing"], found["least"]) == (pytest.approx(1.0), 0.0, pytest.approx(1.0))
+    assert (found["share"], found["missing"], found["least"]) == (
+        pytest.approx(1.0),
+        0.0,
+        pytest.approx(1.0),
+    )
     assert (found["kind_sentence"], found["kind_hit"], found["new_numbers"]) == (1.0, 1.0, 1.0)
-    assert (found["hit"], found["words"], found["new_words"], found["asked_words"]) == (0.0, 5.0, 1.0, 2.0)
+    assert (found["hit"], found["words"], found["new_words"], found["asked_words"]) == (
+        0.0,
+        5.0,
+        1.0,
+        2.0,
+    )
     assert np.isnan(found["swap_most"])  # no word is missing
 
 
@@ -91,7 +100,10 @@ def test_weights_are_of_the_passages() -> None:
 
 
 def test_the_sentence_that_holds_most() -> None:
-    """The second passage holds two words, the first one: the second is looked at, and its lead is told."""
+    """The second passage holds two words, the first one.
+
+    The second is looked at, and its lead is told.
+    """
     found = features("storm damage", "A storm came.", "Storm damage is paid.")
     assert found["hit"] == 1.0
     assert found["margin"] == found["margin_hits"] > 0.0
@@ -101,15 +113,23 @@ def test_opposites_are_seen() -> None:
     """A negated word, and the other pole of an idea."""
     same = features("Is hail covered after May?", "Hail is covered after May.")
     turned = features("Is hail not covered before May?", "Hail is covered after May.")
-    assert (same["negations"], same["turned_sentence"], same["poles_turned"], same["poles_missing"]) == (0, 0, 0, 0)
+    assert (
+        same["negations"],
+        same["turned_sentence"],
+        same["poles_turned"],
+        same["poles_missing"],
+    ) == (0, 0, 0, 0)
     assert (turned["negations"], turned["negations_differ"]) == (1.0, 1.0)
-    assert turned["turned_sentence"] == turned["turned_hits"] == turned["poles_turned"] == 2.0  # covered and before
+    # covered and before
+    assert turned["turned_sentence"] == turned["turned_hits"] == turned["poles_turned"] == 2.0
     assert turned["poles_both"] == 2.0
 
 
 def test_french_is_read_alike() -> None:
     """A French question for a date, and its negation."""
-    found = features("Quand la grêle n'est-elle pas couverte ?", "La grêle est couverte depuis le 1 mai 2025.")
+    found = features(
+        "Quand la grêle n'est-elle pas couverte ?", "La grêle est couverte depuis le 1 mai 2025."
+    )
     assert found["negations"] == 1.0
     assert found["kind_sentence"] == 1.0
 
@@ -134,13 +154,15 @@ def test_all_groups_are_filled() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_passage_that_says_nothing_of_it_changes_no_word_found(seed: int) -> None:
-    """Coverage of the sentence is that without a last passage of other words, but for weights and lead."""
+    """The sentence's coverage is that without a last passage of other words, bar weights and lead."""
     rng = np.random.default_rng(seed)
     pool = ["storm", "hail", "excess", "roof", "paid", "May", "1200", "not"]
     question = " ".join(rng.choice(pool, size=4))
     passage = ". ".join(" ".join(rng.choice(pool, size=3)).capitalize() for _ in range(3))
     alone, beside = features(question, passage), features(question, passage, "Bees sleep.")
     assert beside["hit"] == 0.0
-    assert {name: beside[name] for name in ("poles_both", "kind_hit_count", "asked_words")} == pytest.approx(
+    assert {
+        name: beside[name] for name in ("poles_both", "kind_hit_count", "asked_words")
+    } == pytest.approx(
         {name: alone[name] for name in ("poles_both", "kind_hit_count", "asked_words")}, nan_ok=True
     )

@@ -38,7 +38,9 @@ PASSAGES = ["The excess is £250.", "Storm damage is covered."]
 NO_BUDGET = RequestBudget()
 
 
-@pytest.mark.parametrize(("text", "score"), [('{"score": 0.5}', 0.5), ('{"score":1}', 1.0), (' {"score" : 0}\n', 0.0)])
+@pytest.mark.parametrize(
+    ("text", "score"), [('{"score": 0.5}', 0.5), ('{"score":1}', 1.0), (' {"score" : 0}\n', 0.0)]
+)
 def test_exactly_a_score_is_one(text: str, score: float) -> None:
     """White space of JSON is free."""
     assert parse_score(text).value == score
@@ -47,10 +49,38 @@ def test_exactly_a_score_is_one(text: str, score: float) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "0.5", '"0.5"', "[0.5]", '[["score", 0.5]]', "{}", "null", "true", "score: 0.5", "{'score': 0.5}"),
-        *('{"score": "0.5"}', '{"score": true}', '{"score": null}', '{"score": [0.5]}', '{"score": {"score": 0.5}}'),
-        *('{"score": 1.01}', '{"score": -0.1}', '{"score": NaN}', '{"score": Infinity}', '{"score": 1e400}'),
-        *('{"score": 0.5, "why": "so"}', '{"Score": 0.5}', '{"score": 0.1, "score": 0.9}', '{"score": 0.5} yes'),
+        *(
+            "",
+            "0.5",
+            '"0.5"',
+            "[0.5]",
+            '[["score", 0.5]]',
+            "{}",
+            "null",
+            "true",
+            "score: 0.5",
+            "{'score': 0.5}",
+        ),
+        *(
+            '{"score": "0.5"}',
+            '{"score": true}',
+            '{"score": null}',
+            '{"score": [0.5]}',
+            '{"score": {"score": 0.5}}',
+        ),
+        *(
+            '{"score": 1.01}',
+            '{"score": -0.1}',
+            '{"score": NaN}',
+            '{"score": Infinity}',
+            '{"score": 1e400}',
+        ),
+        *(
+            '{"score": 0.5, "why": "so"}',
+            '{"Score": 0.5}',
+            '{"score": 0.1, "score": 0.9}',
+            '{"score": 0.5} yes',
+        ),
         *('```json\n{"score": 0.5}\n```', "[" * 100_000, '{"score": 1' + "0" * 5000 + "}"),
     ],
     ids=lambda text: text[:30],
@@ -103,15 +133,22 @@ def judge(
 ) -> ModelScorer:
     """A judge of that server."""
     told = judging.JUDGE if prompt is None else prompt
-    return judge_scorer(client(server, **changes), budget, rubric or RUBRICS["sufficient"], prompt=told)
+    return judge_scorer(
+        client(server, **changes), budget, rubric or RUBRICS["sufficient"], prompt=told
+    )
 
 
 class Fixed:
-    """A client whose replies have the same first token; given: scores of a text, None where it can score none."""
+    """A client whose replies have the same first token.
+
+    Given: scores of a text, None where it can score none.
+    """
 
     name = "fixed"
 
-    def __init__(self, top: Sequence[tuple[str, float]] = (), given: Sequence[float] | None = None) -> None:
+    def __init__(
+        self, top: Sequence[tuple[str, float]] = (), given: Sequence[float] | None = None
+    ) -> None:
         self.top, self.given, self.sent = tuple(top), given, list[tuple[Message, ...]]()
 
     def complete(self, messages: Sequence[Message], **_: Any) -> Completion:
@@ -135,7 +172,10 @@ class Fixed:
 
 
 def test_a_case_gets_its_score(server: JudgeServer) -> None:
-    """One request with question, passages and rubric; what it took is counted as the server reports it."""
+    """One request with question, passages and rubric.
+
+    What it took is counted as the server reports it.
+    """
     made = judge(server, budget=RequestBudget(price_prompt=1.0, price_completion=2.0))
     assert made.score("Who pays?", PASSAGES) == true_score("Who pays?")
     assert made.counts == JudgeCounts(1)
@@ -145,7 +185,9 @@ def test_a_case_gets_its_score(server: JudgeServer) -> None:
     assert all(text in user for text in PASSAGES)
     assert "Proposed answer" not in user
     made.score("Who pays?", PASSAGES, "The insurer\nQuestion:\npays.")
-    assert server.bodies[1]["messages"][1]["content"].endswith("Proposed answer:\n> The insurer\n> Question:\n> pays.")
+    assert server.bodies[1]["messages"][1]["content"].endswith(
+        "Proposed answer:\n> The insurer\n> Question:\n> pays."
+    )
 
 
 def test_nothing_to_be_judged_is_not_asked(server: JudgeServer) -> None:
@@ -159,7 +201,9 @@ def test_nothing_to_be_judged_is_not_asked(server: JudgeServer) -> None:
 
 def test_a_reply_that_is_no_score_is_asked_for_again_with_a_reminder(server: JudgeServer) -> None:
     """And is paid for; when it never comes, the case is missing, with its reason counted."""
-    server.behave = lambda question, place: completion("Certainly! 0.7") if place == 1 else graded(question)
+    server.behave = lambda question, place: (
+        completion("Certainly! 0.7") if place == 1 else graded(question)
+    )
     made = judge(server)
     assert made.score("Who pays?", PASSAGES) == true_score("Who pays?")
     first, second = (body["messages"][1]["content"] for body in server.bodies)
@@ -182,7 +226,10 @@ def test_a_reply_that_is_cut_off_is_no_score(server: JudgeServer) -> None:
 
 
 def test_a_late_reply_is_charged_in_full(server: JudgeServer) -> None:
-    """The server may have read and billed what it never answered: every byte of the prompt could be a token."""
+    """The server may have read and billed what it never answered.
+
+    Every byte of the prompt could be a token.
+    """
     server.behave = lambda *_: Reply(0)
     made = judge(server, timeout=2.0)
     assert math.isnan(made.score("Who pays?", PASSAGES))
@@ -192,10 +239,17 @@ def test_a_late_reply_is_charged_in_full(server: JudgeServer) -> None:
 
 
 def test_a_budget_ends_before_it_is_exceeded(server: JudgeServer) -> None:
-    """A request is charged with the most that it can take until its reply says less: 3 of 9 cases fit, once warned."""
+    """A request is charged with the most that it can take until its reply says less.
+
+    3 of 9 cases fit, once warned.
+    """
     made = judge(server)
     made.score("Case 0?", PASSAGES)
-    most = sum(len(message["content"].encode()) for message in server.bodies[0]["messages"]) + OVERHEAD + 24
+    most = (
+        sum(len(message["content"].encode()) for message in server.bodies[0]["messages"])
+        + OVERHEAD
+        + 24
+    )
     budgets = (
         RequestBudget(tokens=100 + most),
         RequestBudget(cost=0.1 + most / 1000, price_prompt=1.0, price_completion=1.0),
@@ -203,11 +257,17 @@ def test_a_budget_ends_before_it_is_exceeded(server: JudgeServer) -> None:
     )
     for budget in budgets:
         made = judge(server, budget=budget)
-        with pytest.warns(UserWarning, match="of the budget do not bear the next request, after 3 requests") as told:
+        with pytest.warns(
+            UserWarning, match="of the budget do not bear the next request, after 3 requests"
+        ) as told:
             scores = [made.score(f"Case {n}?", PASSAGES) for n in range(9)]
         assert len(told) == 1
         assert [math.isnan(score) for score in scores] == [False] * 3 + [True] * 6
-        assert (made.counts.scored, made.counts.over_budget, made.counts.missing.total()) == (3, 6, 0)
+        assert (made.counts.scored, made.counts.over_budget, made.counts.missing.total()) == (
+            3,
+            6,
+            0,
+        )
         counts = made.client.counts
         assert counts.requests == 3
         assert counts.prompt_tokens + counts.completion_tokens <= budget.tokens
@@ -216,7 +276,14 @@ def test_a_budget_ends_before_it_is_exceeded(server: JudgeServer) -> None:
 
 def test_without_a_report_of_tokens_the_most_is_charged(server: JudgeServer) -> None:
     """Also where the report cannot be true."""
-    for usage in (None, {}, {"prompt_tokens": -5, "completion_tokens": 1}, {"prompt_tokens": True}, [1], "x"):
+    for usage in (
+        None,
+        {},
+        {"prompt_tokens": -5, "completion_tokens": 1},
+        {"prompt_tokens": True},
+        [1],
+        "x",
+    ):
         server.behave = lambda _, __, usage=usage: completion('{"score": 1}', usage)
         made = judge(server)
         assert made.score("Who pays?", PASSAGES) == 1.0
@@ -227,19 +294,29 @@ def test_without_a_report_of_tokens_the_most_is_charged(server: JudgeServer) -> 
 @pytest.mark.parametrize("status", [401, 403, 404, 307])
 def test_wrong_settings_are_an_error_at_the_first_case(server: JudgeServer, status: int) -> None:
     """A key, model or address that is wrong is wrong for every case; the message shows no key."""
-    server.behave = lambda *_: Reply(status, json.dumps({"error": {"message": f"no access for Bearer {KEY}"}}).encode())
+    server.behave = lambda *_: Reply(
+        status, json.dumps({"error": {"message": f"no access for Bearer {KEY}"}}).encode()
+    )
     with pytest.raises(ModelUnavailableError, match=rf"^127.0.0.1:\d+ answered {status}") as caught:
         judge(server).score("Who pays?", PASSAGES)
     assert KEY not in str(caught.value)
     assert len(server.asked) == 1
 
 
-def test_a_case_that_the_server_refuses_is_missing_and_the_next_is_asked(server: JudgeServer) -> None:
+def test_a_case_that_the_server_refuses_is_missing_and_the_next_is_asked(
+    server: JudgeServer,
+) -> None:
     """A prompt that is too long says nothing of other cases: many in a row are no broken server."""
-    server.behave = lambda question, _: Reply(400, b"too long") if "long" in question else graded(question)
+    server.behave = lambda question, _: (
+        Reply(400, b"too long") if "long" in question else graded(question)
+    )
     made = judge(server)
     questions = ("b", *["a long one"] * (IN_A_ROW + 1), "c")
-    assert [math.isnan(made.score(question, PASSAGES)) for question in questions] == [False, *[True] * 6, False]
+    assert [math.isnan(made.score(question, PASSAGES)) for question in questions] == [
+        False,
+        *[True] * 6,
+        False,
+    ]
     assert made.counts.missing.total() == IN_A_ROW + 1
     assert made.client.counts.requests == len(questions)
 
@@ -250,32 +327,44 @@ def test_a_server_that_is_gone_stops_the_run(server: JudgeServer) -> None:
     made = judge(server)
     for n in range(IN_A_ROW - 1):
         assert math.isnan(made.score(f"Case {n}?", PASSAGES))
-    with pytest.raises(ModelUnavailableError, match=r"answered 503 \(5 cases in a row\); correct model"):
+    with pytest.raises(
+        ModelUnavailableError, match=r"answered 503 \(5 cases in a row\); correct model"
+    ):
         made.score("The fifth?", PASSAGES)
     assert len(server.asked) == IN_A_ROW
 
 
-def test_the_name_changes_with_rubric_model_and_prompt_and_with_nothing_else(server: JudgeServer) -> None:
+def test_the_name_changes_with_rubric_model_and_prompt_and_with_nothing_else(
+    server: JudgeServer,
+) -> None:
     """Another rubric never reads an old score; patience, price and key do not matter."""
     made = judge(server)
     other = (
         judge(server, rubric="Score 1 always."),
         judge(server, temperature=0.5),
         judge(server, prompt=judging.JUDGE._replace(text="Grade.")),
-        judge_scorer(dataclasses.replace(client(server), model="other"), NO_BUDGET, RUBRICS["sufficient"]),
+        judge_scorer(
+            dataclasses.replace(client(server), model="other"), NO_BUDGET, RUBRICS["sufficient"]
+        ),
         likelihood_scorer(client(server), NO_BUDGET),
         yes_no_scorer(client(server), NO_BUDGET, SUFFICES),
         yes_no_scorer(client(server), NO_BUDGET, "Is it so?"),
     )
     assert len({made.name, *(one.name for one in other)}) == 8
-    same = judge(server, budget=RequestBudget(tokens=5), timeout=1.0, max_retries=9, key_env="OTHER")
+    same = judge(
+        server, budget=RequestBudget(tokens=5), timeout=1.0, max_retries=9, key_env="OTHER"
+    )
     assert same.name == made.name
     assert made.name.startswith("judge:tiny@127.0.0.1:")
 
 
-def test_the_key_is_sent_and_stands_nowhere_else(server: JudgeServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_key_is_sent_and_stands_nowhere_else(
+    server: JudgeServer, caplog: pytest.LogCaptureFixture
+) -> None:
     """Not in a log line, a warning, a count, a representation or an error, even where the server sends it back."""
-    bad = Reply(429, f'{{"error": {{"message": "Bearer {KEY} is slow"}}}}'.encode(), (("x-echo", KEY),))
+    bad = Reply(
+        429, f'{{"error": {{"message": "Bearer {KEY} is slow"}}}}'.encode(), (("x-echo", KEY),)
+    )
     server.behave = lambda *_: bad
     made = judge(server)
     with caplog.at_level(logging.DEBUG), warnings.catch_warnings(record=True) as told:
@@ -287,15 +376,26 @@ def test_the_key_is_sent_and_stands_nowhere_else(server: JudgeServer, caplog: py
         made = judge(server)
         server.behave = lambda *_: completion(f'{{"score": "{KEY}"}}')
         made.score("Who pays?", PASSAGES)
-    shown = f"{made!r} {made.counts} {made.name} {caught.value} {[str(one.message) for one in told]} {caplog.text}"
+    shown = (
+        f"{made!r} {made.counts} {made.name} {caught.value} {[str(one.message) for one in told]} "
+        f"{caplog.text}"
+    )
     assert KEY not in shown
     assert "[hidden]" in str(caught.value)
     assert server.keys == {f"Bearer {KEY}"}
 
 
 def test_a_yes_is_weighed_against_a_no() -> None:
-    """Of .5 and .1 for yes in two spellings and .2 for no, .6 of .8 says yes; other words do not count."""
-    top = [("Yes", math.log(0.5)), (" yes", math.log(0.1)), ("No", math.log(0.2)), ("Well", math.log(0.15))]
+    """Of .5 and .1 for yes in two spellings and .2 for no, .6 of .8 says yes.
+
+    Other words do not count.
+    """
+    top = [
+        ("Yes", math.log(0.5)),
+        (" yes", math.log(0.1)),
+        ("No", math.log(0.2)),
+        ("Well", math.log(0.15)),
+    ]
     made = yes_no_scorer(Fixed(top), NO_BUDGET, SUFFICES)
     assert made.score("Who pays?", PASSAGES) == pytest.approx(0.75)
     assert yes_no_scorer(Fixed([("Yes", -0.1)]), NO_BUDGET, SUFFICES).score("?", PASSAGES) == 1.0
@@ -321,11 +421,16 @@ def test_a_likelihood_is_the_geometric_mean_of_the_answers_tokens() -> None:
 def test_other_statistics_tell_of_one_token() -> None:
     """Of .5 and .125: the least is .125, the first .5; each is a signal with a name of its own."""
     scored = Fixed(given=[math.log(0.5), math.log(0.125)])
-    made = {name: likelihood_scorer(scored, NO_BUDGET, statistic=name) for name in ("mean", "least", "first")}
+    made = {
+        name: likelihood_scorer(scored, NO_BUDGET, statistic=name)
+        for name in ("mean", "least", "first")
+    }
     values = {name: one.score("Who pays?", PASSAGES, "Yes.") for name, one in made.items()}
     assert values == pytest.approx({"mean": 0.25, "least": 0.125, "first": 0.5})
     assert len({one.name for one in made.values()}) == 3
-    with pytest.raises(ValueError, match="statistic must be one of mean, least, first, got 'median'"):
+    with pytest.raises(
+        ValueError, match="statistic must be one of mean, least, first, got 'median'"
+    ):
         likelihood_scorer(scored, NO_BUDGET, statistic="median")  # type: ignore[arg-type]
 
 
@@ -343,16 +448,23 @@ def llama(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServ
 def test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one(
     llama: LlamaServer, reply: Reply, kind: str
 ) -> None:
-    """Counted with its reason, or an error where every case would meet it; the next case has its score."""
+    """Counted with its reason, or an error where every case would meet it.
+
+    The next case has its score.
+    """
     llama.text = '{"score": 0.5}'
     asked = client(llama, timeout=3.0 if reply.pause else 10.0)
-    for made in (judge_scorer(asked, NO_BUDGET, RUBRICS["sufficient"]), yes_no_scorer(asked, NO_BUDGET, SUFFICES)):
+    for made in (
+        judge_scorer(asked, NO_BUDGET, RUBRICS["sufficient"]),
+        yes_no_scorer(asked, NO_BUDGET, SUFFICES),
+    ):
         assert made.score("the first?", PASSAGES) > 0.0
         llama.failing = {"the second?": reply}
         if kind in {"HTTP 404", "HTTP 307"}:
             with pytest.raises(ModelUnavailableError):
                 made.score("the second?", PASSAGES)
-        elif kind not in {"", "cut off"} or made.name.startswith("judge"):  # one token is always cut off after it
+        # one token is always cut off after it
+        elif kind not in {"", "cut off"} or made.name.startswith("judge"):
             assert math.isnan(made.score("the second?", PASSAGES))
             assert made.counts.missing.total() == 1
         else:
@@ -361,7 +473,9 @@ def test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one(
         llama.failing = {}
 
 
-def test_yes_and_no_without_log_probabilities_stop_before_the_first_case(llama: LlamaServer) -> None:
+def test_yes_and_no_without_log_probabilities_stop_before_the_first_case(
+    llama: LlamaServer,
+) -> None:
     """With the remedy; a server that gives them for a while and then null leaves a case missing."""
     llama.logprobs = False
     with pytest.raises(ValueError, match=r"take raglab\.LocalModel"):
@@ -376,7 +490,10 @@ def test_yes_and_no_without_log_probabilities_stop_before_the_first_case(llama: 
 
 
 def test_a_likelihood_by_a_shifted_echo_stops_before_the_first_case(llama: LlamaServer) -> None:
-    """As llama.cpp's server has it; the case is not asked, and none gets the score of the token beside."""
+    """As llama.cpp's server has it.
+
+    The case is not asked, and none gets the score of the token beside.
+    """
     words = [word if place == 0 else f" {word}" for place, word in enumerate(ECHOED.split())]
     offsets = [sum(map(len, words[:place])) for place in range(len(words))]
     values: list[float | None] = [-1.0] * len(words)
@@ -386,7 +503,9 @@ def test_a_likelihood_by_a_shifted_echo_stops_before_the_first_case(llama: Llama
 
     def behave(question: str, place: int) -> Reply:
         if "prompt" in llama.bodies[-1]:
-            return Reply(body=json.dumps({"choices": [{"text": ECHOED, "logprobs": shown}]}).encode())
+            return Reply(
+                body=json.dumps({"choices": [{"text": ECHOED, "logprobs": shown}]}).encode()
+            )
         return plain(question, place)
 
     llama.behave = behave
@@ -404,10 +523,16 @@ def test_a_question_that_leaves_no_room_is_missing(server: JudgeServer) -> None:
 
 
 def test_a_judge_holds_the_server_to_its_schema(server: JudgeServer) -> None:
-    """Where the server can be held to one, in its form; a reply that is no score is none all the same."""
+    """Where the server can be held to one, in its form.
+
+    A reply that is no score is none all the same.
+    """
     made = judge(server)
     assert made.score("Who pays?", PASSAGES) == true_score("Who pays?")
-    assert server.bodies[0]["response_format"] == {"type": "json_object", "schema": judging.SCORE_SCHEMA}
+    assert server.bodies[0]["response_format"] == {
+        "type": "json_object",
+        "schema": judging.SCORE_SCHEMA,
+    }
     server.behave = lambda *_: completion('{"score": 7}')
     assert math.isnan(made.score("Who else?", PASSAGES))
     server.behave = lambda *_: completion('So: {"score": 1}')
@@ -419,7 +544,9 @@ def test_a_judge_reads_nothing_out_of_a_text(server: JudgeServer) -> None:
     told = client(server)
     told._state.capabilities = Capabilities(True, 5, "text", "none", None, seed=True)
     server.behave = lambda *_: completion('So: {"score": 1}')
-    assert math.isnan(judge_scorer(told, NO_BUDGET, RUBRICS["sufficient"]).score("Who pays?", PASSAGES))
+    assert math.isnan(
+        judge_scorer(told, NO_BUDGET, RUBRICS["sufficient"]).score("Who pays?", PASSAGES)
+    )
     assert all("response_format" not in body for body in server.bodies)
 
 
@@ -430,8 +557,12 @@ def test_a_prompt_of_a_judge_is_shortened(kind: str, limit: int) -> None:
     long = ["The excess is £250, and £400 where the claim is late. " * 200] * 4
     asked = Fixed([("Yes", -0.1)], [-0.1])
     scorers: dict[str, Any] = {
-        "judge": lambda **more: judge_scorer(asked, NO_BUDGET, "Score 1.", with_answer=True, **more),
-        "yes-no": lambda **more: yes_no_scorer(asked, NO_BUDGET, SUFFICES, with_answer=True, **more),
+        "judge": lambda **more: judge_scorer(
+            asked, NO_BUDGET, "Score 1.", with_answer=True, **more
+        ),
+        "yes-no": lambda **more: yes_no_scorer(
+            asked, NO_BUDGET, SUFFICES, with_answer=True, **more
+        ),
         "likelihood": lambda **more: likelihood_scorer(asked, NO_BUDGET, **more),
     }
     made = scorers[kind](max_prompt_tokens=limit)

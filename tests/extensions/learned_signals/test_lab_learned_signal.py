@@ -30,7 +30,20 @@ from tiny_models import save_encoder
 
 PERILS = ["storm", "hail", "fire", "flood", "frost", "theft", "smoke", "water"]
 OBJECTS = ["roof", "door", "wall", "floor", "boat", "shed"]
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "is", "the", "damaged", "by", "covered", "?", "."]
+VOCABULARY = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "is",
+    "the",
+    "damaged",
+    "by",
+    "covered",
+    "?",
+    ".",
+]
 PLAIN = [Recipe(("coverage",), "logistic", 0.1)]
 
 
@@ -38,26 +51,41 @@ PLAIN = [Recipe(("coverage",), "logistic", 0.1)]
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     """Return a tiny encoder with random weights that knows the words of the set."""
     words = [*VOCABULARY, *PERILS, *OBJECTS]
-    return load_encoder(str(save_encoder(tmp_path_factory.mktemp("models") / "tiny-encoder", words=words)))
+    return load_encoder(
+        str(save_encoder(tmp_path_factory.mktemp("models") / "tiny-encoder", words=words))
+    )
 
 
 def made_trace(encoder: Encoder | None, n: int = 48, split: str = "tune") -> Trace:
-    """Questions after a peril and an object: every second one has a hit with both, the others have another peril."""
+    """Questions after a peril and an object.
+
+    Every second one has a hit with both, the others have another peril.
+    """
     rng = np.random.default_rng(3)
     rows = []
     for number in range(n):
         peril, thing = rng.choice(PERILS, size=2, replace=False), rng.choice(OBJECTS)
         ok = number % 2 == 0
-        case = {"case_id": f"q{number}", "query": f"is the {thing} damaged by {peril[0]} covered?", "split": split}
+        case = {
+            "case_id": f"q{number}",
+            "query": f"is the {thing} damaged by {peril[0]} covered?",
+            "split": split,
+        }
         case |= {"label": "ok", "expect_sources": [f"d{number}.md"]} if ok else {"label": "refuse"}
         text = f"the {thing} damaged by {peril[0 if ok else 1]} is covered."
-        rows.append({**case, "hit_id": f"d{number}", "source": f"d{number}.md", "text": text, "score": 0.5})
+        rows.append(
+            {**case, "hit_id": f"d{number}", "source": f"d{number}.md", "text": text, "score": 0.5}
+        )
     trace = trace_from_frame(pd.DataFrame(rows), score="cosine", name="made")
     if encoder is None:
         return trace
     parameters = {**trace.meta.get("parameters", {}), "encoder": encoder.name}
-    return Trace(**{**{name: getattr(trace, name) for name in trace.__dataclass_fields__},
-                    "meta": {**trace.meta, "parameters": parameters}})  # fmt: skip
+    return Trace(
+        **{
+            **{name: getattr(trace, name) for name in trace.__dataclass_fields__},
+            "meta": {**trace.meta, "parameters": parameters},
+        }
+    )
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +99,10 @@ class TestLearnedSignal:
     """The whole way, with a tiny encoder made here."""
 
     def test_it_tells_apart(self, signal: LearnedSignal) -> None:
-        """A missing peril is plain to see: cross-fitted AUROC is high, and the report counts the cases."""
+        """A missing peril is plain to see.
+
+        cross-fitted AUROC is high, and the report counts the cases.
+        """
         assert signal.report[:2] == (48, 24)
         assert signal.report.auroc > 0.95
         assert signal.report.low < signal.report.auroc <= signal.report.high
@@ -81,27 +112,40 @@ class TestLearnedSignal:
             {"name": "learned", "target": signal.target, **signal.report._asdict()}
         ]
 
-    def test_its_column_is_cross_fitted(self, signal: LearnedSignal, encoder: Encoder, tmp_path: Path) -> None:
+    def test_its_column_is_cross_fitted(
+        self, signal: LearnedSignal, encoder: Encoder, tmp_path: Path
+    ) -> None:
         """The stored column is the report's; other questions have the model of all."""
         trace = made_trace(encoder)
         column = signal.with_signal(trace, cache=tmp_path / "signals.sqlite").signal("learned")
         _, y = labelled_rows(trace, "answerable")
         assert metrics.auroc(y, column.to_numpy()) == signal.report.auroc
-        row = {name: [()] for name in NEEDS} | {"query": ["is the new boat covered?"], "hits.text": [("the boat .",)]}
+        row = {name: [()] for name in NEEDS} | {
+            "query": ["is the new boat covered?"],
+            "hits.text": [("the boat .",)],
+        }
         rows = pd.DataFrame(row | {name: [(0.5,)] for name in NEEDS[2:]})
         x = signal.reader.features(rows)
         assert signal.values(rows) == signal.model.probabilities(x, FEATURES).tolist()
 
     def test_it_is_a_signal_function(self, signal: LearnedSignal, encoder: Encoder) -> None:
-        """It keeps the rules of signal functions: the same alone and among others, the direction as declared."""
+        """It keeps the rules of signal functions.
+
+        The same alone and among others, the direction as declared.
+        """
         from raglab.testing import check_signal
 
         found = check_signal(signal.signal_function(), made_trace(encoder, 16))
         assert found.missing == 0.0
         assert found.auroc > 0.95
 
-    def test_it_is_kept_as_numbers(self, signal: LearnedSignal, encoder: Encoder, tmp_path: Path) -> None:
-        """Saved and loaded, it has the same version, bytes and values; the file holds no question."""
+    def test_it_is_kept_as_numbers(
+        self, signal: LearnedSignal, encoder: Encoder, tmp_path: Path
+    ) -> None:
+        """Saved and loaded, it has the same version, bytes and values.
+
+        The file holds no question.
+        """
         path = tmp_path / "learned.json"
         signal.save(path)
         assert "damaged" not in path.read_text(encoding="utf-8")
@@ -122,7 +166,10 @@ class TestLearnedSignal:
 
     @pytest.mark.parametrize("query", [False, True])
     def test_spans_are_those_of_the_tokens(self, tmp_path: Path, *, query: bool) -> None:
-        """One span a token of the text, whatever prompt stands before it; a text that is cut included."""
+        """One span a token of the text, whatever prompt stands before it.
+
+        A text that is cut included.
+        """
         prompts = {"query": "what does ", "document": "the policy "}
         for name, given in (("plain", None), ("prompted", prompts)):
             encoder = load_encoder(str(save_encoder(tmp_path / name, given)))
@@ -132,16 +179,23 @@ class TestLearnedSignal:
             assert spans[0].tolist() == [[0, 4], [5, 8], [9, 15], [16, 21], [21, 22]]
 
 
-def random_cases(n_groups: int, size: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def random_cases(
+    n_groups: int, size: int, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features that are the same in a group, and a label a group that hangs on nothing."""
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(n_groups), size)
-    x = rng.normal(size=(n_groups, len(FEATURES)))[groups] + 0.01 * rng.normal(size=(n_groups * size, len(FEATURES)))
+    x = rng.normal(size=(n_groups, len(FEATURES)))[groups] + 0.01 * rng.normal(
+        size=(n_groups * size, len(FEATURES))
+    )
     return x, (rng.permutation(n_groups) % 2 == 0)[groups], groups
 
 
 def test_a_group_is_never_seen() -> None:
-    """Labels that only a group's own features tell: by groups nothing is learned, case by case nearly everything."""
+    """Labels that only a group's own features tell.
+
+    By groups nothing is learned, case by case nearly everything.
+    """
     x, y, groups = random_cases(24, 10)
     recipe = [Recipe(tuple(GROUPS), "logistic", 0.1)]
     apart = cross_fit(x, y, groups, recipe, folds=4)
@@ -161,21 +215,30 @@ def test_a_case_does_not_change_its_own_value() -> None:
     after = cross_fit(other, y, groups, recipe, folds=3)
     one = int(before.fold[0])
     assert np.array_equal(before.fold, after.fold)
-    for first, second in zip(before.fold_models[one].body, after.fold_models[one].body, strict=True):
+    for first, second in zip(
+        before.fold_models[one].body, after.fold_models[one].body, strict=True
+    ):
         assert np.array_equal(first, second)
 
 
 def test_too_few_cases_are_refused() -> None:
     """Nine of a kind are too few, and the message says how many there are."""
     x, _, groups = random_cases(20, 1)
-    with pytest.raises(ValueError, match=r"at least 10 cases to answer and 10 others, got 9 and 10; label more"):
+    with pytest.raises(
+        ValueError, match=r"at least 10 cases to answer and 10 others, got 9 and 10; label more"
+    ):
         cross_fit(x[1:], np.arange(19) < 9, groups[1:])
 
 
 def case_frame(queries: list[str], labels: list[str], **extra: list[str]) -> Trace:
     """Trace of questions with one hit each."""
     frame = pd.DataFrame(
-        {"case_id": [f"q{n}" for n in range(len(queries))], "query": queries, "label": labels, **extra}
+        {
+            "case_id": [f"q{n}" for n in range(len(queries))],
+            "query": queries,
+            "label": labels,
+            **extra,
+        }
     )
     frame = frame.assign(hit_id="d", source="d.md", text="a passage", score=0.5)
     frame["expect_sources"] = [["d.md"] if label == "ok" else [] for label in labels]
@@ -187,7 +250,8 @@ def test_groups_by_question_key_and_value() -> None:
     trace = case_frame(["a", "b", "a", "c"], ["ok", "refuse", "ok", "refuse"])
     rows = np.arange(4)
     assert case_groups(trace, rows, None).tolist() == [0, 1, 0, 2]
-    assert case_groups(trace, rows, ["x", "x", "y", "z"]).tolist() == [0, 0, 0, 1]  # q0 and q2 ask the same
+    # q0 and q2 ask the same
+    assert case_groups(trace, rows, ["x", "x", "y", "z"]).tolist() == [0, 0, 0, 1]
     assert case_groups(trace, rows[:2], ["x", "x", "y", "z"]).tolist() == [0, 0]
     with pytest.raises(ValueError, match="one value a case, got 2 for 4"):
         case_groups(trace, rows, ["x", "y"])
@@ -196,7 +260,10 @@ def test_groups_by_question_key_and_value() -> None:
 
 
 def test_targets() -> None:
-    """Answerable leaves ambiguous cases out; right counts whether the hits hold what is expected."""
+    """Answerable leaves ambiguous cases out.
+
+    Right counts whether the hits hold what is expected.
+    """
     trace = case_frame(["a", "b", "c"], ["ok", "refuse", "ambiguous"])
     rows, y = labelled_rows(trace, "answerable")
     assert (rows.tolist(), y.tolist()) == ([0, 1], [True, False])
@@ -216,7 +283,9 @@ def record() -> dict[str, Any]:
     x, y, groups = random_cases(12, 6)
     fit = cross_fit(x, y, groups, PLAIN, folds=3)
     report = signal_report(y, fit.held_out)
-    one = LearnedSignal("learned", "answerable", "tiny@1", fit.model, fit.fold_models, {"0" * 16: 1}, report)
+    one = LearnedSignal(
+        "learned", "answerable", "tiny@1", fit.model, fit.fold_models, {"0" * 16: 1}, report
+    )
     return one.record
 
 
@@ -251,5 +320,7 @@ def test_a_trace_of_shards_is_refused() -> None:
     class Shards:
         """A trace that is no trace in memory."""
 
-    with pytest.raises(TypeError, match=r"^fit_signal must have a trace in memory, got a Shards; .*draw some cases"):
+    with pytest.raises(
+        TypeError, match=r"^fit_signal must have a trace in memory, got a Shards; .*draw some cases"
+    ):
         fit_signal.__wrapped__(Shards())  # type: ignore[attr-defined]

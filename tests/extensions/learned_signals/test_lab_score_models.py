@@ -40,7 +40,10 @@ def cases(n: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a_logistic_by_hand() -> None:
-    """(3 - 1) / 2 · 0.5 + 0.25 = 0.75; a missing value counts as the center, a far one as 8 deviations."""
+    """(3 - 1) / 2 · 0.5 + 0.25 = 0.75.
+
+    A missing value counts as the center, a far one as 8 deviations.
+    """
     body = Logistic(np.array([1.0]), np.array([2.0]), np.array([0.5]), 0.25)
     model = ScoreModel(("a",), body, Recipe(("signal",), "logistic", 1.0))
     assert body.logits(np.array([[3.0], [np.nan], [1e9]])).tolist() == [0.75, 0.25, 4.25]
@@ -50,8 +53,15 @@ def test_a_logistic_by_hand() -> None:
 def test_a_tree_by_hand() -> None:
     """One split at 0.5 to the left where equal, missing to the right."""
     one = np.array([[0, 0, 0]])
-    body = Trees(one, np.array([[0.5, 0, 0]]), one > 0, np.array([[1, -1, -1]]), np.array([[2, -1, -1]]),
-                 np.array([[0.0, -1.0, 2.0]]), 0.25)  # fmt: skip
+    body = Trees(
+        one,
+        np.array([[0.5, 0, 0]]),
+        one > 0,
+        np.array([[1, -1, -1]]),
+        np.array([[2, -1, -1]]),
+        np.array([[0.0, -1.0, 2.0]]),
+        0.25,
+    )
     assert body.logits(np.array([[0.5], [0.6], [np.nan]])).tolist() == [-0.75, 2.25, 2.25]
 
 
@@ -71,24 +81,34 @@ def test_the_logistic_is_scikit_learns() -> None:
 
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_the_trees_are_scikit_learns(depth: int) -> None:
-    """Every probability of the read-out nodes is scikit-learn's, on missing values and values on a threshold too."""
+    """Every read-out node's probability is scikit-learn's, also on missing and threshold values."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     x, y = cases()
     x = np.round(x, 1)  # ties, and values exactly on a threshold
     model = fit_score_model(x, y, NAMES, GROUPS, Recipe(BOTH, "trees", float(depth)))
     fitted = HistGradientBoostingClassifier(
-        max_iter=DEPTHS[depth], max_depth=depth, learning_rate=RATE, min_samples_leaf=LEAST_LEAF,
-        l2_regularization=PENALTY, early_stopping=False, random_state=0,
-    ).fit(x[:, :3], y)  # fmt: skip
+        max_iter=DEPTHS[depth],
+        max_depth=depth,
+        learning_rate=RATE,
+        min_samples_leaf=LEAST_LEAF,
+        l2_regularization=PENALTY,
+        early_stopping=False,
+        random_state=0,
+    ).fit(x[:, :3], y)
     other, _ = cases(seed=1)
     for rows in (x, np.round(other, 1), other):
-        assert np.allclose(model.probabilities(rows, NAMES), fitted.predict_proba(rows[:, :3])[:, 1], atol=1e-9)
+        assert np.allclose(
+            model.probabilities(rows, NAMES), fitted.predict_proba(rows[:, :3])[:, 1], atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("recipe", [Recipe(BOTH, "logistic", 0.1), Recipe(BOTH, "trees", 2.0)])
 def test_a_file_holds_the_same_model(recipe: Recipe) -> None:
-    """Through JSON and back every probability has the same bits; one row has those that it has among others."""
+    """Through JSON and back every probability has the same bits.
+
+    One row has those that it has among others.
+    """
     x, y = cases()
     model = fit_score_model(x, y, NAMES, GROUPS, recipe)
     known = parse_model(json.loads(json.dumps(model_record(model))), GROUPS)
@@ -100,7 +120,10 @@ def test_a_file_holds_the_same_model(recipe: Recipe) -> None:
 
 @pytest.mark.parametrize("family", ["logistic", "trees"])
 def test_nothing_to_tell_apart_gives_the_share(family: Any) -> None:
-    """All of one kind, or no feature that varies: (right + 1) / (cases + 2), and it is kept as well."""
+    """All of one kind, or no feature that varies.
+
+    (right + 1) / (cases + 2), and it is kept as well.
+    """
     x, y = cases(98)
     x[:, :] = 1.0
     y[:] = np.arange(98) < 49

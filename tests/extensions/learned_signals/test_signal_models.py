@@ -1,4 +1,7 @@
-"""Signals by models and servers: worked examples, what a version holds, and a judge that is killed and goes on."""
+"""Signals by models and servers.
+
+Worked examples, what a version holds, and a judge that is killed and goes on.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,10 @@ class Entails(NamedTuple):
 
 
 def test_a_reader_gives_the_best_hit_that_answers() -> None:
-    """Passages of 17 and 7 characters leave 1 - 4/17 and 1 - 4/7: the first counts; no passage is missing."""
+    """Passages of 17 and 7 characters leave 1 - 4/17 and 1 - 4/7: the first counts.
+
+    No passage is missing.
+    """
     made = signal_models.reader(Reads())  # type: ignore[arg-type]
     assert made(ROWS)[:2] == pytest.approx([1 - 4 / 17, 1 - 4 / 15])
     assert math.isnan(made(ROWS)[2])
@@ -83,18 +89,38 @@ def test_a_reader_gives_the_best_hit_that_answers() -> None:
 
 
 def test_nli_is_that_of_the_least_entailed_claim() -> None:
-    """`The insurer pays.` stands in a hit, `Bees pay.` in none; a claim without evidence is not entailed at all."""
+    """`The insurer pays.` stands in a hit, `Bees pay.` in none.
+
+    A claim without evidence is not entailed at all.
+    """
     made = signal_models.nli(Entails())  # type: ignore[arg-type]
     assert made(ROWS) == [0.2, 0.9, 0.0]
     assert (made.stage, made.needs) == ("answer", ("hits.text", "answer.text"))
 
 
 def test_a_classifier_reads_all_passages_as_one_or_each_by_itself() -> None:
-    """Of `who pays?`, `pays?` stands in no passage; of the answer's words the passages hold three of five."""
-    words = pd.DataFrame({"query": ["insurer nobody"], "hits.text": [("insurer", "nobody")], "answer.text": ["nobody"]})
+    """Of `who pays?`, `pays?` stands in no passage.
+
+    Of the answer's words the passages hold three of five.
+    """
+    words = pd.DataFrame(
+        {
+            "query": ["insurer nobody"],
+            "hits.text": [("insurer", "nobody")],
+            "answer.text": ["nobody"],
+        }
+    )
     for made, other, wanted in (
-        (signal_models.sufficient(Sorts()), signal_models.sufficient(Sorts(), passages="each"), [1.0, 0.5]),  # type: ignore[arg-type]
-        (signal_models.grounded(Sorts()), signal_models.grounded(Sorts(), passages="each"), [0.5, 1.0]),  # type: ignore[arg-type]
+        (
+            signal_models.sufficient(Sorts()),
+            signal_models.sufficient(Sorts(), passages="each"),
+            [1.0, 0.5],
+        ),
+        (
+            signal_models.grounded(Sorts()),
+            signal_models.grounded(Sorts(), passages="each"),
+            [0.5, 1.0],
+        ),
     ):
         assert [*made(words), *other(words)] == wanted
         assert made.version != other.version
@@ -122,15 +148,18 @@ def test_a_model_measures_each_row_by_itself(made: Any, tmp_path: Path) -> None:
 def test_a_version_names_model_label_and_what_is_read() -> None:
     """A long name has its hash at the end."""
     assert signal_models.reader(Reads()).version == "reader-1:reads@1"  # type: ignore[arg-type]
-    assert signal_models.sufficient(Sorts()).version == "sufficient-1:sorts@1:1:all"  # type: ignore[arg-type]
-    versions = {signal_models.nli(Entails("e" * 300 + end)).version for end in "ab"}  # type: ignore[arg-type]
+    assert signal_models.sufficient(Sorts()).version == "sufficient-1:sorts@1:1:all"
+    versions = {signal_models.nli(Entails("e" * 300 + end)).version for end in "ab"}
     assert len(versions) == 2
     assert max(map(len, versions)) <= 200
 
 
 @pytest.mark.slow
 def test_models_by_folder_are_loaded(tmp_path: Path) -> None:
-    """Tiny ones with random weights: what they say is a probability, the same for one row as for many."""
+    """Tiny ones with random weights.
+
+    What they say is a probability, the same for one row as for many.
+    """
     pairs = save_bert(tmp_path / "pairs", "BertForSequenceClassification", num_labels=2)
     config = json.loads((pairs / "config.json").read_text())
     config |= {"id2label": {"0": "NO", "1": "Entailment"}, "label2id": {"NO": 0, "Entailment": 1}}
@@ -144,7 +173,9 @@ def test_models_by_folder_are_loaded(tmp_path: Path) -> None:
     ):
         assert check_signal(made).rows >= 5
         assert "@" in made.version
-    found = signal_models.spans(str(reading), ["what does", "fire"], [["the policy cover fire", "water"], []])
+    found = signal_models.spans(
+        str(reading), ["what does", "fire"], [["the policy cover fire", "water"], []]
+    )
     assert found["span"][0] in "the policy cover fire water"
     assert found["passage"].tolist()[1] == -1
 
@@ -167,7 +198,11 @@ def client(server: JudgeServer, **settings: Any) -> OpenAIClient:
 
 def made_trace(n: int) -> Trace:
     """Trace of n cases with two hits each, all of them different."""
-    rows = [(f"q{case}", f"What is {case}?", f"p{case}-{hit}", 0.9 - hit / 10) for case in range(n) for hit in range(2)]
+    rows = [
+        (f"q{case}", f"What is {case}?", f"p{case}-{hit}", 0.9 - hit / 10)
+        for case in range(n)
+        for hit in range(2)
+    ]
     frame = pd.DataFrame(rows, columns=["case_id", "query", "hit_id", "score"])
     return trace_from_frame(frame.assign(text=[f"Passage {row[2]}." for row in rows], label="ok"))
 
@@ -178,14 +213,21 @@ def questions(server: JudgeServer) -> list[str]:
 
 
 def test_a_judge_fills_a_column(server: JudgeServer, tmp_path: Path) -> None:
-    """Each row is asked once; another rubric asks again, the same one does not; the trace names the judge."""
+    """Each row is asked once; another rubric asks again, the same one does not.
+
+    The trace names the judge.
+    """
     trace = made_trace(4)
     made = signal_models.judge(client(server))
     filled = add_signals(trace, made, cache=tmp_path / "cache")
-    assert filled.signal("judge").to_dict() == {f"q{n}": true_score(f"What is {n}?") for n in range(4)}
+    assert filled.signal("judge").to_dict() == {
+        f"q{n}": true_score(f"What is {n}?") for n in range(4)
+    }
     add_signals(trace, signal_models.judge(client(server, timeout=5.0)), cache=tmp_path / "cache")
     assert len(questions(server)) == 4
-    add_signals(trace, signal_models.judge(client(server), rubric="Score 1."), cache=tmp_path / "cache")
+    add_signals(
+        trace, signal_models.judge(client(server), rubric="Score 1."), cache=tmp_path / "cache"
+    )
     assert len(questions(server)) == 8
     assert made.version.startswith("judge:tiny@127.0.0.1:")
     assert made.fn.counts.scored == 4
@@ -194,15 +236,21 @@ def test_a_judge_fills_a_column(server: JudgeServer, tmp_path: Path) -> None:
 
 def test_several_requests_at_a_time_give_the_same(server: JudgeServer, tmp_path: Path) -> None:
     """In the order of the rows."""
-    filled = add_signals(made_trace(9), signal_models.judge(client(server), at_once=4), cache=tmp_path / "cache")
+    filled = add_signals(
+        made_trace(9), signal_models.judge(client(server), at_once=4), cache=tmp_path / "cache"
+    )
     assert filled.signal("judge").tolist() == [true_score(f"What is {n}?") for n in range(9)]
     assert sorted(questions(server)) == [f"What is {n}?" for n in range(9)]
 
 
-def test_a_spent_budget_leaves_the_rest_to_the_next_run(server: JudgeServer, tmp_path: Path) -> None:
+def test_a_spent_budget_leaves_the_rest_to_the_next_run(
+    server: JudgeServer, tmp_path: Path
+) -> None:
     """Missing is not kept: with a larger budget only those cases are asked."""
     usage = {"prompt_tokens": 2000, "completion_tokens": 10}
-    server.behave = lambda question, _: completion(json.dumps({"score": true_score(question)}), usage)
+    server.behave = lambda question, _: completion(
+        json.dumps({"score": true_score(question)}), usage
+    )
     trace, cache, budget = made_trace(6), tmp_path / "cache", RequestBudget(tokens=8000)
     with pytest.warns(UserWarning, match="the tokens of the budget"):
         first = add_signals(trace, signal_models.judge(client(server), budget=budget), cache=cache)
@@ -226,11 +274,20 @@ def test_a_wrong_key_is_an_error_that_says_so(server: JudgeServer, tmp_path: Pat
 
 
 def test_what_a_model_gives_no_value_for_is_told(server: JudgeServer, tmp_path: Path) -> None:
-    """With counts, the first reason, and each reason; what was there before counts no second time."""
-    bad = {"What is 1?": completion("I cannot tell."), "What is 3?": Reply(500), "What is 4?": completion("Nor I.")}
+    """With counts, the first reason, and each reason.
+
+    What was there before counts no second time.
+    """
+    bad = {
+        "What is 1?": completion("I cannot tell."),
+        "What is 3?": Reply(500),
+        "What is 4?": completion("Nor I."),
+    }
     server.behave = lambda question, _: bad.get(question) or graded(question)
     made = signal_models.judge(client(server, max_retries=0))
-    with pytest.warns(MissingSignalsWarning, match="3 of 6 values of the signal judge are missing: 2 ") as caught:
+    with pytest.warns(
+        MissingSignalsWarning, match="3 of 6 values of the signal judge are missing: 2 "
+    ) as caught:
         filled = add_signals(made_trace(6), made, cache=tmp_path / "cache")
     (told,) = (one.message for one in caught if isinstance(one.message, MissingSignalsWarning))
     assert (told.signal, sorted(told.missing.values())) == ("judge", [1, 2])
@@ -241,7 +298,9 @@ def test_what_a_model_gives_no_value_for_is_told(server: JudgeServer, tmp_path: 
     server.behave = lambda question, _: graded(question)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert add_signals(made_trace(6), made, cache=tmp_path / "cache").signal("judge").notna().all()
+        assert (
+            add_signals(made_trace(6), made, cache=tmp_path / "cache").signal("judge").notna().all()
+        )
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -249,7 +308,9 @@ def test_a_dead_port_is_told_at_any_number_of_cases(tmp_path: Path, n: int) -> N
     """Fewer failures than stop a run; a calibrated signal counts as the one behind it."""
     pytest.importorskip("openai")
     dead = signal_models.judge(OpenAIClient("tiny", "http://127.0.0.1:9/v1", max_retries=0))
-    with pytest.warns(MissingSignalsWarning, match=rf"{n} of {n} values of the signal judge .*{n} "):
+    with pytest.warns(
+        MissingSignalsWarning, match=rf"{n} of {n} values of the signal judge .*{n} "
+    ):
         add_signals(made_trace(n), dead, cache=tmp_path / "cache")
 
 
@@ -258,14 +319,20 @@ def test_what_has_nothing_to_measure_is_no_failure(tmp_path: Path) -> None:
     none = SignalFunction("mine", lambda rows: [None] * len(rows))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert add_signals(made_trace(3), none, cache=tmp_path / "cache").signal("mine").isna().all()
+        assert (
+            add_signals(made_trace(3), none, cache=tmp_path / "cache").signal("mine").isna().all()
+        )
 
 
-def test_a_model_that_stops_a_run_is_told_with_one_remedy(server: JudgeServer, tmp_path: Path) -> None:
+def test_a_model_that_stops_a_run_is_told_with_one_remedy(
+    server: JudgeServer, tmp_path: Path
+) -> None:
     """Nothing is wrong with the function."""
     server.behave = lambda *_: Reply(404)
     for made in (signal_models.judge(client(server)), signal_models.yes_no(client(server))):
-        with pytest.raises(ValueError, match=r"got none of its model for case 'q0': .*404") as caught:
+        with pytest.raises(
+            ValueError, match=r"got none of its model for case 'q0': .*404"
+        ) as caught:
             add_signals(made_trace(2), made, cache=tmp_path / "cache")
         assert "mend the function" not in str(caught.value)
         assert isinstance(caught.value.__cause__, ModelUnavailableError)
@@ -302,7 +369,8 @@ def test_an_answer_is_judged_where_it_is_recorded(server: JudgeServer, tmp_path:
     asked = len(server.bodies)
     with pytest.raises(ValueError, match="need a server that echoes"):
         add_signals(trace, signal_models.logprob(client(server)), cache=tmp_path / "cache")
-    assert all("passages" not in str(body.get("prompt")) for body in server.bodies[asked:])  # the probe alone
+    # the probe alone
+    assert all("passages" not in str(body.get("prompt")) for body in server.bodies[asked:])
 
 
 RUN = """
@@ -324,16 +392,25 @@ print(judge.fn.counts, judge.fn.client.counts)
 
 def hits_csv(folder: Path, questions: Sequence[str]) -> None:
     """Two hits a question, as a file."""
-    rows = [(f"q{n}", query, f"p{n}-{hit}", 0.9 - hit / 10) for n, query in enumerate(questions) for hit in range(2)]
+    rows = [
+        (f"q{n}", query, f"p{n}-{hit}", 0.9 - hit / 10)
+        for n, query in enumerate(questions)
+        for hit in range(2)
+    ]
     frame = pd.DataFrame(rows, columns=["case_id", "query", "hit_id", "score"])
-    frame.assign(text=[f"Passage {row[2]}." for row in rows], label="ok").to_csv(folder / "hits.csv", index=False)
+    frame.assign(text=[f"Passage {row[2]}." for row in rows], label="ok").to_csv(
+        folder / "hits.csv", index=False
+    )
 
 
 @pytest.mark.full
-def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(server: JudgeServer, tmp_path: Path) -> None:
-    """370 cases; killed while the request of the 186th case is under way, which alone is asked again.
+def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(
+    server: JudgeServer, tmp_path: Path
+) -> None:
+    """370 cases; killed during the request of the 186th case, which alone is asked again.
 
-    One case gets words in place of JSON, one a 429 and one a 500 before its score; one is never scored.
+    One case gets words in place of JSON, one a 429 and one a 500 before its score; one is never
+    scored.
     """
     questions = [f"What is {n}?" for n in range(370)]
     hits_csv(tmp_path, questions)
@@ -353,21 +430,34 @@ def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(server: JudgeServ
         return odd[question] if question in odd and place == 1 else graded(question)
 
     server.behave = behave
-    path = os.pathsep.join([str(Path(raglab.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "HOME": str(tmp_path), "RAGLAB_CACHE": str(tmp_path / "own"), "PYTHONPATH": path}
+    path = os.pathsep.join(
+        [str(Path(raglab.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    )
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "RAGLAB_CACHE": str(tmp_path / "own"),
+        "PYTHONPATH": path,
+    }
     command = [sys.executable, "-c", RUN, server.base_url, str(tmp_path)]
     for code in (-signal.SIGKILL, 0):
         with (tmp_path / f"said{code}.txt").open("w") as said:
-            running[:] = [subprocess.Popen(command, env=environment, stdout=said, stderr=said, text=True)]
+            running[:] = [
+                subprocess.Popen(command, env=environment, stdout=said, stderr=said, text=True)
+            ]
             assert running[0].wait(120) == code
         server.released.set()
     asked = {question: server.asked.count(question) for question in questions}
     twice = {*odd, "What is 185?"}  # by a further attempt, or killed before its reply
     assert asked == {one: 2 if one in {*twice, "What is 300?"} else 1 for one in questions}
-    assert all(server.served[one] == 1 for one in questions if one not in {"What is 20?", "What is 300?"})
+    assert all(
+        server.served[one] == 1 for one in questions if one not in {"What is 20?", "What is 300?"}
+    )
     column = Trace.load(tmp_path / "trace.parquet").signal("judge")
     assert column.isna().sum() == 1
-    assert column.drop("q300").tolist() == [true_score(one) for one in questions if one != "What is 300?"]
+    assert column.drop("q300").tolist() == [
+        true_score(one) for one in questions if one != "What is 300?"
+    ]
     assert server.keys == {f"Bearer {KEY}"}
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert {"judge.sqlite", "trace.parquet", "debug.log"} <= {file.name for file in files}

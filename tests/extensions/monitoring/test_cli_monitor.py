@@ -21,7 +21,9 @@ from raglab.lab.certification import certify_policy
 def certified(tmp_path: Path) -> Path:
     """File of a policy that promises at most 40 % hallucination."""
     policy = free_policy(similarity={"min_similarity": 0.6})
-    result = certify_policy(labelled(1, {"certify": 300}), policy, targets={"hallucination_rate": 0.4})
+    result = certify_policy(
+        labelled(1, {"certify": 300}), policy, targets={"hallucination_rate": 0.4}
+    )
     assert result.policy is not None
     result.policy.save(tmp_path / "c.yaml")
     return tmp_path / "c.yaml"
@@ -48,7 +50,10 @@ def test_labels_as_they_come(certified: Path, tmp_path: Path) -> None:
     assert "alarm since step" in text
     assert "verdict: alarm" in text
     assert MonitorState.load(state).labelled == 263
-    families = {family.name: family.samples for family in text_string_to_metric_families(out.read_text("utf-8"))}
+    families = {
+        family.name: family.samples
+        for family in text_string_to_metric_families(out.read_text("utf-8"))
+    }
     (alarm,) = families["raglab_promise_alarm"]
     assert (alarm.value, alarm.labels["promise"]) == (1.0, "hallucination_rate")
     assert families["raglab_promise_labelled"][0].value == 263.0

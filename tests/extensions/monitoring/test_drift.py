@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from labelled import labelled
-from raglab.extensions.monitoring.drift import EXPONENTS, conformal_ranks, log_wealth_of_ranks, signal_drift
+from raglab.extensions.monitoring.drift import (
+    EXPONENTS,
+    conformal_ranks,
+    log_wealth_of_ranks,
+    signal_drift,
+)
 from raglab.store.traces import Trace
 from test_lab_traffic_review import unlabelled
 
@@ -32,7 +37,9 @@ def test_each_bet_is_fair() -> None:
     for exponent in EXPONENTS[EXPONENTS >= 0.5]:
         assert (exponent * ranks ** (exponent - 1.0)).mean() == pytest.approx(1.0, abs=0.01)
     both = np.exp(log_wealth_of_ranks(np.array([0.2])))[0]
-    grid = np.concatenate([EXPONENTS * 0.2 ** (EXPONENTS - 1.0), EXPONENTS * 0.8 ** (EXPONENTS - 1.0)])
+    grid = np.concatenate(
+        [EXPONENTS * 0.2 ** (EXPONENTS - 1.0), EXPONENTS * 0.8 ** (EXPONENTS - 1.0)]
+    )
     assert both == pytest.approx(grid.mean())
 
 
@@ -62,7 +69,9 @@ def test_what_is_no_stream() -> None:
 def test_false_hints_are_rare() -> None:
     """Of 300 pairs of one world, every request looked at, all signals together."""
     hints = [
-        signal_drift(labelled(2 * seed, {"": 60}), labelled(2 * seed + 1, {"": 120}), seed=seed, delta=0.2)
+        signal_drift(
+            labelled(2 * seed, {"": 60}), labelled(2 * seed + 1, {"": 120}), seed=seed, delta=0.2
+        )
         .frame()["hint"]
         .any()
         for seed in range(300)

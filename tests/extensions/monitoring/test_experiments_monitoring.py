@@ -25,7 +25,8 @@ NULLS = ("at the bound", "0.5 alpha", "blocks of 0.5 and 1.5 alpha", "by the pas
 def script() -> Iterator[Any]:
     """The script as a module."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [*sys.path, str(FOLDER)])  # at the end: tests have modules of other scripts' names
+        # at the end: tests have modules of other scripts' names
+        patch.setattr(sys, "path", [*sys.path, str(FOLDER)])
         module = importlib.import_module("monitoring")
     yield module
     del sys.modules[module.__name__]
@@ -33,16 +34,27 @@ def script() -> Iterator[Any]:
 
 def drawn(script: Any, setting: str, inclusion: str, shape: tuple[int, int], seed: int = 0) -> Any:
     """Streams of a setting at alpha 0.1."""
-    return script.drawn(script.SETTINGS[setting], inclusion, 0.1, shape, np.random.default_rng(seed))
+    return script.drawn(
+        script.SETTINGS[setting], inclusion, 0.1, shape, np.random.default_rng(seed)
+    )
 
 
 @pytest.mark.parametrize("below", [False, True])
 @pytest.mark.parametrize("inclusion", ["equal", "two levels"])
 @pytest.mark.parametrize(("start", "stop"), [(0, 700), (250, 500)])
-def test_counts_state_what_the_bets_state(script: Any, inclusion: str, start: int, stop: int, below: bool) -> None:  # noqa: FBT001
+def test_counts_state_what_the_bets_state(
+    script: Any,
+    inclusion: str,
+    start: int,
+    stop: int,
+    below: bool,
+) -> None:
     """At every row of every stream; some state something, some do not."""
     setting = "0.5 alpha" if below else "1.5 alpha"
-    streams, wealth = drawn(script, setting, inclusion, (30, 700)), opening_wealth(-0.1, 0.9, below=below)
+    streams, wealth = (
+        drawn(script, setting, inclusion, (30, 700)),
+        opening_wealth(-0.1, 0.9, below=below),
+    )
     path, _ = bet(wealth, streams.steps[streams.kinds[:, start:stop]])
     for bar in (1.0, log_bar(0.05)):
         stated = script.statements(streams, wealth, bar, start, stop)
@@ -82,7 +94,10 @@ def test_the_past_matters(script: Any) -> None:
 
 
 def test_weighted_rows_have_the_mean_of_the_requests(script: Any) -> None:
-    """Both levels, at the bound: steps have mean 0 to within four standard errors, plain errors do not."""
+    """Both levels, at the bound.
+
+    Steps have mean 0 to within four standard errors, plain errors do not.
+    """
     streams = drawn(script, "at the bound", "two levels", (100, 2000))
     steps = streams.steps[streams.kinds]
     assert set(np.unique(streams.kinds)) == {0, 1, 2, 3}
@@ -98,13 +113,17 @@ def test_processes_share_half_of_delta(script: Any, window: int | None) -> None:
     assert (starts[0], stops[0]) == (0, 10_000)
     assert list(starts[1:]) == (list(range(window, 10_000, window)) if window else [])
     assert all(
-        stop == min(10_000, start + 4 * (window or 0)) for start, stop in zip(starts[1:], stops[1:], strict=True)
+        stop == min(10_000, start + 4 * (window or 0))
+        for start, stop in zip(starts[1:], stops[1:], strict=True)
     )
 
 
 @pytest.mark.parametrize("inclusion", ["equal", "two levels"])
 def test_false_alarms_and_false_held_are_rare_at_the_bound(script: Any, inclusion: str) -> None:
-    """Of 300 streams, half of delta each and three standard errors; a test repeated without correction is not."""
+    """Of 300 streams, half of delta each and three standard errors.
+
+    A test repeated without correction is not.
+    """
     frame = script.measured("at the bound", inclusion, 0.1, (300, 2000), 0)
     most = script.DELTA / 2.0 + 3.0 * sqrt(0.05 * 0.95 / 300)
     for column in ("false no window", "false window 500", "false held"):
@@ -114,17 +133,28 @@ def test_false_alarms_and_false_held_are_rare_at_the_bound(script: Any, inclusio
 
 
 def test_an_alarm_may_be_true_of_its_window_alone(script: Any) -> None:
-    """In blocks the windows that open with a bad one alarm truly; such alarms are not counted as false."""
+    """In blocks the windows that open with a bad one alarm truly.
+
+    Such alarms are not counted as false.
+    """
     frame = script.measured("blocks of 0.5 and 1.5 alpha", "equal", 0.1, (200, 10_000), 0)
-    assert (frame["alarm window 500"] < np.inf).sum() > 2 * (frame["false window 500"] < np.inf).sum()
+    assert (frame["alarm window 500"] < np.inf).sum() > 2 * (
+        frame["false window 500"] < np.inf
+    ).sum()
     assert (frame["false window 500"] >= frame["alarm window 500"]).all()
 
 
 def test_a_window_shortens_the_delay(script: Any) -> None:
-    """After a break at row 600 of 3,000; delays count from the break, and streams that alarm before are left out."""
+    """After a break at row 600 of 3,000.
+
+    Delays count from the break, and streams that alarm before are left out.
+    """
     frame = script.measured("0.5, then 2 alpha", "equal", 0.1, (100, 3000), 0)
     assert (frame["rupture"] == 600.0).all()
-    late = {name: (frame[f"alarm {name}"] - frame["rupture"]).median() for name in ("no window", "window 250")}
+    late = {
+        name: (frame[f"alarm {name}"] - frame["rupture"]).median()
+        for name in ("no window", "window 250")
+    }
     assert late["window 250"] < late["no window"]
     rows = pd.DataFrame({"alarm x": [50.0, 130.0, 150.0, np.inf], "rupture": 100.0})
     assert script.delay(rows, "x").endswith("]: 50; –")
@@ -132,7 +162,9 @@ def test_a_window_shortens_the_delay(script: Any) -> None:
 
 
 @pytest.mark.parametrize(("alpha", "rival"), [(0.1, 0.2), (0.1, 0.05), (0.02, 0.04)])
-def test_the_fixed_sample_has_its_power_and_no_smaller_one_has(script: Any, alpha: float, rival: float) -> None:
+def test_the_fixed_sample_has_its_power_and_no_smaller_one_has(
+    script: Any, alpha: float, rival: float
+) -> None:
     """By the exact binomial test at delta / 2, counted from its own side."""
 
     def power(n: int) -> float:
@@ -140,7 +172,8 @@ def test_the_fixed_sample_has_its_power_and_no_smaller_one_has(script: Any, alph
         if rival < alpha:  # few errors reject
             least = k[binomial_p(k, n, alpha) <= 0.05]
             return float(binomial_p(least.max(), n, rival)) if len(least) else 0.0
-        most = k[1.0 - np.append(0.0, binomial_p(k[:-1], n, alpha)) <= 0.05]  # as many errors or more
+        # as many errors or more
+        most = k[1.0 - np.append(0.0, binomial_p(k[:-1], n, alpha)) <= 0.05]
         return 1.0 - float(binomial_p(most.min() - 1, n, rival)) if len(most) else 0.0
 
     size = int(script.fixed_sizes(alpha, rival).split("; ")[0].replace(",", ""))

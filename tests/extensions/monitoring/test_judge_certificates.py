@@ -1,4 +1,7 @@
-"""Certificates by a judge and a few people: the range of the steps, the mean of a step, the certificate, its error."""
+"""Certificates by a judge and a few people.
+
+The range of the steps, the mean of a step, the certificate, its error.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +47,25 @@ def requests(
 @pytest.mark.parametrize("alpha", [0.01, 0.2, 0.7])
 @pytest.mark.parametrize("least", [0.05, 0.5, 1.0])
 @pytest.mark.parametrize("coefficient", COEFFICIENTS)
-def test_no_step_leaves_the_range(rate: str, alpha: float, least: float, coefficient: float) -> None:
-    """Every decision, label, judge's label, drawn or not, at several probabilities; an end is reached for an answer."""
-    rows = pd.DataFrame([*itertools.product(LABELS, LABELS, LABELS)], columns=["decision", "label", "judge"])
+def test_no_step_leaves_the_range(
+    rate: str, alpha: float, least: float, coefficient: float
+) -> None:
+    """Every decision, label, judge's label, drawn or not, at several probabilities.
+
+    An end is reached for an answer.
+    """
+    rows = pd.DataFrame(
+        [*itertools.product(LABELS, LABELS, LABELS)], columns=["decision", "label", "judge"]
+    )
     steps: list[Any] = []
     for probability in np.linspace(least, 1.0, 4):
         judged = judged_requests(rows.assign(inclusion_probability=1.0))
         human, judge, drawn, _ = people_and_judge(judged, rate_parts(judged, rate), alpha)
         chances = np.full(len(rows), probability)
-        steps += [judged_steps(human, judge, is_drawn, chances, coefficient) for is_drawn in (drawn, ~drawn)]
+        steps += [
+            judged_steps(human, judge, is_drawn, chances, coefficient)
+            for is_drawn in (drawn, ~drawn)
+        ]
     low, high = step_range(alpha, least, coefficient)
     assert np.min(steps) >= low - 1e-9
     assert np.max(steps) <= high + 1e-9
@@ -67,7 +80,11 @@ def test_the_mean_of_a_step_is_what_people_say(coefficient: float, probability: 
     """Over the draw, whatever the judge says."""
     for human, judge in itertools.product((-0.1, 0.0, 0.9), repeat=2):
         steps = judged_steps(
-            np.full(2, human), np.full(2, judge), np.array([True, False]), np.full(2, probability), coefficient
+            np.full(2, human),
+            np.full(2, judge),
+            np.array([True, False]),
+            np.full(2, probability),
+            coefficient,
         )
         assert probability * steps[0] + (1.0 - probability) * steps[1] == pytest.approx(human)
 
@@ -78,7 +95,8 @@ def test_wealth_by_hand() -> None:
     parts = (human, judge, np.array([True, False, True]), np.full(3, 0.5))
     path = judged_wealth(parts, 0.1, 0.5, below=True)
     paths = [
-        bet(opening_wealth(*step_range(0.1, 0.5, c), below=True), judged_steps(*parts, c))[0] for c in COEFFICIENTS
+        bet(opening_wealth(*step_range(0.1, 0.5, c), below=True), judged_steps(*parts, c))[0]
+        for c in COEFFICIENTS
     ]
     assert np.exp(path) == pytest.approx(np.exp(paths).mean(axis=0))
     assert (path >= paths[0] - log(3.0) - 1e-12).all()
@@ -90,13 +108,21 @@ class TestCertificate:
     def test_certified(self) -> None:
         """2 % wrong against 10 %."""
         certificate = certify_judged(requests(1).assign(policy_id="p1"), targets=HALLUCINATION)
-        assert (certificate.chosen, certificate.certified, certificate.method) == ("p1", ("p1",), "betting")
+        assert (certificate.chosen, certificate.certified, certificate.method) == (
+            "p1",
+            ("p1",),
+            "betting",
+        )
         assert certificate.coverage == 1.0
         assert certificate.cases == 2000
         assert certificate.delta == 0.1
         (promise,) = certificate.promises
         labels = requests(1)["label"]
-        assert (promise.k, promise.n, promise.bound) == ((labels == "refuse").sum(), (labels != "").sum(), 0.1)
+        assert (promise.k, promise.n, promise.bound) == (
+            (labels == "refuse").sum(),
+            (labels != "").sum(),
+            0.1,
+        )
         assert "hallucination_rate at most 0.1 with confidence 0.9" in certificate.reason
 
     def test_not_certified(self) -> None:
@@ -120,14 +146,17 @@ class TestCertificate:
         """It is read at the end."""
         rows = requests(3)
         first, second = (
-            certify_judged(each, targets=HALLUCINATION) for each in (rows, rows.sample(frac=1.0, random_state=0))
+            certify_judged(each, targets=HALLUCINATION)
+            for each in (rows, rows.sample(frac=1.0, random_state=0))
         )
         assert first == second
 
     def test_a_judge_alone_certifies_nothing(self) -> None:
         """Where nobody was drawn of 400 that should have been, the probabilities are not those of the draw."""
         rows = requests(4, wrong=0.0, sees=1.0).assign(label="")
-        with pytest.raises(InputError, match=r"about 400 requests in all must be drawn.*got 0 of 2000"):
+        with pytest.raises(
+            InputError, match=r"about 400 requests in all must be drawn.*got 0 of 2000"
+        ):
             certify_judged(rows, targets=HALLUCINATION)
         rare = rows.assign(inclusion_probability=0.005)
         assert certify_judged(rare, targets=HALLUCINATION).chosen is None
@@ -157,7 +186,10 @@ class TestCertificate:
 
     def test_what_is_refused(self) -> None:
         """A request without a probability; an alpha, delta or rate that is none."""
-        with pytest.raises(InputError, match="inclusion_probability must be known of every request, got 2000 without"):
+        with pytest.raises(
+            InputError,
+            match="inclusion_probability must be known of every request, got 2000 without",
+        ):
             certify_judged(requests(1).drop(columns="inclusion_probability"), targets=HALLUCINATION)
         cases: list[tuple[dict[str, float], float, str]] = [
             ({"hallucination_rate": 1.0}, 0.1, "alpha must be in"),
@@ -174,9 +206,13 @@ class TestCertificate:
         """Of two halves: the number in all is right, that of each half is not."""
         rows, half = requests(5), np.arange(2000) < 1000
         drawn = np.random.default_rng(5).random(2000) < np.where(half, 0.1, 0.3)
-        rows = rows.assign(label=np.where(drawn, "ok", ""), inclusion_probability=np.where(half, 0.3, 0.1))
+        rows = rows.assign(
+            label=np.where(drawn, "ok", ""), inclusion_probability=np.where(half, 0.3, 0.1)
+        )
         rows = rows.assign(stratum=half) if column == "stratum" else rows
-        with pytest.raises(InputError, match=r"about (300|100) requests of a stratum must be drawn"):
+        with pytest.raises(
+            InputError, match=r"about (300|100) requests of a stratum must be drawn"
+        ):
             certify_judged(rows, targets=HALLUCINATION)
         rows["inclusion_probability"] += np.arange(2000) / 1e6
         with pytest.raises(InputError, match="requests of a like probability must be drawn"):
@@ -190,7 +226,9 @@ class TestCertificate:
             (HALLUCINATION, "x"),
         ]
         for targets, delta in cases:
-            with pytest.raises(TypeError, match=r"targets and delta must be numbers, got .*; write"):
+            with pytest.raises(
+                TypeError, match=r"targets and delta must be numbers, got .*; write"
+            ):
                 certify_judged(requests(5), targets=targets, delta=delta)
 
 
@@ -199,7 +237,10 @@ class TestCertificate:
 def test_false_certificates(sees: float) -> None:
     """At the bound itself at most delta of 400 draws certify, beyond chance."""
     count = sum(
-        certify_judged(requests(seed, size=1000, wrong=0.1, sees=sees), targets=HALLUCINATION).chosen is not None
+        certify_judged(
+            requests(seed, size=1000, wrong=0.1, sees=sees), targets=HALLUCINATION
+        ).chosen
+        is not None
         for seed in range(400)
     )
     assert count <= 40 + 2.6 * 6

@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.extensions.monitoring.judge_intervals import difference, human_draw, judged_rates, rate_row
+from raglab.extensions.monitoring.judge_intervals import (
+    difference,
+    human_draw,
+    judged_rates,
+    rate_row,
+)
 from raglab.extensions.monitoring.judged_requests import JudgedRequests, judged_requests, rate_parts
 from raglab.metrics.decision_rates import OBJECTIVES
 from raglab.metrics.intervals import clopper_pearson
@@ -23,18 +28,24 @@ HALLUCINATION = "hallucination_rate"
 def answers(judge: list[bool], human: list[bool | None], **columns: Any) -> pd.DataFrame:
     """Answers, of each whether the judge and a person call it wrong."""
     texts = {True: "refuse", False: "ok", None: ""}
-    of = {"decision": "ok", "judge": [texts[wrong] for wrong in judge], "label": [texts[wrong] for wrong in human]}
+    of = {
+        "decision": "ok",
+        "judge": [texts[wrong] for wrong in judge],
+        "label": [texts[wrong] for wrong in human],
+    }
     return pd.DataFrame({**of, **columns})
 
 
 def estimate(frame: pd.DataFrame, rate: str = HALLUCINATION, *, judged: bool = True) -> Any:
     """Difference estimate, without a refusal."""
     requests = judged_requests(frame)
-    return difference(requests, rate_parts(requests, rate), human_draw(requests), 0.95, judged=judged)
+    return difference(
+        requests, rate_parts(requests, rate), human_draw(requests), 0.95, judged=judged
+    )
 
 
 def crowd(seed: int, size: int = 600, labelled: int = 300) -> pd.DataFrame:
-    """Requests of all decisions and labels, half of them labelled, drawn evenly from each of two strata."""
+    """Requests of all decisions and labels, half labelled, drawn evenly from each of two strata."""
     rng = np.random.default_rng(seed)
     decision, label = (rng.choice(LABELS, size, p=[0.6, 0.25, 0.15]) for _ in range(2))
     judge = np.where(rng.random(size) < 0.8, label, rng.choice(LABELS, size))
@@ -42,15 +53,22 @@ def crowd(seed: int, size: int = 600, labelled: int = 300) -> pd.DataFrame:
     drawn = np.zeros(size, dtype=bool)
     for name in ("a", "b"):
         drawn[rng.choice(np.flatnonzero(stratum == name), labelled // 2, replace=False)] = True
-    columns = {"decision": decision, "judge": judge, "label": np.where(drawn, label, ""), "truth": label}
+    columns = {
+        "decision": decision,
+        "judge": judge,
+        "label": np.where(drawn, label, ""),
+        "truth": label,
+    }
     return pd.DataFrame({**columns, "stratum": stratum})
 
 
 def test_by_hand() -> None:
-    """Ten answers, four labelled. People: 1 of 4 wrong, of which the judge sees it and calls another wrong too.
+    """Ten answers, four labelled.
 
-    The variance of the labels is 1/4 and so is their covariance with the judge's, 1/6; the judge's is 1/3. So c is 1/2.
-    The judge calls 4 of 10 wrong: 1/2 · 4 + 10/4 · (1 − 1/2 · 2) = 2, of 10.
+    People: 1 of 4 wrong, of which the judge sees it and calls another wrong too.
+
+    The variance of the labels is 1/4 and so is their covariance with the judge's, 1/6; the judge's
+    is 1/3. So c is 1/2. The judge calls 4 of 10 wrong: 1/2 · 4 + 10/4 · (1 − 1/2 · 2) = 2, of 10.
     """
     judge = [True, True, False, False, True, True, False, False, False, False]
     found = estimate(answers(judge, [True, False, False, False] + [None] * 6))
@@ -71,7 +89,10 @@ def test_a_census_is_the_plain_rate() -> None:
 
 
 def test_a_perfect_judge() -> None:
-    """The estimate is the judge's rate where c is 1; the interval still allows an error that nobody has met."""
+    """The estimate is the judge's rate where c is 1.
+
+    The interval still allows an error that nobody has met.
+    """
     rng = np.random.default_rng(2)
     wrong = (rng.random(1000) < 0.2).tolist()
     found = estimate(answers(wrong, wrong[:200] + [None] * 800))
@@ -84,7 +105,10 @@ def test_a_perfect_judge() -> None:
 @pytest.mark.parametrize("says", ["ok", "refuse", "ambiguous"])
 @pytest.mark.parametrize("rate", OBJECTIVES)
 def test_a_judge_that_says_the_same_of_all(says: str, rate: str) -> None:
-    """Counts for nothing where the decisions tell what is counted; else it never makes the interval much wider."""
+    """Counts for nothing where the decisions tell what is counted.
+
+    Else it never makes the interval much wider.
+    """
     rows = crowd(3).assign(judge=says)
     judged, alone = estimate(rows, rate), estimate(rows, rate, judged=False)
     if rate == HALLUCINATION:
@@ -93,8 +117,13 @@ def test_a_judge_that_says_the_same_of_all(says: str, rate: str) -> None:
 
 
 def test_the_stratified_estimate_of_people_alone() -> None:
-    """By hand: stratum a has 2 wrong of 10 labelled of 20, b 5 of 10 of 80; that is (4 + 40) / 100."""
-    human: list[bool | None] = [True] * 2 + [False] * 8 + [None] * 10 + [True] * 5 + [False] * 5 + [None] * 70
+    """By hand: stratum a has 2 wrong of 10 labelled of 20, b 5 of 10 of 80.
+
+    That is (4 + 40) / 100.
+    """
+    human: list[bool | None] = (
+        [True] * 2 + [False] * 8 + [None] * 10 + [True] * 5 + [False] * 5 + [None] * 70
+    )
     rows = answers([False] * 100, human, stratum=["a"] * 20 + ["b"] * 80)
     found = estimate(rows, judged=False)
     assert found.estimate == pytest.approx(0.44)
@@ -104,7 +133,10 @@ def test_the_stratified_estimate_of_people_alone() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(LABELS), st.sampled_from(LABELS), st.sampled_from((*LABELS, "")), st.sampled_from("ab")
+            st.sampled_from(LABELS),
+            st.sampled_from(LABELS),
+            st.sampled_from((*LABELS, "")),
+            st.sampled_from("ab"),
         ),
         min_size=8,
         max_size=40,
@@ -139,8 +171,16 @@ class TestRefusal:
         ("wrong", "right", "reason"),
         [
             (10, 39, "people labelled 49 answered, an interval needs 50"),
-            (9, 50, "people labelled 9 errors of 59 answered, an interval needs 10 with and without"),
-            (50, 9, "people labelled 50 errors of 59 answered, an interval needs 10 with and without"),
+            (
+                9,
+                50,
+                "people labelled 9 errors of 59 answered, an interval needs 10 with and without",
+            ),
+            (
+                50,
+                9,
+                "people labelled 50 errors of 59 answered, an interval needs 10 with and without",
+            ),
             (10, 40, ""),
         ],
     )
@@ -154,7 +194,11 @@ class TestRefusal:
         assert (row.labels_saved == 0) == bool(reason)
         low, high = clopper_pearson(wrong, wrong + right)
         assert (row.human_low, row.human_high) == (low, high)
-        assert (row.k, row.n, row.judge_only) == (wrong, wrong + right, pytest.approx(2 * wrong / len(human)))
+        assert (row.k, row.n, row.judge_only) == (
+            wrong,
+            wrong + right,
+            pytest.approx(2 * wrong / len(human)),
+        )
 
     def test_labels_of_the_denominator(self) -> None:
         """60 labels of which 40 are answerable give no rate of false refusals."""
@@ -167,7 +211,9 @@ class TestRefusal:
         """Nothing is known of it but what the judge says."""
         human: list[bool | None] = [True] * 30 + [False] * 30 + [None] * 60
         strata = ["a"] * 90 + ["b"] * 30
-        (row,) = judged_rates(answers([False] * 120, human, stratum=strata), rates=[HALLUCINATION]).itertuples()
+        (row,) = judged_rates(
+            answers([False] * 120, human, stratum=strata), rates=[HALLUCINATION]
+        ).itertuples()
         assert row.reason == "1 strata of 30 requests have fewer than 2 labels"
 
     def test_a_judge_without_people(self) -> None:
@@ -189,7 +235,10 @@ class TestRefusal:
 
     @pytest.mark.parametrize("is_silent", [True, False])
     def test_a_judge_that_knows_who_is_drawn(self, *, is_silent: bool) -> None:
-        """Run on the drawn ones alone, or calling errors there alone: the estimate would be far below 10 %."""
+        """Run on the drawn ones alone, or calling errors there alone.
+
+        The estimate would be far below 10 %.
+        """
         rng = np.random.default_rng(8)
         wrong, drawn = rng.random(4000) < 0.1, rng.random(4000) < 0.15
         human = [bool(each) if is_in else None for each, is_in in zip(wrong, drawn, strict=True)]
@@ -203,7 +252,10 @@ class TestRefusal:
         assert row.human_low < wrong.mean() < row.human_high
 
     def test_an_estimate_outside_of_peoples_interval(self) -> None:
-        """It is shown with both, and said: a judge that calls fewer errors among the rest, not beyond chance."""
+        """It is shown with both, and said.
+
+        A judge that calls fewer errors among the rest, not beyond chance.
+        """
         human: list[bool | None] = [True] * 60 + [False] * 240 + [None] * 1200
         judge = [True] * 60 + [False] * 240 + [True] * 150 + [False] * 1050
         (row,) = judged_rates(answers(judge, human), rates=[HALLUCINATION]).itertuples()
@@ -219,11 +271,16 @@ class TestRefusal:
 
 
 def test_labels_saved_by_hand() -> None:
-    """Without a judge nothing is saved; of the estimate's own variance the formula gives back its own labels."""
+    """Without a judge nothing is saved.
+
+    Of the estimate's own variance the formula gives back its own labels.
+    """
     rows = crowd(5)
     requests = judged_requests(rows)
     parts, draw = rate_parts(requests, HALLUCINATION), human_draw(requests)
-    alone, judged = (difference(requests, parts, draw, 0.95, judged=judged) for judged in (False, True))
+    alone, judged = (
+        difference(requests, parts, draw, 0.95, judged=judged) for judged in (False, True)
+    )
     row = rate_row(requests, HALLUCINATION, 0.95)
     needed = 300 * (alone.variance + alone.finite) / (judged.variance + alone.finite)
     assert 0 < row["labels_saved"] == int(needed) - 300
@@ -250,14 +307,19 @@ def test_drawn_ones_without_a_label_make_it_wider() -> None:
 @pytest.mark.parametrize("rate", OBJECTIVES)
 @pytest.mark.parametrize("judge_is_right", [0.5, 0.9])
 def test_coverage(rate: str, judge_is_right: float) -> None:
-    """400 draws of 300 from 2,000 requests in two strata: a nominal 95 % holds in 92 % at least, beyond chance."""
+    """400 draws of 300 from 2,000 requests in two strata.
+
+    A nominal 95 % holds in 92 % at least, beyond chance.
+    """
     rng = np.random.default_rng(6)
     size = 2000
     label, status = (rng.choice(3, size, p=[0.5, 0.2, 0.3]) for _ in range(2))
     judge = np.where(rng.random(size) < judge_is_right, label, rng.choice(3, size))
     stratum = (np.arange(size) < 400).astype(np.int64)
     nothing = np.full(size, np.nan)
-    whole = JudgedRequests(status, 2 * judge + 1, 2 * label + 1, np.ones(size, dtype=bool), nothing, stratum)
+    whole = JudgedRequests(
+        status, 2 * judge + 1, 2 * label + 1, np.ones(size, dtype=bool), nothing, stratum
+    )
     everything = rate_parts(whole, rate)
     truth = everything.k.sum() / everything.n.sum()
     covered = []
@@ -265,6 +327,8 @@ def test_coverage(rate: str, judge_is_right: float) -> None:
         drawn = np.zeros(size, dtype=bool)
         for number in (0, 1):
             drawn[rng.choice(np.flatnonzero(stratum == number), 150, replace=False)] = True
-        row = rate_row(whole._replace(human=np.where(drawn, whole.human, -1), drawn=drawn), rate, 0.95)
+        row = rate_row(
+            whole._replace(human=np.where(drawn, whole.human, -1), drawn=drawn), rate, 0.95
+        )
         covered.append(row["low"] <= truth <= row["high"])
     assert np.mean(covered) >= 0.92

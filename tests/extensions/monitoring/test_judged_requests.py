@@ -43,7 +43,10 @@ def test_rows_by_hand() -> None:
 
 
 def test_parts_by_hand() -> None:
-    """A hallucination is of two answers; a false refusal is of what people or the judge label ok."""
+    """A hallucination is of two answers.
+
+    A false refusal is of what people or the judge label ok.
+    """
     requests = judged_requests(frame())
     parts = rate_parts(requests, "hallucination_rate")
     assert parts.k.tolist() == [1, 0, 0, 0]
@@ -58,11 +61,16 @@ def test_parts_by_hand() -> None:
 
 
 def test_an_answer_that_is_not_right() -> None:
-    """It is an error though its label is ok; one of which nobody says whether it is right has no full label."""
+    """It is an error though its label is ok.
+
+    One of which nobody says whether it is right has no full label.
+    """
     requests = judged_requests(frame(label=["ok", "ok", "", ""], correct=[False, True, None, None]))
     assert rate_parts(requests, "hallucination_rate").k.tolist() == [1, 0, 0, 0]
     with pytest.warns(UserWarning, match="1 drawn ones have no full label"):
-        requests = judged_requests(frame(label=["ok", "ok", "", ""], correct=[False, None, None, None]))
+        requests = judged_requests(
+            frame(label=["ok", "ok", "", ""], correct=[False, None, None, None])
+        )
     assert requests.human.tolist() == [0, -1, -1, -1]
     assert requests.drawn.tolist() == [True, True, False, False]
 
@@ -83,7 +91,12 @@ def test_a_model_that_failed() -> None:
 
 def test_strata() -> None:
     """Of their column, or of the probabilities."""
-    assert judged_requests(frame(inclusion_probability=[0.5, 0.1, 0.5, 0.1])).stratum.tolist() == [1, 0, 1, 0]
+    assert judged_requests(frame(inclusion_probability=[0.5, 0.1, 0.5, 0.1])).stratum.tolist() == [
+        1,
+        0,
+        1,
+        0,
+    ]
     by_name = frame(stratum=["a", "b", "b", "b"], inclusion_probability=[0.5, 0.1, 0.1, None])
     assert judged_requests(by_name).stratum.tolist() == [0, 1, 1, 1]
 
@@ -91,19 +104,37 @@ def test_strata() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"decision": ["ok", "ok", "refuse", ""]}, "every request must have a decision, got 1 without one of 4"),
-        ({"judge": ["yes", "ok", "ok", "no"]}, "column judge must be ok, refuse, ambiguous or empty.*2 such rows"),
+        (
+            {"decision": ["ok", "ok", "refuse", ""]},
+            "every request must have a decision, got 1 without one of 4",
+        ),
+        (
+            {"judge": ["yes", "ok", "ok", "no"]},
+            "column judge must be ok, refuse, ambiguous or empty.*2 such rows",
+        ),
         ({"label": ["OK?", "", "", ""]}, "column label must be"),
         ({"correct": [0.5, 1, 1, 1]}, "column correct must be true, false or empty"),
-        ({"drawn": [True, True, False, False]}, "a request with a label must be a drawn one, got 1"),
+        (
+            {"drawn": [True, True, False, False]},
+            "a request with a label must be a drawn one, got 1",
+        ),
         ({"inclusion_probability": [0.5, 0.0, 0.5, 0.5]}, "must be in .0, 1.*got 0.0"),
-        ({"inclusion_probability": [0.5, None, 0.5, None]}, "must be known of every request, got 2 without"),
+        (
+            {"inclusion_probability": [0.5, None, 0.5, None]},
+            "must be known of every request, got 2 without",
+        ),
         (
             {"stratum": ["a", "a", "b", "b"], "inclusion_probability": [0.5, 0.1, 0.1, None]},
             "must be the same within a stratum, got several in 1 strata",
         ),
-        ({"request_id": ["a", "b", " a", None]}, "must name a request once, got 1 that are there more .*'a'"),
-        ({"stratum": ["a", None, "a", "a"]}, "column stratum must be known of every request, got 1 without"),
+        (
+            {"request_id": ["a", "b", " a", None]},
+            "must name a request once, got 1 that are there more .*'a'",
+        ),
+        (
+            {"stratum": ["a", None, "a", "a"]},
+            "column stratum must be known of every request, got 1 without",
+        ),
         (
             {"label": ["ok"] * 4, "inclusion_probability": [0.5] * 4},
             "must hold the requests not drawn too, got 4 drawn",
@@ -133,7 +164,9 @@ def test_a_missing_column(name: str) -> None:
 def test_rates_that_are_none() -> None:
     """Coverage is no error; no rate at all is none."""
     assert checked_rates(OBJECTIVES) == OBJECTIVES
-    with pytest.raises(TypeError, match=r"rates must be several names, .* write \['over_ask_rate'\]"):
+    with pytest.raises(
+        TypeError, match=r"rates must be several names, .* write \['over_ask_rate'\]"
+    ):
         checked_rates("over_ask_rate")
     for names in (["coverage"], []):
         with pytest.raises(ValueError, match="rates must be some of"):
@@ -152,11 +185,14 @@ def test_the_frame_is_not_changed() -> None:
 class TestDrawDependence:
     """Whether what the judge says depends on who was drawn."""
 
-    @pytest.mark.parametrize(("hits", "is_refused"), [(0, False), (10, False), (11, True), (40, True)])
+    @pytest.mark.parametrize(
+        ("hits", "is_refused"), [(0, False), (10, False), (11, True), (40, True)]
+    )
     def test_by_hand(self, hits: int, *, is_refused: bool) -> None:
-        """One in three of 300 is drawn, and of so many of these alone the judge says that they are wrong.
+        """One in three of 300 is drawn, and only of so many drawn the judge says they are wrong.
 
-        The divergence is hits * log 3. Two labels, in the stratum and over it: 11.29 = log(2 * 4 / 1e-4).
+        The divergence is hits * log 3. Two labels, in the stratum and over it: 11.29 = log(2 * 4 /
+        1e-4).
         """
         drawn = np.arange(300) % 3 == 0
         judge = np.where(drawn & (drawn.cumsum() <= hits), "refuse", "ok")
@@ -164,25 +200,37 @@ class TestDrawDependence:
         reason = draw_dependence(judged_requests(rows), np.full(300, 1 / 3))
         assert bool(reason) == is_refused
         if hits == 11:
-            assert "of 11 requests decided ok of which the judge says refuse, 11 were drawn and 3.7 expected" in reason
+            assert (
+                "of 11 requests decided ok of which the judge says refuse, 11 were drawn and 3.7 "
+                "expected" in reason
+            )
 
     @pytest.mark.parametrize("named", [4, 20, 60])
     @pytest.mark.parametrize("share", [0.1, 0.5])
     def test_the_level(self, named: int, share: float) -> None:
-        """Over all draws of so many of 120 at most `DRAW_LEVEL` are refused, exactly, and some are."""
+        """Of all draws of so many of 120, at most `DRAW_LEVEL` are refused, exactly; some are."""
         size, status = round(share * 120), np.zeros(120, dtype=np.int64)
         judge = np.where(np.arange(120) < named, 3, 1)
         refused = 0.0
         for hits in range(max(0, size + named - 120), min(named, size) + 1):
-            drawn = (np.arange(120) < hits) | ((np.arange(120) >= named) & (np.arange(120) < named + size - hits))
-            told = JudgedRequests(status, judge, np.where(drawn, 1, -1), drawn, np.full(120, np.nan), status)
+            drawn = (np.arange(120) < hits) | (
+                (np.arange(120) >= named) & (np.arange(120) < named + size - hits)
+            )
+            told = JudgedRequests(
+                status, judge, np.where(drawn, 1, -1), drawn, np.full(120, np.nan), status
+            )
             ways = comb(named, hits) * comb(120 - named, size - hits)
-            refused += ways / comb(120, size) * bool(draw_dependence(told, np.full(120, size / 120)))
+            refused += (
+                ways / comb(120, size) * bool(draw_dependence(told, np.full(120, size / 120)))
+            )
         assert refused <= DRAW_LEVEL
         assert refused > 0.0 or (named, share) in {(4, 0.1), (4, 0.5), (60, 0.1)}
 
     def test_honest_frames(self) -> None:
-        """None of 200 is refused, by the probabilities or by the shares of two strata; a judge silent on some."""
+        """None of 200 is refused, by the probabilities or by the shares of two strata.
+
+        A judge silent on some.
+        """
         for seed in range(200):
             rng = np.random.default_rng(seed)
             hard, wrong = rng.random(2000) < 0.3, rng.random(2000) < 0.1
@@ -190,7 +238,12 @@ class TestDrawDependence:
             drawn = rng.random(2000) < chance
             judge = np.where(rng.random(2000) < 0.9, np.where(wrong ^ hard, 3, 1), -1)
             told = JudgedRequests(
-                np.where(hard, 1, 0), judge, np.where(drawn, 1, -1), drawn, chance, hard.astype(np.int64)
+                np.where(hard, 1, 0),
+                judge,
+                np.where(drawn, 1, -1),
+                drawn,
+                chance,
+                hard.astype(np.int64),
             )
             share = np.array([drawn[~hard].mean(), drawn[hard].mean()])[told.stratum]
             assert draw_dependence(told, chance) == draw_dependence(told, share) == ""

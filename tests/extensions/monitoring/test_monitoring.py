@@ -1,4 +1,4 @@
-"""The monitor: wealth by hand, verdicts and their bars, laws of cuts, weights and missing labels, states."""
+"""The monitor: wealth by hand, verdicts, bars, laws of cuts, weights, missing labels, states."""
 
 from __future__ import annotations
 
@@ -31,21 +31,29 @@ PAIR = {"hallucination_rate": 0.1, "false_refusal_rate": 0.3}
 
 
 def test_wealth_by_hand() -> None:
-    """A wrong answer, a right one and a refusal, which is of no rate of answers: the mean of the products."""
+    """A wrong answer, a right one and a refusal, which is of no rate of answers.
+
+    The mean of the products.
+    """
     rows = pd.DataFrame({"decision": ["ok", "ok", "refuse"], "label": ["refuse", "ok", "ok"]})
     frame = monitor(certificate(), rows, window=0).frame()
     bets = FRACTIONS / 0.1
     alarm = [np.mean(1 + bets * 0.9), np.mean((1 + bets * 0.9) * (1 - bets * 0.1))]
     bets = -FRACTIONS / 0.9
     held = [np.mean(1 + bets * 0.9), np.mean((1 + bets * 0.9) * (1 - bets * 0.1))]
-    assert np.exp(frame["log_wealth_alarm"]).tolist() == pytest.approx([alarm[0], alarm[1], alarm[1]])
+    assert np.exp(frame["log_wealth_alarm"]).tolist() == pytest.approx(
+        [alarm[0], alarm[1], alarm[1]]
+    )
     assert np.exp(frame["log_wealth_held"]).tolist() == pytest.approx([held[0], held[1], held[1]])
     assert frame["rate"].tolist() == [1.0, 0.5, 0.5]
     assert frame["bar_alarm"].tolist() == pytest.approx([log(1 / 0.05)] * 3)
 
 
 def test_an_alarm_stays() -> None:
-    """Ten wrong answers raise it; a thousand right ones bring the average back, which `held` says of itself alone."""
+    """Ten wrong answers raise it.
+
+    A thousand right ones bring the average back, which `held` says of itself alone.
+    """
     result = monitor(certificate(), answers([True] * 10 + [False] * 1_000))
     (row,) = result.table.to_dict("records")
     assert (result.verdict, row["verdict"], row["alarm_by"]) == ("alarm", "alarm", "the start")
@@ -65,7 +73,11 @@ def test_every_promise_must_be_held() -> None:
         "hallucination_rate": "held",
         "false_refusal_rate": "held",
     }
-    assert result.table["bar_held"].tolist() == result.table["bar_alarm"].tolist() == [log(1 / 0.025)] * 2
+    assert (
+        result.table["bar_held"].tolist()
+        == result.table["bar_alarm"].tolist()
+        == [log(1 / 0.025)] * 2
+    )
     refused = pd.DataFrame({"decision": ["refuse"] * 400, "label": ["ok"] * 400})
     again = monitor(certificate(PAIR), refused, after=result)
     assert again.verdict == "alarm"
@@ -97,9 +109,13 @@ def test_a_window_finds_late_drift_sooner() -> None:
     assert row["alarm_process_bar"] == pytest.approx(alarm_bar(0.1, 1, 6, windowed=True))
     assert row["alarm_log_wealth"] >= row["alarm_process_bar"]
     assert row["log_wealth_alarm"] < row["bar_alarm"]
-    assert any("not about the average since the start, which is held" in note for note in windowed.notes)
+    assert any(
+        "not about the average since the start, which is held" in note for note in windowed.notes
+    )
     assert "raglab_promise_held{" in (text := windowed.metrics_text())
-    assert {line[-3:] for line in text.splitlines() if line.startswith("raglab_promise_held{")} == {"1.0"}
+    assert {line[-3:] for line in text.splitlines() if line.startswith("raglab_promise_held{")} == {
+        "1.0"
+    }
     first = windowed.frame().query("leader == 'restart 6, after 3,000 rows'")
     assert first["step"].min() > 3_000
     assert windowed.state.labelled - windowed.state.processes[1].first < LIVES * 500
@@ -112,19 +128,33 @@ def test_rows_of_one_time_are_one_step() -> None:
     whole = monitor(certificate(), rows)
     assert whole.frame()["step"].tolist() == [1, 2]
     assert monitor(certificate(), rows.sort_values("label")).state == whole.state
-    assert whole.state == monitor(certificate(), rows[3:], after=monitor(certificate(), rows[:3])).state
+    assert (
+        whole.state
+        == monitor(certificate(), rows[3:], after=monitor(certificate(), rows[:3])).state
+    )
     with pytest.raises(ValueError, match=r"rows of one time must come together.* got 1"):
         monitor(certificate(), rows[4:], after=monitor(certificate(), rows[:4]))
     assert not any("order given" in note for note in whole.notes)
-    assert any("order given" in note for note in monitor(certificate(), rows.drop(columns="at")).notes)
+    assert any(
+        "order given" in note for note in monitor(certificate(), rows.drop(columns="at")).notes
+    )
 
 
 def test_the_rows_of_an_alarm_by_hand() -> None:
-    """Of the restart after 20 rows: times, steps and rate from its first row to the alarm, whatever the cuts."""
-    rows = answers([False] * 20 + [True] * 15, at=[f"2026-03-02T10:{row:02d}:00Z" for row in range(35)])
+    """Of the restart after 20 rows.
+
+    Times, steps and rate from its first row to the alarm, whatever the cuts.
+    """
+    rows = answers(
+        [False] * 20 + [True] * 15, at=[f"2026-03-02T10:{row:02d}:00Z" for row in range(35)]
+    )
     whole = monitor(certificate(), rows, window=20)
     (row,) = whole.table.to_dict("records")
-    assert (row["alarm_from_step"], row["alarm_from_at"][14:16], row["alarm_rate"]) == (21, "20", 1.0)
+    assert (row["alarm_from_step"], row["alarm_from_at"][14:16], row["alarm_rate"]) == (
+        21,
+        "20",
+        1.0,
+    )
     assert row["alarm_labelled"] == row["since_step"] - 20
     assert not row["is_held"]
     for cut in (20, 21):
@@ -146,7 +176,9 @@ def test_any_cut_gives_the_same(seed: int, cuts: list[int], window: int, least: 
     after: Monitor | None = None
     frames = []
     for low, high in pairwise([0, *sorted(cuts), 60]):
-        after = monitor(certificate(PAIR), rows[low:high], window=window, min_probability=least, after=after)
+        after = monitor(
+            certificate(PAIR), rows[low:high], window=window, min_probability=least, after=after
+        )
         frames.append(after.frame())
     assert after is not None
     assert after.state == whole.state
@@ -162,7 +194,10 @@ def test_a_state_is_a_file(tmp_path: Path) -> None:
     first.state.save(path)
     state = MonitorState.load(path)
     assert state == first.state
-    assert monitor(certificate(PAIR), rows[50:], after=state).state == monitor(certificate(PAIR), rows, window=9).state
+    assert (
+        monitor(certificate(PAIR), rows[50:], after=state).state
+        == monitor(certificate(PAIR), rows, window=9).state
+    )
     content = json.loads(path.read_text(encoding="utf-8"))
     content["state"]["labelled"] += 1
     path.write_text(json.dumps(content), encoding="utf-8")
@@ -175,7 +210,9 @@ def test_a_state_is_a_file(tmp_path: Path) -> None:
 
 def test_a_state_is_of_one_certificate() -> None:
     """Of its policy, targets and delta, and of one window and design; rows are read once."""
-    rows = answers([False] * 20, request_id=[f"r{row}" for row in range(20)], at="2026-03-02T09:59:00Z")
+    rows = answers(
+        [False] * 20, request_id=[f"r{row}" for row in range(20)], at="2026-03-02T09:59:00Z"
+    )
     state = monitor(certificate(), rows, window=10).state
     more = answers([False], request_id=["new"], at="2026-03-02T10:00:00Z")
     assert monitor(certificate(), more, after=state).state.labelled == 21
@@ -214,7 +251,9 @@ def test_missing_labels_only_weaken(seed: int) -> None:
 
 def test_what_is_of_no_rate_changes_nothing() -> None:
     """A refusal is no answer; a row whose model failed is left out, counted and no step."""
-    rows = pd.DataFrame({"decision": ["refuse", "error", "ambiguous"], "label": ["ok", "ok", "refuse"]})
+    rows = pd.DataFrame(
+        {"decision": ["refuse", "error", "ambiguous"], "label": ["ok", "ok", "refuse"]}
+    )
     result = monitor(certificate(), rows)
     assert result.frame()["log_wealth_alarm"].tolist() == [0.0, 0.0]
     assert np.isnan(result.table["estimate"].iloc[0])
@@ -225,27 +264,35 @@ def test_what_is_of_no_rate_changes_nothing() -> None:
 @settings(max_examples=15)
 @given(st.integers(0, 2**32), st.randoms(use_true_random=False))
 def test_the_order_inside_a_sample_is_none(seed: int, random: object) -> None:
-    """A sample is a step: its rows in any order give the same, bit for bit, and one verdict at its end."""
+    """A sample is a step.
+
+    Its rows in any order give the same, bit for bit, and one verdict at its end.
+    """
     rows = mixed_rows(seed, 30).assign(sample="s", stratum="all", inclusion_probability=0.5)
     places = list(range(30))
     random.shuffle(places)  # type: ignore[attr-defined]
     whole, shuffled = (monitor(certificate(PAIR), frame) for frame in (rows, rows.iloc[places]))
     assert whole.state == shuffled.state
     assert len(whole.frame()) == len(PAIR)
-    late = mixed_rows(seed + 1, 2).assign(sample="s", stratum="all", inclusion_probability=0.5, decision="ok")
+    late = mixed_rows(seed + 1, 2).assign(
+        sample="s", stratum="all", inclusion_probability=0.5, decision="ok"
+    )
     with pytest.raises(ValueError, match="a sample must come whole"):
         monitor(certificate(PAIR), late, after=whole)
 
 
 @pytest.mark.parametrize("size", [1, 3, 6])
 def test_a_sample_is_fair(size: int) -> None:
-    """Maclaurin: over all draws of a stratum mean wealth is at most 1 where the stratum keeps the promise just so."""
+    """Maclaurin: over all draws of a stratum just keeping its promise mean wealth is at most 1."""
     values = np.array([0.9] + [-0.1] * 9)  # one wrong answer of ten at alpha = 0.1: the sum is 0
     assert values.sum() == pytest.approx(0.0, abs=1e-12)
     weight = 10 / size
     for below in (False, True):
         wealth = opening_wealth(-0.1 * weight, 0.9 * weight, below=below)
-        ends = [bet(wealth, values[list(drawn)] * weight)[1].logs for drawn in combinations(range(10), size)]
+        ends = [
+            bet(wealth, values[list(drawn)] * weight)[1].logs
+            for drawn in combinations(range(10), size)
+        ]
         assert (np.exp(ends).mean(axis=0) <= 1.0 + 1e-12).all()
 
 
@@ -261,7 +308,10 @@ def test_bets_go_on_to_the_same_bits() -> None:
 
 
 def test_a_trace_is_replayed() -> None:
-    """A labelled trace says what its rows do; a drawn sample is one step; a promise of cost is in its units."""
+    """A labelled trace says what its rows do; a drawn sample is one step.
+
+    A promise of cost is in its units.
+    """
     policy = free_policy(similarity={"min_similarity": 0.6})
     costs = {"refuse": {"answered_wrong": 3}}
     targets = {"hallucination_rate": 0.4, "expected_cost": 0.9}
@@ -302,7 +352,10 @@ def test_a_trace_is_replayed() -> None:
 
 @pytest.mark.full
 def test_false_alarms_are_rare() -> None:
-    """Of 400 streams at the bound, with unequal probabilities, restarts and every step looked at; and so is `held`."""
+    """Of 400 streams at the bound, with unequal probabilities, restarts and every step looked at.
+
+    And so is `held`.
+    """
     alarms = held = 0
     for seed in range(400):
         rng = np.random.default_rng(seed)
@@ -320,5 +373,7 @@ def test_false_alarms_are_rare() -> None:
 
 def test_monitor_lists_what_it_takes() -> None:
     """A keyword that it does not have is answered with those that it has."""
-    with pytest.raises(TypeError, match=r"^monitor has no argument targets; it takes certificate, stream, delta, "):
+    with pytest.raises(
+        TypeError, match=r"^monitor has no argument targets; it takes certificate, stream, delta, "
+    ):
         monitor(Policy.load(), pd.DataFrame(), targets={})  # type: ignore[call-arg]

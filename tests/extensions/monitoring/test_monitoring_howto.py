@@ -15,7 +15,10 @@ GUIDE = Path(__file__).parents[3] / "docs" / "monitoring.md"
 
 
 def test_the_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder of their own; May is held, June still is on average, and a restart raises the alarm."""
+    """In a folder of their own.
+
+    May is held, June still is on average, and a restart raises the alarm.
+    """
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     text = GUIDE.read_text(encoding="utf-8")

@@ -1,4 +1,7 @@
-"""Steps of a labelled stream: what is refused at the door, with counts; order, samples, draws by a hash."""
+"""Steps of a labelled stream: what is refused at the door, with counts.
+
+Order, samples, draws by a hash.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ ROWS = answers([True, False, False])
         (ROWS.assign(request_id=["a", "b", "a"]), "name a request once, got 1"),
         (ROWS.assign(at=["2026-03-02", "", "soon"]), "time of ISO 8601 .* got 2 of 3"),
         (ROWS.assign(policy_id="another"), "column policy_id must be p, got 3 of 3"),
-        (ROWS.assign(sample="s", inclusion_probability=[0.5, 0.5, 1.0]), "same within a stratum .* got 1 of 1"),
+        (
+            ROWS.assign(sample="s", inclusion_probability=[0.5, 0.5, 1.0]),
+            "same within a stratum .* got 1 of 1",
+        ),
     ],
 )
 def test_the_door(rows: pd.DataFrame, message: str) -> None:
@@ -44,14 +50,18 @@ def test_the_door(rows: pd.DataFrame, message: str) -> None:
 def test_the_least_probability_is_stated_before() -> None:
     """Where there are several; one alone, or none, is known."""
     rows = ROWS.assign(inclusion_probability=[0.5, 1.0, 1.0])
-    with pytest.raises(ValueError, match="must be stated where rows have several probabilities, got 2; the bets"):
+    with pytest.raises(
+        ValueError, match="must be stated where rows have several probabilities, got 2; the bets"
+    ):
         monitor(certificate(), rows)
     with pytest.raises(ValueError, match=r"at least 0\.6, the least of the design, got 1"):
         monitor(certificate(), rows, min_probability=0.6)
     with pytest.raises(ValueError, match=r"min_probability must be in \(0, 1\]"):
         monitor(certificate(), rows, min_probability=0.0)
     assert monitor(certificate(), rows, min_probability=0.5).state.min_probability == 0.5
-    assert monitor(certificate(), ROWS.assign(inclusion_probability=0.2)).state.min_probability == 0.2
+    assert (
+        monitor(certificate(), ROWS.assign(inclusion_probability=0.2)).state.min_probability == 0.2
+    )
     with pytest.raises(ValueError, match="window must be a whole number"):
         monitor(certificate(), ROWS, window=-1)
 
@@ -59,7 +69,12 @@ def test_the_least_probability_is_stated_before() -> None:
 def test_the_least_probability_is_of_rows() -> None:
     """A call without rows fixes none; one that is stated with it stays."""
     first = monitor(certificate(), ROWS.head(0))
-    assert monitor(certificate(), ROWS.assign(inclusion_probability=0.5), after=first).state.min_probability == 0.5
+    assert (
+        monitor(
+            certificate(), ROWS.assign(inclusion_probability=0.5), after=first
+        ).state.min_probability
+        == 0.5
+    )
     first = monitor(certificate(), ROWS.head(0), min_probability=0.5)
     assert monitor(certificate(), ROWS, after=first).state.min_probability == 0.5
 
@@ -74,9 +89,14 @@ def test_a_whole_float_is_the_same_id() -> None:
 def test_rows_that_nothing_names_are_noted() -> None:
     """After a state, where they may be read twice; names or times tell them apart."""
     first = monitor(certificate(), ROWS)
-    assert any("3 of 3 rows have no request_id" in note for note in monitor(certificate(), ROWS, after=first).notes)
+    assert any(
+        "3 of 3 rows have no request_id" in note
+        for note in monitor(certificate(), ROWS, after=first).notes
+    )
     for named in (ROWS.assign(request_id=["a", "b", "c"]), ROWS.assign(at="2026-03-02")):
-        assert not any("no request_id" in note for note in monitor(certificate(), named, after=first).notes)
+        assert not any(
+            "no request_id" in note for note in monitor(certificate(), named, after=first).notes
+        )
 
 
 def test_rows_are_sorted_by_time_and_that_is_said() -> None:
@@ -87,7 +107,10 @@ def test_rows_are_sorted_by_time_and_that_is_said() -> None:
     assert steps.ids == ("c", "d", "b", "a")
     assert steps.ends.tolist() == [0, 1, 2, 3]
     assert steps.times[1] == "2026-03-02T10:00:00.000000+00:00"
-    assert steps.notes[0] == "1 rows were earlier than the one before them; the rows were sorted by time."
+    assert (
+        steps.notes[0]
+        == "1 rows were earlier than the one before them; the rows were sorted by time."
+    )
     samples = stream_steps(rows.assign(sample=["s", "", "", "s"]), None, "p")
     assert samples.ids == ("c", "b", "a", "d")
     assert samples.ends.tolist() == [0, 1, 3]
@@ -120,7 +143,10 @@ def test_draws_by_a_hash() -> None:
 
 
 def test_ids_of_a_draw() -> None:
-    """Integers, whole floats and texts draw alike; ids that are missing, one text and other lengths are refused."""
+    """Integers, whole floats and texts draw alike.
+
+    Ids that are missing, one text and other lengths are refused.
+    """
     texts = is_drawn([str(row) for row in range(50)], 0.5, seed=7).tolist()
     for ids in (range(50), np.arange(50), np.arange(50.0), [f" {row} " for row in range(50)]):
         assert is_drawn(ids, 0.5, seed=np.int64(7)).tolist() == texts  # type: ignore[arg-type]
@@ -139,7 +165,10 @@ def test_ids_of_a_draw() -> None:
 
 
 def test_what_is_no_certificate_of_a_policy() -> None:
-    """Nothing certified, a threshold alone, a cost without costs, a promise that cannot be broken, another value."""
+    """Nothing certified, only a threshold, no costs, an unbreakable promise, another value.
+
+    The third is a cost without costs.
+    """
     scores, correct = np.linspace(0.0, 1.0, 200), np.ones(200, dtype=bool)
     with pytest.raises(ValueError, match=r"must be of false_refusal_rate.*got 'risk'"):
         certificate_promises(certify(scores, correct, alpha=0.1))
@@ -159,7 +188,8 @@ def test_what_is_no_certificate_of_a_policy() -> None:
         monitor(certificate(), [1, 2])  # type: ignore[arg-type]
     assert isinstance(certificate(), Certificate)
     assert (
-        Promise("over_ask_rate", 0.1, 0, 1, 0.1).name in certificate_promises(certificate({"over_ask_rate": 0.1})).names
+        Promise("over_ask_rate", 0.1, 0, 1, 0.1).name
+        in certificate_promises(certificate({"over_ask_rate": 0.1})).names
     )
 
 
@@ -185,7 +215,10 @@ def test_an_answer_that_nobody_graded_counts_as_not_labelled() -> None:
 def test_null_is_an_empty_cell(tmp_path: Path) -> None:
     """In JSON lines: no label, no sample."""
     path = tmp_path / "rows.jsonl"
-    lines = ['{"decision": "ok", "label": null, "sample": null}', '{"decision": "ok", "label": "ok", "sample": null}']
+    lines = [
+        '{"decision": "ok", "label": null, "sample": null}',
+        '{"decision": "ok", "label": "ok", "sample": null}',
+    ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     state = monitor(certificate(), path).state
     assert (state.unlabelled, state.labelled, state.steps) == (1, 1, 2)

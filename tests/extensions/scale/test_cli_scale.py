@@ -12,12 +12,12 @@ from raglab.cli import app
 from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.retrieval import index_kinds
 from raglab.store.traces import Trace
-from test_cli import world  # noqa: F401 - a fixture
+from test_cli import world  # noqa: F401
 from test_cli_experiments import certified
 
 
 def test_an_index_on_disk_of_a_trace(
-    world: Path,  # noqa: F811
+    world: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -27,7 +27,9 @@ def test_an_index_on_disk_of_a_trace(
     def traced(*options: str) -> tuple[int, str]:
         out = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet")
         done = CliRunner().invoke(app, ["trace", str(world), "--out", out, "--quiet", *options])
-        return done.exit_code, done.output if done.exit_code else Trace.load(out).meta["parameters"]["index"]
+        return done.exit_code, done.output if done.exit_code else Trace.load(out).meta[
+            "parameters"
+        ]["index"]
 
     assert traced("--index", "hnsw-sq8") == (0, "hnsw-sq8")
     monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 2)
@@ -35,7 +37,9 @@ def test_an_index_on_disk_of_a_trace(
     assert "index_mb must be at least" in traced("--index-mb", "0.0001")[1]
 
 
-def test_a_certificate_of_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_of_the_folder_one_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its looks stand beside the folder, as if it had been given by its name."""
     save_shards([labelled(0, {"tune": 40, "certify": 60})], tmp_path / "shards", shard=30)
     free_policy().save(tmp_path / "p.yaml")

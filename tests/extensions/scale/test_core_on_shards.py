@@ -24,9 +24,9 @@ from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
 from raglab.testing import sample_trace
 from test_decision_scoring import alone, noted, sentence
-from test_documents import FIRST_HIT, folder  # noqa: F401 - a fixture
+from test_documents import FIRST_HIT, folder  # noqa: F401
 from test_live_measured_signals import counted
-from test_live_trace_building import SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+from test_live_trace_building import SMALL, WordEncoder, encoder  # noqa: F401
 from test_misuse import CASES, CORPUS, POLICY
 from test_nothing_in_place import assert_closed
 from test_own_hits import hits
@@ -35,7 +35,10 @@ from worlds import random_policies, random_trace
 
 
 def test_decisions_on_a_folder_read_one_shard_for_one_case(tmp_path: Path) -> None:
-    """By head: six cases in files of two; the fourth is explained though the first and the last file are gone."""
+    """By head: six cases in files of two.
+
+    The fourth is explained though the first and the last file are gone.
+    """
     trace, policy = stored(random_trace(2, n_cases=6)), random_policies(2, 1)[0]
     there = save_shards([trace], tmp_path / "shards", shard=2)
     decisions, whole = decide(there, policy), decide(trace, policy)
@@ -55,13 +58,19 @@ def test_a_baseline_has_the_same_bytes(tmp_path: Path) -> None:
     """As that of the trace in memory."""
     trace, policy = labelled(3, {"tune": 150, "report": 100}), free_policy()
     save_shards([trace], tmp_path / "s", shard=60)
-    assert baseline_of(Trace.open(tmp_path / "s"), policy).text() == baseline_of(trace, policy).text()
+    assert (
+        baseline_of(Trace.open(tmp_path / "s"), policy).text() == baseline_of(trace, policy).text()
+    )
 
 
 def test_a_warning_of_refusals_is_of_all_shards(tmp_path: Path) -> None:
     """The range is that of all shards."""
-    shards = save_shards([raglab.trace_from_frame(hits(), score="cosine")], tmp_path / "shards", shard=20)
-    with pytest.warns(UserWarning, match=r"gate l2 refuses 56 of 60 .* of these is 1.0509 to 1.6737;"):
+    shards = save_shards(
+        [raglab.trace_from_frame(hits(), score="cosine")], tmp_path / "shards", shard=20
+    )
+    with pytest.warns(
+        UserWarning, match=r"gate l2 refuses 56 of 60 .* of these is 1.0509 to 1.6737;"
+    ):
         raglab.decide(shards, Policy.load())
 
 
@@ -71,22 +80,37 @@ def test_cases_scored_by_status_alone_are_counted_over_shards(tmp_path: Path) ->
     shards = save_shards([trace.split("tune"), trace.split("report")], tmp_path / "shards")
     assert status_only_count(shards) == status_only_count(trace) > 0
     assert sentence(trace) in repr(raglab.decide(shards, POLICY))
-    assert noted(lambda: raglab.sweep(shards, [POLICY]))[1] == noted(lambda: raglab.sweep(trace, [POLICY]))[1]
+    assert (
+        noted(lambda: raglab.sweep(shards, [POLICY]))[1]
+        == noted(lambda: raglab.sweep(trace, [POLICY]))[1]
+    )
 
 
 def test_signals_are_measured_shard_by_shard(tmp_path: Path) -> None:
-    """Refused as a whole, with the call that does it; that gives the columns of the trace in one piece."""
+    """Refused as a whole, with the call that does it.
+
+    That gives the columns of the trace in one piece.
+    """
     whole = sample_trace()
     made = save_shards([whole], tmp_path / "t", shard=4)
     both: Any = made
-    with pytest.raises(TypeError, match=r"add_signals must have a trace in memory, got a ShardedTrace; .*save_shar"):
+    with pytest.raises(
+        TypeError, match=r"add_signals must have a trace in memory, got a ShardedTrace; .*save_shar"
+    ):
         add_signals(both, counted()[0])
-    written = save_shards((add_signals(shard, counted()[0]) for shard in made.shards()), tmp_path / "u")
+    written = save_shards(
+        (add_signals(shard, counted()[0]) for shard in made.shards()), tmp_path / "u"
+    )
     values = np.concatenate([shard.columns["share_of_words"] for shard in written.shards()])
-    assert np.array_equal(values, add_signals(whole, counted()[0]).columns["share_of_words"], equal_nan=True)
+    assert np.array_equal(
+        values, add_signals(whole, counted()[0]).columns["share_of_words"], equal_nan=True
+    )
 
 
-def test_documents_with_paths_as_sources_decide_alike(folder: Path, encoder: WordEncoder) -> None:  # noqa: F811
+def test_documents_with_paths_as_sources_decide_alike(
+    folder: Path,
+    encoder: WordEncoder,
+) -> None:
     """Built shard by shard, each knows which labels are paths: same verdicts, ranking and lines."""
     del encoder
     corpus, cases = load_corpus(folder), load_cases(folder)
@@ -104,16 +128,30 @@ def test_arrays_of_a_shard_are_read_only(tmp_path: Path) -> None:
     assert_closed(next(iter(shards.shards())))
     decisions = decide(shards, random_policies(0, 1)[0])
     named = ("status", "passes", "decided_by", "label_code", "correct", "contract_codes")
-    assert_closed({name: getattr(decisions, name) for name in named} | {"confidence": decisions.confidence()})
+    assert_closed(
+        {name: getattr(decisions, name) for name in named} | {"confidence": decisions.confidence()}
+    )
 
 
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: raglab.io.build_shards(CASES, CORPUS, "out"), "build_shards takes corpus, cases, out in this order"),
-        (lambda: raglab.io.save_shards(sample_trace(), "out"), "save_shards.* got a trace; put it in a list"),
-        (lambda: raglab.io.save_shards([], sample_trace()), "save_shards.* folder must be a path, got a trace"),
-        (lambda: raglab.io.save_shards([], POLICY), "save_shards.* folder must be a path, got a policy"),
+        (
+            lambda: raglab.io.build_shards(CASES, CORPUS, "out"),
+            "build_shards takes corpus, cases, out in this order",
+        ),
+        (
+            lambda: raglab.io.save_shards(sample_trace(), "out"),
+            "save_shards.* got a trace; put it in a list",
+        ),
+        (
+            lambda: raglab.io.save_shards([], sample_trace()),
+            "save_shards.* folder must be a path, got a trace",
+        ),
+        (
+            lambda: raglab.io.save_shards([], POLICY),
+            "save_shards.* folder must be a path, got a policy",
+        ),
     ],
 )
 def test_swapped_arguments_are_named(call: Callable[[], object], told: str) -> None:
@@ -126,7 +164,9 @@ def test_a_trace_of_shards_is_dealt_in_memory(tmp_path: Path) -> None:
     """Refused with the remedy, which deals as the trace in memory is dealt."""
     trace = labelled(2, {"": 60})
     there = save_shards([trace], tmp_path / "shards", shard=20)
-    with pytest.raises(TypeError, match=r"in memory, got a ShardedTrace; write raglab.split\(trace.loaded\(\)\)"):
+    with pytest.raises(
+        TypeError, match=r"in memory, got a ShardedTrace; write raglab.split\(trace.loaded\(\)\)"
+    ):
         raglab.split(there)  # type: ignore[call-overload]
     dealt, whole = raglab.split(there.loaded(), near=1.0), raglab.split(trace, near=1.0)
     assert [case.split for case in dealt.cases] == [case.split for case in whole.cases]

@@ -30,7 +30,11 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
 def test_other_texts_are_other_material(script: Callable[[str], Any], tmp_path: Path) -> None:
     """The folder of embeddings is named by sentences and questions."""
     name = script("bench_index").material_folder
-    folders = {name(tmp_path, ["a"], ["b"]), name(tmp_path, ["a", "b"], []), name(tmp_path, ["a"], ["c"])}
+    folders = {
+        name(tmp_path, ["a"], ["b"]),
+        name(tmp_path, ["a", "b"], []),
+        name(tmp_path, ["a"], ["c"]),
+    }
     assert len(folders) == 3
     assert name(tmp_path, ["a"], ["b"]) in folders
 
@@ -48,7 +52,9 @@ def test_an_index_is_built_afresh(
     np.savez(tmp_path / "material.npz", vectors=rows[:50], asked=rows[50:])
     first = bench.build(tmp_path / "hnsw-sq8-300", 300, 50, "hnsw-sq8", tmp_path)
     built = []
-    monkeypatch.setattr(bench, "build_large", lambda *given, **named: built.append(given) or build(*given, **named))
+    monkeypatch.setattr(
+        bench, "build_large", lambda *given, **named: built.append(given) or build(*given, **named)
+    )
     build = importlib.import_module("raglab.extensions.scale.large_index").build_large
     (tmp_path / "hnsw-sq8-300" / "old").write_text("of another run", encoding="utf-8")
     again = bench.build(tmp_path / "hnsw-sq8-300", 300, 50, "hnsw-sq8", tmp_path)
@@ -76,4 +82,6 @@ def test_other_bytes_end_with_an_exit_code(
         with pytest.raises(SystemExit) as ended:
             cluster.main()
         assert ended.value.code == code
-    assert capsys.readouterr().out.endswith("the same bytes\n" if code is None else "NOT THE SAME BYTES\n")
+    assert capsys.readouterr().out.endswith(
+        "the same bytes\n" if code is None else "NOT THE SAME BYTES\n"
+    )

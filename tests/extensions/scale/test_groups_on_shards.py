@@ -1,4 +1,7 @@
-"""Biases of groups on shards: the fit and its replay are those of the trace in memory, to the bit (rule S2.20)."""
+"""Biases of groups on shards.
+
+The fit and its replay are those of the trace in memory, to the bit (rule S2.20).
+"""
 
 from __future__ import annotations
 
@@ -18,27 +21,37 @@ from test_lab_group_fitting import with_tenants
 
 def test_sharded_is_whole(tmp_path: Path) -> None:
     """Tenants in shards of 70 cases, so that groups and folds are cut."""
-    trace = with_tenants(labelled(2, {"": 260}), {"acme": 120, "zeta": 120, "tiny": 15, "": 5}, ("zeta",))
+    trace = with_tenants(
+        labelled(2, {"": 260}), {"acme": 120, "zeta": 120, "tiny": 15, "": 5}, ("zeta",)
+    )
     save_shards([trace], tmp_path / "shards", shard=70)
     sharded = Trace.open(tmp_path / "shards")
     with pytest.warns(UserWarning, match="'tiny' \\(15\\)"):
         policies = [fit_decision(view, free_policy(), group="tenant") for view in (trace, sharded)]
     assert policies[0].policy_id == policies[1].policy_id
     assert policies[0].decision.model.groups is not None
-    assert decide(sharded, policies[0]).status.tolist() == decide(trace, policies[0]).status.tolist()
-    np.testing.assert_array_equal(*(held_out_cells(view, policies[:1]) for view in (sharded, trace)))
+    assert (
+        decide(sharded, policies[0]).status.tolist() == decide(trace, policies[0]).status.tolist()
+    )
+    np.testing.assert_array_equal(
+        *(held_out_cells(view, policies[:1]) for view in (sharded, trace))
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_held_out_groups_on_shards(tmp_path: Path) -> None:
     """Folds of whole groups, by attribute and by values, where shards cut groups and splits."""
-    trace = with_tenants(labelled(3, {"tune": 180, "report": 80}), {"acme": 90, "zeta": 90, "omega": 80}, ())
+    trace = with_tenants(
+        labelled(3, {"tune": 180, "report": 80}), {"acme": 90, "zeta": 90, "omega": 80}, ()
+    )
     trace = trace.subset(np.random.default_rng(1).permutation(len(trace)))
     save_shards([trace], tmp_path / "shards", shard=70)
     sharded = Trace.open(tmp_path / "shards")
     values = [f"{case.extra['groups']['tenant']} {row % 2}" for row, case in enumerate(trace.cases)]
     for groups in ("tenant", values):
-        decisions = [fit_decision(view, free_policy(), groups=groups).policy_id for view in (trace, sharded)]
+        decisions = [
+            fit_decision(view, free_policy(), groups=groups).policy_id for view in (trace, sharded)
+        ]
         gates = [fit_fused_gate(view, free_policy(), groups=groups) for view in (trace, sharded)]
         assert decisions[0] == decisions[1]
         assert gates[0].policy.policy_id == gates[1].policy.policy_id

@@ -79,23 +79,35 @@ def same(one: Load, two: Load) -> Certification | None:
 
 
 def test_three_splits_in_shards_of_seven(tmp_path: Path) -> None:
-    """By head: 109 cases in 16 shards; the order learned on 40, certified on 60, the same hash of their questions."""
+    """By head: 109 cases in 16 shards.
+
+    The order learned on 40, certified on 60, the same hash of their questions.
+    """
     trace = labelled(0, SPLITS)
     parts = sharded(trace, tmp_path, 7)
     assert len(parts.parts) == 16
     found = same(
-        lambda: certify_best(parts, POLICY, targets=TARGET), lambda: certify_best(trace, POLICY, targets=TARGET)
+        lambda: certify_best(parts, POLICY, targets=TARGET),
+        lambda: certify_best(trace, POLICY, targets=TARGET),
     )
     assert found is not None
     assert found.policy is not None
     made = found.certificate
     alone = same(
-        lambda: certify_policy(parts, POLICY, targets=TARGET), lambda: certify_policy(trace, POLICY, targets=TARGET)
+        lambda: certify_policy(parts, POLICY, targets=TARGET),
+        lambda: certify_policy(trace, POLICY, targets=TARGET),
     )
     assert alone is not None
-    assert (alone.certificate.pilot_hash, made.pilot_hash) == (None, queries_hash(trace.split("tune").cases))
+    assert (alone.certificate.pilot_hash, made.pilot_hash) == (
+        None,
+        queries_hash(trace.split("tune").cases),
+    )
     assert (made.pilot, made.cases, made.method) == (40, 60, "fixed_sequence")
-    assert made.cases_hash == queries_hash(trace.split("certify").cases) == trace_hash(parts.split("certify"))
+    assert (
+        made.cases_hash
+        == queries_hash(trace.split("certify").cases)
+        == trace_hash(parts.split("certify"))
+    )
     assert trace_hash(parts) == queries_hash(trace.cases) == trace_hash(trace)
     assert {name: len(queries) for name, queries in split_queries(parts).items()} == SPLITS
 
@@ -110,13 +122,23 @@ def test_three_splits_in_shards_of_seven(tmp_path: Path) -> None:
     paths=st.sampled_from([None, ONE, ["l2.max_l2", *ONE]]),
 )
 def test_a_certificate_of_the_shards_is_that_of_the_whole(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, shard: int, splits: Any, targets: Any, paths: Any
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    shard: int,
+    splits: Any,
+    targets: Any,
+    paths: Any,
 ) -> None:
-    """With a pilot and without, certified or not, over one threshold and several; shards of one case among them."""
+    """With a pilot and without, certified or not, over one threshold and several.
+
+    Shards of one case among them.
+    """
     trace = mixed(labelled(seed, splits, missing=0.1), seed)
     parts = sharded(trace, tmp_path_factory.mktemp("t"), shard)
     policy = POLICY.replace("l2.enabled", True)
-    of_parts, of_whole = (lambda t=t: certify_best(t, policy, targets=targets, paths=paths) for t in (parts, trace))
+    of_parts, of_whole = (
+        lambda t=t: certify_best(t, policy, targets=targets, paths=paths) for t in (parts, trace)
+    )
     found = same(of_parts, of_whole)
     if found is not None and found.policy is not None:
         new = labelled(seed + 1, {"": 40, "report": 20})
@@ -135,14 +157,19 @@ def test_costs_are_summed_by_shard(tmp_path: Path, costs: Any) -> None:
     parts = sharded(trace, tmp_path / "t", 11)
     for targets in ({"expected_cost": 0.9}, {"expected_cost": 0.9, RISK: 0.4}):
         of_parts, of_whole = (
-            lambda t=t, targets=targets: certify_best(t, POLICY, targets=targets, costs=costs, paths=ONE)
+            lambda t=t, targets=targets: certify_best(
+                t, POLICY, targets=targets, costs=costs, paths=ONE
+            )
             for t in (parts, trace)
         )
         found = same(of_parts, of_whole)
         assert found is not None
         assert found.policy is not None
         new = labelled(5, {"": 70})
-        one, two = (check_policy(t, found.policy) for t in (sharded(new, tmp_path / f"n{len(targets)}", 8), new))
+        one, two = (
+            check_policy(t, found.policy)
+            for t in (sharded(new, tmp_path / f"n{len(targets)}", 8), new)
+        )
         pd.testing.assert_frame_equal(one.table, two.table, check_exact=True)
 
 
@@ -159,7 +186,10 @@ def test_no_certificate_hangs_on_the_workers(tmp_path: Path) -> None:
 
 
 def test_a_look_in_shards_is_a_look(tmp_path: Path) -> None:
-    """What was certified in one piece is refused in shards and the other way round; the same one again is the same."""
+    """What was certified in one piece is refused in shards and the other way round.
+
+    The same one again is the same.
+    """
     trace, looks = labelled(0, SPLITS), tmp_path / "looks.jsonl"
     parts = sharded(trace, tmp_path / "t", 13)
     first = certify_best(trace, POLICY, targets=TARGET, paths=ONE, looks=looks)
@@ -168,7 +198,12 @@ def test_a_look_in_shards_is_a_look(tmp_path: Path) -> None:
     for again in (parts, trace):
         with pytest.raises(ValueError, match="certified on once"):
             certify_best(again, POLICY, targets={RISK: 0.35}, paths=ONE, looks=looks)
-    assert certify_best(parts, POLICY, targets={RISK: 0.35}, paths=ONE, looks=looks, again=True).certificate.looks == 2
+    assert (
+        certify_best(
+            parts, POLICY, targets={RISK: 0.35}, paths=ONE, looks=looks, again=True
+        ).certificate.looks
+        == 2
+    )
     with pytest.raises(ValueError, match="certified on once"):
         certify_best(trace, POLICY, targets={RISK: 0.31}, paths=ONE, looks=looks)
 
@@ -188,16 +223,26 @@ def test_what_cannot_be_certified_is_refused_alike(tmp_path: Path) -> None:
     trace = labelled(0, {"tune": 20, "report": 10})
     parts = sharded(trace, tmp_path / "a", 9)
     for verb in (certify_best, certify_policy):
-        of_parts, of_whole = (lambda t=t, verb=verb: verb(t, POLICY, targets=TARGET) for t in (parts, trace))  # type: ignore[misc]
+        of_parts, of_whole = (
+            lambda t=t, verb=verb: verb(t, POLICY, targets=TARGET) for t in (parts, trace)
+        )
         assert same(of_parts, of_whole) is None
     plain = labelled(0, {"": 20})
     there = sharded(plain, tmp_path / "b", 9)
     whole: dict[str, Any] = {"candidates": POLICY, "targets": TARGET}
-    for call in (whole | {"paths": ["l2.max"]}, whole | {"candidates": []}, whole | {"targets": {}}):
-        one, two = (lambda t=t, call=call: certify_best(t, **call) for t in (there, plain))  # type: ignore[misc]
+    for call in (
+        whole | {"paths": ["l2.max"]},
+        whole | {"candidates": []},
+        whole | {"targets": {}},
+    ):
+        one, two = (lambda t=t, call=call: certify_best(t, **call) for t in (there, plain))
         assert same(one, two) is None
     line = {"x": [0.0, 1.0], "y": [0.0, 1.0]}
-    fused = {"enabled": True, "parts": {"top1_cosine": line}, "fitted_on": queries_hash(plain.cases)}
+    fused = {
+        "enabled": True,
+        "parts": {"top1_cosine": line},
+        "fitted_on": queries_hash(plain.cases),
+    }
     with pytest.raises(ValueError, match="those that the fused gate was fitted on"):
         certify_best(there, free_policy(fused=fused), targets=TARGET)
 
@@ -205,7 +250,10 @@ def test_what_cannot_be_certified_is_refused_alike(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", [37, 200])
 def test_a_decision_by_expected_cost_is_certified_by_shard(tmp_path: Path, shard: int) -> None:
-    """Fitted on the pilot, whose cases the hint counts by models that never saw them; families and counts alike."""
+    """Fitted on the pilot, whose cases the hint counts by models that never saw them.
+
+    Families and counts alike.
+    """
     trace = mixed(labelled(0, {"tune": 120, "certify": 60}), 3)
     fitted = fit_decision(trace, POLICY, signals=["top1_cosine", "gap"])
     parts = sharded(trace, tmp_path, shard)
@@ -223,26 +271,49 @@ def test_a_decision_by_expected_cost_is_certified_by_shard(tmp_path: Path, shard
 @pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=5)
 @given(seed=st.integers(0, 1_000), shard=st.integers(1, 12))
-def test_candidates_of_random_worlds(tmp_path_factory: pytest.TempPathFactory, seed: int, shard: int) -> None:
-    """Policies of several structures over two depths and arms, with labels of all kinds; values of any threshold."""
+def test_candidates_of_random_worlds(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, shard: int
+) -> None:
+    """Policies of several structures over two depths and arms, with labels of all kinds.
+
+    Values of any threshold.
+    """
     plain = random_trace(seed, n_cases=24, depths=1 + seed % 2, arms=2)
     cases = tuple(
         case._replace(
-            split=("tune", "certify")[row % 2], query=f"{case.query} {row}", expect_status=case.expect_status or "ok"
+            split=("tune", "certify")[row % 2],
+            query=f"{case.query} {row}",
+            expect_status=case.expect_status or "ok",
         )
         for row, case in enumerate(plain.cases)
     )
     trace = stored(plain)
-    trace = Trace(cases, *(getattr(trace, name) for name in ("chunks", "arms", "hits", "pattern_hits", "meta")))
+    trace = Trace(
+        cases,
+        *(getattr(trace, name) for name in ("chunks", "arms", "hits", "pattern_hits", "meta")),
+    )
     parts = sharded(trace, tmp_path_factory.mktemp("t"), shard)
     drawn = [Policy.from_mapping(one.model_dump()) for one in random_policies(seed, 4)]
-    assert grid(parts, drawn[0], "iterative", ["gap.min_gap"]) == grid(trace, drawn[0], "iterative", ["gap.min_gap"])
-    paths = ("l2.max_l2", "density.min_keep", "resolver.min_group_gap", "confidence.tau_default", "signals.gap.max")
+    assert grid(parts, drawn[0], "iterative", ["gap.min_gap"]) == grid(
+        trace, drawn[0], "iterative", ["gap.min_gap"]
+    )
+    paths = (
+        "l2.max_l2",
+        "density.min_keep",
+        "resolver.min_group_gap",
+        "confidence.tau_default",
+        "signals.gap.max",
+    )
     each = [observed_values(part, drawn[0], "iterative", paths) for part in parts.parts]
     for place, whole in enumerate(observed_values(trace, drawn[0], "iterative", paths)):
-        assert np.unique(np.concatenate([of_part[place] for of_part in each])).tobytes() == whole.tobytes()
+        assert (
+            np.unique(np.concatenate([of_part[place] for of_part in each])).tobytes()
+            == whole.tobytes()
+        )
     one, two = (
-        lambda t=t: certify_best(t, drawn, targets={RISK: 0.9, "over_ask_rate": 0.9}, arm="iterative")
+        lambda t=t: certify_best(
+            t, drawn, targets={RISK: 0.9, "over_ask_rate": 0.9}, arm="iterative"
+        )
         for t in (parts, trace)
     )
     assert same(one, two) is not None

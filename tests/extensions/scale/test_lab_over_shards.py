@@ -1,4 +1,7 @@
-"""The system over the shards of a trace: each figure is that of the trace in one piece, to the bit."""
+"""The system over the shards of a trace.
+
+Each figure is that of the trace in one piece, to the bit.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,13 @@ from raglab.displays.boundary import decision_boundary
 from raglab.extension_points import installed
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.lab.bandit_study import tune_bandit
-from raglab.lab.comparison import compare, contests, policies_case_cells, policy_case_cells, standings
+from raglab.lab.comparison import (
+    compare,
+    contests,
+    policies_case_cells,
+    policy_case_cells,
+    standings,
+)
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import (
     answer_outcomes,
@@ -36,7 +45,16 @@ from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.reward_audit import arm_tables, audit_rewards
 from raglab.lab.search_space import always_answer, full_space, manual_loop
 from raglab.lab.signal_audit import audit_signals
-from raglab.lab.slice_rates import BINARY, GRADED, NONE, fusion_weights, ndcg_by_case, ndcg_measures, ranking, slices
+from raglab.lab.slice_rates import (
+    BINARY,
+    GRADED,
+    NONE,
+    fusion_weights,
+    ndcg_by_case,
+    ndcg_measures,
+    ranking,
+    slices,
+)
 from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.live.answer_recording import record_answers
 from raglab.parallel import parallel_workers
@@ -57,7 +75,10 @@ SIZES = (1, 2, 3)  # cases of a shard
 
 def policies_of(seed: int) -> list[Policy]:
     """Policies of several structures, some with gates on signals."""
-    drawn: list[PolicyData] = [*random_policies(seed, 2), *with_signals(random_policies(seed + 1, 2), seed)]
+    drawn: list[PolicyData] = [
+        *random_policies(seed, 2),
+        *with_signals(random_policies(seed + 1, 2), seed),
+    ]
     return [Policy.from_mapping(one.model_dump()) for one in drawn]
 
 
@@ -75,7 +96,9 @@ def graded(trace: Trace) -> Trace:
     cases = [
         case._replace(
             doctype=("form", None)[row % 2],
-            extra={"source_grades": {case.expect_sources[0]: 1 + row % 3}} if row % 2 and case.expect_sources else {},
+            extra={"source_grades": {case.expect_sources[0]: 1 + row % 3}}
+            if row % 2 and case.expect_sources
+            else {},
         )
         for row, case in enumerate(trace.cases)
     ]
@@ -119,7 +142,10 @@ class TestPolicies:
 
     def test_cells_of_every_case(self, seed: int, size: int) -> None:
         """Of many policies at once, and of each alone; two threads too."""
-        trace, policies = stored(random_trace(seed, n_cases=7, depths=1 + seed % 2)), policies_of(seed)
+        trace, policies = (
+            stored(random_trace(seed, n_cases=7, depths=1 + seed % 2)),
+            policies_of(seed),
+        )
         parts, whole = in_parts(trace, size), policies_case_cells(trace, policies)
         assert np.array_equal(policies_case_cells(parts, policies), whole)
         with parallel_workers("threads", 2):
@@ -162,14 +188,21 @@ class TestRanking:
         trace, policy = graded(stored(random_trace(seed, n_cases=7))), policies_of(seed)[0]
         parts, by = in_parts(trace, size), {"half": [row % 2 for row in range(7)]}
         for rate in ("pass_rate", "false_refusal_rate"):
-            told = [slices(decide(here, policy), rate=rate, by=by, least=1) for here in (trace, parts)]
+            told = [
+                slices(decide(here, policy), rate=rate, by=by, least=1) for here in (trace, parts)
+            ]
             same(told[1], told[0])
-        with pytest.raises(ValueError, match="by must hold a value a case, got 1 of 'half' for 7 cases"):
+        with pytest.raises(
+            ValueError, match="by must hold a value a case, got 1 of 'half' for 7 cases"
+        ):
             slices(decide(parts, policy), by={"half": [0]})
 
 
 def unretrieved() -> Trace:
-    """Cases that expect guide.md, which is hit, or other.md, which is never; a line by product, or of nobody's."""
+    """Cases that expect guide.md, which is hit, or other.md, which is never.
+
+    A line by product, or of nobody's.
+    """
     drawn = labelled(3, {"report": 60})
     hit = tuple(chunk._replace(tags={"product": "motor"}) for chunk in drawn.chunks)
     more = (Chunk("2", "", "other.md"), Chunk("3", "", "other.md", tags={"product": "home"}))
@@ -180,35 +213,50 @@ class TestLines:
     """Lines of documents that are expected but were never retrieved."""
 
     def test_slices_of_a_folder(self, tmp_path: Path) -> None:
-        """By head: other.md is of the line home wherever its case stands; nobody expects else.md."""
+        """By head: other.md is of the line home wherever its case stands.
+
+        Nobody expects else.md.
+        """
         whole, chosen = unretrieved(), Policy.load().replace("refine.max_depth", 0)
         parts = save_shards([whole], tmp_path, shard=7)
         one, two = (slices(decide(here, chosen), least=1) for here in (whole, parts))
         same(two, one)
         expecting = Counter(source for case in whole.cases for source in case.expect_sources)
         of_line = one[one["column"] == "line"].set_index("value")["n"].to_dict()
-        assert of_line == {"motor": expecting["guide.md"], "home": expecting["other.md"], NONE: 60 - expecting.total()}
+        assert of_line == {
+            "motor": expecting["guide.md"],
+            "home": expecting["other.md"],
+            NONE: 60 - expecting.total(),
+        }
         assert min(of_line.values()) > 0
 
     def test_a_shard_holds_one_chunk_that_tells_a_line(self) -> None:
         """Of what a case expects, or else of what its user named; none of what it does not."""
         whole = unretrieved()
-        expects = next(row for row, case in enumerate(whole.cases) if case.expect_sources == ("other.md",))
+        expects = next(
+            row for row, case in enumerate(whole.cases) if case.expect_sources == ("other.md",)
+        )
         named = whole.cases[expects]._replace(expect_sources=(), selected_sources=("else.md",))
         both = named._replace(expect_sources_any=("other.md#2",))
         for case, ids in ((whole.cases[expects], {"3"}), (named, {"4"}), (both, {"3"})):
             kept = keep_used_chunks(replace(whole.subset([expects]), cases=(case,)))
-            assert {chunk.chunk_id for chunk in kept.chunks} - {chunk.chunk_id for chunk in whole.chunks[:-3]} == ids
+            assert {chunk.chunk_id for chunk in kept.chunks} - {
+                chunk.chunk_id for chunk in whole.chunks[:-3]
+            } == ids
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("seed", range(4))
 def test_weights_of_a_fusion(seed: int, size: int) -> None:
-    """Of lists of two arms, graded or not, on all cases or on those of split tune, which some shards have none of."""
+    """Of lists of two arms, graded or not, on all cases or split tune, which some shards lack."""
     drawn = replace(stored(random_trace(seed, n_cases=7, arms=2, width=9)), arms=("bm25", "dense"))
-    cases = [case._replace(split="tune" if row < 4 else "report") for row, case in enumerate(drawn.cases)]
+    cases = [
+        case._replace(split="tune" if row < 4 else "report") for row, case in enumerate(drawn.cases)
+    ]
     for whole in (drawn, graded(drawn), replace(graded(drawn), cases=tuple(cases))):
-        one, two = (fusion_weights(here, weights=(0.5, 1.0, 2.0)) for here in (whole, in_parts(whole, size)))
+        one, two = (
+            fusion_weights(here, weights=(0.5, 1.0, 2.0)) for here in (whole, in_parts(whole, size))
+        )
         assert two.dense_weight == one.dense_weight
         same(two.table, one.table)
     with pytest.raises(ValueError, match="trace must hold the arms bm25 and dense"):
@@ -216,14 +264,17 @@ def test_weights_of_a_fusion(seed: int, size: int) -> None:
 
 
 def test_a_shard_of_fewer_hits_ranks_as_the_whole() -> None:
-    """By head: of four cases the first two have three hits at most, and stand in a shard that is three wide."""
+    """By head: of four cases the first two have at most three hits, in a shard three wide."""
     trace = stored(random_trace(4, n_cases=4, width=9))
     few = {name: field.copy() for name, field in trace.hits._asdict().items()}
     for name in set(few) - {"n_reranked"}:
         few[name][:2, :, :, 3:] = -1 if few[name].dtype.kind == "i" else np.nan
     whole = replace(trace, hits=type(trace.hits)(**few))
     first, second = whole.subset([0, 1]), whole.subset([2, 3])
-    narrow = {name: field if field.ndim < 4 else field[..., :3] for name, field in first.hits._asdict().items()}
+    narrow = {
+        name: field if field.ndim < 4 else field[..., :3]
+        for name, field in first.hits._asdict().items()
+    }
     parts = Parts((replace(first, hits=type(first.hits)(**narrow)), second))
     same(ranking(parts), ranking(whole))
     assert ndcg_by_case(parts).tobytes() == ndcg_by_case(whole).tobytes()
@@ -234,16 +285,24 @@ class TestSignals:
     """The audit of signals, and fits of a decision."""
 
     def test_audit(self, size: int) -> None:
-        """With costs, on the split to tune on; milliseconds of the shards' latencies; a signal of one's own."""
+        """With costs, on the split to tune on; milliseconds of the shards' latencies.
+
+        A signal of one's own.
+        """
         rng = np.random.default_rng(0)
         tells = [0.9 if row % 2 else 0.1 for row in range(N)]
         trace = world(s_rerank=tells, anchor_sim=rng.random(N).tolist(), split="tune")
-        cases = tuple(case._replace(split="report" if row < 9 else "tune") for row, case in enumerate(trace.cases))
+        cases = tuple(
+            case._replace(split="report" if row < 9 else "tune")
+            for row, case in enumerate(trace.cases)
+        )
         ms = Latency(("embed", "dense", "rerank"), rng.random((N, 1, 1, 3)))
         whole = replace(trace, cases=cases, latency=ms)
         whole = whole.with_signal("own", rng.random(N), higher="surer", unit="probability")
         parts = Split(in_parts(whole, size).traces)
-        one, two = (audit_signals(here, Policy.load(), repeats=1, folds=3) for here in (whole, parts))
+        one, two = (
+            audit_signals(here, Policy.load(), repeats=1, folds=3) for here in (whole, parts)
+        )
         same(two.table, one.table)
         same(two.correlations, one.correlations)
         assert (two.notes, two.cost, two.split, two.cases) == (one.notes, one.cost, "tune", N - 9)
@@ -258,17 +317,26 @@ class TestSignals:
             assert two.notes == one.notes
 
     def test_a_fitted_decision(self, size: int, tmp_path: Path) -> None:
-        """The same policy of a folder of shards, to the last digit and the questions that it remembers."""
+        """The same policy from a shard folder, to the last digit and the questions it remembers."""
         rng = np.random.default_rng(0)
-        trace = world(s_rerank=[0.9 if row % 2 else 0.1 for row in range(N)], anchor_sim=rng.random(N).tolist())
-        cases = tuple(case._replace(split="report" if row < 9 else "tune") for row, case in enumerate(trace.cases))
+        trace = world(
+            s_rerank=[0.9 if row % 2 else 0.1 for row in range(N)],
+            anchor_sim=rng.random(N).tolist(),
+        )
+        cases = tuple(
+            case._replace(split="report" if row < 9 else "tune")
+            for row, case in enumerate(trace.cases)
+        )
         whole = replace(trace, cases=cases)
         parts = save_shards([whole], tmp_path / "shards", shard=size)
         assert fit_decision(parts) == fit_decision(whole)
 
 
 def test_policies_of_several_orders_of_their_gates() -> None:
-    """Decided together they are what each is alone: limits of one order do not hold for the other."""
+    """Decided together they are what each is alone.
+
+    Limits of one order do not hold for the other.
+    """
     trace, base = stored(random_trace(3, n_cases=7)), policies_of(3)[0]
     policies = [base, base.replace("decision.order", ("similarity", "gap", "l2")), base]
     alone = np.stack([policies_case_cells(trace, [policy])[0] for policy in policies])
@@ -291,12 +359,17 @@ class TestReport:
         return told
 
     def test_every_section(self, tmp_path: Path) -> None:
-        """Of two chains: reliability, risk and coverage, AURC, thresholds, boundary, flips; by two threads."""
+        """Of two chains: reliability, risk and coverage, AURC, thresholds, boundary, flips.
+
+        By two threads.
+        """
         base = Policy.load().replace("refine.max_depth", 0)
         loose = base.replace("similarity.min_similarity", 0.4, "confidence.tau_default", 10.0)
         with parallel_workers("threads", 2):
             one, two = self.pages(
-                tmp_path, labelled(3, {"report": 60}, missing=0.1), {"defaults": base, "tuned": loose}
+                tmp_path,
+                labelled(3, {"report": 60}, missing=0.1),
+                {"defaults": base, "tuned": loose},
             )
         assert one == two
         for head in (b"Risk and coverage", b"Decision boundary", b"most harmful first"):
@@ -304,14 +377,18 @@ class TestReport:
 
     def test_lines_of_what_was_never_retrieved(self, tmp_path: Path) -> None:
         """The slices of the page name the line of a document that no case hits."""
-        one, two = self.pages(tmp_path, unretrieved(), {"defaults": Policy.load().replace("refine.max_depth", 0)})
+        one, two = self.pages(
+            tmp_path, unretrieved(), {"defaults": Policy.load().replace("refine.max_depth", 0)}
+        )
         assert one == two
         assert b"home" in one
 
     def test_a_decision_by_cost(self, tmp_path: Path) -> None:
         """The model's probabilities, of all cases, with a signal of one's own."""
         rng = np.random.default_rng(0)
-        whole = labelled(3, {"": 60}).with_signal("own", rng.random(60), higher="surer", unit="probability")
+        whole = labelled(3, {"": 60}).with_signal(
+            "own", rng.random(60), higher="surer", unit="probability"
+        )
         one, two = self.pages(tmp_path, whole, {"defaults": fit_decision(whole)})
         assert one == two
         assert b"P(right)" in one
@@ -326,23 +403,38 @@ class TestAnswerSignals:
         """Signals, labels, and what is right if answered."""
         trace, policy = stored(random_trace(seed, n_cases=7)), policies_of(seed)[0]
         one, two = (answer_signals(here, policy) for here in (trace, in_parts(trace, size)))
-        assert (list(two.score), two.explicit, two.known) == (list(one.score), one.explicit, one.known)
+        assert (list(two.score), two.explicit, two.known) == (
+            list(one.score),
+            one.explicit,
+            one.known,
+        )
         assert all(two.score[name].tobytes() == one.score[name].tobytes() for name in one.score)
-        assert (two.right.tobytes(), two.label.tobytes()) == (one.right.tobytes(), one.label.tobytes())
+        assert (two.right.tobytes(), two.label.tobytes()) == (
+            one.right.tobytes(),
+            one.label.tobytes(),
+        )
 
     def test_the_boundary(self, seed: int, size: int) -> None:
         """Confidence, groups and zones, at the depth that decided and at the first."""
         trace = stored(random_trace(seed, n_cases=7, depths=2))
         policy = policies_of(seed)[0].replace("confidence.enabled", True)
         for depth in (None, 0):
-            one, two = (decision_boundary(here, policy, depth=depth) for here in (trace, in_parts(trace, size)))
+            one, two = (
+                decision_boundary(here, policy, depth=depth)
+                for here in (trace, in_parts(trace, size))
+            )
             for name, there in one._asdict().items():
                 assert np.asarray(getattr(two, name)).tobytes() == np.asarray(there).tobytes()
-        with pytest.raises(ValueError, match="depth must be one that the trace holds, 0 to 1, got 2"):
+        with pytest.raises(
+            ValueError, match="depth must be one that the trace holds, 0 to 1, got 2"
+        ):
             decision_boundary(in_parts(trace, size), policy, depth=2)
 
     def test_displays_and_reasons(self, seed: int, size: int) -> None:
-        """A notebook's display is that of one piece but for what it was decided on; so is every reason."""
+        """A notebook's display is that of one piece but for what it was decided on.
+
+        So is every reason.
+        """
         trace, policy = stored(random_trace(seed, n_cases=7)), policies_of(seed)[0]
         one, two = (decide(here, policy) for here in (trace, in_parts(trace, size)))
         assert two.reasons(range(7)) == {row: one.reason(row) for row in range(7)}
@@ -356,7 +448,10 @@ class TestFittedGates:
     """Gates, calibrations and thresholds fitted over a folder of shards."""
 
     def test_a_fused_gate(self, tmp_path: Path) -> None:
-        """The same model, probabilities and quality, and the questions that it remembers; beside other gates too."""
+        """The same model, probabilities and quality, and the questions that it remembers.
+
+        Beside other gates too.
+        """
         whole = labelled(6, {"tune": 150, "report": 50}, steps=None, missing=0.05)
         parts = save_shards([whole], tmp_path, shard=33)
         free = free_policy()
@@ -368,8 +463,12 @@ class TestFittedGates:
         assert two._repr_html_() == one._repr_html_()
         seen = [case_signals(here, free) for here in (whole, parts)]
         assert seen[0].names == seen[1].names
-        assert [field.tobytes() for field in seen[1][:2]] == [field.tobytes() for field in seen[0][:2]]
-        tables = [compare_gates(here.split("report"), one.policy, resamples=20) for here in (whole, parts)]
+        assert [field.tobytes() for field in seen[1][:2]] == [
+            field.tobytes() for field in seen[0][:2]
+        ]
+        tables = [
+            compare_gates(here.split("report"), one.policy, resamples=20) for here in (whole, parts)
+        ]
         same(tables[1], tables[0])
 
     def test_too_few_cases_are_refused_as_of_one_piece(self, tmp_path: Path) -> None:
@@ -383,7 +482,12 @@ class TestFittedGates:
         """The curve of the generator's confidence; the first shard holds no answer."""
         chosen = Policy.from_mapping(small_policy().model_dump())
         hits = [[Hit(0.25)] if number else [] for number in range(10)]
-        drawn = trace_of(*((ask(f"excess number {n}", answer="£250 excess"), [row]) for n, row in enumerate(hits)))
+        drawn = trace_of(
+            *(
+                (ask(f"excess number {n}", answer="£250 excess"), [row])
+                for n, row in enumerate(hits)
+            )
+        )
         whole = record_answers(drawn, chosen, Sure(), Weighed())
         parts = in_parts(whole, 1)
         assert len(answer_outcomes(parts.traces[0], chosen)) == 0
@@ -412,10 +516,19 @@ class TestFittedGates:
     def test_an_upgrade_of_shards_is_certified_as_of_the_whole(self, tmp_path: Path) -> None:
         """Splits of a trace on disk: the same policy, certificate, labels and sentences."""
         source = labelled(6, {"tune": 60, "certify": 60, "report": 20})
-        target = replace(source, hits=source.hits._replace(cosine=0.2 + 0.5 * source.hits.cosine**2))
-        whole = rescale_thresholds(source, free_policy(), to=target, targets={"hallucination_rate": 0.4})
-        shards = [save_shards([trace], tmp_path / name, shard=25) for name, trace in (("a", source), ("b", target))]
-        parts = rescale_thresholds(shards[0], free_policy(), to=shards[1], targets={"hallucination_rate": 0.4})
+        target = replace(
+            source, hits=source.hits._replace(cosine=0.2 + 0.5 * source.hits.cosine**2)
+        )
+        whole = rescale_thresholds(
+            source, free_policy(), to=target, targets={"hallucination_rate": 0.4}
+        )
+        shards = [
+            save_shards([trace], tmp_path / name, shard=25)
+            for name, trace in (("a", source), ("b", target))
+        ]
+        parts = rescale_thresholds(
+            shards[0], free_policy(), to=shards[1], targets={"hallucination_rate": 0.4}
+        )
         assert (parts.policy, parts.policy.certificate) == (whole.policy, whole.policy.certificate)
         assert (parts.missing, parts.notes) == (whole.missing, whole.notes)
         same(parts.table, whole.table)
@@ -434,7 +547,7 @@ class TestArms:
         return whole, save_shards([whole], folder, shard=5)
 
     def test_tables_of_every_arm(self, tmp_path: Path) -> None:
-        """Values, rewards, contexts, milliseconds, components and the router, by two threads too."""
+        """Values, rewards, contexts, milliseconds, components and router, by two threads too."""
         chosen = always_answer(Policy.load())
         whole, parts = self.made(tmp_path)
         one = arm_tables(whole, chosen)
@@ -449,11 +562,19 @@ class TestArms:
         """The same correlations, trials, weights and comparison."""
         chosen = always_answer(Policy.load())
         made = self.made(tmp_path)
-        audits = [audit_rewards(here, chosen, n_boot=20, rounds=20, replications=2) for here in made]
+        audits = [
+            audit_rewards(here, chosen, n_boot=20, rounds=20, replications=2) for here in made
+        ]
         same(audits[1].correlations, audits[0].correlations)
         same(audits[1].policies, audits[0].policies)
         same(audits[1].simulation, audits[0].simulation)
-        sizes: dict[str, Any] = {"trials": 3, "rounds": 20, "replications": 2, "n_boot": 20, "engine": "numpy"}
+        sizes: dict[str, Any] = {
+            "trials": 3,
+            "rounds": 20,
+            "replications": 2,
+            "n_boot": 20,
+            "engine": "numpy",
+        }
         one, two = (tune_bandit(here, chosen, **sizes) for here in made)
         assert (two.weights, two.bandit, two.notes) == (one.weights, one.bandit, one.notes)
         same(two.trials, one.trials)
@@ -467,7 +588,8 @@ def test_what_needs_all_hits_at_once_says_so(tmp_path: Path) -> None:
     doors: dict[str, Callable[[], object]] = {
         "full_space": lambda: full_space(parts, chosen),
         "manual_loop": lambda: manual_loop(parts, chosen),
-        "record_answers": lambda: record_answers(parts, chosen, None, None),  # type: ignore[arg-type] # never asked
+        # never asked
+        "record_answers": lambda: record_answers(parts, chosen, None, None),
     }
     if "learned_signals" in installed():
         doors["fit_signal"] = lambda: raglab.fit_signal(parts)

@@ -1,4 +1,7 @@
-"""Studies over shards: the same result as over the trace in one piece, and a sample where cases are many."""
+"""Studies over shards.
+
+The same result as over the trace in one piece, and a sample where cases are many.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,13 @@ from raglab.extensions.scale import measured_shards as measured_shards_module
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.lab import study_cases, study_storage
 from raglab.lab.study import TuneResult, search_problem, tune
-from raglab.lab.study_cases import LEAST_LABELLED, counts_by_label, draw_cases, label_notes, study_splits
+from raglab.lab.study_cases import (
+    LEAST_LABELLED,
+    counts_by_label,
+    draw_cases,
+    label_notes,
+    study_splits,
+)
 from raglab.lab.trial_search import open_study
 from raglab.replay import sweep, tally
 from raglab.store.case_records import hash_cases
@@ -57,16 +66,22 @@ class TestDrawnCases:
     """A sample hangs on labels and seed alone."""
 
     def test_a_sample_has_each_label_in_proportion(self, sharded: ShardedTrace[Trace]) -> None:
-        """By head: of 60 cases, 30 ok, 15 refuse and 15 ambiguous, twelve are 6, 3 and 3, in their order."""
+        """By head: of 60 cases, 30 ok, 15 refuse, 15 ambiguous, twelve are 6, 3 and 3, in order."""
         drawn = draw_cases(world(), 12, 0)
         names = [case.expect_status for case in drawn.cases]
         assert {name: names.count(name) for name in ("ok", "refuse", "ambiguous")} == {
-            "ok": 6, "refuse": 3, "ambiguous": 3,
-        }  # fmt: skip
+            "ok": 6,
+            "refuse": 3,
+            "ambiguous": 3,
+        }
         numbers = [int(case.id[1:]) for case in drawn.cases]
         assert numbers == sorted(set(numbers))
-        assert [case.id for case in draw_cases(sharded, 12, 0).cases] == [case.id for case in drawn.cases]
-        assert [case.id for case in draw_cases(world(), 12, 1).cases] != [case.id for case in drawn.cases]
+        assert [case.id for case in draw_cases(sharded, 12, 0).cases] == [
+            case.id for case in drawn.cases
+        ]
+        assert [case.id for case in draw_cases(world(), 12, 1).cases] != [
+            case.id for case in drawn.cases
+        ]
 
     def test_few_cases_are_taken_whole(self, sharded: ShardedTrace[Trace]) -> None:
         """A trace in memory as it is; of one in shards all cases."""
@@ -77,7 +92,10 @@ class TestDrawnCases:
     @settings(deadline=None, derandomize=True, max_examples=25)
     @given(seed=st.integers(0, 1000), most=st.integers(3, 40))
     def test_the_shares_are_right_to_one_case(self, seed: int, most: int) -> None:
-        """For any labels of which 30 each are too many: so many cases, each label within one of its share."""
+        """For any labels of which 30 each are too many.
+
+        So many cases, each label within one of its share.
+        """
         label = np.random.default_rng(seed).integers(0, 3, 41).astype(np.int8)
         rows = study_cases._stratified_rows(label, most, seed)
         assert len(set(rows.tolist())) == most
@@ -87,7 +105,10 @@ class TestDrawnCases:
     @settings(deadline=None, derandomize=True, max_examples=50)
     @given(n=st.tuples(*[st.integers(0, 400)] * 3), most=st.integers(90, 300))
     def test_a_rare_label_is_drawn_by_thirty(self, n: tuple[int, ...], most: int) -> None:
-        """Or as often as it is there; all others keep their proportions to one case, and the sizes add up."""
+        """Or as often as it is there.
+
+        All others keep their proportions to one case, and the sizes add up.
+        """
         most = min(most, sum(n))
         sizes = study_cases._stratum_sizes(np.array(n), most)
         least = np.minimum(n, LEAST_LABELLED)
@@ -98,7 +119,10 @@ class TestDrawnCases:
         assert np.all(np.abs(sizes - share)[common] < 1.0 + 1e-9)
 
     def test_few_of_very_many_are_there(self) -> None:
-        """By head: of 400,000 cases 200 ambiguous would be 10 in a sample of 20,000; nine are all drawn."""
+        """By head: of 400,000 cases 200 ambiguous would be 10 in a sample of 20,000.
+
+        Nine are all drawn.
+        """
         for rare, drawn in ((200, 30), (9, 9)):
             label = np.repeat(np.array([0, 1, 2], dtype=np.int8), [250_000, 150_000 - rare, rare])
             rows = study_cases._stratified_rows(label, 20_000, 0)
@@ -106,13 +130,26 @@ class TestDrawnCases:
             assert len(rows) == 20_000
 
     def test_counts_are_those_of_the_whole(self, sharded: ShardedTrace[Trace]) -> None:
-        """By split and label, whichever way the trace is held; a case without a label is refused."""
+        """By split and label, whichever way the trace is held.
+
+        A case without a label is refused.
+        """
         assert sharded.counted() == world().counted()
-        assert counts_by_label(sharded).tolist() == counts_by_label(world()).tolist() == [30, 15, 15]
+        assert (
+            counts_by_label(sharded).tolist() == counts_by_label(world()).tolist() == [30, 15, 15]
+        )
         assert label_notes(sharded) == label_notes(world())
         one, two = study_splits(sharded, 0), study_splits(world(), 0)
-        assert (one.notes, one.size_note, one.made_of.cases) == (two.notes, two.size_note, two.made_of.cases)
-        looks = (counts_by_label, lambda trace: draw_cases(trace, 100, 0), lambda trace: study_splits(trace, 0))
+        assert (one.notes, one.size_note, one.made_of.cases) == (
+            two.notes,
+            two.size_note,
+            two.made_of.cases,
+        )
+        looks = (
+            counts_by_label,
+            lambda trace: draw_cases(trace, 100, 0),
+            lambda trace: study_splits(trace, 0),
+        )
         for split in ("tune", "report"):
             cases = list(world().cases)
             row = next(row for row, case in enumerate(cases) if case.split == split)
@@ -127,8 +164,13 @@ class TestMeasuredShards:
 
     @settings(deadline=None, derandomize=True, max_examples=6)
     @given(seed=st.integers(0, 1000))
-    def test_counts_are_those_of_the_shards(self, tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
-        """Policies of its structure from the files, of another from the shards; by two threads too."""
+    def test_counts_are_those_of_the_shards(
+        self, tmp_path_factory: pytest.TempPathFactory, seed: int
+    ) -> None:
+        """Policies of its structure from the files, of another from the shards.
+
+        By two threads too.
+        """
         trace = stored(random_trace(seed, n_cases=9, depths=1 + seed % 2))
         shards = save_shards([trace], tmp_path_factory.mktemp("t"), shard=2)
         base, *others = random_policies(seed, 3)
@@ -140,17 +182,24 @@ class TestMeasuredShards:
             with raglab.lab.parallel_workers("threads", n=2):
                 same(sweep(measured, policies), sweep(trace, policies))
 
-    def test_a_file_that_is_not_there_costs_a_measurement(self, sharded: ShardedTrace[Trace]) -> None:
+    def test_a_file_that_is_not_there_costs_a_measurement(
+        self, sharded: ShardedTrace[Trace]
+    ) -> None:
         """As on a machine that shares the shards alone; the folder is gone when the block ends."""
         policy = Policy.load()
         with sharded.measured_once(policy, None) as measured:
             place = Path(measured.parts[0].evidence[1].file)
             place.unlink()
-            assert tally(measured, [policy]).cells.tolist() == tally(world(), [policy]).cells.tolist()
+            assert (
+                tally(measured, [policy]).cells.tolist() == tally(world(), [policy]).cells.tolist()
+            )
         assert not place.parent.exists()
 
     def test_it_is_a_trace_of_shards_as_any(self, sharded: ShardedTrace[Trace]) -> None:
-        """Shown, counted, cut by split and by position, with a signal more: what was changed is measured anew."""
+        """Shown, counted, cut by split and by position, with a signal more.
+
+        What was changed is measured anew.
+        """
         policy, own = Policy.load(), np.linspace(0.0, 1.0, 60)
         with sharded.measured_once(policy, None) as measured:
             assert repr(measured) == repr(sharded)
@@ -166,7 +215,11 @@ class TestMeasuredShards:
             ]
             for change in changes:
                 one, two = change(measured), change(sharded)
-                assert (one.fingerprint, one.counted(), one.signals) == (two.fingerprint, two.counted(), two.signals)
+                assert (one.fingerprint, one.counted(), one.signals) == (
+                    two.fingerprint,
+                    two.counted(),
+                    two.signals,
+                )
                 assert tally(one, [policy]).cells.tolist() == tally(two, [policy]).cells.tolist()
             gated = policy.replace("signals", {"own": {"min": 0.5}})
             one, two = (changes[-1](trace) for trace in (measured, sharded))
@@ -177,7 +230,11 @@ class TestMeasuredShards:
 
 def equal_results(one: TuneResult, two: TuneResult) -> None:
     """Check that two studies came to the same, to the bit, but for the name of the trace."""
-    assert (one.selected, one.incumbent, one.policy.policy_id) == (two.selected, two.incumbent, two.policy.policy_id)
+    assert (one.selected, one.incumbent, one.policy.policy_id) == (
+        two.selected,
+        two.incumbent,
+        two.policy.policy_id,
+    )
     assert one.held_out_estimate == two.held_out_estimate
     for name in ("costs", "trials", "pareto", "flat_ranges", "judged"):
         pd.testing.assert_frame_equal(getattr(one, name), getattr(two, name), check_exact=True)
@@ -192,7 +249,9 @@ def equal_results(one: TuneResult, two: TuneResult) -> None:
 class TestTune:
     """Studies of traces of shards."""
 
-    def test_a_study_is_that_of_the_whole(self, sharded: ShardedTrace[Trace], tmp_path: Path) -> None:
+    def test_a_study_is_that_of_the_whole(
+        self, sharded: ShardedTrace[Trace], tmp_path: Path
+    ) -> None:
         """The same selection, costs, trials and judged rates; its page and its cockpit open."""
         one, two = tune(sharded, trials=20), tune(world(), trials=20)
         equal_results(one, two)
@@ -200,7 +259,9 @@ class TestTune:
         assert "tuned" in one._repr_html_()
         page = one.report(tmp_path / "report.html").read_text(encoding="utf-8")
         assert one.policy.policy_id in page
-        pd.testing.assert_frame_equal(one.changed().reset_index(drop=True), two.changed().reset_index(drop=True))
+        pd.testing.assert_frame_equal(
+            one.changed().reset_index(drop=True), two.changed().reset_index(drop=True)
+        )
 
     @pytest.mark.full
     def test_workers_change_nothing(self, sharded: ShardedTrace[Trace]) -> None:
@@ -213,14 +274,24 @@ class TestTune:
     def test_of_many_cases_candidates_are_made_of_a_sample(
         self, sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """Of 32 cases twenty, the same ones in shards; trials and rates count all, and a note of the page says so."""
+        """Of 32 cases twenty, the same ones in shards.
+
+        Trials and rates count all, and a note of the page says so.
+        """
         monkeypatch.setattr(study_cases, "MOST_REFITTED", 20)
         one, two = tune(sharded, trials=20), tune(world(), trials=20)
         equal_results(one, two)
-        (told,) = (note for note in one.notes if "cockpit are of 20 of the 32 cases tuned on, drawn by label;" in note)
+        (told,) = (
+            note
+            for note in one.notes
+            if "cockpit are of 20 of the 32 cases tuned on, drawn by label;" in note
+        )
         every = int(one.rates("coverage")["n"].iloc[0])
         assert every == len(one.judged_on) == 28
-        pages = [made.report(tmp_path / f"{place}.html").read_text("utf-8") for place, made in enumerate((one, two))]
+        pages = [
+            made.report(tmp_path / f"{place}.html").read_text("utf-8")
+            for place, made in enumerate((one, two))
+        ]
         for page in pages:
             assert page.count(html.escape(told, quote=False)) == 1
             assert page.count("all else") == 1
@@ -240,8 +311,13 @@ class TestTune:
     def test_mistakes_are_refused_before_shards_are_measured(
         self, sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """No trials, an unknown sampler, a storage that is none, and a function that would end a shared study."""
-        monkeypatch.setattr(measured_shards_module, "measure_shard", lambda *_: pytest.fail("measured"))
+        """No trials, an unknown sampler, an invalid storage, a function that would end a study.
+
+        The study is a shared one.
+        """
+        monkeypatch.setattr(
+            measured_shards_module, "measure_shard", lambda *_: pytest.fail("measured")
+        )
         monkeypatch.setattr(study_storage, "OPENS", 1)
         asked = search_problem(sharded, trials=10).problem
         open_study(tmp_path, "shared", asked.settings).sign("a worker", None)
@@ -250,7 +326,10 @@ class TestTune:
             ({"trials": 0}, "trials and batch_size must be at least 1"),
             ({"sampler": "grid"}, "sampler must be one of"),
             ({"storage": "nothing://host/db"}, "a storage must be a folder, or the URL"),
-            ({"storage": tmp_path} | ended, "on_trials must be left out of a study that workers share"),
+            (
+                {"storage": tmp_path} | ended,
+                "on_trials must be left out of a study that workers share",
+            ),
         ):
             with pytest.raises(ValueError, match=told):
                 tune(sharded, **call)

@@ -46,19 +46,30 @@ from raglab.replay import sweep
 from raglab.store.files import InputError
 from test_lab_trial_search import SAMPLERS, SPACE, START, WORLD, problem
 
-FEW = {path: SPACE[path] for path in ("similarity.min_similarity", "l2.max_l2")}  # of many, a database takes long
+# of many, a database takes long
+FEW = {path: SPACE[path] for path in ("similarity.min_similarity", "l2.max_l2")}
 PLACES, WORKERS = 400, 4
 QUICK = {"sign_s": 0.5, "grace_s": 3.0}  # of which a test need not wait long
 
 
 def small(trials: int, **settings: Any) -> Problem:
     """A search over two thresholds."""
-    given = {"arm": None, "trials": trials, "batch_size": 10, "seed": 0, "sampler": "random", "trace": "t"}
+    given = {
+        "arm": None,
+        "trials": trials,
+        "batch_size": 10,
+        "seed": 0,
+        "sampler": "random",
+        "trace": "t",
+    }
     return Problem(WORLD, START, FEW, Goal(targets={}), [own_trial(START, FEW)], given | settings)
 
 
 def at(folder: Path, asked: Problem) -> StoredStudy:
-    """The study of a folder, opened as by a process of its own: a journal ends no trial twice either, and is quick."""
+    """The study of a folder, opened as by a process of its own.
+
+    A journal ends no trial twice either, and is quick.
+    """
     return open_study(folder, "study", asked.settings)
 
 
@@ -70,7 +81,11 @@ def finished(study: optuna.Study) -> Counter[int]:
 
 def values_by_place(study: optuna.Study) -> dict[int, dict[str, Any]]:
     """What was tried at each place."""
-    return {trial.user_attrs[PLACE]: trial.params for trial in study.trials if trial.state.name == "COMPLETE"}
+    return {
+        trial.user_attrs[PLACE]: trial.params
+        for trial in study.trials
+        if trial.state.name == "COMPLETE"
+    }
 
 
 def work(worker: StudyWorker, rounds: int = 1000) -> None:
@@ -113,8 +128,13 @@ class TestOneWorker:
             seen = sweep(WORLD, [policy]).iloc[0]
             assert trial.values == [row["expected_cost"], row["coverage"]]
             assert trial.user_attrs["policy_id"] == policy.policy_id == row["policy_id"]
-            assert trial.user_attrs["counts"]["coverage"] == [seen["coverage_k"], seen["coverage_n"]]
-            assert sum(max(over, 0.0) for over in trial.constraints.values()) == pytest.approx(row["violation"])
+            assert trial.user_attrs["counts"]["coverage"] == [
+                seen["coverage_k"],
+                seen["coverage_n"],
+            ]
+            assert sum(max(over, 0.0) for over in trial.constraints.values()) == pytest.approx(
+                row["violation"]
+            )
 
     def test_the_search_takes_its_trials_and_proposes_none_again(self, tmp_path: Path) -> None:
         """Beside them nothing is stored."""
@@ -142,10 +162,14 @@ class TestSeveralWorkers:
 
     @pytest.mark.parametrize("count", [1, 2, 3])
     def test_what_is_drawn_hangs_on_the_place_alone(self, tmp_path: Path, count: int) -> None:
-        """A sampler that learns nothing tries the same with any number of workers; none draws what another draws."""
+        """A sampler that learns nothing tries the same with any number of workers.
+
+        None draws what another draws.
+        """
         asked = small(40)
         workers = [StudyWorker(at(tmp_path, asked), asked, 60.0) for _ in range(count)]
-        while any([worker.run_round() is not None for worker in workers]):  # noqa: C419 - a round of each
+        # a round of each
+        while any([worker.run_round() is not None for worker in workers]):  # noqa: C419
             pass
         (tmp_path / "alone").mkdir()
         alone = StudyWorker(at(tmp_path / "alone", asked), asked, 60.0)
@@ -179,7 +203,10 @@ class TestSeveralWorkers:
     def test_a_dead_worker_leaves_its_places_to_others(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int
     ) -> None:
-        """After a while without a sign of life, wherever it was stopped; what it stored is not judged again."""
+        """After a while without a sign of life, wherever it was stopped.
+
+        What it stored is not judged again.
+        """
         asked = small(20)
         dead = StudyWorker(at(tmp_path, asked), asked, 60.0)
         dead.stored.sign(dead.name, 0)
@@ -192,7 +219,9 @@ class TestSeveralWorkers:
         work(heir)
         assert finished(heir.stored.study) == dict.fromkeys(range(20), 1)
         assert heir.judged == 20 - done.total()
-        assert heir.taken_over == sum(trial.state.name == "FAIL" for trial in heir.stored.study.trials)
+        assert heir.taken_over == sum(
+            trial.state.name == "FAIL" for trial in heir.stored.study.trials
+        )
 
     def test_a_worker_that_lives_is_not_robbed(self, tmp_path: Path) -> None:
         """As long as new signs of it come, its claims hold, however long they take."""
@@ -213,7 +242,10 @@ class TestSeveralWorkers:
     ) -> None:
         """It was taken for dead between claiming and storing; then it goes on with other places."""
         asked = small(20)
-        late, heir = StudyWorker(at(tmp_path, asked), asked, 60.0), StudyWorker(at(tmp_path, asked), asked, 0.05)
+        late, heir = (
+            StudyWorker(at(tmp_path, asked), asked, 60.0),
+            StudyWorker(at(tmp_path, asked), asked, 0.05),
+        )
         late.stored.sign(late.name, 0)
         whole = StoredStudy.complete
         gone: list[bool] = []
@@ -247,7 +279,9 @@ class TestSeveralWorkers:
         assert finished(worker.stored.study) == dict.fromkeys(range(10), 1)
         assert (worker.judged, worker.taken_over) == (10, 0)
 
-    def test_who_ends_leaves_no_claim_and_says_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_who_ends_leaves_no_claim_and_says_so(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Interrupted in the middle of a batch; others need not wait."""
         asked = small(10)
         worker, heir = (StudyWorker(at(tmp_path, asked), asked, 60.0) for _ in range(2))
@@ -265,12 +299,19 @@ class TestSeveralWorkers:
         worker = StudyWorker(at(tmp_path, asked), asked, 60.0)
         with worker.alive(0.02):
             time.sleep(0.3)
-            (sign,) = (value for key, value in worker.stored.study.user_attrs.items() if key.endswith(worker.name))
+            (sign,) = (
+                value
+                for key, value in worker.stored.study.user_attrs.items()
+                if key.endswith(worker.name)
+            )
             assert sign > 2
         assert worker.stored.study.user_attrs[f"raglab worker {worker.name}"] is None
 
     def test_another_search_of_the_same_name_is_noticed(self, tmp_path: Path) -> None:
-        """Even where both were begun at the same moment, so that neither saw the other: the last that wrote goes on."""
+        """Even where both were begun at the same moment, so that neither saw the other.
+
+        The last that wrote goes on.
+        """
         one, two = small(10), small(10, seed=1)
         stored = at(tmp_path, one)
         stored.study.set_user_attr(ABOUT, settings_texts(two.settings))
@@ -280,7 +321,9 @@ class TestSeveralWorkers:
         work(worker)
         assert worker.judged == 10
 
-    def test_a_storage_that_fails_for_a_moment_is_tried_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_storage_that_fails_for_a_moment_is_tried_again(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """But not for ever."""
         monkeypatch.setattr(study_workers, "WAIT_S", 0.0)
         results: Iterator[Any] = iter([1, StorageError, StorageError, 2, None])
@@ -334,7 +377,9 @@ class TestDoors:
     @pytest.mark.parametrize("storage", ["folder", "sqlite:///study.db"])
     def test_a_storage_that_locks_no_trial_is_refused(self, tmp_path: Path, storage: str) -> None:
         """A folder and SQLite, before anything is read."""
-        with pytest.raises(InputError, match=r"storage of workers must be a database server.*got (a folder|SQLite)"):
+        with pytest.raises(
+            InputError, match=r"storage of workers must be a database server.*got (a folder|SQLite)"
+        ):
             work_on_study(small(10), storage=storage)
         call = ["tune", str(tmp_path / "none.parquet"), "--worker", "--storage", storage]
         refused = CliRunner().invoke(app, call)
@@ -343,9 +388,13 @@ class TestDoors:
 
     def test_numbers_that_mean_nothing_are_refused(self) -> None:
         """Trials, and how long a silent worker is waited for."""
-        with pytest.raises(ValueError, match="trials and batch_size must be at least 1, got 0 and 10"):
+        with pytest.raises(
+            ValueError, match="trials and batch_size must be at least 1, got 0 and 10"
+        ):
             work_on_study(small(0), storage="postgresql://ann@host/db")
-        with pytest.raises(ValueError, match=r"grace_s must be more than twice sign_s, got 3.0 and 2.0"):
+        with pytest.raises(
+            ValueError, match=r"grace_s must be more than twice sign_s, got 3.0 and 2.0"
+        ):
             work_on_study(small(10), storage="postgresql://ann@host/db", grace_s=3.0)
 
     def test_a_search_alone_stops_where_workers_join(self, tmp_path: Path) -> None:
@@ -355,7 +404,9 @@ class TestDoors:
         def joined(_: pd.DataFrame) -> None:
             at(tmp_path, asked).sign("another", 0)
 
-        with pytest.raises(InputError, match="either workers or one process that proposes all trials, got workers"):
+        with pytest.raises(
+            InputError, match="either workers or one process that proposes all trials, got workers"
+        ):
             run_search(asked, storage=tmp_path, study_name="study", on_trials=joined)
         worker = StudyWorker(at(tmp_path, asked), asked, 60.0)
         assert sorted(finished(worker.stored.study)) == list(range(10))
@@ -378,7 +429,9 @@ class TestDoors:
 
         with monkeypatch.context() as patch:
             patch.setattr(optuna.Study, "add_trials", added)
-            with pytest.raises(InputError, match=r"of places 0 to 9 that stand there twice, it takes the first"):
+            with pytest.raises(
+                InputError, match=r"of places 0 to 9 that stand there twice, it takes the first"
+            ):
                 run_search(asked, storage=tmp_path, study_name="study", on_trials=None)
         work(StudyWorker(at(tmp_path, asked), asked, 0.1))
         found = run_search(asked, storage=tmp_path, study_name="study", on_trials=None)
@@ -390,7 +443,9 @@ class TestDoors:
         check_storage(asked, tmp_path, "study", lambda _: False)
         at(tmp_path, asked).sign("another", None)
         check_storage(asked, tmp_path, "study", None)
-        with pytest.raises(ValueError, match=r"on_trials must be left out of a study that workers share.*'study'"):
+        with pytest.raises(
+            ValueError, match=r"on_trials must be left out of a study that workers share.*'study'"
+        ):
             check_storage(asked, tmp_path, "study", lambda _: False)
 
     def test_a_line_that_another_process_ends_meanwhile_is_kept(
@@ -457,8 +512,13 @@ def wait(children: list[int], patience: float = 120.0) -> list[int]:
 
 @cache
 def stored_study(url: str) -> optuna.Study:
-    """The study, opened once as any user of Optuna opens it: a look at it makes no tables and leaves no connection."""
-    return optuna.load_study(study_name="study", storage=optuna.storages.RDBStorage(url, {"poolclass": NullPool}))
+    """The study, opened once as any user of Optuna opens it.
+
+    A look at it makes no tables and leaves no connection.
+    """
+    return optuna.load_study(
+        study_name="study", storage=optuna.storages.RDBStorage(url, {"poolclass": NullPool})
+    )
 
 
 def wait_for(true: Callable[[], bool], patience: float = 60.0) -> None:
@@ -471,12 +531,18 @@ def wait_for(true: Callable[[], bool], patience: float = 60.0) -> None:
 
 def owners(study: optuna.Study) -> set[tuple[str, str]]:
     """Worker and state of every trial."""
-    return {(trial.user_attrs[WORKER], trial.state.name) for trial in study.get_trials(deepcopy=False)}
+    return {
+        (trial.user_attrs[WORKER], trial.state.name) for trial in study.get_trials(deepcopy=False)
+    }
 
 
 def claims_of_one(study: optuna.Study) -> bool:
     """Whether a worker has claimed places and stored some."""
-    found = {trial.user_attrs.get(WORKER) for trial in study.get_trials(deepcopy=False) if is_claim(trial)}
+    found = {
+        trial.user_attrs.get(WORKER)
+        for trial in study.get_trials(deepcopy=False)
+        if is_claim(trial)
+    }
     return bool(found) and finished(study).total() > PLACES // 10
 
 
@@ -487,22 +553,33 @@ class TestPostgreSQL:
     def test_four_processes_one_of_them_killed(self, postgresql: Server, tmp_path: Path) -> None:
         """All 400 places are there once; the search takes them all, and stores nothing more."""
         asked, url = small(PLACES, batch_size=25, sampler="nsga2"), postgresql.database()
-        children = workers(WORKERS, asked, url, tmp_path)  # the tables of the storage are made by four at once, too
+        # the tables of the storage are made by four at once, too
+        children = workers(WORKERS, asked, url, tmp_path)
         wait_for(lambda: _begun(url))
         wait_for(lambda: claims_of_one(stored_study(url)))
         os.kill(children[0], signal.SIGKILL)
         assert wait(children) == [-signal.SIGKILL, 0, 0, 0]
         study = stored_study(url)
         assert finished(study) == dict.fromkeys(range(PLACES), 1)
-        told = [json.loads((tmp_path / f"{number}.json").read_text()) for number in range(1, WORKERS)]
-        dead = {trial.user_attrs[WORKER] for trial in study.trials} - {one["worker"] for one in told}
-        by_dead = [one for one in study.trials if one.user_attrs[WORKER] in dead and one.state.name == "COMPLETE"]
+        told = [
+            json.loads((tmp_path / f"{number}.json").read_text()) for number in range(1, WORKERS)
+        ]
+        dead = {trial.user_attrs[WORKER] for trial in study.trials} - {
+            one["worker"] for one in told
+        }
+        by_dead = [
+            one
+            for one in study.trials
+            if one.user_attrs[WORKER] in dead and one.state.name == "COMPLETE"
+        ]
         assert sum(one["judged"] for one in told) + len(by_dead) == PLACES
         before = len(study.trials)
         found = run_search(asked, storage=url, study_name="study", on_trials=None)
         assert found.proposed == len(found.trials) == PLACES
         assert len(found.study.trials) == before
-        assert set(found.trials["number"]) == {one.number for one in study.trials if one.state.name == "COMPLETE"}
+        assert set(found.trials["number"]) == {
+            one.number for one in study.trials if one.state.name == "COMPLETE"
+        }
 
     def test_all_killed_and_gone_on_with(self, postgresql: Server, tmp_path: Path) -> None:
         """By new workers, or by the search itself, which finishes the places as one of them."""
@@ -517,11 +594,15 @@ class TestPostgreSQL:
         done = {one.number for one in stored_study(url).trials if one.state.name == "COMPLETE"}
         assert 0 < len(done) < 60
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(work_on_study, "__kwdefaults__", (work_on_study.__kwdefaults__ or {}) | QUICK)
+            patch.setattr(
+                work_on_study, "__kwdefaults__", (work_on_study.__kwdefaults__ or {}) | QUICK
+            )
             finish_shared_study(asked, url, "study")
         study = stored_study(url)
         assert finished(study) == dict.fromkeys(range(60), 1)
-        assert done <= {one.number for one in study.trials if one.state.name == "COMPLETE"}, "none is judged again"
+        assert done <= {one.number for one in study.trials if one.state.name == "COMPLETE"}, (
+            "none is judged again"
+        )
 
     def test_a_process_that_was_stopped_comes_back(
         self, postgresql: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -541,7 +622,12 @@ class TestPostgreSQL:
             (tmp_path / "others").mkdir()
             others = workers(2, asked, url, tmp_path / "others")
             # Where it was stopped between two batches it holds nothing that could be taken over.
-            wait_for(lambda: (name, "FAIL") in owners(stored_study(url)) or len(finished(stored_study(url))) == 100)
+            wait_for(
+                lambda: (
+                    (name, "FAIL") in owners(stored_study(url))
+                    or len(finished(stored_study(url))) == 100
+                )
+            )
         finally:
             os.kill(late, signal.SIGCONT)
         assert wait([late, *others]) == [0, 0, 0]
@@ -550,10 +636,20 @@ class TestPostgreSQL:
 
     @pytest.mark.usefixtures("quick_study")
     def test_the_command_line(self, postgresql: Server, tmp_path: Path) -> None:
-        """`raglab tune --worker` ends without a result, `raglab tune` makes it of what was stored."""
+        """`raglab tune --worker` gives no result; `raglab tune` makes it from what was stored."""
         url, trace, out = postgresql.schema(), tmp_path / "t.parquet", tmp_path / "out"
         WORLD.save(trace)
-        call = ["tune", str(trace), "--trials", "5", "--storage", url, "--study-name", "study", "--no-track"]
+        call = [
+            "tune",
+            str(trace),
+            "--trials",
+            "5",
+            "--storage",
+            url,
+            "--study-name",
+            "study",
+            "--no-track",
+        ]
         call += ["--quiet", "--json", "--out", str(out)]
         done = CliRunner().invoke(app, [*call, "--worker"])
         assert done.exit_code == 0, done.output

@@ -1,4 +1,7 @@
-"""Traffic in shards on disk: sample, labels and review are those of the trace in one piece, to the bit."""
+"""Traffic in shards on disk.
+
+Sample, labels and review are those of the trace in one piece, to the bit.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ def test_sample_labels_and_review(tmp_path: Path) -> None:
     trace, labels = traffic()
     shards = save_shards([trace], tmp_path / "traffic", shard=60)
     sample = filled(sample_for_labels(trace, POLICY, 40, seed=1), labels)
-    pd.testing.assert_frame_equal(filled(sample_for_labels(shards, POLICY, 40, seed=1), labels), sample)
+    pd.testing.assert_frame_equal(
+        filled(sample_for_labels(shards, POLICY, 40, seed=1), labels), sample
+    )
     whole, parts = (with_sample_labels(view, POLICY, sample) for view in (trace, shards))
     assert list(parts.cases) == list(whole.cases)
     assert parts.counted() == whole.counted()

@@ -1,4 +1,7 @@
-"""Indexes on disk: the same hits as the exact index where everything is searched, resumed, damage told, sized."""
+"""Indexes on disk.
+
+The same hits as the exact index where everything is searched, resumed, damage told, sized.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from extensions.scale.test_mapped_files import empty, exchange, make_anew, outcome, shorten, take_away, write_over
+from extensions.scale.test_mapped_files import (
+    empty,
+    exchange,
+    make_anew,
+    outcome,
+    shorten,
+    take_away,
+    write_over,
+)
 from generators import Fixed
 from raglab.extensions.scale import large_index
 from raglab.extensions.scale.large_index import (
@@ -73,10 +84,24 @@ from raglab.retrieval.indexes import Bm25Index, Signatures
 from raglab.store.files import InputError, locked, make_folder
 from raglab.store.policies import Policy
 from raglab.values import Case, Corpus
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
+
+# a fixture
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401
 
 N, DIM, ROWS = 600, 16, 256
-WORDS = ("fence", "garden", "theft", "résiliation", "12", "policy", "flood", "roofing", "excess", "of", "the")
+WORDS = (
+    "fence",
+    "garden",
+    "theft",
+    "résiliation",
+    "12",
+    "policy",
+    "flood",
+    "roofing",
+    "excess",
+    "of",
+    "the",
+)
 
 
 def units(n: int, seed: int = 0) -> NDArray[np.float32]:
@@ -84,7 +109,9 @@ def units(n: int, seed: int = 0) -> NDArray[np.float32]:
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(99).normal(size=(40, DIM))
     rows = centres[rng.integers(40, size=n)] + 0.3 * rng.normal(size=(n, DIM))
-    unit: NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    unit: NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(
+        np.float32
+    )
     return unit
 
 
@@ -97,11 +124,19 @@ def some_texts(n: int, seed: int = 0) -> list[str]:
 VECTORS, ASKED = units(N), units(30, seed=1)
 
 
-def make(folder: Path, kind: StoredKind, encoded: Callable[[slice], NDArray[np.float32]] | None = None) -> LargeIndex:
+def make(
+    folder: Path, kind: StoredKind, encoded: Callable[[slice], NDArray[np.float32]] | None = None
+) -> LargeIndex:
     """Large index over the vectors, with some texts."""
     size = LargeSize(N, N, DIM, ROWS)
     build_large(
-        folder, some_texts(N), size, encoded or VECTORS.__getitem__, lambda: ASKED, kind=kind, key="0123456789abcdef"
+        folder,
+        some_texts(N),
+        size,
+        encoded or VECTORS.__getitem__,
+        lambda: ASKED,
+        kind=kind,
+        key="0123456789abcdef",
     )
     return open_large(folder, "0123456789abcdef")
 
@@ -117,7 +152,10 @@ class TestSize:
     """Which index a corpus gets."""
 
     def test_by_head(self) -> None:
-        """A million vectors of 384: a graph of 384 + 256 + 24 bytes each, or 96 + 8 bytes each and the centres."""
+        """A million vectors of 384.
+
+        A graph of 384 + 256 + 24 bytes each, or 96 + 8 bytes each and the centres.
+        """
         assert index_bytes("hnsw-sq8", 1_000_000, 384) == 664_000_000
         assert index_bytes("ivfpq", 1_000_000, 384) == 104_000_000 + 4 * 384 * (2_000 + 256)
 
@@ -125,7 +163,9 @@ class TestSize:
         """The graph where it fits, then the cells, then a message with the least that does."""
         assert stored_kind(1_000_000, 384, 664) == "hnsw-sq8"
         assert stored_kind(1_000_000, 384, 663) == "ivfpq"
-        with pytest.raises(ValueError, match="index_mb must be at least 107 for 1000000 vectors of 384 dimensions"):
+        with pytest.raises(
+            ValueError, match="index_mb must be at least 107 for 1000000 vectors of 384 dimensions"
+        ):
             stored_kind(1_000_000, 384, 100)
 
     def test_auto_is_exact_up_to_a_hundred_thousand(self) -> None:
@@ -151,18 +191,29 @@ class TestSize:
         assert sized_kind("auto", 10**6, unasked, 1_000.0, cached=False) == "flat"
         assert sized_kind("auto", 10**6, unasked, 1_000.0, lambda: 2) == "flat"
         assert sized_kind("auto", 10**6, lambda: 384, 1_000.0, lambda: 0) == "hnsw-sq8"
-        with pytest.raises(ValueError, match=r"ivfpq holds texts alone, got 2 pictures; take index='flat' or 'auto'"):
+        with pytest.raises(
+            ValueError,
+            match=r"ivfpq holds texts alone, got 2 pictures; take index='flat' or 'auto'",
+        ):
             sized_kind("ivfpq", 10**6, unasked, 1_000.0, lambda: 2)
-        with pytest.raises(ValueError, match=r"kept beside the cache of embeddings, got none; give a cache, or take"):
+        with pytest.raises(
+            ValueError,
+            match=r"kept beside the cache of embeddings, got none; give a cache, or take",
+        ):
             sized_kind("ivfpq", 10**6, unasked, 1_000.0, cached=False)
 
     def test_pictures_of_an_encoder_that_reads_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """They are counted where the index would be on disk; those that are found by their words do not count."""
+        """They are counted where the index would be on disk.
+
+        Those that are found by their words do not count.
+        """
         picture = chunk(13, "map.png", None, "A map.", kind="image", sha256="0" * 64)
         corpus = CORPUS._replace(chunks=(*CORPUS.chunks, picture))
         monkeypatch.setattr(trace_building, "find_model", lambda name: SimpleNamespace(folder=name))
         monkeypatch.setattr(trace_building, "reads_pictures", lambda folder: folder == "clip")
-        monkeypatch.setattr(trace_building, "load_encoder", lambda name: SimpleNamespace(dim=DIM, name=name))
+        monkeypatch.setattr(
+            trace_building, "load_encoder", lambda name: SimpleNamespace(dim=DIM, name=name)
+        )
         monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 3)
         for named, encoder_name, kind in (
             ("auto", "clip", "flat"),
@@ -172,7 +223,9 @@ class TestSize:
         ):
             wanted = check_settings({"index": named, "encoder": encoder_name})
             assert wanted.sized(corpus).index == kind
-        with pytest.raises(ValueError, match="an index of kind ivfpq holds texts alone, got 1 pictures"):
+        with pytest.raises(
+            ValueError, match="an index of kind ivfpq holds texts alone, got 1 pictures"
+        ):
             check_settings({"index": "ivfpq", "encoder": "clip"}).sized(corpus)
 
     def test_the_fingerprint_names_the_kind_alone(self) -> None:
@@ -182,7 +235,8 @@ class TestSize:
         assert "index_mb" not in auto.stated
 
     @pytest.mark.parametrize(
-        ("given", "told"), [({"index": "tree"}, "index must be one of auto"), ({"index_mb": 0.0}, "index_mb must be")]
+        ("given", "told"),
+        [({"index": "tree"}, "index must be one of auto"), ({"index_mb": 0.0}, "index_mb must be")],
     )
     def test_wrong_settings_are_refused(self, given: dict[str, Any], told: str) -> None:
         """An unknown kind, a budget of nothing."""
@@ -194,7 +248,10 @@ class TestShards:
     """Float16 rows in files."""
 
     def test_reads_as_an_array(self, tmp_path: Path) -> None:
-        """Rows by position, in any shape and order, by slice and as a whole; a table of positions over them."""
+        """Rows by position, in any shape and order, by slice and as a whole.
+
+        A table of positions over them.
+        """
         index = make(tmp_path / "i", "hnsw-sq8")
         rounded = VECTORS.astype(np.float16).astype(np.float32)
         at = np.array([[599, 0, 256], [255, 5, 599]])
@@ -207,14 +264,24 @@ class TestShards:
         assert np.array_equal(view[np.array([[1, 2]])], rounded[[[599, 3]]])
         ids = np.array([[2, -1]])
         assert np.array_equal(
-            cosines(ASKED[:1], view, ids), cosines(ASKED[:1], rounded[[3, 599, 3]], ids), equal_nan=True
+            cosines(ASKED[:1], view, ids),
+            cosines(ASKED[:1], rounded[[3, 599, 3]], ids),
+            equal_nan=True,
         )
 
     def test_another_file_is_refused(self, tmp_path: Path) -> None:
         """Float32, another width, a short shard in the middle."""
-        for name, rows in (("a", VECTORS), ("b", VECTORS[:, :4].astype("<f2")), ("c", VECTORS[:3].astype("<f2"))):
+        for name, rows in (
+            ("a", VECTORS),
+            ("b", VECTORS[:, :4].astype("<f2")),
+            ("c", VECTORS[:3].astype("<f2")),
+        ):
             np.save(tmp_path / f"{name}.npy", rows)
-        for names, told in ((("a",), "must be float16 with 16"), (("b",), "must be float16"), (("c", "c"), "256 rows")):
+        for names, told in (
+            (("a",), "must be float16 with 16"),
+            (("b",), "must be float16"),
+            (("c", "c"), "256 rows"),
+        ):
             with pytest.raises(ValueError, match=told):
                 VectorShards([tmp_path / f"{name}.npy" for name in names], ROWS, DIM)
 
@@ -222,7 +289,9 @@ class TestShards:
 class TestKeywords:
     """BM25 on disk."""
 
-    def test_scores_are_the_same_to_the_bit(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_scores_are_the_same_to_the_bit(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Over texts of every length, blocks that cut them anywhere, and words that nobody has."""
         monkeypatch.setattr(indexes, "_TEXTS_AT_ONCE", 37)
         texts = [*some_texts(500, seed=3), "", "unique wording of one text", "the the the"]
@@ -233,7 +302,9 @@ class TestKeywords:
             for one, other in zip(stored.search(queries, k), held.search(queries, k), strict=True):
                 assert np.array_equal(one, other, equal_nan=True)
         scope = [np.array([3, 400, 17])] * len(queries)
-        assert np.array_equal(stored.search(queries, 2, scope)[1], held.search(queries, 2, scope)[1])
+        assert np.array_equal(
+            stored.search(queries, 2, scope)[1], held.search(queries, 2, scope)[1]
+        )
 
     def test_no_words_are_refused(self, tmp_path: Path) -> None:
         """As where the index is held in memory, and nothing is written."""
@@ -248,7 +319,9 @@ class Blind:
     def __init__(self, index: Any) -> None:
         self.ntotal, self.hnsw = index.ntotal, None
 
-    def search(self, queries: NDArray[np.float32], k: int, params: object = None) -> tuple[Any, Any]:
+    def search(
+        self, queries: NDArray[np.float32], k: int, params: object = None
+    ) -> tuple[Any, Any]:
         """Numbers 0 to 2."""
         del params
         ids = np.full((len(queries), k), -1, np.int64)
@@ -269,7 +342,9 @@ class TestStored:
         assert told["recall_at_50"] == pytest.approx(np.mean(l2 <= exact[:, -1:] + 1e-5), abs=1e-6)
         assert told["recall_at_50"] >= told["parameters"]["least_recall"] == 0.95
         assert (told["kind"], told["asked"], told["n_chunks"]) == (kind, 30, N)
-        assert {one["name"] for one in told["files"]} == {path.name for path in (tmp_path / "i").iterdir()} - {
+        assert {one["name"] for one in told["files"]} == {
+            path.name for path in (tmp_path / "i").iterdir()
+        } - {
             MANIFEST,
             "lock",
         }
@@ -282,7 +357,9 @@ class TestStored:
         for one, other in zip(wide.search(ASKED, 20), flat.search(ASKED, 20), strict=True):
             assert np.array_equal(one, other)
         scopes = [np.array([5, 77, 500])] * len(ASKED)
-        assert np.array_equal(index.dense.search(ASKED, 3, scopes)[1], flat.search(ASKED, 3, scopes)[1])
+        assert np.array_equal(
+            index.dense.search(ASKED, 3, scopes)[1], flat.search(ASKED, 3, scopes)[1]
+        )
 
     def test_the_same_bytes_again(self, tmp_path: Path, kind: StoredKind) -> None:
         """Two builds agree in every file."""
@@ -294,9 +371,15 @@ class TestStored:
     def test_a_recall_that_no_search_reaches_is_refused(
         self, tmp_path: Path, kind: StoredKind, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """With another kind to take; nothing stands as an index, and the shards stay for the next build."""
+        """With another kind to take.
+
+        Nothing stands as an index, and the shards stay for the next build.
+        """
         monkeypatch.setattr(large_index, "tuned_search", partial(tuned_search, least=1.1))
-        remedy = {"hnsw-sq8": "take index='flat'", "ivfpq": r"take index='hnsw-sq8' \(auto does .*\) or 'flat'"}[kind]
+        remedy = {
+            "hnsw-sq8": "take index='flat'",
+            "ivfpq": r"take index='hnsw-sq8' \(auto does .*\) or 'flat'",
+        }[kind]
         rule = r"must find 1.1 of the 50 nearest by two standard errors, got [01].\d+ at its widest"
         with pytest.raises(ValueError, match=f"{rule}; {remedy}.$"):
             make(tmp_path / "i", kind)
@@ -306,7 +389,10 @@ class TestStored:
             open_large(tmp_path / "i", "0123456789abcdef")
 
     def test_as_many_hits_as_it_holds(self, tmp_path: Path, kind: StoredKind) -> None:
-        """Any number of hits up to all vectors; where all are asked for they are those of the exact index."""
+        """Any number of hits up to all vectors.
+
+        Where all are asked for they are those of the exact index.
+        """
         stored = make(tmp_path / "i", kind).dense
         exact = dense_index(np.asarray(stored.vectors))
         for k in (51, 200, N, N + 9):
@@ -317,11 +403,13 @@ class TestStored:
         for one, other in zip(stored.search(ASKED, N), exact.search(ASKED, N), strict=True):
             assert np.array_equal(one, other)
 
-    def test_parts_of_a_graph_that_no_link_leads_to_are_found(self, tmp_path: Path, kind: StoredKind) -> None:
-        """Where no search is wide enough vectors are measured one by one, to the hits of the exact index."""
+    def test_parts_of_a_graph_that_no_link_leads_to_are_found(
+        self, tmp_path: Path, kind: StoredKind
+    ) -> None:
+        """Where no search is wide enough, vectors are measured one by one, to exact-index hits."""
         stored = make(tmp_path / "i", kind).dense
         exact = dense_index(np.asarray(stored.vectors)).search(ASKED, 70)
-        found = DenseIndex(stored.vectors, Blind(stored.index), 1, stored.most).search(ASKED, 70)  # type: ignore[arg-type]
+        found = DenseIndex(stored.vectors, Blind(stored.index), 1, stored.most).search(ASKED, 70)
         for one, other in zip(found, exact, strict=True):
             assert np.array_equal(one, other)
 
@@ -357,7 +445,9 @@ class TestStored:
         with pytest.raises(InputError, match=r"must be the index 0000.*delete the folder"):
             open_large(folder, "0" * 16)
 
-    def test_no_field_of_the_manifest_can_be_altered(self, tmp_path: Path, kind: StoredKind) -> None:
+    def test_no_field_of_the_manifest_can_be_altered(
+        self, tmp_path: Path, kind: StoredKind
+    ) -> None:
         """Each is refused by the digest; what cannot be, under a digest that fits too."""
         folder = tmp_path / "i"
         make(folder, kind)
@@ -377,9 +467,15 @@ class TestStored:
             "widen": [0],
             "recall_at_50": [-0.1, 1.5, "1"],
             "asked": [0],
-            "files": [[], stated["files"][1:], stated["files"][::-1], [*stated["files"], stated["files"][0]]],
+            "files": [
+                [],
+                stated["files"][1:],
+                stated["files"][::-1],
+                [*stated["files"], stated["files"][0]],
+            ],
         }
-        quiet = {"width": 999, "widen": 9, "recall_at_50": 0.5, "asked": 31}  # of which only the digest tells
+        # of which only the digest tells
+        quiet = {"width": 999, "widen": 9, "recall_at_50": 0.5, "asked": 31}
         assert altered.keys() == stated.keys() - {"digest"}
         for name, values in altered.items():
             for value in values:
@@ -402,7 +498,9 @@ class TestChangedWhileOpen:
 
     @pytest.mark.parametrize("kind", ["hnsw-sq8", "ivfpq"])
     @pytest.mark.parametrize("change", [shorten, empty, write_over, exchange])
-    def test_no_search_reads_them(self, tmp_path: Path, kind: StoredKind, change: Callable[[Path], None]) -> None:
+    def test_no_search_reads_them(
+        self, tmp_path: Path, kind: StoredKind, change: Callable[[Path], None]
+    ) -> None:
         """Nearest of all, nearest of some, rows by position, all rows: each names the file."""
         searches: list[tuple[str, Callable[[LargeIndex], object]]] = [
             (FAISS, lambda index: index.dense.search(ASKED[:1], 5)),
@@ -419,7 +517,9 @@ class TestChangedWhileOpen:
             with pytest.raises(InputError, match=name):
                 search(index)
 
-    def test_one_that_changes_while_it_is_opened(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_that_changes_while_it_is_opened(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """What is mapped is what was hashed."""
         make(tmp_path / "i", "hnsw-sq8")
         opened = Bm25Index.open
@@ -433,7 +533,9 @@ class TestChangedWhileOpen:
             open_large(tmp_path / "i", "0123456789abcdef")
 
     @pytest.mark.parametrize("change", [take_away, make_anew])
-    def test_a_new_version_takes_its_place(self, tmp_path: Path, change: Callable[[Path], None]) -> None:
+    def test_a_new_version_takes_its_place(
+        self, tmp_path: Path, change: Callable[[Path], None]
+    ) -> None:
         """The one that is open answers on."""
         index = make(tmp_path / "i", "hnsw-sq8")
         before = index.dense.search(ASKED, 5)[1]
@@ -444,8 +546,13 @@ class TestChangedWhileOpen:
 class TestDisk:
     """A disk that is full, a file that cannot be read."""
 
-    def test_no_room_for_the_keywords(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Room is taken before a mapped file is written: an error with a message and no signal; nothing is left."""
+    def test_no_room_for_the_keywords(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Room is taken before a mapped file is written: an error with a message and no signal.
+
+        Nothing is left.
+        """
 
         def full(descriptor: int, start: int, length: int) -> None:
             assert (start, length > 128, os.fstat(descriptor).st_size) == (0, True, length)
@@ -457,7 +564,9 @@ class TestDisk:
         assert not (tmp_path / "i" / MANIFEST).exists()
         assert not list((tmp_path / "i").glob(".*"))
 
-    def test_a_file_system_that_takes_no_room_before(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_file_system_that_takes_no_room_before(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Or a system without the call: the index is made as elsewhere."""
 
         def unknown(*_: int) -> None:
@@ -472,7 +581,9 @@ class TestDisk:
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
     @pytest.mark.parametrize("n", [3, N])
-    def test_no_room_for_the_vectors(self, tmp_path: Path, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_room_for_the_vectors(
+        self, tmp_path: Path, n: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """What FAISS writes to a full disk is an error, to the last bytes of a small file."""
         flat = dense_index(VECTORS[:n]).index
         with pytest.raises(OSError, match="No space left on device"):
@@ -482,12 +593,17 @@ class TestDisk:
             raise RuntimeError("Error in faiss: write error")  # noqa: EM101, TRY003 - as FAISS does
 
         monkeypatch.setattr("faiss.write_index", fails)
-        with pytest.raises(InputError, match="must be writable, got FAISS could not write it: Error in faiss"):
+        with pytest.raises(
+            InputError, match="must be writable, got FAISS could not write it: Error in faiss"
+        ):
             make(tmp_path / "i", "hnsw-sq8")
 
     def test_a_file_that_cannot_be_read(self, tmp_path: Path) -> None:
         """Is told of as every file is."""
-        with pytest.raises(InputError, match=r"the file must be readable, got Is a directory; check path and rights"):
+        with pytest.raises(
+            InputError,
+            match=r"the file must be readable, got Is a directory; check path and rights",
+        ):
             large_index._file(tmp_path)
 
 
@@ -495,7 +611,10 @@ class TestResume:
     """What a killed build leaves."""
 
     def test_shards_that_stand_are_kept(self, tmp_path: Path) -> None:
-        """A build stopped in the third shard encodes that one alone; the files are those of a build in one go."""
+        """A build stopped in the third shard encodes that one alone.
+
+        The files are those of a build in one go.
+        """
         with pytest.raises(KeyboardInterrupt):
             make(tmp_path / "i", "hnsw-sq8", stops)
         assert not (tmp_path / "i" / MANIFEST).exists()
@@ -528,7 +647,7 @@ class TestResume:
             assert starts == again
 
     def test_shards_of_another_length_are_made_again(self, tmp_path: Path) -> None:
-        """A build that goes on with more or fewer rows a shard ends with the files of a build in one go."""
+        """A build resumed with more or fewer rows a shard ends with the files of one run."""
         for rows in (100, 500):
             folder, other = tmp_path / f"{rows}", tmp_path / f"{rows}-other"
             with pytest.raises(KeyboardInterrupt):
@@ -536,7 +655,9 @@ class TestResume:
             about = (some_texts(N), LargeSize(N, N, DIM, rows), VECTORS.__getitem__, lambda: ASKED)
             for one in (folder, other):
                 build_large(one, *about, kind="hnsw-sq8", key="0123456789abcdef")
-            assert {path.name for path in folder.iterdir()} == {path.name for path in other.iterdir()}
+            assert {path.name for path in folder.iterdir()} == {
+                path.name for path in other.iterdir()
+            }
             for path in other.iterdir():
                 assert path.read_bytes() == (folder / path.name).read_bytes()
             assert len(open_large(folder, "0123456789abcdef").vectors) == N
@@ -550,11 +671,18 @@ class TestResume:
         (folder / f".{'a' * 16}.tmp").mkdir()
         (folder / f".{'b' * 16}.tmp").symlink_to(tmp_path / "own")
         make(folder, "hnsw-sq8")
-        assert {path.name for path in folder.glob(".*")} == {".mine.tmp", f".{'a' * 16}.tmp", f".{'b' * 16}.tmp"}
+        assert {path.name for path in folder.glob(".*")} == {
+            ".mine.tmp",
+            f".{'a' * 16}.tmp",
+            f".{'b' * 16}.tmp",
+        }
 
     @pytest.mark.full
     def test_a_killed_build_goes_on(self, tmp_path: Path) -> None:
-        """A process that is killed in the middle of the keywords leaves no index and no lock; the next one ends it."""
+        """A process that is killed in the middle of the keywords leaves no index and no lock.
+
+        The next one ends it.
+        """
         code = (
             "import os, sys, pathlib; from raglab.extensions.scale import large_index as made; "
             "made.write_bm25 = lambda texts, target: target('x').__enter__().write_bytes(b'half') "
@@ -563,7 +691,9 @@ class TestResume:
         )
         path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
         ended = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path / "i")], env={**os.environ, "PYTHONPATH": path}, check=False
+            [sys.executable, "-c", code, str(tmp_path / "i")],
+            env={**os.environ, "PYTHONPATH": path},
+            check=False,
         )
         assert ended.returncode == -signal.SIGKILL
         assert not (tmp_path / "i" / MANIFEST).exists()
@@ -589,7 +719,8 @@ class TestResume:
 
         made: list[LargeIndex] = []
         threads = [
-            threading.Thread(target=lambda: made.append(make(tmp_path / "i", "hnsw-sq8", counts))) for _ in range(2)
+            threading.Thread(target=lambda: made.append(make(tmp_path / "i", "hnsw-sq8", counts)))
+            for _ in range(2)
         ]
         for thread in threads:
             thread.start()
@@ -610,8 +741,13 @@ class TestResume:
         }
         assert len(keys) == 6
 
-    def test_rows_that_are_split_otherwise_than_once_have_another_key(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """English and French rows keep their index; of others the keyword index is made again, with today's words."""
+    def test_rows_that_are_split_otherwise_than_once_have_another_key(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """English and French rows keep their index.
+
+        Of others the keyword index is made again, with today's words.
+        """
         rows = ("fence", "résilié", "水漏れ", "हिन्दी", "12 µm")
         now = {text: index_key(["a", text], "words", "ivfpq", 2) for text in rows}
         # As before words of other scripts were read: nothing is added to what the key is made of.
@@ -621,22 +757,38 @@ class TestResume:
 
     def test_the_questions_are_of_passages_with_words(self) -> None:
         """So many of them as there are; of empty ones none."""
-        texts = ["", " ", "a b", *[""] * 5_000, "\t", "one two three four five six seven eight nine ten 11 12 13"]
-        assert sampled_questions(texts) == ["a b", "one two three four five six seven eight nine ten 11 12"]
+        texts = [
+            "",
+            " ",
+            "a b",
+            *[""] * 5_000,
+            "\t",
+            "one two three four five six seven eight nine ten 11 12 13",
+        ]
+        assert sampled_questions(texts) == [
+            "a b",
+            "one two three four five six seven eight nine ten 11 12",
+        ]
         many = [f"passage {number}" for number in range(500)]
         assert len(sampled_questions(many)) == 200
 
     def test_a_corpus_without_a_word_is_refused(self, tmp_path: Path) -> None:
-        """Before anything is encoded, as where the index is held in memory; so are signatures of other texts."""
+        """Before anything is encoded, as where the index is held in memory.
+
+        So are signatures of other texts.
+        """
 
         class Unasked:
             name, dim = "unasked", DIM
 
         of_none = Signatures(np.full(2, -1), np.empty((0, DIM), np.float32))
         cache, about = EmbeddingCache(tmp_path / "e.sqlite"), {"kind": "hnsw-sq8", "tokens": False}
-        for texts, told in ((["", " ? "], "a word in it, got 2 texts"), (["a"], r"of_chunk must have shape \[1\]")):
+        for texts, told in (
+            (["", " ? "], "a word in it, got 2 texts"),
+            (["a"], r"of_chunk must have shape \[1\]"),
+        ):
             with pytest.raises(ValueError, match=told):
-                large_indexes(texts, Unasked(), cache, of_none, of_none, **about)  # type: ignore[arg-type]
+                large_indexes(texts, Unasked(), cache, of_none, of_none, **about)
         assert not list(tmp_path.iterdir())
 
 
@@ -647,7 +799,12 @@ class TestDropped:
         """Another name, no file of an index in it, a link, a file: nothing of it is touched."""
         (tmp_path / "far").mkdir()
         (tmp_path / "far" / MANIFEST).write_text("{}", encoding="utf-8")
-        for name in ("large-print", "large-0123456789ABCDEF", "large-0123456789abcdef0", f"large-{'e' * 16}"):
+        for name in (
+            "large-print",
+            "large-0123456789ABCDEF",
+            "large-0123456789abcdef0",
+            f"large-{'e' * 16}",
+        ):
             (tmp_path / name).mkdir()
             (tmp_path / name / "letters.txt").write_text("mine", encoding="utf-8")
             if "e" * 16 not in name:
@@ -660,7 +817,10 @@ class TestDropped:
         assert sorted(tmp_path.rglob("*")) == before
 
     def test_indexes_go_and_one_stays(self, tmp_path: Path) -> None:
-        """A finished one, a stopped one, and what a kill left of one that was to go; the kept one and the earlier."""
+        """A finished one, a stopped one, and what a kill left of one that was to go.
+
+        The kept one and the earlier.
+        """
         names = [f"large-{digit * 16}" for digit in "0123"]
         for at, name in enumerate(names):
             make_folder(tmp_path / name)
@@ -673,8 +833,13 @@ class TestDropped:
         drop_older(tmp_path, tmp_path / names[3], earlier=False)
         assert [path.name for path in tmp_path.iterdir()] == names[3:]
 
-    def test_a_build_that_waited_for_a_folder_that_went(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Builds in a folder of its own: the lock that it got stands at the path no more, and is taken again."""
+    def test_a_build_that_waited_for_a_folder_that_went(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Builds in a folder of its own.
+
+        The lock that it got stands at the path no more, and is taken again.
+        """
         folder = make_folder(tmp_path / "large-0123456789abcdef")
         (folder / DONE).write_text("[]", encoding="utf-8")
         waits, made = threading.Event(), []
@@ -701,10 +866,20 @@ class TestDropped:
 class TestEndToEnd:
     """A system over an index on disk."""
 
-    def test_answers_as_the_exact_index(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811 - the fixture
-        """The same chunks with distances within a thousandth; opened again nothing is built; a trace is the same."""
+    # the fixture
+    def test_answers_as_the_exact_index(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,
+    ) -> None:
+        """The same chunks with distances within a thousandth; opened again nothing is built.
+
+        A trace is the same.
+        """
         del encoder
-        policy = Policy.from_mapping({"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}})
+        policy = Policy.from_mapping(
+            {"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}}
+        )
         question = "What is the motor excess?"
         said = {}
         for kind in ("flat", "hnsw-sq8"):
@@ -722,23 +897,38 @@ class TestEndToEnd:
         assert (folder / MANIFEST).stat().st_mtime_ns == stamp
         case = Case("c", question, "ok")
         cache = EmbeddingCache(tmp_path / "hnsw-sq8" / "embeddings.sqlite")
-        trace = build_trace(CORPUS, [case], cache=cache, **{**SMALL, "index": "hnsw-sq8"}, arms=("hybrid",))
+        trace = build_trace(
+            CORPUS, [case], cache=cache, **{**SMALL, "index": "hnsw-sq8"}, arms=("hybrid",)
+        )
         exact = build_trace(CORPUS, [case], cache=cache, **SMALL, arms=("hybrid",))
-        names = [[one.chunks[i].chunk_id for i in one.hits.chunk.ravel() if i >= 0] for one in (trace, exact)]
+        names = [
+            [one.chunks[i].chunk_id for i in one.hits.chunk.ravel() if i >= 0]
+            for one in (trace, exact)
+        ]
         assert names[0] == names[1]
         assert np.nanmax(np.abs(trace.hits.l2 - exact.hits.l2)) < 1e-3
         folder.joinpath("dense.faiss").write_bytes(b"")
-        with pytest.raises(InputError, match=r"dense.faiss must be as raglab wrote it.*delete the folder"):
+        with pytest.raises(
+            InputError, match=r"dense.faiss must be as raglab wrote it.*delete the folder"
+        ):
             System.open(tmp_path / "hnsw-sq8", policy=policy, audit=False, cache=False)
 
-    def test_one_earlier_index_is_kept(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
-        """Whoever is about to open it may; older ones and unfinished ones go, but not while another builds them.
+    def test_one_earlier_index_is_kept(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,
+    ) -> None:
+        """Whoever is about to open it may.
+
+        Older ones and unfinished ones go, but not while another builds them.
 
         A system that has a deleted one open answers from it as before.
         """
         del encoder
         place, question = tmp_path / "i", "What is the motor excess?"
-        policy = Policy.from_mapping({"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}})
+        policy = Policy.from_mapping(
+            {"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}}
+        )
         killed, held = f"large-{'a' * 16}", f"large-{'b' * 16}"
         (make_folder(place / killed) / DONE).touch()
         make_folder(place / held)
@@ -748,7 +938,9 @@ class TestEndToEnd:
                 some = CORPUS._replace(chunks=CORPUS.chunks[:count])
                 build_index(some, place, cache=None, **{**SMALL, "index": "hnsw-sq8"})
                 if not answers:
-                    system = System.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
+                    system = System.open(
+                        place, policy=policy, generator=Fixed(), audit=False, cache=False
+                    )
                     answers.append(ask(question, system=system, request_id="r"))
                 folders.append(system.retriever.indexes.folder)
                 there = {path.name: _chunks_of(path) for path in place.glob("large-*")}
@@ -759,64 +951,100 @@ class TestEndToEnd:
         assert answers[0]["sources"] == answers[1]["sources"]
         assert answers[0]["confidence"] == answers[1]["confidence"]
 
-    def test_documents_are_added_and_removed(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
-        """The large index of all stands before they are asked; none is made of the new ones alone."""
+    def test_documents_are_added_and_removed(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,
+    ) -> None:
+        """The large index of all stands before they are asked.
+
+        None is made of the new ones alone.
+        """
         del encoder
         place = tmp_path / "i"
         old, new = (CORPUS._replace(chunks=part) for part in (CORPUS.chunks[:9], CORPUS.chunks[9:]))
         build_index(old, place, cache=None, **{**SMALL, "index": "hnsw-sq8"})
         added = add_documents(place, new, cache=None)
         assert sorted(map(_chunks_of, place.glob("large-*"))) == [9, 12]
-        assert added.fingerprint == build_index(CORPUS, tmp_path / "j", cache=None, **{**SMALL, "index": "hnsw-sq8"})
-        # What was taken away stands in no index any more, neither on the way back nor where a document is replaced.
+        assert added.fingerprint == build_index(
+            CORPUS, tmp_path / "j", cache=None, **{**SMALL, "index": "hnsw-sq8"}
+        )
+        # What was taken away stands in no index any more, neither on the way back nor where a
+        # document is replaced.
         remove_documents(place, "faq.txt")
         assert sorted(map(_chunks_of, place.glob("large-*"))) == [9]
-        motor = {"source": "docs/motor.md", "pages": [{"page": 1, "text": "The motor excess is 300 pounds."}]}
+        motor = {
+            "source": "docs/motor.md",
+            "pages": [{"page": 1, "text": "The motor excess is 300 pounds."}],
+        }
         add_documents(place, [motor], replace=True, cache=None)
         assert sorted(map(_chunks_of, place.glob("large-*"))) == [7]
-        assert isinstance(System.open(place, audit=False, cache=False).retriever.indexes.vectors, VectorShards)
+        assert isinstance(
+            System.open(place, audit=False, cache=False).retriever.indexes.vectors, VectorShards
+        )
 
-    def test_no_tokens_of_passages_that_nobody_asked_for(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
+    def test_no_tokens_of_passages_that_nobody_asked_for(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,
+    ) -> None:
         """Neither a build nor an addition keeps them, and what is not read is said once."""
         place = tmp_path / "i"
         old, new = (CORPUS._replace(chunks=part) for part in (CORPUS.chunks[:9], CORPUS.chunks[9:]))
         build_index(old, place, cache=None, **{**SMALL, "index": "hnsw-sq8"})
         encoder.max_tokens = 3  # type: ignore[assignment]
-        encoder.lengths = lambda texts: np.array([len(text.split()) for text in texts])  # type: ignore[attr-defined]
+        encoder.lengths = lambda texts: np.array([len(text.split()) for text in texts])
 
         def spans(texts: Sequence[str]) -> list[Any]:
             """Characters of the first three words of each text."""
-            return [np.array([word.span() for word in list(re.finditer(r"\S+", text))[:3]]) for text in texts]
+            return [
+                np.array([word.span() for word in list(re.finditer(r"\S+", text))[:3]])
+                for text in texts
+            ]
 
         encoder.spans = spans  # type: ignore[attr-defined]
         with pytest.warns(UserWarning, match="chunks are longer") as told:
             add_documents(place, new, cache=None)
         assert len(told) == 1
         cache = EmbeddingCache(place / "embeddings.sqlite")
-        keys = {kind: [cache_key("words", kind, one.text) for one in CORPUS.chunks] for kind in (SENTENCE, TOKENS)}
+        keys = {
+            kind: [cache_key("words", kind, one.text) for one in CORPUS.chunks]
+            for kind in (SENTENCE, TOKENS)
+        }
         assert len(cache.get(keys[SENTENCE])) == len(CORPUS.chunks)
         assert cache.get(keys[TOKENS]) == {}
 
     def test_the_kind_is_chosen_again(
         self,
         tmp_path: Path,
-        encoder: WordEncoder,  # noqa: F811 - the fixture
+        encoder: WordEncoder,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """An index of auto that grew past the size is stored, and exact again below it; an open system goes along."""
+        """An index of auto that grew past the size is stored, and exact again below it.
+
+        An open system goes along.
+        """
         del encoder
         monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 10)
         place, question = tmp_path / "i", "What is the motor excess?"
         old, new = (CORPUS._replace(chunks=part) for part in (CORPUS.chunks[:9], CORPUS.chunks[9:]))
         first = build_index(old, place, cache=None, **SMALL)
-        policy = Policy.from_mapping({"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}})
+        policy = Policy.from_mapping(
+            {"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}}
+        )
         system = System.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
         kinds, said = [], []
-        for change in (lambda: system.add(new), lambda: system.remove("faq.txt"), lambda: system.add(new)):
+        for change in (
+            lambda: system.add(new),
+            lambda: system.remove("faq.txt"),
+            lambda: system.add(new),
+        ):
             change()
             kinds.append(read_index(place).settings.index)
             said.append(ask(question, system=system, request_id="r")["sources"])
-            assert isinstance(system.retriever.indexes.vectors, VectorShards) == (kinds[-1] != "flat")
+            assert isinstance(system.retriever.indexes.vectors, VectorShards) == (
+                kinds[-1] != "flat"
+            )
         assert kinds == ["hnsw-sq8", "flat", "hnsw-sq8"]
         assert said[0] == said[2]
         assert read_index(place).head.auto_mb == 1_000.0
@@ -829,7 +1057,7 @@ class TestEndToEnd:
     def test_a_kind_that_was_named_stays(
         self,
         tmp_path: Path,
-        encoder: WordEncoder,  # noqa: F811 - the fixture
+        encoder: WordEncoder,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """As in an index of an earlier version, which states nothing of how it was chosen."""
@@ -842,21 +1070,36 @@ class TestEndToEnd:
         add_documents(place, new, cache=None)
         assert read_index(place).settings.index == "flat"
 
-    def test_too_few_vectors_for_their_codes(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
-        """A named ivfpq that loses documents below 256 chunks is exact from then on, and says so."""
+    def test_too_few_vectors_for_their_codes(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,
+    ) -> None:
+        """A named ivfpq that loses documents below 256 chunks is exact from then on and says so."""
         del encoder
         chunks = [
-            chunk(number, f"{number % 6}.md", 1, f"Clause {number} of cover {number % 7}") for number in range(300)
+            chunk(number, f"{number % 6}.md", 1, f"Clause {number} of cover {number % 7}")
+            for number in range(300)
         ]
-        build_index(Corpus("many", tuple(chunks)), tmp_path / "i", cache=None, **{**SMALL, "index": "ivfpq"})
-        with pytest.warns(UserWarning, match=r"ivfpq must have 256 chunks or more, got 250; it is exact \(flat\)"):
+        build_index(
+            Corpus("many", tuple(chunks)), tmp_path / "i", cache=None, **{**SMALL, "index": "ivfpq"}
+        )
+        with pytest.warns(
+            UserWarning, match=r"ivfpq must have 256 chunks or more, got 250; it is exact \(flat\)"
+        ):
             remove_documents(tmp_path / "i", "0.md")
         assert read_index(tmp_path / "i").settings.index == "flat"
         assert not list((tmp_path / "i").glob("large-*"))
-        assert System.open(tmp_path / "i", audit=False, cache=False).retriever.indexes.n_chunks == 250
+        assert (
+            System.open(tmp_path / "i", audit=False, cache=False).retriever.indexes.n_chunks == 250
+        )
 
-    def test_few_chunks_are_indexed_as_before(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
-        """Nothing named, auto and flat are one index, and no folder of a large one stands beside it."""
+    def test_few_chunks_are_indexed_as_before(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,
+    ) -> None:
+        """No name, auto and flat are one index, and no folder of a large one is beside it."""
         del encoder
         named = ({}, {"index": "auto"}, {"index": "flat"}, {"index": "auto", "index_mb": 1.0})
         made = {build_index(CORPUS, tmp_path / "i", cache=None, **SMALL, **more) for more in named}
@@ -867,7 +1110,7 @@ class TestEndToEnd:
     def test_past_the_size_auto_is_stored(
         self,
         tmp_path: Path,
-        encoder: WordEncoder,  # noqa: F811 - the fixture
+        encoder: WordEncoder,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """The index names the kind; a budget that nothing fits stops before anything is written."""
@@ -882,10 +1125,13 @@ class TestEndToEnd:
     def test_without_a_cache_auto_is_exact(
         self,
         tmp_path: Path,
-        encoder: WordEncoder,  # noqa: F811 - the fixture
+        encoder: WordEncoder,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Of any number of chunks, in one file and in shards; a named kind is refused before anything is encoded."""
+        """Of any number of chunks, in one file and in shards.
+
+        A named kind is refused before anything is encoded.
+        """
         monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 3)
         cases = [Case("c", "motor", "ok")]
         small = {name: value for name, value in SMALL.items() if name != "index"}
@@ -896,8 +1142,15 @@ class TestEndToEnd:
             build_trace(CORPUS, cases, cache=None, **{**small, "index": "hnsw-sq8"})
         assert encoder.seen == []
 
-    def test_tokens_are_encoded_where_they_are_asked_for(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
-        """Once, then read from the cache; in a folder that keeps nothing the last ones are read from memory."""
+    def test_tokens_are_encoded_where_they_are_asked_for(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,
+    ) -> None:
+        """Once, then read from the cache.
+
+        In a folder that keeps nothing the last ones are read from memory.
+        """
         first = StoredTokens(encoder, EmbeddingCache(tmp_path / "e.sqlite"))["motor excess"]
         encoder.seen.clear()
         again = StoredTokens(encoder, EmbeddingCache(tmp_path / "e.sqlite"))
@@ -915,7 +1168,7 @@ class TestEndToEnd:
     def test_a_locked_cache_of_tokens_costs_one_wait(
         self,
         tmp_path: Path,
-        encoder: WordEncoder,  # noqa: F811 - the fixture
+        encoder: WordEncoder,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """And not one for each passage that is reranked; they are encoded all the same."""

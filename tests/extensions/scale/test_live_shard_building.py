@@ -1,4 +1,7 @@
-"""Shards that other processes build: the bytes of one process, a killed worker and a lost scheduler included."""
+"""Shards that other processes build.
+
+The bytes of one process, a killed worker and a lost scheduler included.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,18 @@ from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.values import Case, Corpus
-from test_live_trace_building import BATCH, CASES, CORPUS, SMALL, WordEncoder, encoder, made, stand_ins  # noqa: F401 - fixtures
+
+# fixtures
+from test_live_trace_building import (
+    BATCH,
+    CASES,
+    CORPUS,
+    SMALL,
+    WordEncoder,
+    encoder,  # noqa: F401
+    made,  # noqa: F401
+    stand_ins,
+)
 from tiny_models import save_encoder
 
 TESTS = Path(__file__).parents[2]
@@ -45,11 +59,14 @@ import signal, sys
 from distributed import Client, LocalCluster
 sys.path.insert(0, sys.argv[1])
 import raglab
-from extensions.scale.test_live_shard_building import OPTIONS, inputs, read_words, workers_read_words
+from extensions.scale.test_live_shard_building import OPTIONS, inputs, read_words, \
+workers_read_words
 if __name__ == "__main__":
-    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "local_directory": sys.argv[3]}
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, \
+"local_directory": sys.argv[3]}
     read_words()
-    with LocalCluster(**options) as cluster, Client(cluster) as client, raglab.lab.parallel_workers(client):
+    with LocalCluster(**options) as cluster, Client(cluster) as client, \
+raglab.lab.parallel_workers(client):
         workers_read_words(client, signal.pause)
         raglab.io.build_shards(*inputs(), sys.argv[2], **OPTIONS)
 """
@@ -60,7 +77,9 @@ def inputs() -> tuple[Corpus, list[Case]]:
     """A part of the bundled documents, and ten questions that name none of them."""
     corpus = load_corpus(BROKER / "documents")
     corpus = corpus._replace(chunks=corpus.chunks[::24])
-    cases = [case for case in load_cases(BROKER / "cases.jsonl") if not case.selected_sources][::30][:10]
+    cases = [case for case in load_cases(BROKER / "cases.jsonl") if not case.selected_sources][
+        ::30
+    ][:10]
     return corpus, [case._replace(expect_sources=(), expect_sources_any=()) for case in cases]
 
 
@@ -86,7 +105,10 @@ class InterruptedEncoder(WordEncoder):
 
 
 def read_words(happens: Callable[[], object] = bool) -> None:
-    """Have this process read by an encoder of words: no worker takes ten seconds to load a model."""
+    """Have this process read by an encoder of words.
+
+    No worker takes ten seconds to load a model.
+    """
     for name, value in stand_ins(InterruptedEncoder(happens)).items():
         setattr(trace_building, name, value)
 
@@ -119,7 +141,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def alone_by_words(tmp_path: Path, encoder: WordEncoder) -> dict[str, bytes]:  # noqa: F811 - the fixture
+# the fixture
+def alone_by_words(tmp_path: Path, encoder: WordEncoder) -> dict[str, bytes]:
     """Shards as one process builds them that reads by the encoder of words."""
     del encoder
     build_shards(*inputs(), tmp_path / "alone", **OPTIONS)
@@ -137,14 +160,19 @@ def test_work_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 class Sent:
-    """Stands in for `run_each`: what a process of this machine would be sent, done by this one instead."""
+    """Stands in for `run_each`.
+
+    What a process of this machine would be sent, done by this one instead.
+    """
 
     def __init__(self, before: Callable[[], object] = bool) -> None:
         self.before = before  # the first shard is begun
         self.items: list[tuple[int, str]] = []
         self.work: ShardWork | None = None
 
-    def __call__(self, function: Any, items: list[tuple[int, str]], work: ShardWork, *, what: str) -> list[Any]:
+    def __call__(
+        self, function: Any, items: list[tuple[int, str]], work: ShardWork, *, what: str
+    ) -> list[Any]:
         """Results of the function."""
         assert what == "build"
         self.items, self.work = items, work
@@ -158,20 +186,33 @@ def killed(*_: object) -> None:
 
 
 def build_apart(
-    patch: pytest.MonkeyPatch, folder: Path, cases: Sequence[Case], before: Callable[[], object] = bool
+    patch: pytest.MonkeyPatch,
+    folder: Path,
+    cases: Sequence[Case],
+    before: Callable[[], object] = bool,
 ) -> Sent:
     """Build by the code of another process, in this one; a build that is killed ends there."""
     sent = Sent(before)
-    with patch.context() as inside, raglab.lab.parallel_workers("joblib", n=2), suppress(KeyboardInterrupt):
+    with (
+        patch.context() as inside,
+        raglab.lab.parallel_workers("joblib", n=2),
+        suppress(KeyboardInterrupt),
+    ):
         inside.setattr(shard_building, "run_each", sent)
-        build_shards(inputs()[0], cases, folder, **(OPTIONS | {"cache": EmbeddingCache(folder / "e.sqlite")}))
+        build_shards(
+            inputs()[0], cases, folder, **(OPTIONS | {"cache": EmbeddingCache(folder / "e.sqlite")})
+        )
     return sent
 
 
 @pytest.mark.usefixtures("encoder")
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_worker_that_was_left_over_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ends: bool) -> None:
-    """It waits for a shard's lock while another build ends, or has its shards but no manifest: they stay as they are.
+def test_a_worker_that_was_left_over_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ends: bool
+) -> None:
+    """It waits for a shard's lock while another build ends, or has its shards but no manifest.
+
+    They stay as they are.
 
     The other is of other cases, then of the same cases by other settings.
     """
@@ -196,7 +237,9 @@ def test_a_worker_that_was_left_over_refuses(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(shard_building, "locked", waiting)
     for item in sent.items:
-        with pytest.raises(InputError, match="must be those that it wrote for its workers, got others, or none"):
+        with pytest.raises(
+            InputError, match="must be those that it wrote for its workers, got others, or none"
+        ):
             shard_building._build_in_process(item, sent.work)
     assert len(stood) == 2
     assert {path.name: path.read_bytes() for path in tmp_path.glob("v1-*.parquet")} == stood
@@ -211,7 +254,9 @@ def test_a_worker_refuses_where_another_write_has_made_its_version(
     corpus, cases = inputs()
     sent = build_apart(monkeypatch, tmp_path / "t", cases[:4], killed)
     assert sent.work is not None
-    raglab.io.save_shards([build_shards(corpus, cases[4:8], tmp_path / "other", **OPTIONS)], tmp_path / "t")
+    raglab.io.save_shards(
+        [build_shards(corpus, cases[4:8], tmp_path / "other", **OPTIONS)], tmp_path / "t"
+    )
     with pytest.raises(InputError, match="must be those that it wrote for its workers"):
         shard_building._build_in_process(sent.items[0], sent.work)
     assert [len(shard) for shard in Trace.open(tmp_path / "t").shards()] == [2, 2]
@@ -219,10 +264,13 @@ def test_a_worker_refuses_where_another_write_has_made_its_version(
 
 def test_shards_of_other_cases_leave_the_embeddings_to_this_process(
     tmp_path: Path,
-    encoder: WordEncoder,  # noqa: F811 - the fixture
+    encoder: WordEncoder,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Computed before a worker begins, though files of the same names stand; not where all shards are those asked."""
+    """Computed before a worker begins, though files of the same names stand.
+
+    Not where all shards are those asked.
+    """
     corpus, cases = inputs()
     texts = {chunk.full_text for chunk in corpus.chunks}
     seen: list[set[str]] = []
@@ -242,7 +290,9 @@ def test_shards_of_other_cases_leave_the_embeddings_to_this_process(
 
 @pytest.mark.full
 @pytest.mark.usefixtures("encoder")
-def test_a_worker_lets_go_of_what_it_built_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_lets_go_of_what_it_built_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One plan for all shards, and its corpus, models and indexes are gone soon after the build."""
     monkeypatch.setattr(shard_building, "LOOK_S", 0.01)
     plans: list[weakref.ref[Any]] = []
@@ -268,7 +318,10 @@ def test_a_folder_of_others_is_never_deleted(tmp_path: Path) -> None:
     corpus, cases = inputs()
     (tmp_path / WORK).mkdir()
     (tmp_path / WORK / "notes").write_text("mine", encoding="utf-8")
-    with pytest.raises(InputError, match=r"build.parts: .* must be one that a build wrote, got one without .*; move"):
+    with pytest.raises(
+        InputError,
+        match=r"build.parts: .* must be one that a build wrote, got one without .*; move",
+    ):
         build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
     (tmp_path / WORK).rename(tmp_path / "aside")
     build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
@@ -289,7 +342,10 @@ def test_a_build_takes_away_what_killed_writes_left(tmp_path: Path) -> None:
     (tmp_path / "v1-00007.parquet").touch()
     (tmp_path / "v1-00008.parquet.0123456789abcdef.parts").mkdir()
     build_shards(corpus, cases[2:4], tmp_path, **OPTIONS)
-    assert sorted(path.name for path in tmp_path.glob("v*")) == ["v2-00000.parquet", "v2-00000.parquet.latency"]
+    assert sorted(path.name for path in tmp_path.glob("v*")) == [
+        "v2-00000.parquet",
+        "v2-00000.parquet.latency",
+    ]
 
 
 def test_a_shard_is_waited_for_a_day() -> None:
@@ -316,10 +372,16 @@ def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["threads", "joblib"])
-def test_workers_of_this_machine_build_the_same(kind: str, alone: dict[str, bytes], tmp_path: Path) -> None:
+def test_workers_of_this_machine_build_the_same(
+    kind: str, alone: dict[str, bytes], tmp_path: Path
+) -> None:
     """Two of either kind; nothing is left of what they read."""
     with raglab.lab.parallel_workers(kind, n=2):
-        made = build_shards(*inputs(), tmp_path / "t", **(OPTIONS | {"cache": EmbeddingCache(tmp_path / "e.sqlite")}))
+        made = build_shards(
+            *inputs(),
+            tmp_path / "t",
+            **(OPTIONS | {"cache": EmbeddingCache(tmp_path / "e.sqlite")}),
+        )
     assert (written(tmp_path / "t"), len(made)) == (alone, 10)
     assert not (tmp_path / "t" / WORK).exists()
 
@@ -342,7 +404,10 @@ def test_a_killed_worker_of_a_cluster(alone_by_words: dict[str, bytes], tmp_path
 
 @pytest.mark.full
 def test_a_lost_scheduler(alone_by_words: dict[str, bytes], tmp_path: Path) -> None:
-    """Cluster and client are killed with the last shard in hand; the next build leaves the first as it is."""
+    """Cluster and client are killed with the last shard in hand.
+
+    The next build leaves the first as it is.
+    """
     pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")
     script, folder = tmp_path / "build.py", tmp_path / "t"
     script.write_text(BUILD, encoding="utf-8")
@@ -370,12 +435,17 @@ class TestShards:
 
     def test_the_shards_are_the_traces_of_their_cases(
         self,
-        made: Callable[..., Trace],  # noqa: F811
+        made: Callable[..., Trace],
         tmp_path: Path,
     ) -> None:
-        """By head: seven cases in shards of three; each file has the bytes of a trace of those cases alone."""
+        """By head: seven cases in shards of three.
+
+        Each file has the bytes of a trace of those cases alone.
+        """
         cache = EmbeddingCache(tmp_path / "other.sqlite")
-        sharded = build_shards(CORPUS, CASES, tmp_path / "t", shard=3, cache=cache, batch_size=2, **SMALL)
+        sharded = build_shards(
+            CORPUS, CASES, tmp_path / "t", shard=3, cache=cache, batch_size=2, **SMALL
+        )
         assert ([len(one) for one in sharded.shards()], sharded.version) == ([3, 3, 1], 1)
         for number, start in enumerate((0, 3, 6)):
             made(CASES[start : start + 3], out=tmp_path / "one.parquet")
@@ -386,11 +456,14 @@ class TestShards:
 
     def test_a_killed_build_goes_on_at_its_shard(
         self,
-        encoder: WordEncoder,  # noqa: F811
+        encoder: WordEncoder,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Stopped within the second of three shards: the first is not asked again, and the bytes are the same."""
+        """Stopped within the second of three shards.
+
+        The first is not asked again, and the bytes are the same.
+        """
         asked: list[str] = []
 
         def counted(*given: Any) -> Any:
@@ -413,17 +486,22 @@ class TestShards:
         assert not (tmp_path / "t" / "manifest.json").exists()
         assert len(build_shards(CORPUS, CASES, tmp_path / "t", **options)) == 7
         found = {
-            path.name: path.read_bytes() for path in (tmp_path / "t").glob("[vm]*.[pj]*") if path.suffix != ".latency"
+            path.name: path.read_bytes()
+            for path in (tmp_path / "t").glob("[vm]*.[pj]*")
+            if path.suffix != ".latency"
         }
-        assert found == {name: held for name, held in expected.items() if not name.endswith(".latency")}
+        assert found == {
+            name: held for name, held in expected.items() if not name.endswith(".latency")
+        }
         assert asked == [case.query for case in (*CASES[:5], *CASES[4:])]
         n_seen = len(encoder.seen)
-        again = build_shards(CORPUS, CASES, tmp_path / "t", **options)  # opened: nothing is asked or encoded
+        # A trace that is opened asks and encodes nothing.
+        again = build_shards(CORPUS, CASES, tmp_path / "t", **options)
         assert (again.version, len(encoder.seen), len(asked)) == (1, n_seen, 8)
 
     def test_other_cases_take_the_place_of_a_trace(
         self,
-        encoder: WordEncoder,  # noqa: F811
+        encoder: WordEncoder,
         tmp_path: Path,
     ) -> None:
         """The next version, of fewer shards; the files of the one before go."""

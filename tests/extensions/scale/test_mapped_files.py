@@ -1,4 +1,7 @@
-"""Files that are changed while they are mapped: an error before a search, never the end of the process."""
+"""Files that are changed while they are mapped.
+
+An error before a search, never the end of the process.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,9 @@ def outcome(search: Callable[[], object]) -> str:
         finally:
             os._exit(code)
     status = os.waitpid(process, 0)[1]
-    return {0: "answered", 1: "InputError"}.get(os.waitstatus_to_exitcode(status), f"ended by {status}")
+    return {0: "answered", 1: "InputError"}.get(
+        os.waitstatus_to_exitcode(status), f"ended by {status}"
+    )
 
 
 @pytest.fixture
@@ -94,7 +99,9 @@ def folder(tmp_path: Path) -> Path:
 
 def opened(folder: Path) -> Bm25Index:
     """The index of a folder."""
-    return Bm25Index.open(folder, len(TEXTS), check=mapping_check([folder / name for name in BM25_MAPPED]))
+    return Bm25Index.open(
+        folder, len(TEXTS), check=mapping_check([folder / name for name in BM25_MAPPED])
+    )
 
 
 class TestKeywords:
@@ -102,23 +109,32 @@ class TestKeywords:
 
     @pytest.mark.parametrize("name", BM25_MAPPED)
     @pytest.mark.parametrize("change", CHANGES)
-    def test_a_file_that_is_changed_is_named(self, folder: Path, name: str, change: Callable[[Path], None]) -> None:
+    def test_a_file_that_is_changed_is_named(
+        self, folder: Path, name: str, change: Callable[[Path], None]
+    ) -> None:
         """Before the search, with what to do; what was found before stays."""
         index = opened(folder)
         scores, ids = index.search(["fence"], 3)
         assert ids.tolist() == [[0, 4, 8]]
         change(folder / name)
         assert outcome(partial(index.search, ["fence"], 3)) == "InputError"
-        with pytest.raises(InputError, match=f"{name}: a file must stay as it was opened .*; end what changes it"):
+        with pytest.raises(
+            InputError, match=f"{name}: a file must stay as it was opened .*; end what changes it"
+        ):
             index.search(["fence"], 3)
         assert scores.shape == (1, 3)
 
     @pytest.mark.parametrize("change", [take_away, make_anew])
-    def test_a_new_version_takes_its_place(self, folder: Path, change: Callable[[Path], None]) -> None:
+    def test_a_new_version_takes_its_place(
+        self, folder: Path, change: Callable[[Path], None]
+    ) -> None:
         """The one that is open answers on, from the files that it mapped."""
         index = opened(folder)
         change(folder / BM25_FILES[0])
-        assert outcome(lambda: index.search(["fence"], 3)[1].tolist() == [[0, 4, 8]] or 1 / 0) == "answered"
+        assert (
+            outcome(lambda: index.search(["fence"], 3)[1].tolist() == [[0, 4, 8]] or 1 / 0)
+            == "answered"
+        )
 
     def test_nothing_is_checked_in_memory(self) -> None:
         """An index that was made of texts has no files."""

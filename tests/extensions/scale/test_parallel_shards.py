@@ -1,4 +1,7 @@
-"""Workers of loops over shards: the same bytes for any kind and number, and one shard held at a time."""
+"""Workers of loops over shards.
+
+The same bytes for any kind and number, and one shard held at a time.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +36,17 @@ def sharded(tmp_path: Path) -> ShardedTrace[Trace]:
 def written(trace: Any) -> bytes:
     """Sweep and steps of some policies as bytes."""
     policies = random_policies(4, 6)
-    frames = [sweep(trace, policies), steps(trace, policies[0]), steps(trace, policies[1], path="l2.max_l2")]
+    frames = [
+        sweep(trace, policies),
+        steps(trace, policies[0]),
+        steps(trace, policies[1], path="l2.max_l2"),
+    ]
     assert all(isinstance(frame, pd.DataFrame) for frame in frames)
     return b"".join(frame.to_csv(float_format="%.17g").encode() for frame in frames)
 
 
 def test_threads_count_as_one_process(sharded: ShardedTrace[Trace]) -> None:
-    """Sweep and steps of 1, 2 and 4 threads are those of no workers and of the trace in one piece."""
+    """Sweep and steps of 1, 2 and 4 threads equal those of no workers and of the whole trace."""
     expected = written(whole())
     assert written(sharded) == expected
     for n in (1, 2, 4):
@@ -48,8 +55,10 @@ def test_threads_count_as_one_process(sharded: ShardedTrace[Trace]) -> None:
 
 
 @pytest.mark.full
-def test_one_shard_is_held_at_a_time(sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a shard is loaded the one before it is gone, and nothing stays when the counts are there."""
+def test_one_shard_is_held_at_a_time(
+    sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a shard is loaded the one before is gone, and nothing stays when counts are there."""
     alive: list[weakref.ref[Trace]] = []
     most: list[int] = []
     load = Trace.load.__func__  # type: ignore[attr-defined]
@@ -95,5 +104,8 @@ def test_a_cluster_counts_as_one_process(sharded: ShardedTrace[Trace], tmp_path:
         assert done == [item * item for item in range(12)]
         assert (tmp_path / "killed").exists()
         assert written(sharded) == expected
-        with pytest.raises(ValueError, match="n must be left out of a cluster, got 2"), parallel_workers(client, n=2):
+        with (
+            pytest.raises(ValueError, match="n must be left out of a cluster, got 2"),
+            parallel_workers(client, n=2),
+        ):
             pass

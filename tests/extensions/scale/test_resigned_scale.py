@@ -1,4 +1,7 @@
-"""Manifests of shards and large indexes whose hashes were made right again: refused, or the same decisions and hits."""
+"""Manifests of shards and large indexes whose hashes were made right again.
+
+Refused, or the same decisions and hits.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,9 @@ def rewritten(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     rows = json.loads(path.read_text())
     change(rows)
     shards = tuple(ShardRow(**row) for row in rows["shards"])
-    path.write_text(json.dumps(Manifest(rows["version"], rows["before"], rows["shared"], shards).rows))
+    path.write_text(
+        json.dumps(Manifest(rows["version"], rows["before"], rows["shared"], shards).rows)
+    )
 
 
 def test_the_manifest_of_shards(shards: Path, tmp_path: Path) -> None:
@@ -62,7 +67,9 @@ def test_the_manifest_of_shards(shards: Path, tmp_path: Path) -> None:
         return Trace.open(folder)
 
     changes = resigned_documents(whole, "content", json_hash)
-    counts = walk((change for number, change in enumerate(changes) if number % 3 == 0), read, shard_decisions)
+    counts = walk(
+        (change for number, change in enumerate(changes) if number % 3 == 0), read, shard_decisions
+    )
     assert counts["refused"] > 100
     assert not counts["another"]
 
@@ -72,7 +79,9 @@ def test_the_manifest_of_shards(shards: Path, tmp_path: Path) -> None:
     [
         lambda rows: rows["shards"].append(rows["shards"][0]),
         lambda rows: rows["shards"].append({**rows["shards"][0], "file": "copy.parquet"}),
-        lambda rows: rows["shards"][0].update(counts={"report": {"ok": rows["shards"][0]["cases"]}}),
+        lambda rows: rows["shards"][0].update(
+            counts={"report": {"ok": rows["shards"][0]["cases"]}}
+        ),
         lambda rows: rows["shared"].update(arms=rows["shared"]["arms"][::-1]),
         lambda rows: rows["shared"].update(depths=1),
         lambda rows: rows["shared"].update({"gates_off in their meta": ["l2"]}),
@@ -81,8 +90,13 @@ def test_the_manifest_of_shards(shards: Path, tmp_path: Path) -> None:
     ],
     ids=["twice", "copied", "counts", "arms", "depths", "gates off", "fingerprint", "hash"],
 )
-def test_a_manifest_that_says_what_its_shards_do_not(shards: Path, tmp_path: Path, change: Any) -> None:
-    """Repeated shards at once; what a shard does not hold where it is loaded, or where its cases are."""
+def test_a_manifest_that_says_what_its_shards_do_not(
+    shards: Path, tmp_path: Path, change: Any
+) -> None:
+    """Repeated shards at once.
+
+    What a shard does not hold where it is loaded, or where its cases are.
+    """
     folder = tmp_path / "t"
     shutil.copytree(shards, folder)
     first = read_manifest(folder).shards[0].file
@@ -204,7 +218,9 @@ def _endless_range(index: Any) -> None:
         (_endless_range, "of finite ranges"),
     ],
 )
-def test_a_graph_that_leads_out_of_itself(large: Path, tmp_path: Path, change: Any, rule: str) -> None:
+def test_a_graph_that_leads_out_of_itself(
+    large: Path, tmp_path: Path, change: Any, rule: str
+) -> None:
     """FAISS refuses the first three; the others it would follow."""
     folder = tmp_path / "i"
     shutil.copytree(large, folder)
@@ -234,7 +250,9 @@ def test_cells_that_hold_a_vector_twice(tmp_path: Path) -> None:
     def ids(value: int) -> Callable[[Any], None]:
         def change(index: Any) -> None:
             cell = next(cell for cell in range(index.nlist) if index.invlists.list_size(cell) > 1)
-            faiss.rev_swig_ptr(index.invlists.get_ids(cell), index.invlists.list_size(cell))[0] = value
+            faiss.rev_swig_ptr(index.invlists.get_ids(cell), index.invlists.list_size(cell))[0] = (
+                value
+            )
 
         return change
 

@@ -1,4 +1,7 @@
-"""Traces of shards: folder and manifest, parts that are loaded one at a time, damage that is named."""
+"""Traces of shards.
+
+Folder and manifest, parts that are loaded one at a time, damage that is named.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,9 @@ def world(n_cases: int = 7, seed: int = 0) -> Trace:
 def named(trace: Trace, prefix: str) -> Trace:
     """The same under other case ids, as a trace that was built of other cases."""
     cases = tuple(case._replace(id=f"{prefix}{case.id}") for case in trace.cases)
-    return dataclasses.replace(trace, cases=cases, meta={**trace.meta, "cases_hash": hash_cases(cases)})
+    return dataclasses.replace(
+        trace, cases=cases, meta={**trace.meta, "cases_hash": hash_cases(cases)}
+    )
 
 
 def ids(trace: ShardedTrace[Any]) -> list[str]:
@@ -53,7 +58,9 @@ def ids(trace: ShardedTrace[Any]) -> list[str]:
 
 def written(folder: Path) -> dict[str, bytes]:
     """Content of the files of a folder, without its lock."""
-    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
+    return {
+        path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")
+    }
 
 
 class TestByHead:
@@ -63,23 +70,40 @@ class TestByHead:
         """Three files of 3, 3 and 1 cases, all cases in their order, counted by split and label."""
         trace = world()
         made = save_shards([trace], tmp_path / "t", shard=3)
-        assert sorted(written(tmp_path / "t")) == [MANIFEST, *(f"v1-0000{n}.parquet" for n in range(3))]
+        assert sorted(written(tmp_path / "t")) == [
+            MANIFEST,
+            *(f"v1-0000{n}.parquet" for n in range(3)),
+        ]
         assert (len(made), [len(shard) for shard in made.shards()]) == (7, [3, 3, 1])
         assert ids(made) == [case.id for case in trace.cases]
         assert {split: sum(rows.values()) for split, rows in made.counted().items()} == {
-            "tune": 3, "certify": 2, "report": 2,
-        }  # fmt: skip
-        assert (made.version, made.arms, made.meta["corpus_hash"]) == (1, trace.arms, trace.meta["corpus_hash"])
+            "tune": 3,
+            "certify": 2,
+            "report": 2,
+        }
+        assert (made.version, made.arms, made.meta["corpus_hash"]) == (
+            1,
+            trace.arms,
+            trace.meta["corpus_hash"],
+        )
 
     def test_the_manifest_says_what_is_there(self, tmp_path: Path) -> None:
-        """Version, cases, what all shards share, and of each file its name, cases, hash and counts."""
+        """Version, cases, what all shards share, and each file's name, cases, hash and counts."""
         save_shards([world()], tmp_path, shard=3)
         rows = json.loads((tmp_path / MANIFEST).read_text())
-        assert (rows["schema_version"], rows["version"], rows["before"], rows["cases"]) == (1, 1, None, 7)
+        assert (rows["schema_version"], rows["version"], rows["before"], rows["cases"]) == (
+            1,
+            1,
+            None,
+            7,
+        )
         assert [row["cases"] for row in rows["shards"]] == [3, 3, 1]
         assert rows["shared"]["arms"] == ["hybrid", "iterative"]
-        assert all(len(row["sha256"]) == 64 and sum(sum(n.values()) for n in row["counts"].values()) == row["cases"]
-                   for row in rows["shards"])  # fmt: skip
+        assert all(
+            len(row["sha256"]) == 64
+            and sum(sum(n.values()) for n in row["counts"].values()) == row["cases"]
+            for row in rows["shards"]
+        )
 
     def test_a_shard_holds_the_chunks_that_it_hits(self, tmp_path: Path) -> None:
         """Those alone, in corpus order, and each case its own hits."""
@@ -119,7 +143,10 @@ class TestLaws:
     def test_parts_of_the_whole_are_the_whole_of_parts(
         self, tmp_path_factory: pytest.TempPathFactory, seed: int, size: int, data: st.DataObject
     ) -> None:
-        """`subset`, `split` and `with_signal` of the shards are those of the trace in memory, case by case."""
+        """`subset`, `split` and `with_signal` of shards match those of the trace in memory.
+
+        They are the same case by case.
+        """
         trace = world(seed=seed)
         made = save_shards([trace], tmp_path_factory.mktemp("t"), shard=size)
         rows = sorted(data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=9)))
@@ -129,8 +156,12 @@ class TestLaws:
         there = made.with_signal("judge", values, **asked).subset(rows)
         assert (len(there), ids(there)) == (len(rows), [case.id for case in here.cases])
         parts = list(there.shards())
-        assert np.array_equal(np.concatenate([part.columns["judge"] for part in parts]), here.columns["judge"])
-        assert np.array_equal(np.concatenate([part.hits.l2 for part in parts]), here.hits.l2, equal_nan=True)
+        assert np.array_equal(
+            np.concatenate([part.columns["judge"] for part in parts]), here.columns["judge"]
+        )
+        assert np.array_equal(
+            np.concatenate([part.hits.l2 for part in parts]), here.hits.l2, equal_nan=True
+        )
         name = data.draw(st.sampled_from(sorted({str(case.split) for case in here.cases})))
         assert ids(there.split(name)) == [case.id for case in here.split(name).cases]
         assert len(there.split(name)) == len(here.split(name))
@@ -150,7 +181,9 @@ class TestLaws:
 
         def changed() -> list[str]:
             parts = (made, made.subset([0]), made.subset([1]), made.split("tune"))
-            return [one.fingerprint for one in (*parts, made.with_signal("judge", np.zeros(7), **asked))]
+            return [
+                one.fingerprint for one in (*parts, made.with_signal("judge", np.zeros(7), **asked))
+            ]
 
         assert len(set(changed())) == 5
         assert changed() == changed()
@@ -162,8 +195,13 @@ class TestLaws:
         assert len(sent) < 1_000
         assert [case.id for case in pickle.loads(sent).loaded().cases] == ["q3"]
 
-    def test_cases_are_read_shard_by_shard(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """By position, from the end, by slice and in a loop as those of the trace; a loop reads each shard once."""
+    def test_cases_are_read_shard_by_shard(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By position, from the end, by slice and in a loop as those of the trace.
+
+        A loop reads each shard once.
+        """
         trace = world()
         made = save_shards([trace], tmp_path, shard=3)
         read: list[str] = []
@@ -190,7 +228,10 @@ class TestLaws:
         assert repr(made.cases) == "ShardedCases(7 cases in 3 shards)"
 
     def test_values_of_a_signal_are_read_from_a_file(self, tmp_path: Path) -> None:
-        """CSV or Parquet, as a trace in memory reads them; a case that is not there has NaN, a strange one is told."""
+        """CSV or Parquet, as a trace in memory reads them.
+
+        A case that is not there has NaN, a strange one is told.
+        """
         trace = world()
         made = save_shards([trace], tmp_path / "t", shard=3)
         asked: dict[str, Any] = {"higher": "surer", "unit": "probability"}
@@ -202,7 +243,10 @@ class TestLaws:
             there = made.with_signal("judge", path, **asked)
             values = np.concatenate([part.columns["judge"] for part in there.shards()])
             assert np.array_equal(values, here.columns["judge"], equal_nan=True)
-            assert there.fingerprint == made.with_signal("judge", here.columns["judge"], **asked).fingerprint
+            assert (
+                there.fingerprint
+                == made.with_signal("judge", here.columns["judge"], **asked).fingerprint
+            )
         frame.assign(case_id=["q6", "x"]).to_csv(tmp_path / "judge.csv", index=False)
         with pytest.raises(InputError, match="ids of the trace's cases, got 1 others, such as 'x'"):
             made.with_signal("judge", tmp_path / "judge.csv", **asked)
@@ -226,7 +270,9 @@ class TestVersions:
         second = first.append(named(world(4, seed=1), "x"), shard=3)
         assert (second.version, len(second), len(second.parts)) == (2, 11, 5)
         assert read_manifest(tmp_path).before == content
-        assert all(written(tmp_path)[name] == held for name, held in before.items() if name != MANIFEST)
+        assert all(
+            written(tmp_path)[name] == held for name, held in before.items() if name != MANIFEST
+        )
         assert len(list(first.shards())) == 3  # whoever opened the version before goes on with it
 
     def test_another_trace_takes_the_place_of_the_old(self, tmp_path: Path) -> None:
@@ -244,7 +290,9 @@ class TestVersions:
             lambda: made.merge(made),
             lambda: save_shards([world(), world(1)], tmp_path / "b"),
         ):
-            with pytest.raises(InputError, match="a case must stand in one of the traces, got 'q0' 2 times"):
+            with pytest.raises(
+                InputError, match="a case must stand in one of the traces, got 'q0' 2 times"
+            ):
                 write()
         assert read_manifest(tmp_path / "a").version == 1
         assert written(tmp_path / "a")[MANIFEST] == before[MANIFEST]
@@ -257,7 +305,10 @@ class TestVersions:
         merged = one.merge(two)
         assert ids(merged) == ids(one) + ids(two)
         saved = merged.save(tmp_path / "c")
-        assert (ids(saved), saved.fingerprint) == (ids(merged), save_shards([one, two], tmp_path / "d").fingerprint)
+        assert (ids(saved), saved.fingerprint) == (
+            ids(merged),
+            save_shards([one, two], tmp_path / "d").fingerprint,
+        )
         other = named(world(seed=2), "y")
         other = dataclasses.replace(other, meta={**other.meta, "corpus_hash": "d" * 64})
         with pytest.raises(InputError, match="traces must have the same corpus_hash in their meta"):
@@ -266,7 +317,10 @@ class TestVersions:
             one.append(named(stored(random_trace(1)), "z"))
 
     def test_what_killed_writes_left_goes_with_the_next(self, tmp_path: Path) -> None:
-        """Files of shards up to the version that stands, which it does not name; those of the next and others stay."""
+        """Files of shards up to the version that stands, which it does not name.
+
+        Those of the next and others stay.
+        """
         first = save_shards([world()], tmp_path, shard=3)
         second = first.append(named(world(2, seed=1), "x"))
         orphans = ("v1-00007.parquet", "v2-00003.parquet", "v2-00003.parquet.latency")
@@ -282,7 +336,9 @@ class TestVersions:
         assert (ids(first), ids(second)) == (ids(first), [*ids(first), "xq0", "xq1"])
         (tmp_path / "v3-00009.parquet").touch()
         save_shards([world(4)], tmp_path, shard=4)
-        assert sorted(path.name for path in tmp_path.glob("v[1-9]-0*.parquet")) == ["v4-00000.parquet"]
+        assert sorted(path.name for path in tmp_path.glob("v[1-9]-0*.parquet")) == [
+            "v4-00000.parquet"
+        ]
 
     def test_hits_of_a_case_are_those_in_memory(self, tmp_path: Path) -> None:
         """Of whichever shard it is in."""
@@ -295,7 +351,10 @@ class TestVersions:
 
     @pytest.mark.full
     def test_a_killed_write_leaves_the_version_before(self, tmp_path: Path) -> None:
-        """SIGKILL between two shards: the old manifest and its shards stand, and the write goes through again."""
+        """SIGKILL between two shards.
+
+        The old manifest and its shards stand, and the write goes through again.
+        """
         first = save_shards([world()], tmp_path / "t", shard=3)
         save_shards([named(world(6, seed=1), "x")], tmp_path / "more", shard=6)
         before = ids(first)
@@ -311,7 +370,9 @@ def killed(trace, path):
 sharded_traces.shard_row = killed
 Trace.open({str(tmp_path / "t")!r}).append(Trace.open({str(tmp_path / "more")!r}), shard=2)
 """
-        run = subprocess.run([sys.executable, "-c", code], check=False, env=dict(os.environ), capture_output=True)
+        run = subprocess.run(
+            [sys.executable, "-c", code], check=False, env=dict(os.environ), capture_output=True
+        )
         assert run.returncode == -signal.SIGKILL
         assert (tmp_path / "t" / "v2-00001.parquet").exists()
         opened = Trace.open(tmp_path / "t")
@@ -324,18 +385,33 @@ class TestRefusals:
     """Damage and requests that cannot be met."""
 
     def test_a_shard_that_is_not_the_one_of_the_manifest(self, tmp_path: Path) -> None:
-        """Missing, cut off, altered, or another trace in its place: named by file, with rule and remedy."""
+        """Missing, cut off, altered, or another trace in its place.
+
+        Named by file, with rule and remedy.
+        """
         made = save_shards([world()], tmp_path, shard=3)
         path = tmp_path / "v1-00001.parquet"
         whole = path.read_bytes()
-        for content in (whole[:-20], whole[:500] + bytes([whole[500] ^ 1]) + whole[501:],
-                        (tmp_path / "v1-00000.parquet").read_bytes()):  # fmt: skip
+        for content in (
+            whole[:-20],
+            whole[:500] + bytes([whole[500] ^ 1]) + whole[501:],
+            (tmp_path / "v1-00000.parquet").read_bytes(),
+        ):
             path.write_bytes(content)
-            with pytest.raises(TraceError, match=r"v1-00001.parquet: a shard must be .*, got another file; put that"):
+            with pytest.raises(
+                TraceError,
+                match=r"v1-00001.parquet: a shard must be .*, got another file; put that",
+            ):
                 list(made.shards())
         path.unlink()
-        for reads in (lambda: list(made.shards()), lambda: Trace.open(tmp_path), lambda: made.parts[1].cases):
-            with pytest.raises(TraceError, match=r"v1-00001.parquet: a shard must be .*, got none there; put that"):
+        for reads in (
+            lambda: list(made.shards()),
+            lambda: Trace.open(tmp_path),
+            lambda: made.parts[1].cases,
+        ):
+            with pytest.raises(
+                TraceError, match=r"v1-00001.parquet: a shard must be .*, got none there; put that"
+            ):
                 reads()
 
     def test_a_shard_that_a_newer_version_took_away(self, tmp_path: Path) -> None:
@@ -343,7 +419,8 @@ class TestRefusals:
         made = save_shards([world()], tmp_path, shard=3)
         save_shards([world(4)], tmp_path, shard=4)
         rule = (
-            r"v1-00001.parquet: a shard must be .*, got {}: a newer version \(2\) stands there; open the folder again"
+            r"v1-00001.parquet: a shard must be .*, got {}: a newer version \(2\) stands there; "
+            r"open the folder again"
         )
         for reads in (made.parts[1].loaded, lambda: made.parts[1].cases):
             with pytest.raises(TraceError, match=rule.format("none there")):
@@ -359,10 +436,14 @@ class TestRefusals:
         made = save_shards([trace], tmp_path, shard=3)
         other: Any = named(trace, "x")
         with pytest.raises(
-            InputError, match=r"must be one of shards, got a Trace; write it first: raglab.io.save_shards"
+            InputError,
+            match=r"must be one of shards, got a Trace; write it first: raglab.io.save_shards",
         ):
             made.merge(other)
-        with pytest.raises(InputError, match=r"must be in memory, got a ShardedTrace; merge its shards \(trace.merge"):
+        with pytest.raises(
+            InputError,
+            match=r"must be in memory, got a ShardedTrace; merge its shards \(trace.merge",
+        ):
             other.merge(made)
         assert len(other.merge(*made.shards())) == 14
 
@@ -372,15 +453,26 @@ class TestRefusals:
         path = tmp_path / MANIFEST
         rows = json.loads(path.read_text())
         altered: list[Any] = [
-            {**rows, "cases": 8}, {**rows, "version": 2}, {**rows, "shards": rows["shards"][:2]}, {**rows, "more": 1},
-            {**rows, "shared": {}}, [], {**rows, "shards": 3}, {**rows, "shards": []}, {**rows, "schema_version": 2},
-        ]  # fmt: skip
+            {**rows, "cases": 8},
+            {**rows, "version": 2},
+            {**rows, "shards": rows["shards"][:2]},
+            {**rows, "more": 1},
+            {**rows, "shared": {}},
+            [],
+            {**rows, "shards": 3},
+            {**rows, "shards": []},
+            {**rows, "schema_version": 2},
+        ]
         for other in altered:
             path.write_text(json.dumps(other))
-            with pytest.raises(TraceError, match=r"manifest.json: .*manifest must be .*; put it back, or write"):
+            with pytest.raises(
+                TraceError, match=r"manifest.json: .*manifest must be .*; put it back, or write"
+            ):
                 Trace.open(tmp_path)
         path.unlink()
-        with pytest.raises(TraceError, match="a folder of a trace must hold its manifest, got none there"):
+        with pytest.raises(
+            TraceError, match="a folder of a trace must hold its manifest, got none there"
+        ):
             Trace.open(tmp_path)
 
     def test_a_manifest_names_files_of_its_folder_alone(self, tmp_path: Path) -> None:
@@ -393,21 +485,30 @@ class TestRefusals:
             Trace.open(tmp_path / "a")
 
     def test_a_manifest_that_someone_wrote(self, tmp_path: Path) -> None:
-        """With hashes that fit: counts that do not add up, numbers that are none, more cases than the file holds."""
+        """With hashes that fit.
+
+        Counts that do not add up, numbers that are none, more cases than the file holds.
+        """
         save_shards([world()], tmp_path, shard=7)
         manifest = read_manifest(tmp_path)
         row = manifest.shards[0]
         for other in (
-            manifest._replace(shards=(row._replace(cases=8),)), manifest._replace(version=0),
-            manifest._replace(shards=(row._replace(counts={"tune": {"ok": "7"}}),)), manifest._replace(shared={}),
+            manifest._replace(shards=(row._replace(cases=8),)),
+            manifest._replace(version=0),
+            manifest._replace(shards=(row._replace(counts={"tune": {"ok": "7"}}),)),
+            manifest._replace(shared={}),
             manifest._replace(shared={**manifest.shared, "arms": "hybrid"}),
-        ):  # fmt: skip
+        ):
             (tmp_path / MANIFEST).write_text(json.dumps(other.rows))
-            with pytest.raises(TraceError, match=r"manifest.json: a manifest must be as it was written"):
+            with pytest.raises(
+                TraceError, match=r"manifest.json: a manifest must be as it was written"
+            ):
                 Trace.open(tmp_path)
         more = manifest._replace(shards=(row._replace(cases=8, counts={"tune": {"ok": 8}}),))
         (tmp_path / MANIFEST).write_text(json.dumps(more.rows))
-        with pytest.raises(TraceError, match="a shard must hold as many cases as its manifest counts, got 7 for 8"):
+        with pytest.raises(
+            TraceError, match="a shard must hold as many cases as its manifest counts, got 7 for 8"
+        ):
             list(Trace.open(tmp_path).shards())
 
     def test_a_pipe_is_never_opened(self, tmp_path: Path) -> None:
@@ -419,14 +520,19 @@ class TestRefusals:
             Trace.open(tmp_path)
 
     def test_rows_and_splits_that_are_none(self, tmp_path: Path) -> None:
-        """A mask, a position beyond the cases, none at all, shards out of order; a split that no case is of."""
+        """A mask, a position beyond the cases, none at all, shards out of order.
+
+        A split that no case is of.
+        """
         made = save_shards([world()], tmp_path, shard=3)
         for rows in ([0, 7], [], [True] * 7, [[0]], ["qa"]):
             with pytest.raises(ValueError, match="rows must be positions from 0 to 6"):
                 made.subset(rows)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="rows must go from shard to shard"):
             made.subset([3, 0])
-        with pytest.raises(ValueError, match="split must be one of certify, report, tune, got 'all'"):
+        with pytest.raises(
+            ValueError, match="split must be one of certify, report, tune, got 'all'"
+        ):
             made.split("all")
         with pytest.raises(ValueError, match="shard must be at least 1, got 0"):
             save_shards([world()], tmp_path, shard=0)
@@ -438,9 +544,10 @@ class TestRefusals:
         made = save_shards([world()], tmp_path, shard=3)
         asked: dict[str, Any] = {"higher": "surer", "unit": "probability"}
         for values, rule in (
-            (np.zeros(6), "values must be"), (np.full(7, 2.0), "at case 'position 0'"),
+            (np.zeros(6), "values must be"),
+            (np.full(7, 2.0), "at case 'position 0'"),
             (pd.Series({"q9": 0.5}), "ids of the trace's cases"),
-        ):  # fmt: skip
+        ):
             with pytest.raises(InputError, match=rule):
                 made.with_signal("judge", values, **asked)
 
