@@ -55,8 +55,8 @@ from pathlib import Path
 import pandas as pd
 
 import raglab
-from raglab.languages import LANGUAGE
-from raglab.rules import rule_sentences
+from raglab.words.languages import LANGUAGE
+from raglab.words.rules import rule_sentences
 from raglab.store.policies import load_pack
 
 place = Path(raglab.__file__).parent

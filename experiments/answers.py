@@ -44,8 +44,8 @@ from raglab.metrics import (
     token_f1,
 )
 from raglab.store.policies import load_pack
-from raglab.text import normalise_answer
 from raglab.values import Generation
+from raglab.words.text import normalise_answer
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 FIRST = 4
@@ -161,7 +161,7 @@ def area(positive: NDArray[np.bool_], score: NDArray[np.float64]) -> str:
 
 
 def accuracy(name: str, rows: Sequence[JudgedAnswer], golds: Mapping[str, Sequence[str]]) -> None:
-    """Print how many answers hold a gold answer, EM and F1 of the sentences, and of the short answers in them."""
+    """Print how many answers hold a gold answer, EM and F1 of sentences and their short answers."""
     sentences = [row.generation.text for row in rows]
     short = [
         short_answer(row.case.query, text) if text else ""

@@ -3,9 +3,10 @@
 An outcome a line, and two runs compared in pairs.
 
     .venv/bin/python -m experiments.asking --set broker handbook devices FOLDER --out
-    out/asking.jsonl [--list] .venv/bin/python -m experiments.asking --read out/asking.jsonl
-    --against out/asking-before.jsonl [--seed 33] .venv/bin/python -m experiments.asking --strangers
-    ../shared/data
+      out/asking.jsonl [--list]
+    .venv/bin/python -m experiments.asking --read out/asking.jsonl --against out/asking-before.jsonl
+      [--seed 33]
+    .venv/bin/python -m experiments.asking --strangers ../shared/data
 
 A set is a folder of `datasets` (`broker`, `sealed/devices`) or another, with `documents/` and any
 of `cases.jsonl`, `situations.jsonl` and `fields.jsonl`, or, where the writer of the questions wrote
@@ -64,7 +65,7 @@ from experiments.situations import (
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.metrics import clopper_pearson
-from raglab.packs import Pack
+from raglab.words.packs import Pack
 
 ROOT = Path(__file__).parent.parent
 DATASETS = ROOT / "datasets"

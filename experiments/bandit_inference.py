@@ -3,9 +3,10 @@
 Tables drawn from a population, the truth from fresh ones.
 
     python experiments/bandit_inference.py [--tables 300] [--cases 200] [--rounds 500]
-    [--replications 20] python experiments/bandit_inference.py --part arms     # regret on arms of
-    known means python experiments/bandit_inference.py --part logs     # the direct method by
-    status, learners as targets
+      [--replications 20]
+    python experiments/bandit_inference.py --part arms     # regret on arms of known means
+    python experiments/bandit_inference.py --part logs     # the direct method by status, learners
+                                                           # as targets
 
 For each of three populations a table is drawn so many times, and `compare_learners` is called on
 it. The truth is the mean over fresh tables of the same size and fresh chance, of which there are

@@ -86,7 +86,7 @@ def never_tried(replications: int) -> None:
 
 
 def intercepts(replications: int) -> None:
-    """Best arm's share with centred features (they carry no constant), with or without intercept."""
+    """Best arm's share with centred features (no constant in them), with or without intercept."""
     print(
         "## A frame's features without a constant: share of pulls of the best arm, 10,000 rounds\n"
     )
@@ -119,7 +119,7 @@ def intercepts(replications: int) -> None:
 
 
 def costs(replications: int) -> None:
-    """Value of the default learner and of thompson_nig where the better of two arms costs something."""
+    """Value of the default learner and thompson_nig if the better of two arms costs something."""
     print(
         f"## Arms .60 at no cost and .65 at a cost, 0/1 rewards, 2,000 rounds, {replications} "
         "replications\n"

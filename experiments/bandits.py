@@ -2,8 +2,9 @@
 
 And GSM8K.
 
-python experiments/bandits.py [trace of several arms, out/arms.parquet where not given] [--policy
-POLICY.yaml] python experiments/bandits.py --gsm8k DATA/routellm-gsm8k/gsm8k_responses.csv
+    # a trace of several arms, out/arms.parquet where not given
+    python experiments/bandits.py [TRACE] [--policy POLICY.yaml]
+    python experiments/bandits.py --gsm8k DATA/routellm-gsm8k/gsm8k_responses.csv
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ version, and beside it stands its range over the turns. Times are processor time
 no wall is named. What a tree cannot do is "-", and why stands below the table.
 
     python experiments/bench.py --base REF             REF: a commit or tag of git, or a folder that
-    holds raglab/ python experiments/bench.py --only bandit audit    some programs python
-    experiments/bench.py --quick                the same path on little, in a minute; the figures
-    mean nothing
+                                                       holds raglab/
+    python experiments/bench.py --only bandit audit    some programs
+    python experiments/bench.py --quick                the same path on little, in a minute; the
+                                                       figures mean nothing
 """
 
 # ruff: noqa: E402 - the number of threads is set before NumPy starts

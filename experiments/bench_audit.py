@@ -159,7 +159,7 @@ def median_rows(spent: Mapping[str, list[float]], where: str) -> Rows:
 
 
 def logged(options: Options) -> Rows:
-    """The steps of a request in SQLite, rebuilding, explaining, size on disk, and verification of many rows."""
+    """A request's steps in SQLite, rebuilding, explaining, disk size, and verifying many rows."""
     requests, rows = (40, 400) if options.quick else (600, 30_000)
     with tempfile.TemporaryDirectory(dir=options.folder) as place:
         path = Path(place) / "audit.sqlite"

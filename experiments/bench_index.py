@@ -11,9 +11,10 @@ one core and memory-mapped; times of building are processor time, of questions b
 the embeddings of sentences stay, under a name by what they are made of, and the last indexes, which
 every run builds afresh.
 
-    python experiments/bench_index.py                       100,000 passages, both kinds python
-    experiments/bench_index.py --passages 1000000    a million python experiments/bench_index.py
-    --quick               the same path on 2,000 passages, in seconds
+    python experiments/bench_index.py                       100,000 passages, both kinds
+    python experiments/bench_index.py --passages 1000000    a million
+    # the same path on 2,000 passages, in seconds
+    python experiments/bench_index.py --quick
 """
 
 # ruff: noqa: E402 - the number of threads is set before NumPy starts
@@ -43,7 +44,7 @@ from numpy.typing import NDArray
 
 import raglab
 from raglab.extensions.scale.large_index import LargeSize, build_large, open_large
-from raglab.models import identifier_of, load_encoder
+from raglab.models.loaders import identifier_of, load_encoder
 from raglab.retrieval.dense import StoredKind, distances, index_bytes
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 
@@ -134,7 +135,7 @@ def make_material(folder: Path, sentences: list[str], questions: list[str]) -> M
 
 
 class Passages:
-    """Passages of two sentences that stand near each other, with their synthetic embeddings, by position."""
+    """Passages of two sentences near each other, with their synthetic embeddings, by position."""
 
     def __init__(self, material: Material, n: int) -> None:
         self.material, self.n = material, n

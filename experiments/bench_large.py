@@ -6,11 +6,12 @@ Writes synthetic shards, or shards with the distributions of stored traces, then
 in a process of its own, on one core. Prints a plain table: what `experiments/scale.md` reports.
 
     python experiments/bench_large.py                    100,000 cases, in shards of 10,000 and in
-    one piece python experiments/bench_large.py --cases 1000000    a million, in shards alone python
-    experiments/bench_large.py --like out/broker.parquet out/squad.parquet    cases drawn from these
-    in turn python experiments/bench_large.py --kinds shards threads:2 joblib:2 dask:2      the same
-    bytes python experiments/bench_large.py --quick            the same path on 400 cases, in
-    seconds
+                                                         one piece
+    python experiments/bench_large.py --cases 1000000    a million, in shards alone
+    # cases drawn from these in turn
+    python experiments/bench_large.py --like out/broker.parquet out/squad.parquet
+    python experiments/bench_large.py --kinds shards threads:2 joblib:2 dask:2      the same bytes
+    python experiments/bench_large.py --quick            the same path on 400 cases, in seconds
 """
 
 # ruff: noqa: E402 - the number of threads is set before NumPy starts

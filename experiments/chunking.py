@@ -3,8 +3,9 @@
 Before and after, paired by query.
 
     python experiments/chunking.py DATA/squad2-dev-cs224n/dev-v2.0.json DATA/beir-scifact
-    DATA/cranfield python experiments/chunking.py datasets/broker --before out/broker-before.jsonl
-    --split tune --overlap 0 32 64
+      DATA/cranfield
+    python experiments/chunking.py datasets/broker --before out/broker-before.jsonl --split tune
+      --overlap 0 32 64
 
 Before: every document of SQuAD, BEIR and Cranfield is one chunk, however long; of a folder it is
 the corpus of `--before`, as an earlier commit cut and saved it. A line an overlap, arm and measure:
@@ -25,7 +26,7 @@ from sets import CRANFIELD, cranfield, cut
 from raglab import Case, Corpus, build_trace, load_cases, load_corpus
 from raglab.lab import ndcg_by_case
 from raglab.lab.slice_rates import FINAL, ranked_cases
-from raglab.model_tokens import encoder_tokens
+from raglab.models.tokens import encoder_tokens
 from raglab.values import TraceData
 
 ARMS = ("bm25", "dense", "hybrid")

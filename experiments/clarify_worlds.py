@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from raglab.default_learner import World, world
-from raglab.text import content_words
-from raglab.words import split_words
+from raglab.words.text import content_words
+from raglab.words.tokeniser import split_words
 
 Part = Literal["tune", "held_out"]
 PARTS: tuple[Part, ...] = ("tune", "held_out")

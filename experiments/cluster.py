@@ -9,11 +9,12 @@ paths, and have raglab installed:
     dask.distributed.SSHCluster(["localhost", "host1", "host2"]).scheduler_address     over SSH
     dask_kubernetes.operator.KubeCluster(name="raglab").scheduler_address              on Kubernetes
 
-    python experiments/cluster.py                                     the bundled documents, 370
-    cases in shards of 50 python experiments/cluster.py --quick                             20 cases
-    of a part of them python experiments/cluster.py --data out/clinc --shard 500 --kinds threads:2
-    joblib:2 dask:2 dask:4 python experiments/cluster.py --scheduler tcp://10.0.0.5:8786 --folder
-    /shared/trace
+    # the bundled documents, 370 cases in shards of 50
+    python experiments/cluster.py
+    python experiments/cluster.py --quick                             20 cases of a part of them
+    python experiments/cluster.py --data out/clinc --shard 500 --kinds threads:2 joblib:2 dask:2
+      dask:4
+    python experiments/cluster.py --scheduler tcp://10.0.0.5:8786 --folder /shared/trace
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `notebooks/pictures`.
 
     .venv/bin/python experiments/cockpit_pictures.py [--trace out/broker/trace.parquet] [--out
-    notebooks/pictures]
+      notebooks/pictures]
 
 The trace is that of notebook 01. The file browser is closed, so that numbers and cases stand side
 by side.

@@ -22,8 +22,8 @@ from raglab import Chunk, load_corpus
 from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.field_values import read_value
 from raglab.metrics import clopper_pearson
-from raglab.packs import Pack
 from raglab.store.policies import load_pack
+from raglab.words.packs import Pack
 
 ROOT = Path(__file__).resolve().parents[1]
 BROKER = ROOT / "datasets" / "broker"

@@ -5,7 +5,7 @@ with the weight that the search finds on all of it (`raglab trace … --dense-we
 what the reranker makes of those hits.
 
     python experiments/fusion_weights.py medquad=out/medquad.parquet:out/medquad8.parquet
-    nq=out/nq.parquet
+      nq=out/nq.parquet
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.expected_cost import CLASSES, action_costs, expected_costs, least_cost
+from raglab.gating.expected_cost import CLASSES, action_costs, expected_costs, least_cost
 from raglab.lab.decision_fitting import LEAST, DecisionCases, FittedModel, fit_model
 from raglab.lab.group_fitting import CaseGroups, log_softmax
 from raglab.metrics.intervals import mean_interval

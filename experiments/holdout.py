@@ -1,8 +1,9 @@
-r"""What `raglab.tune` selects on some cases, judged on all others, beside the policies that a simple rule would take.
+r"""What `raglab.tune` selects on some cases, judged on all others, beside simple-rule policies.
 
     raglab trace DATA/squad2-dev-cs224n/dev-v2.0.json --out out/squad.parquet
     raglab trace DATA/mtrag-un-govt-fiqa --out out/mtrag.parquet
-    python experiments/sets.py DATA/clinc150-oos out/clinc && raglab trace out/clinc --out out/clinc.parquet
+    python experiments/sets.py DATA/clinc150-oos out/clinc && raglab trace out/clinc --out
+      out/clinc.parquet
     SETS="broker=out/broker/trace.parquet:datasets/broker/policy.yaml mtrag=out/mtrag.parquet \
         hint3=DATA/hint3-sofmattress squad=out/squad.parquet clinc=out/clinc.parquet"
     python experiments/holdout.py $SETS --out out/holdout
@@ -11,16 +12,18 @@ r"""What `raglab.tune` selects on some cases, judged on all others, beside the p
     git worktree add out/old 2843b80
     PYTHONPATH=out/old python experiments/holdout.py $SETS --rules old --out out/holdout
 
-A set is name=trace, name=trace:policy, or name=folder of HINT3, where name=folder:platform takes another platform than
-bert. A draw of size 0 is half of the cases; draw number n has the seed n and goes label by label. A rule sees the drawn
-cases and no other; the cost is that of all other cases. Every result is a line of results.jsonl in --out, written at
-once, so that a run that is killed goes on where it was.
+A set is name=trace, name=trace:policy, or name=folder of HINT3, where name=folder:platform takes
+another platform than bert. A draw of size 0 is half of the cases; draw number n has the seed n and
+goes label by label. A rule sees the drawn cases and no other; the cost is that of all other cases.
+Every result is a line of results.jsonl in --out, written at once, so that a run that is killed goes
+on where it was.
 
-Rules: `new`, the selection of `raglab.tune` without its search of the chain, which does not compete; `chain`,
-`raglab.tune(rule="chain")`; `old`, `raglab.tune` as of commit 2843b80, whose package must come first in PYTHONPATH.
+Rules: `new`, the selection of `raglab.tune` without its search of the chain, which does not
+compete; `chain`, `raglab.tune(rule="chain")`; `old`, `raglab.tune` as of commit 2843b80, whose
+package must come first in PYTHONPATH.
 
-Brackets hold the standard error over draws. Draws share cases, so it is too small for what another set of questions
-would give, and right for what another draw would.
+Brackets hold the standard error over draws. Draws share cases, so it is too small for what another
+set of questions would give, and right for what another draw would.
 """
 
 # ruff: noqa: E402 - the number of threads is set before NumPy starts

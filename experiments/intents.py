@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from raglab import Policy, load_cases
 from raglab.decision import intent as rules
-from raglab.languages import LANGUAGES, parse_language, union
 from raglab.metrics import clopper_pearson
+from raglab.words.languages import LANGUAGES, parse_language, union
 
 ROOT = Path(__file__).parent.parent
 OWN = ROOT / "tests" / "data" / "intent_questions.jsonl"

@@ -157,7 +157,10 @@ def learned(
     seed: int,
     x: Floats | None = None,
 ) -> Floats:
-    """Probability of all cases of x (of the set where not given) by a model of the seen ones, recipe chosen inside."""
+    """Probability of all cases of x by a model of the seen ones, with the recipe chosen inside.
+
+    If x is not given, they are the cases of the set.
+    """
     number = np.unique(case_set.group[is_learning], return_inverse=True)[1]
     fold = grouped_folds(case_set.y[is_learning], number, FOLDS, np.random.default_rng(seed))
     recipe = choose_recipe(

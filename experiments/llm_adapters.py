@@ -41,8 +41,8 @@ from raglab.answering.client import ModelClient
 from raglab.answering.generation import ModelRewriter
 from raglab.answering.metered_client import MeteredClient
 from raglab.lab import signal_models
-from raglab.packs import Pack
 from raglab.store.policies import load_pack
+from raglab.words.packs import Pack
 
 DATA = ROOT / "datasets" / "broker"
 CASES, ANSWERS = 4, 15

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 import raglab
 from raglab import calibration, metrics
-from raglab.expected_cost import CLASSES
+from raglab.gating.expected_cost import CLASSES
 from raglab.lab import signal_models
 
 Floats = NDArray[np.float64]

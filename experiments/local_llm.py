@@ -1,9 +1,7 @@
-"""Serve a language model of this machine as an OpenAI-compatible server does, on 127.0.0.1.
+"""Serve a local language model as an OpenAI-compatible server on 127.0.0.1, to try clients out.
 
-It is for trying clients out.
-
-    python experiments/local_llm.py [MODEL] [--port 8017]   # MODEL: as for LocalModel; what `make
-    local-llm` fetched
+    # MODEL: as for LocalModel; what `make local-llm` fetched
+    python experiments/local_llm.py [MODEL] [--port 8017]
 
 One request at a time. Chats with log-probabilities and alternatives, completions that echo their
 prompt, the list of models. A reply is not held to a schema: `response_format` is refused with 400,

@@ -162,7 +162,7 @@ def least_counts(is_enough: IsEnough, rows: int) -> NDArray[np.int64]:
 def statements(
     streams: Streams, wealth: Wealth, bar: float, start: int, stop: int
 ) -> NDArray[np.bool_]:
-    """Whether a process that opens at row `start` has wealth at the bar, after each of its rows, [S, stop - start]."""
+    """Whether a process from row `start` is at the wealth bar after each row, [S, stop - start]."""
     rates = np.log1p(wealth.bets[:, None] * streams.steps)  # [J, V]
     kinds = streams.kinds[:, start:stop]
     if len(streams.steps) == 2:  # wealth grows with the count of errors, or falls with it

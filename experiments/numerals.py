@@ -24,8 +24,8 @@ from typing import NamedTuple
 from raglab import load_corpus
 from raglab.answering.claim_words import claim_words
 from raglab.extensions.graph_table.quantities import quantities_in
-from raglab.numerals import dates_in, number_word_value, plain_number, tables
-from raglab.text import pieces
+from raglab.words.numerals import dates_in, number_word_value, plain_number, tables
+from raglab.words.text import pieces
 
 DATA = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 FIGURE = re.compile(

@@ -127,7 +127,7 @@ def side(name: str, rows: pd.DataFrame, size: Size) -> Side:
 
 
 def at_positions(share: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Target [T, positions · items] from the shares of the items at each position, [positions, items]."""
+    """Target [T, positions · items] from item shares at each position, [positions, items]."""
     positions, items = share.shape
     whole = np.zeros((positions, positions * items))
     for place in range(positions):

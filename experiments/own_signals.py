@@ -2,8 +2,9 @@ r"""What a signal of one's own is worth.
 
 One that tells right from wrong with AUROC 0.95, and one that tells nothing.
 
-    raglab demo python experiments/own_signals.py
-    out/broker/trace.parquet:datasets/broker/policy.yaml --out out/own_signals
+    raglab demo
+    python experiments/own_signals.py out/broker/trace.parquet:datasets/broker/policy.yaml --out
+      out/own_signals
 
 Both signals are added to the trace as a Series by `Trace.with_signal`. The first is a normal draw a
 case, sqrt(2) times the 0.95 quantile higher where the case would be right if answered: two unit

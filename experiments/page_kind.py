@@ -1,10 +1,12 @@
-"""Train the classifier of page 1 (body or cover sheet) on the bundled documents, and state how well it does.
+"""Train the page 1 classifier (body or cover sheet) on the bundled documents, and rate it.
 
-    python experiments/page_kind.py                 # writes datasets/broker/pack/page_kind.yaml, same input, same bytes
-    python experiments/page_kind.py --pack generic  # prints the model of raglab/generic_pack.yaml
+    python experiments/page_kind.py                 # writes datasets/broker/pack/page_kind.yaml,
+                                                    # same input, same bytes
+    # prints the model of raglab/words/generic_pack.yaml
+    python experiments/page_kind.py --pack generic
 
-The label is `page_1_kind` of a document's front matter. Accuracy is leave-one-document-out: the classifier that judges
-a document has not seen it (its scaling included).
+The label is `page_1_kind` of a document's front matter. Accuracy is leave-one-document-out: the
+classifier that judges a document has not seen it (its scaling included).
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from numpy.typing import NDArray
 from raglab import Chunk, load_corpus
 from raglab.extensions.clarification.contents import FEATURES, page_features
 from raglab.metrics import clopper_pearson
-from raglab.packs import Pack
 from raglab.store.policies import load_pack
+from raglab.words.packs import Pack
 
 ROOT = Path(__file__).resolve().parents[1]
 BROKER = ROOT / "datasets" / "broker"

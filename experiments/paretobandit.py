@@ -2,9 +2,10 @@
 
 Online play without a budget; GSM8K.
 
-python experiments/paretobandit.py [--data ../shared/data] [--replications 120] [--no-budgets]
-[--no-online] python experiments/paretobandit.py --no-budgets --no-online --trials 15     # studies
-of learners on validation
+    python experiments/paretobandit.py [--data ../shared/data] [--replications 120]
+      [--no-budgets] [--no-online]
+    # studies of learners on validation
+    python experiments/paretobandit.py --no-budgets --no-online --trials 15
 
 Four language models as arms; a row has the prompt, its source, and every model's reward and cost in
 dollars.

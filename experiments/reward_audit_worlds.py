@@ -2,8 +2,9 @@
 
 Its verdict in 300 worlds and on AdaRAGUE, and what a long simulation says.
 
-python experiments/reward_audit_worlds.py [--worlds 300] [--part 0/1]       # part 0 of 1; parts
-share the work python experiments/reward_audit_worlds.py --adarague ../shared/data/league/adarague
+    # part 0 of 1; parts share the work
+    python experiments/reward_audit_worlds.py [--worlds 300] [--part 0/1]
+    python experiments/reward_audit_worlds.py --adarague ../shared/data/league/adarague
 
 A world gives questions with a value and a reward for each of three arms. The audit sees a table of
 300, 1,000 or 3,000 of them; the truth is the same learner over 100,000 fresh questions of the

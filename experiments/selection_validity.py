@@ -29,7 +29,7 @@ from scipy.special import expit
 
 from raglab import metrics
 from raglab.certify import fixed_sequence
-from raglab.expected_cost import CLASSES, action_costs, expected_costs, least_cost
+from raglab.gating.expected_cost import CLASSES, action_costs, expected_costs, least_cost
 from raglab.lab.certified_losses import RISK, RateCounts, counted_losses, pilot_order
 from raglab.lab.decision_fitting import DecisionCases, fit_model, stratified_folds
 from raglab.metrics import DISTINCT_CELL
@@ -331,12 +331,15 @@ def dearest(actions: tuple[Status, ...]) -> float:
 
 
 def selected(cases: DecisionCases, name: str, learned: CrossFitted) -> str:
-    """The candidate where its mean saving over the best free policy is half a standard error above 0 (rule S6.8).
+    """The candidate if its mean saving over the best free policy is enough (rule S6.8).
+
+    Enough is half a standard error above 0.
 
     One pseudo-case stands for the dearest case that may not have been drawn.
 
     Args:
-      name: of the candidate. learned: it, cross-fitted.
+      name: of the candidate.
+      learned: it, cross-fitted.
     """
     cost = metrics.cell_costs()
     free = {free_name: recipe(cases) for free_name, recipe in FREE.items()}

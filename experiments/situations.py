@@ -3,7 +3,7 @@
 Asked rightly, answered after the reply, silent the second time.
 
     .venv/bin/python -m experiments.situations FOLDER [--policy FILE] [--pack FOLDER] [--bundled 10]
-    [--list]
+      [--list]
 
 FOLDER holds `documents/` and `situations.jsonl`, as `datasets/broker` does; its `policy.yaml` and
 `pack/` are taken where nothing else is named. Every situation has an audit log of its own, so that
@@ -39,7 +39,7 @@ import raglab
 from raglab.default_learner import OTHER, ClarificationDefault
 from raglab.extensions.clarification.language_words import plain as plain_terms
 from raglab.metrics import clopper_pearson
-from raglab.text import content_words
+from raglab.words.text import content_words
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 WEEK = timedelta(days=7)
@@ -58,7 +58,10 @@ class Need(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """A need that leaves something out, the reading meant, what the user replies, and the need of a week later."""
+    """A need that leaves something out, the reading meant, the user's reply, and a later need.
+
+    The later need is that of a week later.
+    """
 
     id: str
     gap: str

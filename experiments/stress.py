@@ -8,8 +8,9 @@ kill the same is started again; of the workers of one study, one that is killed 
 another while the others go on.
 
     python experiments/stress.py                  20 kills each, 8 writers for 60 s, on SQLite and
-    PostgreSQL python experiments/stress.py --scale 0.1      a tenth of both python
-    experiments/stress.py --without-server nothing on PostgreSQL
+                                                  PostgreSQL
+    python experiments/stress.py --scale 0.1      a tenth of both
+    python experiments/stress.py --without-server nothing on PostgreSQL
 
 lost: acknowledged and not there, or a result that is not that of an unkilled run, byte by byte.
 doubled: there twice. locked: a lock that outlived its owner. half-written: a file that is neither

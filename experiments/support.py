@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from raglab.answering.support import overlap_scores, support_scores
 from raglab.metrics import Interval, auroc, auroc_interval
-from raglab.models import load_encoder
+from raglab.models.loaders import load_encoder
 from raglab.retrieval.dense import default_cache, embed
-from raglab.text import sentences
+from raglab.words.text import sentences
 
 Scores = NDArray[np.float64]
 Z = 1.959964  # of a two-sided 95 % interval

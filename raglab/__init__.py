@@ -1,7 +1,7 @@
 """raglab: take a RAG system's decisions apart and tune every threshold on labelled questions.
 
     query → retrieval → Trace ─stored once→ evidence → gates → resolver → policy → Decision
-                          └──────── replay (thousands of policies) → Tally → metrics → study → report
+                          └──────── replay (many policies) → counts → metrics → study → report
 
 Names load on first use, so that importing the package stays light; `__init__.pyi` lists each of
 them once. Further names are in `raglab.displays`, `raglab.io`, `raglab.lab` (studies and

@@ -52,7 +52,7 @@ from raglab.live.signal_functions import register_signal as register_signal
 from raglab.live.system import System as System
 from raglab.live.system import build_index as build_index
 from raglab.live.trace_building import build_trace as build_trace
-from raglab.own_gates import register_gate as register_gate
+from raglab.policy_parts.own_gates import register_gate as register_gate
 from raglab.replay import decide as decide
 from raglab.replay import flips as flips
 from raglab.replay import steps as steps

@@ -19,12 +19,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.characters import visible
-from raglab.decimals import decimals
-from raglab.html_display import Cell, Fold, display, short
+from raglab.arguments.plain_arrays import check_present, float_array, within_range
 from raglab.metrics import binomial_p, check_delta, risk_coverage, upper_bound
-from raglab.plain_arrays import check_present, float_array, within_range
 from raglab.values import Floats, Ints
+from raglab.words.characters import visible
+from raglab.words.decimals import decimals
+from raglab.words.html_display import Cell, Fold, display, short
 
 _MOST_CASES = 2.0**53  # that a float counts one by one; a smaller risk asks for no fewer
 
@@ -161,7 +161,7 @@ def joint_p(k: Ints, n: Ints, alphas: ArrayLike) -> NDArray[np.float64]:
 
 
 def pareto_order(p: NDArray[np.float64], gain: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Candidates that no other beats in both p-value and gain, from the safest to the one that gains most, [M].
+    """Candidates no other beats in both p-value and gain, from the safest to most gain, [M].
 
     Args:
       p: p-value of each candidate on a pilot split, [N].

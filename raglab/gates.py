@@ -22,8 +22,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.plain_arrays import measured_values
-from raglab.signal_gates import (
+from raglab.arguments.plain_arrays import measured_values
+from raglab.gating.signal_gates import (
     SIGNALS,
     SIGNALS_ASK,
     SignalThresholds,

@@ -25,14 +25,12 @@ from pydantic import (
 )
 
 from raglab import gates
-from raglab.canonical import canonical_json, digest
-from raglab.characters import visible
-from raglab.expected_cost import DecisionModel
-from raglab.fusion import Model, Part
-from raglab.html_display import Cell, Fold, display
-from raglab.own_gates import REGISTERED
-from raglab.patterns import Patterns
-from raglab.policy_sections import (
+from raglab.gating.expected_cost import DecisionModel
+from raglab.gating.fused_gate import Model, Part
+from raglab.gating.signal_gates import OWN
+from raglab.policy_parts.own_gates import REGISTERED
+from raglab.policy_parts.patterns import Patterns
+from raglab.policy_parts.sections import (
     EXPECTED_COST,
     SHOWN,
     UNSTATED,
@@ -54,10 +52,12 @@ from raglab.policy_sections import (
     in_order,
     section_of,
 )
-from raglab.signal_gates import OWN
 from raglab.signals import (
     is_name,
 )
+from raglab.words.canonical import canonical_json, digest
+from raglab.words.characters import visible
+from raglab.words.html_display import Cell, Fold, display
 
 
 class Structure(NamedTuple):
@@ -591,7 +591,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Path -> value of everything but patterns, fitted curves, certificate and notes, as a log has it."""
+        """Path -> value of all but patterns, fitted curves, certificate and notes, as logged."""
         whole = {"patterns": True, **dict.fromkeys(_NOT_HASHED, True)}
         curves = {"fused": {"parts"}, "generation": {"calibration"}, "confidence": {"calibration"}}
         left_out: Any = {**whole, **curves, "decision": {"model"}}

@@ -1,4 +1,4 @@
-"""Progress of long loops and waits (shore): a bar in notebooks and terminals, nothing anywhere else."""
+"""Progress of long loops and waits (shore): a bar in notebooks and terminals, else nothing."""
 
 from __future__ import annotations
 

@@ -11,30 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab._numba import kernel_of
+from raglab.arguments.field_rules import read_only
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.simulation import Run, log, run
-from raglab.breakpoints import (
-    NOTHING,
-    SWEPT,
-    Moves,
-    StepCells,
-    acting_paths,
-    sum_moves,
-    swept_paths,
-    swept_threshold,
-    user_gates,
-)
-from raglab.case_codes import (
-    BLOCK,
-    case_cells,
-    case_rows,
-    evidence_with_model,
-    policy_cells,
-    policy_slice,
-    spans,
-    vectorised_codes,
-)
 from raglab.decision.case_verdicts import case_row
 from raglab.decision.chain import (
     STAGES,
@@ -50,6 +29,7 @@ from raglab.decision.decisions import DECIDED_BY, Decisions
 from raglab.decision.learned_cases import trace_learned, warn_of_learned
 from raglab.decision.measured_trace import Measured, plain_trace
 from raglab.decision.measurement import Evidence, Tables, measured_tables
+from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import (
     CELL_OF_CODE,
     N_CODES,
@@ -68,15 +48,36 @@ from raglab.decision.sharded_decisions import (
     trace_basis,
 )
 from raglab.decision.signal_values import check_signals, check_stored
+from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
 from raglab.decision.trace_view import TracePart, TraceView, part_with, trace_parts
-from raglab.field_rules import read_only
 from raglab.gates import Threshold
+from raglab.loops.compiled import kernel_of
+from raglab.loops.parallel import Result, run_each
 from raglab.metrics import CELLS
-from raglab.misuse import takes
-from raglab.parallel import Result, run_each
 from raglab.policy import PolicyData
 from raglab.progress import progress, waiting
-from raglab.step_functions import (
+from raglab.replaying.breakpoints import (
+    NOTHING,
+    SWEPT,
+    Moves,
+    StepCells,
+    acting_paths,
+    sum_moves,
+    swept_paths,
+    swept_threshold,
+    user_gates,
+)
+from raglab.replaying.case_codes import (
+    BLOCK,
+    case_cells,
+    case_rows,
+    evidence_with_model,
+    policy_cells,
+    policy_slice,
+    spans,
+    vectorised_codes,
+)
+from raglab.replaying.step_functions import (
     all_step_cells,
     closest_flip,
     moves_of_paths,
@@ -84,7 +85,6 @@ from raglab.step_functions import (
     piece_codes,
     step_cells,
 )
-from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Case, Status, TraceData, check_labelled, label_codes, map_fields
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def each_part(
     Args:
       function: of a module, and pure, so that any worker may call it; its first argument is a
         `TracePart`. What it returns is counts or a column a case, never hits.
-      what: is done, see `raglab.parallel.run_each`.
+      what: is done, see `raglab.loops.parallel.run_each`.
     """
     parts = trace_parts(trace)
     if len(parts) == 1:  # it is worth no worker, and mostly in memory

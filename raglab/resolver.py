@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.plain_arrays import ROUNDING, float_array, is_missing
-from raglab.resolver_rules import (
+from raglab.arguments.plain_arrays import ROUNDING, float_array, is_missing
+from raglab.policy_parts.resolver_rules import (
     ONE_OPTION,
     OUTCOMES,
     RULES,

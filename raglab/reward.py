@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.plain_arrays import float_array
+from raglab.arguments.plain_arrays import float_array
 from raglab.values import Floats
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""Checks of what users bring (shore): whether a signal function measures the same alone, among others and again."""
+"""Checks of what users bring (shore): whether a signal function measures the same.
+
+It is tried alone, among others and again.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.measurement import measured_tables
-from raglab.expected_cost import CLASSES
+from raglab.gating.expected_cost import CLASSES
 from raglab.lab.decision_fitting import decision_cases
 from raglab.live.measured_signals import measure, signal_rows
 from raglab.live.signal_functions import SignalFunction, signal_function

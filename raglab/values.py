@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.field_rules import FieldRule, checked, converted, holds_read_only, read_only
-from raglab.html_display import Cell, Fold, display, short
+from raglab.arguments.field_rules import FieldRule, checked, converted, holds_read_only, read_only
+from raglab.words.html_display import Cell, Fold, display, short
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -409,8 +409,9 @@ def check_labelled(codes: NDArray[np.int8]) -> NDArray[np.int8]:
     Example:
       >>> check_labelled(label_codes([Case("a", "who?", "ok"), Case("b", "why?")]))
       Traceback (most recent call last):
-      ValueError: every case must have a label where decisions are counted, got 1 of 2 without; label them, or keep \
-the labelled ones, trace.subset([i for i, c in enumerate(trace.cases) if c.expect_status]); rates of a drawn sample \
+      ValueError: every case must have a label where decisions are counted, got 1 of 2 without; \
+label them, or keep the labelled ones, trace.subset([i for i, c in enumerate(trace.cases) if \
+c.expect_status]); rates of a drawn sample \
 are those of raglab.review.
     """
     n = int((codes == UNLABELLED).sum())
@@ -596,7 +597,7 @@ class PatternHits(NamedTuple):
 
 @holds_read_only
 class Answers(NamedTuple):
-    """Answers of a generator to N sets of hits that a decision may rest on, each scored against those hits.
+    """A generator's answers to N hit sets that a decision may rest on, each scored on its hits.
 
     Attributes:
       generator: name of what wrote them.

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from raglab.decision.measurement import structure_hash
-from raglab.expected_cost import PATHS
+from raglab.gating.expected_cost import PATHS
 from raglab.policy import PolicyData
 from raglab.signals import NAMES, PARSED
 from raglab.values import TraceData

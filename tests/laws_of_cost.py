@@ -12,11 +12,11 @@ from raglab.decision.chain import decide_cases
 from raglab.decision.decisions import GATE_OF, Decisions
 from raglab.decision.measurement import measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, outcome_codes
-from raglab.expected_cost import CLASSES, class_logits
+from raglab.decision.threshold_arrays import policy_thresholds
+from raglab.gating.expected_cost import CLASSES, class_logits
 from raglab.metrics import N_CELLS
 from raglab.policy import PolicyData
 from raglab.replay import SWEPT, decide, flips, step_cells, steps, sweep
-from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 
 PATHS_OF_COST = tuple(path for path in SWEPT if path.startswith("decision."))

@@ -1,4 +1,4 @@
-"""Miniatures of published tables in the layouts of their repositories, with outputs that chance made."""
+"""Miniatures of published tables in their repositories' layouts, with outputs made by chance."""
 
 from __future__ import annotations
 

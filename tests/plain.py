@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from raglab.patterns import matches
 from raglab.policy import PolicyData
-from raglab.policy_sections import SignalSection
+from raglab.policy_parts.patterns import matches
+from raglab.policy_parts.sections import SignalSection
 from raglab.values import Chunk, TraceData
 
 

@@ -20,24 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from raglab.field_rules import read_only
+from raglab.arguments.field_rules import read_only
 
 ALGEBRA = (
     "gates",
-    "signal_gates",
-    "own_gates",
-    "gate_order",
+    "gating",
+    "policy_parts.own_gates",
+    "policy_parts.gate_order",
     "resolver",
-    "expected_cost",
-    "fusion",
     "certify",
-    "robustness",
     "reward",
     "signals",
-    "thresholds",
-    "breakpoints",
-    "case_codes",
-    "step_functions",
+    "replaying",
     "replay",
     "decision",
     "metrics",

@@ -50,7 +50,7 @@ PLAIN = Policy.from_mapping(
 
 
 class Knows(NamedTuple):
-    """Says the gold answer to the questions it knows, by the number in the question, and something else to the rest."""
+    """Says the gold answer to questions it knows, by number in them, something else to the rest."""
 
     right: frozenset[int]
     confidence: float = 0.9

@@ -501,7 +501,7 @@ def test_a_model_in_gguf_names_the_extra_that_it_needs(
 ) -> None:
     """Of several files in a folder one must be named."""
     (tmp_path / "a.gguf").write_bytes(b"GGUF")
-    monkeypatch.setattr("raglab.models.find_spec", lambda _: None)
+    monkeypatch.setattr("raglab.models.loaders.find_spec", lambda _: None)
     for name in (tmp_path, tmp_path / "a.gguf"):
         with pytest.raises(ImportError, match=r"pip install \"raglab-toolkit\[local\]\""):
             LocalModel(str(name)).load()

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from raglab.answering.compression import compress, cut_passage, join_pieces, words_as_tokens
 from raglab.answering.extractive import Extractive
 from raglab.store.loaders import load_cases, load_corpus
-from raglab.text import sentences
 from raglab.values import Chunk, Corpus
+from raglab.words.text import sentences
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 STORM = "Storm and flood are covered. The storm excess is £400. Ask your broker."

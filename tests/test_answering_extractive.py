@@ -112,7 +112,7 @@ def test_the_line_before_says_whom_a_pronoun_means() -> None:
 
 
 def test_headings_count() -> None:
-    """Of two equal sentences the one under the heading that the question names, though its passage ranks second."""
+    """Of equal sentences, the one under the question's heading, though its passage ranks second."""
     texts = ("Fleet > Excess\nThe excess is £250.", "Home contents > Excess\nThe excess is £400.")
     assert said("excess for home contents", *texts).text == "The excess is £400."
     assert said("excess for the fleet", *texts).text == "The excess is £250."

@@ -16,7 +16,7 @@ from raglab.answering.hygiene import (
     insufficiency,
     visible,
 )
-from raglab.code_blocks import split_code
+from raglab.words.code_blocks import split_code
 
 KINDS = (
     *(
@@ -350,7 +350,7 @@ def test_runs_of_blanks_and_of_newlines_collapse() -> None:
 
 
 def test_what_cannot_be_seen_goes() -> None:
-    """Control, zero-width and direction characters, tag characters, half surrogates and colours of a terminal."""
+    """Control, zero-width, direction and tag characters, half surrogates and terminal colours."""
     hidden = "\x00\x07\x7f\x85\u200b\u200d\u200e\u202e\u2066\ufeff\u00ad\U000e0041\ud800\x1b[31m"
     assert clean(f"It{hidden.replace(chr(133), '')} is") == CleanAnswer(
         "It is", None, ("hidden characters",)

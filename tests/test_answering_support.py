@@ -30,7 +30,7 @@ from raglab.answering.support import (
     support_scores,
 )
 from raglab.metrics import auroc
-from raglab.models import Nli, load_nli
+from raglab.models.loaders import Nli, load_nli
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -547,7 +547,7 @@ class TestScores:
 
     @pytest.mark.parametrize("scores", [support_scores, overlap_scores, NliScorer(None).scores])
     def test_claims_and_evidence_go_together(self, scores: Any) -> None:
-        """Another number of evidence lists, or a text in place of a list, is refused with the remedy."""
+        """Another number of evidence lists, or a text for a list, is refused with the remedy."""
         with pytest.raises(ValueError, match="got 2 claims and evidence for 1; give each"):
             scores(["a", "b"], [["c"]])
         with pytest.raises(ValueError, match="must be a list of texts, got a text"):

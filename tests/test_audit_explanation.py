@@ -22,10 +22,10 @@ from raglab.audit.explanation import check_differences, decide_by_checks, explai
 from raglab.audit.log import AuditLog, check_from_json, check_to_json
 from raglab.decision.checks import Check
 from raglab.decision.decisions import Decisions
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.live.answer_recording import record_answers
 from raglab.policy import PolicyData
 from raglab.replay import decide
-from raglab.thresholds import policy_thresholds
 from raglab.values import Status
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 from worlds import policy as stated_policy

@@ -23,7 +23,6 @@ from raglab.audit.log import AuditLog, check_from_json, check_to_json
 from raglab.audit.log_learners import learner_of, recorded_learner
 from raglab.audit.sessions import SilenceRule
 from raglab.bandit import Bandit
-from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decision.checks import Check
 from raglab.default_learner import DefaultLearner
 from raglab.live.online_bandit import Online
@@ -41,7 +40,8 @@ from raglab.store.log_tables import (
     REQUESTS,
     VERSIONS,
 )
-from raglab.text import jaccard
+from raglab.words.canonical import canonical_json, digest, utc_text
+from raglab.words.text import jaccard
 
 pytestmark = pytest.mark.slow
 

@@ -619,7 +619,7 @@ def test_a_history_of_costs_is_checked() -> None:
 
 
 def test_what_no_policy_can_be_fitted_or_played_on_is_refused() -> None:
-    """A table without features or costs, an arm a row that is missing, a pacer of many plays, no resample."""
+    """A table without features or costs, a missing arm a row, pacer of many plays, no resample."""
     table = market(0, 40)
     with pytest.raises(ValueError, match="features and costs, got no costs"):
         fit_priced_policy(table._replace(cost=np.zeros((1, 1))), 0.6)

@@ -254,7 +254,10 @@ def test_policies_are_ordered_as_theory_has_it() -> None:
 
 @pytest.mark.slow
 def test_regret_of_thompson_grows_as_lai_and_robbins_say() -> None:
-    """Its slope against ln T, from 1,000 to 10,000 rounds, is 0.6 to 1.6 of the sum of gap / kl: 8.285."""
+    """Its slope against ln T, from 1,000 to 10,000 rounds, is 0.6 to 1.6 of the gap / kl sum.
+
+    That sum is 8.285.
+    """
     kl = [m * np.log(m / 0.7) + (1 - m) * np.log((1 - m) / 0.3) for m in FOUR[1:]]
     constant = sum((0.7 - m) / divergence for m, divergence in zip(FOUR[1:], kl, strict=True))
     assert constant == pytest.approx(8.285, abs=5e-4)

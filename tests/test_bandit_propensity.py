@@ -45,7 +45,7 @@ def first_of_two_betas(a: int, b: int, c: float, d: float) -> float:
 
 
 def plain(laws: list[tuple[Any, Any]], ends: list[float]) -> list[float]:
-    """The integral by SciPy's adaptive quadrature between each two ends, arm by arm, of pairs of F and f."""
+    """The integral by SciPy's adaptive quadrature between ends, arm by arm, of pairs of F and f."""
     out = []
     for i, (_, density) in enumerate(laws):
         others = [below for j, (below, _) in enumerate(laws) if j != i]

@@ -490,7 +490,10 @@ def test_same_seed_same_log() -> None:
 
 @pytest.mark.slow
 def test_off_policy_estimates_of_a_log_find_the_truth() -> None:
-    """A uniform target's value, known from the means, lies inside nearly all 95 % intervals of logs with a floor."""
+    """A uniform target's value, known from the means, is inside nearly all 95 % intervals.
+
+    The logs have a floor.
+    """
     means = np.array([0.2, 0.5, 0.8])
     inside = 0
     for seed in range(40):

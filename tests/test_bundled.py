@@ -13,19 +13,19 @@ from scipy.stats import norm
 from decided import by_cost
 from laws_of_cost import PATHS_OF_COST, check_case, check_flip, check_steps
 from raglab.audit.explanation import decide_by_checks
-from raglab.breakpoints import SWEPT, breakpoints, threshold_values
 from raglab.decision.chain import STAGES, decide_cases
 from raglab.decision.decisions import GATE_OF, Decisions
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import measured_tables
-from raglab.expected_cost import PATHS
+from raglab.decision.threshold_arrays import policy_thresholds
+from raglab.gating.expected_cost import PATHS
 from raglab.lab.search_space import Goal, SearchRange, always_answer, full_space, set_values
 from raglab.lab.study import tune
 from raglab.replay import decide, steps, sweep, tally
+from raglab.replaying.breakpoints import SWEPT, breakpoints, threshold_values
 from raglab.signals import NAMES
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.thresholds import policy_thresholds
 from raglab.values import Status, map_fields
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -180,9 +180,10 @@ def outcome(said: Decisions, row: int) -> tuple[object, ...]:
 def test_last_digits_change_no_decision_away_from_a_threshold(
     trace: Trace, policies: list[Policy], start: Policy
 ) -> None:
-    """Rule S0.7: with every measurement off by 1e-5 of itself, a case decided otherwise has one next to a threshold.
+    """Rule S0.7: measurements off by 1e-5 of themselves change only cases next to a threshold.
 
-    Besides the published and the random policies, some stand exactly on a measurement, where nudges do decide.
+    Besides the published and the random policies, some stand exactly on a measurement, where nudges
+    do decide.
     """
     held = Measured(trace)
     rng = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""Calibration: measures on probabilities, maps from scores to probabilities, cross-fitting (raglab.calibration)."""
+"""Calibration: probability measures, maps of scores to them, cross-fitting (raglab.calibration)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from raglab.answering.extractive import Extractive, passage_lines
 from raglab.answering.hygiene import clean
 from raglab.lab.slice_rates import FINAL, ndcg_by_case, ranked_cases, ranking
 from raglab.live.cut_chunks import cut_chunks
-from raglab.patterns import entities_of
+from raglab.policy_parts.patterns import entities_of
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.store.trace_files import load, save
 from raglab.values import Chunk, Corpus
@@ -89,7 +89,7 @@ def test_a_heading_is_never_answered(
     ],
 )
 def test_what_is_shown_is_what_was_scored(text: str) -> None:
-    """Code is quoted with the sentence that introduces it, lists stay, and nothing that hygiene removes is the best."""
+    """Code is quoted with its lead sentence, lists stay, nothing hygiene removes is the best."""
     chunk = Chunk("a#1", text, "a.md", 1, section=("Hail sensor",))
     generation = Extractive().answer("How do I install the hail sensor?", [chunk])
     assert generation.text

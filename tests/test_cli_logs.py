@@ -191,7 +191,7 @@ def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path: Path, kind:
 
 
 def test_a_fixed_choice_is_not_uniform(tmp_path: Path) -> None:
-    """Where every probability is 0 or 1, the arms that were not taken are not those that were not there."""
+    """If every probability is 0 or 1, the arms not taken are not those that were not there."""
     share = (log()["action"].to_numpy()[:, None] == np.array(ARMS)).astype(float)
     certain = log().assign(
         propensity=1.0, **{f"p_{arm}": share[:, at] for at, arm in enumerate(ARMS)}

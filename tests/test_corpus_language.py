@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from raglab import build_index, build_trace, load_corpus
-from raglab.arms import ARMS
-from raglab.model_files import BUNDLED
+from raglab.models.files import BUNDLED
+from raglab.policy_parts.arms import ARMS
 from raglab.retrieval.corpus_language import (
     LOOKED_AT,
     EnglishCount,

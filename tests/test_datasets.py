@@ -14,13 +14,13 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 
-from raglab.model_tokens import encoder_tokens
-from raglab.models import load_encoder
-from raglab.patterns import matches
+from raglab.models.loaders import load_encoder
+from raglab.models.tokens import encoder_tokens
 from raglab.policy import PolicyData
+from raglab.policy_parts.patterns import matches
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.values import Case, Chunk, Corpus
-from raglab.words import split_words
+from raglab.words.tokeniser import split_words
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 SPLITS = {"tune": 0.30, "certify": 0.45, "report": 0.25}
@@ -312,7 +312,7 @@ def test_policy_loads_and_keeps_the_published_thresholds() -> None:
 
 
 def test_policy_denies_no_question_of_the_trade_and_not_all_others() -> None:
-    """The deny list meets only out-of-domain questions, and leaves some to the gates on evidence."""
+    """The deny list meets out-of-domain questions alone, and leaves some to other gates."""
     deny = PolicyData.from_mapping(
         yaml.safe_load((BROKER / "policy.yaml").read_text(encoding="utf-8"))
     ).patterns.deny

@@ -26,7 +26,7 @@ RULE_STATUS = {f"resolver.{rule.name}": rule.status.name for rule in RULES} | {
 
 
 def _worlds(seed: int) -> tuple[TraceData, list[PolicyData]]:
-    """A random trace, and chains with gates and signals on and off, with another order, and decisions by cost."""
+    """A random trace; chains with gates and signals on or off, another order, or cost decisions."""
     trace = with_columns(random_trace(seed, n_cases=16, depths=2), seed)
     chains = random_policies(seed, 4)
     rng = np.random.default_rng([seed, 31])

@@ -14,14 +14,21 @@ from hypothesis import strategies as st
 
 from raglab.decision.intent import FLAGS, RULES, intent, intent_by_rules, intent_rules
 from raglab.decision.item_masks import bit_masks, positions
-from raglab.languages import LANGUAGES, parse_language, union
-from raglab.patterns import Patterns, entities_in, entities_of, matches, pattern_hits, patterns_hash
+from raglab.policy_parts.patterns import (
+    Patterns,
+    entities_in,
+    entities_of,
+    matches,
+    pattern_hits,
+    patterns_hash,
+)
 from raglab.signals import degenerate_scores, retrieval_confidence
 from raglab.store.loaders import load_cases
 from raglab.store.policies import Policy
-from raglab.text import BITS, content_words
 from raglab.values import Case, Chunk
-from raglab.words import split_words
+from raglab.words.languages import LANGUAGES, parse_language, union
+from raglab.words.text import BITS, content_words
+from raglab.words.tokeniser import split_words
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
 NAN = np.nan
@@ -298,7 +305,7 @@ def _degenerate(s: list[float], raw: list[float], text: list[int], reranked: lis
 
 
 def test_over_how_many_texts_equal_scores_say_nothing_is_the_policys() -> None:
-    """Two equal raw scores of two texts are usable by default and degenerate where two texts are enough."""
+    """Two equal raw scores of two texts are usable by default, degenerate if two are enough."""
     scores, raws, text = np.array([0.5, 0.5]), np.array([1.0, 1.0]), np.array([0, 1])
     reranked = np.array([True, True])
     assert not degenerate_scores(scores, raws, text, reranked)

@@ -100,7 +100,10 @@ class TestWorkedExamples:
         assert measured_tables(trace, policy()).evidence.share[0, 1].tolist() == [0.1]
 
     def test_seventy_entities(self) -> None:
-        """A question naming 70 lacks 69 beside a hit of one; the group carrying most of them wins."""
+        """A question naming 70 lacks 69 beside a hit of one.
+
+        The group carrying most of them wins.
+        """
         names = _many(70)
         patterns = PATTERNS | {
             "entities": {name: [name] for name in names},

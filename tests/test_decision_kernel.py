@@ -1,4 +1,4 @@
-"""The compiled kernel, the sweep and one case at a time say the same of every cell, ties and gaps included."""
+"""The compiled kernel, the sweep and one case at a time agree on every cell, ties and gaps too."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab import case_codes
 from raglab.decision.chain import ON_ANSWER, STAGES, STATUS_OF, decide_cases, narrow_evidence
 from raglab.decision.measurement import measured_tables
-from raglab.parallel import parallel_workers
+from raglab.decision.threshold_arrays import policy_thresholds
+from raglab.loops.parallel import parallel_workers
 from raglab.policy import PolicyData
 from raglab.replay import tally
-from raglab.thresholds import policy_thresholds
+from raglab.replaying import case_codes
 from raglab.values import Case, Chunk, Hits, Status, TraceData
 from worlds import with_signals
 

@@ -197,7 +197,7 @@ def test_a_part_of_the_certified_cases_is_refused(trace: Trace, fitted: Policy) 
 
 
 def test_a_check_refuses_what_was_learned_or_certified(trace: Trace, fitted: Policy) -> None:
-    """Some of the certified cases, which may be asked for again, and some of those fitted on, which may not."""
+    """Some certified cases, which may be asked again, and some fitted on, which may not."""
     certified = certify_policy(trace, fitted, targets={"hallucination_rate": 0.9}).policy
     assert certified is not None
     with pytest.raises(ValueError, match="must see new cases, got 40 of 40"):

@@ -13,7 +13,7 @@ import pytest
 from raglab import resolver
 from raglab.decision import chain
 from raglab.decision.measurement import OPTION_SLOTS, WINNERS, Evidence, measured_tables
-from raglab.thresholds import policy_thresholds
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.values import TraceData, map_fields
 from worlds import policy, random_policies, random_trace
 

@@ -82,7 +82,7 @@ def drawn(rng: np.random.Generator, size: int) -> list[Event]:
 
 
 def published(events: list[Event]) -> tuple[dict[str, float], float, int]:
-    """Votes, confidence and sample size as the article's code finds them, and +1 for the value that the user named."""
+    """Votes, confidence and sample size as the article's code has, +1 for the user-named value."""
     votes: dict[str, float] = {}
     confidence_new, n_new = 0.0, 0
     for value, signal, corrected_to in events:
@@ -359,7 +359,7 @@ events_of = st.lists(
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(events_of, st.sampled_from(RULES), st.sampled_from([0.0, 3.0]))
 def test_rows_and_arrays_are_one(events: list[Event], rule: Any, half_life: float) -> None:
-    """A batch's arrays give the counts, votes and confidence of the rows, with or without forgetting."""
+    """A batch's arrays give counts, votes and confidence of the rows, forgetting or not."""
     learner = DefaultLearner(rule=rule, half_life_days=half_life)
     made, order = (
         row(),
@@ -732,7 +732,7 @@ def test_what_is_no_worth_is_refused(given_: dict[str, Any], rule: str) -> None:
 
 
 def test_arrays_refuse_what_is_no_place() -> None:
-    """A value beyond the last, an unknown signal, a name without a rejection, or the rejected value itself."""
+    """A value beyond the last, unknown signal, name without a rejection, or the rejected value."""
     for value, signal, named in (
         (2, 0, -1),
         (-1, 0, -1),

@@ -47,7 +47,7 @@ def learned(seen: Seen, learner: DefaultLearner | None = None) -> ClarificationD
 
 
 def case_12(bodies: int = 30, covers: int = 8, **more: str) -> Seen:
-    """Page 1 is right on bodies, comes back empty on coversheets, where users then take the table of contents."""
+    """Page 1 is right on bodies, empty on coversheets, where users take the table of contents."""
     body, cover = {"page_1_kind": "body", **more}, {"page_1_kind": "coversheet", **more}
     seen: Seen = [("1", "explicit_yes", body)] + [("1", "implicit_ok", body)] * (bodies - 1)
     return seen + [("1", "failure", cover), ("toc", "explicit_yes", cover)] * covers

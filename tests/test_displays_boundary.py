@@ -363,7 +363,7 @@ def test_axes_given_are_axes_used() -> None:
 
 
 def test_thresholds_stand_at_their_values() -> None:
-    """The lines are at the two values, and the legend names the zones with their share of labelled ok."""
+    """The lines are at the two values; the legend names the zones with their labelled-ok share."""
     display = shown(30, 40)
     upright = {
         line.get_xdata()[0]

@@ -15,7 +15,7 @@ import pytest
 from raglab import displays
 from raglab.displays import canvas, tables
 from raglab.displays.display import Display, FrameDisplay, Shown
-from raglab.html_display import Cell
+from raglab.words.html_display import Cell
 
 
 @dataclass(eq=False, repr=False)

@@ -318,7 +318,7 @@ def test_pareto_draws_trials_and_front() -> None:
 
 
 def test_names_are_drawn_as_they_stand() -> None:
-    """A policy's name with dollar signs or a leading underscore breaks no drawing and keeps its place in the legend."""
+    """A policy name with dollar signs or leading underscore draws and keeps its legend place."""
     on = figures.draw_risk_coverage({}, {r"$\frac{$": (0.5, 0.1), "_x": (0.6, 0.2)})
     png(on)
     assert len(on.get_legend_handles_labels()[1]) == 2

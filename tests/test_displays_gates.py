@@ -474,7 +474,7 @@ def test_any_cases_any_order(cases: list[tuple[bool, int]], chance: Any) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_axes_given_are_axes_used(name: str) -> None:
-    """`ax` is drawn on, `plot` returns the display, and without `ax` it makes a figure that pyplot does not hold."""
+    """`ax` is drawn on, `plot` returns the display, and no `ax` makes a figure outside pyplot."""
     on = canvas.empty_figure(9, 5).subplots()
     shown = DRAWN[name]
     own = shown.figure_

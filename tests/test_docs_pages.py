@@ -29,9 +29,9 @@ from raglab.extension_points import MissingExtensionError
 from raglab.gates import GATES
 from raglab.live import settings
 from raglab.metrics import RATE_TABLE
-from raglab.rules import NUMBER, rule_sentences
 from raglab.signals import BUILT_IN
 from raglab.store.loaders import FORMATS
+from raglab.words.rules import NUMBER, rule_sentences
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -20,7 +20,7 @@ import pytest
 import raglab
 from raglab.lab.slice_rates import ndcg_by_case
 from raglab.live import trace_building
-from raglab.models import Encoding
+from raglab.models.loaders import Encoding
 from raglab.values import Case, Corpus
 
 pytestmark = pytest.mark.full

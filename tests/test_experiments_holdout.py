@@ -67,7 +67,10 @@ def policy() -> Policy:
 def test_a_draw_takes_of_each_label_its_share(
     scripts: Any, counts: list[int], size: int, number: int
 ) -> None:
-    """Drawn and judged cases are all cases once, each label within one case of its share, alike for one number."""
+    """Drawn and judged cases are all cases once, each label within one case of its share.
+
+    They are alike for one number.
+    """
     label = np.repeat(np.arange(3, dtype=np.int8), counts)
     draw = scripts.tuners.Draw(size, number)
     drawn, judged = scripts.tuners.draw_rows(label, draw)

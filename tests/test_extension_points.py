@@ -17,7 +17,6 @@ import pytest
 
 import raglab
 from raglab import extension_points
-from raglab.arms import ARMS, LIVE_ARMS
 from raglab.extension_points import (
     MissingExtensionError,
     extension,
@@ -29,9 +28,10 @@ from raglab.extension_points import (
 from raglab.lab.study import TuneResult
 from raglab.live.arm_choice import default_arm
 from raglab.live.trace_building import check_settings
-from raglab.packs import GENERIC
+from raglab.policy_parts.arms import ARMS, LIVE_ARMS
 from raglab.retrieval.arms import arm_row, arm_rows, build_arm_indexes, live_arms
 from raglab.store.policies import Policy
+from raglab.words.packs import GENERIC
 
 ROOT = Path(raglab.__file__).parent
 DOORS = {

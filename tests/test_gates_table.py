@@ -42,7 +42,7 @@ from raglab.lab.certification_families import grid
 from raglab.lab.report.blocks import threshold_unit
 from raglab.lab.search_space import always_answer, full_space
 from raglab.policy import PolicyData
-from raglab.thresholds import policy_thresholds
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.store.policies import Policy
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 

@@ -17,12 +17,12 @@ import raglab
 from decided import by_cost
 from fuzz.outcomes import is_clear
 from raglab.decision import measurement
-from raglab.expected_cost import DecisionModel, SignalPart, class_probabilities, least_cost
-from raglab.own_gates import REGISTERED
-from raglab.packs import Weighing
+from raglab.gating.expected_cost import DecisionModel, SignalPart, class_probabilities, least_cost
 from raglab.policy import PolicyData
+from raglab.policy_parts.own_gates import REGISTERED
 from raglab.signals import NAMES
 from raglab.values import Status
+from raglab.words.packs import Weighing
 from worlds import Hit, ask, policy, trace_of
 
 BIG, SNAN, NAN = 10**400, Decimal("sNaN"), float("nan")

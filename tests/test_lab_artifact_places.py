@@ -18,7 +18,7 @@ from raglab.lab.artifact_places import ALLOWED, artifact_places, check_database
 from raglab.lab.tracking import serve, show_page, track_run
 from raglab.lab.trial_search import open_study
 from raglab.store.files import InputError
-from test_blobs import forge_journal
+from test_store_blobs import forge_journal
 
 pytestmark = pytest.mark.slow
 
@@ -347,7 +347,7 @@ class TestPage:
     def test_a_store_of_its_own(
         self, mlruns: Path, commands: list[list[str]], statement: str
     ) -> None:
-        """Also where somebody else's folder stands in MLflow's own experiment, and for what its page keeps itself."""
+        """Even if another's folder is in MLflow's own experiment, and for what its page keeps."""
         changed(
             mlruns,
             "UPDATE experiments SET artifact_location = '/home/ann/mlruns/0' WHERE experiment_id "

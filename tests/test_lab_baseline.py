@@ -1,4 +1,4 @@
-"""Baselines: paired by case, a loss fails where it exceeds the minimum effect and its interval excludes 0."""
+"""Baselines: paired by case, a loss fails above the minimum effect if its interval excludes 0."""
 
 from __future__ import annotations
 

@@ -68,7 +68,8 @@ def certified(found: Certification) -> Policy:
 
 def test_the_example_of_the_docstring_runs(trace: Trace) -> None:
     """On a trace with splits; the policy is fitted on split tune, so that it may be certified."""
-    (example,) = re.findall(r"`(raglab\.certify_best\(.+\))`", certify_best.__doc__ or "")
+    text = " ".join((certify_best.__doc__ or "").split())
+    (example,) = re.findall(r"`(raglab\.certify_best\([^`]+\))`", text)
     result = eval(example, {"raglab": raglab, "trace": trace})  # noqa: S307 - our own example
     assert isinstance(result, Certification)
     assert result.certificate.cases == SPLITS["certify"]
@@ -117,7 +118,7 @@ def _changed(found: Certification) -> list[dict[str, Any]]:
 def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(
     trace: Trace, found: Certification
 ) -> None:
-    """With every case of it labelled refuse, the same candidates keep their order, none certified."""
+    """With all of it labelled refuse, the candidates keep their order, and none is certified."""
     cases = tuple(
         case._replace(expect_status="refuse", expect_sources=())
         if case.split == "certify"
@@ -188,7 +189,7 @@ def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what
 
 
 def test_the_reason_of_holm_states_the_corrected_level_and_bound() -> None:
-    """A bound that keeps the target at delta, but not at delta over the number of candidates, is shown corrected."""
+    """A bound within target at delta, not at delta / number of candidates, is shown corrected."""
     target = {"hallucination_rate": 0.3}
     result = certify_best(labelled(2, {"": 30}, wrong=0.05), POLICY, targets=target, paths=ONE)
     promise, n = result.certificate.promises[0], result.certificate.candidates

@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from labelled import free_policy, labelled
-from raglab.breakpoints import breakpoints
 from raglab.cli import app
 from raglab.decision.learned_cases import queries_hash
 from raglab.decision.measurement import measured_tables, structure_hash
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_families import PATHS, declared_family, grid
@@ -25,9 +25,9 @@ from raglab.lab.certified_losses import RISK, count_rates, counted_losses, pilot
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.search_space import always_answer
 from raglab.replay import decide
+from raglab.replaying.breakpoints import breakpoints
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.thresholds import policy_thresholds
 from raglab.values import Status
 
 pytestmark = pytest.mark.slow
@@ -118,7 +118,7 @@ def test_the_grid_is_of_observed_values_and_holds_the_policy_itself(trace: Trace
     "path", ["density.min_keep", "resolver.min_group_gap", "l2.soft_max_l2", "gap.min_gap"]
 )
 def test_the_grid_takes_any_threshold(trace: Trace, path: str) -> None:
-    """Whole numbers stay whole, a rule of the resolver has no switch, one that is not set is not tried."""
+    """Whole numbers stay whole, a resolver rule has no switch, one that is not set is not tried."""
     base = POLICY if path == "density.min_keep" else POLICY.replace(path, None)
     assert len(grid(trace, base, paths=[path])) > 1
 

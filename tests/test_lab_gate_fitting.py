@@ -73,7 +73,7 @@ def test_the_frame_states_the_basis_of_right() -> None:
 
 
 def test_the_policy_carries_the_curve() -> None:
-    """It rises, lies in [0, 1], remembers its questions, and moves the confidence the gate meets."""
+    """It rises, is in [0, 1], remembers its questions, and moves the gate's confidence."""
     trace, chosen = world()
     fitted = calibrate_answers(trace, chosen)
     knots = fitted.policy.generation.calibration
@@ -117,7 +117,7 @@ def _by_cosine(n: int, *, rising: bool) -> Trace:
 
 
 def test_the_cosine_becomes_the_probability_of_being_right() -> None:
-    """Fitted where no score of the reranker is usable, the confidence is the share that is right, and orders cases."""
+    """Fitted where no reranker score is usable, confidence is the right share and orders cases."""
     trace = _by_cosine(60, rising=True)
     fitted = calibrate_cosine(trace, Policy.from_mapping(policy().model_dump()))
     knots = fitted.confidence.calibration

@@ -17,9 +17,14 @@ from scipy.special import log_softmax
 import raglab
 from labelled import free_policy, labelled
 from laws_of_cost import PATHS_OF_COST, check_flip, check_steps
-from raglab.case_codes import case_cells, evidence_with_model
 from raglab.decision.measurement import measured_tables
-from raglab.expected_cost import CLASSES, DecisionModel, GroupBias, class_probabilities, group_bias
+from raglab.gating.expected_cost import (
+    CLASSES,
+    DecisionModel,
+    GroupBias,
+    class_probabilities,
+    group_bias,
+)
 from raglab.lab.decision_fitting import (
     DecisionCases,
     FittedModel,
@@ -31,6 +36,7 @@ from raglab.lab.decision_fitting import (
 from raglab.lab.group_fitting import CaseGroups, fit_groups, group_fit, group_sentences
 from raglab.metrics import N_CELLS
 from raglab.replay import decide, flips, sweep, tally
+from raglab.replaying.case_codes import case_cells, evidence_with_model
 from raglab.signals import NAMES
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace

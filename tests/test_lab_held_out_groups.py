@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from labelled import free_policy, shuffled
 from labelled import labelled as labelled_trace
-from raglab import fusion, metrics
+from raglab import metrics
 from raglab.decision.measurement import measured_tables
+from raglab.gating import fused_gate
 from raglab.lab import decision_fitting, gate_fitting
 from raglab.lab.decision_fitting import decision_cases, fit_decision, fit_model
 from raglab.lab.gate_fitting import case_signals, fit_fused_gate
@@ -199,7 +200,7 @@ class TestGroupsOfCases:
 def folds_of_fits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[NDArray[Any], NDArray[Any]]]:
     """Signals and outcomes that every fit of a test reads."""
     seen: list[tuple[NDArray[Any], NDArray[Any]]] = []
-    weights, fusion_fit = decision_fitting._fit_weights, fusion.fit_fusion
+    weights, fusion_fit = decision_fitting._fit_weights, fused_gate.fit_fusion
 
     def of_decision(x: NDArray[Any], classes: NDArray[Any], *more: Any) -> Any:
         seen.append((x, classes))
@@ -210,7 +211,7 @@ def folds_of_fits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[NDArray[Any], N
         return fusion_fit(signals, right, *more)
 
     monkeypatch.setattr(decision_fitting, "_fit_weights", of_decision)
-    monkeypatch.setattr(gate_fitting.fusion, "fit_fusion", of_gate)
+    monkeypatch.setattr(gate_fitting.fused_gate, "fit_fusion", of_gate)
     return seen
 
 
@@ -296,7 +297,7 @@ def _flattery(trace: Trace, fresh: Trace, groups: str | None) -> float:
     except ValueError:
         return np.nan
     signals = case_signals(fresh, gate.policy)
-    p = fusion.fused_probability(signals.score, gate.model, signals.names)
+    p = fused_gate.fused_probability(signals.score, gate.model, signals.names)
     return metrics.auroc(right, gate.p) - metrics.auroc(signals.right, p)
 
 

@@ -463,7 +463,7 @@ class TestScoresAlone:
         assert decide(trace, policy).frame()["status"].tolist() == ["ok", "refuse"]
 
     def test_what_is_no_score(self, store: InMemoryVectorStore) -> None:
-        """A text, an infinity, a name of the frame's own, and the score of what has none stop, and are named."""
+        """A text, infinity, a frame's own name, the score of what has none stop, and are named."""
         listed = Listed(documents=[Document(id="x", page_content="x", metadata={"score": "high"})])
         with pytest.raises(ValueError, match="a store's score must be a number, got 'high'"):
             trace_from_langchain(listed, CASES[:1], signals=RELEVANCE)

@@ -1,4 +1,4 @@
-"""Selection: the rule by hand, its pseudo-case, targets, the nested estimate, and studies that select."""
+"""Selection: the rule by hand, its pseudo-case, targets, nested estimate, selecting studies."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class TestLines:
     def test_the_lock_of_a_folder_by_its_relative_path_can_get_old(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Optuna reads the age of a dead process's lock through a link, which must lead to the file."""
+        """Optuna reads a dead process's lock's age through a link, which must lead to the file."""
         monkeypatch.chdir(tmp_path)
         lock, leads = optuna.storages.journal.JournalFileSymlinkLock, list[bool]()
         acquire = lock.acquire

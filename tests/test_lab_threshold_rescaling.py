@@ -238,7 +238,7 @@ def test_a_gate_that_judges_nothing_judges_nothing_after(
 
 
 def test_gates_that_are_off_are_not_mapped() -> None:
-    """The table has the acting thresholds, and names calibrated cosine where confidence reads it."""
+    """The table has the acting thresholds, and calibrated cosine where confidence reads it."""
     old, new = desks([0.1, 0.2, 0.3], [0.5, 0.6, 0.7])
     moved = rescale_thresholds(old, COSINE, to=new)
     assert {path for path in moved.table["path"] if not path.startswith("resolver.")} == {
@@ -303,7 +303,7 @@ SPLITS = {"tune": 150, "certify": 250, "report": 60}
 
 
 def upgraded(trace: Trace, power: float = 2.0, scale: float = 0.7) -> Trace:
-    """The same questions through an encoder whose cosines are a monotone function of the first one's."""
+    """The same questions through an encoder with cosines a monotone function of the first's."""
     hits = trace.hits._replace(cosine=0.2 + scale * trace.hits.cosine**power)
     return replace(trace, hits=hits, meta={**trace.meta, "fingerprint": f"new {power} {scale}"})
 

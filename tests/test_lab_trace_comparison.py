@@ -115,7 +115,7 @@ def check_equal(left: TraceComparison, right: TraceComparison) -> None:
 
 
 def test_four_questions_by_hand() -> None:
-    """Of 4, one loses its document, one is now answered rightly, one is answered but must not be."""
+    """Of 4, one loses its document, one is now right, one is answered but must not be."""
     result = compare_traces(hits(*FOUR), hits(*NEXT), policy=COSINE)
     rows = result.table.set_index("measure")
     assert rows.loc["expected_cost", ["old", "new", "difference"]].tolist() == [0.25, 0.5, 0.25]
@@ -462,7 +462,7 @@ def test_answers_of_one_trace_alone_are_not_read() -> None:
 
 @pytest.mark.slow
 def test_reranking_and_arms_on_bundled_documents(tmp_path: Path) -> None:
-    """Rates are those of the sweep on each trace, hits those of the ranking, and unranked scores break a threshold."""
+    """Rates are the sweep's by trace, hits the ranking's, and unranked scores break a threshold."""
     corpus, _ = broker()
     names = {chunk.file_name for chunk in corpus.chunks}
     cases = [

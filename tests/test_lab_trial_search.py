@@ -300,7 +300,7 @@ def test_plots_of_optuna_open_the_study() -> None:
 
 
 def test_a_trial_in_memory_shares_nothing_that_is_written() -> None:
-    """Numbers and attributes that Optuna sets on a kept trial stay off the one that was added and off its copies."""
+    """Numbers and attributes Optuna sets on a kept trial stay off the added one and its copies."""
     made = optuna.trial.create_trial(
         params={"x": 1.0},
         distributions={"x": optuna.distributions.FloatDistribution(0.0, 2.0)},

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from raglab import gates, resolver
 from raglab.decision.chain import STAGES, decide_cases
 from raglab.decision.measurement import measured_tables
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.metrics import COUNTS
 from raglab.policy import PolicyData
 from raglab.replay import decide, sweep, tally
-from raglab.thresholds import policy_thresholds
 from raglab.values import Hits, Status, TraceData
 from worlds import PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
 

@@ -54,7 +54,10 @@ class TestByHand:
     """Frames that can be followed by head."""
 
     def test_decisions(self) -> None:
-        """0.75 answers from both hits, 0.25 is refused by its margin of −0.25, nothing found has no score."""
+        """0.75 answers from both hits, 0.25 is refused by its margin of −0.25.
+
+        Nothing found has no score.
+        """
         frame = scores(("a?", "x", 0.75), ("a?", "y", 0.125), ("b?", "x", 0.25), ("c?", None, None))
         said = decide_frame(frame, OFF, score=None, signals=NODE)
         assert tuple(said.columns) == COLUMNS

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from generators import Fixed
-from raglab.canonical import canonical_json, digest
 from raglab.live import index_folder
 from raglab.live.ask import ask
 from raglab.live.index_folder import Index, read_index
@@ -27,6 +26,7 @@ from raglab.store.files import InputError
 from raglab.store.loaders import save_corpus
 from raglab.store.policies import Policy
 from raglab.values import Corpus
+from raglab.words.canonical import canonical_json, digest
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 pytestmark = pytest.mark.slow

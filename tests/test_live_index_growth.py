@@ -267,7 +267,7 @@ class TestReaders:
             assert taken == [changing.fingerprint] * 2
 
     def test_no_cache_serves_another_corpus(self, place: Path) -> None:
-        """What was refused for want of a document is answered once it is there, and refused again without it."""
+        """What was refused for want of a document is answered with it, refused again without it."""
         system = opened(place)
         said = ask("How are claims reported?", system=system)
         again = ask("How are claims reported?", system=system)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from generators import Drawn, Fixed, Weighed
-from raglab import own_gates
 from raglab.answering.extractive import Extractive
 from raglab.live.ask import ask
 from raglab.live.langgraph_chain import NODES, GraphInput, GraphState, build_graph
 from raglab.live.response import KEYS
 from raglab.live.system import System, build_index
+from raglab.policy_parts import own_gates
 from raglab.store.policies import Policy
 from raglab.values import Chunk, Corpus, Generation
 

@@ -20,12 +20,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from databases import USER, Server
 from generators import Fixed
 from raglab.audit.log import AuditLog
-from raglab.blobs import BUSY_S
 from raglab.live.ask import ask
 from raglab.live.log_outages import AUDIT, BANDIT, PATIENCE_S, LogOutages
 from raglab.live.settings import open_audit
 from raglab.live.system import System, build_index
 from raglab.store import database
+from raglab.store.blobs import BUSY_S
 from raglab.store.database import UnwritableLogError, is_unwritable
 from raglab.store.files import InputError
 from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS

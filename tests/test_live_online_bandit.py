@@ -461,7 +461,9 @@ class TestThumbs:
         assert [(row["before"], row["up"]) for row in rows(at, THUMBS)] == [(None, 0)]
 
     def test_the_last_one_counts(self, opened: Callable[..., Online]) -> None:
-        """Where the weights count thumbs the statistics are those of the last thumb alone, before or after the reward.
+        """If weights count thumbs, the statistics are those of the last thumb alone.
+
+        It may come before or after the reward.
 
         Raw 0.32 + 0.2 between −0.4 and 1.0 is 0.92/1.4; without a thumb it is 0.6.
         """
@@ -1059,7 +1061,7 @@ GOOD = {
 
 @pytest.fixture
 def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Online:
-    """Return a bandit that has answered three questions by one of its arms, two of them with a reward."""
+    """Return a bandit that has answered three questions by one arm, two of them with a reward."""
     monkeypatch.chdir(tmp_path)
     made = Online(Bandit(), RewardWeights(), 8000.0, tmp_path / "bandit.sqlite", ARMS_PROMETHEUS)
     for number in range(3):

@@ -17,10 +17,10 @@ from code_documents import DOCUMENTS, QUESTIONS
 from generators import Fixed
 from raglab.answering.extractive import Extractive
 from raglab.answering.hygiene import clean
-from raglab.code_blocks import split_code
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.replay import decide
 from raglab.values import Case, Chunk, Corpus
+from raglab.words.code_blocks import split_code
 
 HITS = ("l2", "similarity", "gap", "coverage", "confidence")
 POLICIES: dict[str, dict[str, Any]] = {

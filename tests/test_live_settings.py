@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from raglab.arms import LIVE_ARMS as ARMS
 from raglab.audit.log import AuditLog
 from raglab.bandit import Bandit, Stats
 from raglab.default_learner import DefaultLearner, gate
@@ -24,6 +23,7 @@ from raglab.live.settings import (
     open_audit,
     open_online,
 )
+from raglab.policy_parts.arms import LIVE_ARMS as ARMS
 from raglab.reward import RewardWeights
 
 HISTORY = Stats(np.array([4.0, 2.0]), np.array([3.0, 0.5]), np.array([2.5, 0.25]))
@@ -427,7 +427,7 @@ def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_published_gate_is_written_once() -> None:
-    """What the environment, the gate and the learner start from are the same three numbers (rule S5.5)."""
+    """The environment, the gate and the learner start from the same three numbers (rule S5.5)."""
     assert ClarifySettings.read(None).learner == DefaultLearner()
     assert gate.__kwdefaults__ == {
         "ask_below": DefaultLearner().ask_below,

@@ -18,7 +18,7 @@ import pytest
 from raglab.lab.slice_rates import base_lists
 from raglab.live import trace_building
 from raglab.live.trace_building import build_trace
-from raglab.models import Encoding, load_encoder
+from raglab.models.loaders import Encoding, load_encoder
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.retrieval.dense import EmbeddingCache
@@ -501,7 +501,10 @@ class TestBatches:
     def test_the_size_of_a_batch(
         self, tmp_path: Path, made: Callable[..., Trace], more: dict[str, Any]
     ) -> None:
-        """One case a batch, three, and all at once write the same bytes, without a cache, with a cross-encoder too."""
+        """Batches of one, three or all cases write the same bytes.
+
+        This holds without a cache and with a cross-encoder too.
+        """
         for size in (1, 3, 256):
             made(out=tmp_path / f"{size}.parquet", batch_size=size, cache=None, **more)
         whole = (tmp_path / "256.parquet").read_bytes()

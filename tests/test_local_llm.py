@@ -28,7 +28,7 @@ from raglab.answering.local_model import LocalModel
 from raglab.answering.metered_client import MeteredClient, RequestBudget
 from raglab.answering.openai_client import OpenAIClient
 from raglab.live.clarifier import GapReading, ParsedQuestion, ReplyRequest
-from raglab.models import CausalModel
+from raglab.models.loaders import CausalModel
 from raglab.values import Chunk, ModelUnavailableError
 
 ROOT = Path(__file__).resolve().parents[1]

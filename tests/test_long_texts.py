@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 import raglab
-from raglab import characters, numerals, text
 from raglab.answering import (
     claim_words,
     compression,
@@ -31,11 +30,12 @@ from raglab.answering import (
 )
 from raglab.decision import intent
 from raglab.live import arm_choice
-from raglab.packs import GENERIC
 from raglab.policy import PolicyData
 from raglab.retrieval import entity_names, indexes, rewriting
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
+from raglab.words import characters, numerals, text
+from raglab.words.packs import GENERIC
 from reading_time import BRIEF, LIMIT, READER_LIMIT, alarm, slow
 
 pytestmark = pytest.mark.slow
@@ -51,8 +51,8 @@ AT_ONE_PLACE = {
         for name in ("_IS_SILENT", "_HEADING", "_BULLET", "_REFERENCE")
     ),
     "raglab.answering.hygiene._OPEN_HTML",
-    "raglab.code_blocks._CLOSING",  # of a whole line
-    "raglab.text._UNDERLINE",  # of a whole line
+    "raglab.words.code_blocks._CLOSING",  # of a whole line
+    "raglab.words.text._UNDERLINE",  # of a whole line
     "raglab.decision.answer_text._PRINTED",  # at the beginning of a text
     # at one place of a line of at most 400 characters
     "raglab.extensions.clarification.contents_layouts._LED",

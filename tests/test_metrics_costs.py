@@ -1,4 +1,4 @@
-"""Costs: one matrix by label and outcome, what decisions cost by it, and the pass rate it is by default."""
+"""Costs: one matrix by label and outcome, decisions' cost by it, and pass rate as its default."""
 
 from __future__ import annotations
 

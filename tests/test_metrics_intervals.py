@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from raglab.loops.parallel import parallel_workers
 from raglab.metrics import binomial_p, upper_bound
 from raglab.metrics.intervals import (
     PAIRS,
@@ -14,7 +15,6 @@ from raglab.metrics.intervals import (
     mean_interval,
     percentile_interval,
 )
-from raglab.parallel import parallel_workers
 
 N = np.array([1, 2, 10, 22, 59, 230, 1000])[:, None]
 K = np.minimum(np.array([0, 1, 2, 5, 9, 40, 1000]), N)
@@ -35,7 +35,7 @@ def test_a_p_value_is_the_lower_tail(alpha: float) -> None:
 
 @pytest.mark.parametrize("delta", DELTAS)
 def test_an_upper_bound_is_a_quantile_of_a_beta(delta: float) -> None:
-    """`beta.ppf(1 - delta, k + 1, n - k)`, and the end of `binomtest`'s one-sided interval, to 1e-9; n of n leave 1."""
+    """`beta.ppf(1 - delta, k + 1, n - k)` and `binomtest`'s one-sided end to 1e-9; 1 for n of n."""
     found = np.asarray(upper_bound(K, N, delta))
     with np.errstate(invalid="ignore"):
         by_beta = np.where(K < N, stats.beta.ppf(1.0 - delta, K + 1, N - K), 1.0)

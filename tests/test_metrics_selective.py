@@ -83,7 +83,7 @@ def test_no_scores_give_no_steps() -> None:
 @LAWFUL
 @given(rows=ROWS)
 def test_each_step_is_the_count_at_its_threshold(rows: list[tuple[bool, float]]) -> None:
-    """Answered and wrong at a step are as `score >= threshold` counts, one step a distinct score."""
+    """Answered and wrong at a step are as `score >= threshold` counts, a step a score."""
     right, score = _columns(rows)
     curve = risk_coverage(right, score)
     assert len(curve.at) == len(set(score[~np.isnan(score)].tolist()))
@@ -140,7 +140,7 @@ def test_a_plain_sort_depends_on_the_order_of_tied_rows() -> None:
 
 
 def test_aurc_of_many_cases_is_the_plain_sum() -> None:
-    """Expected errors by straight lines over the ties, at 200,000 cases on 3,000 levels and on none."""
+    """Expected errors by straight lines over ties, at 200,000 cases on 3,000 levels and on none."""
     rng = np.random.default_rng(1)
     for score in (rng.integers(0, 3_000, 200_000) / 3_000, rng.random(200_000)):
         right = rng.random(len(score)) < 0.3 + 0.5 * score

@@ -482,7 +482,7 @@ class TestAsk:
     def test_a_generator_of_ones_own_that_fails(
         self, opened: Callable[..., System], error: Exception
     ) -> None:
-        """Its timeouts and broken connections count as failures of a model, and so does what it raises as such."""
+        """Its timeouts, broken connections and what it raises as such count as model failures."""
         with pytest.raises(ModelUnavailableError, match="mine raised"):
             ask(QUESTION, system=opened(generator=Mine(0.9, error)))
         stated = ModelUnavailableError("the model is being loaded; ask again.")
@@ -1034,7 +1034,7 @@ class TestCalibration:
 
 
 class TestForms:
-    """A server that refuses `json_schema` is asked for `json_object` with schema, then plain text."""
+    """A server that refuses `json_schema` is asked for `json_object`, then plain text."""
 
     @pytest.mark.parametrize(
         ("text", "found"),

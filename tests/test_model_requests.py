@@ -25,13 +25,13 @@ from raglab.answering.local_model import LocalModel
 from raglab.answering.metered_client import OVERHEAD, BudgetSpentError, MeteredClient, RequestBudget
 from raglab.answering.openai_client import OpenAIClient
 from raglab.answering.prompts import ANSWER, SHORTENING, data_prompt, fit_passages
-from raglab.canonical import digest
 from raglab.live.answer_recording import MissingAnswersWarning, record_answers
 from raglab.live.signal_functions import SignalFunction
 from raglab.store.policies import Policy
 from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
 from raglab.values import Case, ModelUnavailableError
+from raglab.words.canonical import digest
 from tiny_models import save_causal
 from worlds import Hit, policy, trace_of
 

@@ -84,8 +84,8 @@ class TestSources:
 
     def test_the_loaders_of_yaml_are_safe(self) -> None:
         """Both that have a name of their own make plain values alone."""
-        from raglab.languages import _LOADER
         from raglab.store.strict_yaml import _StrictYaml
+        from raglab.words.languages import _LOADER
 
         assert _LOADER in {yaml.SafeLoader, getattr(yaml, "CSafeLoader", None)}
         assert issubclass(_StrictYaml, yaml.SafeLoader)

@@ -171,7 +171,7 @@ def test_a_notebook_shows_figures_and_tables(path: Path) -> None:
 
 @each_path
 def test_a_notebook_names_no_machine(path: Path) -> None:
-    """Outputs hold no path of the machine it ran on, and the metadata no more than the kernel and the language."""
+    """Outputs hold no path of the machine, and the metadata no more than kernel and language."""
     notebook = read(path)
     shown = "\n".join(
         [text_of(cell) for cell in code_of(notebook)]

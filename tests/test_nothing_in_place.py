@@ -19,30 +19,21 @@ import pytest
 import raglab
 from decided import by_cost
 from parts import in_parts
-from raglab import (
-    breakpoints,
-    certify,
-    expected_cost,
-    fusion,
-    gates,
-    metrics,
-    replay,
-    resolver,
-    signals,
-    step_functions,
-)
+from raglab import certify, gates, metrics, replay, resolver, signals
+from raglab.arguments.field_rules import read_only
 from raglab.bandit import learner, learners, scores, simulation
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.learner import Bandit
 from raglab.decision import chain, kernel, outcome_codes
 from raglab.decision.measurement import measured_tables
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.default_learner import confidence
-from raglab.field_rules import read_only
+from raglab.gating import expected_cost, fused_gate
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
+from raglab.replaying import breakpoints, step_functions
 from raglab.store.traces import Trace
 from raglab.testing import sample_trace
-from raglab.thresholds import policy_thresholds
 from raglab.values import TraceData
 from read_only_arguments import functions, guard_algebra, guarded, modules, takes_arrays
 from worlds import policy, random_policies, random_trace, with_signals
@@ -206,10 +197,10 @@ def of_gates() -> None:
     signals.degenerate_scores(
         np.array([share]), np.array([share]), np.array([count]), np.array([yes])
     )
-    rows = fusion.signal_rows({"gap": share})
-    model = fusion.Model(0.5, (fusion.Part("gap", (0.0, 0.5), (-1.0, 1.0)),))
-    fusion.fused_probability(rows, model)
-    fusion.logit(rows, model)
+    rows = fused_gate.signal_rows({"gap": share})
+    model = fused_gate.Model(0.5, (fused_gate.Part("gap", (0.0, 0.5), (-1.0, 1.0)),))
+    fused_gate.fused_probability(rows, model)
+    fused_gate.logit(rows, model)
     resolver.union_over(np.array([[1, 2]], np.uint64), np.array([[0, 1]]))
 
 

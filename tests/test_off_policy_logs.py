@@ -116,7 +116,10 @@ def test_a_broken_session_is_refused(session: Any, message: str) -> None:
 
 
 def test_what_the_estimators_read() -> None:
-    """Weights, means by arm, the log's mean for an arm never logged, mass and pulls, over several chunks."""
+    """Weights, arm means, the log's mean for an arm never logged, mass and pulls, over chunks.
+
+    The chunks are several.
+    """
     rng = np.random.default_rng(0)
     n = CHUNK + 100
     action, reward = rng.integers(0, 3, n), rng.random(n)

@@ -84,7 +84,7 @@ def test_one_percent_is_seen_wherever_it_can_be_shown() -> None:
 
 @pytest.mark.parametrize("places", [1, 2, 3])
 def test_a_coarse_number_is_as_good_as_it_is_shown(places: int) -> None:
-    """One unit of the last decimal is let through only where it is at most half a percent of the value."""
+    """One unit of the last decimal passes only if it is at most half a percent of the value."""
     unit = 10.0**-places
     assert difference(f"{300 * unit:.{places}f}", f"{301 * unit:.{places}f}") == ""
     assert difference(f"{30 * unit:.{places}f}", f"{31 * unit:.{places}f}") != ""

@@ -19,7 +19,7 @@ from decided import by_cost
 from raglab.cli import app
 from raglab.decision.refusal_warnings import LEAST_OK
 from raglab.decision.scoring import unretrieved_note
-from raglab.expected_cost import CLASSES
+from raglab.gating.expected_cost import CLASSES
 from raglab.lab.decision_fitting import DecisionCases
 from raglab.lab.search_space import SWITCHES
 from raglab.lab.study_notes import direction_notes
@@ -230,7 +230,7 @@ class TestWarning:
             raglab.decide(trace_of(*[far] * 10), chosen)
 
     def test_what_is_meant_to_refuse_or_no_gate_is_silent(self) -> None:
-        """Always-refuse, a decision by expected cost, cases without hits, labels of refusal, and a sweep."""
+        """Always-refuse, an expected-cost decision, cases without hits, refusal labels, a sweep."""
         far = trace_of(*[(ask(), [[Hit(1.5)]])] * 12)
         _silent(raglab.decide, far, raglab.lab.always_refuse(Policy.load()))
         _silent(raglab.decide, far, by_cost(policy(), (0.0, 0.0, 9.0, 0.0)))

@@ -18,7 +18,7 @@ from PIL import Image
 
 import raglab
 from raglab.live.trace_building import check_settings
-from raglab.models import Encoder, load_encoder
+from raglab.models.loaders import Encoder, load_encoder
 from raglab.retrieval.dense import dense_index
 from raglab.retrieval.indexes import Bm25Index, Indexes, Signatures
 from raglab.store.files import InputError

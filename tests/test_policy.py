@@ -11,10 +11,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.gate_order import Order
-from raglab.patterns import entities_in
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.policy import ADDED, PolicyData
-from raglab.thresholds import policy_thresholds
+from raglab.policy_parts.gate_order import Order
+from raglab.policy_parts.patterns import entities_in
 from worlds import random_policies
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=50)

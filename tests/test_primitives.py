@@ -18,7 +18,7 @@ import pytest
 
 from raglab import gates
 from raglab.gates import GATES
-from raglab.own_gates import REGISTERED, own_gate, register_gate
+from raglab.policy_parts.own_gates import REGISTERED, own_gate, register_gate
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -31,7 +31,7 @@ DOOR = (
     "signals",
     "values",
     "policy",
-    "expected_cost",
+    "gating.expected_cost",
 )
 HEAVY = (
     "torch",

@@ -14,17 +14,17 @@ import pandas as pd
 import pytest
 
 import raglab
-from raglab import patterns
 from raglab.decision.chain import SLOT_TABLE, WINNERS
 from raglab.default_learner.simulation import MOST_NUMBERED, world
 from raglab.gates import n_relevant
-from raglab.languages import LONGEST_EXPRESSION, LONGEST_PATTERN, expression, parse_language
 from raglab.live.trace_building import check_settings
-from raglab.packs import pack_of
 from raglab.policy import PolicyData
+from raglab.policy_parts import patterns
 from raglab.replay import decide
 from raglab.store.traces import Trace
 from raglab.values import MOST_HITS, Hits, TraceData, check_n_hits, map_fields
+from raglab.words.languages import LONGEST_EXPRESSION, LONGEST_PATTERN, expression, parse_language
+from raglab.words.packs import pack_of
 from test_store_traces import world as stored_world
 
 

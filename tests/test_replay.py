@@ -1,4 +1,4 @@
-"""One policy's decisions and many's tallies over a trace (raglab.replay, raglab.decision.decisions)."""
+"""Decisions of one policy and tallies of many over a trace (raglab.replay)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from raglab.decision.decisions import GATE_OF, Decisions
 from raglab.decision.hit_sets import first_k_by_count
 from raglab.decision.measured_trace import KEPT, Measured
 from raglab.decision.measurement import measured_tables, policy_pattern_hits
+from raglab.decision.misuse import takes
 from raglab.lab.comparison import compare
-from raglab.misuse import takes
-from raglab.patterns import pattern_hits
+from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.traces import Trace
 from raglab.values import Case, Status, TraceData
@@ -203,7 +203,7 @@ def test_an_entity_may_have_to_stand_in_several_hits(min_hits: int, stage: str) 
 
 
 def test_documents_may_name_an_entity_otherwise_than_questions() -> None:
-    """By the aliases of `document_entities` alone where it has the name, by those of questions where it has not."""
+    """By `document_entities` aliases alone if it has the name, by those of questions if not."""
     entities = {"hull": ["hull"], "fleet": ["fleet"]}
     chunks = [
         Hit(0.25, text="The hull is insured."),

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from decided import random_costs, random_model, with_columns
 from generators import Drawn, Weighed
 from parts import Parts, cut, same
-from raglab.breakpoints import SWEPT, Moves, sum_moves
 from raglab.gates import Threshold
 from raglab.live.answer_recording import record_answers
+from raglab.loops.parallel import parallel_workers
 from raglab.metrics import RATES
-from raglab.parallel import parallel_workers
 from raglab.policy import PolicyData
 from raglab.replay import decide, decide_policies, flips, steps, sweep, tally
+from raglab.replaying.breakpoints import SWEPT, Moves, sum_moves
 from raglab.store.traces import Trace
 from test_store_traces import stored
 from worlds import random_policies, random_trace, with_signals
@@ -191,7 +191,10 @@ def test_what_is_no_trace_is_refused(door: Any) -> None:
 
 @pytest.mark.parametrize("path", [None, "l2.max_l2"])
 def test_intervals_may_be_left_out(path: str | None) -> None:
-    """Without a level the table is the same but for the two columns of each interval, in memory and over shards."""
+    """Without a level the table is the same but for the two columns of each interval.
+
+    This holds in memory and over shards.
+    """
     trace = stored(random_trace(2, n_cases=30))
     policy = random_policies(2, 1)[0]
     for whole, bare in (

@@ -20,11 +20,10 @@ import pytest
 
 from hostile_texts import MARKUP, assert_inert
 from labelled import labelled
-from raglab import metrics, replay, robustness
+from raglab import metrics, replay
 from raglab.certify import Certificate
 from raglab.displays import tables
 from raglab.displays.boundary import DecisionBoundaryDisplay
-from raglab.html_display import Cell
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import Certification, certify_best, certify_policy
 from raglab.lab.comparison import StudyOutcome
@@ -54,10 +53,12 @@ from raglab.lab.signal_audit import CONSTANT
 from raglab.lab.slice_rates import ranking, slices
 from raglab.lab.study import TuneResult, tune
 from raglab.lab.traffic_review import review
-from raglab.rules import rule_sentences
+from raglab.metrics import robustness
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace as StoredTrace
 from raglab.values import Case, Chunk, Hits, Status, TraceData
+from raglab.words.html_display import Cell
+from raglab.words.rules import rule_sentences
 
 EVIL = "<script>alert('1')</script>"
 TARGETS = {"false_refusal_rate": 0.10, "hallucination_rate": 0.01}
@@ -787,7 +788,7 @@ FITTED = ("tuned", "expected cost")
 
 @pytest.fixture(scope="module")
 def decided_by_cost() -> tuple[TraceData, dict[str, Policy], StudyOutcome]:
-    """Split report cases, policies whose tuned one decides by expected cost, and its study's words."""
+    """Split report cases, policies, the tuned one by expected cost, its study's words."""
     tuned = fit_decision(
         wide_trace(200, "tune", seed=6), Policy.load(), signals=["confidence", "top1_cosine"]
     )
@@ -804,7 +805,7 @@ Decided = tuple[TraceData, dict[str, Policy], StudyOutcome]
 
 
 def beaten(these: dict[str, Policy]) -> dict[str, Policy]:
-    """Policies of which the default one refuses all, so that tuned is better than each that needs no tuning."""
+    """Policies whose default refuses all, so that tuned is better than each needing no tuning."""
     return these | {"defaults": these["defaults"].replace("similarity.min_similarity", 0.9)}
 
 
@@ -1121,7 +1122,7 @@ def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
 
 
 def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost: Decided) -> None:
-    """P(right) beside signals and in the reliability diagram, ratio swept, decisions in plain words."""
+    """P(right) beside signals and in the diagram, ratio swept, decisions in plain words."""
     trace, these, _ = decided_by_cost
     here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
     expected = replay.decide(trace, these["tuned"]).tables.evidence.probability[0, 0]
@@ -1309,7 +1310,7 @@ def test_many_flips_are_counted_not_all_shown() -> None:
 
 
 def test_doors_state_the_rule(tmp_path: Path) -> None:
-    """No cases, no incumbent and trials without rates each stop with rule and remedy, and write nothing."""
+    """No cases, no incumbent, and trials without rates stop with rule and remedy, write nothing."""
     with pytest.raises(ValueError, match="policies must hold the incumbent, got tuned, mine"):
         written(tmp_path, some_trace(ROWS), {"tuned": Policy.load(), "mine": Policy.load()})
     both = {"defaults": Policy.load(), "mine": Policy.load()}
@@ -1685,7 +1686,7 @@ def test_in_sample_calibration_never_stands_alone() -> None:
 
 
 def test_signals_are_ranked_with_intervals() -> None:
-    """Values are AUROC and AURC of the primitives, the lowest AURC first, and its own difference is a dash."""
+    """Values are AUROC and AURC of the primitives, lowest AURC first, its own difference a dash."""
     here = judged(wide_trace(200, "report", seed=5))
     (table,) = parts.signals_section(here)
     assert isinstance(table, tables.ReportTable)

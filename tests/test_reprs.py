@@ -19,8 +19,8 @@ import raglab
 from raglab import bandit, displays
 from raglab.lab.threshold_rescaling import RescaledThresholds
 from raglab.live.response import ResponseRecord
-from raglab.packs import BUNDLED
 from raglab.store.policies import Policy
+from raglab.words.packs import BUNDLED
 
 LONGEST = 400
 SAMPLES = Path(__file__).parent / "data" / "formats-0.1.0"

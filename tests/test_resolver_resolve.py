@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plain
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.resolver import OUTCOMES, RULES, Resolution, RuleSwitches, RuleThresholds, resolve
-from raglab.thresholds import policy_thresholds
 from raglab.values import Status
 from worlds import random_policies, random_trace
 

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from raglab.blobs import Blobs
-from raglab.models import CrossEncoder, Encoding
+from raglab.models.loaders import CrossEncoder, Encoding
 from raglab.retrieval.arms import Sizes, Strategy, walk
 from raglab.retrieval.dense import (
     EmbeddingCache,
@@ -37,6 +36,7 @@ from raglab.retrieval.indexes import (
 )
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.retrieval.reranking import CrossEncoderReranker, MaxSim, RerankScores
+from raglab.store.blobs import Blobs
 from raglab.values import FLOAT_FIELDS, Hits
 
 DIM = 8
@@ -264,7 +264,7 @@ class TestBm25:
     """Keyword search."""
 
     def test_words_keep_accents_and_longer_ones_a_beginning(self) -> None:
-        """Case goes, accents stay however they are encoded, and a form shares its beginning with its sisters."""
+        """Case goes, accents stay however encoded; a form shares its beginning with sisters."""
         assert index_words("É(e\u0301) 14") == ["é", "é", "14"]
         assert set(index_words("résiliation")) & set(index_words("résilier")) == {"^résil"}
         assert index_words("") == []

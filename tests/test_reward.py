@@ -315,7 +315,7 @@ def test_the_diversity_of_hits() -> None:
 
 
 def test_the_consistency_of_two_passes() -> None:
-    """Same order 1, reversed 0, one swap of three 2/3, a tie counts half, fewer than two hits as ties do."""
+    """Same order 1, reversed 0, one swap of three 2/3, a tie half, fewer than two hits as ties."""
     assert rank_consistency([0.9, 0.5, 0.1], [0.8, 0.4, 0.2]) == 1.0
     assert rank_consistency([0.9, 0.5, 0.1], [-2, -1, 0]) == 0.0
     assert rank_consistency([0.9, 0.5, 0.1], [0.8, 0.2, 0.4]) == pytest.approx(2 / 3)

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
-from raglab.expected_cost import CLASSES, action_costs, expected_costs, least_cost
+from raglab.gating.expected_cost import CLASSES, action_costs, expected_costs, least_cost
 from raglab.metrics.costs import cost_matrix
 from raglab.sklearn import PolicyClassifier
 from raglab.values import Status

@@ -72,7 +72,7 @@ def noted(call: Any) -> tuple[Any, list[str]]:
 
 
 class TestNames:
-    """A column or key that looks like a field which the set lacks is an error that proposes the field."""
+    """A column or key that looks like a field the set lacks is an error proposing the field."""
 
     def test_a_csv_with_sources_for_expect_sources(self, tmp_path: Path) -> None:
         """Of issue 27: no case would have sources, and every answer would count as correct."""

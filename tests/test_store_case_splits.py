@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import raglab
 from raglab.store.case_labels import SPLITS, plain_question
 from raglab.store.case_splits import NEAR, near_duplicates
-from raglab.text import jaccard
 from raglab.values import Case
-from raglab.words import split_words
+from raglab.words.text import jaccard
+from raglab.words.tokeniser import split_words
 
 # few words, so that questions overlap often
 WORDS = ["glass", "theft", "fire", "storm", "boat", "train"]

@@ -14,12 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from effort import lines_run
-from raglab.code_blocks import CodeBlock, split_code
-from raglab.model_tokens import encoder_tokens
+from raglab.models.tokens import encoder_tokens
 from raglab.store.blocks import Block, DocumentBlocks
 from raglab.store.chunking import TokenLimit, chunk_blocks, cut_long_chunks, plain_paragraphs
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
+from raglab.words.code_blocks import CodeBlock, split_code
 
 
 def words(texts: Sequence[str]) -> list[int]:
@@ -54,7 +54,7 @@ def text(n: int, mark: str = "w", sentence: int = 5) -> str:
 
 
 def test_headings_of_three_levels_are_the_section_and_deeper_ones_are_text() -> None:
-    """Title first, a heading without text makes no chunk, a page starts one below the same headings."""
+    """Title first, no chunk of a bare heading, a page starts one below the same headings."""
     made = chunks_of(
         Block("heading", "Home", 1),
         Block("heading", "Empty", 2),
@@ -201,7 +201,7 @@ DOCUMENTS = st.builds(pages, st.lists(BLOCKS, max_size=8), st.lists(st.integers(
 @settings(max_examples=150, deadline=None)
 @given(DOCUMENTS, st.sampled_from([32, 48, 100]), COUNTS, st.sampled_from([0, 8, 16]))
 def test_laws_of_cutting(blocks: tuple[Block, ...], most: int, count: object, overlap: int) -> None:
-    """Every chunk fits, no word of the text is lost, fences are balanced, ids are unique, and the same comes twice."""
+    """Every chunk fits, no word is lost, fences balance, ids are unique, the same comes twice."""
     limit = TokenLimit(count, most, overlap)  # type: ignore[arg-type]
     document = DocumentBlocks("", blocks)
     made = chunk_blocks(document, "a.md", limit=limit)

@@ -884,7 +884,7 @@ def test_the_delimiter_is_what_parts_the_heads(tmp_path: Path, delimiter: str) -
 
 
 def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path: Path) -> None:
-    """A bar is escaped, a line break is a blank, blank lines make no rows, cells read as written."""
+    """A bar is escaped, a line break is a blank, blank lines make no rows, cells stay."""
     (chunk,) = load_corpus(write_csv(tmp_path / "x.csv", '\na,b\n\n"1|2","3\n4"\n,\n-,""\n')).chunks
     assert chunk.full_text.split("\n")[3:] == ["| 1\\|2 | 3 4 |", "| - |  |"]
 

@@ -1,4 +1,4 @@
-"""Encodings: what the caller knows, and pages that state another encoding than the UTF-8 that they are in."""
+"""Encodings: what the caller knows, and pages stating another encoding than their UTF-8."""
 
 from __future__ import annotations
 

@@ -629,11 +629,11 @@ ALLOWED = {
         "drop_older",
     ): "renames a folder that is to be deleted, under its lock",
     (
-        "blobs.py",
+        "store/blobs.py",
         "_make_secret",
     ): "of two that begin at once the first wins; read by its user alone",
-    ("blobs.py", "_make"): "SQLite makes the file, and of two processes the first wins",
-    ("blobs.py", "_recover"): "gives what is damaged another name",
+    ("store/blobs.py", "_make"): "SQLite makes the file, and of two processes the first wins",
+    ("store/blobs.py", "_recover"): "gives what is damaged another name",
 }
 
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raglab.case_groups import group_values
+from raglab.gating.case_groups import group_values
 from raglab.store.files import InputError
 from raglab.store.frames import trace_from_frame
 from raglab.store.traces import Trace
@@ -184,7 +184,7 @@ class TestOrderOfRows:
         st.sampled_from(["surer", "ask"]),
     )
     def test_every_case_is_counted(self, values: list[list[float | None]], higher: str) -> None:
-        """A case counts where another of its hits is strictly better than its first, or where its first has none."""
+        """A case counts if another hit is strictly better than its first, or its first has none."""
         rows = [
             (f"{case}?", f"h{hit}", own)
             for case, hits in enumerate(values)

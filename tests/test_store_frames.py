@@ -403,7 +403,7 @@ class TestValues:
 
 
 def as_frame(trace: Any) -> pd.DataFrame:
-    """Rows of the hits of a drawn trace, one hit a chunk of its own where a case hits a chunk twice."""
+    """Rows of a drawn trace's hits, each hit its own chunk if a case hits a chunk twice."""
     rows = []
     for (q, arm, depth), number in np.ndenumerate(np.empty(trace.hits.n_reranked.shape)):
         del number
@@ -600,7 +600,7 @@ class TestRefused:
         ],
     )
     def test_other_names(self, name: str, meant: str) -> None:
-        """A column by another name is refused with the name that it has here, and one that is there is not proposed."""
+        """A misnamed column is refused with its name here; one that is there is not proposed."""
         told(
             refusal(three().assign(**{name: "x"})),
             f"got '{name}'; rename it to {meant}, or write frame.drop",

@@ -703,7 +703,7 @@ class TestRoundTrip:
         ],
     )
     def test_every_value_comes_back(self, tmp_path: Path, changes: tuple[object, ...]) -> None:
-        """Thresholds to the last bit, unset ones, patterns that look like YAML, certificate and notes."""
+        """Thresholds to the last bit, unset ones, YAML-like patterns, certificate and notes."""
         policy = Policy.load().replace(*changes)
         policy.save(tmp_path / "policy.yaml")
         again = Policy.load(tmp_path / "policy.yaml")

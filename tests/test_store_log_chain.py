@@ -560,7 +560,7 @@ class TestForgetting:
     """Texts go, the proof stays."""
 
     def test_nothing_is_missed(self, tmp_path: Path) -> None:
-        """After each forgetting the log is intact, its chain goes through the head of before, its salts are gone."""
+        """After each forgetting: log intact, chain through the head of before, its salts gone."""
         log = audit_at(tmp_path / "audit.sqlite")
         fill_audit(log)
         before = log.log.head()

@@ -1,4 +1,4 @@
-"""A row of a table that is longer than a chunk goes on below the heads of its own columns (rule S1.8)."""
+"""A table row longer than a chunk goes on below the heads of its own columns (rule S1.8)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from effort import lines_run
 from raglab.store.blocks import Block, DocumentBlocks
 from raglab.store.chunking import TokenLimit, chunk_blocks
 from raglab.store.loaders import load_corpus
-from raglab.text import pieces
+from raglab.words.text import pieces
 
 Count = Callable[[Sequence[str]], Sequence[int]]
 

@@ -18,8 +18,8 @@ from typer.main import get_command
 from raglab import values
 from raglab.cli import app
 from raglab.decision.measured_trace import Measured
-from raglab.patterns import Patterns, pattern_hits
 from raglab.policy import PolicyData
+from raglab.policy_parts.patterns import Patterns, pattern_hits
 from raglab.replay import decide
 from raglab.store.case_records import hash_cases
 from raglab.store.files import InputError
@@ -546,7 +546,7 @@ def test_every_value_of_the_file_is_covered(tmp_path: Path, beside: str) -> None
 
 
 def test_every_field_of_a_case_is_covered(tmp_path: Path) -> None:
-    """Another id, question, label or source inside a case is refused, though the text is a whole case."""
+    """Another id, question, label or source in a case is refused, though it is a whole case."""
     path = saved(
         stored(trace_of((ask(notes="n", expect_sources=("a.md",)), [[Hit(0.5)]]))), tmp_path
     )

@@ -19,7 +19,6 @@ from scipy.stats import binomtest
 import raglab
 from labelled import free_policy, labelled
 from raglab import metrics, reward
-from raglab.arms import ARMS, CHOOSERS, LIVE_ARMS
 from raglab.bandit import (
     LEARNERS,
     POLICIES,
@@ -42,6 +41,7 @@ from raglab.extension_points import extensions
 from raglab.lab.report.page import SECTIONS
 from raglab.live.settings import BanditSettings
 from raglab.metrics import RATE_TABLE, RATES, Rate
+from raglab.policy_parts.arms import ARMS, CHOOSERS, LIVE_ARMS
 from raglab.store import loaders
 from raglab.store.files import InputError, JsonLine
 from raglab.store.loaders import FORMATS, Format
@@ -306,7 +306,7 @@ def test_without_its_entry_a_toy_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_reward_components_are_the_weights() -> None:
-    """Each has a weight of its own, what multiplies one is a weight too, and no weight is left over."""
+    """Each has its own weight, what multiplies one is a weight too, and no weight is left over."""
     parts = reward.COMPONENT_TABLE.values()
     named = [name for part in parts for name in (part.weight, part.times) if name]
     assert sorted(named) == sorted(reward.RewardWeights._fields)

@@ -24,7 +24,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_the_page_says_what_it_does(ran: dict[str, Any]) -> None:
-    """Mapped thresholds keep the promise on the new hits, the old ones break it, and the looks are counted."""
+    """Mapped thresholds keep the promise on new hits, old ones break it, and looks are counted."""
     rescaled, strict = ran["rescaled"], ran["strict"]
     assert rescaled.certified
     assert (rescaled.look, rescaled.delta) == (2, 0.05)

@@ -24,10 +24,10 @@ from raglab.live.logged_requests import explain
 from raglab.live.signal_families import DocumentReader, with_document_signals
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
-from raglab.packs import GENERIC
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.policies import Policy
+from raglab.words.packs import GENERIC
 
 # a fixture
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401

@@ -22,7 +22,7 @@ def run_with_german(program: str, folder: Path) -> None:
     shutil.copytree(
         Path(raglab.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
     )
-    shutil.copy(GERMAN, package / "languages" / "de.yaml")
+    shutil.copy(GERMAN, package / "words" / "languages" / "de.yaml")
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder,

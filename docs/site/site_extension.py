@@ -13,7 +13,7 @@ from typing import Any
 import pages
 from docutils import nodes
 
-from raglab.rules import NUMBER, rule_sentences
+from raglab.words.rules import NUMBER, rule_sentences
 
 RULES_PAGE = "explanation/rules"
 NO_LINK = (

@@ -19,7 +19,6 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 from typer.core import TyperGroup
 
-from raglab.arms import ARMS
 from raglab.bandit import LEARNERS
 from raglab.cli import app
 from raglab.cli.door import EXIT_CODES
@@ -28,23 +27,25 @@ from raglab.lab.tracking import VARIABLE as TRACKING_VARIABLE
 from raglab.live import settings
 from raglab.live.telemetry import CAPTURE
 from raglab.metrics import RATE_TABLE
-from raglab.packs import Pack
+from raglab.policy_parts.arms import ARMS
 from raglab.reward import COMPONENT_TABLE, PUBLISHED
-from raglab.rules import rule_sentences
 from raglab.signals import BUILT_IN, UNITS, Unit
 from raglab.store.loaders import FORMATS
 from raglab.store.policies import Policy
+from raglab.words.packs import Pack
+from raglab.words.rules import rule_sentences
 
 DOORS = ("raglab", "raglab.lab", "raglab.live", "raglab.displays", "raglab.io", "raglab.sklearn")
 ALGEBRA = (
-    *("gates", "resolver", "bandit", "default_learner", "calibration", "certify", "expected_cost"),
+    *("gates", "resolver", "bandit", "default_learner", "calibration", "certify"),
     *(
         "metrics",
         "off_policy",
         "reward",
-        "robustness",
+        "metrics.robustness",
         "testing",
-        "fusion",
+        "gating.expected_cost",
+        "gating.fused_gate",
         "policy",
         "replay",
         "signals",

@@ -1,7 +1,7 @@
 """Claims as words (shore): tokens, numbers as written, negations, the words that bear weight.
 
-Nothing here is learned: the words stand in the files of `raglab.languages`, and are known by their
-beginnings.
+Nothing here is learned: the words stand in the files of `raglab.words.languages`, and are known by
+their beginnings.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import regex
 
-from raglab.characters import unaccented
-from raglab.languages import LANGUAGES
-from raglab.numerals import (
+from raglab.words.characters import unaccented
+from raglab.words.languages import LANGUAGES
+from raglab.words.numerals import (
     any_of,
     calendar_date,
     comma_thousands,
@@ -23,8 +23,8 @@ from raglab.numerals import (
     plain_number,
     tables,
 )
-from raglab.text import STOP_WORDS
-from raglab.words import is_plain, spaced
+from raglab.words.text import STOP_WORDS
+from raglab.words.tokeniser import is_plain, spaced
 
 # Letters that a word is known by: `covered`, `covering` and `coverage` are one, so are `durée` and
 # `durera`.

@@ -159,8 +159,8 @@ class Capabilities(NamedTuple):
 
         Example:
           >>> Capabilities(True, 5, "json_object", "shifted", 4096, True).line("tiny@127.0.0.1")
-          'tiny@127.0.0.1: log-probabilities yes (5 alternatives), schema by json_object, scores of given text shifted,\
- context 4096 tokens, seed kept'
+          'tiny@127.0.0.1: log-probabilities yes (5 alternatives), schema by json_object, scores \
+of given text shifted, context 4096 tokens, seed kept'
         """
         measured = f"yes ({self.top} alternatives)" if self.logprobs else "no"
         context = "not stated" if self.context is None else f"{self.context} tokens"

@@ -9,10 +9,10 @@ from math import ceil, isfinite
 from typing import NamedTuple
 
 from raglab.answering.extractive import DIGITS, parse_question, passage_lines, score_lines, weights
-from raglab.packs import GENERIC, Pack
-from raglab.text import Piece, pieces, sentences
 from raglab.values import SECTION_JOINT, Chunk
-from raglab.words import word_count
+from raglab.words.packs import GENERIC, Pack
+from raglab.words.text import Piece, pieces, sentences
+from raglab.words.tokeniser import word_count
 
 _CLOSING = "\"'”»)"
 # what a line ends with that means little without the next one, and the next without it
@@ -20,7 +20,7 @@ _LEADS_ON = ("?", ":")
 
 
 class PassagePieces(NamedTuple):
-    """A passage in pieces, as `raglab.text.pieces` counts them.
+    """A passage in pieces, as `raglab.words.text.pieces` counts them.
 
     section: headings above it, which are no pieces. lines: places of those that say something by
     themselves: prose, rows of tables and code, headings only where there is nothing else. needs: of
@@ -166,7 +166,7 @@ def _piece_markdown(piece: Piece) -> str:
 def _continues_paragraph(
     text: str, passage_pieces: Sequence[Piece], written: Sequence[str]
 ) -> tuple[bool, ...]:
-    """Whether a sentence stands in one paragraph with the one before it, and the two are told apart without a break."""
+    """Whether a sentence shares a paragraph with the one before, told apart without a break."""
     paragraphs = [_without_emphasis(paragraph) for paragraph in text.split("\n\n")]
     runs = [False]
     for (before, after), forms in zip(pairwise(passage_pieces), pairwise(written), strict=True):
@@ -201,8 +201,8 @@ class Compression(NamedTuple):
 
     passages: those of which a sentence is left, in their order; but for the text they are as they
     were. positions: for each input passage, those of the pieces left of its text, as
-    `raglab.text.pieces` counts; () where it is gone. tokens: of the texts that are left, with the
-    headings of their sections.
+    `raglab.words.text.pieces` counts; () where it is gone. tokens: of the texts that are left, with
+    the headings of their sections.
     """
 
     passages: tuple[Chunk, ...]

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from raglab.code_blocks import split_code
-from raglab.languages import LANGUAGES
-from raglab.text import pieces
 from raglab.values import Chunk
-from raglab.words import split_words
+from raglab.words.code_blocks import split_code
+from raglab.words.languages import LANGUAGES
+from raglab.words.text import pieces
+from raglab.words.tokeniser import split_words
 
 Words = tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""Extractive generator (shore): an answer of verbatim sentences, rows and code, with a calibrated confidence."""
+"""Extractive generator (shore): verbatim sentences, rows and code, with calibrated confidence."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike
 
 from raglab.answering.hygiene import clean
 from raglab.calibration import apply, fit
-from raglab.languages import LANGUAGES, expression
-from raglab.numerals import CURRENCY_CODES, any_of, currencies, tables
-from raglab.packs import GENERIC, Pack
-from raglab.text import Piece, content_terms, fold_case, pieces
 from raglab.values import Chunk, Generation
-from raglab.words import is_plain
+from raglab.words.languages import LANGUAGES, expression
+from raglab.words.numerals import CURRENCY_CODES, any_of, currencies, tables
+from raglab.words.packs import GENERIC, Pack
+from raglab.words.text import Piece, content_terms, fold_case, pieces
+from raglab.words.tokeniser import is_plain
 
 Kind = Literal["date", "money", "number", "name"]
 

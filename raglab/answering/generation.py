@@ -30,8 +30,8 @@ from raglab.answering.prompts import (
     prompt_shape,
     without_marks,
 )
-from raglab.code_blocks import split_code, without_fences
 from raglab.values import Chunk, Generation, ModelUnavailableError
+from raglab.words.code_blocks import split_code, without_fences
 
 _CITED = re.compile(r"\[\s*+([0-9]{1,4}(?:\s*+[,;]\s*+[0-9]{1,4})*+)\s*+\]")
 _INSUFFICIENT = re.compile(r"\A\W*INSUFFICIENT\b(?!\s+\w)")

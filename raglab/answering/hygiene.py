@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from raglab.characters import composed
-from raglab.code_blocks import CodeBlock, split_code, without_fences
-from raglab.languages import LANGUAGES, expression
-from raglab.text import is_underline
+from raglab.words.characters import composed
+from raglab.words.code_blocks import CodeBlock, split_code, without_fences
+from raglab.words.languages import LANGUAGES, expression
+from raglab.words.text import is_underline
 
 _REACH = 400  # characters of a sentence in which it must have said what it says
 
@@ -298,7 +298,10 @@ def _is_script(target: str) -> bool:
 
 
 def _remove_lines(text: str) -> tuple[str, list[str]]:
-    """Text without headings, labels, placeholders, empty bullets and empty lists, and the kinds removed, in order."""
+    """Text less headings, labels, placeholders, empty bullets and lists, and the kinds removed.
+
+    The kinds are in order.
+    """
     rest: list[str] = []
     removals: list[str] = []
     lines = text.split("\n")

@@ -26,7 +26,12 @@ from raglab.answering.client import (
     json_object,
     request_begin,
 )
-from raglab.models import CausalModel, causal_model_name, check_causal_name, load_causal_model
+from raglab.models.loaders import (
+    CausalModel,
+    causal_model_name,
+    check_causal_name,
+    load_causal_model,
+)
 from raglab.values import ModelUnavailableError
 
 TOP = 20  # alternatives a token that are given at most
@@ -99,9 +104,9 @@ class LocalModel:
         """The loaded model.
 
         Raises:
-          ImportError: see `raglab.models.load_causal_model`.
-          ValueError: see `raglab.models.load_causal_model`; or the files changed since the model
-            was named.
+          ImportError: see `raglab.models.loaders.load_causal_model`.
+          ValueError: see `raglab.models.loaders.load_causal_model`; or the files changed since the
+            model was named.
         """
         if self._loaded:  # without waiting for a reply that is being written
             return self._loaded[0]

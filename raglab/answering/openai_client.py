@@ -65,9 +65,9 @@ from raglab.answering.server_secrets import (
     unlogged,
     without_keys,
 )
-from raglab.blobs import Blobs, cache_folder, own_secret
-from raglab.canonical import canonical_json, digest
+from raglab.store.blobs import Blobs, cache_folder, own_secret
 from raglab.values import ModelUnavailableError
+from raglab.words.canonical import canonical_json, digest
 
 T = TypeVar("T")
 # llama.cpp's server gives no log-probabilities unless some alternatives are asked for

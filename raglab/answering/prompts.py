@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from raglab.answering.client import TOO_LONG, Message, check_client, estimate_tokens
 from raglab.answering.hygiene import visible
-from raglab.canonical import digest
 from raglab.values import ModelUnavailableError
+from raglab.words.canonical import digest
 
 MOST_TOKENS = 1400  # of a prompt, as `estimate_tokens` counts them
 # version of `estimate_tokens`, `fit_passages` and `data_prompt`; raise it where they change

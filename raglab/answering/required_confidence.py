@@ -1,4 +1,7 @@
-"""Required confidence (shore): a policy that gates on a generator's confidence needs one that gives it (S2.10)."""
+"""Required confidence (shore): a confidence gate needs a generator that gives it (S2.10).
+
+The gate is that of a policy.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 from math import isnan, nan
 
 from raglab.policy import PolicyData
-from raglab.policy_sections import EXPECTED_COST
+from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.values import Chunk, Generation, Generator
 
 SWITCHES = ("generation.enabled", "signals.generation.enabled")

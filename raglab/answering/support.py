@@ -30,11 +30,11 @@ from raglab.answering.claim_words import (
     Word,
     claim_words,
 )
-from raglab.code_blocks import split_code
-from raglab.languages import LANGUAGES
-from raglab.models import Nli
-from raglab.text import pieces, sentences
-from raglab.words import split_words, word_count
+from raglab.models.loaders import Nli
+from raglab.words.code_blocks import split_code
+from raglab.words.languages import LANGUAGES
+from raglab.words.text import pieces, sentences
+from raglab.words.tokeniser import split_words, word_count
 
 SUBSTANCE = frozenset({WORD, NAME, NUMBER, UNIT})
 # Keys of words that begin a clause, and of those that do so after a number.
@@ -527,7 +527,7 @@ class NliScorer:
 
     The probability that the best few adjacent sentences of a text entail the claim.
 
-    model: of `raglab.models.load_nli`.
+    model: of `raglab.models.loaders.load_nli`.
     """
 
     model: Nli

@@ -1,7 +1,7 @@
-"""The default table of an audit log (shore): its values, and the protocol of what keeps it (S5.3, S5.8).
+"""The default table of an audit log (shore): its values, and its keeper's protocol (S5.3, S5.8).
 
-The tables of events are the log's own (`raglab.store.log_tables`); rows are a fold over them, which a room registers
-at the point `audit_table.defaults`.
+The tables of events are the log's own (`raglab.store.log_tables`); rows are a fold over them, which
+a room registers at the point `audit_table.defaults`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from raglab.audit.request_events import RequestEvents
 from raglab.audit.sessions import SilenceRule
-from raglab.decimals import decimals
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, DefaultLearner
 from raglab.extension_points import extension
 from raglab.store.log_entries import Entries
+from raglab.words.decimals import decimals
 
 ROOM = "clarification"
 

@@ -23,15 +23,12 @@ from raglab.audit.default_table import ReplayedDefault, ReplayedUses, default_ta
 from raglab.audit.log import GROUP, check_from_json, json_value, request_groups
 from raglab.audit.log_learners import recorded_learner
 from raglab.audit.request_events import RequestEvents
-from raglab.canonical import digest
-from raglab.characters import visible
-from raglab.decimals import decimals
 from raglab.decision.checks import ASK_RULES, SIGNAL_RULES, WARN_RULES, Check
 from raglab.decision.decisions import COST_RULES
-from raglab.languages import TEXTS, sentence
+from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
+from raglab.gating.signal_gates import SIGNALS, firing_of
 from raglab.policy import PolicyData
 from raglab.resolver import INVALID_SELECTION, RULES
-from raglab.signal_gates import SIGNALS, firing_of
 from raglab.signals import BUILT_IN_SET, NAMES, own_signal
 from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
@@ -50,8 +47,11 @@ from raglab.store.log_tables import (
     parsed_fields,
     request_row,
 )
-from raglab.text import NO_MATH, html_text
-from raglab.thresholds import Thresholds, policy_thresholds
+from raglab.words.canonical import digest
+from raglab.words.characters import visible
+from raglab.words.decimals import decimals
+from raglab.words.languages import TEXTS, sentence
+from raglab.words.text import NO_MATH, html_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,6 @@ import numpy as np
 
 from raglab.audit.explanation import decide_by_checks
 from raglab.audit.log import NOW, check_from_json
-from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decision.checks import ERROR_GATE, Check
 from raglab.store.cells import check_heads
 from raglab.store.csv_tables import csv_records, table_text
@@ -35,6 +34,7 @@ from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import CLARIFICATIONS, DECISIONS, LABELS, REQUESTS, SAMPLES
 from raglab.values import Status
+from raglab.words.canonical import canonical_json, digest, utc_text
 
 if TYPE_CHECKING:
     import pandas as pd

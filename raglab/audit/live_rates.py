@@ -16,6 +16,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.audit.label_samples import FirstDecision, first_decisions, first_within
+from raglab.decision.misuse import takes
 from raglab.metrics.intervals import (
     Interval,
     Stratum,
@@ -23,7 +24,6 @@ from raglab.metrics.intervals import (
     clopper_pearson,
     stratified_share,
 )
-from raglab.misuse import takes
 from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import CHANGES, CLARIFICATIONS, LABELS, REPLIES, REQUESTS, SAMPLES

@@ -30,11 +30,9 @@ from raglab.audit.default_table import (
 )
 from raglab.audit.log_learners import digest_of, record_learner
 from raglab.audit.sessions import SilenceRule, close_previous, open_findings
-from raglab.canonical import digest, utc_text
 from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, DefaultLearner, gate
 from raglab.extension_points import extensions
-from raglab.html_display import Fold, display, short
 from raglab.policy import PolicyData
 from raglab.store.database import Database, Rebuild, check_no_folder
 from raglab.store.files import InputError, make_folder, replacing
@@ -66,6 +64,8 @@ from raglab.store.log_tables import (
     without_values,
 )
 from raglab.values import Status
+from raglab.words.canonical import digest, utc_text
+from raglab.words.html_display import Fold, display, short
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from raglab.canonical import canonical_json, digest
 from raglab.default_learner import DefaultLearner, stored_learner
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import LEARNERS
+from raglab.words.canonical import canonical_json, digest
 
 
 def digest_of(learner: DefaultLearner) -> str:

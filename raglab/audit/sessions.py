@@ -1,4 +1,4 @@
-"""Sessions (shore): which request a question rephrases, and what a session's next request closes (S5.4)."""
+"""Sessions (shore): which request a question rephrases, what a session's next one closes (S5.4)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from raglab.canonical import digest
 from raglab.store.log_chain import Finding
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import APPLICATIONS, OPEN, REQUESTS, SETTLEMENTS
-from raglab.text import jaccard
-from raglab.words import split_words
+from raglab.words.canonical import digest
+from raglab.words.text import jaccard
+from raglab.words.tokeniser import split_words
 
 
 class SilenceRule(NamedTuple):

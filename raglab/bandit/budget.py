@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.environments import Table
 from raglab.bandit.learner import refuse
-from raglab.plain_arrays import float_array
 
 if TYPE_CHECKING:
     import pandas as pd

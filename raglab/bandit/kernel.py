@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from raglab._numba import bit_draws, compile_kernel
 from raglab.bandit.environments import Accounts, Arms, Array, Feed, cumulative_spend
 from raglab.bandit.learner import LEARNERS, Bandit, State
 from raglab.bandit.scores import noise
+from raglab.loops.compiled import bit_draws, compile_kernel
 
 # numba types the arrays for itself, and one loop says a policy whole.
 # ruff: noqa: ANN401, C901, FBT001, PLR0912

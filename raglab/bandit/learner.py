@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.plain_arrays import float_array, within_range
+from raglab.arguments.plain_arrays import float_array, within_range
 from raglab.values import Floats
 
 TIES = ("lowest", "random")

@@ -50,7 +50,10 @@ def ucb1(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
 
 
 def kl_ucb(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
-    """Largest mean whose Bernoulli divergence from the one seen is at most exploration² * ln t / n, [..., A]."""
+    """Largest mean whose Bernoulli divergence is at most exploration² * ln t / n, [..., A].
+
+    The divergence is from the mean seen.
+    """
 
     def bound(mean: Array, counted: Array, level: Array) -> Array:
         return kl_upper(mean, bandit.exploration * bandit.exploration * level / counted)

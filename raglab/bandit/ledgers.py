@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.budget import Budget, Pacer, check_budget, pace, start_pacer
 from raglab.bandit.environments import Arms, Feed, Table, World
 from raglab.bandit.learner import (
@@ -31,7 +32,6 @@ from raglab.bandit.learner import (
     refuse,
     restore_batch,
 )
-from raglab.plain_arrays import float_array
 
 Array = NDArray[np.float64]
 Arrivals = Callable[[int, NDArray[np.int64]], NDArray[np.int64]]

@@ -23,7 +23,7 @@ from raglab.bandit.learner import (
     stored_settings,
 )
 from raglab.bandit.scores import student_posterior
-from raglab.canonical import canonical_json, digest
+from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -630,7 +630,7 @@ def _arm_rewards(
 def _before(
     arm: NDArray[np.int64], outcome: Array, block: NDArray[np.int64], bandit: Bandit
 ) -> Stats:
-    """Each round's arm statistics from its block's earlier rounds, [N], forgotten as in the bandit."""
+    """Each round's arm statistics from its block's earlier rounds, [N], forgotten as it does."""
     out = np.zeros((3, len(arm)))
     known: dict[int, Array] = {}
     recent: deque[tuple[int, Array]] = deque()

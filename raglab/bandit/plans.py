@@ -1,4 +1,7 @@
-"""Plans beside each other (algebra): reward and spend of fixed probabilities on the same questions, paired (S4.8)."""
+"""Plans beside each other (algebra): reward and spend of fixed probabilities, paired (S4.8).
+
+Both are on the same questions.
+"""
 
 from __future__ import annotations
 

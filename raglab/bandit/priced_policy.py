@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.budget import (
     Budget,
     Pacer,
@@ -24,7 +25,6 @@ from raglab.bandit.budget import (
 from raglab.bandit.environments import Table
 from raglab.bandit.learner import check_arm, refuse
 from raglab.bandit.ridge import RidgeFit, fit_ridge
-from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.learner import (
     LEARNERS,
     Bandit,
@@ -23,7 +24,6 @@ from raglab.bandit.learner import (
     refuse,
     uniform_share,
 )
-from raglab.plain_arrays import float_array
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Family: TypeAlias = tuple[

@@ -1,4 +1,4 @@
-"""Scores of arms (algebra): posteriors and upper bounds that the learners' indices and draws are made of (S4.5)."""
+"""Scores of arms (algebra): posteriors and upper bounds for learners' indices and draws (S4.5)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab._numba import check_engine, kernel_of
+from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.budget import Budget, check_budget, check_keepable, table_costs, unkept_note
 from raglab.bandit.environments import (
     POLICY,
@@ -52,10 +52,10 @@ from raglab.bandit.ledgers import (
 )
 from raglab.bandit.persistence import check_state
 from raglab.bandit.propensity import propensities, sample
-from raglab.html_display import Fold, display
-from raglab.parallel import run_each
+from raglab.loops.compiled import check_engine, kernel_of
+from raglab.loops.parallel import run_each
 from raglab.progress import progress
-from raglab.user_warnings import warn_user
+from raglab.words.html_display import Fold, display
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.arguments.plain_arrays import ROUNDING, rounding_note
+from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.learner import refuse
-from raglab.characters import visible
-from raglab.plain_arrays import ROUNDING, rounding_note
-from raglab.user_warnings import warn_user
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     import pandas as pd

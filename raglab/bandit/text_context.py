@@ -1,4 +1,7 @@
-"""Features of texts for a linear learner (algebra): length, source, and components of TF-IDF, by one call (S4.2)."""
+"""Features of texts for a linear learner (algebra): length, source, TF-IDF components (S4.2).
+
+One call makes them.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.learner import check_count, refuse
 from raglab.bandit.table_frames import INTERCEPT
-from raglab.user_warnings import warn_user
-from raglab.words import word_count
+from raglab.words.tokeniser import word_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,7 +153,8 @@ def text_features(
       ...     ["a short one", "a rather longer question"], ["faq", "web"], components=0
       ... )
       >>> fitted.frame(["a rather short one"], ["web"]).round(2).to_dict("records")[0]
-      {'intercept': 1.0, 'log_words': 1.0, 'log_characters': 0.25, 'source=faq': -1.0, 'source=web': 1.0}
+      {'intercept': 1.0, 'log_words': 1.0, 'log_characters': 0.25, 'source=faq': -1.0, \
+'source=web': 1.0}
     """
     values = _texts(texts)
     check_count("components", components, 0, "0 leaves TF-IDF out")

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.arguments.plain_arrays import float_array
 from raglab.calibration.errors import (
     FloatArray,
     IntArray,
@@ -28,7 +29,6 @@ from raglab.calibration.errors import (
     score_levels,
     smooth_ece,
 )
-from raglab.plain_arrays import float_array
 
 Method = Literal["isotonic", "platt", "beta", "temperature", "venn-abers"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -269,7 +269,7 @@ def _logistic_columns(method: Method, score: FloatArray) -> list[FloatArray]:
 
 
 def _rising(columns: list[FloatArray], levels: ScoreLevels) -> FloatArray:
-    """Weights of the best logistic fit in which no column counts against y, and its intercept, [M + 1]."""
+    """Best logistic fit's weights with no column counting against y, and its intercept, [M + 1]."""
     free = _logistic(columns, levels.n, levels.k)
     if np.all(free[:-1] >= 0.0):
         return free

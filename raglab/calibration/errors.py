@@ -16,8 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.metrics.intervals import check_level, percentile_interval
-from raglab.plain_arrays import (
+from raglab.arguments.plain_arrays import (
     ROUNDING,
     check_present,
     float_array,
@@ -25,6 +24,7 @@ from raglab.plain_arrays import (
     shown_number,
     within_range,
 )
+from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.values import Curve
 
 FloatArray = NDArray[np.float64]
@@ -111,8 +111,8 @@ def check_probability(p: ArrayLike) -> FloatArray:
     Example:
       >>> check_probability([40.0, 72.0])
       Traceback (most recent call last):
-      ValueError: p must be in [0, 1], got 72 at most; a cosine, an L2 distance or a confidence in points is \
-rank only: calibrate first (fit, apply).
+      ValueError: p must be in [0, 1], got 72 at most; a cosine, an L2 distance or a confidence \
+in points is rank only: calibrate first (fit, apply).
     """
     value = float_array(p, "p")
     low, high = (value.min(), value.max()) if value.size else (0.0, 1.0)

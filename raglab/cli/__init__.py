@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from raglab.arms import ARMS
 from raglab.cli import audit, experiments, imports, league, live, logs, monitoring
 from raglab.cli.common import (
     TUNED,
@@ -62,6 +61,7 @@ from raglab.cli.door import (
     close_standard_streams,
     open_standard_streams,
 )
+from raglab.policy_parts.arms import ARMS
 from raglab.store.files import make_folder
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def trace(
     """Retrieve once for every question and store every measurement."""
     from raglab.lab.slice_rates import fusion_weights, ranking
     from raglab.live.trace_building import build_trace
-    from raglab.model_files import find_model
+    from raglab.models.files import find_model
     from raglab.store.case_splits import split
     from raglab.store.loaders import load_cases, load_corpus
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from raglab.characters import visible
 from raglab.cli.door import echo, json_escapes
 from raglab.progress import silence
 from raglab.store.files import Where, csv_text, input_error, map_texts, write_bytes
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from raglab.characters import masked_passwords, visible
 from raglab.store.files import InputError, shown_value
 from raglab.values import ModelUnavailableError
+from raglab.words.characters import masked_passwords, visible
 
 EXIT_CODES = (
     "Exit codes: 0 done · 1 an input was refused, the message says why; or decide --strict found "
@@ -143,7 +143,8 @@ def refusal(error: BaseException) -> Refusal:
 
     Example:
       >>> refusal(FileNotFoundError(2, "No such file or directory", "a.csv")).text
-      'a.csv: the system must be able to read or write it, got No such file or directory; check the path.'
+      'a.csv: the system must be able to read or write it, got No such file or directory; check \
+the path.'
       >>> refusal(ZeroDivisionError("division by zero")).code
       70
     """

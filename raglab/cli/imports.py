@@ -49,8 +49,8 @@ def import_spans(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make a trace of the requests that an application logged as spans of OpenTelemetry or OpenInference."""
-    from raglab.parallel import parallel_workers
+    """Make a trace of requests that an app logged as OpenTelemetry or OpenInference spans."""
+    from raglab.loops.parallel import parallel_workers
     from raglab.store.loaders import load_cases
 
     del quiet  # its callback has read it

@@ -9,8 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from raglab.arms import LIVE_ARMS
-from raglab.characters import visible
 from raglab.cli.common import (
     AsJson,
     CorpusColumns,
@@ -34,8 +32,10 @@ from raglab.cli.common import (
     table_text,
 )
 from raglab.cli.door import one_line
-from raglab.decimals import decimals
+from raglab.policy_parts.arms import LIVE_ARMS
 from raglab.store.files import Where, input_error
+from raglab.words.characters import visible
+from raglab.words.decimals import decimals
 
 OPENAI = "https://api.openai.com/v1"
 Nli = Annotated[
@@ -116,7 +116,7 @@ def index(
 ) -> None:
     """Index a corpus into a folder that `raglab ask` answers from."""
     from raglab.live.system import build_index
-    from raglab.model_files import find_model
+    from raglab.models.files import find_model
     from raglab.store.loaders import load_corpus
     from raglab.store.policies import Policy
 
@@ -465,7 +465,7 @@ def _scorer(name: str | None) -> Any:  # noqa: ANN401 - a scorer
     if name is None:
         return None
     from raglab.answering.support import NliScorer
-    from raglab.models import load_nli
+    from raglab.models.loaders import load_nli
 
     return NliScorer(load_nli(name))
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.text import answer_recall, exact_match
 from raglab.values import Answers, Case, Status, TraceData
+from raglab.words.text import answer_recall, exact_match
 
 MIN_RECALL = 0.5  # share of the gold answer's words and numbers that a right answer holds
 # share of the answered cases with a gold answer that may lack a recorded answer in a comparison
@@ -81,7 +81,7 @@ def listed_answers(value: object) -> tuple[str, ...] | None:
 
 
 def _parsed(text: str) -> Any:  # noqa: ANN401 - any JSON value
-    """JSON list or object of a text, the text itself where it is none, and None where it only looks like one."""
+    """JSON list or object of a text, the text if it is neither, None if it only looks like one."""
     if not text.lstrip().startswith(("[", "{")):
         return text
     try:

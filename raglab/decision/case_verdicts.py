@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.arguments.field_rules import read_only
 from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.outcome_codes import UNEARNED_CELL
 from raglab.decision.scoring import status_only_sentence
-from raglab.field_rules import read_only
-from raglab.html_display import MOST_ROWS, Fold, display
 from raglab.metrics import CELLS, DISTINCT_CELL
 from raglab.policy import PolicyData
 from raglab.values import UNLABELLED, Case, Status, check_labelled
+from raglab.words.html_display import MOST_ROWS, Fold, display
 
 if TYPE_CHECKING:
     import pandas as pd

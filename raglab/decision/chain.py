@@ -1,7 +1,8 @@
-"""The chain (algebra): the gates in their order, one outcome per policy and case (S2.9 to S2.13, S2.16).
+"""The chain (algebra): the gates in order, one outcome a policy and case (S2.9 to S2.13, S2.16).
 
-The first gate that fires decides. Outcomes are numbered so that this is arithmetic: refusals come first and in the
-order of `gates.GATES`, so that of all gates that fire the one with the least number is the first.
+The first gate that fires decides. Outcomes are numbered so that this is arithmetic: refusals come
+first and in the order of `gates.GATES`, so that of all gates that fire the one with the least
+number is the first.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from numpy.typing import NDArray
 
 from raglab import gates, resolver
 from raglab.decision.measurement import WINNERS, Evidence
-from raglab.expected_cost import ActionCosts, expected_costs, least_cost
-from raglab.gate_order import Order, Step
-from raglab.own_gates import check_direction
-from raglab.resolver_rules import NO_NUMBER, number_unless
-from raglab.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK
+from raglab.decision.threshold_arrays import Thresholds
+from raglab.gating.expected_cost import ActionCosts, expected_costs, least_cost
+from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK
+from raglab.policy_parts.gate_order import Order, Step
+from raglab.policy_parts.own_gates import check_direction
+from raglab.policy_parts.resolver_rules import NO_NUMBER, number_unless
 from raglab.signals import retrieval_confidence
-from raglab.thresholds import Thresholds
 from raglab.values import Status
 
 # rule S2.17
@@ -226,7 +227,7 @@ def check_own_gates(evidence: Evidence, thresholds: Thresholds) -> None:
       thresholds: of many policies, [P, 1] each.
 
     Raises:
-      ValueError: see `raglab.own_gates.check_direction`.
+      ValueError: see `raglab.policy_parts.own_gates.check_direction`.
 
     Source: rule S2.18.
     """
@@ -538,10 +539,13 @@ def decide_and_refine(
     shape: tuple[int, ...],
     passes: list[Pass] | None = None,
 ) -> tuple[Outcome, NDArray[np.bool_]]:
-    """What each policy decides for each case, and whether it is tried once more after the last depth, [P, Q].
+    """Each policy's decision by case, and if it is tried once more after the last depth, [P, Q].
 
     Args:
-      evidence: of the cases. thresholds: [P, 1] or [P, Q]. shape: (P, Q). passes: see `refine_loop`.
+      evidence: of the cases.
+      thresholds: [P, 1] or [P, Q].
+      shape: (P, Q).
+      passes: see `refine_loop`.
 
     Source: rules S2.9, S2.12, S2.17.
     """

@@ -9,19 +9,20 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from raglab import fusion, gates, resolver
-from raglab.characters import visible
-from raglab.decimals import decimals
+from raglab import gates, resolver
 from raglab.decision import chain
 from raglab.decision.measurement import Tables
-from raglab.gate_order import Step
-from raglab.html_display import Cell, Fold, display
-from raglab.languages import retold, sentence
-from raglab.own_gates import own_gate
+from raglab.decision.threshold_arrays import Thresholds
+from raglab.gating import fused_gate
+from raglab.gating.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, OwnThresholds, firing_of
 from raglab.policy import PolicyData
-from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, OwnThresholds, firing_of
-from raglab.thresholds import Thresholds
+from raglab.policy_parts.gate_order import Step
+from raglab.policy_parts.own_gates import own_gate
 from raglab.values import Floats
+from raglab.words.characters import visible
+from raglab.words.decimals import decimals
+from raglab.words.html_display import Cell, Fold, display
+from raglab.words.languages import retold, sentence
 
 FIT = "the answer is fit to leave"
 
@@ -486,7 +487,7 @@ def _fusion_check(decisions: Judged, row: int, read: gates.Read) -> Iterator[Che
     if model is None:
         return
     evidence = decisions.tables.evidence
-    parts = fusion.logit_contributions(
+    parts = fused_gate.logit_contributions(
         evidence.signals[:, depth, [row]], model, evidence.known.names
     )[:, 0]
     largest = sorted(

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from raglab import expected_cost, gates, resolver
-from raglab.characters import visible
-from raglab.decimals import decimals
+from raglab import gates, resolver
+from raglab.arguments.field_rules import read_only
 from raglab.decision import chain
 from raglab.decision.answer_text import AnswerCheck
 from raglab.decision.case_verdicts import CONTRACTS, STATUS_NAMES, UNRECORDED, CaseVerdicts
@@ -43,14 +42,16 @@ from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.decision.scoring import trace_status_only
-from raglab.field_rules import read_only
-from raglab.languages import retold, sentence
+from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
+from raglab.gating import expected_cost
+from raglab.gating.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, firing_of
 from raglab.policy import PolicyData
-from raglab.policy_sections import EXPECTED_COST, cut_value
-from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, firing_of
+from raglab.policy_parts.sections import EXPECTED_COST, cut_value
 from raglab.signals import NAMES
-from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Case, Status, TraceData
+from raglab.words.characters import visible
+from raglab.words.decimals import decimals
+from raglab.words.languages import retold, sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -426,7 +427,7 @@ class Decisions(CaseVerdicts):
 
     @property
     def status_only(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Whether each case is scored by status alone, since it is labelled ok and states no sources, [Q]."""
+        """Whether each case is scored by status alone, being labelled ok with no sources, [Q]."""
         return trace_status_only(self.trace)
 
     def ids(self) -> list[str]:

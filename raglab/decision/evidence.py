@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import resolver
+from raglab.arguments.field_rules import holds_read_only
 from raglab.decision.hit_sets import (
     Keys,
 )
-from raglab.field_rules import holds_read_only
 from raglab.signals import SignalSet
 from raglab.values import (
     Case,
@@ -180,7 +180,7 @@ class ChosenHits(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """Evidence of one arm under one structure, the chosen hits behind it, and what the patterns hit."""
+    """Evidence of an arm under a structure, the chosen hits behind it, and what patterns hit."""
 
     arm: str
     evidence: Evidence

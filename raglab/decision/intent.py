@@ -12,8 +12,8 @@ from functools import lru_cache
 from math import prod
 from typing import Literal, NamedTuple
 
-from raglab.characters import unaccented
-from raglab.languages import LANGUAGES, Language, expression
+from raglab.words.characters import unaccented
+from raglab.words.languages import LANGUAGES, Language, expression
 
 Flag = Literal["graph", "table", "complexity"]
 
@@ -166,7 +166,7 @@ def intent_by_rules(question: str, rules: Sequence[IntentPattern]) -> Intent:
     """Scores of a question by some rules, such as those of one more language.
 
     Example:
-      >>> from raglab.languages import parse_language
+      >>> from raglab.words.languages import parse_language
       >>> german = parse_language("{name: German, intent: {rules: {order: [sortiere]}}}", "de.yaml")
       >>> intent_by_rules("Sortiere die Rechnungen", intent_rules(german)).table
       0.5

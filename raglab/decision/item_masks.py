@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.text import BITS
+from raglab.words.text import BITS
 
 
 class Plane(NamedTuple):

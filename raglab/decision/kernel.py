@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates
-from raglab._numba import compile_kernel
 from raglab.decision.chain import (
     ASKED_SLOT,
     BY_SLOT,
@@ -33,11 +32,12 @@ from raglab.decision.chain import (
     answer_slots,
 )
 from raglab.decision.measurement import Evidence
+from raglab.decision.threshold_arrays import Thresholds
+from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, is_gated
+from raglab.loops.compiled import compile_kernel
+from raglab.loops.parallel import by_threads
 from raglab.metrics import CELLS
-from raglab.parallel import by_threads
-from raglab.signal_gates import LEAST_OPTIONS, SIGNALS, is_gated
 from raglab.signals import retrieval_confidence
-from raglab.thresholds import Thresholds
 
 # ruff: noqa: ANN401, FBT001 - records and arrays, which numba types for itself
 
@@ -290,7 +290,7 @@ def _find_edges(case: Any, l2: Any, missing: Any, right: Any, exact: bool, tile:
 
 @compile_kernel()
 def _refuse_early(case: Any, policies: Any, size: int, l2: Any, number: Any, tile: Any) -> None:
-    """Write what refuses before any hits are chosen, `NONE` where nothing does, and how far a hit may lie."""
+    """Write what refuses before hits are chosen, `NONE` if nothing, and how far a hit may lie."""
     # Fewer hits than `min_keep` is a NaN, which meets no bound; 0 of them is nearer than every
     # bound.
     n_hits, best = len(l2), case.best_l2

@@ -1,8 +1,9 @@
-"""Cases that a policy learned from (algebra): whether it is judged on what it was fitted or tuned on (S6.4, S6.5).
+"""Cases a policy learned from (algebra): whether judged on fitted or tuned ones (S6.4, S6.5).
 
-Cases are known by their questions. A policy names each set that a part of it learned from by one hash of the whole set
-(`fused.fitted_on`, `decision.model.fitted_on`, `tuned_on`) and keeps a hash a question beside it (`learned_cases`), so
-that an overlap is counted case by case. A policy file of an older raglab keeps the hash of the whole set alone.
+Cases are known by their questions. A policy names each set that a part of it learned from by one
+hash of the whole set (`fused.fitted_on`, `decision.model.fitted_on`, `tuned_on`) and keeps a hash a
+question beside it (`learned_cases`), so that an overlap is counted case by case. A policy file of
+an older raglab keeps the hash of the whole set alone.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.canonical import digest
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.measured_trace import once
 from raglab.decision.trace_view import TraceView, trace_parts
 from raglab.policy import PolicyData
-from raglab.policy_sections import EXPECTED_COST
-from raglab.user_warnings import warn_user
+from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.values import Case
+from raglab.words.canonical import digest
 
 # of what was fitted or selected on the cases that it is judged on
 IN_SAMPLE = "in sample, not comparable"

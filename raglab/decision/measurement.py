@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import fusion, resolver
-from raglab.canonical import canonical_json, digest
+from raglab import resolver
 from raglab.decision.answer_text import right_answers, text_cases
 from raglab.decision.coverage import entity_requirements
 from raglab.decision.evidence import (
@@ -59,9 +58,10 @@ from raglab.decision.signal_values import (
     with_columns,
 )
 from raglab.decision.slot_labels import SlotLabels, slot_labels
-from raglab.expected_cost import CLASSES, class_probabilities
-from raglab.patterns import pattern_hits
+from raglab.gating import fused_gate
+from raglab.gating.expected_cost import CLASSES, class_probabilities
 from raglab.policy import DEFAULT_IDENTITY, PolicyData, Structure, check_pack
+from raglab.policy_parts.patterns import pattern_hits
 from raglab.signals import degenerate_scores
 from raglab.values import (
     Case,
@@ -72,7 +72,8 @@ from raglab.values import (
     label_codes,
     map_fields,
 )
-from raglab.words import word_count
+from raglab.words.canonical import canonical_json, digest
+from raglab.words.tokeniser import word_count
 
 __all__ = [
     "CAN_BE_OFF",
@@ -349,7 +350,7 @@ def _signal_fields(
     arm: str,
     named: Sequence[Sequence[str]],
     by_hits: Mapping[str, Any],
-    model: fusion.Model | None,
+    model: fused_gate.Model | None,
 ) -> dict[str, Any]:
     """Fields of `Evidence` that are signals, and the fused gate's probability by them.
 
@@ -368,7 +369,7 @@ def _signal_fields(
     known = trace_signals(trace)
     signals = signal_rows(columns, retrieved, known)
     none = np.full(retrieved.shape, np.nan)
-    fused = none if model is None else fusion.fused_probability(signals, model, known.names)
+    fused = none if model is None else fused_gate.fused_probability(signals, model, known.names)
     return {
         "signals": signals,
         "known": known,

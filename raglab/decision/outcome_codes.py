@@ -1,8 +1,9 @@
-"""Outcome codes (algebra): what one decision counts as, and the counted decisions of many policies (S6.2, S6.3).
+"""Outcome codes (algebra): what one decision counts as, and many policies' counts (S6.2, S6.3).
 
-A code numbers (what decided, label, whether the case is right). Where a trace holds recorded answers there are four
-blocks of them: cases that are not judged by text or not answered, answered ones, answered ones whose answer is missing,
-and refusals of what should be refused that only the missing answer makes.
+A code numbers (what decided, label, whether the case is right). Where a trace holds recorded
+answers there are four blocks of them: cases that are not judged by text or not answered, answered
+ones, answered ones whose answer is missing, and refusals of what should be refused that only the
+missing answer makes.
 """
 
 from __future__ import annotations

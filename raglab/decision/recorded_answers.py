@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.documents import known_documents, source_meanings
+from raglab.decision.document_names import known_documents, source_meanings
 from raglab.values import Answers, Case, Chunk, TraceData
 
 

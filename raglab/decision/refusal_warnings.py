@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates
-from raglab.decimals import decimals
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.checks import scalar_value
 from raglab.decision.decisions import UNSWITCHED, Decisions
-from raglab.own_gates import own_gate
+from raglab.gating.signal_gates import OWN, SIGNALS
 from raglab.policy import PolicyData
-from raglab.policy_sections import EXPECTED_COST
-from raglab.signal_gates import OWN, SIGNALS
-from raglab.user_warnings import warn_user
+from raglab.policy_parts.own_gates import own_gate
+from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.values import Status
+from raglab.words.decimals import decimals
 
 LEAST_OK = 10  # cases labelled ok, below which nothing is warned of
 MOST_REFUSED = 0.9  # share of them that one gate may refuse without a warning

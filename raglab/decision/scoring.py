@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import has_gold_answer, text_cases
+from raglab.decision.document_names import (
+    chunk_sources,
+    known_documents,
+    misspelt_sources,
+    source_meanings,
+)
 from raglab.decision.measured_trace import once
 from raglab.decision.trace_view import TracePart, TraceView, trace_parts
-from raglab.documents import chunk_sources, known_documents, misspelt_sources, source_meanings
-from raglab.user_warnings import warn_user
 from raglab.values import Case, TraceData
 
 if TYPE_CHECKING:
@@ -23,7 +28,7 @@ _LENGTH = 80  # characters of a source that a note shows
 
 
 def status_only(cases: Iterable[Case]) -> NDArray[np.bool_]:
-    """Whether each case is labelled ok and states no sources, so that any answer counts as correct, [Q].
+    """Whether each case is labelled ok and states no sources, so any answer is correct, [Q].
 
     A case states sources by `expect_sources`, `expect_sources_any` or `min_sources`.
     """

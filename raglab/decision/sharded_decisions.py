@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.arguments.field_rules import read_only
 from raglab.decision.answer_text import Basis, has_gold_answer, text_cases
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.checks import Checks
 from raglab.decision.decisions import Decisions, OptionShown
 from raglab.decision.measured_trace import once
 from raglab.decision.trace_view import TracePart, TraceView, trace_parts
-from raglab.field_rules import read_only
-from raglab.parallel import run_each
+from raglab.loops.parallel import run_each
 from raglab.policy import PolicyData
 from raglab.values import Case, label_codes
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from raglab.decision.intent import intent
 from raglab.extension_points import check_installed
-from raglab.own_gates import own_gate
 from raglab.policy import PolicyData
-from raglab.policy_sections import EXPECTED_COST, in_order
+from raglab.policy_parts.own_gates import own_gate
+from raglab.policy_parts.sections import EXPECTED_COST, in_order
 from raglab.signals import (
     BUILT_IN,
     BUILT_IN_SET,
@@ -31,7 +31,7 @@ from raglab.signals import (
     retrieval_confidence,
 )
 from raglab.values import Case, Hits, TraceData
-from raglab.words import word_count
+from raglab.words.tokeniser import word_count
 
 COMPARED = ("dense", "bm25", "hybrid")  # arms whose agreement is a signal: words, meaning, and both
 OVERLAP_AT = 5  # first hits of two arms that are compared
@@ -345,7 +345,7 @@ def _holds(policy: PolicyData, name: str, group: str) -> bool:
 
 
 def check_stored(trace: TraceData, policies: Iterable[PolicyData]) -> None:
-    """Stop where a policy uses a signal that only a trace's columns tell and this trace has none of.
+    """Stop if a policy uses a signal that only trace columns tell and this trace does not have.
 
     Raises:
       ValueError: names the signal and says how to get it (rule S2.15).

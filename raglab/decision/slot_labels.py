@@ -12,11 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import resolver
+from raglab.decision.document_names import (
+    check_clear,
+    chunk_sources,
+    known_documents,
+    source_meanings,
+)
 from raglab.decision.evidence import OPTION_SLOTS, CaseBatch, ChosenHits, Entities
 from raglab.decision.item_masks import bit_masks, item_planes, positions
-from raglab.documents import check_clear, chunk_sources, known_documents, source_meanings
-from raglab.text import BITS, content_words, word_set
 from raglab.values import Case, TraceData
+from raglab.words.text import BITS, content_words, word_set
 
 AT_ONCE = 1 << 16  # hits of sets looked up at once
 

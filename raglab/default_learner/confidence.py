@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_serializer, model_validator
 
 from raglab.bandit.learner import refuse
-from raglab.canonical import canonical_json, digest
+from raglab.words.canonical import canonical_json, digest
 
 Signal = Literal["explicit_yes", "explicit_no", "implicit_ok", "failure"]
 Rule = Literal["vote_share", "posterior"]
@@ -158,7 +158,7 @@ ADDED: Mapping[str, Any] = {"on_word": False, "split": "evidence"}
 
 
 def stored_learner(body: Mapping[str, Any]) -> DefaultLearner:
-    """Learner of settings as a log keeps them, of this version or one before, under which it decides as it did then.
+    """Learner of logged settings, of this version or one before, which decides as it did then.
 
     Args:
       body: settings as the log stores them, by name.

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from raglab.bandit.learner import refuse
-from raglab.canonical import canonical_json, instant
 from raglab.default_learner.confidence import (
     APPLY_ABOVE,
     ASK_BELOW,
@@ -43,7 +42,8 @@ from raglab.default_learner.confidence import (
     vote_confidence,
     vote_counts,
 )
-from raglab.languages import sentence
+from raglab.words.canonical import canonical_json, instant
+from raglab.words.languages import sentence
 
 WORDS = ("explicit_yes", "explicit_no")  # signals that a user speaks
 SHARE = 1.0  # votes that each candidate has before the first

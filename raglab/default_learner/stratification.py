@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.learner import refuse
-from raglab.canonical import instant
 from raglab.default_learner.confidence import (
     DOUBTED,
     N_COUNTS,
@@ -41,6 +40,7 @@ from raglab.default_learner.confidence import (
     vote_confidence,
     vote_counts,
 )
+from raglab.words.canonical import instant
 
 Array = NDArray[np.float64]
 MOST = 700.0  # log of the largest e-value that is told; a float ends at 709

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.learner import LEARNERS, Bandit, State
-from raglab.decimals import percent
 from raglab.displays import canvas
 from raglab.displays.display import FrameDisplay, Shown
 from raglab.displays.tables import estimate_cells, interval_cells
 from raglab.metrics.intervals import mean_interval, percentile_interval
+from raglab.words.decimals import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -299,7 +299,7 @@ def _plotted_rounds(n_rounds: int, *, log: bool) -> NDArray[np.int64]:
 
 
 def _arm_values(run: RunRegret) -> Array | None:
-    """Value of every arm in each round, [T, A], of a run whose replications all meet the same rounds."""
+    """Value of each arm a round, [T, A], of a run whose replications all meet the same rounds."""
     return getattr(run, "arm_value", None)
 
 

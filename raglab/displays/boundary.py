@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates, metrics, replay
-from raglab.decimals import percent
 from raglab.decision import chain
 from raglab.decision.measured_trace import Measured
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
 from raglab.displays import canvas
 from raglab.displays.display import Display, Shown
 from raglab.displays.tables import interval, rate_cells
 from raglab.metrics import Interval
-from raglab.policy_sections import EXPECTED_COST
+from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_shard
 from raglab.store.policies import Policy
-from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
+from raglab.words.decimals import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -235,7 +235,7 @@ SHADES = {NEVER: "#d2d2d2", ONE: "#ebebeb", BOTH: "white"}
 
 @dataclass(eq=False, repr=False)
 class DecisionBoundaryDisplay(Display):
-    """Confidence of cases by label on one axis of 0 to 100, with tau_explicit and tau_default zones.
+    """Confidence of cases by label, 0 to 100, with tau_explicit and tau_default zones.
 
     Bars count cases, a tick is one case, a diamond one whose user named documents. Right of the
     axes: each label's cases by zone, and their share of the label.
@@ -473,7 +473,7 @@ def _draw_zones(on: Axes, boundary: Boundary, labels: Sequence[str]) -> None:
 
 
 def _draw_taus(on: Axes, boundary: Boundary) -> None:
-    """Thresholds as lines, the lower named left of its line and the upper right of it where there is room for that."""
+    """Thresholds as lines, the lower named left of its line, the upper right if there is room."""
     taus = _taus(boundary)
     for place, (value, label) in enumerate(taus):
         on.axvline(value, color="black", linewidth=1.4, clip_on=False, zorder=1.6)

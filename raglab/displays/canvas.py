@@ -19,12 +19,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.characters import visible
 from raglab.displays.tables import ReportTable
-from raglab.html_display import Cell
 from raglab.metrics import OBJECTIVES, RATE_TABLE, RATES
-from raglab.text import NO_MATH, html_text
 from raglab.values import Status
+from raglab.words.characters import visible
+from raglab.words.html_display import Cell
+from raglab.words.text import NO_MATH, html_text
 
 if TYPE_CHECKING:
     import pandas as pd

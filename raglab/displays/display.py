@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from raglab.characters import visible
 from raglab.displays import canvas
 from raglab.displays.tables import column_table
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -101,10 +101,11 @@ def draw_risk_coverage(
     *,
     target: float | None = None,
 ) -> Axes:
-    """Share of answers that are wrong against share answered, a step line a signal, a mark a policy.
+    """Share of wrong answers against share answered, a step line a signal, a mark a policy.
 
     Args:
-      points: name -> (coverage, hallucination_rate); a NaN has no mark. target: drawn as a dashed line.
+      points: name -> (coverage, hallucination_rate); a NaN has no mark.
+      target: drawn as a dashed line.
     """
     on = canvas.axes(ax, 8.2, 4.8)
     for place, (name, curve) in enumerate(curves.items()):

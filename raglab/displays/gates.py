@@ -276,7 +276,7 @@ class OutcomeTableDisplay(Display):
         Source: rules S6.3, S6.7.
 
         Example:
-          `OutcomeTableDisplay.from_predictions(frame["expect_status"], frame["status"], right=frame["correct"])`
+          `OutcomeTableDisplay.from_predictions(labels, statuses, right=frame["correct"])`
         """
         rows, columns = _codes("label", label), _codes("status", status)
         counts = metrics.outcome_table(rows, columns)
@@ -846,9 +846,10 @@ def _curve_cases(curve: Curve) -> int:
 
 
 def _check_certificate(certificate: Certificate, curve: Curve, target: float | None) -> None:
-    """Refuse a certificate that was not made on the cases and scores of a curve, or promises another target.
+    """Refuse a certificate not made on a curve's cases and scores, or promising another target.
 
-    What tells them apart: the number of cases, and at the certified threshold those answered and the wrong among them.
+    What tells them apart: the number of cases, and at the certified threshold those answered and
+    the wrong among them.
     """
     _check_gate(certificate)
     alphas = [promise.alpha for promise in certificate.promises]

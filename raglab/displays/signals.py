@@ -11,8 +11,8 @@ import numpy as np
 from raglab.displays import canvas
 from raglab.displays.display import Display, Shown
 from raglab.displays.tables import DASH, estimate_cells, percent_cells
-from raglab.html_display import Cell
 from raglab.signals import DOUBLE
+from raglab.words.html_display import Cell
 
 if TYPE_CHECKING:
     import pandas as pd

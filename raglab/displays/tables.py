@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import metrics
-from raglab.decimals import decimals, percent
-from raglab.html_display import Cell
+from raglab.words.decimals import decimals, percent
+from raglab.words.html_display import Cell
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Display of an upgrade (shore): how decisions change from one trace to another, and a threshold's scores (S3.6)."""
+"""Display of an upgrade (shore): decision changes between traces, a threshold's scores (S3.6)."""
 
 from __future__ import annotations
 

@@ -28,4 +28,4 @@ from raglab.lab.slice_rates import slices as slices
 from raglab.lab.study import TuneResult as TuneResult
 from raglab.lab.support_calibration import SupportCalibration as SupportCalibration
 from raglab.lab.support_calibration import calibrate_support as calibrate_support
-from raglab.parallel import parallel_workers as parallel_workers
+from raglab.loops.parallel import parallel_workers as parallel_workers

@@ -1,13 +1,13 @@
-"""Acting gates (shore): which gates decide under a policy, and which ones a study has switched off (S2.12, S6.8)."""
+"""Acting gates (shore): gates deciding under a policy, gates a study turned off (S2.12, S6.8)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from raglab import gates
+from raglab.gating.signal_gates import SIGNALS
 from raglab.policy import PolicyData, told_value
-from raglab.policy_sections import EXPECTED_COST
-from raglab.signal_gates import SIGNALS
+from raglab.policy_parts.sections import EXPECTED_COST
 
 ANSWER_GATES = frozenset(gate.name for gate in gates.judging_gates("answer") if gate.switch)
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlparse, urlsplit
 from urllib.request import url2pathname
 
-from raglab.characters import masked_passwords
 from raglab.lab.store_errors import check_beside, sqlite_files
 from raglab.store.files import Where, input_error, shown_value
+from raglab.words.characters import masked_passwords
 
 # more places, separated by blanks: folders, and what other URLs begin with
 ALLOWED = "RAGLAB_ARTIFACTS"
@@ -121,7 +121,7 @@ def artifact_places(uri: str, root: Path | None) -> ArtifactPlaces:
 
 
 def check_database(uri: str) -> None:
-    """Refuse a file of SQLite whose triggers or views would change what is written to it, or that SQLite must not open.
+    """Refuse an SQLite file whose triggers or views change writes, or that SQLite must not open.
 
     Raises:
       InputError: names the first of them.

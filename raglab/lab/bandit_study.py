@@ -18,7 +18,7 @@ from raglab.bandit.environments import Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
 from raglab.bandit.learner import Bandit, check_bandit, stored_settings
 from raglab.bandit.simulation import run
-from raglab.canonical import digest
+from raglab.decision.misuse import takes
 from raglab.decision.trace_view import TraceView
 from raglab.lab.fresh_tables import REPLICATIONS
 from raglab.lab.learner_comparison import compare_learners, mean_ms, run_earnings
@@ -37,11 +37,11 @@ from raglab.lab.reward_audit import ArmTables, arm_tables
 from raglab.lab.search_space import DIGITS, SearchRange, round_value
 from raglab.lab.table_study import TableStudy, tune_on_table
 from raglab.lab.trial_search import TrialOutcome, maximise
-from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
 from raglab.store.case_labels import check_split_names
 from raglab.values import NONE
+from raglab.words.canonical import digest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,20 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.characters import visible
 from raglab.decision.answer_text import Basis, gold_answers, text_cases
+from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence, trace_status_only
 from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_basis import check_compared
 from raglab.metrics.costs import LABELS, OUTCOME_OF_CELL, OUTCOMES, SAME
-from raglab.misuse import takes
 from raglab.replay import each_shard, join_columns, shard_codes
 from raglab.store.baselines import COST, Baseline, BaselineCase, baseline_rows
 from raglab.store.case_labels import label_fingerprint, question_fingerprint
 from raglab.store.files import Where
 from raglab.store.policies import Policy
 from raglab.values import SCHEMA_VERSION, TraceData, check_labelled, label_codes
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Tests of candidates (shore): their order, tests of all targets, and both in a table (S6.4, S6.10).
+"""Tests of candidates (shore): order, tests of all targets, both in a table (S6.4, S6.10).
 
 All targets are tested together.
 """

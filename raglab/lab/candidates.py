@@ -1,8 +1,9 @@
-"""Candidates (shore): what a study chooses among, each decided by versions that never saw the case (S6.8).
+"""Candidates (shore): a study's choices, each decided by versions that never saw a case (S6.8).
 
-A candidate is a fixed policy, or a recipe that makes a policy of labelled cases: the decision by expected cost, one
-threshold on one signal, the chain. A recipe is carried out anew on the other folds for each fold of several deals
-(cross-fitting), and once on all cases for the policy that is kept.
+A candidate is a fixed policy, or a recipe that makes a policy of labelled cases: the decision by
+expected cost, one threshold on one signal, the chain. A recipe is carried out anew on the other
+folds for each fold of several deals (cross-fitting), and once on all cases for the policy that is
+kept.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from raglab import metrics
-from raglab.breakpoints import StepCells, sum_moves
 from raglab.decision.learned_cases import hash_queries, with_learned_cases
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import Evidence, measured_tables
+from raglab.gating.signal_gates import LEAST_OPTIONS
 from raglab.lab.decision_fitting import (
     LEAST,
     DecisionCases,
@@ -40,7 +41,7 @@ from raglab.lab.search_space import (
 )
 from raglab.progress import progress
 from raglab.replay import case_cells, case_rows, evidence_with_model, path_moves
-from raglab.signal_gates import LEAST_OPTIONS
+from raglab.replaying.breakpoints import StepCells, sum_moves
 from raglab.store.case_labels import question_fingerprint
 from raglab.store.policies import Policy
 from raglab.values import Case, Status, TraceData

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.canonical import digest
 from raglab.decision.answer_text import gold_answers
+from raglab.decision.document_names import Meaning, case_sources, known_documents, source_meanings
 from raglab.decision.trace_view import TraceView
-from raglab.documents import Meaning, case_sources, known_documents, source_meanings
 from raglab.replay import cases_by_shard, each_shard
 from raglab.values import Case, Hits, TraceData, document_path
+from raglab.words.canonical import digest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES
 from raglab.decision.learned_cases import check_unlearned, learned_cases
+from raglab.decision.misuse import takes
 from raglab.decision.scoring import status_only_note, trace_status_only
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.decision.trace_view import TraceView
@@ -18,7 +19,6 @@ from raglab.lab.certified_losses import COST, asking_note, count_rates, lower_bo
 from raglab.lab.looks import split_queries
 from raglab.live.certified_retrieval import retrieval_differences
 from raglab.metrics import OBJECTIVES
-from raglab.misuse import takes
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import metrics
-from raglab.canonical import digest
+from raglab.arguments.user_warnings import warn_user
 from raglab.certify import Certificate, DataNeed, Promise
 from raglab.decision.learned_cases import (
     with_learned_cases,
 )
 from raglab.decision.measured_trace import held_trace
+from raglab.decision.misuse import takes
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.trace_view import TraceView
-from raglab.html_display import Fold, display
 from raglab.lab.candidate_tests import TestOrder, candidate_order, candidate_table, sequence_test
 from raglab.lab.certification_cases import (
     CertifyCases,
@@ -70,12 +70,12 @@ from raglab.lab.looks import (
 )
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
-from raglab.misuse import takes
 from raglab.replay import decide_policies
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
-from raglab.user_warnings import warn_user
 from raglab.values import SCHEMA_VERSION
+from raglab.words.canonical import digest
+from raglab.words.html_display import Fold, display
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -224,29 +224,36 @@ def certify_best(
     again: bool = False,
     looks: str | Path | None = None,
 ) -> Certification:
-    """The cheapest of several policies that keeps every target, with probability at least 1 − delta over the cases.
+    """Cheapest of several policies that keeps every target, at probability 1 − delta or more.
 
-    On split `tune` (the pilot) the candidates are ordered from the safest to the cheapest, without those that another
-    one beats in both. On split `certify` they are tested in that order until one fails. Of those that passed the one of
-    least pilot cost is returned. Pilot figures of a policy whose decision model was fitted on the pilot come from
-    models that never saw the case. Without a split `tune` every candidate is tested at once (Holm).
+    The probability is over the cases.
 
-    Where the cases to certify on are so few that no candidate could pass even if none of them were lost, none is
-    tested and no look is taken or noted; the reason says how many labelled cases are missing, and `looks` is 0. This
-    rests on the number of cases, of candidates tested at once (Holm), the targets and delta alone. Such a call cannot
-    certify anything, so it spends no error; and it tells nothing of how a case is decided or labelled, so that nothing
-    that is certified next can depend on it. How many cases are answered, or carry a label, would show more such calls,
-    but is learned from the cases: what is certified next may be chosen by it, so that counts as a look.
+    On split `tune` (the pilot) the candidates are ordered from the safest to the cheapest, without
+    those that another one beats in both. On split `certify` they are tested in that order until one
+    fails. Of those that passed the one of least pilot cost is returned. Pilot figures of a policy
+    whose decision model was fitted on the pilot come from models that never saw the case. Without a
+    split `tune` every candidate is tested at once (Holm).
+
+    Where the cases to certify on are so few that no candidate could pass even if none of them were
+    lost, none is tested and no look is taken or noted; the reason says how many labelled cases are
+    missing, and `looks` is 0. This rests on the number of cases, of candidates tested at once
+    (Holm), the targets and delta alone. Such a call cannot certify anything, so it spends no error;
+    and it tells nothing of how a case is decided or labelled, so that nothing that is certified
+    next can depend on it. How many cases are answered, or carry a label, would show more such
+    calls, but is learned from the cases: what is certified next may be chosen by it, so that counts
+    as a look.
 
     Args:
-      trace: with a split `certify`, or without any splits. Of shards (`Trace.open`) one is in memory at a time: the
-        pilot is measured once and kept on disk meanwhile (see `measured_shards`), the cases to certify on once.
-      candidates: policies to choose from, such as `TuneResult.policies`; or one policy, whose declared family is
-        tested: `grid` over its cost ratio, its bounds on signals or its gates' thresholds. It refines no further than
-        the trace measured.
-      targets: rate -> highest value, such as `{"hallucination_rate": 0.1}`; `expected_cost` too, in units of cost.
-      costs: label -> outcome -> cost, by which the candidates are chosen, and of the target `expected_cost`; see
-        `metrics.cost_matrix`.
+      trace: with a split `certify`, or without any splits. Of shards (`Trace.open`) one is in
+        memory at a time: the pilot is measured once and kept on disk meanwhile (see
+        `measured_shards`), the cases to certify on once.
+      candidates: policies to choose from, such as `TuneResult.policies`; or one policy, whose
+        declared family is tested: `grid` over its cost ratio, its bounds on signals or its gates'
+        thresholds. It refines no further than the trace measured.
+      targets: rate -> highest value, such as `{"hallucination_rate": 0.1}`; `expected_cost` too, in
+        units of cost.
+      costs: label -> outcome -> cost, by which the candidates are chosen, and of the target
+        `expected_cost`; see `metrics.cost_matrix`.
       delta: error of the promise, in (0, 0.5), for any number of candidates and targets.
       arm: which of the trace's arms; the first where not given.
       paths: thresholds that the family of one policy varies; `declared_family` where not given.
@@ -254,15 +261,19 @@ def certify_best(
       looks: as for `certify_policy`.
 
     Warns:
-      UserWarning: one gate of the one policy given refuses nearly all cases labelled ok (in memory).
+      UserWarning: one gate of the one policy given refuses nearly all cases labelled ok (in
+        memory).
 
     Raises:
       ValueError: as `certify_policy`; no candidates, or paths with several candidates.
 
-    Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; Pareto testing (Laufer-Goldshtein and others 2023).
+    Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; Pareto testing (Laufer-Goldshtein and others
+    2023).
 
-    Example: with splits `tune` and `certify`, so that the policy is fitted on other cases than those it is tested on:
-      `raglab.certify_best(trace, raglab.fit_decision(trace.split("tune")), targets={"hallucination_rate": 0.2})`.
+    Example: with splits `tune` and `certify`, so that the policy is fitted on other cases than
+    those it is tested on:
+      `raglab.certify_best(trace, raglab.fit_decision(trace.split("tune")),
+      targets={"hallucination_rate": 0.2})`.
     """
     terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks)
     cases = certify_splits(trace)
@@ -605,7 +616,10 @@ def _nearest(order: TestOrder, targets: Mapping[str, float], delta: float) -> Ne
 
 
 def _warn_of_refusals(trace: TraceView, policy: Policy, arm: str | None) -> tuple[str, ...]:
-    """Warn, and return a note, where gates refuse nearly all answerable cases of a trace of one part (S2.19)."""
+    """Warn, and return a note, if gates refuse nearly all answerable cases of a trace (S2.19).
+
+    The trace has one part.
+    """
     if len(trace.parts) > 1:  # it would take one more pass over their files
         return ()
     text = refusal_text(decide_policies(trace, [policy], arm)[0])

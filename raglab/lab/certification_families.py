@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.decision.measurement import gates_off
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.gates import GATES
-from raglab.policy_sections import EXPECTED_COST
+from raglab.gating.signal_gates import SIGNALS, signal_path
+from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_part, part_evidence
-from raglab.signal_gates import SIGNALS, signal_path
+from raglab.replaying.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.store.policies import Policy
-from raglab.thresholds import policy_thresholds
 
 PATHS = tuple(path for path, swept in SWEPT.items() if swept.candidate)
 MOST = 2_000  # candidates on the grid of a policy

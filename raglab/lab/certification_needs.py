@@ -8,9 +8,9 @@ from math import ceil
 from raglab import certify as tests
 from raglab import metrics
 from raglab.certify import DataNeed, Promise
-from raglab.decimals import percent
 from raglab.lab.certified_losses import COST
 from raglab.metrics import binomial_p
+from raglab.words.decimals import percent
 
 
 def need_line(name: str, need: DataNeed) -> str:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.certify import Certificate, Promise, TestMethod, cases_needed
-from raglab.decimals import decimals, percent
 from raglab.decision.answer_text import Basis
 from raglab.decision.scoring import status_only_sentence
 from raglab.lab.answer_basis import missing_notes
@@ -21,6 +20,7 @@ from raglab.lab.certified_losses import ALPHAS, COST, LIKELY, RISK, Nearest, Rat
 from raglab.lab.looks import Look
 from raglab.metrics import RATE_TABLE
 from raglab.store.policies import Policy
+from raglab.words.decimals import decimals, percent
 
 FAILS: Mapping[TestMethod, str] = {
     "single": "the policy fails",
@@ -63,7 +63,7 @@ def look_confidence(look: Look) -> str:
 
 
 def look_sentence(look: Look, *, recorded: bool, again: bool) -> str:
-    """How often the cases were certified on, the error spent on them together, and whether a file remembers it."""
+    """How often the cases were certified on, total error spent, and whether a file remembers it."""
     if look.number > 1:
         known = "" if recorded else " that is known of"
         return (

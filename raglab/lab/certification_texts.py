@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import certify, metrics
-from raglab.breakpoints import threshold_at
 from raglab.certify import Certificate, Promise, cases_needed
-from raglab.decimals import decimals, percent
 from raglab.lab.certification_needs import need_line
 from raglab.lab.certified_losses import COST, EVEN
+from raglab.replaying.breakpoints import threshold_at
+from raglab.words.decimals import decimals, percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Losses of candidates (shore): errors and costs, their p-values and bounds, the order on the pilot (S6.9, S6.10)."""
+"""Losses of candidates (shore): errors, costs, p-values, bounds, pilot order (S6.9, S6.10)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
-from raglab.decimals import percent
 from raglab.decision.answer_text import Basis, MissingAnswers
 from raglab.decision.learned_cases import Learned, learning_parts, trace_learned
 from raglab.decision.outcome_codes import Tally
@@ -20,10 +19,11 @@ from raglab.lab.looks import trace_hash
 from raglab.lab.search_space import always_answer
 from raglab.metrics import binomial_p, clopper_pearson, upper_bound
 from raglab.policy import PolicyData
-from raglab.policy_sections import EXPECTED_COST
+from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import tally
 from raglab.store.policies import Policy
 from raglab.values import Status
+from raglab.words.decimals import percent
 
 COST, RISK = "expected_cost", "hallucination_rate"
 # fields of `RateCounts` with a row a policy

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from raglab.bandit.learner import check_count, refuse
-from raglab.canonical import digest
+from raglab.decision.misuse import takes
 from raglab.default_learner.confidence import DefaultLearner
 from raglab.default_learner.simulation import (
     ALWAYS,
@@ -24,8 +24,8 @@ from raglab.default_learner.simulation import (
 from raglab.lab.search_space import SearchRange, round_value
 from raglab.lab.trial_search import TrialOutcome, maximise
 from raglab.metrics.intervals import percentile_interval
-from raglab.misuse import takes
 from raglab.progress import progress
+from raglab.words.canonical import digest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,7 @@
-"""The selected policy beside what it must beat (shore): rates, cost, paired tests on the judged cases (S6.8)."""
+"""The selected policy beside what it must beat (shore): rates, cost, paired tests (S6.8).
+
+The tests are on the judged cases.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.characters import visible
 from raglab.decision.answer_text import SOURCES, MissingAnswers
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned, warn_of_learned
+from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence
 from raglab.decision.trace_view import TraceView
-from raglab.html_display import Cell, Fold, display
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.candidates import DEFAULTS, FREE, count_cells
 from raglab.lab.competition import BY_HAND, TUNED
 from raglab.lab.paired_gain import Advantage, Verdict, paired_advantage
-from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import decide_policies, each_shard, join_columns, shard_codes
 from raglab.store.policies import Policy
 from raglab.values import counted
+from raglab.words.characters import visible
+from raglab.words.html_display import Cell, Fold, display
 
 if TYPE_CHECKING:
     import pandas as pd

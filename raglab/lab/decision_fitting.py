@@ -1,4 +1,4 @@
-"""Fitting a decision by expected cost (shore): a calibrated multinomial logistic on signals (S2.17)."""
+"""Fitting decisions by expected cost (shore): calibrated multinomial logit on signals (S2.17)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from raglab import metrics
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.chain import ASKED_SLOT, answer_slots
 from raglab.decision.learned_cases import (
     hash_queries,
@@ -21,8 +22,10 @@ from raglab.decision.learned_cases import (
     with_learned_cases,
 )
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
+from raglab.decision.misuse import takes
 from raglab.decision.trace_view import TracePart, TraceView
-from raglab.expected_cost import CLASSES, LIMIT
+from raglab.gating.expected_cost import CLASSES, LIMIT
+from raglab.gating.signal_gates import LEAST_OPTIONS
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.group_fitting import (
     CaseGroups,
@@ -33,15 +36,12 @@ from raglab.lab.group_fitting import (
     log_softmax,
 )
 from raglab.lab.held_out_groups import grouped_folds, held_groups, held_sentences, is_judged
-from raglab.misuse import takes
-from raglab.parallel import run_each
-from raglab.policy_sections import EXPECTED_COST
+from raglab.loops.parallel import run_each
+from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import case_cells, case_rows, cases_by_shard, each_shard, evidence_with_model
-from raglab.signal_gates import LEAST_OPTIONS
 from raglab.signals import BUILT_IN_SET, Direction, SignalSet
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
-from raglab.user_warnings import warn_user
 from raglab.values import Status, TraceData
 
 TraceKind = TypeVar("TraceKind")  # a trace, in memory or of shards
@@ -165,7 +165,7 @@ class FittedModel:
     groups: FittedGroups | None = None
 
     def probabilities(self, signals: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Probability of each class by the common model, [4, Q], of signals [S, Q] in the order of `known`."""
+        """Class probabilities by the common model, [4, Q], of signals [S, Q] in `known` order."""
         rows = signals[[self.known.place(name) for name in self.names]]
         x = scaled_signals(rows, self.center, self.scale)
         logits = x @ self.weights.T + self.bias
@@ -666,9 +666,9 @@ def fit_decision(
       costs: label -> outcome -> cost, see `metrics.cost_matrix`; those of the policy where not
         given.
       group: attribute of the cases, such as `tenant` or `language`
-        (`raglab.case_groups.group_value`): each group gets a bias of its own, shrunk towards the
-        common policy the more, the fewer its cases and the less groups differ. One of fewer than 20
-        labelled cases, or unknown when it is decided, follows the common policy.
+        (`raglab.gating.case_groups.group_value`): each group gets a bias of its own, shrunk towards
+        the common policy the more, the fewer its cases and the less groups differ. One of fewer
+        than 20 labelled cases, or unknown when it is decided, follows the common policy.
       groups: what the folds leave out whole: an attribute of the cases, or one value for each case
         of the trace, in order (scikit-learn's `groups`). Penalty, temperature and group biases then
         come from cases whose group no fit saw: the probabilities are those of an unseen group. It

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raglab.bandit.learner import refuse
+from raglab.decision.document_names import full_sources
 from raglab.default_learner.simulation import MOST_NUMBERED, World, world
-from raglab.documents import full_sources
 from raglab.extension_points import extension
-from raglab.packs import GENERIC, Pack
 from raglab.store.loaders import load_corpus
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
+from raglab.words.packs import GENERIC, Pack
 
 # of a document, seen by the learner
 COLUMNS = ("page_1_kind", "domain", "lang", "vendor", "version")

@@ -250,10 +250,13 @@ def difference_interval(left: Account, right: Account, level: float) -> tuple[fl
 
 
 def _reach(values: Array, chance: float, level: float) -> tuple[float, float]:
-    """How far a normal deviate reaches, of which the variance is chance and that of twins [H, 2] over tables; and that.
+    """Reach of a normal deviate whose variance is chance plus twins' [H, 2] over tables.
 
-    Twins have the same cases and other chance, so that their products hold the variance of the cases alone. It is at
-    least 0 and known to within an error: the level is held in the mean over all that it may be.
+    That variance comes second.
+
+    Twins have the same cases and other chance, so that their products hold the variance of the
+    cases alone. It is at least 0 and known to within an error: the level is held in the mean over
+    all that it may be.
     """
     from scipy.optimize import brentq
     from scipy.special import ndtr, stdtr, stdtrit

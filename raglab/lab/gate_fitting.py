@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import calibration, fusion, metrics, replay
+from raglab import calibration, metrics, replay
 from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import MIN_RECALL, SOURCES, TEXT, gold_answers, is_right_answer
 from raglab.decision.learned_cases import (
     hash_queries,
@@ -18,24 +19,24 @@ from raglab.decision.learned_cases import (
     warn_of_held_back,
     with_learned_cases,
 )
+from raglab.decision.misuse import takes
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.signal_values import arm_order, first_by_rank
 from raglab.decision.trace_view import TraceView
-from raglab.fusion import Model, Part
-from raglab.html_display import Fold, display
+from raglab.gating import fused_gate
+from raglab.gating.fused_gate import Model, Part
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import tune_cases
 from raglab.lab.held_out_groups import held_groups, held_sentences, is_judged
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import Difference
-from raglab.misuse import takes
 from raglab.progress import progress
 from raglab.replay import cases_by_shard, decide, each_shard, join_columns
 from raglab.signals import NAMES, SIGNALS
 from raglab.store.case_records import hash_cases
 from raglab.store.policies import Policy
-from raglab.user_warnings import warn_user
 from raglab.values import Status, TraceData, check_labelled, label_codes
+from raglab.words.html_display import Fold, display
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,7 +171,7 @@ def fit_fused_gate(
         the same monotone constraints.
       folds: of the cross-fit, at least 2; as many as groups where these are fewer.
       groups: what the folds leave out whole: an attribute of the cases
-        (`raglab.case_groups.group_value`), or one value for each case of the trace, in order
+        (`raglab.gating.case_groups.group_value`), or one value for each case of the trace, in order
         (scikit-learn's `groups`). Calibration, `p` and the cross-fitted row of `quality` are then
         of unseen groups; without it they flatter where signals identify a group that has the same
         labels. The parts are those of the fit without `groups`, on another scale.
@@ -218,7 +219,7 @@ def fit_fused_gate(
     for number in progress(range(int(fold.max()) + 1), "fit", "fold"):
         of = fold == number
         part = fit(signals.score[:, ~of], signals.right[~of], signals.names)
-        held_out[of] = fusion.logit(signals.score[:, of], part, signals.names)
+        held_out[of] = fused_gate.logit(signals.score[:, of], part, signals.names)
     known = ~np.isnan(held_out)
     whole = fit(signals.score, signals.right, signals.names)
     if not whole.parts or not known.any():
@@ -229,7 +230,7 @@ def fit_fused_gate(
     slope, intercept = calibration.fit(
         signals.right[known], held_out[known], method="platt"
     ).weights
-    model = fusion.rescale_logit(whole, float(slope), float(intercept))
+    model = fused_gate.rescale_logit(whole, float(slope), float(intercept))
     p = 1.0 / (1.0 + np.exp(-(slope * held_out + intercept)))
     parts = {part.signal: {"x": part.x, "y": part.y} for part in model.parts}
     # By this fingerprint a study refuses the policy as a candidate on cases it was fitted on.
@@ -238,7 +239,7 @@ def fit_fused_gate(
     section["fitted_on"] = hash_queries(queries)
     quality = _quality(
         signals.right[known],
-        fusion.fused_probability(signals.score, model, signals.names)[known],
+        fused_gate.fused_probability(signals.score, model, signals.names)[known],
         p[known],
     )
     fused = with_learned_cases(start.replace("fused", section), queries)
@@ -323,7 +324,7 @@ def compare_gates(
     check_recorded(trace, policy, arm, "a comparison of gates")
     signals = case_signals(trace, policy, arm)
     gates = dict(zip(signals.names, signals.score, strict=True))
-    gates[FUSED] = fusion.fused_probability(signals.score, policy.fused_model, signals.names)
+    gates[FUSED] = fused_gate.fused_probability(signals.score, policy.fused_model, signals.names)
     matrix = metrics.cost_matrix(costs)
     codes = np.concatenate([label_codes(cases) for cases in cases_by_shard(trace)])
     label = check_labelled(codes).astype(np.int64)
@@ -388,7 +389,7 @@ def _cost_curve(
 
 
 def _fit_function(method: str) -> Fit:
-    fits: dict[str, Fit] = {"logistic": fusion.fit_fusion, "boosting": fit_boosting}
+    fits: dict[str, Fit] = {"logistic": fused_gate.fit_fusion, "boosting": fit_boosting}
     if method not in fits:
         msg = f"method must be one of {', '.join(fits)}, got {method!r}."
         raise ValueError(msg)
@@ -599,7 +600,7 @@ def calibrate_answers(
 
 
 def shard_confidences(trace: TraceData) -> tuple[str, int, int]:
-    """Generator of one trace in memory, its recorded answers with a text, and those of them with a confidence."""
+    """Generator of a trace in memory, its recorded answers with text, and those with confidence."""
     answers = trace.answers
     if answers is None:
         return "", 0, 0

@@ -9,9 +9,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.case_groups import UNKNOWN, group_values
-from raglab.characters import visible
+from raglab.gating.case_groups import UNKNOWN, group_values
 from raglab.values import Case
+from raglab.words.characters import visible
 
 LEAST_OF_GROUP = 20  # labelled cases below which a group has no bias of its own
 # standard deviations of the prior that are compared

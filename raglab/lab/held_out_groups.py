@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.case_groups import UNKNOWN, group_values
-from raglab.characters import visible
+from raglab.arguments.plain_arrays import is_missing
 from raglab.decision.trace_view import TraceView
-from raglab.plain_arrays import is_missing
+from raglab.gating.case_groups import UNKNOWN, group_values
 from raglab.replay import cases_by_shard
 from raglab.values import Case
+from raglab.words.characters import visible
 
 
 class HeldGroups(NamedTuple):
@@ -35,8 +35,8 @@ def held_groups(
     Args:
       trace: as the caller gave it.
       fitted: its cases of split `tune`, or all of it.
-      groups: an attribute of the cases (`raglab.case_groups.group_value`), or one value for each
-        case of `trace`, in order.
+      groups: an attribute of the cases (`raglab.gating.case_groups.group_value`), or one value for
+        each case of `trace`, in order.
       what: is fitted.
 
     Raises:

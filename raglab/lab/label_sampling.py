@@ -1,8 +1,11 @@
-"""Label sampling (shore): requests of a trace drawn by decision and margin, and their labels brought back (S6.4).
+"""Label sampling (shore): requests drawn by decision and margin, labels brought back (S6.4).
 
-A stratum is a decision, the gate that made it, and whether a small move of one threshold would change it. Within one,
-requests are drawn without replacement, each with the same probability, as from an audit log
-(`raglab.audit.label_samples`), so that what the labels say of the drawn ones holds for all of the traffic.
+The requests are those of a trace.
+
+A stratum is a decision, the gate that made it, and whether a small move of one threshold would
+change it. Within one, requests are drawn without replacement, each with the same probability, as
+from an audit log (`raglab.audit.label_samples`), so that what the labels say of the drawn ones
+holds for all of the traffic.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.arguments.user_warnings import warn_user
 from raglab.audit.label_samples import (
     COLUMNS,
     SampleRow,
@@ -24,20 +28,19 @@ from raglab.audit.label_samples import (
     sample_rows,
     stratum_name,
 )
-from raglab.breakpoints import acting_paths, swept_threshold
-from raglab.canonical import canonical_json, digest
 from raglab.decision.case_verdicts import STATUS_NAMES
 from raglab.decision.measured_trace import Measured
+from raglab.decision.misuse import takes
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
-from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import decide_policies, each_shard
-from raglab.step_functions import flip_distances, piece_status
+from raglab.replaying.breakpoints import acting_paths, swept_threshold
+from raglab.replaying.step_functions import flip_distances, piece_status
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.traces import StudyTrace
-from raglab.thresholds import policy_thresholds
-from raglab.user_warnings import warn_user
 from raglab.values import Status, TraceData
+from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.canonical import digest
-from raglab.characters import is_unicode
-from raglab.documents import check_clear, chunk_documents, chunk_sources, source_meanings
-from raglab.misuse import takes
+from raglab.decision.document_names import (
+    check_clear,
+    chunk_documents,
+    chunk_sources,
+    source_meanings,
+)
+from raglab.decision.misuse import takes
 from raglab.store.cells import whole_number
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.frames import (
@@ -25,6 +28,8 @@ from raglab.store.hit_columns import OF_CASE, Score
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk
+from raglab.words.canonical import digest
+from raglab.words.characters import is_unicode
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,6 +16,7 @@ from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, greedy_arms
 from raglab.bandit.learner import Bandit, refuse
 from raglab.bandit.simulation import Run, follow_costs, run
+from raglab.decision.misuse import takes
 from raglab.lab.fresh_tables import (
     REPLICATIONS,
     Account,
@@ -29,7 +30,6 @@ from raglab.lab.fresh_tables import (
 )
 from raglab.lab.reward_audit import unseen
 from raglab.metrics.intervals import mean_interval
-from raglab.misuse import takes
 from raglab.progress import progress
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _plan_account(plan: Array, earnings: Earnings, copies: Table, fresh: FreshTa
 
 
 def _chosen_account(account: Account, copies: Table, fresh: FreshTables) -> tuple[Account, str]:
-    """Account of the fixed arm that each table chooses for itself, and how much choosing flatters it."""
+    """Account of the fixed arm each table chooses for itself, and how much choosing flatters it."""
     arms = np.flatnonzero(copies.mask.all(axis=0))
     values, expected, everywhere = best_arm_values(
         np.asarray(copies.value, dtype=np.float64), arms, fresh

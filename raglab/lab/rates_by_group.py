@@ -1,4 +1,7 @@
-"""Group rates (shore): what a policy does for each group, and what a promise for it alone would need (S2.20, S6.9)."""
+"""Group rates (shore): what a policy does for each group, what one promise needs (S2.20, S6.9).
+
+The promise is for that group alone.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from raglab import metrics
-from raglab.case_groups import group_values
 from raglab.certify import cases_needed, data_need
+from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.trace_view import TraceView
+from raglab.gating.case_groups import group_values
 from raglab.lab.certification_needs import need_line
 from raglab.lab.certified_losses import COST
-from raglab.misuse import takes
 from raglab.replay import cases_by_shard, each_shard, join_columns, shard_codes
 from raglab.store.policies import Policy
 
@@ -42,7 +45,7 @@ def group_rates(
     Args:
       trace: of labelled cases; for those of a certificate its `trace.split("certify")`.
       policy: whose decisions are counted.
-      group: attribute of the cases, see `raglab.case_groups.group_value`.
+      group: attribute of the cases, see `raglab.gating.case_groups.group_value`.
       targets: rate -> highest value; those of the policy's certificate but for the expected cost,
         which is no share, where not given.
       delta: error of a promise, in (0, 0.5).

@@ -1,7 +1,7 @@
-"""Rates of a review (shore): what all requests got, and what the labels of some of them say of it (S6.2, S6.4).
+"""Rates of a review (shore): what all requests got, and what some labels say of it (S6.2, S6.4).
 
-Labels of a drawn sample speak for all traffic, with intervals of the design; labels that nobody drew, such as feedback,
-for the labelled requests alone.
+Labels of a drawn sample speak for all traffic, with intervals of the design; labels that nobody
+drew, such as feedback, for the labelled requests alone.
 """
 
 from __future__ import annotations

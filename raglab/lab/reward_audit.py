@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.environments import Table
 from raglab.bandit.fixed_plans import greedy_arms
 from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, check_bandit
 from raglab.bandit.simulation import follow_costs
+from raglab.decision.misuse import takes
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.trace_view import TraceView
 from raglab.lab.reward_notes import AuditTables, audit_notes
@@ -26,7 +28,6 @@ from raglab.lab.reward_simulation import (
 from raglab.live.arm_choice import components, router, table
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import percentile_interval
-from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.replay import each_shard
@@ -41,7 +42,6 @@ from raglab.reward import (
     clamp_shares,
     reward,
 )
-from raglab.user_warnings import warn_user
 from raglab.values import TraceData
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""Simulated learner (shore): what a learner comes to on a reward, beside fixed policies, judged by value (S4.7)."""
+"""Simulated learner (shore): what a learner comes to on a reward, judged by value (S4.7).
+
+It stands beside fixed policies.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.breakpoints import (
+from raglab.arguments.user_warnings import warn_user
+from raglab.certify import MAX_OVER_ASK
+from raglab.decision.measured_trace import Measured, plain_trace
+from raglab.decision.measurement import CAN_BE_OFF, Evidence, gates_off, measured_tables
+from raglab.decision.misuse import takes
+from raglab.decision.refusal_warnings import REFUSES_ALL
+from raglab.decision.threshold_arrays import policy_thresholds
+from raglab.decision.trace_view import TraceView, check_in_memory
+from raglab.gates import GATES, Threshold
+from raglab.metrics import TARGETS
+from raglab.replay import each_shard, policy_cells, step_cells, tally
+from raglab.replaying.breakpoints import (
     SWEPT,
     StepCells,
     breakpoints,
@@ -20,20 +31,9 @@ from raglab.breakpoints import (
     threshold_at,
     user_gates,
 )
-from raglab.certify import MAX_OVER_ASK
-from raglab.decision.measured_trace import Measured, plain_trace
-from raglab.decision.measurement import CAN_BE_OFF, Evidence, gates_off, measured_tables
-from raglab.decision.refusal_warnings import REFUSES_ALL
-from raglab.decision.trace_view import TraceView, check_in_memory
-from raglab.gates import GATES, Threshold
-from raglab.metrics import TARGETS
-from raglab.misuse import takes
-from raglab.replay import each_shard, policy_cells, step_cells, tally
 from raglab.signals import COSINE, NAMES, declared_signal
 from raglab.store.hit_columns import UNSTATED
 from raglab.store.policies import Policy
-from raglab.thresholds import policy_thresholds
-from raglab.user_warnings import warn_user
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -593,7 +593,9 @@ def line_search(
     without a gain.
 
     Args:
-      starts: policies, best first. paths: thresholds and switches it may move. score: cells → lower is better.
+      starts: policies, best first.
+      paths: thresholds and switches it may move.
+      score: cells → lower is better.
 
     Returns: the policy, and a row a threshold: `path`, `value`, `low`, `high`, `width`.
     """
@@ -649,7 +651,7 @@ def coordinate_search(
 def flat_range(
     evidence: Evidence, policy: Policy, path: str, score: Score, published: float | None = None
 ) -> FlatRange:
-    """Interval around a threshold's value on which the score is no worse, with the value to take in it."""
+    """Interval around a threshold's value where the score is no worse, with the value to take."""
     steps = step_cells(evidence, policy, path)
     scores = score(steps.cells)
     side = _swept(path).side

@@ -19,7 +19,7 @@ from raglab import metrics
 from raglab.decision.answer_text import MissingAnswers
 from raglab.lab.candidates import FIXED, Candidate, Cases, count_cells
 from raglab.lab.search_space import SWITCHES, Goal, flat_range
-from raglab.policy_sections import EXPECTED_COST
+from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import evidence_with_model, tally
 from raglab.store.policies import Policy
 from raglab.values import Status

@@ -18,11 +18,17 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from raglab import metrics
-from raglab.characters import visible
 from raglab.decision.measurement import measured_tables
+from raglab.decision.misuse import takes
 from raglab.decision.scoring import status_only_note, trace_status_only
 from raglab.decision.trace_view import TraceView
-from raglab.expected_cost import CLASSES, ActionCosts, action_costs, expected_costs, least_cost
+from raglab.gating.expected_cost import (
+    CLASSES,
+    ActionCosts,
+    action_costs,
+    expected_costs,
+    least_cost,
+)
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import (
     LEAST,
@@ -39,12 +45,12 @@ from raglab.lab.decision_fitting import (
 from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.metrics.costs import OUTCOME_OF_CELL, Costs, cost_matrix
 from raglab.metrics.intervals import check_level, mean_interval
-from raglab.misuse import takes
 from raglab.progress import progress
 from raglab.replay import each_shard
 from raglab.signals import DOUBLE, Signal, SignalSet
 from raglab.store.policies import Policy
 from raglab.values import Latency, Status, TraceData
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -385,12 +391,13 @@ def crossed_costs(
     folds: Sequence[AuditFold],
     seed: int = 0,
 ) -> NDArray[np.float64]:
-    """Cost of each case under decisions by models that did not see it, the mean over the repeats, [Q].
+    """Cost of each case under decisions by models that did not see it, mean over repeats, [Q].
 
     Without a signal that varies the decision is the better of always answering and always refusing.
 
     Args:
-      names: signals that the decision reads. matrix: cost by label and outcome.
+      names: signals that the decision reads.
+      matrix: cost by label and outcome.
 
     Source: rule S2.17.
     """

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab import calibration, metrics
+from raglab.arguments.user_warnings import warn_user
 from raglab.calibration import Calibrated, Calibrator, Judgement, Method
-from raglab.canonical import canonical_json, digest
+from raglab.decision.misuse import takes
 from raglab.decision.trace_view import check_in_memory
 from raglab.live.signal_functions import SignalFunction
-from raglab.misuse import takes
 from raglab.store.traces import Trace
-from raglab.user_warnings import warn_user
+from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from raglab.expected_cost import CLASSES
+from raglab.decision.misuse import takes
+from raglab.gating.expected_cost import CLASSES
 from raglab.lab.decision_fitting import fitted_cases, join_decision_cases
-from raglab.misuse import takes
 from raglab.replay import cases_by_shard, each_shard
 from raglab.store.policies import Policy
 

@@ -14,12 +14,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
-from raglab.decision.recorded_answers import LINE_TAGS, line_chunks, line_sources, text_value
-from raglab.decision.scoring import status_only_note
-from raglab.decision.sharded_decisions import ShardedDecisions
-from raglab.decision.signal_values import arm_order
-from raglab.decision.trace_view import TraceView
-from raglab.documents import (
+from raglab.decision.document_names import (
     Meaning,
     check_clear,
     chunk_documents,
@@ -27,7 +22,12 @@ from raglab.documents import (
     known_documents,
     source_meanings,
 )
-from raglab.misuse import takes
+from raglab.decision.misuse import takes
+from raglab.decision.recorded_answers import LINE_TAGS, line_chunks, line_sources, text_value
+from raglab.decision.scoring import status_only_note
+from raglab.decision.sharded_decisions import ShardedDecisions
+from raglab.decision.signal_values import arm_order
+from raglab.decision.trace_view import TraceView
 from raglab.replay import cases_by_shard, each_shard
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.values import SOURCE_GRADES, Case, Chunk, TraceData, source_grades
@@ -545,10 +545,11 @@ def _distinct_grades(
 def _ideal_gains(
     grades: Mapping[str, float], meanings: Mapping[str, Meaning]
 ) -> NDArray[np.float64]:
-    """Gains of the best order of a case's sources, by grades and by number, the first 10 descending, [2, R].
+    """Gains of a case's best source order, by grades and by number, first 10 descending, [2, R].
 
-    A document of which pages are expected too is met by the first of these, so that its gain is added to that of the
-    page with the highest grade: no order reaches more, and with these pages in the list it is reached.
+    A document of which pages are expected too is met by the first of these, so that its gain is
+    added to that of the page with the highest grade: no order reaches more, and with these pages in
+    the list it is reached.
     """
     places: dict[object, dict[str, float]] = {}
     for source, grade in grades.items():

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from raglab.blobs import unsafe_neighbour
-from raglab.characters import masked_passwords
+from raglab.store.blobs import unsafe_neighbour
 from raglab.store.files import InputError, Where, input_error, shown_value
+from raglab.words.characters import masked_passwords
 
 
 class Fault(NamedTuple):

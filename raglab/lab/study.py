@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.characters import visible
 from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
 from raglab.decision.learned_cases import IN_SAMPLE, with_tuned_cases
 from raglab.decision.measured_trace import Measured, held_trace
 from raglab.decision.measurement import gates_off, measured_tables
+from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.scoring import (
     status_only_note,
@@ -28,7 +28,6 @@ from raglab.decision.scoring import (
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.decision.trace_view import TraceView
 from raglab.extension_points import extensions, missing
-from raglab.html_display import Cell, Fold, display, short
 from raglab.lab.candidates import (
     ANSWER,
     DEFAULTS,
@@ -95,11 +94,12 @@ from raglab.lab.trial_search import (
     trial_policies,
 )
 from raglab.lab.unmeasured_gates import unmeasured_note
-from raglab.misuse import takes
 from raglab.policy import told_value
 from raglab.replay import decide_policies, each_shard, join_columns, rate_table, shard_codes, tally
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
+from raglab.words.characters import visible
+from raglab.words.html_display import Cell, Fold, display, short
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -855,7 +855,7 @@ def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:
 def _judged_costs(
     chosen: Selection, goal: Goal, judged: JudgedPolicies, *, unseen: bool
 ) -> pd.DataFrame:
-    """Costs with what each candidate's policy comes to on the judged cases, where none of them was tuned on."""
+    """Costs plus each candidate policy's result on judged cases, if none of them was tuned on."""
     table, price = chosen.costs.copy(), metrics.cell_costs(goal.matrix)
     report = [
         float(price[judged.cells(policy)].mean()) if unseen else np.nan

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decimals import percent
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.lab.report.verdicts import DELTA
 from raglab.replay import each_part, join_columns
 from raglab.store.case_labels import check_split_names
 from raglab.store.traces import StudyTrace, Trace
 from raglab.values import NONE, UNLABELLED, Status, check_labelled, label_codes
+from raglab.words.decimals import percent
 
 # cases that candidates are made of: a fold's fit and line search of 20,000 take three minutes
 MOST_REFITTED = 20_000
@@ -27,10 +27,10 @@ LEAST_LABELLED = 30
 
 
 class Splits(NamedTuple):
-    """Cases that are tuned on and judged on, what a reader must know of them, and what so many can certify.
+    """Cases tuned and judged on, what a reader must know of them, and what so many can certify.
 
-    made_of: those that candidates are made of and cross-validated on: those that are tuned on, or a sample of them.
-    n_certify: answerable cases of split certify; None where there is no such split.
+    made_of: those that candidates are made of and cross-validated on: those that are tuned on, or a
+    sample of them. n_certify: answerable cases of split certify; None where there is no such split.
     """
 
     tuned_on: StudyTrace

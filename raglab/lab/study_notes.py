@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decimals import percent
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
 from raglab.decision.refusal_warnings import idle_text, refusal_text
 from raglab.decision.sharded_decisions import trace_basis
-from raglab.expected_cost import CLASSES
+from raglab.gating.expected_cost import CLASSES
 from raglab.lab.acting_gates import bound_text, dropped_gates, dropped_gates_text
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, REFUSE, THRESHOLD, Cases, count_cells
@@ -27,7 +27,7 @@ from raglab.lab.study_cases import Splits
 from raglab.lab.trial_search import MISSING
 from raglab.replay import decide_policies
 from raglab.store.policies import Policy
-from raglab.user_warnings import warn_user
+from raglab.words.decimals import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -288,7 +288,7 @@ def _kept_note(chosen: Selection, price: float) -> str:
 
 
 def beside_notes(chosen: Selection) -> list[str]:
-    """Candidates that did not compete and cost less when cross-fitted than what was selected, the cheapest first."""
+    """Candidates not competing that cost less cross-fitted than the selected, cheapest first."""
     cost = chosen.costs["cross_validated"]
     beside = chosen.costs[~chosen.costs["competes"] & (cost < cost[chosen.selected])].sort_values(
         "cross_validated"

@@ -1,6 +1,7 @@
-"""Support calibration (shore): support scores made probabilities, and a certified bar for `support.min_support`.
+"""Support calibration (shore): scores made probabilities, a certified `support.min_support` bar.
 
-The published bar of 0.50 was set for one scorer on one kind of text; on another it may refuse nearly every true claim.
+The published bar of 0.50 was set for one scorer on one kind of text; on another it may refuse
+nearly every true claim.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from raglab import calibration, metrics
 from raglab.answering.support import ClaimScorer, WordSupport, split_claims
 from raglab.calibration import Calibrated, Method
 from raglab.certify import cases_needed, check_levels, fixed_sequence, pareto_order
-from raglab.decimals import decimals
 from raglab.metrics import binomial_p, upper_bound
 from raglab.store.policies import Policy
+from raglab.words.decimals import decimals
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.budget import START, Budget, check_budget, choose_price, frontier, table_costs
 from raglab.bandit.environments import Table, check_world
 from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
@@ -23,7 +24,6 @@ from raglab.bandit.ledgers import check_budgeted
 from raglab.bandit.plans import MIXTURE
 from raglab.bandit.priced_policy import fit_priced_policy
 from raglab.bandit.simulation import follow_costs, run
-from raglab.canonical import digest
 from raglab.lab.learner_comparison import compare_learners
 from raglab.lab.learner_search import (
     AGAIN,
@@ -38,7 +38,7 @@ from raglab.lab.learner_search import (
 )
 from raglab.lab.search_space import SearchRange, round_value
 from raglab.lab.trial_search import TrialOutcome, maximise
-from raglab.user_warnings import warn_user
+from raglab.words.canonical import digest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,7 @@
-"""Thresholds after an upgrade (shore): mapped on split tune, certified again, judged on report (S6.1, S6.4, S6.10)."""
+"""Thresholds after an upgrade (shore): mapped, certified again, judged (S6.1, S6.4, S6.10).
+
+They are mapped on split tune and judged on report.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.breakpoints import SWEPT, swept_paths, threshold_values
 from raglab.decision.answer_text import has_gold_answer
 from raglab.decision.learned_cases import (
     REPEATED,
@@ -24,10 +26,11 @@ from raglab.decision.learned_cases import (
 )
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.measurement import measured_tables
+from raglab.decision.misuse import takes
 from raglab.decision.sharded_decisions import trace_basis
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
 from raglab.gates import GATES, Threshold
-from raglab.html_display import Cell, Fold, display
 from raglab.lab.acting_gates import acting_gates
 from raglab.lab.answer_basis import basis_conflict
 from raglab.lab.carried_labels import LabelValidity, label_key, label_validity
@@ -41,14 +44,14 @@ from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.looks import Reuse, chosen_among, look_divisor, recorded_looks, split_queries
 from raglab.lab.trace_comparison import paired_arms
-from raglab.misuse import takes
-from raglab.policy_sections import EXPECTED_COST
+from raglab.metrics.robustness import quantile_map
+from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import cases_by_shard, decide_policies, each_shard
-from raglab.robustness import quantile_map
+from raglab.replaying.breakpoints import SWEPT, swept_paths, threshold_values
 from raglab.signals import SignalSet
 from raglab.store.policies import Policy
-from raglab.thresholds import policy_thresholds
 from raglab.values import Case, Status, TraceData
+from raglab.words.html_display import Cell, Fold, display
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -715,7 +718,7 @@ def _refitted_rows(
 
 
 def _remembered(policy: Policy, old: Policy, there: TraceView) -> Policy:
-    """Policy that keeps the cases its thresholds were mapped on beside others it keeps, where they moved."""
+    """Policy that keeps the cases its moved thresholds were mapped on beside others it keeps."""
     if policy.policy_id == old.policy_id:
         return policy
     return with_further_cases(policy, [case.query for case in _all_cases(there)])

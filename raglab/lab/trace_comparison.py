@@ -14,19 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.breakpoints import acting_paths, swept_paths, threshold_values
-from raglab.characters import visible
 from raglab.decision import chain
 from raglab.decision.case_verdicts import STATUS_NAMES
 from raglab.decision.decisions import Decisions
 from raglab.decision.learned_cases import trace_learned
 from raglab.decision.measurement import gates_off, measured_tables
+from raglab.decision.misuse import takes
 from raglab.decision.scoring import status_only_note
 from raglab.decision.signal_values import OVERLAP_AT, arm_order
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
 from raglab.displays.tables import number_text
 from raglab.gates import Threshold
-from raglab.html_display import Fold, display
 from raglab.lab.acting_gates import acting_gates
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.carried_labels import label_key
@@ -41,12 +40,13 @@ from raglab.lab.comparison import (
 from raglab.lab.search_space import always_answer
 from raglab.lab.slice_rates import FINAL, ranked_cases
 from raglab.metrics.intervals import mean_interval
-from raglab.misuse import takes
 from raglab.replay import decide_policies
+from raglab.replaying.breakpoints import acting_paths, swept_paths, threshold_values
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
-from raglab.thresholds import policy_thresholds
 from raglab.values import UNLABELLED, Case, Status, TraceData, counted, label_codes
+from raglab.words.characters import visible
+from raglab.words.html_display import Fold, display
 
 if TYPE_CHECKING:
     import pandas as pd

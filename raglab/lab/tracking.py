@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from raglab import replay
-from raglab.canonical import canonical_json
+from raglab.arguments.user_warnings import warn_user
 from raglab.lab.artifact_places import (
     STORED_PLACES,
     ArtifactPlaces,
@@ -32,7 +32,7 @@ from raglab.lab.store_errors import check_server, store_error
 from raglab.lab.tracked_model import save_model, unstated_signals
 from raglab.metrics import RATES
 from raglab.store.files import InputError, Where, csv_text, input_error, make_folder, write_text
-from raglab.user_warnings import warn_user
+from raglab.words.canonical import canonical_json
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,8 +1,8 @@
-"""Traffic review (shore): what a policy does to logged requests, what other thresholds would do, and what labels say.
+"""Traffic review (shore): a policy and other thresholds on logged requests, and what labels say.
 
-Without labels: decisions, what decided them, and exact curves of every threshold. With labels of a drawn sample
-(`raglab.lab.label_sampling`): rates of all traffic with intervals of the design. Labels that nobody drew, such as
-feedback, speak for the labelled requests alone.
+Without labels: decisions, what decided them, and exact curves of every threshold. With labels of a
+drawn sample (`raglab.lab.label_sampling`): rates of all traffic with intervals of the design.
+Labels that nobody drew, such as feedback, speak for the labelled requests alone.
 """
 
 from __future__ import annotations
@@ -16,27 +16,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates
-from raglab.breakpoints import Moves, acting_paths, sum_moves, swept_threshold, threshold_values
-from raglab.case_groups import UNKNOWN, group_values
+from raglab.arguments.field_rules import read_only
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import Evidence
+from raglab.decision.misuse import takes
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
-from raglab.field_rules import read_only
 from raglab.gates import Threshold
-from raglab.html_display import MOST_ROWS, Fold, display
+from raglab.gating.case_groups import UNKNOWN, group_values
+from raglab.gating.signal_gates import OWN
 from raglab.lab.acting_gates import acting_gates
 from raglab.lab.label_sampling import PROBABILITY, SAMPLE_LABEL, STRATUM
 from raglab.lab.review_rates import NAN, RATE_COLUMNS, N, ReviewColumns, label_rates, traffic_rates
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.intervals import check_level
-from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import decide_policies, each_shard, join_columns
-from raglab.signal_gates import OWN
-from raglab.step_functions import cell_moves, piece_status
-from raglab.thresholds import policy_thresholds
+from raglab.replaying.breakpoints import (
+    Moves,
+    acting_paths,
+    sum_moves,
+    swept_threshold,
+    threshold_values,
+)
+from raglab.replaying.step_functions import cell_moves, piece_status
 from raglab.values import Case, Status, TraceData
+from raglab.words.html_display import MOST_ROWS, Fold, display
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -404,7 +410,7 @@ def review(
         decisions.
       arm: of the trace; the first where not given.
       by: attributes that group the requests, such as `("tenant",)`; see
-        `raglab.case_groups.group_value`.
+        `raglab.gating.case_groups.group_value`.
       level: of the intervals, in (0, 1).
 
     Raises:

@@ -17,7 +17,6 @@ import numpy as np
 import optuna
 
 from raglab import metrics
-from raglab.canonical import canonical_json, digest
 from raglab.decision.answer_text import MAX_MISSING
 from raglab.decision.trace_view import TraceView
 from raglab.lab.search_space import Goal, SearchRange, own_trial, set_values
@@ -28,6 +27,7 @@ from raglab.progress import progress
 from raglab.replay import tally
 from raglab.store.files import InputError, Where, input_error, make_folder, shown_value
 from raglab.store.policies import Policy
+from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -562,7 +562,7 @@ def storage_errors(storage: str | Path | None) -> Iterator[None]:
 
 
 def _journal(file: Path) -> optuna.storages.BaseStorage:
-    """Storage of the studies of a file, of which a half line is taken away before anything is read or appended."""
+    """Storage of a file's studies; a half line is removed before anything is read or appended."""
     journal = optuna.storages.journal
     # Optuna's lock is a link to this path, read from the file's folder: a relative one leads
     # nowhere, and the lock of a killed process would never count as old.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from raglab.arguments.user_warnings import warn_user
 from raglab.lab.search_space import SearchRange, own_trial, set_values
 from raglab.store.files import shown_value
 from raglab.store.policies import Policy
-from raglab.user_warnings import warn_user
 
 QUEUED = "fixed_params"  # attribute by which Optuna keeps the values of a trial that was queued
 _SHOWN = 5  # trials that a message names

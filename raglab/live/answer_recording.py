@@ -30,10 +30,10 @@ from raglab.answering.metered_client import (
     RequestCounts,
 )
 from raglab.answering.support import WordSupport
-from raglab.blobs import Blobs, cache_file, cache_folder, own_secret
-from raglab.canonical import canonical_json, digest
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
+from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
 from raglab.decision.trace_view import check_in_memory
 from raglab.live.response import (
@@ -45,15 +45,15 @@ from raglab.live.response import (
     check_answer,
     with_required_confidence,
 )
-from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.replay import decide_policies
+from raglab.store.blobs import Blobs, cache_file, cache_folder, own_secret
 from raglab.store.policies import load_pack
 from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
-from raglab.user_warnings import warn_user
 from raglab.values import Chunk, Generator, ModelUnavailableError
+from raglab.words.canonical import canonical_json, digest
 
 FILE = "answers.sqlite"  # in the user's cache folder
 NOT_ASKED = "not asked"  # after a failure that every further request would meet

@@ -14,21 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates
-from raglab.arms import ARMS
 from raglab.bandit.environments import Table
 from raglab.decision.decisions import Decisions
 from raglab.decision.intent import Intent, intent
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import policy_pattern_hits
+from raglab.decision.misuse import takes
+from raglab.decision.threshold_arrays import intent_thresholds
 from raglab.live.log_outages import BANDIT
 from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.live.online_bandit import LATER, ArmChoice, Features
 from raglab.live.requests import Request
 from raglab.live.response import Response
 from raglab.live.system import Key, System
-from raglab.misuse import takes
-from raglab.patterns import entities_in
 from raglab.policy import PolicyData
+from raglab.policy_parts.arms import ARMS
+from raglab.policy_parts.patterns import entities_in
 from raglab.replay import decide_policies
 from raglab.retrieval.arms import Sizes, check_arm
 from raglab.retrieval.indexes import Indexes, Queries
@@ -42,9 +43,8 @@ from raglab.reward import (
     score_margin,
 )
 from raglab.store.database import UnwritableLogError
-from raglab.text import content_words
-from raglab.thresholds import intent_thresholds
 from raglab.values import Status, TraceData
+from raglab.words.text import content_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -347,13 +347,15 @@ DENSE_AT, OVERLAP_AT = 0.5, 10
 def list_features(
     text: str, indexes: Indexes, queries: Queries, scope: NDArray[np.integer] | None
 ) -> Features:
-    """How crowded the keywords' hits are, and how far they agree with the embeddings', each in [0, 1].
+    """How crowded keyword hits are, and how far they agree with embedding hits, each in [0, 1].
 
-    `bm25_hits`: share of the 50 best hits of BM25 whose score is at least half of the best one's; nearly every question
-    has 50, so that a plain count says nothing. `list_overlap`: hits that both lists have among their first 10, of 10.
+    `bm25_hits`: share of the 50 best hits of BM25 whose score is at least half of the best one's;
+    nearly every question has 50, so that a plain count says nothing. `list_overlap`: hits that both
+    lists have among their first 10, of 10.
 
     Args:
-      queries: the question with its embedding. scope: positions that it may find; None is all of them.
+      queries: the question with its embedding.
+      scope: positions that it may find; None is all of them.
 
     Source: rule S4.2.
     """

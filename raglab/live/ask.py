@@ -14,9 +14,9 @@ from typing import Any
 from uuid import uuid4
 
 from raglab.answering.client import one_deadline
-from raglab.characters import visible
+from raglab.decision.document_names import full_sources
+from raglab.decision.misuse import takes
 from raglab.default_learner import OTHER
-from raglab.documents import full_sources
 from raglab.live.logged_requests import answer_logged
 from raglab.live.model_failures import answer_or_refuse
 from raglab.live.pipeline import answer_request
@@ -24,9 +24,9 @@ from raglab.live.requests import Request, check_request, language_of, moment_or_
 from raglab.live.response import Response
 from raglab.live.system import OnError, System, check_on_error, normalise_question
 from raglab.live.telemetry import answer_in_span
-from raglab.misuse import takes
 from raglab.store.log_tables import check_id
-from raglab.text import NO_MATH, html_text
+from raglab.words.characters import visible
+from raglab.words.text import NO_MATH, html_text
 
 
 @takes(system="system or path")

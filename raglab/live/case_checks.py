@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
-from raglab.documents import (
+from raglab.arguments.user_warnings import warn_user
+from raglab.decision.document_names import (
     Meaning,
     case_sources,
     check_clear,
@@ -14,7 +15,6 @@ from raglab.documents import (
     source_meanings,
 )
 from raglab.store.case_labels import check_split_names
-from raglab.user_warnings import warn_user
 from raglab.values import Case, Chunk, Corpus, document_path, source_grades
 
 _PAGES_SHOWN = 5  # labels in a message

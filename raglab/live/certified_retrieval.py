@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from raglab.arguments.user_warnings import warn_user
 from raglab.policy import PolicyData
-from raglab.user_warnings import warn_user
 
 NO_SETTING = frozenset({"arms"})  # which others there were changes no hit of the certified one
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from raglab.models import Encoder
+from raglab.models.loaders import Encoder
 
 
 class CutChunks(NamedTuple):

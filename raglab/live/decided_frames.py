@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from raglab.case_groups import group_values
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.checks import Check
 from raglab.decision.decisions import Decisions, checks, decision_reason
+from raglab.decision.misuse import takes
+from raglab.gating.case_groups import group_values
 from raglab.live.certified_retrieval import warn_of_other_retrieval
-from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.frames import frame_trace, warn_of_gates_off
 from raglab.store.hit_columns import UNSTATED, Score
-from raglab.user_warnings import warn_user
 from raglab.values import Status
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Guarded calls (shore): a user's callable in its own thread and time, whatever it raises (S5.1)."""
+"""Guarded calls (shore): a user's callable in its own thread, whatever it raises (S5.1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CallFailedError(Exception):
 
 
 def is_running(call: object) -> bool:
-    """Whether this code is called by a guarded callable, so that another call of it would be within itself."""
+    """Whether a guarded callable calls this code, so another call of it would be within itself."""
     return any(running is call for running in _running.get())
 
 

@@ -18,8 +18,6 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from raglab.canonical import canonical_json, digest
-from raglab.characters import visible
 from raglab.extension_points import extensions
 from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
 from raglab.retrieval.dense import LEAST_CODED
@@ -35,6 +33,8 @@ from raglab.store.files import (
 )
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.values import SCHEMA_VERSION, Corpus
+from raglab.words.canonical import canonical_json, digest
+from raglab.words.characters import visible
 
 INDEX, EMBEDDINGS, CACHE, LOCK = "index.json", "embeddings.sqlite", "cache", "index.lock"
 _CORPORA = re.compile(r"corpus-[0-9a-f]{16}\.jsonl")

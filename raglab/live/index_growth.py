@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from raglab import resolver
-from raglab.documents import chunk_documents
+from raglab.arguments.user_warnings import warn_user
+from raglab.decision.document_names import chunk_documents
 from raglab.live.index_folder import (
     EMBEDDINGS,
     Index,
@@ -46,7 +47,6 @@ from raglab.retrieval.indexes import ANCHOR
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.loaders import Documents, load_documents
 from raglab.store.pictures import picture_digest
-from raglab.user_warnings import warn_user
 from raglab.values import Chunk, Corpus, document_path
 
 _SHOWN = 3  # names in a message

@@ -15,12 +15,12 @@ from typing_extensions import TypedDict
 from raglab.answering.compression import Compression, Count, Meaning, compress, words_as_tokens
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions
+from raglab.decision.misuse import takes
 from raglab.live.arm_choice import default_arm
 from raglab.live.pipeline import case_trace, complete_response
 from raglab.live.requests import check_request, language_of
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import System, normalise_question
-from raglab.misuse import takes
 from raglab.replay import decide
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.values import Case, Chunk, Generation, Generator, Status

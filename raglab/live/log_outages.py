@@ -11,9 +11,9 @@ from threading import Lock
 from time import monotonic
 from typing import NamedTuple
 
-from raglab.blobs import pause_after
+from raglab.arguments.user_warnings import warn_user
+from raglab.store.blobs import pause_after
 from raglab.store.database import UnwritableLogError
-from raglab.user_warnings import warn_user
 
 AUDIT, BANDIT = "audit", "bandit"
 AUDIT_UNWRITABLE = "the audit log cannot be written: questions are answered without a row in it"
@@ -26,7 +26,7 @@ _WRITTEN: Mapping[str, str] = {
     BANDIT: "the bandit's log is written again: {n} it, and nothing was learned of them",
 }
 # A question waits so long for its turn in a log, where a batch of writers waits for
-# `raglab.blobs.BUSY_S`; then the log is left alone for a while, see `pause_after`.
+# `raglab.store.blobs.BUSY_S`; then the log is left alone for a while, see `pause_after`.
 PATIENCE_S = 3.0
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from raglab.audit.explanation import Explanation, explain_request
+from raglab.decision.misuse import takes
 from raglab.live.log_outages import AUDIT
 from raglab.live.model_failures import answer_or_refuse
 from raglab.live.pipeline import answer_request
 from raglab.live.requests import Request
 from raglab.live.response import Response
 from raglab.live.system import System
-from raglab.misuse import takes
 from raglab.store.database import UnwritableLogError
 
 if TYPE_CHECKING:

@@ -25,25 +25,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.answering.metered_client import SPENT
-from raglab.blobs import Blobs, cache_file, cache_folder, own_secret
-from raglab.canonical import canonical_json, digest
-from raglab.characters import composed, visible
+from raglab.arguments.user_warnings import warn_user
+from raglab.decision.document_names import full_sources, known_documents
+from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
-from raglab.documents import full_sources, known_documents
 from raglab.live.signal_functions import (
     HIT_COLUMNS,
     SignalFunction,
     signal_function,
     signal_functions,
 )
-from raglab.misuse import takes
 from raglab.policy import PolicyData, Structure
 from raglab.progress import progress
 from raglab.signals import LONGEST_TEXT, NAMES, declaration
+from raglab.store.blobs import Blobs, cache_file, cache_folder, own_secret
 from raglab.store.traces import Trace
-from raglab.user_warnings import warn_user
 from raglab.values import Answers, Latency, ModelUnavailableError, TraceData
+from raglab.words.canonical import canonical_json, digest
+from raglab.words.characters import composed, visible
 
 SIGNAL_STAGE = "signal_"  # before the name of a signal, as a stage of a trace's latency
 FILE = "signals.sqlite"  # in the user's cache folder
@@ -250,7 +250,8 @@ def check_values(
       >>> check_values(judge, [7.0], ["case 'a'"])
       Traceback (most recent call last):
         ...
-      ValueError: the signal judge must be in [0, 1] as a probability, got 7.0 for case 'a'; scale it, or name another.
+      ValueError: the signal judge must be in [0, 1] as a probability, got 7.0 for case 'a'; \
+scale it, or name another.
     """
     import pandas as pd
 

@@ -1,4 +1,7 @@
-"""Model failures (shore): a question whose language model fails raises, or gets a refusal with `error` (S0.1)."""
+"""Model failures (shore): a question whose language model fails raises or is refused (S0.1).
+
+The refusal has `error`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ from collections.abc import Callable
 from time import perf_counter
 
 from raglab.decision.checks import error_check
-from raglab.languages import sentence
 from raglab.live.pipeline import fields_response
 from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import System
 from raglab.values import ModelUnavailableError, Status
+from raglab.words.languages import sentence
 
 UNAVAILABLE = "The language model is not available at the moment. Please ask again later."
 

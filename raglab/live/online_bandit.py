@@ -29,8 +29,6 @@ from raglab.bandit.learner import (
     stored_settings,
 )
 from raglab.bandit.persistence import CENTRED
-from raglab.canonical import canonical_json, digest, utc_text
-from raglab.decimals import decimals
 from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
 from raglab.store.database import Database, Rebuild, check_no_folder
 from raglab.store.files import InputError
@@ -51,6 +49,8 @@ from raglab.store.log_tables import (
     request_row,
     rounds,
 )
+from raglab.words.canonical import canonical_json, digest, utc_text
+from raglab.words.decimals import decimals
 
 if TYPE_CHECKING:
     import pandas as pd

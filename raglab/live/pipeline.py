@@ -24,7 +24,7 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
 from raglab.decision.signal_values import ANSWERED, Columns, used_signals
-from raglab.languages import retold
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.live.arm_choice import measures, record_outcome, select_arm
 from raglab.live.measured_signals import FAILURES, answer_places
 from raglab.live.requests import Request
@@ -42,14 +42,14 @@ from raglab.live.signal_families import document_signals
 from raglab.live.system import Key, StoredAnswer, System, pack_depths, unpack_depths
 from raglab.live.telemetry import depths_in_spans, write_stored_depths
 from raglab.live.trace_building import restrict_to_hits
-from raglab.patterns import pattern_hits
+from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables, refine_on_tables
 from raglab.resolver import INVALID_SELECTION
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
-from raglab.thresholds import policy_thresholds
 from raglab.values import Answers, Case, Hits, Status, TraceData
-from raglab.words import word_count
+from raglab.words.languages import retold
+from raglab.words.tokeniser import word_count
 
 
 def answer_request(request: Request, system: System) -> Response:

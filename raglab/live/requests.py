@@ -1,4 +1,7 @@
-"""Requests (shore): a question with all that its answer depends on, checked at the door, and its language (S0.3)."""
+"""Requests (shore): a question with all its answer depends on, checked at the door (S0.3).
+
+The question's language is part of it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
-from raglab.canonical import instant
-from raglab.characters import is_unicode
-from raglab.packs import GENERIC, Pack
 from raglab.store.files import shown_value
 from raglab.store.log_tables import check_id
-from raglab.text import fold_case
 from raglab.values import LONGEST_QUESTION, Case, Generator
-from raglab.words import split_words
+from raglab.words.canonical import instant
+from raglab.words.characters import is_unicode
+from raglab.words.packs import GENERIC, Pack
+from raglab.words.text import fold_case
+from raglab.words.tokeniser import split_words
 
 Tongue: TypeAlias = Literal["en", "fr"]
 

@@ -20,14 +20,14 @@ from raglab.answering.required_confidence import (
 )
 from raglab.answering.support import Support
 from raglab.audit.default_table import DefaultUse
-from raglab.characters import visible
-from raglab.decimals import decimals
 from raglab.decision.checks import Check
 from raglab.decision.recorded_answers import AnswerKey
 from raglab.policy import PolicyData
 from raglab.retrieval.indexes import ArmIndex, Indexes
-from raglab.text import NO_MATH, html_text
 from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError
+from raglab.words.characters import visible
+from raglab.words.decimals import decimals
+from raglab.words.text import NO_MATH, html_text
 
 KEYS = (
     "answer",

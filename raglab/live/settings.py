@@ -3,48 +3,66 @@
 What a `.env` may say, with the values that hold where nothing is said:
 
     RAGLAB_BANDIT_ENABLED=            # true: the bandit chooses, false: the source's router; empty:
-    as the policy says RAGLAB_BANDIT_POLICY=thompson_beta  # or another learner of
-    raglab.bandit.LEARNERS RAGLAB_BANDIT_LOG=                # path, or URL such as
-    postgresql://ann:secret@db/rag; empty: the index's RAGLAB_BANDIT_SEED=0              # of the
-    choices RAGLAB_BANDIT_BUDGET_MS=8000      # milliseconds that a question may take before its
-    latency costs RAGLAB_BANDIT_W1=0.4              # margin RAGLAB_BANDIT_W2=0.1              #
-    diversity RAGLAB_BANDIT_W3=0.2              # latency RAGLAB_BANDIT_W4=0.1              # an
-    answer from the cache RAGLAB_BANDIT_W5=0.2              # consistency RAGLAB_BANDIT_W_THUMBS=0
-    # thumbs up and down RAGLAB_BANDIT_W_BREVITY=0         # a short answer
+                                      # as the policy says
+    RAGLAB_BANDIT_POLICY=thompson_beta  # or another learner of raglab.bandit.LEARNERS
+    RAGLAB_BANDIT_LOG=                # path, or URL such as postgresql://ann:secret@db/rag; empty:
+                                      # the index's
+    RAGLAB_BANDIT_SEED=0              # of the choices
+    RAGLAB_BANDIT_BUDGET_MS=8000      # milliseconds that a question may take before its latency
+                                      # costs
+    RAGLAB_BANDIT_W1=0.4              # margin
+    RAGLAB_BANDIT_W2=0.1              # diversity
+    RAGLAB_BANDIT_W3=0.2              # latency
+    RAGLAB_BANDIT_W4=0.1              # an answer from the cache
+    RAGLAB_BANDIT_W5=0.2              # consistency
+    RAGLAB_BANDIT_W_THUMBS=0          # thumbs up and down
+    RAGLAB_BANDIT_W_BREVITY=0         # a short answer
     RAGLAB_BANDIT_W_LOGPROB=0         # the generator's own probability of its answer
     RAGLAB_BANDIT_LAMBDA=2            # what one whole budget of latency costs, in units of W3
-    RAGLAB_BANDIT_THRESHOLD=0.5       # reward above which a pull is won RAGLAB_BANDIT_EXPLORATION=1
-    # weight of what is not known yet of an arm RAGLAB_BANDIT_EPSILON=0.1         # share of rounds
-    in which epsilon_greedy chooses uniformly RAGLAB_BANDIT_PRIOR_STRENGTH=2    #
-    pseudo-observations of an arm before any came; ridge of the linear ones RAGLAB_BANDIT_FLOOR=0
-    # least probability of an available arm RAGLAB_BANDIT_PRIOR=              # JSON file of
-    pseudo-counts by arm; of a linear policy its first state
+    RAGLAB_BANDIT_THRESHOLD=0.5       # reward above which a pull is won
+    RAGLAB_BANDIT_EXPLORATION=1       # weight of what is not known yet of an arm
+    RAGLAB_BANDIT_EPSILON=0.1         # share of rounds in which epsilon_greedy chooses uniformly
+    RAGLAB_BANDIT_PRIOR_STRENGTH=2    # pseudo-observations of an arm before any came; ridge of the
+                                      # linear ones
+    RAGLAB_BANDIT_FLOOR=0             # least probability of an available arm
+    RAGLAB_BANDIT_PRIOR=              # JSON file of pseudo-counts by arm; of a linear policy its
+                                      # first state
 
     RAGLAB_CLARIFY_ENABLED=           # true: vague questions are asked about; empty: as the caller
-    says, else not RAGLAB_CLARIFY_RULE=vote_share    # the source's arithmetic; or posterior, a Beta
-    lower bound RAGLAB_CLARIFY_ASK_BELOW=0.6      # confidence of a default below which the user is
-    always asked RAGLAB_CLARIFY_APPLY_ABOVE=0.85   # and above which it is applied silently
+                                      # says, else not
+    RAGLAB_CLARIFY_RULE=vote_share    # the source's arithmetic; or posterior, a Beta lower bound
+    RAGLAB_CLARIFY_ASK_BELOW=0.6      # confidence of a default below which the user is always asked
+    RAGLAB_CLARIFY_APPLY_ABOVE=0.85   # and above which it is applied silently
     RAGLAB_CLARIFY_EVERY=5            # between the two, every so many requests of a default are
-    asked about RAGLAB_CLARIFY_LEVEL=0.8          # of the lower bound of rule posterior
+                                      # asked about
+    RAGLAB_CLARIFY_LEVEL=0.8          # of the lower bound of rule posterior
     RAGLAB_CLARIFY_HALF_LIFE_DAYS=0   # in which a vote loses half its weight; 0 is never
     RAGLAB_CLARIFY_STRATIFY=true      # whether a default is split where failures gather on a
-    condition RAGLAB_CLARIFY_SPLIT=source       # at the first failure that another value mends; or
-    evidence, beyond chance RAGLAB_CLARIFY_ALPHA=0.05         # of evidence: probability that a
-    default of noise ever splits RAGLAB_CLARIFY_QUESTION_COST=1    # of one question to the user,
+                                      # condition
+    RAGLAB_CLARIFY_SPLIT=source       # at the first failure that another value mends; or evidence,
+                                      # beyond chance
+    RAGLAB_CLARIFY_ALPHA=0.05         # of evidence: probability that a default of noise ever splits
+    RAGLAB_CLARIFY_QUESTION_COST=1    # of one question to the user,
     RAGLAB_CLARIFY_ERROR_COST=10      # and of one answer that is wrong in silence
     RAGLAB_CLARIFY_OPTIONS=false      # whether choices between the resolver's options become
-    defaults too RAGLAB_CLARIFY_MIN_FIELD_CONFIDENCE=0.6  # below which a field that was read from a
-    question is missing RAGLAB_CLARIFY_MAX_DOCUMENTS=6    # documents between which a user is asked
-    to choose at most RAGLAB_ANSWER_ON_ERROR=raise      # or refuse: a question whose language model
-    fails gets a refusal with `error` RAGLAB_AUDIT_ENABLED=true         # whether questions,
-    decisions and what is learned are logged RAGLAB_AUDIT_REQUIRED=false       # whether a question
-    that cannot be logged is refused, or answered with a warning RAGLAB_AUDIT_LOG=                 #
-    path, or URL such as postgresql://ann:secret@db/rag; empty: the index's RAGLAB_AUDIT_QUERY=text
-    # what is kept of a question: text, hash or none; replies and answers are kept
+                                      # defaults too
+    RAGLAB_CLARIFY_MIN_FIELD_CONFIDENCE=0.6  # below which a field that was read from a question is
+                                             # missing
+    RAGLAB_CLARIFY_MAX_DOCUMENTS=6    # documents between which a user is asked to choose at most
+    RAGLAB_ANSWER_ON_ERROR=raise      # or refuse: a question whose language model fails gets a
+                                      # refusal with `error`
+    RAGLAB_AUDIT_ENABLED=true         # whether questions, decisions and what is learned are logged
+    RAGLAB_AUDIT_REQUIRED=false       # whether a question that cannot be logged is refused, or
+                                      # answered with a warning
+    RAGLAB_AUDIT_LOG=                 # path, or URL such as postgresql://ann:secret@db/rag; empty:
+                                      # the index's
+    RAGLAB_AUDIT_QUERY=text           # what is kept of a question: text, hash or none; replies and
+                                      # answers are kept
     RAGLAB_AUDIT_KEEP_DAYS=0          # after which opening an index blanks texts; 0 is never
     RAGLAB_AUDIT_SILENCE_HOURS=24     # after which an answer that nobody corrected was right (rule
-    S5.4) RAGLAB_AUDIT_NEAR_SAME=0.5        # share of common words from which a question rephrases
-    the one before
+                                      # S5.4)
+    RAGLAB_AUDIT_NEAR_SAME=0.5        # share of common words from which a question rephrases the
+                                      # one before
 """
 
 from __future__ import annotations
@@ -62,7 +80,6 @@ import numpy as np
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from raglab.arms import LIVE_ARMS
 from raglab.audit.log import AuditLog, Redaction
 from raglab.audit.sessions import SilenceRule
 from raglab.bandit import LEARNERS, Bandit, State, Stats, loads
@@ -70,6 +87,7 @@ from raglab.default_learner import DefaultLearner
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, EVERY, SplitRule
 from raglab.live.clarifier import MIN_FIELD_CONFIDENCE
 from raglab.live.online_bandit import Online, Setup, initial_state
+from raglab.policy_parts.arms import LIVE_ARMS
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, PUBLISHED, RewardWeights
 from raglab.store.database import Database, masked_url
 from raglab.store.files import Where, input_error, parse_json, read_text, shown_value
@@ -530,7 +548,7 @@ def open_audit(place: str | Path | None = None) -> AuditLog:
 # Variables of raglab that only the environment of the process sets, and who reads them.
 PROCESS_VARIABLES = {
     "RAGLAB_CACHE": "folder of the embeddings of every index, `raglab.retrieval.dense`",
-    "RAGLAB_DOWNLOAD": "whether models may be fetched from the hub, `raglab.model_files`",
+    "RAGLAB_DOWNLOAD": "whether models may be fetched from the hub, `raglab.models.files`",
     "RAGLAB_ARTIFACTS": (
         "more places where a tracking store may write, `raglab.lab.artifact_places`"
     ),
@@ -627,7 +645,7 @@ def _blank_lines(text: str) -> int:
 
 
 def _begins_like_ours(name: str) -> bool:
-    """Whether a variable has our prefix, in capitals or not, or all but the letters of one that we know."""
+    """Whether a variable has our prefix, in capitals or not, or is nearly one that we know."""
     plain = re.sub(r"[^A-Z0-9]", "", name.upper())
     if name.upper().startswith(_OURS) or not plain.startswith("RAGLAB"):
         return name.upper().startswith(_OURS)

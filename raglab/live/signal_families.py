@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
+from raglab.decision.document_names import chunk_documents
 from raglab.decision.signal_values import ROOM, STORED, Columns
-from raglab.documents import chunk_documents
 from raglab.extension_points import extensions, missing
-from raglab.packs import Pack
 from raglab.store.traces import Trace
 from raglab.values import Chunk, TraceData
+from raglab.words.packs import Pack
 
 
 class SignalFamily(Protocol):

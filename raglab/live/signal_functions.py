@@ -18,10 +18,10 @@ from importlib.metadata import EntryPoint, entry_points
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from raglab.canonical import canonical_json, digest
-from raglab.characters import visible
-from raglab.field_rules import converted
+from raglab.arguments.field_rules import converted
 from raglab.signals import LONGEST_TEXT, Signal, Stage, check_name, own_signal
+from raglab.words.canonical import canonical_json, digest
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,7 +132,7 @@ class SignalFunction:
 
     @property
     def identity(self) -> str:
-        """Name, version and a digest of the function's own code, which changes while it is being written."""
+        """Name, version and digest of the function's own code, which changes as it is written."""
         made_of = [self.unit, self.n_hits, _code_of(inspect.unwrap(self.fn))]
         return f"{self.name} {self.version} {digest(canonical_json(made_of), 16)}"
 

@@ -22,11 +22,9 @@ from raglab.answering.extractive import Extractive
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.required_confidence import check_confidence, confidence_switch
 from raglab.answering.support import WordSupport
-from raglab.arms import LIVE_ARMS
-from raglab.blobs import CACHE_PATIENCE_S, Blobs, own_secret
-from raglab.canonical import digest
-from raglab.characters import composed, visible
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.measurement import check_model
+from raglab.decision.misuse import takes
 from raglab.decision.signal_values import used_signals
 from raglab.live.certified_retrieval import warn_of_other_retrieval
 from raglab.live.clarifier import (
@@ -56,20 +54,22 @@ from raglab.live.response import (
 from raglab.live.signal_families import DocumentReader
 from raglab.live.signal_functions import SignalFunction, signal_functions
 from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, retriever
-from raglab.misuse import takes
-from raglab.packs import Pack
-from raglab.patterns import chunk_entities
 from raglab.policy import check_pack
+from raglab.policy_parts.arms import LIVE_ARMS
+from raglab.policy_parts.patterns import chunk_entities
 from raglab.retrieval.arms import DepthHits, check_arm, live_arms, walk
 from raglab.retrieval.dense import EmbeddingCache, default_cache
 from raglab.retrieval.rewriting import Rewriter
+from raglab.store.blobs import CACHE_PATIENCE_S, Blobs, own_secret
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import Where, input_error
 from raglab.store.loaders import Documents
 from raglab.store.policies import Policy, load_pack
-from raglab.text import word_set
-from raglab.user_warnings import warn_user
 from raglab.values import FLOAT_FIELDS, Chunk, Corpus, Generator, Hits, Status
+from raglab.words.canonical import digest
+from raglab.words.characters import composed, visible
+from raglab.words.packs import Pack
+from raglab.words.text import word_set
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog

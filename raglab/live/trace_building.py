@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 
 from raglab import policy as policies
 from raglab import resolver
-from raglab.arms import ARMS
-from raglab.canonical import canonical_json, digest
-from raglab.decision.signal_values import used_signals
-from raglab.documents import (
+from raglab.arguments.user_warnings import warn_user
+from raglab.decision.document_names import (
     EXACT_NAMES,
     chunk_documents,
     chunk_sources,
@@ -30,14 +28,15 @@ from raglab.documents import (
     source_meanings,
     stated_exact_names,
 )
+from raglab.decision.misuse import takes
+from raglab.decision.signal_values import used_signals
 from raglab.live.case_checks import check_cases, check_expected_sources, source_remedy
 from raglab.live.cut_chunks import cut_chunks
 from raglab.live.signal_families import DocumentReader, with_document_signals
-from raglab.misuse import takes
-from raglab.model_files import Precision, find_model, in_precision, pinned_name, reads_pictures
-from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
-from raglab.packs import GENERIC, Pack
-from raglab.patterns import Patterns, pattern_hits
+from raglab.models.files import Precision, find_model, in_precision, pinned_name, reads_pictures
+from raglab.models.loaders import Encoder, identifier_of, load_cross_encoder, load_encoder
+from raglab.policy_parts.arms import ARMS
+from raglab.policy_parts.patterns import Patterns, pattern_hits
 from raglab.progress import progress
 from raglab.retrieval.arms import (
     STAGES,
@@ -60,8 +59,9 @@ from raglab.store.loaders import hash_corpus
 from raglab.store.pictures import picture_digest, stored_pixels
 from raglab.store.policies import load_pack
 from raglab.store.traces import Trace, TraceError
-from raglab.user_warnings import warn_user
 from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency, check_n_hits
+from raglab.words.canonical import canonical_json, digest
+from raglab.words.packs import GENERIC, Pack
 
 LATE_INTERACTION = "late-interaction"
 # What a missing or damaged part raises; RuntimeError and NotImplementedError are zipfile's, of what
@@ -78,6 +78,9 @@ UNREADABLE = (
 )
 
 
+IndexKind = Literal["flat", "hnsw", "ivf", "hnsw-sq8", "ivfpq", "auto"]
+
+
 class RetrievalSettings(NamedTuple):
     """What retrieval depends on; part of the fingerprint.
 
@@ -89,14 +92,14 @@ class RetrievalSettings(NamedTuple):
     query. rrf_k: constant of the fusion. max_depth: refinements that are measured beyond the first
     try. dense_weight: what the embeddings' list counts in it, where every other list counts 1;
     `raglab.lab.fusion_weights` searches it. precision: of the encoder, see
-    `raglab.models.load_encoder`.
+    `raglab.models.loaders.load_encoder`.
     """
 
     arms: tuple[str, ...] = ("hybrid",)
     encoder: str | None = None
     reranker: str | None = None
     # A tuple has a method of this name.
-    index: Literal["flat", "hnsw", "ivf", "hnsw-sq8", "ivfpq", "auto"] = "flat"  # type: ignore[assignment]
+    index: IndexKind = "flat"  # type: ignore[assignment]
     fetch_k: int = 50
     rerank_k: int = 20
     rrf_k: int = 60
@@ -444,7 +447,7 @@ def warn_of_pictures(ready: Retriever, wanted: RetrievalSettings) -> None:
 
 
 def warn_of_cut_chunks(ready: Retriever) -> None:
-    """Say how many chunks are longer than the encoder reads, and what share of all words is in no embedding."""
+    """Say how many chunks exceed what the encoder reads, and what word share is in no embedding."""
     pictures = set(ready.indexes.pictures.tolist())
     texts = [chunk.full_text for i, chunk in enumerate(ready.chunks) if i not in pictures]
     cut = cut_chunks(ready.encoder, texts)
@@ -640,7 +643,7 @@ def build_trace(
       command: named in errors as the way to build it.
       rewriter: of questions, for the arm `iterative` and for depths after the first; None is RM3.
       download: whether models that are not on this machine may be fetched from the hub; see
-        `raglab.model_files`.
+        `raglab.models.files`.
       **settings: fields of `RetrievalSettings`.
 
     Raises:

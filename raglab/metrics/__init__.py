@@ -82,7 +82,7 @@ from raglab.metrics.selective import (
     risk_band,
     risk_coverage,
 )
-from raglab.text import answer_recall, exact_match, token_f1
+from raglab.words.text import answer_recall, exact_match, token_f1
 
 __all__ = [
     "CELLS",

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.arguments.plain_arrays import float_array, is_missing, plain_array
 from raglab.metrics.intervals import Interval, check_level, t_quantile
 from raglab.metrics.selective import auroc, check_confidence, confidence_levels
-from raglab.plain_arrays import float_array, is_missing, plain_array
 
 # below which no interval is given: their spread says too little of the next ones
 LEAST_CLUSTERS = 10

@@ -1,4 +1,4 @@
-"""Costs (algebra): what each outcome of a case costs by its label, and the mean cost of decisions (S6.7)."""
+"""Costs (algebra): what each outcome of a case costs by its label, mean decision cost (S6.7)."""
 
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.arguments.plain_arrays import check_present, float_array, plain_array
 from raglab.metrics.costs import N_CELLS
 from raglab.metrics.intervals import (
     Interval,
     clopper_pearson,
 )
 from raglab.metrics.selective import confidence_levels
-from raglab.plain_arrays import check_present, float_array, plain_array
 from raglab.values import Status
 
 SHAPE = (len(Status), len(Status))

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.parallel import by_threads
-from raglab.plain_arrays import check_present, float_array
+from raglab.arguments.plain_arrays import check_present, float_array
+from raglab.loops.parallel import by_threads
 from raglab.values import Floats, Ints
 
 PAIRS = 2**14  # of counts whose interval one thread makes at a time
@@ -161,7 +161,7 @@ def finite_interval(stratum: Stratum, level: float = 0.95) -> tuple[int, int]:
 
 
 def _fewest_hits(hits: int, drawn: int, size: int, tail: float) -> int:
-    """Least count in the population under which at least so many hits are drawn with a probability above the tail."""
+    """Least population count that draws at least so many hits with probability above the tail."""
     low, high = hits, size - (drawn - hits)  # the truth is in here for certain
     while low < high:  # the probability grows with the count
         middle = (low + high) // 2

@@ -249,7 +249,8 @@ def paired_size_note(
       >>> note[:74]
       'These 92 cases cannot tell differences of expected cost under about 0.11; '
       >>> note[74:]
-      'N = 262 to 753 cases for .05, 71 to 183 for .10 (paired, 80 % power, at the observed share of discordant cases).'
+      'N = 262 to 753 cases for .05, 71 to 183 for .10 (paired, 80 % power, at the observed share \
+of discordant cases).'
     """
     power = paired_sizes(gains, price=price, guard=guard)
     (first, small), (second, large) = (

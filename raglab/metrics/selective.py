@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.arguments.plain_arrays import float_array, plain_array
 from raglab.metrics.intervals import Interval, check_level, clopper_pearson, percentile_interval
-from raglab.plain_arrays import float_array, plain_array
 from raglab.values import Curve
 
 
@@ -431,7 +431,7 @@ def aurc_difference(
 
 
 def _rank_codes(correct: ArrayLike, confidence: ArrayLike) -> NDArray[np.int64]:
-    """Twice each case's level rank, the highest 0 and NaN last, plus one if the case is wrong, [Q]."""
+    """Twice each case's level rank, highest 0 and NaN last, plus one if the case is wrong, [Q]."""
     wrong, score = check_confidence(correct, confidence)
     return 2 * np.unique(-score, return_inverse=True)[1] + wrong
 

@@ -1,8 +1,8 @@
-"""Off-policy evaluation (algebra): what another policy would have earned, from the log of this one (S4.7).
+"""Off-policy evaluation (algebra): what another policy would earn, by this policy's log (S4.7).
 
-A log is a frame with a row a round: action (the arm), reward, propensity (its probability when it was chosen), and
-where there is a reward model from outside q_<arm>, its reward of every arm. A target is the probability of every arm
-in every round, [T, A], or [A] where it is the same in all.
+A log is a frame with a row a round: action (the arm), reward, propensity (its probability when it
+was chosen), and where there is a reward model from outside q_<arm>, its reward of every arm. A
+target is the probability of every arm in every round, [T, A], or [A] where it is the same in all.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.learner import Bandit
 from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.off_policy.estimators import (
@@ -49,7 +50,6 @@ from raglab.off_policy.trust import (
     diagnose_estimate,
     target_overlap,
 )
-from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd

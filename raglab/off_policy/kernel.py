@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from raglab._numba import compile_kernel
+from raglab.loops.compiled import compile_kernel
 
 # ruff: noqa: ANN401 - arrays, which numba types for itself
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab._numba import kernel_of
-from raglab.html_display import Fold, display, short
-from raglab.plain_arrays import float_array, plain_array, within_range
+from raglab.arguments.plain_arrays import float_array, plain_array, within_range
+from raglab.loops.compiled import kernel_of
+from raglab.words.html_display import Fold, display, short
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -423,8 +423,8 @@ def weigh(
     Args:
       target: probability of each arm in each round, [T, A].
       mask: arms available, [A] or [T, A].
-      engine: see `raglab._numba`; None is numba from so many rounds on that it pays, where it is
-        installed.
+      engine: see `raglab.loops.compiled`; None is numba from so many rounds on that it pays, where
+        it is installed.
 
     Raises:
       ValueError: a row of target is no distribution, or has mass on an arm that was not available;
@@ -516,7 +516,7 @@ class _RewardModel:
         self.side = np.empty((CHUNK, size))
 
     def by_round(self, rows: slice) -> Floats:
-        """Model of each arm, [1, A], or for a chunk of rounds, [R, A], written over by the next call."""
+        """Model of each arm, [1, A], or of a round chunk, [R, A], overwritten by the next call."""
         if self.fitted:
             return self.means[None]
         model = self.side[: rows.stop - rows.start]

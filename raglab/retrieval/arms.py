@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.arms import ARMS, LIVE_ARMS
 from raglab.extension_points import extension, installed
-from raglab.packs import Pack
+from raglab.policy_parts.arms import ARMS, LIVE_ARMS
 from raglab.retrieval.dense import cosines, distances
 from raglab.retrieval.indexes import ArmHits, ArmIndex, Indexes, Queries, Signatures
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
@@ -33,6 +32,7 @@ from raglab.retrieval.reranking import (
 )
 from raglab.retrieval.rewriting import Rewriter
 from raglab.values import Chunk, Hits
+from raglab.words.packs import Pack
 
 STAGES = ("embed", "rewrite", "keyword", "dense", "graph", "table", "fuse", "rerank", "measure")
 FEEDBACK = 20  # hits whose texts a rewriter may read

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import regex
 
-from raglab.arms import ARMS
-from raglab.code_blocks import split_code
-from raglab.languages import BY_NAME
-from raglab.model_files import BUNDLED
-from raglab.user_warnings import warn_user
-from raglab.words import split_words
+from raglab.arguments.user_warnings import warn_user
+from raglab.models.files import BUNDLED
+from raglab.policy_parts.arms import ARMS
+from raglab.words.code_blocks import split_code
+from raglab.words.languages import BY_NAME
+from raglab.words.tokeniser import split_words
 
 LOOKED_AT = 2_000  # texts at most, a seeded sample of a corpus
 FEWEST = 12  # words, or letters of another script, that a text is judged by; of fewer it is not

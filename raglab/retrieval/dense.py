@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.blobs import Blobs, cache_folder
-from raglab.canonical import digest
-from raglab.models import Encoding, Tokens
+from raglab.models.loaders import Encoding, Tokens
 from raglab.progress import progress
 from raglab.retrieval.index_checks import CodeCells, LinkedCodes, check_cells, check_graph
+from raglab.store.blobs import Blobs, cache_folder
+from raglab.words.canonical import digest
 
 if TYPE_CHECKING:
     import faiss
@@ -476,13 +476,15 @@ def with_search(dense: DenseIndex, search: StoredSearch) -> DenseIndex:
 def tuned_search(
     dense: DenseIndex, queries: Vectors, least: float = LEAST_RECALL
 ) -> tuple[DenseIndex, StoredSearch]:
-    """A stored index searched as wide as it takes to find enough of the exact 50 nearest, and what it finds.
+    """A stored index searched wide enough to find enough of the exact 50 nearest, and its finds.
 
-    A hit counts that is as near as the exact 50th, so that of vectors alike any may be found. Two standard errors over
-    the questions are held back, so that other questions than these find as much.
+    A hit counts that is as near as the exact 50th, so that of vectors alike any may be found. Two
+    standard errors over the questions are held back, so that other questions than these find as
+    much.
 
     Args:
-      queries: unit vectors of questions, [Q, dim]. least: share that must be found.
+      queries: unit vectors of questions, [Q, dim].
+      least: share that must be found.
 
     Raises:
       ValueError: the widest search finds less.
@@ -684,7 +686,9 @@ class TextEmbeddings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingCache:
-    """Embeddings by content, in one file that several processes may share; see `raglab.blobs`.
+    """Embeddings by content, in one file that several processes may share.
+
+    See `raglab.store.blobs`.
 
     What comes back are rows of length 1 in one of two types, as they were stored: whatever else the
     file holds, a row of zeros among it, is dropped and encoded again.

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from raglab.characters import composed
-from raglab.languages import LANGUAGES
-from raglab.text import STOP_WORDS, sentences
-from raglab.words import folded, whole_words
+from raglab.words.characters import composed
+from raglab.words.languages import LANGUAGES
+from raglab.words.text import STOP_WORDS, sentences
+from raglab.words.tokeniser import folded, whole_words
 
 STEM = 5  # letters of a word's beginning, in place of its stem, as the keyword index has them
 LONGEST = 6  # words of the longest name; longer runs of capitals are headlines

@@ -17,7 +17,7 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.models import Tokens
+from raglab.models.loaders import Tokens
 from raglab.progress import progress
 from raglab.retrieval.dense import (
     DenseIndex,
@@ -31,7 +31,7 @@ from raglab.retrieval.dense import (
 )
 from raglab.retrieval.index_checks import check_keyword_lists
 from raglab.values import Chunk, Generation
-from raglab.words import split_words
+from raglab.words.tokeniser import split_words
 
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from raglab.models import CrossEncoder, Tokens
+from raglab.models.loaders import CrossEncoder, Tokens
 from raglab.retrieval.indexes import Indexes, Queries, TokensByText
 
 Values = NDArray[np.float64]

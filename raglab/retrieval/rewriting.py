@@ -19,7 +19,7 @@ from raglab.retrieval.entity_names import (
     plain_words,
     spot_names,
 )
-from raglab.text import STOP_WORDS
+from raglab.words.text import STOP_WORDS
 
 PASSAGES = 5  # first hits that are believed to be relevant
 TERMS = 10  # words that a step adds
@@ -230,7 +230,7 @@ def _passage_words(text: str) -> _PassageWords:
 
 
 def _spelt(passages: Sequence[_PassageWords]) -> dict[str, str]:
-    """Beginnings of the words that can be added, each with its most frequent spelling, the first of equals."""
+    """Beginnings of addable words, each with its most frequent spelling, the first of equals."""
     spellings: dict[str, Counter[str]] = {}
     for passage in passages:
         for start, word, times in passage.terms:

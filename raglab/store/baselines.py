@@ -1,10 +1,11 @@
 """Baselines (shore): what a policy did on labelled cases, a JSON file, a case a line (S6.12).
 
     {"format": "raglab-baseline-1", "policy_id": …, "arm": …, "basis": …, "schema_version": …,
-    "costs": …,
-     "retrieval": …, "corpus_hash": …, "status_only": …, "missing_answers": …, "cases_hash": …,
-     "measures": …, "cases": [{"id": …, "question": …, "label": …, "judged_by": …, "outcome": …,
-     "cost": …}, one a line]}
+      "costs": …,
+    "retrieval": …, "corpus_hash": …, "status_only": …, "missing_answers": …, "cases_hash": …,
+      "measures": …,
+    "cases": [{"id": …, "question": …, "label": …, "judged_by": …, "outcome": …, "cost": …}, one a
+      line]}
 
 The cases are sorted by id, so that their order says nothing. What follows from the cases (hash,
 costs, measures) is computed again on reading and must agree.
@@ -23,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.canonical import canonical_json, digest
 from raglab.decision.answer_text import MIXED, SOURCES, TEXT
 from raglab.metrics.costs import LABEL_OF_CELL, LABELS, OUTCOME_OF_CELL, OUTCOMES
 from raglab.store.files import (
@@ -42,6 +42,7 @@ from raglab.store.record_fields import (
     required_records,
     required_text,
 )
+from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
     import pandas as pd

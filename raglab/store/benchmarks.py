@@ -41,8 +41,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from raglab.canonical import digest
-from raglab.characters import visible
+from raglab.arguments.user_warnings import warn_user
 from raglab.store.case_labels import plain_question
 from raglab.store.csv_tables import table_text
 from raglab.store.files import JsonLine, Where, input_error, json_lines, read_json, shown_value
@@ -56,9 +55,10 @@ from raglab.store.record_fields import (
     required_records,
     required_text,
 )
-from raglab.text import content_words
-from raglab.user_warnings import warn_user
 from raglab.values import SOURCE_GRADES, Case, Chunk
+from raglab.words.canonical import digest
+from raglab.words.characters import visible
+from raglab.words.text import content_words
 
 
 class _Paragraph(NamedTuple):

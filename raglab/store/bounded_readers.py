@@ -1,7 +1,7 @@
-"""Bounded readers (shore): documents whose libraries a hostile file could hold up, read within limits.
+"""Bounded readers (shore): documents whose libraries a hostile file could stall, read in limits.
 
-What is small is read at once. What is large, or built so that a parser could take long over it, is read by a process of
-its own that is ended at its limits.
+What is small is read at once. What is large, or built so that a parser could take long over it, is
+read by a process of its own that is ended at its limits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, get_args
 
-from raglab.characters import is_unicode
+from raglab.arguments.user_warnings import warn_user
 from raglab.store.blocks import Block, BlockKind, DocumentBlocks
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.html import html_document, is_light_html
@@ -26,7 +26,7 @@ from raglab.store.notebooks import notebook_blocks
 from raglab.store.office import docx_blocks, is_light_archive, xlsx_blocks
 from raglab.store.rst import rst_blocks
 from raglab.store.workers import worker_answer
-from raglab.user_warnings import warn_user
+from raglab.words.characters import is_unicode
 
 _MIB = 2**20
 LIGHT_RST = 10_000  # bytes

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from raglab.characters import visible
+from raglab.arguments.user_warnings import warn_user
 from raglab.store.case_labels import (
     REQUIRED,
     near_name_error,
@@ -53,8 +53,8 @@ from raglab.store.encodings import CASES_ENCODING_REMEDY, ENCODING_REMEDY
 from raglab.store.files import JsonLine, Where, input_error, shown_value
 from raglab.store.folders import is_folder
 from raglab.store.record_fields import MAX_NAME, flat_name
-from raglab.user_warnings import warn_user
 from raglab.values import LONGEST_QUESTION, STATUS_NAMES, document_path
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     import pandas as pd

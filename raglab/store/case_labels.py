@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from raglab.canonical import canonical_json, digest
-from raglab.characters import visible
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, ANSWERS_RULE, listed_answers
 from raglab.store.files import InputError, JsonLine, Where, input_error, shown_value
 from raglab.store.record_fields import check_size, note_place
-from raglab.user_warnings import warn_user
 from raglab.values import SOURCE_GRADES, STATUS_NAMES, Case
+from raglab.words.canonical import canonical_json, digest
+from raglab.words.characters import visible
 
 SPLITS = ("tune", "certify", "report")
 OTHER_SPLITS = {

@@ -13,14 +13,14 @@ from typing import Any, overload
 
 import numpy as np
 
-from raglab.canonical import digest
-from raglab.misuse import kind_of, takes
+from raglab.arguments.user_warnings import warn_user
+from raglab.decision.misuse import kind_of, takes
 from raglab.store.case_labels import SPLITS, plain_question
 from raglab.store.traces import Trace, dealt_trace
-from raglab.text import jaccard
-from raglab.user_warnings import warn_user
 from raglab.values import Case
-from raglab.words import split_words
+from raglab.words.canonical import digest
+from raglab.words.text import jaccard
+from raglab.words.tokeniser import split_words
 
 NEAR = 0.5  # Jaccard index of words from which two questions are near-duplicates (rule S6.5)
 _FAR_OFF = 0.05  # of all cases: how far a split may lie from its share before a warning says so

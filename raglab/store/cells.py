@@ -1,7 +1,8 @@
-"""Cells (shore): what a column of a table may hold, and the cells of a frame or a CSV file as typed values.
+"""Cells (shore): what a table column may hold, and typed cells of a frame or a CSV file.
 
-Every door that takes a table describes it by `ColumnRule`s and reads it by `read_columns`: cases and chunks in
-`raglab.store.case_frames`, hits in `raglab.store.hit_columns`, their signals in `raglab.store.frames`.
+Every door that takes a table describes it by `ColumnRule`s and reads it by `read_columns`: cases
+and chunks in `raglab.store.case_frames`, hits in `raglab.store.hit_columns`, their signals in
+`raglab.store.frames`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from raglab.characters import is_unicode, visible
-from raglab.plain_arrays import ROUNDING, rounding_note
+from raglab.arguments.plain_arrays import ROUNDING, rounding_note
+from raglab.arguments.user_warnings import warn_user
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.record_fields import MAX_INTEGER
-from raglab.user_warnings import warn_user
+from raglab.words.characters import is_unicode, visible
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from raglab.store.blocks import Block, DocumentBlocks
 from raglab.store.table_rows import TABLE_RULE, split_long_rows
-from raglab.text import sentence_ends
 from raglab.values import SECTION_JOINT, Chunk
+from raglab.words.text import sentence_ends
 
 DEEPEST = 3  # level of headings that begin a section
 MAX_TOKENS = 512  # of a chunk, where its encoder reads more: a longer one would be about too much

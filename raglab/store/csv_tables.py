@@ -1,8 +1,9 @@
-"""CSV tables (shore): the one reader of delimited text, for labels, chunks, documents, scores, logs and signals.
+"""CSV tables (shore): one reader of delimited labels, chunks, documents, scores, logs, signals.
 
-A table is UTF-8, or UTF-16 with a byte-order mark, which Excel calls Unicode text. Its first line may state the
-delimiter as Excel does, `sep=;`; else the comma, semicolon, tab or bar is taken that parts the records most alike.
-`csv_records` gives the cells as texts; `csv_frame` reads columns of numbers too, with decimal points or commas.
+A table is UTF-8, or UTF-16 with a byte-order mark, which Excel calls Unicode text. Its first line
+may state the delimiter as Excel does, `sep=;`; else the comma, semicolon, tab or bar is taken that
+parts the records most alike. `csv_records` gives the cells as texts; `csv_frame` reads columns of
+numbers too, with decimal points or commas.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from raglab.characters import visible
+from raglab.arguments.user_warnings import warn_user
 from raglab.store.cells import check_heads
 from raglab.store.encodings import ENCODING_REMEDY, Encoding, decode_text
 from raglab.store.files import MAX_FILE_BYTES, Where, input_error, read_bytes, shown_value
-from raglab.user_warnings import warn_user
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     import pandas as pd

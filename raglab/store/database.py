@@ -42,8 +42,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from raglab.blobs import BUSY_S, unsafe_neighbour
-from raglab.characters import masked_passwords, without_secrets
+from raglab.store.blobs import BUSY_S, unsafe_neighbour
 from raglab.store.files import InputError, Where, input_error
 from raglab.store.log_chain import (
     CHAIN,
@@ -71,6 +70,7 @@ from raglab.store.log_rows import (
     row_form,
     stored_without,
 )
+from raglab.words.characters import masked_passwords, without_secrets
 
 CONNECT_S = 10  # a server is waited for
 LONGEST_PATIENCE_S = 3600.0
@@ -422,7 +422,7 @@ class Database:
             yield link
 
     def _opened(self, *, alone: bool) -> sql.Engine:
-        """Engine of the log, its tables made or brought up to date where it is to be written `alone`.
+        """Engine of the log, its tables made or brought up to date if it is written `alone`.
 
         A log that has not begun is read as an empty one.
         """

@@ -7,8 +7,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raglab.characters import visible
-from raglab.model_tokens import encoder_tokens
+from raglab.arguments.user_warnings import warn_user
+from raglab.models.tokens import encoder_tokens
 from raglab.store.blocks import DocumentBlocks
 from raglab.store.bounded_readers import bounded_blocks
 from raglab.store.case_frames import holds_labels
@@ -29,8 +29,8 @@ from raglab.store.files import (
 from raglab.store.markdown import Page
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_blocks
 from raglab.store.pictures import SUFFIXES, picture_chunk
-from raglab.user_warnings import warn_user
 from raglab.values import Chunk
+from raglab.words.characters import visible
 
 
 def token_limit(

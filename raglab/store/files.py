@@ -15,8 +15,8 @@ from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from raglab.canonical import canonical_json
-from raglab.characters import masked_passwords, visible
+from raglab.words.canonical import canonical_json
+from raglab.words.characters import masked_passwords, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -593,7 +593,7 @@ def _reason(error: OSError) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the folder's entry of a new file on the disk as well, so that a loss of power does not take it back."""
+    """Have a new file's folder entry on disk as well, so that power loss does not undo it."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import values
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import ANSWERS
-from raglab.decision.measurement import CAN_BE_OFF
-from raglab.documents import (
+from raglab.decision.document_names import (
     Meaning,
     case_sources,
     check_clear,
@@ -23,9 +23,10 @@ from raglab.documents import (
     source_meanings,
     stated_exact_names,
 )
-from raglab.misuse import takes
-from raglab.patterns import pattern_hits
+from raglab.decision.measurement import CAN_BE_OFF
+from raglab.decision.misuse import takes
 from raglab.policy import PolicyData
+from raglab.policy_parts.patterns import pattern_hits
 from raglab.signals import DECLARED, Signal, declaration, own_signal
 from raglab.store.case_frames import LOGGED_COLUMNS
 from raglab.store.case_labels import labelled_set
@@ -58,7 +59,6 @@ from raglab.store.record_fields import flat_name
 from raglab.store.trace_checks import MOST_DEPTHS
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
-from raglab.user_warnings import warn_user
 from raglab.values import (
     FLOAT_FIELDS,
     MOST_HITS,
@@ -150,7 +150,7 @@ def frame_cases(rows: HitRows, groups: Sequence[str] = ()) -> tuple[tuple[Case, 
     warning.
 
     Args:
-      groups: columns whose values group the cases, see `raglab.case_groups.group_value`.
+      groups: columns whose values group the cases, see `raglab.gating.case_groups.group_value`.
     """
     has_id = "case_id" in rows.columns
     numbering = rows.numbered("case_id" if has_id else "query")
@@ -616,7 +616,7 @@ def _warn_of_label(
     chunks: Sequence[Chunk],
     chunk_of_row: Sequence[int],
 ) -> None:
-    """Warn if a 0 and 1 column says in all rows whether the hit is expected, or the case's label."""
+    """Warn if a column of 0 and 1 says in all rows whether the hit is expected, or the label."""
     by_row = [
         (row, value) for row, value in enumerate(cells.of(signal.column)) if value is not None
     ]
@@ -656,7 +656,7 @@ def _warn_of_label(
 
 
 def _warn_of_row_order(cells: Cells, at: _Rows, signals: Sequence[SignalColumn]) -> None:
-    """Warn where rows give the order of the hits, and by no signal the first hit of a case is its best."""
+    """Warn if rows give the order of hits, and no signal makes a case's first hit its best."""
     n_cells = math.prod(at.shape)
     unsorted = np.ones(n_cells, dtype=bool)
     for signal in signals:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import yaml
 
+from raglab.arguments.user_warnings import warn_user
 from raglab.store.files import InputError, Where, input_error, shown_value
-from raglab.user_warnings import warn_user
 
 MAX_FRONT_MATTER = 2**16
 _NULLS = ("", "~", "null", "Null", "NULL")

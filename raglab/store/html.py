@@ -303,7 +303,7 @@ def _keeps_its_place(node: LexborNode) -> bool:
 
 
 def _is_all_of_a_heading(node: LexborNode) -> bool:
-    """Whether a node holds all the text of a heading, as where the heading opens and closes what follows."""
+    """Whether a node holds all text of a heading, as when it opens and closes what follows."""
     heading, before, after = node.parent, node.prev, node.next
     if heading is None or heading.tag not in _HEADINGS:
         return False

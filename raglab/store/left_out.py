@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from raglab.characters import visible
+from raglab.arguments.user_warnings import warn_user
 from raglab.store.document_files import DOCUMENTS
 from raglab.store.files import InputError, shown_value
 from raglab.store.folders import files_below
-from raglab.user_warnings import warn_user
+from raglab.words.characters import visible
 
 _KINDS_SHOWN = 8  # in a warning
 _PROBLEMS_SHOWN = 10  # in a message, with their reasons

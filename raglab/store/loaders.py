@@ -6,7 +6,7 @@ A corpus as JSON lines has two forms of ours. One chunk a line, what `save_corpu
 optional first line `{"corpus": "name"}`::
 
     {"id": "a.md#1-1", "source": "a.md", "text": "…", "page": 1, "page_label": "i", "tags": {…},
-    "entities": […],
+      "entities": […],
      "section": ["Home", "Excess"]}
 
 where id and text are required, a chunk without a source is a document of its own, and a `title`
@@ -14,7 +14,7 @@ beside them is a tag. One document a line, cut into chunks on loading, as Markdo
 ends in .md or .markdown, else as plain text::
 
     {"source": "a.md", "tags": {…}, "entities": […], "pages": [{"page": 1, "label": "i", "text":
-    "…"}]}
+      "…"}]}
 
 where source and pages are required, page and text in each page, and a `title` is a tag. The form of
 the first record is that of the file.
@@ -42,8 +42,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from raglab.characters import is_unicode
-from raglab.misuse import takes
+from raglab.decision.misuse import takes
 from raglab.store import case_frames as tables
 from raglab.store.benchmarks import (
     beir_cases,
@@ -119,6 +118,7 @@ from raglab.store.record_fields import (
 )
 from raglab.store.tag_files import TAGS_FILE, stated_tags, with_tags
 from raglab.values import Case, Chunk, Corpus
+from raglab.words.characters import is_unicode
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -602,7 +602,7 @@ def _chunk_record(chunk: Chunk) -> dict[str, Any]:
 
 
 def _check_lengths(chunk: Chunk, where: Where) -> None:
-    """Stop at names that no index, message or log could hold, and at more of them than a chunk can be about."""
+    """Stop at names no index, message or log could hold, and at more than a chunk can be about."""
     names = {
         "a chunk's id": chunk.chunk_id,
         "a source": chunk.source,

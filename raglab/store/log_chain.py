@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
-from raglab.canonical import digest
-from raglab.characters import visible
 from raglab.store.files import InputError
+from raglab.words.canonical import digest
+from raglab.words.characters import visible
 
 Row: TypeAlias = Mapping[str, Any]  # as stored: JSON as text
 # by table: a row without its texts; None where it has none

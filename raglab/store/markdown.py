@@ -15,13 +15,13 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from raglab.characters import visible
+from raglab.arguments.user_warnings import warn_user
 from raglab.store.blocks import Block, DocumentBlocks
 from raglab.store.files import Where, input_error
 from raglab.store.front_matter import front_matter
 from raglab.store.html import PAGE_MARK, html_document
 from raglab.store.rst import VERSIONS, role_title
-from raglab.user_warnings import warn_user
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -153,7 +153,7 @@ def is_light_markdown(text: str) -> bool:
 
 
 def _continuing_lines(text: str) -> int:
-    """Lines that may continue quotes above them, counted for each quote, since the parser tries them in each."""
+    """Lines that may continue quotes above, counted per quote, as the parser tries them in each."""
     count = depth = 0
     for line in text.split("\n"):
         marks = _MARKS.match(line)

@@ -13,13 +13,13 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from xml.parsers import expat
 from zipfile import BadZipFile, ZipFile
 
-from raglab.characters import visible
+from raglab.arguments.user_warnings import warn_user
 from raglab.store.blocks import Block, DocumentBlocks
 from raglab.store.documents import table_block
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.html import MAX_DEPTH, escaped, fenced
 from raglab.store.optional_libraries import library
-from raglab.user_warnings import warn_user
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     from docx.table import Table

@@ -1,7 +1,8 @@
-"""Parquet (shore): what a Parquet file says of itself, held against its size before anything of it is decoded.
+"""Parquet (shore): what a Parquet file says of itself, checked with its size before decoding.
 
-A kilobyte of repeated values may stand for gigabytes. A file may hold a free number of values, and more in proportion
-to its own bytes, so that honest files pass at any size and a small one costs little.
+A kilobyte of repeated values may stand for gigabytes. A file may hold a free number of values, and
+more in proportion to its own bytes, so that honest files pass at any size and a small one costs
+little.
 """
 
 from __future__ import annotations

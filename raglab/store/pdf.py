@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from raglab.characters import is_unicode, visible
+from raglab.arguments.user_warnings import warn_user
 from raglab.store.blocks import Block
 from raglab.store.documents import text_blocks
 from raglab.store.files import BlankError, InputError, Where, input_error, shown_value
 from raglab.store.markdown import Page
 from raglab.store.workers import worker_answer
-from raglab.user_warnings import warn_user
+from raglab.words.characters import is_unicode, visible
 
 _MIB = 2**20
 _RANGES_SHOWN = 10

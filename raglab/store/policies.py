@@ -9,12 +9,13 @@ from typing import Any, Self
 
 import yaml
 
-from raglab import packs, policy
-from raglab.misuse import takes
-from raglab.packs import BUNDLED
+from raglab import policy
+from raglab.decision.misuse import takes
 from raglab.store.files import Where, input_error, parse_json, read_text, shown_value, write_text
 from raglab.store.folders import is_folder
 from raglab.store.strict_yaml import load_yaml
+from raglab.words import packs
+from raglab.words.packs import BUNDLED
 
 MAX_POLICY_BYTES = 2**20
 

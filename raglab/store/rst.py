@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from textwrap import dedent, indent
 from typing import Any
 
-from raglab.characters import visible
+from raglab.arguments.user_warnings import warn_user
 from raglab.store.blocks import DocumentBlocks
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.html import html_document
 from raglab.store.optional_libraries import library
-from raglab.user_warnings import warn_user
+from raglab.words.characters import visible
 
 _ROLE = re.compile(r":([\w:.+-]+):`~?!?([^`]*)`")
 _OPTION = re.compile(r":[\w -]+:(?!`)")
@@ -103,7 +103,7 @@ def rst_blocks(text: str, file: str) -> DocumentBlocks:
 
 # docutils is optional, and so are its types
 def _tree(text: str, file: str, depth: int = 0) -> Any:  # noqa: ANN401
-    """Tree of a text, with the text of unknown directives and roles where the messages about them stand."""
+    """Tree of a text, with unknown directives' and roles' text where messages on them stand."""
     from docutils import nodes
 
     core = library("docutils.core", file)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from raglab.characters import visible
-from raglab.misuse import takes
+from raglab.arguments.user_warnings import warn_user
+from raglab.decision.misuse import takes
 from raglab.signals import NAMES
 from raglab.store.cells import Cells, frame_cells
 from raglab.store.csv_tables import MISSING_WORDS, csv_frame
@@ -23,8 +23,8 @@ from raglab.store.files import (
     read_bytes,
     shown_value,
 )
-from raglab.user_warnings import warn_user
 from raglab.values import TraceData
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.plain_arrays import float_array, shown_number, within_range
+from raglab.arguments.plain_arrays import float_array, shown_number, within_range
+from raglab.arguments.user_warnings import warn_user
 from raglab.signals import NAMES, Signal, declared_signal
 from raglab.store.files import Where, input_error, shown_value
-from raglab.user_warnings import warn_user
 from raglab.values import TraceData
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from raglab.store.blocks import Block
-from raglab.text import sentence_ends
+from raglab.words.text import sentence_ends
 
 Sizes = Callable[[Sequence[str]], Sequence[int]]
 
@@ -34,7 +34,7 @@ class _RowCell(NamedTuple):
 
 
 class _TableForm(NamedTuple):
-    """A table's heads, none where it has no head, its width where empty cells are written, and a chunk's room."""
+    """A table's heads or none, its width if empty cells are written, and a chunk's room."""
 
     heads: tuple[str, ...]
     width: int
@@ -72,8 +72,8 @@ def split_long_rows(block: Block, room: int, sizes: Sizes) -> list[Block]:
 
     Example:
       >>> words = lambda texts: [len(text.split()) for text in texts]
-      >>> text = "Covered by day and by night, in house and garden. Not at sea, nor on any lake or river."
-      >>> row = f"| Storm | {text} |"
+      >>> day = "Covered by day and by night, in house and garden."
+      >>> row = f"| Storm | {day} Not at sea, nor on any lake or river. |"
       >>> table = Block("table", "| Peril | Text |\n|---|---|\n" + row)
       >>> for piece in split_long_rows(table, 27, words):
       ...     print(piece.text.split("\n")[-1])

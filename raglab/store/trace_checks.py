@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.decision.document_names import EXACT_NAMES
 from raglab.decision.measurement import CAN_BE_OFF
-from raglab.documents import EXACT_NAMES
-from raglab.patterns import COUNTED, MOST_PATTERNS
+from raglab.policy_parts.patterns import COUNTED, MOST_PATTERNS
 from raglab.signals import NAMES, signal
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.record_fields import MAX_INTEGER

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from raglab.characters import visible
+from raglab.words.characters import visible
 
 # Options of `raglab trace` that take a value, and those that take none; --out is stated anew.
 _VALUED = (

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.canonical import canonical_json
-from raglab.patterns import COUNTED
+from raglab.policy_parts.patterns import COUNTED
 from raglab.store.case_records import case_record, parse_case
 from raglab.store.files import (
     Where,
@@ -45,6 +44,7 @@ from raglab.values import (
     PatternHits,
     TraceData,
 )
+from raglab.words.canonical import canonical_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -310,7 +310,7 @@ def read_parquet(file: pq.ParquetFile, path: Path) -> pa.Table:
 
 
 def _decoded_bytes(column: pa.Array) -> int:
-    """Bytes of the strings of a column and of what is inside it, each counted as often as it stands there."""
+    """Bytes of a column's strings and of what is inside it, each counted as often as it occurs."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

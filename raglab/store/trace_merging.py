@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.canonical import canonical_json, digest
 from raglab.decision.measured_trace import Measured
 from raglab.store.case_records import hash_cases
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.values import Answers, Chunk, Hits, Latency, PatternHits, TraceData
+from raglab.words.canonical import canonical_json, digest
 
 ANSWER_REQUESTS = "answer_requests"  # in a trace's meta: what its recorded answers took
 # Of a trace's meta, what its cases or its build change.

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import values
-from raglab.canonical import canonical_json, digest
+from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import select_answers
 from raglab.decision.trace_view import TraceView
 from raglab.extension_points import extension
-from raglab.misuse import takes
 from raglab.signals import declaration, own_signal
 from raglab.store.case_records import hash_cases
 from raglab.store.csv_tables import csv_frame
@@ -34,6 +33,7 @@ from raglab.store.trace_files import (
 )
 from raglab.store.trace_merging import TraceError, merge_traces
 from raglab.values import NONE, STATUS_NAMES, Case, Hits, case_positions
+from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
     import pandas as pd

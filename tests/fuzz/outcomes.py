@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fuzz.mutation import MARKER
-from raglab.characters import visible
 from raglab.store.files import InputError
+from raglab.words.characters import visible
 
 KINDS = (
     "accepted",

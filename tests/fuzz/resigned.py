@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fuzz.mutation import places
-from raglab.canonical import canonical_json, digest
 from raglab.store.trace_files import content_hash, open_trace, parse_trace, trace_head
+from raglab.words.canonical import canonical_json, digest
 
 HUGE = 2**30
 # Of a place of JSON: what it becomes, and whether that is malformed wherever it stands.

@@ -60,7 +60,7 @@ class CellChange(NamedTuple):
 
 
 def cell_changes(path: Path) -> Iterator[CellChange]:
-    """Changes of the first and last row of every table of a log, its own and the chain's numbers."""
+    """Changes of first and last rows of each table of a log, its own and the chain's numbers."""
     with closing(sqlite3.connect(path)) as link:
         tables = [
             row[0]

@@ -37,7 +37,7 @@ QUESTIONS = (
 
 @contextmanager
 def words_for_models(secrets: Path) -> Iterator[None]:
-    """Encoders of words in the place of the bundled ones, and a folder of one's own for what raglab keeps."""
+    """Encoders of words in place of the bundled ones, and an own folder for what raglab keeps."""
     words = WordEncoder()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_building, "load_encoder", lambda _, **__: words)

@@ -25,9 +25,9 @@ import typer
 from fuzz.mutation import WORDS, mutated_bytes, pick, shown
 from fuzz.outcomes import CLEAR, HalfWrittenError, Trial, fuzz, report
 from fuzz.shop import shop, words_for_models
-from raglab.characters import visible
 from raglab.cli import app, main
 from raglab.store.files import InputError
+from raglab.words.characters import visible
 
 pytestmark = pytest.mark.slow
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from fuzz.mutation import WORDS, hostile_value, pick
 from fuzz.outcomes import Trial, fuzz, report
-from raglab import own_gates
+from raglab.policy_parts import own_gates
 from raglab.replay import decide, sweep
 from raglab.values import Status
-from test_own_gates_misbehaviour import N_CASES, NEAR, register, state
+from test_policy_parts_own_gates_misbehaviour import N_CASES, NEAR, register, state
 from worlds import policy, random_trace
 
 pytestmark = pytest.mark.slow

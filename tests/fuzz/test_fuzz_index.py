@@ -22,10 +22,10 @@ from fuzz.mutation import WORDS, json_bytes, mutated_bytes, mutated_text, mutate
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from fuzz.shop import QUESTIONS, asked_index, words_for_models
 from labelled import free_policy
-from raglab.canonical import canonical_json, digest
 from raglab.live.ask import ask
 from raglab.live.index_folder import read_index
 from raglab.live.system import System
+from raglab.words.canonical import canonical_json, digest
 
 pytestmark = pytest.mark.slow
 

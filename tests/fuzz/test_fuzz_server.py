@@ -21,9 +21,9 @@ from fuzz.mutation import WORDS, json_bytes, mutated_bytes, mutated_value, pick,
 from fuzz.outcomes import Trial, fuzz, report
 from raglab.answering.generation import ModelGenerator, ModelRewriter
 from raglab.answering.openai_client import OpenAIClient
-from raglab.characters import visible
 from raglab.store.files import InputError
 from raglab.values import Generation, ModelUnavailableError
+from raglab.words.characters import visible
 from test_answering_server import CHUNKED, GOOD, KEY, PASSAGES, tokens
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.answering.extractive import expected_kind
 from raglab.audit.default_table import DefaultUse, RowKey
-from raglab.decimals import decimals
 from raglab.decision.checks import Check
 from raglab.default_learner import (
     ClarificationDefault,
@@ -68,7 +67,6 @@ from raglab.extensions.clarification.value_readings import (
     read_gap_value,
     reading_response,
 )
-from raglab.languages import sentence
 from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap
 from raglab.live.log_outages import AUDIT
 from raglab.live.logged_requests import audit_log, log_answer, log_request, model_names
@@ -78,7 +76,9 @@ from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseRecord
 from raglab.store.database import UnwritableLogError
 from raglab.values import Chunk
-from raglab.words import split_words
+from raglab.words.decimals import decimals
+from raglab.words.languages import sentence
+from raglab.words.tokeniser import split_words
 
 if TYPE_CHECKING:
     from raglab.live.system import System
@@ -514,7 +514,7 @@ def waiting_of(
 
 
 def _stated_text(value: str, parsed: ParsedQuestion, pinned: PinnedDocuments) -> str:
-    """The only text of the kind that is asked for whose label or value a user named beside what was on offer, or ''."""
+    """Only text of the kind asked for whose label or value a user named beside the offer, or ''."""
     kinds, key = wanted_kinds(plain(parsed.question)), value_key(value)
     facts = (
         fact

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from raglab.audit.log import request_groups
+from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import AnswerKey
 from raglab.live.pipeline import case_trace
 from raglab.live.response import CheckedAnswer, answer_sets
 from raglab.live.system import unpack_depths
-from raglab.misuse import takes
 from raglab.store.log_tables import EVIDENCE, request_row
 from raglab.store.traces import Trace
 from raglab.values import Case

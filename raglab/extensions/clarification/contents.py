@@ -28,10 +28,10 @@ from raglab.extensions.clarification.contents_layouts import (
     single_labels,
 )
 from raglab.extensions.clarification.language_words import plain
-from raglab.packs import GENERIC, Pack, compile_expression
-from raglab.text import content_words, pieces
 from raglab.values import Chunk
-from raglab.words import split_words
+from raglab.words.packs import GENERIC, Pack, compile_expression
+from raglab.words.text import content_words, pieces
+from raglab.words.tokeniser import split_words
 
 
 class Entry(NamedTuple):

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from raglab.extensions.clarification.language_words import plain
-from raglab.text import Piece, pieces
+from raglab.words.text import Piece, pieces
 
 LEAST_ENTRIES = 3
 _LONGEST = 400  # characters of a line that is looked at

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from raglab.audit.default_table import Application, Pending, RowKey
 from raglab.audit.log_learners import learner_of, record_learner
-from raglab.canonical import canonical_json, digest, utc_text
 from raglab.default_learner import (
     ClarificationDefault,
     ClarificationRequest,
@@ -23,7 +22,6 @@ from raglab.default_learner import (
     stratify,
     update,
 )
-from raglab.html_display import Fold, display, short
 from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import (
@@ -37,6 +35,8 @@ from raglab.store.log_tables import (
     changes,
     request_row,
 )
+from raglab.words.canonical import canonical_json, digest, utc_text
+from raglab.words.html_display import Fold, display, short
 
 Rows: TypeAlias = dict[str, ClarificationDefault]  # by row_id
 
@@ -355,7 +355,10 @@ def record_signal(
 
 
 def _conditioned_key(log: Entries, key: RowKey, conditions: Mapping[str, str]) -> RowKey:
-    """Key of the most specific row of a field and doctype that conditions lead to, at least as specific as the key."""
+    """Key of a field and doctype's most specific row that conditions lead to.
+
+    It is at least as specific as the key.
+    """
     all_conditions = {**conditions, **key.sub_conditions}
     rows = [
         row

@@ -9,9 +9,9 @@ from raglab.extensions.clarification.contents import Entry, contents
 from raglab.extensions.clarification.field_values import read_value
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
 from raglab.live.clarifier import FieldReader, FieldValue
-from raglab.packs import GENERIC, Pack
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
+from raglab.words.packs import GENERIC, Pack
 
 
 def read_field(

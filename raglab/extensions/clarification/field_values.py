@@ -24,9 +24,9 @@ from raglab.extensions.clarification.question_parsing import wanted_kinds
 from raglab.extensions.clarification.statements import Statement, heading_of, statements, value_key
 from raglab.extensions.clarification.value_kinds import NAME, RANGE, TypedValue, values_in
 from raglab.live.clarifier import FieldValue
-from raglab.packs import GENERIC, FieldPattern, FieldReading, Pack, compile_expression
-from raglab.text import fold_case, sentences
 from raglab.values import Chunk
+from raglab.words.packs import GENERIC, FieldPattern, FieldReading, Pack, compile_expression
+from raglab.words.text import fold_case, sentences
 
 # kinds whose values change in time
 _CHANGING = frozenset({"amount", "percentage", "duration", "quantity", "number"})

@@ -33,10 +33,10 @@ from raglab.extensions.clarification.question_parsing import (
 from raglab.extensions.clarification.statements import Statement, statements, value_key
 from raglab.extensions.clarification.value_kinds import RANGE, values_in
 from raglab.live.clarifier import ParsedQuestion
-from raglab.numerals import dates_in
-from raglab.packs import GENERIC, Pack
 from raglab.values import Chunk
-from raglab.words import split_words
+from raglab.words.numerals import dates_in
+from raglab.words.packs import GENERIC, Pack
+from raglab.words.tokeniser import split_words
 
 # what a word counts for, by where it stands
 LABEL, HEAD, TEXT, HEADING, FAR, RANK = 1.0, 0.9, 0.7, 0.6, 0.5, 0.1
@@ -361,7 +361,7 @@ def is_denied(text: str) -> bool:
 
 
 def named_column(text: str, listed: Sequence[Statement]) -> list[Statement]:
-    """Of statements of several columns those of the only one whose head, or words of no other, a question has."""
+    """Of several columns, statements of the only one whose head, or own words, a question has."""
     words = frozenset(split_words(text))
     heads = {statement: frozenset(split_words(plain(statement.head))) for statement in listed}
     distinct = frozenset(heads.values()) - {frozenset()}

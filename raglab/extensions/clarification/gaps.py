@@ -63,9 +63,9 @@ from raglab.live.clarifier import (
     ParsedQuestion,
     QuestionGap,
 )
-from raglab.packs import GENERIC, Pack
 from raglab.values import Chunk
-from raglab.words import split_words
+from raglab.words.packs import GENERIC, Pack
+from raglab.words.tokeniser import split_words
 
 MOST = 6  # readings of a gap
 ENOUGH = 0.5  # share of the topic that the best statement must name
@@ -400,7 +400,7 @@ def _near_gap(
     pack: Pack,
     nearness: Nearness,
 ) -> QuestionGap | None:
-    """Which of several values in a sentence or table is meant, if near a question in other words."""
+    """Which of several values in a sentence or table is meant, if near the question."""
     text = plain(parsed.question)
     kinds, units = wanted_kinds(text), wanted_units(text)
     near = hits[:NEAR_PASSAGES]
@@ -458,9 +458,10 @@ def _tells_apart(text: str, listed: Sequence[Statement]) -> bool:
 
 
 def _changes(good: Sequence[ScoredStatement], documents: Sequence[Chunk]) -> list[Statement]:
-    """The only value that a question means, with the values that its text gives for it at another time.
+    """The only value a question means, with the values its text gives for it at another time.
 
-    `Pay is £9 an hour. Until May it was £8.`: a clause of the next sentence names a time and hardly anything else.
+    `Pay is £9 an hour. Until May it was £8.`: a clause of the next sentence names a time and hardly
+    anything else.
     """
     best = good[0].statement
     if (

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from raglab.text import STOP_WORDS, fold_case
-from raglab.words import split_words
+from raglab.words.text import STOP_WORDS, fold_case
+from raglab.words.tokeniser import split_words
 
 STEM = 7  # letters of a word that are compared
 SHORTEST = 4  # letters by which a shorter word meets its longer forms

@@ -16,9 +16,9 @@ from raglab.live.clarifier import Clarifier, FieldReader, GapFinder, QuestionPar
 from raglab.live.requests import Request
 from raglab.live.response import Response
 from raglab.live.trace_building import Retriever
-from raglab.packs import Pack
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.values import Chunk
+from raglab.words.packs import Pack
 
 if TYPE_CHECKING:
     from raglab.live.settings import ClarifySettings

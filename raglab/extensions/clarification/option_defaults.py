@@ -1,4 +1,7 @@
-"""Option defaults (shore): a choice among the resolver's options, learned for the next set of them (S3.5, S5.4)."""
+"""Option defaults (shore): a choice among resolver options, learned for the next (S3.5, S5.4).
+
+The next is the next set of options.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from raglab.audit.default_table import DefaultUse, RowKey
-from raglab.canonical import digest
 from raglab.default_learner import document_roles, fills_in, gate, lookup, suggest
 from raglab.extensions.clarification.question_texts import applied_default, default_sentence
 from raglab.extensions.clarification.turns import Turn
 from raglab.extensions.clarification.value_readings import extend_response
 from raglab.live.response import Response
 from raglab.values import Chunk
+from raglab.words.canonical import digest
 
 KIND = "options"
 LONGEST = 200  # characters of a value

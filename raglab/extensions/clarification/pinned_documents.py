@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from raglab.extensions.clarification.contents import page_kind
 from raglab.extensions.clarification.language_words import plain
 from raglab.live.trace_building import Retriever, question_scopes
-from raglab.packs import Pack
 from raglab.retrieval.indexes import embed_queries
 from raglab.values import Chunk
+from raglab.words.packs import Pack
 
 # conditions that a default may be split by (rule S5.6)
 COLUMNS = ("page_1_kind", "language", "vendor")

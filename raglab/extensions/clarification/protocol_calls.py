@@ -19,6 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
 
+from raglab.arguments.field_rules import converted
+from raglab.arguments.user_warnings import warn_user
 from raglab.default_learner import document_roles
 from raglab.extensions.clarification.field_values import is_quoted, read_value
 from raglab.extensions.clarification.gaps import Nearness, find_gaps
@@ -26,7 +28,6 @@ from raglab.extensions.clarification.language_words import plain, stems
 from raglab.extensions.clarification.question_parsing import TASKS, VERSION, parse_question
 from raglab.extensions.clarification.replies import NOT_UNDERSTOOD, read_reply
 from raglab.extensions.clarification.reply_names import MORE_TASKS, own_statement, pages_of
-from raglab.field_rules import converted
 from raglab.live.clarifier import (
     MIN_FIELD_CONFIDENCE,
     SLOTS,
@@ -49,9 +50,8 @@ from raglab.live.guarded_calls import (
     call_in_time,
     is_running,
 )
-from raglab.packs import GENERIC, Pack
-from raglab.user_warnings import warn_user
 from raglab.values import Chunk
+from raglab.words.packs import GENERIC, Pack
 
 T = TypeVar("T")
 TIMEOUT_S = 30.0  # of one call
@@ -485,7 +485,10 @@ def _stands(text: str, chunks: Sequence[Chunk]) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def _letters(text: str) -> str:
-    """A text without marks of tables and emphasis, in single blanks, with straight apostrophes and plain hyphens."""
+    """A text without table and emphasis marks, in single blanks, with plain hyphens.
+
+    Its apostrophes are straight.
+    """
     straight = text.replace("’", "'").replace("\u2011", "-")
     return " ".join(re.sub(r"[|;*#>]+", " ", straight).split()).replace(" :", ":")
 

@@ -21,10 +21,10 @@ from raglab.extensions.clarification.language_words import (
 )
 from raglab.live.clarifier import ParsedQuestion, Slot
 from raglab.live.requests import language_of
-from raglab.numerals import dates_in
-from raglab.packs import GENERIC, Pack
 from raglab.values import Chunk
-from raglab.words import split_words
+from raglab.words.numerals import dates_in
+from raglab.words.packs import GENERIC, Pack
+from raglab.words.tokeniser import split_words
 
 VERSION = "rules-9"  # to be raised with every change of what is read
 # in words of the tables, by its form, one of few, left open

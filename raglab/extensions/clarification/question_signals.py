@@ -16,14 +16,14 @@ from functools import cached_property
 
 import numpy as np
 
+from raglab.decision.document_names import chunk_documents, full_sources
 from raglab.decision.signal_values import STORED, Columns, arm_order
-from raglab.documents import chunk_documents, full_sources
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.question_parsing import VERSION, parse_question
 from raglab.live.clarifier import ParsedQuestion
-from raglab.packs import Pack
 from raglab.progress import progress
 from raglab.values import Case, Chunk, TraceData
+from raglab.words.packs import Pack
 
 FIRST = 8  # hits whose documents are read
 

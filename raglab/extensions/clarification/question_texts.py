@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from raglab.audit.default_table import DefaultUse
-from raglab.decimals import decimals
 from raglab.default_learner import OTHER, ClarificationDefault
 from raglab.extensions.clarification.language_words import language_parts, plain
 from raglab.extensions.clarification.replies import CONTENTS, DOCUMENT, LAST_PAGE, PAGE_SCOPE
-from raglab.languages import sentence
 from raglab.live.clarifier import GapReading, QuestionGap
-from raglab.packs import GENERIC, Pack
+from raglab.words.decimals import decimals
+from raglab.words.languages import sentence
+from raglab.words.packs import GENERIC, Pack
 
 LEARNED = (
     "{field}: {value} by the learned default for {where} (confidence {confidence} of {before}); "

@@ -1,7 +1,7 @@
-"""Replayed defaults (shore): rows of the default table as they were for one request, from the log alone (S5.8).
+"""Replayed defaults (shore): default table rows as of one request, from the log alone (S5.8).
 
-A row is followed from the version before it and the change that made it, both held against the hash chain; what differs
-from what is recorded is told in words.
+A row is followed from the version before it and the change that made it, both held against the hash
+chain; what differs from what is recorded is told in words.
 """
 
 from __future__ import annotations

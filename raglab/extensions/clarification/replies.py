@@ -50,7 +50,7 @@ from raglab.extensions.clarification.reply_traits import has, shown_text
 from raglab.extensions.clarification.statements import statements, value_key
 from raglab.extensions.clarification.value_kinds import values_in
 from raglab.live.clarifier import GapReading, Reply, ReplyRequest
-from raglab.words import split_words
+from raglab.words.tokeniser import split_words
 
 __all__ = ["CONTENTS", "DOCUMENT", "LAST_PAGE", "NOT_UNDERSTOOD", "PAGE_SCOPE", "read_reply"]
 NOT_UNDERSTOOD = Reply("not_understood")
@@ -77,7 +77,8 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
       ...     read_reply("banana", request).kind,
       ...     read_reply("no", request).declined,
       ... )
-      (Reply(kind='chosen', value='Rent deposit', quote='', declined=()), 'not_understood', ('Pet deposit',))
+      (Reply(kind='chosen', value='Rent deposit', quote='', declined=()), 'not_understood', ('Pet \
+deposit',))
     """
     text = _spelled(reply, request)
     words = tokens(text)
@@ -406,7 +407,7 @@ def _are_two(parts: Sequence[str], request: ReplyRequest) -> bool:
 def _is_accounted(
     part: str, named: Mention | None, reading: GapReading | None, request: ReplyRequest
 ) -> bool:
-    """Whether each word of a part is of the name, manners, or a reason that tells of nothing else."""
+    """Whether all words of a part are name, manners, or a reason that tells of nothing else."""
     if named is not None:
         return not named.rest or (
             _is_reason(part) and not _tells_of_another(part, reading, request)
@@ -490,7 +491,7 @@ def _stated_elsewhere(affirmed: Sequence[str], request: ReplyRequest) -> Reply:
 def _turned_down(
     denied: Sequence[str], request: ReplyRequest
 ) -> tuple[tuple[str, ...] | None, frozenset[str], bool]:
-    """Values that parts of a reply turn down in so many words, all that they mention, and whether one is a bare no.
+    """Values reply parts turn down in so many words, all they mention, and if one is a bare no.
 
     None in the place of the values where a word of such a part is not accounted for.
     """

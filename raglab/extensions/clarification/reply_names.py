@@ -32,9 +32,9 @@ from raglab.extensions.clarification.reply_traits import (
 from raglab.extensions.clarification.statements import Statement, statements, value_key
 from raglab.extensions.clarification.value_kinds import values_in
 from raglab.live.clarifier import GapReading, Reply, ReplyRequest
-from raglab.text import STOP_WORDS
 from raglab.values import Chunk
-from raglab.words import split_words
+from raglab.words.text import STOP_WORDS
+from raglab.words.tokeniser import split_words
 
 PAGE_SCOPE: Final = "page_scope"
 CONTENTS, DOCUMENT, LAST_PAGE = "toc", "document", "last"

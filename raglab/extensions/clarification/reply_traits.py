@@ -103,7 +103,7 @@ def by_time(part: str, request: ReplyRequest) -> GapReading | None:
 
 @cache
 def time_words(*keys: str) -> re.Pattern[str]:
-    """Words of documents and of replies for a time, the longest first, so that they are taken whole."""
+    """Words of documents and replies for a time, longest first, so that they are taken whole."""
     words = {entry for key in keys for entry in (*entries(f"{key}_reply"), *entries(key))}
     return whole_words(sorted(words, key=lambda entry: (-len(entry), entry)))
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.audit.default_table import RowKey
 from raglab.audit.log import request_groups
-from raglab.canonical import digest
 from raglab.default_learner import ClarificationRequest
 from raglab.extensions.clarification.clarified_requests import (
     Waiting,
@@ -52,6 +51,7 @@ from raglab.live.system import normalise_question
 from raglab.policy import check_pack
 from raglab.store.log_chain import as_written
 from raglab.store.log_tables import CHANGES, CLARIFICATIONS, REPLIES, SETTLEMENTS, request_row
+from raglab.words.canonical import digest
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog

@@ -16,9 +16,9 @@ from raglab.answering.extractive import PassageLine, passage_lines
 from raglab.extensions.clarification.language_words import expression, meets, plain, stem, stems
 from raglab.extensions.clarification.statements import heading_of
 from raglab.extensions.clarification.value_kinds import values_in
-from raglab.languages import LANGUAGES
-from raglab.text import fold_case
 from raglab.values import Chunk, Generation, Generator
+from raglab.words.languages import LANGUAGES
+from raglab.words.text import fold_case
 
 SCOPE_TASKS = (
     "page",

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from raglab.audit.sessions import SilenceRule
-from raglab.canonical import canonical_json, digest, utc_text
 from raglab.default_learner import DefaultLearner, update
 from raglab.extensions.clarification.default_rows import (
     SignalEvent,
@@ -25,15 +24,17 @@ from raglab.store.log_tables import (
     OPEN,
     SETTLEMENTS,
 )
+from raglab.words.canonical import canonical_json, digest, utc_text
 
 _TOLD = frozenset({"explicit_yes", "explicit_no", "implicit_ok"})
 
 
 def record_application(log: Entries, request: Mapping[str, Any], row: Mapping[str, Any]) -> None:
-    """Log a default applied silently, a row once a request, and keep it open until its outcome is known.
+    """Log a silently applied default, one row a request, open until its outcome is known.
 
     Raises:
-      ValueError: silence could not confirm it: a row that the log has not, a value or conditions that are none.
+      ValueError: silence could not confirm it: a row that the log has not, a value or conditions
+        that are none.
     """
     at = datetime.fromisoformat(row["at"])
     begun = empty_row(key_of_row(log, row["row_id"]), at)

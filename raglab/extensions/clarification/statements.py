@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple
 
 from raglab.extensions.clarification.language_words import plain, stems
 from raglab.extensions.clarification.value_kinds import NAME, TypedValue, is_name, values_in
-from raglab.text import STOP_WORDS, Piece, pieces
 from raglab.values import Chunk
-from raglab.words import split_words
+from raglab.words.text import STOP_WORDS, Piece, pieces
+from raglab.words.tokeniser import split_words
 
 Form = Literal["row", "line", "sentence", "role"]
 LONGEST_LABEL, LONGEST_CLAUSE = 8, 14  # words

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from raglab.default_learner import DefaultLearner
 from raglab.extensions.clarification.pinned_documents import DocumentIndex
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
-from raglab.languages import sentence
 from raglab.live.pipeline import answer_request
 from raglab.live.requests import Request
 from raglab.live.response import Response
-from raglab.packs import Pack
 from raglab.values import Chunk
+from raglab.words.languages import sentence
+from raglab.words.packs import Pack
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog

@@ -9,8 +9,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from raglab.languages import LANGUAGES
-from raglab.numerals import any_of, dates_in
+from raglab.words.languages import LANGUAGES
+from raglab.words.numerals import any_of, dates_in
 
 # Everything is in bounds, so that a hostile text takes no hours.
 _NUMBER = (
@@ -115,7 +115,8 @@ def values_in(text: str) -> tuple[TypedValue, ...]:
       ...     (value.kind, value.text)
       ...     for value in values_in("£250 within 14 days, by 1 May 2025; ring 020 7946 0142")
       ... ]
-      [('amount', '£250'), ('duration', '14 days'), ('date', '1 May 2025'), ('phone', '020 7946 0142')]
+      [('amount', '£250'), ('duration', '14 days'), ('date', '1 May 2025'), ('phone', '020 7946 \
+0142')]
     """
     values = [
         TypedValue("date", text[date.start : date.end], date.start, date.end)

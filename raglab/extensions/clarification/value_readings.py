@@ -16,6 +16,7 @@ from raglab.answering.extractive import piece_text
 from raglab.decision.checks import Check, answer_checks
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED, used_signals
+from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.default_learner import document_roles
 from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.field_values import is_quoted
@@ -38,17 +39,16 @@ from raglab.extensions.clarification.scope_answers import (
     narrow_to_chunks,
 )
 from raglab.extensions.clarification.statements import heading_of, statements, value_key
-from raglab.languages import sentence
 from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap
 from raglab.live.pipeline import fields_response
 from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseRecord, check_answer
-from raglab.patterns import pattern_hits
+from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables
 from raglab.signals import NAMES, declaration, own_signal
-from raglab.text import pieces
-from raglab.thresholds import policy_thresholds
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, TraceData
+from raglab.words.languages import sentence
+from raglab.words.text import pieces
 
 if TYPE_CHECKING:
     from raglab.live.system import System

@@ -1,4 +1,4 @@
-"""The cockpit itself (shore): the state that shows itself, as a widget, a table, or a page without a kernel."""
+"""The cockpit itself (shore): the state that shows itself: widget, table or page without kernel."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from raglab.decision.misuse import takes
 from raglab.decision.refusal_warnings import warn_of_refusals
 from raglab.extensions.cockpit.page import freeze, static_html
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.widget import CockpitWidget
 from raglab.lab.search_space import Goal
-from raglab.misuse import takes
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 

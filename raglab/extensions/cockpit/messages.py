@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from raglab.characters import is_unicode, visible
 from raglab.store.files import Where, input_error, read_text, shown_value
 from raglab.store.policies import MAX_POLICY_BYTES, Policy
 from raglab.store.strict_yaml import load_yaml
+from raglab.words.characters import is_unicode, visible
 
 LARGEST = 2.0**53  # of a number: past it a browser counts in steps of two
 SUFFIXES = (".yaml", ".yml")

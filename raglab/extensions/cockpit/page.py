@@ -19,7 +19,7 @@ from raglab.metrics import RATE_TABLE
 from raglab.store.files import write_bytes, write_text
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.text import NO_MATH, html_text
+from raglab.words.text import NO_MATH, html_text
 
 EXPORT = "export default"  # of the ES module; in a page it is a name of the script that follows
 # The page's stand-in for a kernel: it answers with the axes that were worked out when it was

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from raglab.decision.measured_trace import Measured
 from raglab.lab.search_space import SWITCHES, Goal, SearchRange, full_space, line_search, own_trial
 from raglab.lab.trial_search import Problem, run_search, trial_policies
-from raglab.policy_sections import EXPECTED_COST
+from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import tally
 from raglab.store.policies import Policy
 

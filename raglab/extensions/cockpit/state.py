@@ -1,7 +1,9 @@
-"""The cockpit's state (shore): a policy moved by hand over a trace, undone, compared with a baseline, and kept.
+"""The cockpit's state (shore): a policy moved by hand over a trace, undone, compared, and kept.
 
-It is driven by its methods, by hand or by a page. All that it says is what `raglab.sweep`, `raglab.steps` and
-`Decisions.explain` say of the same policy.
+It is compared with a baseline.
+
+It is driven by its methods, by hand or by a page. All that it says is what `raglab.sweep`,
+`raglab.steps` and `Decisions.explain` say of the same policy.
 """
 
 from __future__ import annotations

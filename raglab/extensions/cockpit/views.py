@@ -1,4 +1,4 @@
-"""What the cockpit shows (shore): gates, rates, cases and axes of one policy as plain values for a page.
+"""What the cockpit shows (shore): a policy's gates, rates, cases, axes as plain page values.
 
 Everything here is a look at what `replay` decided: no threshold meets a number in this module.
 """
@@ -12,31 +12,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates, metrics
-from raglab.breakpoints import (
+from raglab.decision import chain
+from raglab.decision.checks import Check
+from raglab.decision.decisions import ANSWERED, Decisions
+from raglab.decision.measurement import Evidence
+from raglab.decision.outcome_codes import CELL_OF_CODE, outcome_codes
+from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
+from raglab.gates import Gate, Threshold
+from raglab.gating.signal_gates import OWN, SIGNALS, signal_path
+from raglab.lab.search_space import Goal, round_between, step_index
+from raglab.policy_parts.own_gates import own_gate
+from raglab.policy_parts.sections import EXPECTED_COST
+from raglab.replay import flips, step_cells
+from raglab.replaying.breakpoints import (
     COST_THRESHOLDS,
     StepCells,
     swept_paths,
     swept_threshold,
     threshold_values,
 )
-from raglab.characters import visible
-from raglab.decimals import decimals
-from raglab.decision import chain
-from raglab.decision.checks import Check
-from raglab.decision.decisions import ANSWERED, Decisions
-from raglab.decision.measurement import Evidence
-from raglab.decision.outcome_codes import CELL_OF_CODE, outcome_codes
-from raglab.gates import Gate, Threshold
-from raglab.lab.search_space import Goal, round_between, step_index
-from raglab.own_gates import own_gate
-from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import flips, step_cells
 from raglab.resolver import ONE_OPTION, RULES, Contest
-from raglab.signal_gates import OWN, SIGNALS, signal_path
 from raglab.store.files import shown_value
 from raglab.store.policies import Policy
-from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Status
+from raglab.words.characters import visible
+from raglab.words.decimals import decimals
 
 BINS = 40  # of a histogram
 MOST_ROWS = 100  # cases that a page lists; the rest are counted

@@ -16,8 +16,6 @@ import numpy as np
 import traitlets
 from numpy.typing import NDArray
 
-from raglab.breakpoints import swept_paths
-from raglab.characters import visible
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.messages import (
     CaseMessage,
@@ -35,7 +33,9 @@ from raglab.extensions.cockpit.messages import (
 from raglab.extensions.cockpit.search import SearchJob
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.views import Filter
+from raglab.replaying.breakpoints import swept_paths
 from raglab.store.files import shown_value
+from raglab.words.characters import visible
 
 FILES = files("raglab.extensions.cockpit")
 TRIALS = 1_000  # of "tune what is not locked"

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from raglab.extensions.graph_table.entity_graph import EntityGraph, entity_graph
 from raglab.extensions.graph_table.tables import TableIndex, table_index, table_rows
-from raglab.packs import Pack
 from raglab.retrieval.arms import ArmRow
 from raglab.retrieval.indexes import ArmHits, Bm25Index
 from raglab.values import Chunk, Generation
+from raglab.words.packs import Pack
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from raglab.retrieval.entity_names import (
     spot_names,
 )
 from raglab.retrieval.rank_fusion import rank_by_score
-from raglab.text import STOP_WORDS
 from raglab.values import Chunk
+from raglab.words.text import STOP_WORDS
 
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]

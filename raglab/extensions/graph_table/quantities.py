@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from math import inf, isfinite, nan
 from typing import Literal, NamedTuple
 
-from raglab.languages import LANGUAGES, expression
-from raglab.numerals import (
+from raglab.words.languages import LANGUAGES, expression
+from raglab.words.numerals import (
     BLANKS,
     WrittenDate,
     any_of,

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.characters import unaccented
 from raglab.extensions.graph_table.quantities import (
     CURRENCIES,
     CURRENCY_OF,
@@ -29,12 +28,13 @@ from raglab.extensions.graph_table.quantities import (
     head_period,
     quantities_in,
 )
-from raglab.languages import LANGUAGES, expression
-from raglab.numerals import CURRENCY_CODES, any_of
-from raglab.packs import compile_expression
-from raglab.text import STOP_WORDS
 from raglab.values import Chunk
-from raglab.words import split_words
+from raglab.words.characters import unaccented
+from raglab.words.languages import LANGUAGES, expression
+from raglab.words.numerals import CURRENCY_CODES, any_of
+from raglab.words.packs import compile_expression
+from raglab.words.text import STOP_WORDS
+from raglab.words.tokeniser import split_words
 
 if TYPE_CHECKING:
     import duckdb
@@ -349,7 +349,7 @@ def table_question(question: str, later: Sequence[str] = ()) -> TableQuestion:
 
 
 def distinct_terms(text: str, without: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Distinct content words of a text without accents, and of each longer one its first letters, in order.
+    """Distinct content words of a text without accents, first letters of longer ones, in order.
 
     Args:
       text: any.

@@ -34,9 +34,9 @@ from raglab.extensions.graph_table.table_records import (
     store_records,
     table_question,
 )
-from raglab.languages import LANGUAGES, expression
-from raglab.packs import GENERIC, Pack
 from raglab.values import Chunk
+from raglab.words.languages import LANGUAGES, expression
+from raglab.words.packs import GENERIC, Pack
 
 _DIGITS = 9  # of a number that counts rows
 _YEAR = 360  # days from which on a span is a year: it means the column that begins in it

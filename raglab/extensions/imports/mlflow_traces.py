@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from raglab.decision.misuse import takes
 from raglab.extensions.imports.span_parts import EVALUATION
 from raglab.extensions.imports.span_traces import import_settings, trace_of_spans
 from raglab.extensions.imports.spans import LoggedSpan
 from raglab.lab.artifact_places import check_database
 from raglab.lab.store_errors import check_server, sqlite_files
-from raglab.misuse import takes
 from raglab.store.files import Where, input_error, shown_value
 from raglab.values import Case
 

@@ -1,4 +1,4 @@
-"""Span requests (algebra): the spans of a request joined to a question with its hits, answer and feedback."""
+"""Span requests (algebra): request spans joined to a question with hits, answer and feedback."""
 
 from __future__ import annotations
 

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from raglab.canonical import canonical_json, digest
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.measurement import CAN_BE_OFF
+from raglab.decision.misuse import takes
 from raglab.extension_points import extension
 from raglab.extensions.imports.import_counts import ImportCounts
 from raglab.extensions.imports.span_parts import SpanPart, part_of_row, span_part
@@ -27,18 +28,17 @@ from raglab.extensions.imports.span_requests import (
     request_of_row,
 )
 from raglab.extensions.imports.spans import FilePiece, LoggedSpan, Losses, pieces, read_spans
-from raglab.misuse import takes
-from raglab.parallel import run_each
-from raglab.patterns import pattern_hits
+from raglab.loops.parallel import run_each
 from raglab.policy import PolicyData
+from raglab.policy_parts.patterns import pattern_hits
 from raglab.store.case_labels import plain_question
 from raglab.store.case_records import hash_cases
 from raglab.store.files import Where, input_error, replacing, shown_value, write_text
 from raglab.store.record_fields import flat_name
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
-from raglab.user_warnings import warn_user
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Case, Chunk, Hits, TraceData
+from raglab.words.canonical import canonical_json, digest
 
 PART_BYTES = 64 << 20  # of the input whose requests are in memory together
 MOST_PARTS = 512  # that spans are sorted into by the hash of their trace's id

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import fusion, metrics
+from raglab import metrics
 from raglab.extensions.league.rows import NOT_JUDGED, LeagueRow, league_verdict
+from raglab.gating import fused_gate
 
 # of intervals over parts that are fitted on each other's answers, see `answer_rows`
 REACH = 2.0**0.5
@@ -173,7 +174,7 @@ def _fault(right: NDArray[np.bool_], fitted_on: str) -> str:
 
 
 def extended_logit(
-    signals: NDArray[np.float64], model: fusion.Model, names: Sequence[str]
+    signals: NDArray[np.float64], model: fused_gate.Model, names: Sequence[str]
 ) -> NDArray[np.float64]:
     """Logit of a fusion, to ten digits, continued in a straight line beyond its fitted values.
 
@@ -186,7 +187,7 @@ def extended_logit(
       names: of the signals, [S].
 
     Example:
-      >>> model = fusion.Model(0.0, (fusion.Part("gap", (0.0, 1.0), (-1.0, 1.0)),))
+      >>> model = fused_gate.Model(0.0, (fused_gate.Part("gap", (0.0, 1.0), (-1.0, 1.0)),))
       >>> extended_logit(np.array([[-1.0, 0.5, 1.0, 2.0]]), model, ["gap"])
       array([-3.,  0.,  1.,  3.])
     """
@@ -195,7 +196,7 @@ def extended_logit(
         values, (low, high) = signals[names.index(curve.signal)], (curve.x[0], curve.x[-1])
         slope = (curve.y[-1] - curve.y[0]) / (high - low)
         logit += np.interp(values, curve.x, curve.y) + slope * (values - np.clip(values, low, high))
-    return np.round(logit, fusion.DIGITS)
+    return np.round(logit, fused_gate.DIGITS)
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -207,7 +208,7 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def fitted_model(
     signals: NDArray[np.float64], right: NDArray[np.bool_], names: Sequence[str], least: int = LEAST
-) -> fusion.Model | None:
+) -> fused_gate.Model | None:
     """Fusion of signals, the fused gate's own.
 
     None where too few are right or wrong, or nothing ranks.
@@ -221,7 +222,7 @@ def fitted_model(
     varies = any(len(np.unique(values[~np.isnan(values)])) > 1 for values in signals)
     if not varies or min(right.sum(), (~right).sum()) < least:
         return None
-    model = fusion.fit_fusion(signals, right, names)
+    model = fused_gate.fit_fusion(signals, right, names)
     return model if model.parts else None
 
 
@@ -378,7 +379,7 @@ def _cell_rows(
 
 
 def _used_text(table: AnswerTable, judged: JudgedAnswers, part: NDArray[np.intp]) -> str:
-    """Signals behind the scores of a cell, by their share of the logit's range, and those without weight."""
+    """Signals behind a cell's scores, by share of the logit's range, and those without weight."""
     fits = [judged.weights[of] for of in np.unique(part) if judged.weights[of]]
     if not table.shows_fit or not fits:
         return ""

@@ -35,7 +35,7 @@ from raglab.store.files import (
     input_error,
     parse_json,
 )
-from raglab.text import exact_match, normalise_answer, token_f1
+from raglab.words.text import exact_match, normalise_answer, token_f1
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -497,7 +497,7 @@ def _flat(value: object) -> list[object]:
 
 
 def _answers(path: Path, golds: Mapping[str, Sequence[str]]) -> StoredAnswers:
-    """Answers of a file to questions with a gold answer, and how they reproduce figures beside it."""
+    """Answers of a file to questions with a gold answer, and the figures they reproduce."""
     steps, texts, calls = _beside(path, "stepNum"), {}, {}
     for key, value in _stored(path).items():
         # The router's answers have the number of steps of the arm that it chose.

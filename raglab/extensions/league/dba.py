@@ -1,7 +1,8 @@
-"""DBA (shore): votes of a model on its own answers, disagreement-based abstention (arXiv 2602.04853).
+"""DBA (shore): model votes on own answers, disagreement-based abstention (arXiv 2602.04853).
 
-Layout of the repository `results/baselines`: a folder a question set, in it a folder a model, in it JSON lines
-`{"id", "baselines": {vote: {"accepted": true, "correct": 1}}}`, gzipped or not; other keys are ignored.
+Layout of the repository `results/baselines`: a folder a question set, in it a folder a model, in it
+JSON lines `{"id", "baselines": {vote: {"accepted": true, "correct": 1}}}`, gzipped or not; other
+keys are ignored.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from raglab.decision.misuse import takes
 from raglab.extensions.league.accepted_answers import USED
 from raglab.extensions.league.adarague import (
     PARTS,
@@ -39,10 +40,9 @@ from raglab.extensions.league.rows import (
     signed,
 )
 from raglab.extensions.league.stored_lines import first_record, line_files, walked
-from raglab.html_display import Cell, Fold, Mark, display
 from raglab.metrics.intervals import check_level
-from raglab.misuse import takes
 from raglab.store.files import Where, input_error, shown_value
+from raglab.words.html_display import Cell, Fold, Mark, display
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,10 +146,10 @@ class League:
         return pd.DataFrame(self.rows, columns=LeagueRow._fields)
 
     def verdict_counts(self) -> dict[str, dict[str, int]]:
-        """Number of cells by table and verdict, a metric each, without the rows of all cells together.
+        """Number of cells by table and verdict, a metric each, less the rows of all cells.
 
-        Hallucination and error rate of a cell are counted as one, with the verdict of both (`cell_verdict`), which may
-        be `trade`; a row has the verdict of its own interval.
+        Hallucination and error rate of a cell are counted as one, with the verdict of both
+        (`cell_verdict`), which may be `trade`; a row has the verdict of its own interval.
         """
         return self._counts(are_pooled=False)
 
@@ -248,10 +248,9 @@ def league_table(
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     table = Path(folder, "own.csv")
       ...     _ = table.write_text("id,correct,first,second\n" + "\n".join(lines), encoding="utf-8")
-      ...     league_table(table)
+      ...     print(*repr(league_table(table)).splitlines()[:2], sep="\n")
       League(rows=1)
         own: 1 ahead
-        Of 20 intervals of a true difference of 0, one misses it on average; a verdict over two rates reads two.
     """
     check_level(level)
     if seed < 0:

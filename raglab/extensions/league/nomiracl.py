@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import fusion
 from raglab.extensions.league.accepted_answers import fitted_model
 from raglab.extensions.league.refusals import answer_vote
 from raglab.extensions.league.rows import (
@@ -34,6 +33,7 @@ from raglab.extensions.league.stored_lines import (
     line_files,
     stored_lines,
 )
+from raglab.gating import fused_gate
 from raglab.store.files import InputError
 
 NAME = "nomiracl"
@@ -245,10 +245,10 @@ def _choice(replies: Replies, models: NDArray[np.bool_], reference: int) -> Refu
         allowed = error_rate(replies.vote[reference, fit], right)
         if model is None or isnan(allowed):
             continue
-        chance = fusion.fused_probability(replies.vote[has][:, fit], model, names)
+        chance = fused_gate.fused_probability(replies.vote[has][:, fit], model, names)
         threshold = refusal_threshold(chance[right], allowed)
         answers[judged] = (
-            fusion.fused_probability(replies.vote[has][:, judged], model, names) >= threshold
+            fused_gate.fused_probability(replies.vote[has][:, judged], model, names) >= threshold
         )
     return RefusalDecisions(answers, replies.vote[reference], replies.models[reference])
 

@@ -317,7 +317,7 @@ def _named_signals(
     numbered: Sequence[str],
     where: Where,
 ) -> tuple[dict[str, Numbers], list[str]]:
-    """Columns of numbers that vary, and sentences on what they are, what is left out, and what ranks too well.
+    """Columns of varying numbers, and notes on them, what is left out and what ranks too well.
 
     Raises:
       InputError: there is none.

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from math import nan
 
-from raglab.characters import usual_forms
+from raglab.words.characters import usual_forms
 
 # What a server writes where no model replied.
 _FAILED = re.compile(r"unable to generate (?:a )?response\.?")
@@ -77,7 +77,7 @@ _REFUSALS = {
     "persian": (
         "نمی[ \u200c]?دانم|نمی[ \u200c]?توان|پاسخی وجود ندارد|اطلاعاتی .{0,40}ندارد|مشخص نیست"
     ),
-    "hindi": ("(?:पता|मालूम) नहीं|नहीं (?:पता|मालूम|जानता|जानती)|जानकारी नहीं|उत्तर नहीं|उपलब्ध नहीं"),
+    "hindi": "(?:पता|मालूम) नहीं|नहीं (?:पता|मालूम|जानता|जानती)|जानकारी नहीं|उत्तर नहीं|उपलब्ध नहीं",
     "german": r"\bich weiß (?:es )?nicht",
     "swahili": r"\bsijui\b|\bsifahamu\b|\bhakuna jibu\b",
     "russian": r"\bне знаю\b|\bответ\w* нет\b",

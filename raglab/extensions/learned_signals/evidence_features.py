@@ -1,9 +1,12 @@
-"""Evidence features (shore): how far the first passages hold what a question says, by words and by token embeddings.
+"""Evidence features (shore): how far the first passages hold what a question says.
 
-A question that its passages cannot answer mostly looks like one that they can: what differs is a word that is not
-there, another name or number in its place, or the opposite of what is said. So the features compare word with word.
-Each content word of the question has its best cosine among the words of a sentence, and is there or is not; the
-sentence that holds most of the question is looked at closely. Nothing here is learned, and no feature reads a label.
+It is measured by words and by token embeddings.
+
+A question that its passages cannot answer mostly looks like one that they can: what differs is a
+word that is not there, another name or number in its place, or the opposite of what is said. So the
+features compare word with word. Each content word of the question has its best cosine among the
+words of a sentence, and is there or is not; the sentence that holds most of the question is looked
+at closely. Nothing here is learned, and no feature reads a label.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from numpy.typing import NDArray
 
 from raglab.answering.claim_words import BREAK, LITTLE, NEGATION, Word, claim_words
 from raglab.answering.extractive import expected_kind, line_stems, phrases
-from raglab.text import sentences
+from raglab.words.text import sentences
 
 WORD, NAME, NUMBER = 1, 2, 3  # kinds of content words; 0 is a function word
 EXACT = 0.5  # what a word that is there counts, beside its cosine, in the choice of the sentence

@@ -38,9 +38,9 @@ from raglab.answering.prompts import (
     passage_room,
     prompt_shape,
 )
-from raglab.characters import visible
-from raglab.user_warnings import warn_user
+from raglab.arguments.user_warnings import warn_user
 from raglab.values import ModelUnavailableError
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     import pandas as pd

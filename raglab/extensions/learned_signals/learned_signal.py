@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from raglab import metrics
-from raglab.canonical import canonical_json, digest
 from raglab.decision.measurement import measured_tables
+from raglab.decision.misuse import takes
 from raglab.decision.trace_view import check_in_memory
-from raglab.expected_cost import CLASSES
 from raglab.extensions.learned_signals.evidence_features import (
     FEATURES,
     GROUPS,
@@ -42,15 +41,14 @@ from raglab.extensions.learned_signals.score_models import (
     model_record,
     parse_model,
 )
-from raglab.html_display import display
+from raglab.gating.expected_cost import CLASSES
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import LEAST, decision_cases
 from raglab.lab.held_out_groups import grouped_folds
 from raglab.live.measured_signals import add_signals, signal_rows
 from raglab.live.signal_functions import SignalFunction
-from raglab.misuse import takes
-from raglab.model_files import BUNDLED
-from raglab.models import Encoder, identifier_of, load_encoder
+from raglab.models.files import BUNDLED
+from raglab.models.loaders import Encoder, identifier_of, load_encoder
 from raglab.progress import progress
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.signals import check_name
@@ -58,6 +56,8 @@ from raglab.store.case_labels import check_split_names
 from raglab.store.files import Where, input_error, read_json, write_text
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
+from raglab.words.canonical import canonical_json, digest
+from raglab.words.html_display import display
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -246,7 +246,10 @@ class LearnedSignal:
         return probabilities
 
     def signal_function(self) -> SignalFunction:
-        """The signal as a function, for `raglab.add_signals`, `raglab.register_signal` and so for live answers."""
+        """The signal as a function, for `raglab.add_signals` and `raglab.register_signal`.
+
+        So it serves live answers too.
+        """
         return SignalFunction(
             self.name,
             self.values,

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.model_files import check_weights, find_model
-from raglab.models import (
+from raglab.models.files import check_weights, find_model
+from raglab.models.loaders import (
     BATCH,
     FIRST,
     device_name,

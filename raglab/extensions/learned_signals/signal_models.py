@@ -19,7 +19,6 @@ from raglab.answering.client import ModelClient
 from raglab.answering.metered_client import RequestBudget
 from raglab.answering.prompts import MOST_TOKENS, Prompt
 from raglab.answering.support import NliScorer, answer_support
-from raglab.canonical import digest
 from raglab.extensions.learned_signals.judging import (
     IS_RIGHT,
     JUDGE,
@@ -40,8 +39,9 @@ from raglab.extensions.learned_signals.readers import (
     load_reader,
 )
 from raglab.live.signal_functions import SignalFunction
-from raglab.models import Nli, load_nli
+from raglab.models.loaders import Nli, load_nli
 from raglab.signals import LONGEST_TEXT
+from raglab.words.canonical import digest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,7 +112,7 @@ def nli(model: str | Nli, *, name: str = "nli", n_hits: int = N_HITS) -> SignalF
     A claim is held against the runs of three sentences of every hit, of which the best counts.
 
     Args:
-      model: loaded by `raglab.models.load_nli`, or its name or folder.
+      model: loaded by `raglab.models.loaders.load_nli`, or its name or folder.
       name: of the signal.
       n_hits: hits that are read.
 

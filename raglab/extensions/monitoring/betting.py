@@ -1,12 +1,15 @@
-"""Betting (algebra): tests of a mean of bounded steps that hold at every time, by wealth that bets on it.
+"""Betting (algebra): tests of a mean of bounded steps, by wealth that bets on it.
 
-A step is x in [low, high], with a mean given the past that may drift. A fixed bet b has wealth prod(1 + b * x). With m
-the means, prod(1 + b * x) / prod(1 + b * m) is a martingale, and prod(1 + b * m) <= exp(b * sum(m)). So wealth reaches
-1 / delta while the means so far sum to 0 or less with probability delta at most, over all times together (Ville). This
-needs a bet that never changes; wealth is spread evenly over several of them at the start, and the sum keeps the law.
+They hold at every time.
 
-Source: Waudby-Smith and Ramdas 2024, Estimating means of bounded random variables by betting, section 4 (hedged capital
-over a grid of bets); Ville 1939.
+A step is x in [low, high], with a mean given the past that may drift. A fixed bet b has wealth
+prod(1 + b * x). With m the means, prod(1 + b * x) / prod(1 + b * m) is a martingale, and prod(1 + b
+* m) <= exp(b * sum(m)). So wealth reaches 1 / delta while the means so far sum to 0 or less with
+probability delta at most, over all times together (Ville). This needs a bet that never changes;
+wealth is spread evenly over several of them at the start, and the sum keeps the law.
+
+Source: Waudby-Smith and Ramdas 2024, Estimating means of bounded random variables by betting,
+section 4 (hedged capital over a grid of bets); Ville 1939.
 """
 
 from __future__ import annotations

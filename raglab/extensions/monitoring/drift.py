@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import measured_tables
+from raglab.decision.misuse import takes
 from raglab.decision.trace_view import TraceView
 from raglab.extensions.monitoring.betting import log_bar, log_mean
 from raglab.metrics import check_delta
-from raglab.misuse import takes
 from raglab.replay import each_shard
 from raglab.store.policies import Policy
 from raglab.values import TraceData

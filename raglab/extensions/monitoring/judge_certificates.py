@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.certify import Certificate, Promise, check_levels
+from raglab.decision.misuse import takes
 from raglab.extensions.monitoring.betting import bet, log_bar, log_mean, opening_wealth
 from raglab.extensions.monitoring.judged_requests import (
     JudgedRequests,
@@ -31,7 +32,6 @@ from raglab.extensions.monitoring.judged_requests import (
     judged_requests,
     rate_parts,
 )
-from raglab.misuse import takes
 from raglab.store.files import Where, input_error
 from raglab.values import Status
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.decision.misuse import takes
 from raglab.extensions.monitoring.judged_requests import (
     JudgedRequests,
     RateParts,
@@ -43,7 +44,6 @@ from raglab.metrics.intervals import (
     stratified_share,
     t_quantile,
 )
-from raglab.misuse import takes
 from raglab.values import Status
 
 if TYPE_CHECKING:
@@ -128,34 +128,39 @@ _UNKNOWN = DifferenceEstimate(*(float("nan"),) * 6)
 def judged_rates(
     frame: pd.DataFrame, *, rates: Sequence[str] = OBJECTIVES, level: float = 0.95
 ) -> pd.DataFrame:
-    """Rates of all requests of a frame from a judge's labels and a few of people, with asymptotic intervals.
+    """Rates of all requests of a frame from labels of a judge and few people, with intervals.
 
-    People must have labelled requests drawn at random: each as likely as any other of its `stratum`, or of its
-    `inclusion_probability` where there is no stratum. The judge's label of a request must be fixed without knowing who
-    is drawn: all requests are labelled alike, and the judge has not learned from people's labels. A judge that was run
-    on the drawn ones alone gives false intervals. The estimate is refused where what it says differs between drawn and
-    other requests beyond chance; a judge that knows the draw and hides it so far is not found. The intervals say
-    nothing of requests that are not in the frame.
+    The intervals are asymptotic.
+
+    People must have labelled requests drawn at random: each as likely as any other of its
+    `stratum`, or of its `inclusion_probability` where there is no stratum. The judge's label of a
+    request must be fixed without knowing who is drawn: all requests are labelled alike, and the
+    judge has not learned from people's labels. A judge that was run on the drawn ones alone gives
+    false intervals. The estimate is refused where what it says differs between drawn and other
+    requests beyond chance; a judge that knows the draw and hides it so far is not found. The
+    intervals say nothing of requests that are not in the frame.
 
     Args:
-      frame: a row a request, all of them: `decision` and `judge` (ok, refuse, ambiguous); `label`, empty where people
-        gave none. Optional: `correct`, `judge_correct` (whether an answer to a request labelled ok is right, else it
-        is), `stratum`, `inclusion_probability`, `drawn` (drawn ones without a label may be anything),
-        `request_id` (each once).
+      frame: a row a request, all of them: `decision` and `judge` (ok, refuse, ambiguous); `label`,
+        empty where people gave none. Optional: `correct`, `judge_correct` (whether an answer to a
+        request labelled ok is right, else it is), `stratum`, `inclusion_probability`, `drawn`
+        (drawn ones without a label may be anything), `request_id` (each once).
       rates: names of errors, some of `raglab.metrics.OBJECTIVES`.
       level: of the intervals, in (0, 1).
 
     Returns:
-      A row a rate: estimate, low, high; method; judge_only (no interval: its errors are unknown); human_only,
-        human_low, human_high (people's labels alone, exact); k of n, labelled errors and labelled cases; requests,
-        unlabelled (drawn without a label); coefficient (c of the judge); labels_saved (how many more labels people
-        alone would need for such an interval, by the estimated variances); level; reason, why the estimate is refused
-        and NaN, or that no labels are saved, or that the estimate lies outside people's own interval, which a sound one
-        seldom does.
+      A row a rate: estimate, low, high; method; judge_only (no interval: its errors are unknown);
+      human_only,
+        human_low, human_high (people's labels alone, exact); k of n, labelled errors and labelled
+        cases; requests, unlabelled (drawn without a label); coefficient (c of the judge);
+        labels_saved (how many more labels people alone would need for such an interval, by the
+        estimated variances); level; reason, why the estimate is refused and NaN, or that no labels
+        are saved, or that the estimate lies outside people's own interval, which a sound one seldom
+        does.
 
     Raises:
-      InputError: a column is missing, there twice or has another value, a `request_id` is there twice, or only drawn
-        requests are given.
+      InputError: a column is missing, there twice or has another value, a `request_id` is there
+        twice, or only drawn requests are given.
       ValueError: no such rate, or a level outside (0, 1).
       TypeError: a single text as rates, or a level that is no number.
 

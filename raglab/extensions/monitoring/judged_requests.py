@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.arguments.plain_arrays import float_array
+from raglab.arguments.user_warnings import warn_user
 from raglab.metrics.decision_rates import (
     OBJECTIVES,
     RATE_TABLE,
@@ -20,9 +22,7 @@ from raglab.metrics.decision_rates import (
     label_counts,
     rate_counts,
 )
-from raglab.plain_arrays import float_array
 from raglab.store.files import Where, input_error, shown_value
-from raglab.user_warnings import warn_user
 from raglab.values import Status
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _check_ids(frame: pd.DataFrame) -> None:
 def _outcomes(
     frame: pd.DataFrame, name: str, right: str | None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Codes of a label column, -1 if empty, and whether the answer is right, NaN if that is empty."""
+    """Codes of a label column, -1 if empty, and whether the answer is right, NaN if empty."""
     if name not in frame:
         rule, remedy = (
             f"a frame of judged requests must have a column {name}",

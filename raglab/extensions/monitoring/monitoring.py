@@ -1,14 +1,19 @@
-"""Monitoring (shore): whether a promise is kept on labelled traffic, said at any time with one error for all (S6.13).
+"""Monitoring (shore): whether a promise is kept on labelled traffic, at any time (S6.13).
+
+One error covers all times.
 
 Two statements are made of a promise that a rate is at most alpha, each with its own share of delta.
 
-- Alarm, at a step: among all requests from the start (or from a restart) to that step, the rate exceeded alpha.
-- Held on average since the start, at a step: among all requests from the start to that step, it is at most alpha.
+- Alarm, at a step: among all requests from the start (or from a restart) to that step, the rate
+  exceeded alpha.
+- Held on average since the start, at a step: among all requests from the start to that step, it is
+  at most alpha.
 
-With probability at least 1 - delta no false statement is ever made: of no promise, at no step. That holds under any
-drift of requests and labels. Assumed is how requests were drawn to be labelled, and nothing else: each with the
-probability that is stated, which may rest on the past and on the request and never on its label. Where every request is
-labelled there is no draw; the rate is then the mean of what each request was likely to do given all before it.
+With probability at least 1 - delta no false statement is ever made: of no promise, at no step. That
+holds under any drift of requests and labels. Assumed is how requests were drawn to be labelled, and
+nothing else: each with the probability that is stated, which may rest on the past and on the
+request and never on its label. Where every request is labelled there is no draw; the rate is then
+the mean of what each request was likely to do given all before it.
 """
 
 from __future__ import annotations
@@ -22,8 +27,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.canonical import digest
 from raglab.certify import Certificate
+from raglab.decision.misuse import takes
 from raglab.extensions.monitoring.betting import log_mean
 from raglab.extensions.monitoring.gauges import gauges_text
 from raglab.extensions.monitoring.processes import (
@@ -40,9 +45,9 @@ from raglab.extensions.monitoring.promises import Promises, certificate_promises
 from raglab.extensions.monitoring.states import MOST_IDS, AlarmProcess, MonitorState, RaisedAlarm
 from raglab.extensions.monitoring.steps import StreamSteps, stream_steps
 from raglab.lab.certification import Certification
-from raglab.misuse import takes
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
+from raglab.words.canonical import digest
 
 if TYPE_CHECKING:
     import pandas as pd

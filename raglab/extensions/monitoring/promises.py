@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.canonical import canonical_json, digest
 from raglab.certify import Certificate
 from raglab.lab.certificate_checks import stated_certificate
 from raglab.lab.certification import Certification
 from raglab.lab.certified_losses import COST, counted_losses
 from raglab.metrics import OBJECTIVES, check_delta
 from raglab.store.policies import Policy
+from raglab.words.canonical import canonical_json, digest
 
 
 class Promises(NamedTuple):

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from raglab.canonical import canonical_json, digest
 from raglab.store.files import Where, input_error, read_json, shown_value, write_text
+from raglab.words.canonical import canonical_json, digest
 
 FORMAT = 2
 MOST_IDS = 10_000  # latest requests and samples that are known again

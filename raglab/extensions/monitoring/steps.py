@@ -1,10 +1,11 @@
-"""Steps (shore): a stream of labelled requests, checked and put in the order of time, as steps that are bet on (S6.13).
+"""Steps (shore): a stream of labelled requests, checked and in time order, to bet on (S6.13).
 
-A request that is drawn by itself is a step. A sample that is drawn together is one step of several rows. Let a stratum
-of N requests have n drawn without replacement, x = N / n * (k - alpha * n) of each, and a bet b with 1 + b * x > 0. The
-mean of prod(1 + b * x) over the draws is at most (1 + b * mean(x)) ** n (Maclaurin's inequality), and that is at most
-exp(b * sum(k - alpha * n)) over all N. So betting row by row is right at the end of the sample, and nowhere inside it.
-It rests on this: the label of a request does not depend on which others of its stratum were drawn.
+A request that is drawn by itself is a step. A sample that is drawn together is one step of several
+rows. Let a stratum of N requests have n drawn without replacement, x = N / n * (k - alpha * n) of
+each, and a bet b with 1 + b * x > 0. The mean of prod(1 + b * x) over the draws is at most (1 + b *
+mean(x)) ** n (Maclaurin's inequality), and that is at most exp(b * sum(k - alpha * n)) over all N.
+So betting row by row is right at the end of the sample, and nowhere inside it. It rests on this:
+the label of a request does not depend on which others of its stratum were drawn.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.arguments.plain_arrays import is_missing
 from raglab.audit.label_samples import LABEL_NAMES, file_rows
-from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decision.measured_trace import Measured
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.sharded_decisions import trace_basis
@@ -28,12 +29,12 @@ from raglab.lab.answer_basis import check_compared, missing_notes
 from raglab.lab.certificate_checks import check_new_cases, check_notes, stated_certificate
 from raglab.lab.label_sampling import PROBABILITY, SAMPLE_LABEL, STRATUM
 from raglab.metrics import CELLS
-from raglab.plain_arrays import is_missing
 from raglab.replay import cases_by_shard, decide_policies, each_shard, join_columns, shard_codes
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
 from raglab.values import Status, TraceData
+from raglab.words.canonical import canonical_json, digest, utc_text
 
 if TYPE_CHECKING:
     import pandas as pd

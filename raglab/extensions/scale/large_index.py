@@ -25,11 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from raglab.blobs import CACHE_PATIENCE_S
-from raglab.canonical import canonical_json, digest
 from raglab.extensions.scale.mapped_files import mapping_check
 from raglab.extensions.scale.vector_shards import Remapped, VectorShards
-from raglab.models import Tokens
+from raglab.models.loaders import Tokens
 from raglab.progress import progress
 from raglab.retrieval.dense import (
     DenseIndex,
@@ -59,6 +57,7 @@ from raglab.retrieval.indexes import (
     rows_of_corpus,
     write_bm25,
 )
+from raglab.store.blobs import CACHE_PATIENCE_S
 from raglab.store.files import (
     InputError,
     Where,
@@ -70,7 +69,8 @@ from raglab.store.files import (
     shown_value,
     write_text,
 )
-from raglab.words import is_plain
+from raglab.words.canonical import canonical_json, digest
+from raglab.words.tokeniser import is_plain
 
 ROWS_OF_SHARD = 65_536
 MOST_ROWS = 2**31 - 1  # positions are of 32 bits

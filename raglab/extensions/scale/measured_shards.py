@@ -1,7 +1,10 @@
-"""Measured shards (shore): the evidence of a sharded trace on disk, so that many replays measure it once (S1.5, S3.6).
+"""Measured shards (shore): a sharded trace's evidence on disk, measured once (S1.5, S3.6).
 
-Loading and measuring a shard costs as much as some thousand decisions of each of its cases; a study replays a trace
-dozens of times. Evidence is a tenth of a shard's hits in memory, and is read from a folder of its own, shard by shard.
+Many replays share it.
+
+Loading and measuring a shard costs as much as some thousand decisions of each of its cases; a study
+replays a trace dozens of times. Evidence is a tenth of a shard's hits in memory, and is read from a
+folder of its own, shard by shard.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from numpy.typing import NDArray
 
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.decision.trace_view import TracePart
-from raglab.parallel import run_each
+from raglab.loops.parallel import run_each
 from raglab.policy import PolicyData, Structure
 from raglab.replay import group_by_structure
 from raglab.store.files import replacing

@@ -20,7 +20,8 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.documents import EXACT_NAMES
+from raglab.decision.document_names import EXACT_NAMES
+from raglab.decision.misuse import takes
 from raglab.extensions.scale.shard_manifests import Manifest, ShardRow, shard_row
 from raglab.extensions.scale.sharded_traces import (
     CASES_OF_SHARD,
@@ -41,8 +42,7 @@ from raglab.live.trace_building import (
     plan_building,
     question_scopes,
 )
-from raglab.misuse import takes
-from raglab.parallel import current_workers, run_each
+from raglab.loops.parallel import current_workers, run_each
 from raglab.policy import PolicyData
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.case_records import case_record, parse_case

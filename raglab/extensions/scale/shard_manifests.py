@@ -1,7 +1,9 @@
-"""Manifests of sharded traces (shore): what a folder of shards holds, checked to the last number (S1.5).
+"""Manifests of sharded traces (shore): what a shard folder holds, checked to the last (S1.5).
 
-The manifest comes last, so that a folder always holds a whole version. Its hash tells damage, not whoever computes it
-again: what it says of a shard is held against the shard where that is loaded.
+The check goes to the last number.
+
+The manifest comes last, so that a folder always holds a whole version. Its hash tells damage, not
+whoever computes it again: what it says of a shard is held against the shard where that is loaded.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raglab.canonical import canonical_json, digest
 from raglab.store.files import Where, input_error, read_json, shown_value, write_text
 from raglab.store.trace_merging import TraceError, joined_fingerprint, shared_facts
 from raglab.store.traces import MANIFEST
 from raglab.values import CaseCounts, count_cases
+from raglab.words.canonical import canonical_json, digest
 
 MANIFEST_SCHEMA = 1
 MAX_MANIFEST_BYTES = 2**28

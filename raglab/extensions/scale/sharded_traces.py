@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Self, Type
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.canonical import canonical_json, digest
 from raglab.decision.measured_trace import plain_trace
 from raglab.decision.measurement import Evidence
+from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.decision.trace_view import part_with
 from raglab.extensions.scale.measured_shards import ShardEvidence, measured_parts
@@ -41,8 +41,6 @@ from raglab.extensions.scale.shard_manifests import (
     shared_hash,
     write_manifest,
 )
-from raglab.html_display import Fold, display, short
-from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.signals import declaration, own_signal
@@ -57,6 +55,8 @@ from raglab.store.trace_merging import (
 )
 from raglab.store.traces import MANIFEST, check_labels, labelled_cases, signal_values, split_error
 from raglab.values import NONE, Case, CaseCounts, case_positions, count_cases, counted
+from raglab.words.canonical import canonical_json, digest
+from raglab.words.html_display import Fold, display, short
 
 if TYPE_CHECKING:
     import pandas as pd

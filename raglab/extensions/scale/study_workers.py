@@ -23,7 +23,6 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
-from raglab.canonical import digest
 from raglab.lab.study import search_problem
 from raglab.lab.study_storage import check_shareable, check_storage, stored_study
 from raglab.lab.trial_search import (
@@ -45,6 +44,7 @@ from raglab.lab.trial_search import (
 from raglab.progress import progress
 from raglab.store.files import Where, input_error
 from raglab.store.traces import StudyTrace
+from raglab.words.canonical import digest
 
 SIGN_S = 2.0  # seconds between two signs of life
 GRACE_S = 30.0  # seconds of silence after which a worker's claims are given up

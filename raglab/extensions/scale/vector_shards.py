@@ -1,4 +1,7 @@
-"""Embeddings of a large corpus (shore): float16 rows in files of equal length, memory-mapped, read as one array."""
+"""Embeddings of a large corpus (shore): float16 rows in memory-mapped files, read as one array.
+
+The files have equal length.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from raglab.characters import visible
 from raglab.extensions.scale.mapped_files import check_mapped, mapped_file
+from raglab.words.characters import visible
 
 Vectors = NDArray[np.float32]
 _UNIT_LENGTH = 1e-2  # by which rounding to float16 may change a length, ten times over

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import metrics
-from raglab.breakpoints import threshold_at
-from raglab.decimals import decimals, percent
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import Decisions
 from raglab.decision.learned_cases import IN_SAMPLE
@@ -24,7 +22,6 @@ from raglab.displays.tables import (
     number_text,
     share_cell,
 )
-from raglab.html_display import Cell
 from raglab.lab.competition import BY_HAND
 from raglab.lab.report.verdicts import (
     BOUGHT,
@@ -34,8 +31,11 @@ from raglab.lab.report.verdicts import (
     flipped_cases,
 )
 from raglab.policy import WHOLE, PolicyData
+from raglab.replaying.breakpoints import threshold_at
 from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.values import Case, Status
+from raglab.words.decimals import decimals, percent
+from raglab.words.html_display import Cell
 
 if TYPE_CHECKING:
     import pandas as pd

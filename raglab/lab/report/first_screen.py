@@ -18,7 +18,6 @@ from raglab.decision.measurement import gates_off
 from raglab.decision.refusal_warnings import is_refusal, refusal_text
 from raglab.decision.scoring import status_only_note, unretrieved_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
-from raglab.html_display import Cell, Mark
 from raglab.lab.acting_gates import (
     acting_gates,
     bound_text,
@@ -36,6 +35,7 @@ from raglab.lab.report.verdicts import TargetVerdict, verdicts
 from raglab.lab.report.words import WORDS
 from raglab.lab.study_notes import FEW
 from raglab.values import Status
+from raglab.words.html_display import Cell, Mark
 
 Advice = Literal[
     "use",  # better than all that needs no tuning, on cases that nothing was chosen on
@@ -646,7 +646,7 @@ def _refusals(judged: ReportData) -> list[Fact]:
 
 
 def _switched_off(judged: ReportData) -> list[Fact]:
-    """Gates that act in the policy compared with and not in the subject, unless that answers nothing (rule S6.8)."""
+    """Gates acting in the compared policy, not the subject, unless it answers none (rule S6.8)."""
     before, after = (judged.policies[name] for name in (judged.names[0], judged.subject))
     off = gates_off(judged.trace)
     dropped = dropped_gates(before, after, off)

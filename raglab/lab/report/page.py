@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import metrics, replay, robustness
+from raglab import metrics, replay
+from raglab.arguments.user_warnings import warn_user
 from raglab.certify import MAX_OVER_ASK
-from raglab.decimals import percent
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned
 from raglab.decision.measured_trace import held_trace
+from raglab.decision.misuse import takes
 from raglab.decision.trace_view import TraceView
 from raglab.displays.tables import (
     ReportTable,
@@ -24,7 +25,6 @@ from raglab.displays.tables import (
     percent_cells,
     share_cell,
 )
-from raglab.html_display import Cell
 from raglab.lab.candidates import DEFAULTS, FREE
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report import sections as parts
@@ -44,11 +44,12 @@ from raglab.lab.search_space import Goal
 from raglab.lab.slice_rates import slices
 from raglab.lab.traffic_review import Review
 from raglab.lab.unmeasured_gates import unmeasured_note
-from raglab.misuse import takes
+from raglab.metrics import robustness
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
-from raglab.user_warnings import warn_user
 from raglab.values import Status
+from raglab.words.decimals import percent
+from raglab.words.html_display import Cell
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,6 @@ import numpy as np
 
 from raglab import metrics
 from raglab.certify import data_need
-from raglab.decimals import decimals, percent
 from raglab.displays.tables import (
     DASH,
     ReportTable,
@@ -21,7 +20,6 @@ from raglab.displays.tables import (
     percent_cells,
     share_cell,
 )
-from raglab.html_display import Cell, Mark
 from raglab.lab.answer_basis import basis_conflict, basis_kind
 from raglab.lab.certificate_checks import Retest, certificate_defect, check_policy
 from raglab.lab.certification_cases import SPLITS
@@ -36,6 +34,8 @@ from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, USUAL_TARGETS, AnswerSignals, best_bound, certifiable
 from raglab.metrics import OBJECTIVES
 from raglab.values import Status
+from raglab.words.decimals import decimals, percent
+from raglab.words.html_display import Cell, Mark
 
 if TYPE_CHECKING:
     from raglab.lab.certification import Certification
@@ -336,7 +336,7 @@ def _failed_blocks(failed: Certification, subject: str) -> list[Block]:
 
 
 def _diagnosis(signals: AnswerSignals, wanted: float | None, place: str) -> ReportTable:
-    """What each signal alone could carry on the page, for the wanted risk or the lowest usual one within reach."""
+    """What a signal alone could carry on the page, for the wanted or lowest usual risk in reach."""
     alpha = _alpha(len(signals.right), wanted)
     frame = diagnosis(signals.right, signals.score, alpha, DELTA)
     constant = [name for name, score in signals.score.items() if not tells_apart(score)]

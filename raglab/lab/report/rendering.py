@@ -16,11 +16,11 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
 
-from raglab.characters import visible
 from raglab.lab.report.blocks import Frame, ReportPart
 from raglab.lab.report.first_screen import FirstScreen
 from raglab.lab.report.words import WORDS
-from raglab.rules import NUMBER, rule_sentences
+from raglab.words.characters import visible
+from raglab.words.rules import NUMBER, rule_sentences
 
 UNBROKEN = "\u00a0"
 

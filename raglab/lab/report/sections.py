@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from raglab import calibration, metrics
 from raglab.calibration import Judgement
 from raglab.certify import MAX_OVER_ASK
-from raglab.decimals import percent
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
 from raglab.decision.learned_cases import IN_SAMPLE, Learned
@@ -40,8 +39,7 @@ from raglab.displays.tables import (
     rate_cells,
     share_cell,
 )
-from raglab.expected_cost import CLASSES
-from raglab.html_display import Cell
+from raglab.gating.expected_cost import CLASSES
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
 from raglab.lab.certification_texts import NOT_MEASURED
 from raglab.lab.comparison import StudyOutcome
@@ -79,9 +77,11 @@ from raglab.lab.report.verdicts import (
 from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
 from raglab.lab.slice_rates import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.metrics import LABELS, OUTCOMES
-from raglab.policy_sections import EXPECTED_COST, ModelSection
+from raglab.policy_parts.sections import EXPECTED_COST, ModelSection
 from raglab.store.policies import Policy
 from raglab.values import NONE, Status
+from raglab.words.decimals import percent
+from raglab.words.html_display import Cell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,7 +163,7 @@ class ReportData(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What stands at every figure and table of rates of a policy that was fitted or chosen on these cases."""
+        """Note at each figure and table of rates of a policy fitted or chosen on these cases."""
         return f"{IN_SAMPLE[:1].upper()}{IN_SAMPLE[1:]}." if self.in_sample else ""
 
     def by_cost(self, name: str) -> bool:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from raglab import metrics, replay
 from raglab.certify import MAX_OVER_ASK
-from raglab.decimals import decimals
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import chain_place
 from raglab.decision.measured_trace import Measured
@@ -19,11 +18,12 @@ from raglab.decision.measurement import measured_tables
 from raglab.decision.trace_view import TraceView
 from raglab.lab.search_space import always_answer
 from raglab.metrics import RATE_TABLE
-from raglab.policy_sections import EXPECTED_COST
+from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_shard
 from raglab.signals import BUILT_IN_SET, NAMES, SignalSet
 from raglab.store.policies import Policy
 from raglab.values import Curve, Status, TraceData, check_labelled
+from raglab.words.decimals import decimals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -365,14 +365,20 @@ def verdicts(
     min_coverage: float | None = None,
     max_over_ask: float = MAX_OVER_ASK,
 ) -> list[TargetVerdict]:
-    """Verdict on every target for one policy, then on its coverage and over-ask, without which no target is met.
+    """Verdict on every target for a policy, then on its coverage and over-ask.
 
-    A rate over nothing meets nothing (rule S6.2). A target that is kept by refusing most or by asking back is bought,
-    not met: always refusing or always asking would earn as much (rule S6.9). Without targets there is no verdict.
+    Without the last two no target is met.
+
+    A rate over nothing meets nothing (rule S6.2). A target that is kept by refusing most or by
+    asking back is bought, not met: always refusing or always asking would earn as much (rule S6.9).
+    Without targets there is no verdict.
 
     Args:
-      row: of `replay.sweep`. targets: see `reachable`. can: whether all targets can be met together, see `reachable`.
-        min_coverage, max_over_ask: see `reachable`; a target of `over_ask_rate` takes the place of the latter.
+      row: of `replay.sweep`.
+      targets: see `reachable`.
+      can: whether all targets can be met together, see `reachable`.
+      min_coverage, max_over_ask: see `reachable`; a target of `over_ask_rate` takes the place of
+        the latter.
 
     Raises:
       ValueError: min_coverage or max_over_ask outside [0, 1].

@@ -24,9 +24,9 @@ from raglab.extensions.clarification.contents import (
     page_kind,
     scope,
 )
-from raglab.packs import GENERIC, Pack
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
+from raglab.words.packs import GENERIC, Pack
 from trades import INSURANCE
 
 BROKER = Path(__file__).resolve().parents[3] / "datasets" / "broker"
@@ -378,7 +378,7 @@ def test_a_cover_sheet_and_a_body() -> None:
 
 
 def test_the_features_by_hand() -> None:
-    """Seven words in two sentences under one heading, a reference, no contents, one contract word."""
+    """Seven words in two sentences, a heading, a reference, no contents, a contract word."""
     found = page_features(
         [Chunk("a#1", "A > B\nReference AB/1 applies. Read the claims.", "a.md", 1)], pack=INSURANCE
     )
@@ -401,7 +401,7 @@ def test_retraining_gives_the_stored_coefficients(pack: Pack, right: int) -> Non
 
 
 def test_the_package_judges_as_the_experiment() -> None:
-    """The numpy form agrees with the trained model on every document, and is right on at least 34 of 36."""
+    """The numpy form agrees with the trained model on each document, right on at least 34 of 36."""
     right = 0
     for _, cover, chunks in experiment().first_pages(BROKER_PAGE_KIND):
         kind = page_kind(chunks, pack=INSURANCE).kind

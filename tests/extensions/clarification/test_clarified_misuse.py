@@ -1,4 +1,4 @@
-"""Misuse of the public names of clarification is answered with what was meant (raglab.misuse)."""
+"""Misuse of the public names of clarification is answered with what was meant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import raglab.live
-from test_misuse import SYSTEM
+from test_decision_misuse import SYSTEM
 
 
 @pytest.mark.parametrize(

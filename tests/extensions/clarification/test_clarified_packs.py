@@ -20,11 +20,11 @@ from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.live.ask import ask, reply
 from raglab.live.system import System, build_index
-from raglab.packs import Pack
 from raglab.store.policies import Policy, load_pack
 from raglab.values import Chunk
+from raglab.words.packs import Pack
 from test_live_trace_building import SMALL, WordEncoder
-from test_packs import LIBRARY
+from test_words_packs import LIBRARY
 from trades import INSURANCE
 
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)

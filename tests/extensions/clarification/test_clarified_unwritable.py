@@ -18,12 +18,12 @@ from generators import Fixed
 from hostile import remount, small_disk
 from raglab.audit.log import AuditLog
 from raglab.extensions.clarification.clarified_requests import UNLOGGED
-from raglab.languages import sentence
 from raglab.live.ask import ask, reply
 from raglab.live.system import System, build_index
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
 from raglab.store.log_tables import APPLICATIONS, CLARIFICATIONS, DECISIONS, REPLIES
+from raglab.words.languages import sentence
 from test_live_log_outages import AWAY, full_disk, warned
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 from test_live_unwritable import opened as opened_on_disk

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.extensions.clarification.field_values import read_value
-from raglab.packs import pack_of
 from raglab.values import Chunk
+from raglab.words.packs import pack_of
 
 # A marina: berths, a harbour office, a boatyard; written for this test.
 MARINA = pack_of(

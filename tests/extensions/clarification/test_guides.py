@@ -75,7 +75,7 @@ def test_the_page_on_clarification_runs(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_page_on_pinned_documents_runs(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its tables are what it prints, and a question that the first system refuses is answered by the second."""
+    """Its tables are what it prints, and the second system answers a question the first refuses."""
     (tmp_path / "out" / "broker").mkdir(parents=True)
     shutil.copyfile(built, tmp_path / "out" / "broker" / "trace.parquet")
     with pytest.warns(UserWarning, match="gates together refuse"):

@@ -14,7 +14,7 @@ from raglab.live.ask import ask, buttons
 from raglab.live.response import Response
 from raglab.live.system import System
 from raglab.store.policies import Policy
-from raglab.text import NO_MATH
+from raglab.words.text import NO_MATH
 
 pytestmark = pytest.mark.slow
 

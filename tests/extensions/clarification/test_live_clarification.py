@@ -39,7 +39,6 @@ from raglab.extensions.clarification.protocol_calls import ProtocolCalls
 from raglab.extensions.clarification.question_parsing import VERSION, parse_question
 from raglab.extensions.clarification.replies import LAST_PAGE
 from raglab.extensions.clarification.value_readings import read_gap_value
-from raglab.languages import sentence
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapReading, QuestionGap
 from raglab.live.response import KEYS, Response
@@ -53,6 +52,7 @@ from raglab.store.log_tables import (
     REQUESTS,
 )
 from raglab.values import Chunk, Status
+from raglab.words.languages import sentence
 
 pytestmark = pytest.mark.slow
 
@@ -639,7 +639,7 @@ class TestReplies:
     def test_a_bandit_chooses_once_more_for_a_correction(
         self, opened: Callable[..., System]
     ) -> None:
-        """A silent default that the chain answered is corrected under the same id, by a choice of its own."""
+        """A silent default the chain answered is corrected under the same id, by its own choice."""
         system = opened(arm="bandit")
         ask(
             "the cancellation section",

@@ -28,7 +28,6 @@ from raglab.live.pipeline import case_trace
 from raglab.live.signal_families import DocumentReader, with_document_signals
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
-from raglab.packs import GENERIC
 from raglab.replay import _single_case, decide
 from raglab.retrieval.arms import walk
 from raglab.signals import NAMES
@@ -37,6 +36,7 @@ from raglab.store.policies import Policy
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, Hits, TraceData
+from raglab.words.packs import GENERIC
 from test_live_trace_building import (
     CASES,
     CORPUS,

@@ -44,7 +44,7 @@ from raglab.store.log_tables import (
     VERSIONS,
 )
 from test_audit_log import HASH, OK, ROOT, START, events, lies, opened
-from test_html_display import SCRIPT, check_display
+from test_words_html_display import SCRIPT, check_display
 
 pytestmark = pytest.mark.slow
 
@@ -341,7 +341,7 @@ class TestRows:
         agrees(log)
 
     def test_a_clock_that_goes_backwards(self, log: AuditLog) -> None:
-        """The later moment stays on the row, the event keeps the moment that was told, the rebuild agrees."""
+        """The later moment stays on the row, the event keeps the told one, the rebuild agrees."""
         for number, day in enumerate((3, 1, 2)):
             opened(log, f"r{number}", now=START + timedelta(days=day))
             log.signal(

@@ -35,8 +35,8 @@ from experiments.browser import (
     show_pane,
 )
 from labelled import free_policy, labelled
-from raglab.characters import visible
 from raglab.store.policies import Policy
+from raglab.words.characters import visible
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -317,7 +317,7 @@ class TestSave:
     def test_a_policy_is_written_over(
         self, cockpit: raglab.displays.Cockpit, tmp_path: Path
     ) -> None:
-        """A name without a suffix gets one, none is the policy's id, and the folder is that of the notebook."""
+        """A name without suffix gets one, none is the policy's id; the folder is the notebook's."""
         widget = cockpit.widget
         os.chdir("/")
         for name in ("policy.yaml", "policy", "", "Política 2.yml"):

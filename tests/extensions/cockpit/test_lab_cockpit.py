@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import raglab
 from decided import by_cost
 from labelled import free_policy, labelled
-from raglab.characters import visible
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.page import frozen_html
 from raglab.extensions.cockpit.state import CockpitState
@@ -28,6 +27,7 @@ from raglab.policy import PolicyData
 from raglab.replay import SWEPT, case_cells
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
+from raglab.words.characters import visible
 from tfidf import hits
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 
@@ -423,7 +423,7 @@ class TestOddTraces:
         )
 
     def test_what_learned_from_the_shown_cases_is_in_sample(self) -> None:
-        """The starting policy and the baseline, each with the count, in caption too (S6.5, S6.11)."""
+        """The starting policy and the baseline, each with the count (S6.5, S6.11)."""
         trace = made()
         fitted = raglab.fit_decision(trace, free_policy())
         says = (

@@ -11,10 +11,10 @@ from generators import Fixed
 from raglab.extension_points import extensions
 from raglab.extensions.graph_table.arm_indexes import GRAPH, TABLE
 from raglab.live.response import OwnAnswers
-from raglab.packs import GENERIC
 from raglab.retrieval.arms import arm_row, arm_rows, build_arm_indexes, live_arms
 from raglab.retrieval.indexes import Bm25Index
 from raglab.values import Chunk
+from raglab.words.packs import GENERIC
 
 ROWS = Chunk(
     "a.md#1",

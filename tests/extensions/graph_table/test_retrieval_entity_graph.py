@@ -93,7 +93,7 @@ class TestGraph:
         assert rarity["nm fg 4417"] == pytest.approx(np.log(6))
 
     def test_a_role_is_found_in_running_text(self, graph: EntityGraph) -> None:
-        """`Loss payee` is known from the table's first column and met in the third passage in small letters."""
+        """`Loss payee` is known from the table's column 1, met in passage 3 in small letters."""
         mentions = graph.mentions[[graph.entities.index("loss payee")]].toarray()[0]
         assert np.flatnonzero(mentions).tolist() == [0, 2]
 

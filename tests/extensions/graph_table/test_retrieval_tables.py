@@ -621,7 +621,10 @@ def test_hostile_questions_and_cells_change_nothing(text: str) -> None:
 @settings(deadline=None, derandomize=True, max_examples=10)
 @given(st.lists(st.text(max_size=30), max_size=8), st.text(max_size=60))
 def test_any_text_is_taken(lines: list[str], question: str) -> None:
-    """Lines of any characters between bars make a table or none; any question is answered or not."""
+    """Lines of any characters between bars make a table or none.
+
+    Any question is answered or not.
+    """
     found = table_index(
         chunks_of("T\n| a | b |\n|---|---|\n" + "\n".join(f"| {line} |" for line in lines))
     )

@@ -13,8 +13,8 @@ import pytest
 from raglab.extensions.graph_table.quantities import cell_quantity
 from raglab.extensions.graph_table.table_records import Operation, markdown_tables
 from raglab.extensions.graph_table.tables import table_rows
-from raglab.languages import LANGUAGES
 from raglab.store.loaders import load_corpus
+from raglab.words.languages import LANGUAGES
 from third_language import run_with_german
 
 

@@ -52,7 +52,7 @@ mlflow.log_feedback(trace_id=names[1], name="grounded", value="no", source=judge
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Address of a store with three requests, feedback on two of them, and a trace without a retriever."""
+    """Address of a store with three requests, feedback on two, and a trace without retriever."""
     folder = tmp_path_factory.mktemp("mlflow")
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     about = [text for question, score in QUESTIONS.items() for text in (question, str(score))]

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import raglab
 from raglab.extensions.imports import spans as span_files
 from raglab.extensions.imports.span_traces import trace_from_spans
-from raglab.parallel import parallel_workers
+from raglab.loops.parallel import parallel_workers
 from raglab.store.files import InputError
 from span_samples import documents, evaluation, request, reranker, retriever, span, write_lines
 

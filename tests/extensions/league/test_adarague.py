@@ -31,7 +31,7 @@ from raglab.extensions.league.adarague import (
     is_answered,
 )
 from raglab.extensions.league.rows import LeagueRow
-from raglab.text import exact_match
+from raglab.words.text import exact_match
 
 REAL = Path(__file__).parents[4] / "shared" / "data" / "league" / "adarague"
 SETTINGS = "____prompt_set_1___bm25_retrieval_count__6___distractor_count__1"

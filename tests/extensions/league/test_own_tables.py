@@ -330,7 +330,7 @@ def test_ids_of_one_question(first: str, second: str, n: int) -> None:
 
 
 def test_rows_that_repeat_or_contradict() -> None:
-    """Are counted; so are infinite cells, words for verdicts, and columns that are nearly named as a field."""
+    """Are counted; so are infinite cells, verdict words, and columns nearly named as a field."""
     frame = own_frame()
     _, notes = own_rows(
         pd.concat([frame, frame[:50], frame[:7].assign(correct=1 - frame["correct"][:7])])

@@ -154,7 +154,7 @@ def test_all_groups_are_filled() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_passage_that_says_nothing_of_it_changes_no_word_found(seed: int) -> None:
-    """The sentence's coverage is that without a last passage of other words, bar weights and lead."""
+    """A last passage of other words moves no coverage of the sentence, bar weights and lead."""
     rng = np.random.default_rng(seed)
     pool = ["storm", "hail", "excess", "roof", "paid", "May", "1200", "not"]
     question = " ".join(rng.choice(pool, size=4))

@@ -361,7 +361,7 @@ def test_the_name_changes_with_rubric_model_and_prompt_and_with_nothing_else(
 def test_the_key_is_sent_and_stands_nowhere_else(
     server: JudgeServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not in a log line, a warning, a count, a representation or an error, even where the server sends it back."""
+    """In no log line, warning, count, representation or error, even if the server sends it back."""
     bad = Reply(
         429, f'{{"error": {{"message": "Bearer {KEY} is slow"}}}}'.encode(), (("x-echo", KEY),)
     )

@@ -23,7 +23,7 @@ from raglab.extensions.learned_signals.learned_signal import (
     signal_report,
 )
 from raglab.extensions.learned_signals.score_models import Recipe
-from raglab.models import Encoder, load_encoder
+from raglab.models.loaders import Encoder, load_encoder
 from raglab.store.files import InputError
 from raglab.store.traces import Trace
 from tiny_models import save_encoder

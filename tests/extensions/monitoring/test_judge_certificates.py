@@ -152,7 +152,7 @@ class TestCertificate:
         assert first == second
 
     def test_a_judge_alone_certifies_nothing(self) -> None:
-        """Where nobody was drawn of 400 that should have been, the probabilities are not those of the draw."""
+        """If nobody of 400 due was drawn, the probabilities are not those of the draw."""
         rows = requests(4, wrong=0.0, sees=1.0).assign(label="")
         with pytest.raises(
             InputError, match=r"about 400 requests in all must be drawn.*got 0 of 2000"

@@ -23,11 +23,11 @@ from raglab.store.policies import Policy
 from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
 from raglab.testing import sample_trace
+from test_decision_document_names import FIRST_HIT, folder  # noqa: F401
+from test_decision_misuse import CASES, CORPUS, POLICY
 from test_decision_scoring import alone, noted, sentence
-from test_documents import FIRST_HIT, folder  # noqa: F401
 from test_live_measured_signals import counted
 from test_live_trace_building import SMALL, WordEncoder, encoder  # noqa: F401
-from test_misuse import CASES, CORPUS, POLICY
 from test_nothing_in_place import assert_closed
 from test_own_hits import hits
 from test_store_traces import stored

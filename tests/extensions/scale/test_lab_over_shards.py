@@ -57,7 +57,7 @@ from raglab.lab.slice_rates import (
 )
 from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.live.answer_recording import record_answers
-from raglab.parallel import parallel_workers
+from raglab.loops.parallel import parallel_workers
 from raglab.policy import PolicyData
 from raglab.replay import decide, each_shard
 from raglab.store.case_records import hash_cases

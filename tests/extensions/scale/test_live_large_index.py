@@ -334,7 +334,10 @@ class TestStored:
     """Both kinds of a stored index."""
 
     def test_recall_stands_in_the_manifest(self, tmp_path: Path, kind: StoredKind) -> None:
-        """It is what a count of the exact neighbours gives, at least what is asked for, with all parameters."""
+        """It is what a count of the exact neighbours gives, and at least what is asked for.
+
+        All parameters stand there too.
+        """
         index = make(tmp_path / "i", kind)
         told = json.loads((tmp_path / "i" / MANIFEST).read_text(encoding="utf-8"))
         l2, _ = index.dense.search(ASKED, 50)

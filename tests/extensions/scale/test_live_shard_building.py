@@ -32,7 +32,7 @@ from raglab.extensions.scale.shard_building import (
     write_work,
 )
 from raglab.live import trace_building
-from raglab.models import Encoding
+from raglab.models.loaders import Encoding
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_cases, load_corpus

@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
-from raglab.parallel import parallel_workers, run_each
+from raglab.loops.parallel import parallel_workers, run_each
 from raglab.replay import steps, sweep
 from raglab.store.traces import Trace
-from test_parallel import killed_once
+from test_loops_parallel import killed_once
 from test_store_traces import stored
 from worlds import random_policies, random_trace
 

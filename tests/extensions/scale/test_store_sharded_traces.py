@@ -415,7 +415,7 @@ class TestRefusals:
                 reads()
 
     def test_a_shard_that_a_newer_version_took_away(self, tmp_path: Path) -> None:
-        """Whoever opened the version before is told of the newer one, also where a file of the same name stands."""
+        """Whoever opened the old version is told of the newer, even if a same-named file stands."""
         made = save_shards([world()], tmp_path, shard=3)
         save_shards([world(4)], tmp_path, shard=4)
         rule = (

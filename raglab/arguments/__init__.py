@@ -1,0 +1,1 @@
+"""Arguments (algebra): plain arrays, checked fields, warnings at the line of the caller."""

@@ -1,0 +1,179 @@
+"""Plain arrays (algebra): caller lists or columns, nullable pandas ones too, as NumPy arrays.
+
+A missing value is None, NaN, pandas' NA or NaT. It is NaN in an array of floats, and refused by
+place where a function has no use for it. What lies beyond its range by rounding of single precision
+counts as the range's end.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.arguments.user_warnings import warn_user
+
+ROUNDING = 1e-6  # by which a measurement in single precision may leave its range
+_MISSING_TYPES = frozenset({"NoneType", "NAType", "NaTType"})  # by name, without importing pandas
+_SHOWN = 60  # characters of a value in a message
+
+
+def is_missing(value: object) -> bool:
+    """Whether a cell is None, NaN, NA or NaT."""
+    # NaN
+    return type(value).__name__ in _MISSING_TYPES or (
+        isinstance(value, float | np.floating) and value != value  # noqa: PLR0124
+    )
+
+
+# array, list or Series
+def float_array(values: Any, name: str) -> NDArray[np.float64]:  # noqa: ANN401
+    """Numbers as float64, NaN where one is missing; without a copy where they are that already.
+
+    Raises:
+      ValueError: a value is no number; names it and its position.
+
+    Example:
+      >>> float_array([1, None, True], "score")
+      array([ 1., nan,  1.])
+    """
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        cells = (
+            _cells(values, name).astype(object)
+            if hasattr(values, "dtype")
+            else _cells(values, name, object)
+        )
+    numbers = np.full(cells.shape, np.nan)
+    for position, value in enumerate(cells.flat):
+        if not is_missing(value):
+            numbers.flat[position] = _number(value, name, _shown_position(position, cells.shape))
+    return numbers
+
+
+# number, array, list or Series
+def measured_values(values: Any, name: str = "value") -> Any:  # noqa: ANN401
+    """Measurements as NumPy compares them.
+
+    Numbers and arrays as they are, lists and columns as `float_array`.
+
+    Example:
+      >>> measured_values([0.5, None]), measured_values(0.5)
+      (array([0.5, nan]), 0.5)
+    """
+    is_plain = isinstance(values, float | int | np.number) or (
+        isinstance(values, np.ndarray) and values.dtype != object
+    )
+    return values if is_plain else float_array(values, name)
+
+
+def plain_array(values: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 - array, list or Series
+    """Values as an array; numbers and truth values beside missing ones are floats with NaN.
+
+    Raises:
+      ValueError: rows of different lengths.
+
+    Example:
+      >>> plain_array([True, None], "y"), plain_array([True, False], "y")
+      (array([ 1., nan]), array([ True, False]))
+    """
+    cells = _cells(values, name)
+    if cells.dtype != object or not cells.size:
+        return cells
+    plain = [float("nan") if is_missing(value) else value for value in cells.flat]
+    numeric = all(isinstance(value, bool | np.bool_ | int | float | np.number) for value in plain)
+    return np.array(plain, dtype=np.float64 if numeric else object).reshape(cells.shape)
+
+
+def check_present(values: NDArray[np.float64], name: str, remedy: str) -> None:
+    """Stop at missing numbers.
+
+    Raises:
+      ValueError: counts them and names the first position.
+    """
+    if np.isnan(np.sum(values)):
+        missing = np.isnan(values)
+        if missing.any():  # infinities of both signs sum to NaN too
+            position = _shown_position(int(missing.ravel().argmax()), values.shape)
+            count = f"{int(missing.sum()):,} of {values.size:,}"
+            msg = f"{name} must not be missing, got {count}, the first {position}; {remedy}."
+            raise ValueError(msg)
+
+
+def within_range(
+    values: NDArray[np.float64], low: float, high: float, name: str
+) -> NDArray[np.float64]:
+    """Values with the ends of their range in place of what lies beyond by rounding.
+
+    Warns:
+      UserWarning: some do; it counts them.
+    """
+    beyond = ((values < low) & (values >= low - ROUNDING)) | (
+        (values > high) & (values <= high + ROUNDING)
+    )
+    if not beyond.any():
+        return values
+    warn_user(f"{rounding_note(name, int(beyond.sum()), values.size, low, high)}.")
+    clipped: NDArray[np.float64] = np.where(beyond, np.clip(values, low, high), values)
+    return clipped
+
+
+def rounding_note(name: str, count: int, size: int, low: float, high: float) -> str:
+    """A sentence about values that lie beyond their range by rounding."""
+    beyond = f"{count:,} of {size:,} {name} lie beyond [{low:g}, {high:g}] by at most {ROUNDING:g}"
+    return f"{beyond}, which is rounding; they count as its ends"
+
+
+def shown_number(value: float, low: float, high: float) -> str:
+    """A number outside a range with as many digits as show that it is.
+
+    Example:
+      >>> shown_number(1.00001, 0.0, 1.0), shown_number(72.0, 0.0, 1.0)
+      ('1.00001', '72')
+    """
+    for digits in (4, 6, 9):
+        text = f"{value:.{digits}g}"
+        if not low <= float(text) <= high:
+            return text
+    return repr(float(value))
+
+
+# array, list or Series
+def _cells(values: Any, name: str, dtype: type | None = None) -> NDArray[Any]:  # noqa: ANN401
+    try:
+        cells = np.asarray(values, dtype=dtype)
+    except ValueError:
+        cells = np.array([values, None], dtype=object)  # ragged, which NumPy takes as objects alone
+    if cells.dtype == object and any(
+        isinstance(value, list | tuple | np.ndarray) for value in cells.flat
+    ):
+        msg = (
+            f"{name} must be an array of single values, got rows of different lengths; give as "
+            "many to each."
+        )
+        raise ValueError(msg)
+    return cells
+
+
+def _number(value: object, name: str, position: str) -> float:
+    if isinstance(value, bool | int | float | np.bool_ | np.number | Decimal | Fraction):
+        try:
+            return float(value)
+        except (OverflowError, TypeError):  # beyond 1.8e308, or complex
+            pass
+    shown = " ".join(repr(value).split())[:_SHOWN]  # a table in a cell takes several lines
+    msg = (
+        f"{name} must be numbers, got {shown} {position}; convert them first, and give NaN where "
+        "one is missing."
+    )
+    raise ValueError(msg)
+
+
+def _shown_position(position: int, shape: tuple[int, ...]) -> str:
+    """Place of an element in words: `at position 2`, of more than one axis `at position [0, 2]`."""
+    place = [int(index) for index in np.unravel_index(position, shape)] if shape else []
+    return f"at position {place if len(place) != 1 else place[0]}"

@@ -1,0 +1,1 @@
+"""Long loops (shore): workers that share them, and the door to compiled ones."""

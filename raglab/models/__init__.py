@@ -1,0 +1,1 @@
+"""Models (shore): encoders, cross-encoders and NLI models; their files and their tokens."""

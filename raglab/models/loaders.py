@@ -1,0 +1,897 @@
+"""Models (shore): loaders of encoders, cross-encoders and NLI models, by name.
+
+Passes that no neighbour moves.
+
+A name is a folder, or one of the local model cache or the hub; see `raglab.models.files`, which
+finds it. Pooling, prompts and maximum length are those of the model's own configuration.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import struct
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from math import isfinite
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.models.files import (
+    NO_PROMPTS,
+    Precision,
+    Prompts,
+    bundled_model,
+    check_weights,
+    file_digest,
+    find_model,
+    in_precision,
+    reads_pictures,
+)
+from raglab.progress import waiting
+from raglab.words.characters import visible
+
+if TYPE_CHECKING:
+    import sentence_transformers as st
+
+BATCH = 32  # texts of a forward pass on an accelerator; on a processor each text has its own
+SAFE: dict[str, Any] = {  # a model is numbers: no pickle is read and no code of its folder runs
+    "local_files_only": True,
+    "trust_remote_code": False,
+    "model_kwargs": {"use_safetensors": True},
+}
+COUNTED = 1_000  # texts whose tokens are counted at a time
+
+Tokens = NDArray[np.float16]
+_Result = TypeVar("_Result")
+
+
+class Encoding(NamedTuple):
+    """Embeddings of N texts.
+
+    sentences: [N, dim], L2-normalised. tokens: one array [n_tokens, dim] a text, each row
+    L2-normalised, special tokens left out.
+    """
+
+    sentences: NDArray[np.float32]
+    tokens: list[Tokens]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """A sentence encoder.
+
+    name: stable identifier that belongs into fingerprints. dim: width of its embeddings. model: the
+    loaded sentence-transformers model. prompts: what its configuration puts before questions and
+    before passages.
+    """
+
+    name: str
+    dim: int
+    model: st.SentenceTransformer = field(repr=False, compare=False)
+    prompts: Prompts = NO_PROMPTS
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens of a text that it reads, its prompt and the tokens that frame it included.
+
+        None where all are read.
+        """
+        most = self.model.max_seq_length
+        return int(most) if most is not None and isfinite(most) else None
+
+    @property
+    def reads_pictures(self) -> bool:
+        """Whether it embeds pictures into the space of its texts, as CLIP family models do."""
+        return "image" in self.model.modalities
+
+    def pictures(self, pictures: Sequence[Any]) -> NDArray[np.float32]:
+        """Embeddings of pictures in the space of the sentences, L2-normalised, float32 [N, dim].
+
+        Distances of a text to texts and to pictures do not compare: the two kinds lie apart in the
+        space (Liang et al. 2022, NeurIPS).
+
+        Args:
+          pictures: images of Pillow, RGB; the model's own configuration says how they are scaled
+            and cut.
+        """
+
+        def one_pass(at: list[int]) -> NDArray[np.float32]:
+            batch: Any = [pictures[i] for i in at]
+            return _sentence_vectors(
+                self.model.encode(
+                    batch, prompt="", batch_size=BATCH, output_value=None, show_progress_bar=False
+                )
+            )
+
+        embeddings = np.empty((len(pictures), self.dim), np.float32)
+        for at, vectors in forward_passes(
+            self.model, [(*picture.size, i) for i, picture in enumerate(pictures)], one_pass
+        ):
+            embeddings[at] = vectors
+        return embeddings
+
+    def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        """Sentence embeddings, L2-normalised, float32 [N, dim].
+
+        Args:
+          query: whether the texts are questions; passages otherwise. They differ by the model's
+            prompts alone.
+        """
+        embeddings = np.empty((len(texts), self.dim), np.float32)
+        for at, vectors in self._passes(texts, _sentence_vectors, query=query):
+            embeddings[at] = vectors
+        return embeddings
+
+    def tokens(self, texts: Sequence[str], *, query: bool = False) -> list[Tokens]:
+        """Token embeddings, L2-normalised, prompt and special tokens left out.
+
+        One float16 [n_tokens, dim] a text.
+        """
+        return self.both(texts, query=query).tokens
+
+    def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
+        """Sentence and token embeddings of the texts from one forward pass."""
+        special = self._special_ids()
+
+        def read(items: list[dict[str, Any]]) -> Encoding:
+            return Encoding(_sentence_vectors(items), _tokens(items, special))
+
+        sentences = np.empty((len(texts), self.dim), np.float32)
+        tokens: list[Tokens] = [np.empty((0, self.dim), np.float16)] * len(texts)
+        for at, encoding in self._passes(texts, read, query=query):
+            sentences[at] = encoding.sentences
+            for i, token_vectors in zip(at, encoding.tokens, strict=True):
+                tokens[i] = token_vectors
+        return Encoding(sentences, tokens)
+
+    def spans(self, texts: Sequence[str], *, query: bool = False) -> list[NDArray[np.int64]]:
+        """First and past-end character of each token `tokens` embeds, one [n_tokens, 2] a text.
+
+        Raises:
+          ValueError: the tokenizer does not tell them.
+        """
+        special = self._special_ids()
+        tokenizer: Any = self.model.tokenizer
+        if not getattr(tokenizer, "is_fast", False):
+            msg = (
+                f"an encoder must say which characters a token stands for, got {self.name}, whose "
+                "tokenizer does not."
+            )
+            raise ValueError(msg)
+        prompt = self.prompts.query if query else self.prompts.passage
+        before = sum(number not in special for number in tokenizer(prompt)["input_ids"])
+        options = {
+            "return_offsets_mapping": True,
+            "truncation": True,
+            "max_length": self.max_tokens,
+        }
+        encoding = tokenizer([prompt + text for text in texts], **options)
+        token_spans = []
+        for ids, offsets in zip(encoding["input_ids"], encoding["offset_mapping"], strict=True):
+            pairs = [
+                pair for number, pair in zip(ids, offsets, strict=True) if number not in special
+            ][before:]
+            token_spans.append(
+                np.clip(np.array(pairs, dtype=np.int64).reshape(-1, 2) - len(prompt), 0, None)
+            )
+        return token_spans
+
+    def lengths(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Tokens of each passage by the model's count, with prompt and framing tokens, [N]."""
+        # A copy: a tokenizer that other threads use must not be told to stop cutting.
+        tokenizer: Any = copy.deepcopy(self.model.tokenizer)
+        counts: list[int] = []
+        for start in range(0, len(texts), COUNTED):
+            some = [self.prompts.passage + text for text in texts[start : start + COUNTED]]
+            counts += [
+                len(ids) for ids in tokenizer(some, truncation=False, verbose=False)["input_ids"]
+            ]
+        return np.array(counts, dtype=np.int64)
+
+    def _passes(
+        self, texts: Sequence[str], read: Callable[[list[dict[str, Any]]], _Result], *, query: bool
+    ) -> Iterator[tuple[list[int], _Result]]:
+        """Positions of a forward pass's texts, and what is read from its raw outputs."""
+        # Stated even where empty: the library would pass over a prompt named `passage`.
+        prompt = self.prompts.query if query else self.prompts.passage
+        task = "query" if query else "document"
+        stated = self.reads_pictures
+
+        def one_pass(at: list[int]) -> _Result:
+            # Stated as text: the library would fetch what looks like the address or the path of a
+            # picture.
+            batch: Any = [{"text": texts[i]} if stated else texts[i] for i in at]
+            return read(_encoded(self.model, batch, prompt, task))
+
+        return forward_passes(self.model, [(len(text), text) for text in texts], one_pass)
+
+    def _special_ids(self) -> list[int]:
+        """Ids of the tokens that frame and pad a text; an unknown word is a word."""
+        tokenizer = self.model.tokenizer
+        if not hasattr(tokenizer, "all_special_ids") or self.reads_pictures:
+            msg = (
+                f"token embeddings need a transformer that reads texts alone, got {self.name}; "
+                "set rerank_k=0, or "
+                "choose another encoder."
+            )
+            raise ValueError(msg)
+        return sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
+
+
+@dataclass(frozen=True, slots=True)
+class CrossEncoder:
+    """A model that reads a question and a passage together.
+
+    name: stable identifier that belongs into fingerprints. model: the loaded cross-encoder.
+    """
+
+    name: str
+    model: st.CrossEncoder = field(repr=False, compare=False)
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """Raw logits of (question, passage) pairs, float64 [N]; no activation is applied."""
+        return _logits(self.model, pairs)[:, 0]
+
+
+@dataclass(frozen=True, slots=True)
+class Nli:
+    """A model that reads a premise and a hypothesis and says whether the one entails the other.
+
+    name: stable identifier that belongs into fingerprints. label: its logit of entailment. model:
+    the loaded one.
+    """
+
+    name: str
+    label: int
+    model: st.CrossEncoder = field(repr=False, compare=False)
+
+    def entailment(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """Probability that the first entails the second of (premise, hypothesis), float64 [N]."""
+        return label_probability(self.model, self.label, pairs)
+
+
+@waiting("load the encoder")
+def load_encoder(
+    name: str | None = None, *, download: bool = False, precision: Precision = "float32"
+) -> Encoder:
+    """Load an encoder.
+
+    Args:
+      name: None for the bundled model; a folder; a name of the local model cache or the hub, NAME
+        or NAME@REVISION.
+      download: whether the hub may be asked for it; see `raglab.models.files.find_model`.
+      precision: `bfloat16` is about 1.6 times as fast on a processor that multiplies in it
+        (`avx512_bf16` or `amx_bf16` in /proc/cpuinfo), slower on others; it belongs into the
+        encoder's name.
+
+    Raises:
+      ValueError: the name must be found and be a sentence-transformers encoder that says how its
+        tokens are pooled; the files of the bundled one must be those that raglab knows.
+
+    Example:
+      >>> load_encoder().dim  # doctest: +SKIP
+      384
+    """
+    files = find_model(name, download=download)
+    from sentence_transformers import SentenceTransformer
+
+    with quiet(), explain_load_failure(files.identifier, "an encoder"):
+        check_weights(files.folder)
+        pictures = reads_pictures(files.folder)
+        if not pictures and not (files.folder / "modules.json").is_file():
+            msg = "it has no modules.json, which says how tokens are pooled"
+            raise ValueError(msg)
+        # Another library that may be installed or not would scale pictures otherwise, and give
+        # other embeddings.
+        more: dict[str, Any] = {"processor_kwargs": {"backend": "pil"}} if pictures else {}
+        model = SentenceTransformer(str(files.folder), **SAFE, **more)
+        dim = model.get_embedding_dimension()
+        model.encode(FIRST)
+    if dim is None:
+        msg = (
+            f"an encoder must have a fixed embedding width, got none from {files.identifier}; "
+            "choose another model."
+        )
+        raise ValueError(msg)
+    if precision == "bfloat16":
+        model.bfloat16()
+    return Encoder(in_precision(files.identifier, precision), int(dim), model, files.prompts)
+
+
+def load_cross_encoder(name: str, *, download: bool = False) -> CrossEncoder:
+    """Load a cross-encoder with a single logit.
+
+    Args:
+      name, download: as for `load_encoder`; nothing is bundled.
+
+    Raises:
+      ValueError: the name must be found and be a cross-encoder with one logit.
+    """
+    identifier, model = open_cross_encoder(name, download=download)
+    if model.config.num_labels != 1:
+        msg = (
+            f"a cross-encoder must give one logit a pair, got {model.config.num_labels} from "
+            f"{identifier}; "
+            "choose one trained for ranking (num_labels 1)."
+        )
+        raise ValueError(msg)
+    return CrossEncoder(identifier, model)
+
+
+def load_nli(name: str, *, download: bool = False) -> Nli:
+    """Load an NLI cross-encoder; which logit is entailment is read from its configuration.
+
+    Args:
+      name, download: as for `load_encoder`; nothing is bundled.
+
+    Raises:
+      ValueError: the name must be found and be a cross-encoder with one label named entailment.
+    """
+    identifier, model = open_cross_encoder(name, download=download)
+    labels = label_names(model)
+    named = [number for number, label in labels.items() if label.lower().startswith("entail")]
+    if len(named) != 1 or len(labels) < 2:
+        msg = (
+            f"an NLI model must have one label named entailment, got {labels} from {identifier}; "
+            "choose another."
+        )
+        raise ValueError(msg)
+    return Nli(identifier, named[0], model)
+
+
+@dataclass(frozen=True, slots=True)
+class CausalModel:
+    """A causal language model with its tokenizer and the template of its chats.
+
+    name: stable identifier that belongs into fingerprints. context: tokens of prompt and reply
+    together. model, tokenizer: the loaded ones.
+    """
+
+    name: str
+    context: int
+    model: Any = field(repr=False, compare=False)
+    tokenizer: Any = field(repr=False, compare=False)
+
+    def prompt_ids(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Tokens of some messages in the model's template, with what opens a reply.
+
+        A template may refuse instructions of the system, as Gemma's does: they stand before the
+        user's words there.
+        """
+        from jinja2 import TemplateError
+
+        try:
+            return self.ids(self._chat(messages))
+        except TemplateError:
+            roles = [message["role"] for message in messages]
+            if roles[:2] != ["system", "user"]:
+                raise
+            text = f"{messages[0]['content']}\n\n{messages[1]['content']}"
+            return self.ids(self._chat([{"role": "user", "content": text}, *messages[2:]]))
+
+    def _chat(self, messages: Sequence[Mapping[str, str]]) -> str:
+        plain = [dict(message) for message in messages]
+        return str(
+            self.tokenizer.apply_chat_template(plain, add_generation_prompt=True, tokenize=False)
+        )
+
+    def ids(self, text: str) -> list[int]:
+        """Tokens of a text.
+
+        Nothing is put around it, and half a surrogate pair is a question mark.
+        """
+        text = text.encode("utf-8", "replace").decode("utf-8")
+        return [int(token) for token in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Text of tokens; special ones are left out."""
+        return str(
+            self.tokenizer.decode(
+                list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
+        )
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """Tokens that end a reply."""
+        stated = self.model.generation_config.eos_token_id
+        several = stated if isinstance(stated, list) else [stated]
+        return frozenset(
+            int(token) for token in (*several, self.tokenizer.eos_token_id) if token is not None
+        )
+
+    def log_probabilities(self, ids: Sequence[int]) -> Generator[NDArray[np.float64], int, None]:
+        """Log-probabilities of the next token, [vocabulary].
+
+        After some tokens, then after each one that is sent.
+
+        The keys and values of earlier tokens are kept, so that a step reads one token.
+
+        Example: `steps = model.log_probabilities(ids); first = next(steps); second =
+        steps.send(int(first.argmax()))`
+        """
+        import torch
+
+        past, chosen = None, list(ids)
+        while True:
+            with _THREADS.single_thread():
+                inputs = torch.tensor([chosen], device=self.model.device)
+                outputs = network_outputs(
+                    self.model, {"input_ids": inputs, "past_key_values": past, "use_cache": True}
+                )
+                past = outputs.past_key_values
+                last = outputs.logits[0, -1].double()
+                values = numpy_array(torch.log_softmax(last, dim=-1).to(torch.float64)).astype(
+                    np.float64
+                )
+            chosen = [(yield values)]
+
+    def reply_log_probabilities(
+        self, ids: Sequence[int], reply: Sequence[int]
+    ) -> NDArray[np.float64]:
+        """Log-probability of each token of a reply after some tokens, [n], from one pass."""
+        import torch
+
+        with _THREADS.single_thread():
+            inputs = torch.tensor([[*ids, *reply]], device=self.model.device)
+            logits = (
+                network_outputs(self.model, {"input_ids": inputs})
+                .logits[0, len(ids) - 1 : -1]
+                .double()
+            )
+            rows = torch.log_softmax(logits, dim=-1)
+            return numpy_array(rows[torch.arange(len(reply)), torch.tensor(list(reply))]).astype(
+                np.float64
+            )
+
+
+@waiting("load the language model")
+def load_causal_model(name: str, *, download: bool = False) -> CausalModel:
+    """Load a causal language model in float32.
+
+    Args:
+      name: as for `load_encoder`, but nothing is bundled; a folder with weights in safetensors, or
+        a file in GGUF, or a folder with one such file, which needs the extra
+        `raglab-toolkit[local]`.
+      download: as for `load_encoder`.
+
+    Raises:
+      ImportError: the extra is needed and not installed.
+      ValueError: the name must be found and be a causal language model with a template of chats.
+    """
+    identifier, folder, gguf = _causal_files(name, download=download)
+    if gguf and (find_spec("gguf") is None or find_spec("accelerate") is None):
+        msg = (
+            "a model in GGUF needs the extra raglab-toolkit[local], got none; pip install "
+            '"raglab-toolkit[local]".'
+        )
+        raise ImportError(msg)
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    options |= {"gguf_file": gguf.name} if gguf else {}
+    weights: dict[str, Any] = {"dtype": torch.float32} | ({} if gguf else {"use_safetensors": True})
+    silence = _quiet_gguf() if gguf else nullcontext()
+    with (
+        quiet(),
+        silence,
+        explain_load_failure(identifier, "a causal language model", "transformers"),
+    ):
+        if not gguf:
+            check_weights(folder)
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **options)
+        if not getattr(tokenizer, "chat_template", None):
+            msg = "it has no template of chats, so that it is no instruct model"
+            raise ValueError(msg)
+        model: Any = AutoModelForCausalLM.from_pretrained(str(folder), **options, **weights).eval()
+        context = int(getattr(model.config, "max_position_embeddings", 0) or 0) or 2048
+        loaded = CausalModel(identifier, context, model, tokenizer)
+        _check_template(loaded)
+    return loaded
+
+
+def _check_template(model: CausalModel) -> None:
+    """Stop where a model's template cannot put instructions and a question into a prompt.
+
+    Raises:
+      ValueError: it fails.
+    """
+    from jinja2 import TemplateError
+
+    try:
+        model.prompt_ids(
+            [{"role": "system", "content": "Answer."}, {"role": "user", "content": "Who?"}]
+        )
+    except TemplateError as error:
+        msg = f"its template of chats takes no instructions with a question ({error})"
+        raise ValueError(msg) from error
+
+
+def causal_model_name(name: str, *, download: bool = False) -> str:
+    """Identifier that a causal language model has once it is loaded, from its files alone.
+
+    Args:
+      name, download: as of `load_causal_model`.
+
+    Raises:
+      ValueError: the name must be found.
+    """
+    return _causal_files(name, download=download)[0]
+
+
+def _causal_files(name: str, *, download: bool) -> tuple[str, Path, Path | None]:
+    """Identifier, folder and, where it is one, file in GGUF of a causal language model."""
+    if gguf := _gguf_file(name):
+        return f"{gguf.stem}@{file_digest(gguf)}", gguf.parent, gguf
+    files = find_model(str(name), download=download)
+    return files.identifier, files.folder, None
+
+
+def check_causal_name(name: object) -> None:
+    """Stop if a causal language model is named by a path that does not exist, or by no text.
+
+    Raises:
+      TypeError, ValueError: see above.
+    """
+    if not isinstance(name, str | os.PathLike):
+        msg = (
+            "a model must be a folder, a file in GGUF or a name of the hub, got "
+            f"{type(name).__name__}; name it."
+        )
+        raise TypeError(msg)
+    path = Path(name).expanduser()
+    is_path = (
+        path.is_absolute()
+        or path.suffix == ".gguf"
+        or str(name).startswith((".", "~"))
+        or len(path.parts) > 2
+    )
+    if is_path and not path.exists():
+        rule = "a model must be a folder, a file in GGUF or a name of the hub such as owner/name"
+        msg = f"{rule}, got {visible(str(name))!r}, which does not exist; correct the path."
+        raise ValueError(msg)
+    if path.is_file() and path.suffix != ".gguf":
+        msg = (
+            f"a file of a model must be in GGUF and end in .gguf, got {visible(str(name))!r}; "
+            "name its folder."
+        )
+        raise ValueError(msg)
+
+
+def _gguf_file(name: str) -> Path | None:
+    """GGUF file a path names, or that stands alone in a folder without weights in safetensors.
+
+    Raises:
+      ValueError: several such files stand in the folder.
+    """
+    path = Path(name).expanduser()
+    if path.suffix == ".gguf" and path.is_file():
+        return path
+    there = (
+        sorted(path.glob("*.gguf")) if path.is_dir() and not any(path.glob("*.safetensors")) else []
+    )
+    if len(there) > 1:
+        names = ", ".join(file.name for file in there[:5])
+        msg = f"a folder must hold one file in GGUF, got {len(there)}: {names}; name the file."
+        raise ValueError(msg)
+    return there[0] if there else None
+
+
+def device_name() -> str:
+    """Accelerator where there is one, as sentence-transformers chooses it."""
+    from sentence_transformers.util import get_device_name
+
+    return str(get_device_name())
+
+
+@waiting("load the cross-encoder")
+def open_cross_encoder(name: str, *, download: bool) -> tuple[str, st.CrossEncoder]:
+    """Identifier and loaded cross-encoder."""
+    files = find_model(name, download=download)
+    from sentence_transformers import CrossEncoder as Loaded
+
+    with quiet(), explain_load_failure(files.identifier, "a cross-encoder"):
+        check_weights(files.folder)
+        model = Loaded(str(files.folder), **SAFE)
+        kinds = [str(kind) for kind in model.config.architectures or ()]
+        own = (files.folder / "modules.json").is_file()
+        if not own and not any(
+            kind.endswith(("ForSequenceClassification", "ForCausalLM")) for kind in kinds
+        ):
+            msg = (
+                f"its architecture is {', '.join(kinds) or 'not stated'}, without weights for a "
+                "label"
+            )
+            raise ValueError(msg)  # they would be drawn at random
+        model.predict([(FIRST, FIRST)])
+        return files.identifier, model
+
+
+def label_names(model: st.CrossEncoder) -> dict[int, str]:
+    """Names of a classifier's labels by number."""
+    return {int(number): str(label) for number, label in model.config.id2label.items()}
+
+
+def identifier_of(name: str | None = None) -> str:
+    """Identifier that a model will carry, without loading it.
+
+    Name and content, as fingerprints need it.
+
+    Args:
+      name: None for the bundled encoder; else as for `load_encoder`.
+
+    Raises:
+      ValueError: the name must be found.
+    """
+    return bundled_model()[0] if name is None else find_model(name).identifier
+
+
+def label_probability(
+    model: st.CrossEncoder, label: int, pairs: Sequence[tuple[str, str]]
+) -> NDArray[np.float64]:
+    """Probability of one label of pairs, float64 [N]."""
+    logits = _logits(model, pairs)
+    if model.config.problem_type == "multi_label_classification":
+        return np.exp(-np.logaddexp(0.0, -logits[:, label]))
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return odds[:, label] / odds.sum(axis=1)
+
+
+def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    """Raw logits of pairs, float64 [N, labels]; no activation is applied."""
+    from torch import nn
+
+    prompt = model.prompts.get(model.default_prompt_name)
+
+    def one_pass(at: list[int]) -> NDArray[np.float64]:
+        batch = [pairs[i] for i in at]
+        if _is_bare(model, batch):
+            raw = numpy_array(_outputs(model, batch[0], prompt)["scores"])
+        else:
+            raw = model.predict(
+                batch, batch_size=BATCH, activation_fn=nn.Identity(), show_progress_bar=False
+            )
+        return np.reshape(raw, (len(batch), -1))
+
+    logit_rows = np.empty((len(pairs), int(model.config.num_labels)), np.float64)
+    for at, logits in forward_passes(model, [(len(a) + len(b), a, b) for a, b in pairs], one_pass):
+        logit_rows[at] = logits
+    return logit_rows
+
+
+# an encoder or cross-encoder
+def _is_bare(model: Any, batch: Sequence[Any]) -> bool:  # noqa: ANN401
+    """Whether a pass is one text on a processor, where the library's call setup changes nothing."""
+    return (
+        len(batch) == 1
+        and model.device.type == "cpu"
+        and getattr(model, "truncate_dim", None) is None
+    )
+
+
+def _outputs(model: Any, text: Any, prompt: str | None, **options: str) -> Any:  # noqa: ANN401
+    """Raw model outputs for one text or pair, as the library's `encode` and `predict` have them.
+
+    Left out is what these do besides: walking all modules to see where they are, sorting, bars of
+    progress.
+    """
+    import torch
+
+    if model.training:
+        model.eval()
+    with torch.inference_mode():
+        return model(model.preprocess([text], prompt=prompt, **options), **options)
+
+
+def _encoded(
+    model: Any,  # noqa: ANN401
+    batch: Sequence[Any],
+    prompt: str,
+    task: str,
+) -> list[dict[str, Any]]:
+    """Raw outputs of each text of a batch.
+
+    Task: `query` or `document`, which some models tell apart.
+    """
+    if not _is_bare(model, batch):
+        encode: Callable[..., list[Any]] = (
+            model.encode_query if task == "query" else model.encode_document
+        )
+        return encode(
+            list(batch), prompt=prompt, batch_size=BATCH, output_value=None, show_progress_bar=False
+        )
+    whole = _outputs(model, batch[0], prompt, task=task)
+    return [
+        {
+            name: output[0] if getattr(output, "ndim", 0) and len(output) == 1 else output
+            for name, output in whole.items()
+        }
+    ]
+
+
+# a network of transformers
+def network_outputs(network: Any, inputs: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Raw outputs of a network for tensors, without gradients."""
+    import torch
+
+    with torch.inference_mode():
+        return network(**inputs)
+
+
+# Read by every model once it is loaded: a tokenizer takes its settings with its first text; then
+# threads may share it.
+FIRST = "."
+
+
+def forward_passes(
+    model: Any,  # noqa: ANN401  (an encoder or cross-encoder)
+    keys: Sequence[tuple[Any, ...]],
+    one_pass: Callable[[list[int]], _Result],
+) -> Iterator[tuple[list[int], _Result]]:
+    """Positions of each forward pass in ascending order of their keys, and what the pass gives.
+
+    On a processor every text has a pass of its own on one thread, and several passes run side by
+    side: what stands beside a text, and how many threads share a sum, both move its last bits. As
+    fast as batches over all threads.
+    """
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    if model.device.type != "cpu":
+        for start in range(0, len(order), BATCH):
+            yield order[start : start + BATCH], one_pass(order[start : start + BATCH])
+        return
+
+    def alone(position: int) -> _Result:
+        with _THREADS.single_thread():
+            return one_pass([position])
+
+    workers = min(_THREADS.count(), len(order))
+    if workers < 2:
+        yield from (([position], alone(position)) for position in order)
+        return
+    pool = ThreadPoolExecutor(workers)
+    try:
+        yield from zip(([position] for position in order), pool.map(alone, order), strict=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class _TorchThreads:
+    """The number of threads of torch's operations, kept for a thread and for those yet to start."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._passes = 0
+        self._count = 1
+
+    def count(self) -> int:
+        """Threads that the user lets torch have."""
+        import torch
+
+        with self._lock:
+            return self._count if self._passes else int(torch.get_num_threads())
+
+    @contextmanager
+    def single_thread(self) -> Iterator[None]:
+        """One thread for the operations inside.
+
+        The user's count is put back, whichever pass ends last.
+        """
+        import torch
+
+        with self._lock:
+            if not self._passes:
+                self._count = int(torch.get_num_threads())
+            self._passes += 1
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._passes -= 1
+                torch.set_num_threads(self._count)
+
+
+_THREADS = _TorchThreads()
+
+
+def _sentence_vectors(items: Sequence[Mapping[str, Any]]) -> NDArray[np.float32]:
+    """Sentence embeddings of a pass, [n, dim]."""
+    return _unit_vectors(np.stack([numpy_array(item["sentence_embedding"]) for item in items]))
+
+
+def _tokens(items: Sequence[Mapping[str, Any]], special: Sequence[int]) -> list[Tokens]:
+    """Token embeddings of a pass, without the special ones and those of the prompt."""
+    tokens = []
+    for item in items:
+        there = numpy_array(item["attention_mask"]) > 0
+        is_text = there & ~np.isin(numpy_array(item["input_ids"]), special)
+        first = int(np.argmax(there))  # what stands before it pads the text on the left
+        is_text[: first + int(item.get("prompt_length") or 0)] = False
+        tokens.append(
+            _unit_vectors(numpy_array(item["token_embeddings"])[is_text]).astype(np.float16)
+        )
+    return tokens
+
+
+def numpy_array(tensor: Any) -> NDArray[Any]:  # noqa: ANN401  (a torch tensor on any device)
+    """Copy a tensor to numpy, which does not know every short float of torch."""
+    plain = tensor.detach().cpu()
+    array: NDArray[Any] = (plain.float() if plain.is_floating_point() else plain).numpy()
+    return array
+
+
+def _unit_vectors(rows: NDArray[Any]) -> NDArray[np.float32]:
+    """Rows divided by their Euclidean norm, float32; a zero row stays zero."""
+    wide = rows.astype(np.float32)
+    norms = np.linalg.norm(wide, axis=-1, keepdims=True)
+    unit: NDArray[np.float32] = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
+    return unit
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bar while weights load; the user's setting is put back afterwards."""
+    from transformers.utils import logging as untyped
+
+    logging: Any = untyped
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def _quiet_gguf() -> Iterator[None]:
+    """No progress bar of transformers' reader of GGUF, which heeds no setting."""
+    from transformers import modeling_gguf_pytorch_utils as untyped
+
+    reading: Any = untyped
+    shown = getattr(reading, "tqdm", None)
+    reading.tqdm = lambda items, **_: items
+    try:
+        yield
+    finally:
+        reading.tqdm = shown
+
+
+@contextmanager
+def explain_load_failure(
+    identifier: str, kind: str, library: str = "sentence-transformers"
+) -> Iterator[None]:
+    """Turn a loader's failure into a message with rule, value and remedy."""
+    from safetensors import SafetensorError
+
+    broken = (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        SafetensorError,
+        struct.error,
+    )
+    try:
+        yield
+    except (OSError, ArithmeticError, MemoryError, AssertionError, *broken) as error:
+        reason = visible(next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(
+            "."
+        )
+        if "trust_remote_code" in str(error):
+            reason = "it needs code of its own, which raglab never runs"
+        msg = (
+            f"{identifier} must hold {kind} that {library} can read, but: {reason}; choose "
+            "another model."
+        )
+        raise ValueError(msg) from error

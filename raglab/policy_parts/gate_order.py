@@ -1,0 +1,198 @@
+"""Order of the gates (algebra): the published one, or that of a policy.
+
+What stands before the gap gate (S2.12).
+
+The gap gate hands over to the resolver, so that its place says what a gate judges: one before it
+judges whatever the hits are, also what would be asked back; one behind it judges only what would be
+answered. Gates on the query come first and those on the answer last, since their inputs are there
+then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from raglab import gates
+from raglab.gates import Gate
+from raglab.gating.signal_gates import OWN, SIGNALS
+from raglab.signals import is_name
+
+GAP = "gap"
+# gates, or what they read of the hits
+ON_CHOSEN = frozenset({"coverage", "sufficiency", "missing", "share"})
+
+
+class Step(NamedTuple):
+    """A place in the order.
+
+    gate: row of the table. names: of the gates on signals and of the user that are judged here,
+    `signals.<name>` and `gates.<name>`; of another gate None. rank: number of the first outcome
+    that it decides, least first.
+    """
+
+    gate: Gate
+    names: tuple[str, ...] | None
+    rank: int
+
+
+@dataclass(frozen=True)
+class Order:
+    """Gates in the order in which they decide.
+
+    before, after: those before and behind the gap gate. answer: those on the answer. decides:
+    outcome of each rank, by its name. published: whether it is that of the table, with every rank
+    the number of its outcome. off: gates that it leaves out, which are off.
+    """
+
+    query: tuple[Step, ...]
+    before: tuple[Step, ...]
+    after: tuple[Step, ...]
+    answer: tuple[Step, ...]
+    decides: tuple[str, ...]
+    published: bool
+    off: frozenset[str] = frozenset()
+
+    @property
+    def user(self) -> frozenset[str]:
+        """Gates on signals and of the user that it holds, `signals.<name>` and `gates.<name>`."""
+        return frozenset(name for step in (*self.before, *self.after) for name in step.names or ())
+
+
+def _place(
+    rows: Sequence[tuple[Gate, tuple[str, ...] | None]], *, published: bool, off: Iterable[str] = ()
+) -> Order:
+    """Order of gates with their ranks."""
+    steps: list[Step] = []
+    decides: list[str] = []
+    for gate, names in rows:
+        steps.append(Step(gate, names, len(decides)))
+        decides += gate.decides if gate.firing == "refuse" else ()
+    gap = next(place for place, step in enumerate(steps) if step.gate.name == GAP)
+    on = {
+        judges: tuple(step for step in steps if step.gate.judges == judges)
+        for judges in ("query", "answer")
+    }
+    rest = [step for step in steps if step.gate.judges not in on]
+    gap = rest.index(steps[gap])
+    return Order(
+        on["query"],
+        tuple(rest[:gap]),
+        tuple(rest[gap + 1 :]),
+        on["answer"],
+        tuple(decides),
+        published,
+        frozenset(off),
+    )
+
+
+@cache
+def published_order() -> Order:
+    """Order of `gates.GATES`."""
+    return _place([(gate, None) for gate in gates.GATES], published=True)
+
+
+def policy_order(stated: tuple[str, ...], user: tuple[str, ...]) -> Order:
+    """Order of a policy: the gates that it names, in their order; a gate left out is off.
+
+    An empty query, an empty retrieval and an answer that is not fit to leave are refused all the
+    same.
+
+    Args:
+      stated: names of gates; `signals.<name>` and `gates.<name>` are one gate on a signal and one
+        of the user, `signals` all of them that are not named.
+      user: gates on signals and of the user that policies have, so named.
+
+    Raises:
+      ValueError: see `check_order`.
+
+    Source: rules S2.12, S2.16.
+
+    Example:
+      >>> order = policy_order(("similarity", "l2", "gap", "confidence"), ())
+      >>> [step.gate.name for step in order.before]
+      ['similarity', 'l2']
+      >>> sorted(order.off)[:3]
+      ['coverage', 'density', 'domain']
+    """
+    check_order(stated)
+    table = {gate.name: gate for gate in gates.GATES}
+    off = [gate.name for gate in gates.GATES if gate.switch and gate.name not in stated]
+    middle = [
+        name for name in stated if name not in table or table[name].judges in {"hits", "chosen"}
+    ]
+    # What is off decides nothing wherever it stands, but that nothing was retrieved is found first,
+    # and without a gap gate every question is answered.
+    first = [name for name in ("l2", GAP) if name in off]
+    rest = [name for name in off if name not in first and table[name].judges in {"hits", "chosen"}]
+    answer = [name for name in stated if name in table and table[name].judges == "answer"]
+    answer += [gate.name for gate in gates.judging_gates("answer") if gate.name not in answer]
+    alone = {name for name in stated if "." in name}
+    group = tuple(name for name in user if name not in alone)
+    rows: list[tuple[Gate, tuple[str, ...] | None]] = [
+        (gate, None) for gate in gates.judging_gates("query")
+    ]
+    for name in (*first, *middle, *rest):
+        if "." in name:
+            rows += [(table[SIGNALS], (name,))] if name in user else []
+        else:
+            rows.append((table[name], group if name == SIGNALS else None))
+    return _place([*rows, *((table[name], None) for name in answer)], published=False, off=off)
+
+
+def check_order(stated: Sequence[str]) -> None:
+    """Stop at an order that no chain can have.
+
+    Raises:
+      ValueError: a name that is no gate or stands twice, a gate on the query that is not first, one
+        on the answer that is not last, or one on the chosen hits before the gap gate, whose
+        resolver chooses them.
+    """
+    if not stated:
+        msg = "an order must name a gate, got none; null is the published order."
+        raise ValueError(msg)
+    table = {gate.name: gate for gate in gates.GATES}
+    earlier: set[str] = set()
+    stage = 0  # 0 the query's, 1 the hits', 2 the answer's
+    for name in stated:
+        # Gates on signals and of the user are in no table here: only the form of their names can be
+        # checked.
+        section, _, own = name.partition(".")
+        if name not in table and not (section in {SIGNALS, OWN} and is_name(own)):
+            known = f"{', '.join(table)}, signals.<name> or gates.<name>"
+            msg = f"an order must name gates ({known}), got {name[:80]!r}; correct the name."
+            raise ValueError(msg)
+        if name in earlier:
+            msg = f"an order must name each gate once, got {name!r} twice; take one away."
+            raise ValueError(msg)
+        earlier.add(name)
+        # What judges a query needs no hits, and what judges an answer needs all that comes before.
+        judges = table[name].judges if name in table else "chosen"
+        here = {"query": 0, "answer": 2}.get(judges, 1)
+        if here < stage:
+            rule = "an order must have gates on the query first and those on the answer last"
+            msg = f"{rule}, got {name!r} behind others; move it."
+            raise ValueError(msg)
+        stage = here
+    # The resolver chooses hits behind the gap gate; before it there are no chosen hits to judge.
+    named = [
+        name
+        for name in stated
+        if (name in table and table[name].judges in {"hits", "chosen"}) or "." in name
+    ]
+    ahead = named[: named.index(GAP)] if GAP in named else []
+    for name in ahead:
+        if name in ON_CHOSEN:
+            rule = f"{name} judges the chosen hits, which the gap gate and the resolver choose"
+            msg = (
+                f"an order must have {GAP} before {name}, got it behind: {rule}; name {GAP} "
+                "before it."
+            )
+            raise ValueError(msg)
+
+
+def user_names(signals: Iterable[str], own: Mapping[str, object]) -> tuple[str, ...]:
+    """Names of the gates on signals and of the user, as an order has them."""
+    return (*(f"{SIGNALS}.{name}" for name in signals), *(f"{OWN}.{name}" for name in own))

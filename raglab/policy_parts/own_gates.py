@@ -1,0 +1,498 @@
+"""Gates of the user (algebra): a margin function, registered with thresholds and units (S2.18).
+
+A gate of one's own is a function of measurements and thresholds that returns headroom, >= 0 where
+it passes. A policy holds its thresholds, `gates.<name>.<threshold>`; no code travels in it, so that
+a policy with a gate that this process has not registered is refused.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.gates import Firing, Side, Threshold, meets_threshold
+from raglab.gating.signal_gates import OWN, OwnThresholds, own_margin
+from raglab.signals import BUILT_IN, LONGEST_TEXT, Unit, is_name, unit_of
+from raglab.values import Floats
+
+# Measurements that a gate of the user may read beside signals: of the question, of all hits, and of
+# the chosen ones.
+OF_QUESTION = ("words", "denied", "allowed", "explicit")
+OF_HITS = ("n_hits", "best_l2", "top1", "n_groups", "n_options_all", "fused")
+OF_CHOSEN = ("missing", "share")
+MOST_NUMBER = 1e300  # that a threshold may be, so that no difference of two overflows
+WIDER, WIDEST = 16, 2**58  # growth of the steps of a search over bit patterns, and where it ends
+# share by which headroom at two values of a threshold may differ and count as equal
+_ROUNDING = 1e-9
+Margin = Callable[[Callable[[str], Any], Any], Floats]
+
+
+class OwnGate(NamedTuple):
+    """A gate of the user.
+
+    name: `gates.<name>` in a policy. thresholds: paths `gates.<name>.<key>`, the default of each in
+    `default`. reads: measurements and signals. firing: what it does where it fires. margins: from
+    measurements by name and its thresholds by key to headroom, >= 0 where the gate passes. version:
+    of the function.
+    """
+
+    name: str
+    thresholds: tuple[Threshold, ...]
+    reads: tuple[str, ...]
+    firing: Firing
+    margins: Margin
+    version: str
+
+    @property
+    def path(self) -> str:
+        """Its section of a policy."""
+        return f"{OWN}.{self.name}"
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Signals that it reads, built-in ones as well."""
+        known = {signal.name for signal in BUILT_IN}
+        named = (
+            measurement.removeprefix("signals.")
+            for measurement in self.reads
+            if measurement.startswith("signals.") or measurement in known
+        )
+        return tuple(dict.fromkeys(named))
+
+
+REGISTERED: dict[str, OwnGate] = {}  # gates of this process, by name
+
+
+def register_gate(
+    name: str | None = None,
+    *,
+    thresholds: Mapping[str, Mapping[str, Any]],
+    reads: Sequence[str],
+    on_fire: str = "refuse",
+    version: str = "1",
+) -> Callable[[Margin], Margin]:
+    """Register a gate of your own; decorates its margin function.
+
+    The function gets `read`, which gives a measurement by its name as a scalar or array [Q], and
+    its thresholds by key, scalars or [P, 1]. Both are read-only. It returns headroom, a real number
+    or an array of the shape of both, >= 0 where the gate passes; NaN fires. Anything else is an
+    error that names the gate, and so is what it raises. Headroom must fall as a `floor` rises and
+    rise with a `ceiling`, so that steps and flips of it are exact; where a policy is replayed,
+    `check_direction` stops at a gate of another direction.
+
+    Args:
+      name: the function's where not given; a small letter, then small letters, digits and
+        underscores.
+      thresholds: key -> `side` (`floor` passes at or above, `ceiling` at or below), `default`,
+        `unit` (as of a signal) and, where the unit has no range, `low` and `high`.
+      reads: names of what it reads: any signal as `signals.<name>`, or one of `OF_QUESTION`,
+        `OF_HITS`, `OF_CHOSEN`.
+      on_fire: `refuse`, `ask` or `warn`.
+      version: to be raised with every change of the function.
+
+    Raises:
+      ValueError: an argument that is none of those.
+
+    Source: rule S2.18.
+
+    Example:
+      >>> @register_gate(
+      ...     thresholds={"max_age": {"side": "ceiling", "default": 365.0, "unit": "days"}},
+      ...     reads=["signals.age"],
+      ... )
+      ... def fresh(read, thresholds):
+      ...     return thresholds.max_age - read("signals.age")
+      >>> own_gate("fresh").thresholds[0].path
+      'gates.fresh.max_age'
+      >>> del REGISTERED["fresh"]
+    """
+
+    def register(function: Margin) -> Margin:
+        # The name becomes a section of policy files and a value of columns, so it must be plain.
+        own = name if name is not None else getattr(function, "__name__", "")
+        if not is_name(own):
+            rule = (
+                "a gate's name must be a small letter, then up to 39 small letters, digits or "
+                "underscores"
+            )
+            msg = f"{rule}, got {str(own)[:80]!r}; rename it."
+            raise ValueError(msg)
+        if on_fire not in get_args(Firing):
+            msg = (
+                f"on_fire of gate {own} must be one of {', '.join(get_args(Firing))}, got "
+                f"{str(on_fire)[:80]!r}."
+            )
+            raise ValueError(msg)
+        # A misspelt name would read as missing in every case, and missing never passes: it is
+        # refused here.
+        known = (*OF_QUESTION, *OF_HITS, *OF_CHOSEN)
+        if (
+            isinstance(reads, str)
+            or not isinstance(reads, Sequence)
+            or not all(isinstance(measurement, str) for measurement in reads)
+        ):
+            rule = f"reads of gate {own} must be a list of texts"
+            msg = f"{rule}, got {str(reads)[:80]!r}; write reads=['signals.confidence']."
+            raise ValueError(msg)
+        if not isinstance(thresholds, Mapping):
+            rule = f"thresholds of gate {own} must be a mapping of key to side, default and unit"
+            msg = f"{rule}, got {str(thresholds)[:80]!r}; write {{}} for none."
+            raise ValueError(msg)  # noqa: TRY004 - as of any other argument that is none
+        for measurement in reads:
+            if measurement not in known and not (
+                measurement.startswith("signals.") and is_name(measurement.removeprefix("signals."))
+            ):
+                named = f"signals.<name> or one of {', '.join(known)}"
+                msg = f"gate {own} must read {named}, got {str(measurement)[:80]!r}."
+                raise ValueError(msg)
+        if not reads:
+            msg = (
+                f"gate {own} must read something, got nothing; name a signal, as in "
+                "signals.confidence."
+            )
+            raise ValueError(msg)
+        if not callable(function):
+            msg = (
+                f"gate {own} must be a function of read and thresholds, got a "
+                f"{type(function).__name__}."
+            )
+            raise TypeError(msg)
+        firing: Any = on_fire
+        rows = tuple(_threshold(own, key, stated) for key, stated in thresholds.items())
+        # Last, so that a gate that is refused leaves nothing behind.
+        REGISTERED[own] = OwnGate(
+            own, rows, tuple(reads), firing, function, str(version)[:LONGEST_TEXT]
+        )
+        return function
+
+    return register
+
+
+def _threshold(gate: str, key: str, stated: Mapping[str, Any]) -> Threshold:
+    """A threshold as it is registered."""
+    # The function reads it as `thresholds.<key>`, which a word of Python's grammar cannot be.
+    if not is_name(key) or key in {"enabled", "on"} or keyword.iskeyword(key):
+        rule = (
+            f"a threshold of gate {gate} must have a name of small letters, digits and underscores"
+        )
+        msg = (
+            f"{rule}, and none of Python's keywords, got {str(key)[:80]!r}; rename it, as in "
+            f"least_{str(key)[:30]}."
+        )
+        raise ValueError(msg)
+    keys = {"side", "default", "unit", "low", "high"}
+    whole = isinstance(stated, Mapping) and {"side", "default"} <= set(stated) <= keys
+    if not whole or not _is_side(stated["side"]):
+        rule = f"threshold {key} of gate {gate} must state side (floor or ceiling) and default"
+        msg = f"{rule}, and may state unit, low and high; got {str(stated)[:120]}."
+        raise ValueError(msg)
+    for name in ("default", "low", "high"):
+        if name in stated and not _is_number(stated[name]):
+            held = stated[name]
+            value = f"one of {held.bit_length()} bits" if type(held) is int else repr(held)[:80]
+            msg = (
+                f"{name} of {gate}.{key} must be a finite number, got {value}; write it without "
+                "quotes."
+            )
+            raise ValueError(msg)
+    unit = unit_of(stated.get("unit", "number"))
+    unit = Unit(
+        unit.name,
+        float(stated.get("low", unit.low)),
+        float(stated.get("high", unit.high)),
+        note=unit.note,
+    )
+    default = float(stated["default"])
+    if not unit.low <= default <= unit.high or not np.isfinite([unit.low, unit.high]).all():
+        msg = (
+            f"default of {gate}.{key} must lie in [{unit.low:g}, {unit.high:g}], got {default:g}; "
+            "state low and high."
+        )
+        raise ValueError(msg)
+    path = f"{OWN}.{gate}.{key}"
+    return Threshold(path, stated["side"], unit, path, default=default)
+
+
+def _is_side(side: object) -> bool:
+    return isinstance(side, str) and side in get_args(Side)
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is a finite real number of 64 bits; a bool is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    return -MOST_NUMBER <= (value if isinstance(value, int) else float(value)) <= MOST_NUMBER
+
+
+def own_gate(name: str) -> OwnGate:
+    """A gate of the user by its name.
+
+    Raises:
+      ValueError: this process has registered none of that name; says how to get it.
+    """
+    if name in REGISTERED:
+        return REGISTERED[name]
+    there = (
+        f"registered are {', '.join(sorted(REGISTERED))}" if REGISTERED else "none is registered"
+    )
+    msg = (
+        f"a policy that uses the gate gates.{name} needs it registered in this process ({there}); "
+        "import the module"
+        " that calls raglab.register_gate, or take the gate out of the policy."
+    )
+    raise ValueError(msg)
+
+
+def section_error(name: str, stated: Mapping[str, Any]) -> str:
+    """Error in a gate's section of a policy.
+
+    Empty where there is none, or where no such gate is registered.
+
+    Args:
+      stated: `enabled`, and thresholds by key.
+    """
+    gate = REGISTERED.get(name)
+    if gate is None:
+        return ""
+    rows = {threshold.key: threshold for threshold in gate.thresholds}
+    for key, value in stated.items():
+        if key == "enabled":
+            continue
+        if key not in rows:
+            return (
+                f"gate {name} must state thresholds among {', '.join(rows) or 'none'}, got "
+                f"{str(key)[:80]!r}"
+            )
+        if not rows[key].low <= value <= rows[key].high:
+            return (
+                f"{name}.{key} must lie in [{rows[key].low:g}, {rows[key].high:g}], {value:g} "
+                "does not"
+            )
+    return ""
+
+
+def own_thresholds(name: str, sections: Sequence[Mapping[str, Any] | None]) -> OwnThresholds:
+    """Thresholds of a gate in many policies, [P, 1] each; off in a policy that does not state it.
+
+    Raises:
+      ValueError: it is not registered.
+    """
+    gate = own_gate(name)
+
+    def column(values: list[Any], kind: type[np.generic]) -> NDArray[Any]:
+        return np.array(values, dtype=kind)[:, None]
+
+    values = [
+        column(
+            [
+                threshold.default if row is None else row.get(threshold.key, threshold.default)
+                for row in sections
+            ],
+            np.float64,
+        )
+        for threshold in gate.thresholds
+    ]
+    on = column([row is not None and row.get("enabled", True) for row in sections], np.bool_)
+    keys = tuple(threshold.key for threshold in gate.thresholds)
+    form: Any = namedtuple("OwnValues", keys)  # type: ignore[misc]  # noqa: PYI024
+    return OwnThresholds(name, gate.firing, gate.margins, gate.reads, form(*values), on)
+
+
+def check_direction(thresholds: OwnThresholds, read: Callable[[str], Any]) -> None:
+    """Stop at a gate whose headroom moves against the side of one of its thresholds.
+
+    Headroom is compared at both ends of each threshold's range and at the least and greatest value
+    in force, all other thresholds as in the first policy whose gate is on. A gate that is off in
+    all policies, or decides nothing, is not called.
+
+    Args:
+      thresholds: of many policies, [P, 1] each.
+      read: measurement by its name, of the cases at hand.
+
+    Raises:
+      ValueError: headroom of a case rises with a floor or falls with a ceiling; or see
+        `own_margin`.
+
+    Source: rule S2.18.
+    """
+    on = np.flatnonzero(thresholds.on)
+    if thresholds.firing == "warn" or not len(on):
+        return
+    first = thresholds.rows(slice(int(on[0]), int(on[0]) + 1))
+    for row in own_gate(thresholds.name).thresholds:
+        stated = getattr(thresholds.values, row.key)[on]
+        points = sorted({row.low, float(stated.min()), float(stated.max()), row.high})
+        with np.errstate(all="ignore"):  # a logarithm of the low end is no concern of the caller
+            margins = [
+                np.asarray(
+                    own_margin(
+                        replace(
+                            first, values=first.values._replace(**{row.key: np.full((1, 1), at)})
+                        ),
+                        read,
+                    )
+                )
+                for at in points
+            ]
+        _check_side(thresholds.name, row, points, np.broadcast_arrays(*margins))
+
+
+def _check_side(
+    gate: str, row: Threshold, points: Sequence[float], margins: Sequence[NDArray[Any]]
+) -> None:
+    """Stop where headroom at rising threshold values, an array a value, moves against its side."""
+    must, opposite, sign = (
+        ("fall", "ceiling", -1.0) if row.side == "floor" else ("rise", "floor", 1.0)
+    )
+    wrong, right = [], False
+    for first, second in combinations(range(len(points)), 2):
+        before, after = sign * margins[first], sign * margins[second]
+        moves = ~np.isclose(before, after, rtol=_ROUNDING, atol=0.0, equal_nan=True)
+        # where it is missing it neither rises nor falls
+        right |= bool((moves & (after > before)).any())
+        against = moves & (after < before)
+        wrong += [(first, second, against)] if against.any() else []
+    if not wrong:
+        return
+    first, second, against = wrong[0]
+    at = np.unravel_index(int(np.argmax(against)), against.shape)
+    remedy = f"state side: {opposite}, or swap the subtraction"
+    if right:
+        remedy = f"it moves both ways: return headroom that can only {must} as {row.key} rises"
+    msg = (
+        f"headroom of gate {gate} must {must} as {row.path} rises, which is a {row.side}, "
+        f"got {margins[first][at]:g} at "
+        f"{points[first]:g} and {margins[second][at]:g} at {points[second]:g} "
+        f"({int(against.sum()):,} of "
+        f"{against.size:,} measurements); {remedy}."
+    )
+    raise ValueError(msg)
+
+
+def critical_values(
+    gate: OwnGate,
+    key: str,
+    thresholds: OwnThresholds,
+    read: Callable[[str], Any],
+    shape: tuple[int, ...],
+) -> NDArray[np.float64]:
+    """Value of a threshold up to which a floor passes, or from which a ceiling does, [...].
+
+    NaN where none decides.
+
+    Headroom falls as a floor rises, so there is one such number, found by `last_passing` between
+    the ends of the range.
+
+    Args:
+      thresholds: the other thresholds, of one policy.
+      shape: of the cases.
+
+    Source: rule S2.18.
+    """
+    row = next(threshold for threshold in gate.thresholds if threshold.key == key)
+    near, far = (row.low, row.high) if row.side == "floor" else (row.high, row.low)
+
+    def margin(value: Any, measured: Callable[[str], Any]) -> Any:  # noqa: ANN401 - floats
+        return own_margin(
+            replace(thresholds, values=thresholds.values._replace(**{key: value})), measured
+        )
+
+    passing, failing = (
+        np.broadcast_to(margin(np.full(shape, end), read), shape) for end in (near, far)
+    )
+    changing = np.nonzero(meets_threshold(passing) & ~meets_threshold(failing))
+
+    def passes(value: NDArray[np.float64], cases: NDArray[np.intp]) -> NDArray[np.bool_]:
+        places = tuple(axis[cases] for axis in changing)
+
+        def measured(name: str) -> Any:  # noqa: ANN401 - an array or a bool
+            every = read(name)
+            return np.broadcast_to(every, shape)[places] if np.ndim(every) else every
+
+        still: NDArray[np.bool_] = np.broadcast_to(
+            meets_threshold(margin(value, measured)), (1, len(value))
+        )[0]
+        return still
+
+    critical = np.full(shape, np.nan)
+    critical[changing] = last_passing(
+        passes, near, far, crossing(near, far, passing[changing], failing[changing])
+    )
+    return critical
+
+
+def crossing(
+    near: float,
+    far: float,
+    passing: NDArray[np.float64],
+    failing: NDArray[np.float64],
+) -> Any:  # noqa: ANN401
+    """Where a straight line between the headroom at two values of a threshold is 0, [N].
+
+    NaN where none is.
+    """
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        return near + (far - near) * (passing / (passing - failing))
+
+
+def last_passing(
+    passes: Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.bool_]],
+    near: float,
+    far: float,
+    guess: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Last value on the way from one range end to the other where each case still passes, [N].
+
+    All pass at `near`, none at `far`, and once each in between changes. The search walks from a
+    guess, in steps over the ordered bit patterns of floats, each wider than the last, until it has
+    passed the change, and then halves; a case that is found is asked no more.
+
+    Args:
+      passes: of values [M] at positions of cases [M], whether each passes.
+      guess: [N]; NaN where nobody knows.
+
+    Example:
+      >>> last_passing(lambda value, _: value * 3.0 <= 1.0, 0.0, 1.0, np.array([0.3])).item() * 3.0
+      1.0
+    """
+    toward = 1 if far > near else -1
+    known, cases = np.full(len(guess), near), np.arange(len(guess))
+    first, last = (_ordered(np.full(len(guess), end)) for end in (near, far))
+    at = _ordered(np.where(np.isnan(guess), 0.0, guess))
+    between = (at > np.minimum(first, last)) & (at < np.maximum(first, last)) & ~np.isnan(guess)
+    at, step = np.where(between, at, _middle(first, last)), 1
+    while len(cases):
+        still = passes(_float(at), cases)
+        first, last = np.where(still, at, first), np.where(still, last, at)
+        known[cases] = _float(first)
+        open_ = first + toward != last
+        cases, first, last, still = cases[open_], first[open_], last[open_], still[open_]
+        middle = _middle(first, last)
+        onward = first + toward * np.minimum(np.abs(middle - first), step)
+        back = last - toward * np.minimum(np.abs(last - middle), step)
+        at, step = np.where(still, onward, back), min(step * WIDER, WIDEST)
+    return known
+
+
+def _middle(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Mean of two integers, rounded down; no sum overflows."""
+    return (low >> 1) + (high >> 1) + (low & high & 1)
+
+
+def _ordered(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Bits of floats as integers that order as the floats do."""
+    bits = values.view(np.int64)
+    return np.where(bits >= 0, bits, -(bits & np.int64(2**63 - 1)))
+
+
+def _float(ordered: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Floats of such integers."""
+    bits = np.where(ordered >= 0, ordered, np.bitwise_or(-ordered, np.int64(-(2**63))))
+    return bits.astype(np.int64).view(np.float64)

@@ -1,0 +1,355 @@
+"""Rules of the resolver (algebra): group contest, thresholds, switches, and rule order (S3.3).
+
+`decide_rules` is that order, for `resolver.resolve` and for the chain alike; the compiled kernel is
+its twin.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.gates import Threshold
+from raglab.signals import COSINE, LEAD, SQUARED_L2
+from raglab.values import Bools, Floats, Status
+
+
+class Rule(NamedTuple):
+    """One rule of the resolver: its decision, and the thresholds that must all be reached.
+
+    Attributes:
+      name: of the rule.
+      status: its decision.
+      thresholds: compared with fields of `Contest`.
+    """
+
+    name: str
+    status: Status
+    thresholds: tuple[Threshold, ...] = ()
+
+
+def _rule_threshold(key: str, *, meets: str, lead: bool = False) -> Threshold:
+    unit = SQUARED_L2 if key == "min_group_gap" else LEAD if lead else COSINE
+    return Threshold(f"resolver.{key}", "floor", unit, meets, nullable=True, log=lead)
+
+
+RULES: tuple[Rule, ...] = (  # in their order: the first that decides wins (rule S3.3)
+    Rule("single_group", Status.ok),
+    Rule("overview", Status.ambiguous),
+    Rule("entities", Status.ok),
+    Rule("group_gap", Status.ok, (_rule_threshold("min_group_gap", meets="group_gap", lead=True),)),
+    Rule(
+        "signature_similarity",
+        Status.ok,
+        (
+            _rule_threshold("min_sig_sim", meets="best_signature"),
+            _rule_threshold("min_sig_sim_gap", meets="gap_signature", lead=True),
+        ),
+    ),
+    Rule(
+        "anchor_similarity",
+        Status.ok,
+        (
+            _rule_threshold("min_anchor_sim", meets="best_anchor"),
+            _rule_threshold("min_anchor_sim_gap", meets="gap_anchor", lead=True),
+        ),
+    ),
+    Rule("options", Status.ambiguous),
+)
+ONE_OPTION = "single_option"  # what asking becomes where one option is left (rule S3.5)
+RULE = {rule.name: number for number, rule in enumerate(RULES)}
+# What decided, by the number that `decide_rules` gives: the rules, then the same where one option
+# is left.
+OUTCOMES: tuple[tuple[str, Status], ...] = (
+    *((rule.name, rule.status) for rule in RULES),
+    *(
+        (ONE_OPTION, Status.ok) if rule.status == Status.ambiguous else (rule.name, rule.status)
+        for rule in RULES
+    ),
+)
+# where nothing decides: greater than every number, and all bits of an int8 but the sign
+NO_NUMBER = 127
+
+
+class Contest(NamedTuple):
+    """The candidate groups' two best by distance, signature and anchor, [B] each.
+
+    Attributes:
+      first: group that would win by distance, -1 for none.
+      group_gap: best_l2[1] - best_l2[0]; NaN where there is no second.
+      by_signature: group that would win by its signature, -1 for none.
+      best_signature: highest cosine of a signature.
+      gap_signature: its lead over the second; NaN where there is none.
+      by_anchor: group that would win by its anchor, -1 for none.
+      best_anchor: highest cosine of an anchor.
+      gap_anchor: its lead over the second; NaN where there is none.
+    """
+
+    first: NDArray[np.int64]
+    group_gap: NDArray[np.float64]
+    by_signature: NDArray[np.int64]
+    best_signature: NDArray[np.float64]
+    gap_signature: NDArray[np.float64]
+    by_anchor: NDArray[np.int64]
+    best_anchor: NDArray[np.float64]
+    gap_anchor: NDArray[np.float64]
+
+
+def reshape_contest(evidence: Contest, shape: tuple[int, ...]) -> Contest:
+    """Contest with every field in another shape.
+
+    Args:
+      evidence: contest of any shape.
+      shape: of the result's fields.
+    """
+    fields: list[Any] = [field.reshape(shape) for field in evidence]
+    return Contest(*fields)
+
+
+def _best_two(
+    values: NDArray[np.float64], order: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    filled = np.where(np.isnan(values), -np.inf, values)
+    rows = np.arange(len(values))
+    if order is None:
+        winner = filled.argmax(axis=1)
+    else:
+        winner = order[rows, np.take_along_axis(filled, order, axis=1).argmax(axis=1)]
+    best = filled[rows, winner]
+    filled[rows, winner] = -np.inf
+    second = filled.max(axis=1)
+    known = np.isfinite(best)
+    with np.errstate(invalid="ignore"):
+        lead = np.where(np.isfinite(second), best - second, np.nan)
+    return np.where(known, winner, -1), np.where(known, best, np.nan), lead
+
+
+def contest(
+    candidates: NDArray[np.bool_],
+    best_l2: NDArray[np.float64],
+    sig_sim: NDArray[np.float64],
+    anchor_sim: NDArray[np.float64],
+    order: NDArray[np.int64] | None = None,
+) -> Contest:
+    """Winner by each of the rules that have a threshold.
+
+    Args:
+      candidates: groups that remain, [B, G].
+      best_l2: squared L2 of the groups, [B, G].
+      sig_sim: cosine of the groups' signatures, [B, G].
+      anchor_sim: cosine of the groups' anchors, [B, G].
+      order: of the groups, a permutation, where it is not their number.
+
+    Source: rule S3.3, `group_gap`, `signature_similarity`, `anchor_similarity`.
+    """
+    nearest, _, gap = _best_two(np.where(candidates, -best_l2, -np.inf), order)
+    signature_, anchor_ = (
+        _best_two(np.where(candidates, sim, -np.inf), order) for sim in (sig_sim, anchor_sim)
+    )
+    return Contest(nearest, gap, *signature_, *anchor_)
+
+
+class RuleThresholds(NamedTuple):
+    """Thresholds of the rules.
+
+    NaN where a rule never decides, -inf where a comparison is not needed.
+
+    A rule whose first threshold is not stated never decides.
+
+    Attributes:
+      min_group_gap: squared L2.
+      min_sig_sim: cosine of the signature.
+      min_sig_sim_gap: lead of that cosine.
+      min_anchor_sim: cosine of the anchor.
+      min_anchor_sim_gap: lead of that cosine.
+    """
+
+    min_group_gap: Floats = np.nan
+    min_sig_sim: Floats = np.nan
+    min_sig_sim_gap: Floats = -np.inf
+    min_anchor_sim: Floats = np.nan
+    min_anchor_sim_gap: Floats = -np.inf
+
+
+class RuleMargins(NamedTuple):
+    """Headroom of the rules that have a threshold; the first that is >= 0 picks its group.
+
+    Attributes:
+      group_gap: of rule `group_gap`, squared L2.
+      signature_similarity: of rule `signature_similarity`, cosine.
+      anchor_similarity: of rule `anchor_similarity`, cosine.
+    """
+
+    group_gap: Floats
+    signature_similarity: Floats
+    anchor_similarity: Floats
+
+
+def rule_margins(evidence: Contest, thresholds: RuleThresholds) -> RuleMargins:
+    """Headroom of `group_gap`, `signature_similarity` and `anchor_similarity`.
+
+    Args:
+      evidence: contest among the candidates.
+      thresholds: scalars, or [P, 1] of policies.
+
+    Source: rule S3.3.
+    """
+    return RuleMargins(
+        group_gap=np.subtract(evidence.group_gap, thresholds.min_group_gap),
+        signature_similarity=np.minimum(
+            np.subtract(evidence.best_signature, thresholds.min_sig_sim),
+            np.subtract(evidence.gap_signature, thresholds.min_sig_sim_gap),
+        ),
+        anchor_similarity=np.minimum(
+            np.subtract(evidence.best_anchor, thresholds.min_anchor_sim),
+            np.subtract(evidence.gap_anchor, thresholds.min_anchor_sim_gap),
+        ),
+    )
+
+
+def decides(margin: Floats) -> Bools:
+    """Whether a rule picks its group, bool [...]; a missing measurement (NaN) decides nothing.
+
+    Args:
+      margin: headroom of the rule, [...].
+    """
+    return np.greater_equal(margin, 0.0)
+
+
+class RuleSwitches(NamedTuple):
+    """Switches of the rules `overview` and `entities`, bools or [P, 1].
+
+    Attributes:
+      overview: whether rule `overview` is on.
+      overview_entities_lift: a query that names an entity is no overview.
+      entities: whether rule `entities` is on.
+      require_full_entity_coverage: rule `entities` is skipped where no group carries all of the
+        query's entities.
+    """
+
+    overview: Bools = True
+    overview_entities_lift: Bools = True
+    entities: Bools = True
+    require_full_entity_coverage: Bools = False
+
+
+RULES_ON = RuleSwitches()
+
+
+class RuleEvidence(NamedTuple):
+    """Measurements of queries that the rules read, [...] each; free of thresholds.
+
+    Attributes:
+      n_groups: groups of hits with one signature.
+      overview: the query matches a generic pattern and no facet pattern.
+      names_entity: the query names an entity.
+      skips_entities: no group carries an entity of the query.
+      full_entities: some group carries all entities of the query.
+      has_winner: rule `entities` has a strict winner.
+      all: the contest among all groups.
+      tied: the contest among the groups that tie on entities.
+      n_options_all: options among all groups (rule S3.5).
+      n_options_tied: options among the groups that tie on entities.
+    """
+
+    n_groups: NDArray[np.int64]
+    overview: NDArray[np.bool_]
+    names_entity: NDArray[np.bool_]
+    skips_entities: NDArray[np.bool_]
+    full_entities: NDArray[np.bool_]
+    has_winner: NDArray[np.bool_]
+    all: Contest
+    tied: Contest
+    n_options_all: NDArray[np.int64]
+    n_options_tied: NDArray[np.int64]
+
+
+def number_unless(number: int, passes: Any) -> NDArray[np.int8]:  # noqa: ANN401 - bool or array
+    """A number, and `NO_NUMBER` where something passes, [...].
+
+    Passing sets all of its bits, which is never the least: 40 times as fast as a masked copy.
+    """
+    numbers: NDArray[np.int8] = np.multiply(
+        np.asarray(passes).view(np.int8), np.int8(NO_NUMBER)
+    ) | np.int8(number)
+    return numbers
+
+
+def is_overview(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[np.bool_]:
+    """Whether rule `overview` asks back.
+
+    Args:
+      evidence: of the queries, [Q].
+      switches: scalars, or [P, 1] of policies.
+    """
+    lifted = np.logical_and(switches.overview_entities_lift, evidence.names_entity)
+    return np.logical_and(switches.overview, evidence.overview) & ~lifted
+
+
+def entities_rule_applies(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[np.bool_]:
+    """Whether rule `entities` applies.
+
+    It is on, some group has a hit, and full coverage where that is required.
+
+    Args:
+      evidence: of the queries, [Q].
+      switches: scalars, or [P, 1] of policies.
+    """
+    lacking = np.logical_and(switches.require_full_entity_coverage, ~evidence.full_entities)
+    return np.logical_and(switches.entities, ~evidence.skips_entities) & ~lacking
+
+
+def ties_on_entities(evidence: RuleEvidence, switches: RuleSwitches) -> NDArray[np.bool_]:
+    """Whether rule `entities` leaves the groups that tie on entities.
+
+    The rules after it then choose among these.
+
+    Args:
+      evidence: of the queries, [Q].
+      switches: scalars, or [P, 1] of policies.
+    """
+    before = (evidence.n_groups == 1) | is_overview(evidence, switches)
+    return entities_rule_applies(evidence, switches) & ~before
+
+
+def decide_rules(
+    evidence: RuleEvidence,
+    switches: RuleSwitches,
+    thresholds: RuleThresholds,
+    shape: tuple[int, ...],
+) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+    """Which rule decides: the first in the order of `RULES`.
+
+    Args:
+      evidence: of the queries, [Q].
+      switches: scalars, or [P, 1] of policies.
+      thresholds: scalars, or [P, 1] of policies.
+      shape: of the result, to which all of them broadcast.
+
+    Returns:
+      Number in `OUTCOMES`, and whether the rules after `entities` chose among the groups that tie
+      on entities.
+
+    Source: rules S3.3, S3.5.
+    """
+    tied = ties_on_entities(evidence, switches)
+    of_all, of_tied = (
+        rule_margins(evidence.all, thresholds),
+        rule_margins(evidence.tied, thresholds),
+    )
+    # the last rule decides where no other does
+    number = np.full(shape, RULE["options"], dtype=np.int8)
+    for rule in RuleMargins._fields:
+        by_all, by_tied = decides(getattr(of_all, rule)), decides(getattr(of_tied, rule))
+        np.minimum(
+            number, number_unless(RULE[rule], ~((tied & by_tied) | (~tied & by_all))), out=number
+        )
+    np.minimum(number, number_unless(RULE["entities"], ~(tied & evidence.has_winner)), out=number)
+    np.minimum(
+        number, number_unless(RULE["overview"], ~is_overview(evidence, switches)), out=number
+    )
+    np.minimum(number, number_unless(RULE["single_group"], evidence.n_groups != 1), out=number)
+    one_option = (tied & (evidence.n_options_tied == 1)) | (~tied & (evidence.n_options_all == 1))
+    return np.multiply(one_option, len(RULES), dtype=np.int8) + number, tied

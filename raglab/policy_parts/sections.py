@@ -1,0 +1,577 @@
+"""Sections of a policy (algebra): what gates, rules and lists may hold (S0.5, S2.1 to S2.18).
+
+Each value has its unit and range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import chain, pairwise
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictStr,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from raglab import gates
+from raglab.gating.expected_cost import DecisionModel, GroupBias, SignalPart
+from raglab.metrics.costs import LABELS, OUTCOMES
+from raglab.policy_parts.arms import ARMS, CHOOSERS
+from raglab.policy_parts.gate_order import check_order
+from raglab.policy_parts.own_gates import section_error
+from raglab.policy_parts.patterns import (
+    COUNTED,
+    MOST_PATTERNS,
+    NOTHING_SPENT,
+    Pattern,
+    check_patterns,
+    patterns_hash,
+)
+from raglab.signals import (
+    COSINE,
+    COST,
+    COUNT,
+    LEAD,
+    NAMES,
+    POINTS,
+    RATIO,
+    SHARE,
+    SQUARED_L2,
+    Unit,
+    is_name,
+    signal,
+)
+
+EXPECTED_COST = "expected_cost"
+
+
+def _unit_field(unit: Unit) -> Any:  # noqa: ANN401 - a field of pydantic
+    """Range of a unit, and what a message says of it."""
+    return Field(
+        ge=unit.low,
+        le=unit.high,
+        allow_inf_nan=None if unit.whole else False,
+        description=unit.described,
+    )
+
+
+SquaredL2 = Annotated[float, _unit_field(SQUARED_L2)]
+Cosine = Annotated[float, _unit_field(COSINE)]
+Lead = Annotated[float, _unit_field(LEAD)]
+Points = Annotated[float, _unit_field(POINTS)]
+Share = Annotated[float, _unit_field(SHARE)]
+Count = Annotated[int, _unit_field(COUNT)]
+if TYPE_CHECKING:
+    ArmName: TypeAlias = str
+else:  # pydantic checks against the table's names and lists them where none of them came
+    ArmName = Literal[(*ARMS, *CHOOSERS)]
+
+Scale = Annotated[
+    float, Field(gt=0.0, le=1_000.0, description="a count that brings others near [0, 1]")
+]
+
+Stated = StrictStr | tuple[StrictStr, ...]
+
+
+SHOWN = 120  # characters of a key or a value that a message shows
+
+
+def cut_value(text: str, most: int = SHOWN) -> str:
+    """Text of a key or a value as a message shows it."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+# Of models: as many as no fit makes, and so far from the largest float that no sum of them
+# overflows.
+MOST_KNOTS, MOST_PARTS, MOST_WEIGHT = 10_000, 200, 1e12
+# of a signal: one that hardly varies has a tiny scale, and no quotient overflows
+LEAST_SCALE = 1e-100
+Number = Annotated[float, Field(strict=True, ge=-MOST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)]
+
+
+class ContextSection(_Section):
+    """Which hits go to the answer (rules S1.2, S1.3)."""
+
+    final_k: Count
+    order: Literal["rank", "l2"]
+
+
+class OfGates:
+    """Sections made of the gate table, under the names by which another process finds them."""
+
+
+def section_of(gate: gates.Gate) -> Any:  # noqa: ANN401 - a model
+    """Section of a gate: its switch, and a number a threshold within the range of its unit."""
+    fields: dict[str, Any] = {"enabled": (bool, ...)}
+    for threshold in gate.thresholds:
+        kind: Any = Annotated[int if threshold.whole else float, _unit_field(threshold.unit)]
+        fields[threshold.key] = (kind | None if threshold.nullable else kind, ...)
+    section = create_model(
+        gate.name.title(), __base__=_Section, __doc__=f"Rule {gate.rule}.", **fields
+    )
+    section.__module__, section.__qualname__ = __name__, f"{OfGates.__name__}.{section.__name__}"
+    setattr(OfGates, section.__name__, section)
+    return section
+
+
+class Gap(section_of(gates.gate_by_name("gap"))):  # type: ignore[misc]
+    """Rule S2.4."""
+
+    near_pages: Annotated[int, Field(ge=0, le=1_000)]
+
+
+class Coverage(section_of(gates.gate_by_name("coverage"))):  # type: ignore[misc]
+    """Rule S2.5. min_hits: chosen hits that must hold each entity."""
+
+    min_hits: Annotated[int, Field(ge=1, le=100)]
+
+
+class Polyline(_Section):
+    """A signal's share of the logit: knots ascending, values never falling."""
+
+    # YAML's lists become tuples
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+    x: Annotated[tuple[Number, ...], Field(max_length=MOST_KNOTS)]
+    y: Annotated[tuple[Number, ...], Field(max_length=MOST_KNOTS)]
+
+    @model_validator(mode="after")
+    def _monotone(self) -> Self:
+        if not self.x or len(self.x) != len(self.y):
+            msg = "x and y must be as many finite numbers, at least one; fit the gate again"
+            raise ValueError(msg)
+        if any(left >= right for left, right in pairwise(self.x)) or any(
+            left > right for left, right in pairwise(self.y)
+        ):
+            msg = (
+                "x must ascend and y must not fall, a surer signal never lowers the probability; "
+                "fit the gate again"
+            )
+            raise ValueError(msg)
+        return self
+
+
+class FusionSection(section_of(gates.gate_by_name("fused"))):  # type: ignore[misc]
+    """Rule S2.14."""
+
+    bias: Number
+    fitted_on: StrictStr | None
+    parts: Annotated[dict[StrictStr, Polyline], Field(max_length=MOST_PARTS)]
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        _check_names(self.parts, "parts must name signals")
+        if self.enabled and not self.parts:
+            msg = (
+                "a fused gate without parts refuses everything; fit one (raglab.fit_fused_gate) "
+                "or switch it off"
+            )
+            raise ValueError(msg)
+        return self
+
+
+class Refine(_Section):
+    """Rule S2.9."""
+
+    max_depth: Annotated[int, Field(ge=0, le=100)]
+    epsilon: Points
+    refine_on_refusal: bool
+
+
+class Calibration(Polyline):
+    """What a number is worth: probability of being right, through knots, flat beyond its ends."""
+
+    fitted_on: StrictStr | None = None
+
+    @model_validator(mode="after")
+    def _probability(self) -> Self:
+        if not all(0.0 <= value <= 1.0 for value in self.y):
+            msg = "y must lie in [0, 1], it is a probability; fit the calibration again"
+            raise ValueError(msg)
+        return self
+
+
+class Confidence(section_of(gates.gate_by_name("confidence"))):  # type: ignore[misc]
+    """Rule S2.8."""
+
+    blend: Share
+    min_texts: Count
+    fallback: Literal["hybrid", "cosine"]
+    calibration: Calibration
+
+
+class StrategySection(_Section):
+    """Rules S4.1, S4.5, S4.7: the arm that answers live, or what chooses it.
+
+    And what makes arms available.
+    """
+
+    arm: ArmName
+    min_graph: Share
+    min_table: Share
+    min_complexity: Share
+    words_scale: Scale
+    entities_scale: Scale
+
+
+class GenerationSection(section_of(gates.gate_by_name("generation"))):  # type: ignore[misc]
+    """Rule S2.10."""
+
+    calibration: Calibration | None
+
+
+class Resolver(_Section):
+    """Rules S3.1 to S3.5."""
+
+    strict: bool
+    overview: bool
+    overview_entities_lift: bool
+    entity_extractor: bool
+    entities: bool
+    require_full_entity_coverage: bool
+    min_group_gap: SquaredL2 | None
+    signature: bool
+    min_sig_sim: Cosine | None
+    min_sig_sim_gap: Lead | None
+    anchor: bool
+    min_anchor_sim: Cosine | None
+    min_anchor_sim_gap: Lead | None
+    max_options: Count
+    document_identity: Literal["path", "file_name"]
+
+
+class SignalSection(_Section):
+    """Rule S2.15: bounds of any signal; a value at its bound passes."""
+
+    min: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    max: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    on_fire: Literal["refuse", "ask", "warn"] = "refuse"
+    enabled: bool = True
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min is not None and self.max is not None and self.min > self.max:
+            msg = f"min must not be above max, {self.max}; no value would pass"
+            raise ValueError(msg)
+        return self
+
+
+UNSTATED = SignalSection(enabled=False)  # of a signal that a policy does not gate
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of signals, the built-in ones in their order, then those of the user by name."""
+    named = set(names)
+    return (*(name for name in NAMES if name in named), *sorted(named.difference(NAMES)))
+
+
+def _check_names(names: Iterable[str], rule: str) -> None:
+    """Stop where a text can name no signal.
+
+    Whether there is one of that name, the trace or the machine knows.
+    """
+    for name in names:
+        if not is_name(name):
+            what = "small letters, digits and underscores, at most 40, a letter first"
+            msg = f"{rule} ({what}), got {cut_value(repr(name))}; correct the name"
+            raise ValueError(msg)
+
+
+def _known_signals(signals: dict[str, SignalSection]) -> dict[str, SignalSection]:
+    """Gates on signals, bounds of the built-in ones within the range of their unit."""
+    _check_names(signals, "signals must be named")
+    for name, section in signals.items():
+        if name not in NAMES:
+            continue
+        unit = signal(name).unit
+        for key in ("min", "max"):
+            bound = getattr(section, key)
+            if bound is not None and not unit.low <= bound <= unit.high:
+                within = f"[{unit.low:g}, {unit.high:g}]"
+                msg = (
+                    f"{name}.{key} must lie in {within}, {bound:g} does not; it is {unit.described}"
+                )
+                raise ValueError(msg)
+    return signals
+
+
+SignalSections = Annotated[dict[StrictStr, SignalSection], AfterValidator(_known_signals)]
+
+
+def _known_gates(stated: dict[str, dict[str, bool | float]]) -> dict[str, dict[str, bool | float]]:
+    """User gates, checked against their registration as far as this process has it (rule S2.18)."""
+    for name, section in stated.items():
+        if not is_name(name):
+            what = "small letters, digits and underscores, at most 40, a letter first"
+            msg = f"gates must be named ({what}), got {cut_value(repr(name))}; correct the name"
+            raise ValueError(msg)
+        for key, value in section.items():
+            if (key == "enabled") is not isinstance(value, bool) or not isfinite(value):
+                rule = "must be a finite number, of enabled true or false"
+                msg = f"{name}.{cut_value(key)} {rule}, got {value!r}; correct it"
+                raise ValueError(msg)
+        if wrong := section_error(name, section):
+            raise ValueError(wrong)
+    return stated
+
+
+GateSections = Annotated[
+    dict[StrictStr, dict[StrictStr, StrictBool | StrictFloat]], AfterValidator(_known_gates)
+]  # of the user, by name: `enabled` and thresholds
+Cost = Annotated[float, _unit_field(COST)]
+
+
+class LabelCosts(_Section):
+    """What the outcomes of cases of one label cost (rule S6.7)."""
+
+    answered_right: Cost
+    answered_wrong: Cost
+    refused: Cost
+    asked_right: Cost
+    asked_wrong: Cost
+
+
+class CostsSection(_Section):
+    """Costs by label and outcome (rule S6.7)."""
+
+    ok: LabelCosts
+    refuse: LabelCosts
+    ambiguous: LabelCosts
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """Cost by label and outcome, [3, 5]."""
+        return np.array(
+            [[getattr(getattr(self, label), name) for name in OUTCOMES] for label in LABELS]
+        )
+
+
+class PartSection(_Section):
+    """What one signal adds to the logits of the classes (rule S2.17)."""
+
+    # YAML's lists become tuples
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+    center: Number
+    scale: Annotated[float, Field(strict=True, ge=LEAST_SCALE, le=MOST_WEIGHT, allow_inf_nan=False)]
+    missing: Number
+    weights: tuple[Number, Number, Number, Number]
+
+
+ClassBias = tuple[Number, Number, Number, Number]
+MOST_GROUPS = 10_000  # of a model
+LONGEST_GROUP = 200  # characters of its name
+
+
+class GroupSection(_Section):
+    """Rule S2.20: what a case's group adds to the class logits, by the value of an attribute."""
+
+    # YAML's lists become tuples
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+    attribute: Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_GROUP)]
+    bias: Annotated[
+        dict[Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_GROUP)], ClassBias],
+        Field(min_length=1, max_length=MOST_GROUPS),
+    ]
+
+    @property
+    def table(self) -> GroupBias:
+        """The biases as the algebra takes them, by name."""
+        return GroupBias(self.attribute, tuple(sorted(self.bias.items())))
+
+
+class ModelSection(_Section):
+    """Rule S2.17: the multinomial logistic that `raglab.fit_decision` fits."""
+
+    # YAML's lists become tuples
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+    parts: Annotated[dict[StrictStr, PartSection], Field(max_length=MOST_PARTS)]
+    bias: ClassBias
+    asked_right: Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
+    structure: Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
+    fitted_on: StrictStr | None = None
+    groups: Annotated[GroupSection | None, Field(exclude_if=lambda groups: groups is None)] = None
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.parts)
+        shown = names if len(names) <= 200 else f"{names[:200]}…"
+        return f"{type(self).__name__}({len(self.parts)} signals: {shown})"
+
+    @field_validator("parts")
+    @classmethod
+    def _known(cls, parts: dict[str, PartSection]) -> dict[str, PartSection]:
+        _check_names(parts, "parts must name signals")
+        return parts
+
+    @cached_property
+    def model(self) -> DecisionModel:
+        """The model as the algebra takes it."""
+        parts = (
+            SignalPart(name, p.center, p.scale, p.missing, p.weights)
+            for name, p in sorted(self.parts.items())
+        )
+        groups = None if self.groups is None else self.groups.table
+        return DecisionModel(tuple(parts), self.bias, self.asked_right, self.structure, groups)
+
+
+class DecisionSection(_Section):
+    """Rules S2.16, S2.17: what decides; the costs that `expected_cost` minimises.
+
+    Ratio: factor of wrong answers'.
+
+    order: of the gates (rules S2.12, S2.16), those left out are off; None for the published one.
+    """
+
+    rule: Literal["chain", "expected_cost"]
+    ratio: Annotated[float, _unit_field(RATIO)]
+    costs: CostsSection
+    model: ModelSection | None
+    order: tuple[StrictStr, ...] | None
+
+    @field_validator("order", mode="before")
+    @classmethod
+    def _ordered(cls, order: Any) -> Any:  # noqa: ANN401 - a list of YAML, or anything
+        return tuple(order) if isinstance(order, list) else order
+
+    @field_validator("order")
+    @classmethod
+    def _possible(cls, order: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if order is not None:
+            check_order(order)
+        return order
+
+    @model_validator(mode="after")
+    def _decides(self) -> Self:
+        if self.rule == EXPECTED_COST and self.model is None:
+            msg = "rule expected_cost needs a model; fit one with raglab.fit_decision"
+            raise ValueError(msg)
+        return self
+
+
+LONGEST_PATTERN = 2_000  # characters
+LONGEST_NAME = 200  # characters of an entity's name
+
+
+class PatternLists(_Section):
+    """Case-insensitive linear-time regular expressions (rules S2.1, S2.5, S3.3)."""
+
+    # YAML's lists become tuples
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+    deny: tuple[Stated, ...]
+    allow: tuple[Stated, ...]
+    generic: tuple[Stated, ...]
+    facet: tuple[Stated, ...]
+    compare: tuple[Stated, ...]
+    coverage_generic: tuple[Stated, ...]
+    entities: dict[StrictStr, tuple[Stated, ...]]
+    document_entities: dict[StrictStr, tuple[Stated, ...]]
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of the patterns (rule S0.6).
+
+        A section is replaced as a whole, so that it never goes stale.
+        """
+        return patterns_hash(self)
+
+    @field_validator("deny", "allow", "generic", "facet", "compare", "coverage_generic")
+    @classmethod
+    def _compile(cls, patterns: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
+        if len(patterns) > MOST_PATTERNS:
+            msg = (
+                f"a list must hold at most {MOST_PATTERNS} patterns, {len(patterns)} are more; "
+                "join some by |"
+            )
+            raise ValueError(msg)
+        for pattern in patterns:
+            parts = (pattern,) if isinstance(pattern, str) else pattern
+            if not parts or not all(parts):
+                msg = "a pattern must not be empty, it would match every text; remove it"
+                raise ValueError(msg)
+            for part in parts:
+                if len(part) > LONGEST_PATTERN:
+                    msg = (
+                        f"a pattern must have at most {LONGEST_PATTERN} characters, {len(part)} "
+                        "are more; split it"
+                    )
+                    raise ValueError(msg)
+        return patterns
+
+    @field_validator("entities", "document_entities")
+    @classmethod
+    def _compile_entities(
+        cls, entities: dict[str, tuple[Pattern, ...]]
+    ) -> dict[str, tuple[Pattern, ...]]:
+        n_aliases = sum(map(len, entities.values()))
+        if max(n_aliases, len(entities)) > MOST_PATTERNS:
+            msg = (
+                f"entities must be at most {MOST_PATTERNS} with all their aliases, "
+                f"{max(n_aliases, len(entities))} are "
+                "more; state those of documents in their metadata"
+            )
+            raise ValueError(msg)
+        for name, aliases in entities.items():
+            if len(name) > LONGEST_NAME:
+                msg = (
+                    f"an entity's name must have at most {LONGEST_NAME} characters, {len(name)} "
+                    "are more; shorten it"
+                )
+                raise ValueError(msg)
+            cls._compile(aliases)
+        return entities
+
+    @model_validator(mode="after")
+    def _compiled(self) -> Self:
+        """Patterns of all lists against one budget, so that many small bombs count as one big.
+
+        A thousand small bombs are no larger than one.
+        """
+        lists: dict[str, list[Pattern]] = {name: list(getattr(self, name)) for name in COUNTED}
+        lists |= {
+            name: list(chain.from_iterable(getattr(self, name).values()))
+            for name in ("entities", "document_entities")
+        }
+        spent = NOTHING_SPENT
+        for name, patterns in lists.items():
+            try:
+                spent = check_patterns(patterns, spent)
+            except ValueError as error:  # of that list, as errors of its own fields are
+                problem = PydanticCustomError(
+                    "pattern", "{rule}", {"rule": str(error).removesuffix(".")}
+                )
+                details = InitErrorDetails(type=problem, loc=(name,), input=getattr(self, name))
+                raise ValidationError.from_exception_data(type(self).__name__, [details]) from None
+        return self
+
+    @model_validator(mode="after")
+    def _known_entities(self) -> Self:
+        unknown = next((name for name in self.document_entities if name not in self.entities), None)
+        if unknown is not None:
+            msg = (
+                f"document_entities must be among entities, {unknown!r} is not; add it there, or "
+                "correct the name"
+            )
+            raise ValueError(msg)
+        return self

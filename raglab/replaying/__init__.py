@@ -1,0 +1,1 @@
+"""What replay is made of (algebra): breakpoints, step functions, decisions in blocks."""

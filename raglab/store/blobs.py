@@ -1,0 +1,459 @@
+"""Blobs (shore): values by key in one SQLite file, checked when they are read.
+
+What is damaged is made again.
+
+Everything that raglab keeps only to spare itself work is here: embeddings, answers, retrievals.
+Such a file travels with its folder and may come from anyone, so nothing of it is believed: a value
+is bytes with a digest over key and bytes, and the schema must be ours to the letter. No cache
+library holds these two: diskcache unpickles rows.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from errno import EACCES, EPERM, EROFS
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import TypeVar
+from urllib.parse import quote
+
+from raglab.arguments.user_warnings import warn_user
+from raglab.words.characters import visible
+
+# a writer waits so long for its turn in a file of SQLite, unless it states another patience
+BUSY_S = 60.0
+CACHE_PATIENCE_S = 1.0  # a question waits so long for a cache, whose value is seldom worth more
+# What fails at once is tried every time. What is silent, or locked, is left alone for a multiple of
+# the time that it took, so that a tenth of the time at most is spent on waiting for it.
+AT_ONCE_S, PAUSE, LONGEST_PAUSE_S = 0.5, 10.0, 60.0
+LOOKUP = 500  # keys of one query; one key a query takes 1.4 times as long
+MOST_BYTES = 2**28  # of one value
+KEY_BYTES = 32
+ASIDE = ".damaged"
+
+_SCHEMA = "CREATE TABLE blobs (key TEXT PRIMARY KEY, digest BLOB NOT NULL, value BLOB NOT NULL)"
+_OBJECTS = {(b"table", b"blobs", _SCHEMA.encode()), (b"index", b"sqlite_autoindex_blobs_1", None)}
+# how a rollback journal begins, and ends where it names another file
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+_UNWRITABLE = {
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
+_LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+# connections of the process before a fork: closing them here would drop its locks
+_ABANDONED: list[object] = []
+
+T = TypeVar("T")
+
+
+def cache_folder() -> Path:
+    """The user's own folder: RAGLAB_CACHE, else ~/.cache/raglab."""
+    folder = os.environ.get("RAGLAB_CACHE")
+    return Path(folder) if folder else Path.home() / ".cache" / "raglab"
+
+
+def cache_file(path: str | Path) -> Path:
+    """File of a cache that a user names.
+
+    Raises:
+      ValueError: it is a folder.
+    """
+    if Path(path).is_dir():
+        msg = visible(
+            f"cache must be a file, got the folder {path}; name a file in it, such as "
+            f"{path}/cache.sqlite."
+        )
+        raise ValueError(msg)
+    return Path(path)
+
+
+def pause_after(seconds: float) -> float:
+    """Seconds for which a file or server is left alone that took so many to fail."""
+    return min(PAUSE * seconds, LONGEST_PAUSE_S) if seconds > AT_ONCE_S else 0.0
+
+
+_PROCESS_SECRET = secrets.token_bytes(KEY_BYTES)
+
+
+def own_secret(folder: Path | None = None) -> bytes:
+    """Secret of this user, made on its first use: what was written under it, this user wrote.
+
+    Args:
+      folder: where it is kept, in the file `cache.key`; the user's own. Where it can be neither
+        read nor written, the secret is of this process alone.
+    """
+    path = (cache_folder() if folder is None else folder) / "cache.key"
+    for _ in range(2):
+        with suppress(OSError):
+            if path.is_file() and path.stat().st_size == KEY_BYTES:
+                return path.read_bytes()
+        with suppress(OSError):
+            _make_secret(path)
+    return _PROCESS_SECRET
+
+
+def _make_secret(path: Path) -> None:
+    """Put a new secret in its place whole, unless another thread or process was faster.
+
+    Both go on with that one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with open(new, "xb", opener=partial(os.open, mode=0o600)) as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            if path.stat().st_size != KEY_BYTES:  # one of another length is no key
+                new.replace(path)
+        except OSError:  # a file system without links
+            new.replace(path)
+    finally:
+        with suppress(OSError):
+            new.unlink()
+
+
+class Blobs:
+    """Values by key in a file that processes and threads share.
+
+    A lookup returns only what was stored under the key.
+
+    Every write is one transaction: a process that is killed loses at most its last one. Whatever
+    goes wrong costs the cache and never the caller: a file that is none of ours, or damaged, is put
+    aside under the ending `.damaged` and made again; a folder in its place stays as it is, since it
+    may hold a user's work, and there is no cache; without a place to write, what is there is read.
+    One warning says what failed; a place that is read-only needs none. A file that another process
+    holds longer than the patience is done without for a while.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        most_bytes: int | None = None,
+        secret: bytes | None = None,
+        patience_s: float = BUSY_S,
+    ) -> None:
+        """Name the file; it is opened on first use, and made by the first write.
+
+        Args:
+          most_bytes: of the file, about; the least recently stored go first. None is without end.
+          secret: binds the digests to who knows it, so that a file from elsewhere holds nothing;
+            None takes what anyone wrote.
+          patience_s: seconds to wait for a turn.
+        """
+        self.path, self._most, self._secret = path, most_bytes, secret
+        self._patience_s, self._alone_until = patience_s, 0.0
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._warned = False
+
+    def get(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """Values of those keys that are there and whole."""
+
+        def read(connection: sqlite3.Connection) -> dict[str, bytes]:
+            values: dict[str, bytes] = {}
+            for start in range(0, len(keys), LOOKUP):
+                some = keys[start : start + LOOKUP]
+                query = (
+                    "SELECT key, digest, value FROM blobs WHERE key IN "  # noqa: S608
+                    f"({','.join('?' * len(some))})"
+                )
+                for name, digest, value in connection.execute(query, some):
+                    key = name.decode()
+                    is_bytes = isinstance(digest, bytes) and isinstance(value, bytes)
+                    if is_bytes and hmac.compare_digest(digest, self._digest(key, value)):
+                        values[key] = value
+            return values
+
+        return self._run(read, make=False) or {}
+
+    def put(self, values: Mapping[str, bytes]) -> None:
+        """Store values in one transaction, over what has their keys."""
+        if not values:
+            return
+        rows = [(key, self._digest(key, value), value) for key, value in values.items()]
+
+        def write(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)", rows)
+                self._make_room(connection)
+
+        self._run(write, make=True)
+
+    def drop(self, keys: Sequence[str]) -> None:
+        """Take out the values of keys."""
+
+        def delete(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany("DELETE FROM blobs WHERE key = ?", ((key,) for key in keys))
+
+        if keys:
+            self._run(delete, make=False)
+
+    def clear(self) -> None:
+        """Take out all values; one warning says where they cannot be."""
+
+        def delete(connection: sqlite3.Connection) -> bool:
+            with connection:
+                connection.execute("DELETE FROM blobs")
+            return True
+
+        # Whoever empties a cache counts on it: it is tried even where it was locked a moment ago.
+        self._alone_until = 0.0
+        if not self._run(delete, make=False) and self.path.is_file():
+            warn_user(
+                visible(
+                    f"the cache {self.path} is not emptied: it cannot be written now; empty it "
+                    "again later."
+                )
+            )
+
+    def close(self) -> None:
+        """Let go of the file; the next use opens it again."""
+        self._leave_fork()
+        with self._lock:
+            self._disconnect()
+
+    def _digest(self, key: str, value: bytes) -> bytes:
+        text = len(key).to_bytes(8, "big") + key.encode("utf-8", "surrogatepass") + value
+        return (
+            sha256(text).digest()
+            if self._secret is None
+            else hmac.digest(self._secret, text, "sha256")
+        )
+
+    def _make_room(self, connection: sqlite3.Connection) -> None:
+        """Delete the least recently stored, a tenth at a time, until the rest fits the size."""
+
+        def number(query: str) -> int:
+            return int(connection.execute(query).fetchone()[0])
+
+        while self._most is not None:
+            pages = number("PRAGMA page_count") - number("PRAGMA freelist_count")
+            count = (
+                0
+                if pages * number("PRAGMA page_size") <= self._most
+                else number("SELECT count(*) FROM blobs")
+            )
+            if not count:
+                return
+            oldest = "SELECT rowid FROM blobs ORDER BY rowid LIMIT ?"
+            connection.execute(
+                f"DELETE FROM blobs WHERE rowid IN ({oldest})",  # noqa: S608
+                (max(1, count // 10),),
+            )
+
+    def _run(self, work: Callable[[sqlite3.Connection], T], *, make: bool) -> T | None:
+        """Result of some work on the file; None where there is none to work on.
+
+        Of a damaged file, on a new one.
+        """
+        self._leave_fork()
+        with self._lock:
+            start = monotonic()
+            for attempt in range(2 if start >= self._alone_until else 0):
+                try:
+                    if self._connection is None:
+                        if not (make or os.path.lexists(self.path)):
+                            return None
+                        self._connection = _open(self.path, self._patience_s)
+                    return work(self._connection)
+                except (
+                    sqlite3.Error,
+                    OSError,
+                    UnicodeError,
+                    OverflowError,
+                    MemoryError,
+                    _ForeignError,
+                ) as error:
+                    # another process has it; a later use may find it free
+                    if _code(error) in _LOCKED:
+                        self._alone_until = monotonic() + pause_after(monotonic() - start)
+                        return None
+                    if attempt or not self._recover(error):
+                        return None
+        return None
+
+    def _recover(self, error: Exception) -> bool:
+        """Whether the place is free for a new file, since the old one is damaged.
+
+        The failure is said.
+        """
+        reason, code = str(error) or type(error).__name__, _code(error)
+        folder = next((path for path in (self.path, *_beside(self.path)) if path.is_dir()), None)
+        if folder is not None:
+            self._warn(
+                f"must be a file, got a folder as {folder.name}: it stays, and raglab works "
+                "without the cache"
+            )
+            return False
+        if code == sqlite3.SQLITE_READONLY or getattr(error, "errno", None) in {
+            EROFS,
+            EACCES,
+            EPERM,
+        }:
+            return False
+        # These say nothing against what stands in the file. SQLite's own "error" is a statement
+        # that does not fit it.
+        is_passing = isinstance(error, sqlite3.OperationalError | OSError | MemoryError)
+        if is_passing and code != sqlite3.SQLITE_ERROR:
+            self._warn(f"failed ({reason}): raglab works without it")
+            return False
+        self._disconnect()
+        try:
+            for path in (*_beside(self.path), self.path):
+                with suppress(FileNotFoundError):
+                    path.replace(path.with_name(path.name + ASIDE))
+        except OSError as failure:
+            self._warn(
+                f"is damaged or none of raglab's ({reason}), and cannot be put aside ({failure})"
+            )
+            return False
+        self._warn(f"is damaged or none of raglab's ({reason}): it is put aside and made again")
+        return True
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+        self._connection = None
+
+    def _leave_fork(self) -> None:
+        """A process of its own has a connection of its own."""
+        if self._process != os.getpid():
+            _ABANDONED.append(self._connection)
+            self._process, self._lock, self._connection = os.getpid(), threading.Lock(), None
+
+    def _warn(self, text: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warn_user(visible(f"the cache {self.path} {text}."))
+
+
+class _ForeignError(Exception):
+    """A file that is none of ours."""
+
+
+def _code(error: Exception) -> int:
+    """Primary result code of SQLite; 0 where the error is another."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+def _open(path: Path, patience_s: float) -> sqlite3.Connection:
+    """Connection to a file of ours, which is made where it is not there."""
+    if not os.path.lexists(path):
+        _make(path)
+    reason = "a link" if path.is_symlink() else unsafe_neighbour(path)
+    if reason:
+        raise _ForeignError(reason)
+    try:
+        return _connect(path, "mode=rw", patience_s)
+    except sqlite3.OperationalError as error:
+        # A full disk, or a closed folder, has no room for what SQLite keeps beside a file, not even
+        # to read it.
+        if _code(error) not in _UNWRITABLE:
+            raise
+        return _connect(path, "mode=ro&immutable=1", patience_s)
+
+
+def _make(path: Path) -> None:
+    """Make an empty file whole and put it in its place, unless another process was faster.
+
+    It is in WAL mode before it has its name: processes that switch at once would lock each other
+    out.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        new.touch(mode=0o644)  # says why it cannot be made, which SQLite does not
+        with closing(sqlite3.connect(new)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(_SCHEMA)
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            return
+        except OSError:  # a file system without links
+            new.replace(path)
+    finally:
+        for rest in (new, *_beside(new)):
+            with suppress(OSError):
+                rest.unlink()
+
+
+def _connect(path: Path, mode: str, patience_s: float) -> sqlite3.Connection:
+    """Connection to a file of ours, which runs nothing that stands in it.
+
+    Args:
+      mode: as in a URI of SQLite.
+      patience_s: seconds to wait for a lock.
+
+    Raises:
+      sqlite3.Error: the file cannot be opened, or is damaged.
+      _ForeignError: its schema is not ours.
+    """
+    address = f"file:{quote(str(path.absolute()))}?{mode}"
+    link = sqlite3.connect(
+        address, uri=True, timeout=patience_s, isolation_level=None, check_same_thread=False
+    )
+    try:
+        link.text_factory = bytes
+        link.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+        link.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        for pragma in (
+            "trusted_schema=OFF",
+            "cell_size_check=ON",
+            "mmap_size=0",
+            "synchronous=NORMAL",
+        ):
+            link.execute(f"PRAGMA {pragma}")
+        objects = {
+            tuple(row) for row in link.execute("SELECT type, name, sql FROM sqlite_master LIMIT 10")
+        }
+        if objects != _OBJECTS:
+            msg = "its tables are not those of this version"
+            raise _ForeignError(msg)  # noqa: TRY301 - the connection is closed on the way out
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+def unsafe_neighbour(path: Path) -> str | None:
+    """Unsafe file at or beside a file of SQLite, in words; None where there is none.
+
+    A pipe never ends; and a rollback journal may name a second file, which SQLite deletes once it
+    was played back. A journal of ours names none, since no transaction of ours spans two files.
+    """
+    if path.exists() and not path.is_file():
+        return f"a folder, pipe or device as {path.name}"
+    for neighbour in _beside(path):
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(neighbour.lstat().st_mode):
+                return f"a link, folder, pipe or device as {neighbour.name}"
+            if neighbour.name.endswith("-journal"):
+                with neighbour.open("rb") as file:
+                    file.seek(max(0, neighbour.stat().st_size - len(_JOURNAL)))
+                    if file.read() == _JOURNAL:
+                        return f"a journal that names another file as {neighbour.name}"
+    return None
+
+
+def _beside(path: Path) -> Iterator[Path]:
+    """What SQLite keeps beside a file."""
+    return (path.with_name(path.name + ending) for ending in ("-wal", "-shm", "-journal"))

@@ -1,0 +1,4 @@
+"""Texts (algebra): characters, words, numerals, languages, packs.
+
+Forms in which values are written.
+"""

@@ -1,0 +1,426 @@
+"""Languages (algebra): words, numerals, months, units, negations, phrases, one file a language.
+
+A language is one YAML file beside this module; every reader of text in raglab reads by all of them
+together, so that a third language is a file and no code. Where a function takes a `language`,
+another union may be given to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache, reduce
+from importlib.resources import files
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeAlias
+
+import yaml
+
+from raglab.arguments.user_warnings import warn_user
+
+
+class Section(SimpleNamespace):
+    """A part of a language: its entries by name, read only.
+
+    Comments in `en.yaml` say what each of them is.
+    """
+
+    __eq__ = object.__eq__  # by identity, so that a function may keep what it made of one
+    __hash__ = object.__hash__  # type: ignore[assignment] # typeshed has None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse to change an entry."""
+        msg = (
+            f"a language must not be changed, got another {name}; read one by parse_language and "
+            "join it by union."
+        )
+        raise AttributeError(msg)
+
+
+class Language(Section):
+    """A language, or several of them taken together, with the entries of `LANGUAGE`."""
+
+
+def words(value: object) -> tuple[str, ...]:
+    """A text of words parted by blanks, or a list of phrases."""
+    if isinstance(value, str):
+        return tuple(value.split())
+    if isinstance(value, list) and all(isinstance(phrase, str) for phrase in value):
+        return tuple(value)
+    msg = f"words must be a text or a list of texts, got {value!r}; put `no` and `on` in quotes"
+    raise ValueError(msg)
+
+
+def patterns(value: object) -> tuple[str, ...]:
+    """An expression, or a list of them; each must compile."""
+    expressions = words([value] if isinstance(value, str) else value)
+    for pattern in expressions:
+        if len(pattern) > LONGEST_PATTERN:
+            msg = (
+                f"an expression must have at most {LONGEST_PATTERN} characters, got "
+                f"{len(pattern)}; shorten it"
+            )
+            raise ValueError(msg)
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            msg = f"an expression must be a regular one, got {pattern!r} ({error}); mend it"
+            raise ValueError(msg) from None
+    return expressions
+
+
+def plain_text(value: object) -> str:
+    """A text."""
+    if isinstance(value, str) and value:
+        return value
+    msg = f"a text is required, got {value!r}; write one, in quotes"
+    raise ValueError(msg)
+
+
+def months(value: object) -> tuple[tuple[str, ...], ...]:
+    """Words for each of the twelve months."""
+    if isinstance(value, list) and len(value) == 12:
+        return tuple(map(words, value))
+    msg = (
+        f"months must be a list of 12, got {len(value) if isinstance(value, list) else value!r}; "
+        "name every month"
+    )
+    raise ValueError(msg)
+
+
+def poles(value: object) -> Section:
+    """Words of the two poles of an idea, `rise rises / fall falls`.
+
+    An ending of `-` is for all words that begin so.
+    """
+    if isinstance(value, str) and value.count("/") == 1:
+        positive, negative = value.split("/")
+        return Section(positive=words(positive), negative=words(negative))
+    msg = f"opposites must be words on either side of one `/`, got {value!r}; part them so"
+    raise ValueError(msg)
+
+
+class By(NamedTuple):
+    """Entries of one kind, by texts or numbers that a file chooses."""
+
+    key: type[str | int]
+    kind: Callable[[object], Any]
+
+
+# a dictionary: entries by names, each with its kind
+Kind: TypeAlias = Callable[[object], Any] | By | dict[str, Any]
+
+
+def _all(kind: Kind, names: str) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), kind)
+
+
+# What a language may hold.
+LANGUAGE: dict[str, Any] = {
+    "name": plain_text,
+    "words": {
+        **_all(
+            words,
+            "stop small speaker parting parting_numbers leaning joining particles titles asking "
+            "duties",
+        ),
+        "adverbs": patterns,
+    },
+    "sentences": _all(words, "never_last seldom_last before_codes starters"),
+    **_all(months, "months months_short"),
+    "months_or_words": words,
+    "numerals": {
+        **_all(By(int, words), "numbers scales inside suffixes money_suffixes"),
+        **_all(words, "joins_hundreds joins_tens endings counts"),
+    },
+    "quantities": {
+        **_all(By(str, words), "currencies currencies_beside_figures units"),
+        **_all(words, "percent missing nil unlimited"),
+        **_all(
+            patterns, "below above between joints articles of_dates of_money older newer stated"
+        ),
+    },
+    "negation": {
+        **_all(words, "negators with_particle particles numbering names contracted contracted_as"),
+        "not_before": By(str, words),
+        "irregular": By(str, plain_text),
+    },
+    "opposites": By(str, poles),
+    "no_answer": {
+        "words": By(str, plain_text),
+        **_all(patterns, "openers unable silent concludes turns preambles labels examples sources"),
+    },
+    "answers": {"words": By(str, plain_text), "asked": By(str, patterns), "dates": patterns},
+    "intent": {"words": By(str, plain_text), "rules": By(str, patterns)},
+    "tables": {
+        "words": By(str, plain_text),
+        "operations": By(str, patterns),
+        **_all(patterns, "operating totals parts later earlier unit time share money"),
+    },
+    "texts": By(str, plain_text),
+}
+RETIRED = ("questions", "replies", "values")  # sections of earlier versions
+_RETIRED_WORDS = ("before", "during", "after")  # and keys of `words`
+_EMPTY = {words: (), patterns: (), months: ((),) * 12}  # of what a file leaves out
+_NAME = "(?<![A-Z]){}(?![A-Z])"  # of an expression, inside another
+LONGEST_PATTERN = 2_000  # characters of an expression as a file states it
+LONGEST_SOURCE = 200_000  # characters of a file, four times the longest of ours
+LONGEST_EXPRESSION = 200_000  # characters of several together, their names replaced
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the compiled one is ten times faster
+
+
+def meant_key(name: object, known: Iterable[str], inside: str = "") -> str:
+    """Question after the key that is meant by one that there is not; '' where none is near.
+
+    Args:
+      inside: path that they stand in.
+
+    Example:
+      >>> meant_key("feilds", ["name", "fields"])
+      'did you mean fields?'
+    """
+    near = get_close_matches(str(name), list(known), 1)
+    return f"did you mean {inside}{near[0]}?" if near else ""
+
+
+# any value of a language
+def _entry(value: object, kind: Kind, place: str, problems: list[str]) -> Any:  # noqa: ANN401
+    """Value of an entry by its kind.
+
+    What breaks a rule goes to the problems, each with its place and remedy.
+    """
+    if callable(kind) and not isinstance(kind, By):
+        try:
+            return _EMPTY[kind] if value is None and kind in _EMPTY else kind(value)
+        except ValueError as error:
+            problems.append(f"{place}: {error}; en.yaml shows the form.")
+            return None
+    mapping = {} if value is None else value
+    if not isinstance(mapping, dict):
+        problems.append(
+            f"{place}: entries must be `name: value` each, got {value!r}; en.yaml shows the form."
+        )
+        return None
+    inside = f"{place}." if place else ""
+    if isinstance(kind, By):
+        wrong = [key for key in mapping if type(key) is not kind.key]
+        problems += [f"{inside}{key}: a key must be {_KEYS[kind.key]}." for key in wrong]
+        return {
+            key: _entry(item, kind.kind, f"{inside}{key}", problems)
+            for key, item in mapping.items()
+        }
+    unknown = [name for name in mapping if name not in kind]
+    remedies = [meant_key(name, kind, inside) or "write one of en.yaml's keys." for name in unknown]
+    problems += [
+        f"{inside}{name}: unknown key; {remedy}"
+        for name, remedy in zip(unknown, remedies, strict=True)
+    ]
+    entries = {
+        name: _entry(mapping.get(name), part, f"{inside}{name}", problems)
+        for name, part in kind.items()
+    }
+    return (Section if place else Language)(**entries)
+
+
+_KEYS = {str: "a text; put it in quotes", int: "a number; correct it"}
+
+
+def parse_language(source: str, where: str) -> Language:
+    """The language that a YAML text describes; what it leaves out is empty.
+
+    Args:
+      where: named in messages, such as the file.
+
+    Raises:
+      ValueError: an unknown key, a value of another kind, not twelve months, an expression that
+        does not compile.
+
+    Example:
+      >>> parse_language("{name: German, words: {stop: der die das}}", "de.yaml").words.stop
+      ('der', 'die', 'das')
+    """
+    # The compiled loader overruns its stack on deep nesting, which ends the whole process.
+    return _language(source, where, yaml.SafeLoader)
+
+
+def _without_retired(stated: object, where: str) -> object:
+    """What a file states but for keys of earlier versions, which one warning names."""
+    if not isinstance(stated, dict):
+        return stated
+    held = stated.get("words")
+    retired = [key for key in RETIRED if key in stated]
+    retired_words = [key for key in _RETIRED_WORDS if isinstance(held, dict) and key in held]
+    if not retired and not retired_words:
+        return stated
+    names = ", ".join([*retired, *(f"words.{key}" for key in retired_words)])
+    count = len(retired) + len(retired_words)
+    warn_user(
+        f"{where}: {count} keys of an earlier version do nothing any more: {names}; remove them."
+    )
+    rest = {key: value for key, value in stated.items() if key not in retired}
+    if isinstance(held, dict):
+        rest["words"] = {key: value for key, value in held.items() if key not in retired_words}
+    return rest
+
+
+# a safe loader of yaml
+def _language(source: str, where: str, loader: Any) -> Language:  # noqa: ANN401
+    problems: list[str] = []
+    if len(source) > LONGEST_SOURCE:
+        msg = (
+            f"{where}: a language must have at most {LONGEST_SOURCE:,} characters, got "
+            f"{len(source):,}; shorten it."
+        )
+        raise ValueError(msg)
+    try:
+        # a safe loader
+        stated = _without_retired(yaml.load(source, loader) or [], where)  # noqa: S506
+        language: Language = _entry(stated, LANGUAGE, "", problems)
+    except RecursionError:
+        msg = f"{where}: a language must be YAML, got nesting too deep; mend it."
+        raise ValueError(msg) from None
+    except (
+        yaml.YAMLError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        msg = (
+            f"{where}: a language must be YAML, got {' '.join(str(error).split())[:200]}; mend it."
+        )
+        raise ValueError(msg) from None
+    if problems:
+        msg = f"{where}: {' '.join(problem.removeprefix(': ') for problem in problems)}"
+        raise ValueError(msg)
+    return language
+
+
+def union(languages: Iterable[Language]) -> Language:
+    """Languages as one with the words, numerals and expressions of all, earlier ones first.
+
+    Example:
+      >>> texts = ["{name: A, words: {stop: a b}}", "{name: B, words: {stop: b c}}"]
+      >>> union([parse_language(text, "a file") for text in texts]).words.stop
+      ('a', 'b', 'c')
+    """
+    each = list(languages)
+    together = vars(reduce(_union_values, each))
+    return Language(**together | {"name": " and ".join(language.name for language in each)})
+
+
+# any value of a language
+def _union_values(first: Any, second: Any, name: str = "") -> Any:  # noqa: ANN401
+    """Two values of the same kind together.
+
+    Args:
+      name: of the entry that they belong to.
+    """
+    if isinstance(first, Section):
+        pairs = {
+            key: _union_values(value, vars(second)[key], key) for key, value in vars(first).items()
+        }
+        return type(first)(**pairs)
+    if isinstance(first, Mapping):
+        both = {key: _union_values(first[key], second[key], name) for key in first if key in second}
+        return {**first, **second, **both}
+    if name in {"months", "months_short"}:
+        return tuple(map(_union_values, first, second))
+    if isinstance(first, tuple):
+        return tuple(dict.fromkeys((*first, *second)))
+    # an expression that stands for a name in capitals
+    return f"(?:{first}|{second})" if name == "words" else first
+
+
+def expression(patterns: Iterable[str], words: Mapping[str, str] | None = None) -> str:
+    r"""One expression for any of some patterns, tried in order.
+
+    Names in capitals give way to what they stand for.
+
+    Example:
+      >>> expression([r"\bTHE end\b", "fin"], {"THE": "(?:the|ONE)", "ONE": "a"})
+      '(?:\\b(?:the|a) end\\b|fin)'
+    """
+    joined = f"(?:{'|'.join(patterns)})"
+    # What a name stands for may hold other names, in any order; one that holds itself would grow
+    # for ever.
+    steps = 0
+    while held := [name for name in words or {} if re.search(_NAME.format(name), joined)]:
+        joined = re.sub(_NAME.format(held[0]), (words or {})[held[0]].replace("\\", r"\\"), joined)
+        steps += 1
+        if len(joined) > LONGEST_EXPRESSION or steps > len(words or {}) ** 2:
+            rule = (
+                f"words must stand for at most {LONGEST_EXPRESSION:,} characters, and not for "
+                "themselves"
+            )
+            msg = f"{rule}, got {held[0]}; shorten it."
+            raise ValueError(msg)
+    return joined
+
+
+def _bundled_languages() -> Iterator[tuple[str, Language]]:
+    """The languages beside this module with the names of their files, in order of these."""
+    for path in sorted(files(__name__).iterdir(), key=lambda path: path.name):
+        if path.name.endswith(".yaml"):
+            name = path.name.removesuffix(".yaml")
+            yield name, _language(path.read_text(encoding="utf-8"), path.name, _LOADER)
+
+
+BY_NAME: Mapping[str, Language] = dict(_bundled_languages())  # as their files are named
+LANGUAGES = union(BY_NAME.values())
+# by language
+TEXTS: Mapping[str, Mapping[str, str]] = {
+    name: language.texts for name, language in BY_NAME.items()
+}
+
+
+def sentence(template: str, language: str = "en", /, **parts: object) -> str:
+    """A sentence for a user in a language, by its English one.
+
+    In English where the language has no other.
+
+    Args:
+      template: the English sentence, with names in braces for what is put in.
+      language: as a file beside this module is called.
+
+    Example:
+      >>> sentence("{hits} retrieved", "fr", hits="3 passages")
+      'la recherche donne 3 passages'
+      >>> sentence("{hits} retrieved", hits="3 hits")
+      '3 hits retrieved'
+    """
+    text = TEXTS.get(language, {}).get(template, template)
+    return text.format(**parts) if parts else text
+
+
+def retold(text: str, language: str) -> str:
+    """A sentence that was made in English before, in a language.
+
+    As it is where none of its sentences made it.
+
+    Example:
+      >>> retold("the answer says that it has none: 'Unknown.'", "fr")
+      "la réponse dit qu'elle n'en a pas : 'Unknown.'"
+    """
+    texts = TEXTS.get(language, {})
+    if text in texts:
+        return texts[text]
+    for template, form in _forms(language):
+        if match := form.fullmatch(text):
+            return sentence(template, language, **match.groupdict())
+    return text
+
+
+@cache
+def _forms(language: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Expressions for what sentences with parts become, the longest first.
+
+    Those that begin with one tell nothing.
+    """
+    texts = (text for text in TEXTS.get(language, {}) if "{" in text and not text.startswith("{"))
+    named = {text: re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+)", re.escape(text)) for text in texts}
+    return tuple(
+        (text, re.compile(named[text], re.DOTALL)) for text in sorted(named, key=len, reverse=True)
+    )

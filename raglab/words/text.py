@@ -1,0 +1,540 @@
+"""Text (algebra): words and sentences, folded accents, answers compared as SQuAD compares them."""
+
+from __future__ import annotations
+
+import html
+import re
+import string
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import regex
+
+from raglab.words.characters import unaccented, visible
+from raglab.words.code_blocks import CodeBlock, split_code
+from raglab.words.languages import LANGUAGES, Language
+from raglab.words.numerals import any_of, comma_thousands, plain_number, tables
+from raglab.words.tokeniser import is_plain, join_lines, spaced, split_words, word_count
+
+BITS = 64  # of a number: words, entities or sources in one plane of a mask
+
+
+# they say nothing about what a question is about (rule S2.7)
+STOP_WORDS = frozenset(LANGUAGES.words.stop)
+
+
+# classes of HTML in which a notebook sets no formula; pandas' too
+NO_MATH = "tex2jax_ignore mathjax_ignore"
+
+
+def html_text(text: str) -> str:
+    r"""Text as a page or notebook may show it.
+
+    No markup, control characters and bidirectional overrides escaped.
+
+    Example:
+      >>> html_text("<img src=x>\u202e & so\non")
+      '&lt;img src=x&gt;\\u202e &amp; so\non'
+    """
+    return html.escape(visible(text, lines=True))
+
+
+def fold_case(text: str) -> str:
+    """Text without case and accents.
+
+    Example:
+      >>> fold_case("Élément")
+      'element'
+    """
+    return unaccented(text).casefold()
+
+
+def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
+    """Share of the words of two questions that both have, in [0, 1]; 0 where neither has any."""
+    both = first | second
+    return len(first & second) / len(both) if both else 0.0
+
+
+@lru_cache(maxsize=1 << 16)
+def word_set(text: str) -> frozenset[str]:
+    """Distinct words of a text, kept for the passages that are asked about again."""
+    return frozenset(split_words(text))
+
+
+def content_words(
+    text: str, language: Language = LANGUAGES, *, most: int | None = BITS
+) -> tuple[str, ...]:
+    """Distinct words of a text that are no function words of the languages, in order.
+
+    Args:
+      most: words at most, the first ones; None takes all.
+
+    Example:
+      >>> content_words("What is the price of the tandem, the price?")
+      ('price', 'tandem')
+    """
+    stop = _stop_words(language)
+    return tuple(dict.fromkeys(word for word in split_words(text) if word not in stop))[:most]
+
+
+def _stop_words(language: Language) -> frozenset[str]:
+    return _STOP if language is LANGUAGES else frozenset(language.words.stop)
+
+
+_STOP = frozenset(LANGUAGES.words.stop)
+
+
+Kind = Literal["heading", "prose", "head", "row", "code"]
+
+_END = re.compile(r"(?<=[.!?…])(?:\[[^\[\]]{1,24}\])*(?:[\"'”)\]]|[ \u00a0\u202f]?»)*\s+")
+_STOPS = "。｡．।॥؟！？።፧။។៕"  # of other scripts, which a sentence may follow without a blank
+# a blank follows these: inside a word they are a mark of abbreviation or stress
+_SPACED_STOPS = "۔։"
+_CLOSING = "\"'”’»)\\]」』）】》〉］｣"
+_ANY_END = re.compile(
+    rf"{_END.pattern}"
+    rf"|(?<=[{_STOPS}])(?![{_STOPS}{_SPACED_STOPS}.!?…])(?:\[[^\[\]]{{1,24}}\])"
+    rf"*[{_CLOSING}]*\s*(?=\S)"
+    rf"|(?<=[{_SPACED_STOPS}])[{_CLOSING}]*\s+(?=\S)"
+)
+_OTHER_STOP = re.compile(f"[{_STOPS}{_SPACED_STOPS}]")
+_STOP_APART = re.compile(r"[^\s.]\s\.\s+[^\s.]")
+_CONTINUES_QUOTE = re.compile(
+    "[」』）】》〉］｣][\u3041-\u309f]"
+)  # 「…。」と: what was said, and who said it
+_OPENING = "\"'“«([ \u00a0\u202f¿¡「『（【《〈［｢"
+# What no title ends with, and no line above a rule.
+_TITLE_STOPS = tuple(f".!?…:;,{_STOPS}{_SPACED_STOPS}：；，、،؛")
+_UNDERLINE_STOPS = tuple(f".…;,{_STOPS}{_SPACED_STOPS}；，、،؛")
+_ENUMERATED = re.compile(r"\([a-z]{1,4}\)\s")
+_WORD = re.compile(r"[^\W\d_]+")
+_LOOK_BACK = 16  # characters: longer than any abbreviation
+# Abbreviations that end no sentence, and those that seldom do; a single capital is an initial.
+_NEVER_LAST = re.compile(
+    rf"(?:^|[\s\"'“«(\[-])(?:{any_of(LANGUAGES.sentences.never_last)})\.\s+$".replace(r"\ ", r"\s")
+)
+_SELDOM_LAST = re.compile(
+    rf"(?:(?:^|[\s\"'“«(\[.])(?:{any_of(LANGUAGES.sentences.seldom_last)})"
+    r"|(?:^|[\W\d_])[^\W\d_a-z])\.[\"'”»)\]]*\s+$"
+)
+# A unit is no initial: `0 to 40 °C. Keep`, `230 V. Do`.
+_UNIT_LAST = re.compile(r"(?:[°º][ \u00a0]?[CFK]|\d[ \u00a0\u202f]?[WVAJKN])\.\s+$")
+_BEFORE_CODE = re.compile(rf"(?:^|[\W\d_])(?:{any_of(LANGUAGES.sentences.before_codes)})\.\s+$")
+_CODE = re.compile(r"(?:(?:No|N[o°º]|Nr)\.?\s?)?(?=[A-Z\d/.-]{0,9}\d)[A-Z\d]")
+_STARTERS = frozenset(LANGUAGES.sentences.starters)  # after a doubtful full stop they settle it
+_UNDERLINE = re.compile(r"[\s>]*(?:(=+)|-{3,})\s*")
+_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
+_RULE = re.compile(r"^\|?[\s:|-]*-[\s:|-]*\|?$")
+_CELL = re.compile(r"(?<!\\)\|")
+_MARK = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)]|#{1,6}|>)\s+")
+_EMPHASIS = re.compile(r"(?<![\w*])(\*{1,2})(?=[^\s*])([^*\n]{1,400})(?<=\S)\1(?![\w*])")
+# `**Made by** Kestrel BV`
+_BOLD_LABEL = re.compile(r"\s{0,9}\*\*[A-ZÀ-ÖØ-Þ][^*\n]{1,60}\*\*\s{0,9}[^\s*]")
+_PATH_JOINT = " > "
+# of the longest line: a first line shorter than this was not broken for want of room
+_TITLE_WIDTH = 0.6
+_NARROWEST = 36  # characters: nobody breaks lines that are narrower
+
+
+class Piece(NamedTuple):
+    """One piece of a passage and what it is.
+
+    text: as `sentences` gives it. kind: a row of a table, its head, a heading, fenced code, or
+    prose, list items among it. cells: of a row or a head, empty ones too. heads: the table's head
+    over each cell, empty where there is none.
+    """
+
+    text: str
+    kind: Kind
+    cells: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+
+
+def sentences(text: str) -> list[str]:
+    r"""Sentences, list items, table rows and code of a passage in order, without Markdown's marks.
+
+    Never an empty one.
+
+    A line of a table is one, its cells separated by `; `; the line under a table's head is left
+    out. A line break inside prose is a blank; a blank line, a list item, a heading, a table row or
+    code ends a sentence. The first line is a heading where it is a path (`Policy > Excess`), stands
+    above code, a list or a table without a full stop, or stops well short of the lines below it. A
+    line that is underlined is a heading. Fenced code is one piece, with its fences and letter by
+    letter. Comments of HTML are left out.
+
+    Example:
+      >>> sentences("# Excess\n\nThe excess is £250. It rose\nin 2025.\n| Storm | £400 |")
+      ['Excess', 'The excess is £250.', 'It rose in 2025.', 'Storm; £400']
+    """
+    return [piece.text for piece in pieces(text)]
+
+
+def pieces(text: str, *, titled: bool = True) -> list[Piece]:
+    r"""What `sentences` gives, each with kind, and table rows with cells under column heads.
+
+    Args:
+      titled: whether a first line without a mark may be a heading; not so where the headings are
+        known, as those of a chunk's section are.
+
+    Example:
+      >>> pieces("| Peril | Excess |\n|---|---|\n| Storm | £400 |")[1]
+      Piece(text='Storm; £400', kind='row', cells=('Storm', '£400'), heads=('Peril', 'Excess'))
+    """
+    lines = _plain_lines(text)
+    text_pieces: list[Piece] = []
+    block: list[str] = []  # lines of the paragraph or list item at hand
+    heads: tuple[str, ...] = ()
+    if titled and lines and _is_title(lines):
+        text_pieces.append(Piece(_MARK.sub("", str(lines[0])).strip(), "heading"))
+        lines = lines[1:]
+
+    def close() -> None:
+        text_pieces.extend(Piece(part, "prose") for part in _prose(join_lines(block)))
+        block.clear()
+
+    for line in lines:
+        # Code and tables are no prose: each ends the paragraph before it.
+        if isinstance(line, CodeBlock):
+            close()
+            heads = ()
+            text_pieces += [] if line.is_blank else [Piece(line.markdown, "code")]
+            continue
+        bare = line.strip()
+        if bare.startswith("|"):
+            close()
+            heads = _add_table_line(text_pieces, bare, heads)
+            continue
+        heads = ()  # the table has ended
+        if bare.startswith("#") and _MARK.match(line):
+            close()
+            text_pieces += [
+                Piece(part, "heading") for part in [_MARK.sub("", line).strip()] if part
+            ]
+        elif len(block) == 1 and is_underline(line, block[0]):
+            text_pieces.append(Piece(block.pop(), "heading"))
+        elif not bare:
+            close()
+        elif _MARK.match(line) or _ENUMERATED.match(bare):
+            close()
+            block.append(_MARK.sub("", line).strip())
+        else:
+            block.append(bare)
+    close()
+    return text_pieces
+
+
+def _add_table_line(text_pieces: list[Piece], line: str, heads: tuple[str, ...]) -> tuple[str, ...]:
+    """Add a line of a table to the pieces.
+
+    The heads of its columns, as far as they are known below it.
+    """
+    if not _RULE.match(line):
+        cells = _line_cells(line)
+        shown = "; ".join(cell for cell in cells if cell)
+        text_pieces += (
+            [Piece(shown, "row", cells, heads if len(heads) == len(cells) else ())] if shown else []
+        )
+    # the rule makes a head of the row above it
+    elif text_pieces and text_pieces[-1].kind == "row" and not heads:
+        heads = text_pieces[-1].cells
+        text_pieces[-1] = text_pieces[-1]._replace(kind="head")
+    return heads
+
+
+def is_underline(line: str, above: str) -> bool:
+    """Whether a line makes a heading of the one above it.
+
+    A rule of dashes below a whole sentence is a rule.
+
+    Example:
+      >>> (
+      ...     is_underline("---", "Excess"),
+      ...     is_underline("---", "It is £250."),
+      ...     is_underline("===", "It is £250."),
+      ... )
+      (True, False, True)
+    """
+    marks = _UNDERLINE.fullmatch(line)
+    return (
+        marks is not None
+        and bool(above.strip())
+        and (bool(marks[1]) or not above.rstrip().endswith(_UNDERLINE_STOPS))
+    )
+
+
+def _plain_lines(text: str) -> list[str | CodeBlock]:
+    """Lines and code blocks, without emphasis and comments.
+
+    `**not** covered` is one sentence with it or without.
+
+    A blank line parts lines that begin with bold labels.
+    """
+    plain: list[str | CodeBlock] = []
+    prose: list[str] = []
+    is_hidden = False  # whether a comment is open, which then holds the code too
+    for part in split_code(text.splitlines()):
+        if isinstance(part, str):
+            prose.append(part)
+            opened, closed = part.rfind("<!--"), part.rfind("-->")
+            is_hidden = opened > closed or (is_hidden and closed < 0)
+        elif not is_hidden:
+            plain += [*_plain_prose(prose), part]
+            prose = []
+    return [*plain, *_plain_prose(prose)]
+
+
+def _plain_prose(lines: Sequence[str]) -> list[str]:
+    """The same of lines without code."""
+    shown = _COMMENT.sub("", "\n".join(lines))
+    bold = [_BOLD_LABEL.match(line) is not None for line in shown.splitlines()]
+    prose: list[str] = []
+    for n, line in enumerate(_EMPHASIS.sub(r"\2", shown).splitlines()):
+        prose += ["", line] if n and bold[n - 1] and bold[n] else [line]
+    return prose
+
+
+def _is_title(lines: Sequence[str | CodeBlock]) -> bool:
+    """Whether the first line is a heading of what follows, though no mark says so."""
+    first, below = lines[0], lines[1] if len(lines) > 1 else ""
+    if isinstance(first, CodeBlock) or first.lstrip().startswith(("|", "#")):
+        return False
+    first = first.strip()
+    if not first or first.endswith(_TITLE_STOPS):
+        return False
+    if isinstance(below, CodeBlock) or below.lstrip().startswith("|") or _MARK.match(below):
+        return True
+    if not below.strip() or is_underline(below, first):
+        return False
+    if _PATH_JOINT in first and not first.startswith(">"):
+        return True
+    longest = max(len(line) for line in lines if isinstance(line, str))
+    word = below.split(maxsplit=1)[0]
+    # letters of twice the width, between any two of which a line may break
+    is_wide = word_count(word) > 1
+    room = len(first) + 1 + (1 if is_wide else len(word))
+    # with a name of code, or a capital
+    begins = below.lstrip().startswith("`") or _begins(below.lstrip(" *|-+•>"))
+    return begins and room <= max(_TITLE_WIDTH * longest, _NARROWEST / 2 if is_wide else _NARROWEST)
+
+
+def _line_cells(line: str) -> tuple[str, ...]:
+    """Cells of a table's line, with the empty ones."""
+    inner = line.removeprefix("|")
+    inner = inner[:-1] if inner.endswith("|") and not inner.endswith("\\|") else inner
+    return tuple(cell.strip().replace("\\|", "|") for cell in _CELL.split(inner))
+
+
+def _prose(block: str) -> Iterator[str]:
+    start = 0
+    for _, end in sentence_ends(block):
+        yield block[start:end].strip()
+        start = end
+    if block[start:].strip():
+        yield block[start:].strip()
+
+
+def sentence_ends(text: str) -> Iterator[tuple[int, int]]:
+    """Ends of sentences that another one follows: behind its full stop, and where the other begins.
+
+    Behind a stop of another script (`。`, `।`, `؟`) one begins whatever follows, with a blank or
+    without; so it does behind a full stop between blanks, where the text ends with such a one: its
+    tokens are parted, often without case.
+
+    Example:
+      >>> list(sentence_ends("Ask Mr. Lee. He is in.")), list(sentence_ends("はい。いいえ。"))
+      ([(12, 13)], [(3, 3)])
+      >>> (
+      ...     list(sentence_ends("the wing stalls . it is thin .")),
+      ...     list(sentence_ends("Run pip install . in it.")),
+      ... )
+      ([(17, 18)], [])
+    """
+    start = 0
+    is_tokenised = _STOP_APART.match(f"{text.rstrip()[-3:]} x") is not None
+    has_other_stop = not text.isascii() and _OTHER_STOP.search(text) is not None
+    for match in (_ANY_END if has_other_stop else _END).finditer(text):
+        after = text[match.end() : match.end() + _LOOK_BACK]
+        before = text[max(start, match.end() - _LOOK_BACK) : match.end()]
+        if _OTHER_STOP.match(text, match.start() - 1):
+            ends = not (
+                _CONTINUES_QUOTE.match(text, match.end() - 1) or _is_decimal(text, match.start())
+            )
+        elif is_tokenised and _STOP_APART.match(text, match.start() - 3):
+            ends = not any(_continues_sentence(joined, after) for joined in _joined_stops(before))
+        else:
+            ends = _begins(after) and not _continues_sentence(before, after)
+        if ends:
+            yield match.start(), match.end()
+            start = match.end()
+
+
+def _joined_stops(before: str) -> tuple[str, str]:
+    """Text before a spaced full stop as written elsewhere, also with its last word capitalised."""
+    words = before.rstrip(" .\t\n\r")
+    lead, blank, last = words.rpartition(" ")
+    return f"{words}. ", f"{lead}{blank}{last.capitalize() if len(last) > 1 else last}. "
+
+
+def _is_decimal(text: str, end: int) -> bool:
+    """Whether the stop before a place is a point of full width between digits."""
+    return (
+        text[end - 1] == "．"
+        and text[end : end + 1].isnumeric()
+        and text[end - 2 : end - 1].isnumeric()
+    )
+
+
+def _begins(after: str) -> bool:
+    """Whether a sentence may begin so.
+
+    A capital, a letter without case, a digit, money, or a letter in brackets.
+    """
+    first = after.lstrip(_OPENING)[:1]
+    if (
+        first >= "\u0590"
+        and first.isalpha()
+        and (first <= "\u10ff" or first.lower() == first.upper())
+    ):
+        return True  # Georgian, below U+10FF, has small letters alone
+    return (
+        first.isupper()
+        or first.isdigit()
+        or (first in "£$€¥" and first != "")
+        or bool(_ENUMERATED.match(after))
+    )
+
+
+def _continues_sentence(before: str, after: str) -> bool:
+    """Whether the full stop belongs to an abbreviation inside a sentence."""
+    if _NEVER_LAST.search(before) or (_BEFORE_CODE.search(before) and _CODE.match(after)):
+        return True
+    if _UNIT_LAST.search(before):
+        return False
+    word = _WORD.match(after.lstrip(_OPENING))
+    return bool(_SELDOM_LAST.search(before)) and (word is None or word[0] not in _STARTERS)
+
+
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_TERM_EXPRESSION = (
+    r"(?P<word>[^\W\d_]+)"
+    r"|(?P<grouped>(?<![\w.,])\d{1,3}(?P<mark>[,'’ "
+    r"\u00a0\u2009\u202f])\d{3}(?:(?P=mark)\d{3})*(?:[.,]\d{1,2})?(?!\d))"
+    r"|(?P<number>\d+(?:[.,]\d+)*)"
+)
+_TERM = re.compile(_TERM_EXPRESSION)
+_MARKED_TERM = regex.compile(_TERM_EXPRESSION)  # for other scripts: its letters include their marks
+_NUMERALS = tables()
+_ENDINGS = frozenset(map(fold_case, _NUMERALS.endings))
+_NAMED = {  # single words alone: hundred and thousand too, which are numbers by themselves
+    fold_case(word): str(value)
+    for word, value in (*_NUMERALS.numbers.items(), *_NUMERALS.scales.items())
+    if value <= 1000
+}
+_IDLE = frozenset(map(fold_case, STOP_WORDS))
+
+
+def normalise_answer(text: str) -> str:
+    """Text as SQuAD compares it.
+
+    Lower case, without ASCII punctuation, English articles and spare blanks.
+
+    Source: Rajpurkar et al. 2016, the published evaluation script.
+
+    Example:
+      >>> normalise_answer("The  Norman's dukes, a few.")
+      'normans dukes few'
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(answer: str, golds: Sequence[str]) -> bool:
+    """Whether an answer is, normalised, one of the gold answers.
+
+    With no golds, whether it is empty.
+
+    Args:
+      answer: text to judge.
+      golds: expected answers.
+
+    Example:
+      >>> exact_match("The 10th century.", ["in the 10th", "10th century"])
+      True
+    """
+    return normalise_answer(answer) in {normalise_answer(gold) for gold in golds or ("",)}
+
+
+def token_f1(answer: str, golds: Sequence[str]) -> float:
+    """F1 of the tokens shared with a gold answer, counted with repeats, in [0, 1].
+
+    The best over the golds.
+
+    An empty answer has 1 where the gold is empty (or there are no golds), else 0.
+
+    Args:
+      answer: text to judge.
+      golds: expected answers.
+
+    Example:
+      >>> token_f1("the dukes of Normandy", ["Normandy"])
+      0.5
+    """
+    return max(
+        _f1(normalise_answer(answer).split(), normalise_answer(gold).split())
+        for gold in golds or ("",)
+    )
+
+
+def answer_recall(answer: str, gold: str) -> float:
+    """Share of the gold's distinct content words and numbers found in the answer, in [0, 1].
+
+    NaN if it has none.
+
+    Args:
+      answer: text to judge.
+      gold: expected answer.
+
+    Example:
+      >>> answer_recall("Storm - Excess: GBP 1,200", "The excess is 1200 euros.")
+      0.6666666666666666
+    """
+    wanted = set(content_terms(gold))
+    return len(wanted & set(content_terms(answer))) / len(wanted) if wanted else float("nan")
+
+
+def content_terms(text: str) -> tuple[str, ...]:
+    """Words without case, accents and function words, and numbers in one spelling, in order.
+
+    Repeats are kept.
+
+    A number loses the marks of its thousands and the noughts at the end of its decimals, has a
+    point before them, and is in digits: `1,200`, `1 200,00` and `1200` are one, `ten` and `10` too.
+    Of ordinals the number is left.
+
+    Example:
+      >>> content_terms("L'excédent est de 1 200,50 € dès le 1er mars, over ten days")
+      ('excedent', '1200.5', '1', 'mars', '10', 'days')
+    """
+    terms: list[str] = []
+    figure_end = -1  # where the last number in digits ended: what is written to it may belong to it
+    term_pattern = _TERM if is_plain(text) else _MARKED_TERM
+    for match in term_pattern.finditer(fold_case(comma_thousands(spaced(text)))):
+        term = match[0]
+        glued = match.start() == figure_end
+        if match.lastgroup != "word":
+            terms.append(plain_number(term) or term)
+            figure_end = match.end()
+        elif glued and term in _NUMERALS.suffixes and terms[-1].isdigit():
+            terms[-1] = str(int(terms[-1]) * _NUMERALS.suffixes[term])
+        elif not (term in _IDLE or (glued and term in _ENDINGS)):
+            terms.append(_NAMED.get(term, term))
+    return tuple(terms)
+
+
+def _f1(tokens: Sequence[str], wanted: Sequence[str]) -> float:
+    if not tokens or not wanted:
+        return float(tokens == wanted)
+    shared = sum((Counter(tokens) & Counter(wanted)).values())
+    return 2.0 * shared / (len(tokens) + len(wanted))

@@ -1,0 +1,361 @@
+"""Plain arrays.
+
+Missing values of every kind, and values beyond their range (kinds J and K of `outside.md`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import raglab
+from raglab import bandit, calibration, certify, gates, metrics, off_policy, resolver, reward
+from raglab.arguments.plain_arrays import float_array, plain_array, shown_number, within_range
+from raglab.gating import expected_cost, fused_gate
+from raglab.values import Status
+
+N, AT = 12, 2  # cases, and the position of what is missing
+OUTCOMES = np.array([1, 0, 1, 1, 0, 1, 1, 0, 1, 0, 1, 1])
+SHARES = np.linspace(0.1, 0.9, N)
+MISSING = {"None": None, "NaN": float("nan"), "NA": pd.NA, "NaT": pd.NaT}
+DTYPES = {"boolean": "boolean", "Int64": "Int64", "arrow": "double[pyarrow]", "Float64": "Float64"}
+
+
+def rng() -> np.random.Generator:
+    """Generator of a seed."""
+    return np.random.default_rng(0)
+
+
+def outcome_columns() -> dict[str, Any]:
+    """Outcomes with one missing, as lists and as nullable columns."""
+    values = [bool(value) for value in OUTCOMES]
+    lists = {name: [*values[:AT], gap, *values[AT + 1 :]] for name, gap in MISSING.items()}
+    return lists | {
+        name: pd.Series(lists["None"], dtype=DTYPES[name]) for name in ("boolean", "Int64")
+    }
+
+
+def share_columns() -> dict[str, Any]:
+    """Shares with one missing, as lists and as nullable columns."""
+    values = SHARES.tolist()
+    lists = {name: [*values[:AT], gap, *values[AT + 1 :]] for name, gap in MISSING.items()}
+    return lists | {
+        name: pd.Series(lists["None"], dtype=DTYPES[name]) for name in ("Float64", "arrow")
+    }
+
+
+# Functions of outcomes and probabilities: a missing one of either is refused.
+OF_PROBABILITIES: dict[str, Callable[[Any, Any], Any]] = {
+    "ece": calibration.ece,
+    "smooth_ece": calibration.smooth_ece,
+    "brier": calibration.brier_decomposition,
+    "reliability": calibration.reliability,
+    "judged": calibration.judged,
+    "spiegelhalter": calibration.spiegelhalter,
+    "ece_interval": lambda y, p: calibration.ece_interval(y, p, rng=rng()),
+    "fit": lambda y, p: calibration.fit(y, p, method="isotonic"),
+    "cross_fitted": lambda y, p: calibration.cross_fitted(y, p, method="platt", folds=2, rng=rng()),
+}
+# Functions of outcomes and confidences: a missing confidence ranks last (rule of
+# `metrics.selective`).
+OF_CONFIDENCES: dict[str, Callable[[Any, Any], Any]] = {
+    "auroc": metrics.auroc,
+    "auroc_interval": metrics.auroc_interval,
+    "aurc": metrics.aurc,
+    "eaurc": metrics.eaurc,
+    "augrc": metrics.augrc,
+    "risk_coverage": metrics.risk_coverage,
+    "risk_at_coverage": lambda y, p: metrics.risk_at_coverage(y, p, 0.5),
+    "coverage_at_risk": lambda y, p: metrics.coverage_at_risk(y, p, 0.5),
+    "cost_curve": lambda y, p: metrics.cost_curve(y, p, [0.5]),
+    "aurc_difference": lambda y, p: metrics.aurc_difference(y, p, SHARES, resamples=20, rng=rng()),
+    "auroc_difference": lambda y, p: metrics.auroc_difference(y, p, SHARES),
+    "mean_auroc_difference": lambda y, p: metrics.mean_auroc_difference(
+        y, p, SHARES, cells=np.arange(N) % 2
+    ),
+    "accuracy_at_coverage": lambda y, p: metrics.accuracy_at_coverage(y, p, 0.5),
+    "accuracy_difference": lambda y, p: metrics.accuracy_difference(y, p, SHARES, 0.5),
+    "certify": lambda y, p: certify.certify(p, y, alpha=0.5),
+}
+
+
+@pytest.mark.parametrize("column", outcome_columns())
+@pytest.mark.parametrize("name", [*OF_PROBABILITIES, *OF_CONFIDENCES])
+def test_a_missing_outcome_is_refused_by_position(name: str, column: str) -> None:
+    """Whatever kind of missing it is."""
+    function = (OF_PROBABILITIES | OF_CONFIDENCES)[name]
+    with pytest.raises(ValueError, match=rf"(nan|NaN).*position {AT}"):
+        function(outcome_columns()[column], SHARES)
+
+
+@pytest.mark.parametrize("column", share_columns())
+@pytest.mark.parametrize("name", OF_PROBABILITIES)
+def test_a_missing_probability_is_refused_by_position(name: str, column: str) -> None:
+    """Whatever kind of missing it is."""
+    with pytest.raises(ValueError, match=rf"NaN.*position {AT}"):
+        OF_PROBABILITIES[name](OUTCOMES, share_columns()[column])
+
+
+@pytest.mark.parametrize("column", share_columns())
+@pytest.mark.parametrize("name", OF_CONFIDENCES)
+def test_a_missing_confidence_is_one_value_of_every_kind(name: str, column: str) -> None:
+    """NaN by any name: all give the same figures."""
+    expected = OF_CONFIDENCES[name](OUTCOMES, np.where(np.arange(N) == AT, np.nan, SHARES))
+    assert repr(OF_CONFIDENCES[name](OUTCOMES, share_columns()[column])) == repr(expected)
+
+
+LOG = pd.DataFrame({"action": [0, 1] * (N // 2), "reward": SHARES, "propensity": [0.5] * N})
+
+
+@pytest.mark.parametrize("kind", [*MISSING, "Float64", "Int64"])
+@pytest.mark.parametrize("name", ["action", "reward", "propensity"])
+def test_a_log_with_a_missing_value_is_refused_by_row(name: str, kind: str) -> None:
+    """Also in an object column, where NumPy finds no numbers."""
+    values = LOG[name].astype(object).tolist()
+    values[AT] = MISSING.get(kind)
+    dtype = DTYPES.get(kind, object) if kind != "Int64" or name == "action" else "Float64"
+    log = LOG.assign(**{name: pd.Series(values, dtype=dtype)})
+    with pytest.raises(ValueError, match=rf"{name} must .*in row {AT} \(1 such rows\)"):
+        off_policy.estimate(log, [0.5, 0.5], ("ips", "snips"))
+    with pytest.raises(ValueError, match=rf"in row {AT}"):
+        off_policy.overlap(log, [0.5, 0.5])
+
+
+def test_words_in_a_column_are_refused_by_position() -> None:
+    """With the word."""
+    log = LOG.assign(reward=[*SHARES.tolist()[:-1], "high"])
+    with pytest.raises(ValueError, match="reward must be numbers, got 'high' at position 11"):
+        off_policy.estimate(log, [0.5, 0.5], ("ips",))
+    table = LOG.assign(reward=[*SHARES.tolist()[:-1], pd.Series([1, 2])])
+    with pytest.raises(
+        ValueError, match="reward must be numbers, got 0 1 1 2 dtype: int64 at position 11"
+    ):
+        off_policy.estimate(table, [0.5, 0.5], ("ips",))
+    with pytest.raises(ValueError, match="p must be numbers, got 'x' at position 1"):
+        calibration.ece([0, 1], [0.5, "x"])
+
+
+COUNTS: dict[str, Callable[[], Any]] = {
+    "binomial_p": lambda: metrics.binomial_p(pd.Series([1, None], dtype="Int64"), [3, 3], 0.1),
+    "clopper_pearson": lambda: metrics.clopper_pearson([1, pd.NA], [3, 3]),
+    "upper_bound": lambda: metrics.upper_bound([1, None], [3, 3]),
+    "joint_p": lambda: certify.joint_p([1, None], [30, 30], [0.1, 0.1]),
+    "certification_chance": lambda: certify.certification_chance(
+        [1, None], [30, 30], [30, 30], 0.1
+    ),
+    "hit_rate": lambda: metrics.hit_rate(np.array([[True, None]], dtype=object), 1),
+    "ndcg": lambda: metrics.ndcg(pd.DataFrame([[True, None]], dtype="boolean"), np.array([1])),
+    "target": lambda: off_policy.estimate(LOG, [None, 0.5], ("ips",)),  # type: ignore[list-item]
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_missing_count_is_refused(name: str) -> None:
+    """It was 1, or NaN, in silence."""
+    with pytest.raises(ValueError, match=r"must not be missing|nan"):
+        COUNTS[name]()
+
+
+@pytest.mark.parametrize("gap", MISSING)
+def test_gates_and_resolver_take_a_missing_measurement_for_none(gap: str) -> None:
+    """It fires, as NaN does; a nullable column too."""
+    value = [0.5, MISSING[gap]]
+    series = pd.Series([0.5, None], dtype="Float64")
+    for values in (value, series):
+        assert gates.fires(
+            gates.similarity_margins(values, gates.SimilarityThresholds(0.4))
+        ).tolist() == [False, True]
+        assert gates.fires(gates.l2_margins(values, gates.L2Thresholds(0.8, np.nan))).tolist() == [
+            False,
+            True,
+        ]
+        assert gates.fires(
+            gates.signal_margins(values, gates.SignalThresholds(min=0.4))
+        ).tolist() == [False, True]
+    thresholds = resolver.RuleThresholds(min_group_gap=0.05)
+    plain = resolver.resolve([0.1, 0.2], thresholds, sig_sim=[0.5, np.nan])
+    assert resolver.resolve([0.1, 0.2], thresholds, sig_sim=value) == plain
+
+
+def test_rewards_and_bandits_take_no_missing_value_for_a_number() -> None:
+    """Refused where one is needed, NaN where a rule says what a missing one is."""
+    state, kind = bandit.init(2), bandit.Bandit()
+    for gap in MISSING.values():
+        with pytest.raises(ValueError, match="reward must be in"):
+            bandit.update(state, 0, gap, kind)
+        assert np.isnan(reward.answer_brevity([3, gap])[1])  # type: ignore[index]
+        with pytest.raises(ValueError, match="features must be finite"):
+            bandit.fit_ridge([[1.0, gap], [2.0, 3.0], [1.0, 1.0]], [[1.0], [2.0], [3.0]])
+
+
+def test_fits_and_costs_take_missing_values_as_their_rules_say() -> None:
+    """A missing signal is NaN, a missing label refused, a missing cost the cheapest of nothing."""
+    names = ("confidence",)
+    values = np.array([[*(n / 20 for n in range(19)), None]], dtype=object)
+    right = np.arange(20) > 9
+    plain = fused_gate.fit_fusion(
+        np.where(np.arange(20) == 19, np.nan, np.arange(20) / 20)[None], right, names
+    )
+    assert fused_gate.fit_fusion(values, right, names) == plain
+    with pytest.raises(
+        ValueError, match="right must not be missing, got 1 of 20, the first at position 19"
+    ):
+        fused_gate.fit_fusion(values, [*right[:-1].tolist(), pd.NA], names)
+    costs = expected_cost.least_cost([0.1, None], [0.2, 0.2], [0.3, pd.NA], [True, True])
+    assert costs.tolist() == [Status.ok, Status.refuse]
+
+
+def test_rewards_in_single_precision_are_rewards() -> None:
+    """Of a bandit's round and of a table."""
+    beyond = float(np.float32(1.0) + np.finfo(np.float32).eps)
+    with pytest.warns(UserWarning, match="1 of 1 reward lie beyond"):
+        state = bandit.update(bandit.init(2), 0, beyond, bandit.Bandit())
+    assert float(state.total[0]) == 1.0
+    with pytest.warns(UserWarning, match="1 of 4 cells of a reward lie beyond"):
+        table = bandit.Table.from_frame(pd.DataFrame({"x": [beyond, 0.5], "y": [0.2, None]}))
+    assert np.nanmax(table.reward) == 1.0
+
+
+HITS = pd.DataFrame(
+    [("q1", "Who pays?", "a", 0.9, "ok"), ("q2", "Who am I?", "a", 0.8, "refuse")],
+    columns=["case_id", "query", "hit_id", "score", "label"],
+)
+
+
+@pytest.mark.parametrize("gap", MISSING)
+def test_signals_and_frames_read_a_missing_value(gap: str) -> None:
+    """A signal is NaN there; a hit without a score is refused by row."""
+    trace = raglab.trace_from_frame(HITS)
+    judged = trace.with_signal("judge", [0.5, MISSING[gap]], higher="surer", unit="probability")
+    assert np.isnan(judged.columns["judge"].ravel()).tolist() == [False, True]
+    with pytest.raises(ValueError, match="row 1, column score: a hit must have a score"):
+        raglab.trace_from_frame(HITS.assign(score=pd.Series([0.9, MISSING[gap]], dtype=object)))
+
+
+def test_an_audit_of_signals_reads_a_nullable_column() -> None:
+    """The audit's figures are those of NaN."""
+    rows = [
+        (f"q{n}", f"query {n}", "a", 0.1 + n / 100, "ok" if n % 3 else "refuse") for n in range(90)
+    ]
+    trace = raglab.trace_from_frame(pd.DataFrame(rows, columns=HITS.columns))
+    values = [None if n == AT else n / 90 for n in range(90)]
+    nullable = pd.Series(values, index=[row[0] for row in rows], dtype="Float64")
+    plain = nullable.astype("float64")
+    frames = []
+    for series in (nullable, plain):
+        judged = trace.with_signal("judge", series, higher="surer", unit="probability")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            frames.append(raglab.audit_signals(judged, folds=2, repeats=1).table)
+    pd.testing.assert_frame_equal(
+        frames[0].drop(columns="ms", errors="ignore"), frames[1].drop(columns="ms", errors="ignore")
+    )
+
+
+# Kind K: rounding is clipped and said once, the digits that matter are shown, the hint fits.
+def test_rounding_counts_as_the_end_of_the_range() -> None:
+    """A cosine or probability in single precision, at every door; one warning counts them."""
+    beyond = float(np.float32(1.0) + np.finfo(np.float32).eps)
+    assert beyond > 1.0
+    with pytest.warns(UserWarning, match=r"1 of 2 p lie beyond \[0, 1\]") as caught:
+        assert calibration.ece([1, 0], [beyond, 0.2]) == calibration.ece([1, 0], [1.0, 0.2])
+    assert len(caught) == 1
+    trace = raglab.trace_from_frame(HITS)
+    with pytest.warns(UserWarning, match=r"1 of 2 values of signal judge lie beyond"):
+        judged = trace.with_signal(
+            "judge", [beyond, -1e-8 + 0.3], higher="surer", unit="probability"
+        )
+    assert judged.columns["judge"].max() == 1.0
+    with pytest.warns(UserWarning, match="1 of 2 score lie beyond"):
+        assert raglab.trace_from_frame(HITS.assign(score=[beyond, 0.5])).hits.l2.min() == 0.0
+    with pytest.warns(UserWarning, match="1 of 12 propensity lie beyond"):
+        off_policy.overlap(LOG.assign(propensity=[beyond, *[0.5] * 11]), [0.5, 0.5])
+    with pytest.warns(UserWarning, match="1 of 12 correct lie beyond"):
+        certify.certify(SHARES, [beyond, *OUTCOMES[1:]], alpha=0.5)
+
+
+def test_messages_show_the_digits_that_matter() -> None:
+    """1.00001 is not 1."""
+    with pytest.raises(ValueError, match=r"got 1\.00001 at most"):
+        calibration.ece([1, 0], [1.00001, 0.2])
+    trace = raglab.trace_from_frame(HITS)
+    with pytest.raises(ValueError, match=r"got 1\.00001 at case 'q1'"):
+        trace.with_signal("judge", [1.00001, 0.2], higher="surer", unit="probability")
+    with pytest.raises(ValueError, match=r"got 1\.0000100"):
+        raglab.trace_from_frame(HITS.assign(score=[1.00001003, 0.5]))
+    assert [shown_number(value, 0.0, 1.0) for value in (1.0000023, -1e-5, 72.0)] == [
+        "1.0000023",
+        "-1e-05",
+        "72",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scale", "score", "words"),
+    [
+        ("cosine", (-172.6, -3.0), ("logit", "log-probability", "inner product")),
+        ("cosine", (-8.5, 4.1), ("logit", "sigmoid")),
+        ("cosine", (83.2, 12.0), ("percentage", "inner product or BM25")),
+        ("cosine", (250.0, 12.0), ("inner product or BM25",)),
+        ("cosine", (1.7, 0.4), ('score="l2"',)),
+        ("cosine", (-2.0, 190.0), ("inner product or BM25",)),
+        ("cosine", (1.00002, 0.4), ("rounding", "clip(-1, 1)")),
+        ("probability", (92.0, 0.4), ("percentage",)),
+        ("probability", (-4.0, 3.0), ("logit", "s_raw")),
+        ("probability", (172.0, 3.0), ("inner product or BM25",)),
+        ("probability", (1.00002, 0.4), ("clip(0, 1)",)),
+        ("l2", (17.0, 0.4), ("normalise",)),
+        ("l2", (-0.7, 0.4), ("never negative", 'score="cosine"')),
+        ("l2", (4.00002, 0.4), ("clip(0, 4)",)),
+    ],
+)
+def test_the_hint_fits_the_values(
+    scale: Any, score: tuple[float, float], words: tuple[str, ...]
+) -> None:
+    """Of all values that break the range, not of the first alone."""
+    with pytest.raises(ValueError, match="score must be") as caught:
+        raglab.trace_from_frame(HITS.assign(score=score), score=scale)
+    missing = [word for word in words if word not in str(caught.value)]
+    assert not missing, f"{missing} not in {caught.value}"
+    others = {"logit", "percentage", 'score="l2"'} - set(words)
+    assert not [word for word in others if f"it is a {word}?" in str(caught.value)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [("92 %", "0.92 for 92 %"), ("0,92", 'decimal=","'), ("high", "without quotes")],
+)
+def test_a_text_for_a_number_has_its_own_hint(cell: str, words: str) -> None:
+    """A percentage, a decimal comma, a word."""
+    with pytest.raises(ValueError, match="score must be") as caught:
+        raglab.trace_from_frame(HITS.assign(score=[cell, 0.4]))
+    assert words in str(caught.value)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    values=st.lists(
+        st.one_of(st.none(), st.floats(-2, 2), st.booleans(), st.integers(-5, 5)), max_size=6
+    )
+)
+def test_arrays_of_any_cells(values: list[Any]) -> None:
+    """The numbers stay, what is missing is NaN, and nothing within its range is moved."""
+    array = float_array(pd.Series(values, dtype=object), "x")
+    assert [None if np.isnan(value) else value for value in array] == [
+        None if value is None else float(value) for value in values
+    ]
+    assert plain_array(values, "x").shape == array.shape
+    assert within_range(array, -5.0, 5.0, "x") is array
+
+
+def test_rows_of_different_lengths_are_refused() -> None:
+    """They are no array."""
+    with pytest.raises(ValueError, match="rows of different lengths"):
+        float_array([[1.0], [1.0, 2.0]], "x")

@@ -1,0 +1,320 @@
+"""The decision by expected cost by head.
+
+Probabilities, costs, ties, what comes before it, what it belongs to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from decided import by_cost
+from generators import Fixed, Weighed
+from raglab import metrics
+from raglab.gating.expected_cost import (
+    DecisionModel,
+    SignalPart,
+    action_costs,
+    class_logits,
+    class_probabilities,
+    expected_costs,
+    least_cost,
+)
+from raglab.live.answer_recording import record_answers
+from raglab.policy import PolicyData
+from raglab.replay import decide, flips, steps, sweep
+from raglab.signals import NAMES
+from raglab.store.policies import Policy
+from raglab.values import Status, TraceData
+from worlds import PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
+
+GROUPS = DecisionModel(
+    (SignalPart("groups", 1.0, 0.5, 2.0, (0.0, 0.0, 0.0, 1.0)),), (0.0,) * 4, 0.5, ""
+)
+CHANCES = np.array([0.4, 0.2, 0.3, 0.1])  # right, miss, refuse, ambiguous
+HOME, FLEET = {"domain": "home"}, {"domain": "fleet"}
+TWO = [Hit(0.25, "a.md", 1, HOME), Hit(0.5, "b.md", 1, FLEET)]  # two groups, so two options
+ONE = [Hit(0.25, "a.md", 1, HOME)]
+SURE, MISS, REFUSE, ASK = (
+    (2.0, 0.0, 0.0, 0.0),
+    (0.0, 2.0, 0.0, 0.0),
+    (0.0, 0.0, 2.0, 0.0),
+    (0.0, 0.0, 0.0, 2.0),
+)
+
+
+def _signals(**values: float) -> np.ndarray[Any, Any]:
+    """Signals of one case, NaN where not given, [S, 1]."""
+    column = np.full((len(NAMES), 1), np.nan)
+    for name, value in values.items():
+        column[NAMES.index(name)] = value
+    return column
+
+
+def _status(trace: TraceData, chosen: PolicyData) -> list[str]:
+    return [Status(int(code)).name for code in decide(trace, chosen).status]
+
+
+def test_the_probabilities_of_a_tiny_model() -> None:
+    """One signal half a unit of log 3 above its centre of 1 triples the odds of being asked.
+
+    1/6, 1/6, 1/6, 1/2.
+    """
+    found = class_probabilities(_signals(groups=1.0 + 0.5 * np.log(3.0)), GROUPS)[:, 0]
+    assert found.tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2])
+
+
+def test_a_signal_counts_no_further_than_its_limit() -> None:
+    """A thousand groups say as much as four standard deviations of them.
+
+    As few as none likewise.
+    """
+    assert class_logits(_signals(groups=1000.0), GROUPS)[0, :, 0].tolist() == [0.0, 0.0, 0.0, 4.0]
+    assert class_logits(_signals(groups=-1000.0), GROUPS)[0, 3, 0] == -4.0
+
+
+def test_a_missing_signal_takes_the_value_of_the_model() -> None:
+    """NaN decides as the value 2 that the model states."""
+    missing, stated = (
+        class_probabilities(_signals(**known), GROUPS) for known in ({}, {"groups": 2.0})
+    )
+    assert missing.tolist() == stated.tolist()
+
+
+def test_expected_costs_under_the_default() -> None:
+    """Every failed contract costs 1.
+
+    Answering fails in .2 + .3 + .1, refusing in .6 + .1, asking .9 + half of .1.
+    """
+    costs = expected_costs(CHANCES, 0.5, action_costs(metrics.cost_matrix()))
+    assert [float(cost) for cost in costs] == pytest.approx([0.6, 0.7, 0.95])
+
+
+def test_expected_costs_under_own_costs() -> None:
+    """A wrong answer to what should be refused costs 10, a question 0.2.
+
+    3.3, 0.7 and .2 * .9 + .1 * (.5 * 0 + .5).
+    """
+    matrix = metrics.cost_matrix(
+        {"refuse": {"answered_wrong": 10, "asked": 0.2}, "ok": {"asked": 0.2}}
+    )
+    costs = expected_costs(CHANCES, 0.5, action_costs(matrix))
+    assert [float(cost) for cost in costs] == pytest.approx([3.3, 0.7, 0.23])
+    doubled = expected_costs(CHANCES, 0.5, action_costs(matrix, 2.0))
+    assert [float(cost) for cost in doubled] == pytest.approx([6.6, 0.7, 0.23])
+
+
+@pytest.mark.parametrize(
+    ("answer", "refused", "asked", "can_ask", "status"),
+    [
+        (0.5, 0.5, 0.5, True, "refuse"),
+        (0.4, 0.5, 0.4, True, "ambiguous"),
+        (0.4, 0.4, 0.5, True, "refuse"),
+        (0.5, 0.4, 0.4, True, "refuse"),
+        (0.3, 0.5, 0.4, True, "ok"),
+        (0.4, 0.5, 0.1, False, "ok"),
+        (0.5, 0.4, 0.1, False, "refuse"),
+        (0.5, 0.5, 0.1, False, "refuse"),
+    ],
+)
+def test_ties_go_to_refuse_then_to_asking(
+    answer: float,
+    refused: float,
+    asked: float,
+    can_ask: bool,
+    status: str,
+) -> None:
+    """The cheapest action decides; without two options asking is none of them."""
+    assert Status(int(least_cost(answer, refused, asked, can_ask))).name == status
+
+
+@pytest.mark.parametrize(
+    ("bias", "hits", "status"),
+    [
+        (SURE, TWO, "ok"),
+        (MISS, TWO, "refuse"),
+        (REFUSE, TWO, "refuse"),
+        (ASK, TWO, "ambiguous"),
+        (ASK, ONE, "refuse"),
+        (SURE, ONE, "ok"),
+    ],
+)
+def test_the_likeliest_class_decides_under_the_default_costs(
+    bias: tuple[float, ...], hits: list[Hit], status: str
+) -> None:
+    """A miss is better refused than answered: both fail, and the tie goes to refuse."""
+    assert _status(trace_of((ask(), [hits])), by_cost(policy(), bias, asked_right=1.0)) == [status]
+
+
+def test_where_asking_is_unavailable_the_cheapest_of_the_others_decides() -> None:
+    """One option: an ambiguous case is answered if a wrong answer to it costs less than refusal."""
+    chosen = by_cost(policy(), ASK).replace("decision.costs.ambiguous.answered_wrong", 0.1)
+    said = decide(trace_of((ask(), [ONE])), chosen)
+    assert said.stage(0) == "least_cost_answer"
+    assert "with 1 option there is no asking back" in said.reason(0)
+
+
+@pytest.mark.parametrize(
+    ("query", "hits", "stage"),
+    [("", TWO, "empty_query"), ("the weather today", TWO, "deny"), ("excess", [], "no_hits")],
+)
+def test_hard_gates_come_first(query: str, hits: list[Hit], stage: str) -> None:
+    """An empty query, a deny pattern and no hits refuse whatever an answer costs."""
+    chosen = by_cost(policy(patterns=PATTERNS), SURE)
+    said = decide(trace_of((ask(query), [hits])), chosen)
+    assert (said.stage(0), said.status[0]) == (stage, Status.refuse)
+    assert all(check.gate != "expected_cost" for check in said.explain("q"))
+
+
+def test_an_allow_pattern_that_does_not_match_refuses_first() -> None:
+    """Rule S2.1, as under the chain."""
+    chosen = by_cost(policy(patterns=PATTERNS | {"allow": ["fleet"]}), SURE)
+    assert decide(trace_of((ask("excess"), [TWO])), chosen).stage(0) == "allow"
+
+
+def test_the_gates_of_the_chain_do_not_decide() -> None:
+    """A cosine of 0.875 under a bound of 1 and too small a gap refuse and ask nothing here."""
+    strict = policy(similarity={"enabled": True, "min_similarity": 1.0}, gap={"min_gap": 1.0})
+    trace = trace_of((ask(), [TWO]))
+    assert _status(trace, strict) != ["ok"]
+    assert _status(trace, by_cost(strict, SURE)) == ["ok"]
+
+
+def test_an_unfit_answer_is_refused_and_the_other_gates_on_answers_do_not_act() -> None:
+    """Hygiene (S2.13) holds whatever decides.
+
+    Generation and support are signals of the model here.
+    """
+    chosen = by_cost(
+        policy(generation={"min_generation_confidence": 1.0}, support={"min_support": 1.0}), SURE
+    )
+    trace = trace_of((ask(), [TWO]))
+    fit = record_answers(trace, chosen, Fixed(confidence=0.1), Weighed())
+    assert _status(fit, chosen) == ["ok"]
+    unfit = decide(record_answers(trace, chosen, Fixed(text=""), Weighed()), chosen)
+    assert unfit.status[0] == Status.refuse
+    assert [check.gate for check in unfit.explain("q") if not check.passes] == ["hygiene"]
+    assert unfit.frame()["decided_by"].tolist() == ["hygiene"]
+    assert unfit.reason(0)
+
+
+def test_an_unfit_answer_is_asked_back_where_answering_costs_more_than_asking() -> None:
+    """A ratio's steps know the case whose answer would be refused.
+
+    Asking it back changes its status.
+    """
+    chosen = by_cost(policy(), (1.0, 0.0, 0.0, 1.0), asked_right=1.0)
+    trace = record_answers(
+        trace_of((ask(expect_status="ambiguous"), [TWO])), chosen, Fixed(text=""), Weighed()
+    )
+    moved = [chosen.replace("decision.ratio", ratio) for ratio in (0.0, 5.0)]
+    assert [_status(trace, one) for one in moved] == [["refuse"], ["ambiguous"]]
+    curve = steps(trace, chosen, path="decision.ratio")
+    assert curve["missed_ambiguity_rate_k"].tolist() == [1, 0]
+    found = flips(trace, moved[0], "q").set_index("path").loc["decision.ratio"]
+    assert (
+        _status(trace, chosen.replace("decision.ratio", found["flips_at"]))
+        == [found["becomes"]]
+        == ["ambiguous"]
+    )
+
+
+@pytest.mark.parametrize(("path", "value"), [("chosen.final_k", 3), ("chosen.order", "rank")])
+def test_a_model_of_other_hits_is_refused(path: str, value: Any) -> None:
+    """Rule S2.17: nothing is rescored in silence."""
+    chosen = by_cost(policy(), SURE)
+    with pytest.raises(
+        ValueError,
+        match=r"used on the hits it was fitted on.*fit it again with raglab.fit_decision",
+    ):
+        decide(trace_of((ask(), [TWO])), chosen.replace(path, value))
+
+
+def test_a_model_of_another_arm_is_refused() -> None:
+    """The message names the arm."""
+    trace = random_trace(0, arms=2)
+    chosen = by_cost(policy(), SURE)
+    decide(trace, chosen, arm="hybrid")
+    with pytest.raises(ValueError, match=r"got .* with arm 'iterative'"):
+        decide(trace, chosen, arm="iterative")
+    with pytest.raises(ValueError, match="fit it again"):
+        sweep(trace, [chosen], arm="iterative")
+
+
+def test_the_rule_needs_a_model() -> None:
+    """The message says where one comes from."""
+    with pytest.raises(
+        ValueError, match=r"rule expected_cost needs a model; fit one with raglab.fit_decision"
+    ):
+        policy().replace("decision.rule", "expected_cost")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("decision.ratio", -1.0),
+        ("decision.costs.ok.refused", float("inf")),
+        (
+            "decision.model",
+            {"parts": {}, "bias": (0.0,) * 3, "asked_right": 0.5, "structure": "0" * 12},
+        ),
+        (
+            "decision.model",
+            {"parts": {}, "bias": (0.0,) * 4, "asked_right": 1.5, "structure": "0" * 12},
+        ),
+        (
+            "decision.model",
+            {"parts": {}, "bias": (0.0,) * 4, "asked_right": 0.5, "structure": "other"},
+        ),
+    ],
+)
+def test_numbers_that_are_none_are_refused(path: str, value: Any) -> None:
+    """Negative ratios, costs without end, models of another shape."""
+    with pytest.raises(ValueError, match=r"decision\."):
+        policy().replace(path, value)
+
+
+def test_a_policy_with_a_model_comes_back_from_yaml(tmp_path: Any) -> None:
+    """Same id, same decisions: a model is numbers."""
+    part = {"center": 0.1, "scale": 1.0 / 3.0, "missing": 0.25, "weights": (0.1, -0.2, 0.3, 1e-7)}
+    stated = by_cost(Policy.load(), (0.1, 0.2, -30.0, 0.0), {"groups": part, "gap": part})
+    stated = stated.replace("decision.ratio", 2.5, "decision.costs.refuse.answered_wrong", 10.0)
+    stated.save(tmp_path / "policy.yaml")
+    again = Policy.load(tmp_path / "policy.yaml")
+    assert again.policy_id == stated.policy_id
+    assert again.decision == stated.decision
+    trace = random_trace(1, n_cases=8)
+    assert _status(trace, again) == _status(trace, stated)
+
+
+def test_a_decision_at_its_default_changes_no_id() -> None:
+    """Rule S0.8: stated or left out, the default is the same policy.
+
+    A model or a cost is another.
+    """
+    plain = PolicyData.from_mapping()
+    assert (
+        PolicyData.from_mapping({"decision": {"rule": "chain", "ratio": 1.0}}).policy_id
+        == plain.policy_id
+    )
+    assert plain.replace("decision.costs.ok.refused", 1.0).policy_id == plain.policy_id
+    assert plain.replace("decision.costs.ok.refused", 2.0).policy_id != plain.policy_id
+    assert by_cost(plain, SURE).policy_id != plain.policy_id
+
+
+def test_a_model_beside_the_rule_chain_decides_nothing() -> None:
+    """Every random policy decides the same cases alike with a model stored, even of other hits."""
+    for seed in range(2):
+        trace = random_trace(seed, n_cases=6)
+        for chosen in random_policies(seed, 3):
+            stored = by_cost(chosen, ASK).replace(
+                "decision.rule", "chain", "decision.ratio", 3.0, "chosen.final_k", 2
+            )
+            plain = chosen.replace("chosen.final_k", 2)
+            for one, other in zip(
+                decide(trace, plain).outcome, decide(trace, stored).outcome, strict=True
+            ):
+                np.testing.assert_array_equal(one, other)
+            assert not any("decision" in path for path in flips(trace, stored, "q0")["path"])

@@ -1,0 +1,460 @@
+"""Gates on signals.
+
+Bounds of any signal that refuse, ask back or warn (raglab.gating.signal_gates, rule S2.15).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plain
+from raglab import gates
+from raglab.audit.explanation import check_differences, decide_by_checks
+from raglab.decision import chain
+from raglab.decision.decisions import Decisions
+from raglab.decision.measurement import measured_tables
+from raglab.decision.threshold_arrays import policy_thresholds
+from raglab.gating.signal_gates import SignalThresholds, signal_margins
+from raglab.lab.certification_families import grid
+from raglab.lab.search_space import always_answer, full_space, step_thresholds
+from raglab.policy import PolicyData
+from raglab.replay import SWEPT, decide, flips, steps, sweep, tally
+from raglab.signals import declaration, own_signal, signal
+from raglab.store.policies import Policy
+from raglab.values import Status, TraceData
+from worlds import NAN, Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
+
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=25)
+SEEDS = st.integers(0, 100_000)
+NEAR, FAR = Hit(0.25, "x/a.md", 1, {"product": "hull"}), Hit(0.5, "x/b.md", 2, {"product": "cargo"})
+CONFIDENT: dict[str, Any] = {"gap": {"enabled": False}, "sufficiency": {"enabled": False}}
+
+
+def _decide(hits: list[Hit], **gated: Any) -> Decisions:
+    return decide(trace_of((ask(), [hits])), policy(**CONFIDENT, signals=gated))
+
+
+def _said(said: Decisions) -> tuple[str, str, str]:
+    row = said.frame().iloc[0]
+    return row["status"], row["decided_by"], said.stage(0)
+
+
+# one case by head: the gap of the two hits is 0.25, the cosine of the first 0.875
+
+
+@pytest.mark.parametrize(
+    ("gated", "said", "reason"),
+    [
+        (
+            {"gap": {"min": 0.25, "max": 0.25}},
+            ("ok", "answered", "gap"),
+            "every gate that is on passes",
+        ),
+        (
+            {"gap": {"min": 0.26}},
+            ("refuse", "signals.gap", "signals"),
+            "signal gap 0.25 is below min 0.26",
+        ),
+        (
+            {"gap": {"max": 0.2}},
+            ("refuse", "signals.gap", "signals"),
+            "signal gap 0.25 is above max 0.2",
+        ),
+        (
+            {"gap": {"min": 0.3, "max": 1.0}},
+            ("refuse", "signals.gap", "signals"),
+            "is below min 0.3, max 1",
+        ),
+        (
+            {"gap": {"min": 0.26, "on_fire": "ask"}},
+            ("ambiguous", "signals.gap", "signals_ask"),
+            "is below min 0.26",
+        ),
+        (
+            {"gap": {"min": 0.26, "on_fire": "warn"}},
+            ("ok", "answered", "gap"),
+            "every gate that is on passes",
+        ),
+        (
+            {"gap": {"min": 0.26, "enabled": False}},
+            ("ok", "answered", "gap"),
+            "every gate that is on passes",
+        ),
+        ({"gap": {}}, ("ok", "answered", "gap"), "every gate that is on passes"),
+        (
+            {"gap": {"min": 0.26, "on_fire": "ask"}, "top1_cosine": {"min": 0.9}},
+            ("refuse", "signals.top1_cosine", "signals"),
+            "signal top1_cosine 0.875 is below min 0.9",
+        ),
+    ],
+)
+def test_a_signal_outside_its_bounds_refuses_asks_or_warns(
+    gated: dict[str, Any], said: tuple[str, str, str], reason: str
+) -> None:
+    """A value on its bound passes.
+
+    Of gates that fire, one that refuses comes before one that asks.
+    """
+    found = _decide([NEAR, FAR], **gated)
+    assert _said(found) == said
+    assert reason in found.reason(0)
+
+
+def test_asking_offers_the_options_whatever_the_gap_says() -> None:
+    """Rule S3.5: both groups, though the gap is wide and the gate `gap` is off."""
+    found = _decide([NEAR, FAR], gap={"min": 0.26, "on_fire": "ask"})
+    assert [option.sources for option in found.options("q")] == [
+        (("x/a.md", "1"),),
+        (("x/b.md", "2"),),
+    ]
+    assert found.select("q", 2).sources == (("x/b.md", "2"),)
+    assert found.route(0) is None
+    labelled = trace_of((ask(expect_status="ambiguous", expect_sources=("b.md",)), [[NEAR, FAR]]))
+    assert decide(labelled, found.policy).right.tolist() == [True]
+
+
+def test_asking_without_two_options_refuses_and_says_why() -> None:
+    """One group: nothing to choose between."""
+    found = _decide([NEAR], top1_cosine={"min": 0.9, "on_fire": "ask"})
+    assert _said(found) == ("refuse", "signals.top1_cosine", "signals")
+    assert found.reason(0) == (
+        "signal top1_cosine 0.875 is below min 0.9; it would be asked back, but there are no two "
+        "options"
+    )
+
+
+def test_a_missing_signal_fires() -> None:
+    """A lone hit has no gap.
+
+    It is below every min and above every max, unless its gate is off or has no bound.
+    """
+    for gated, status in (
+        ({"min": 0.0}, "refuse"),
+        ({"max": 4.0}, "refuse"),
+        ({"min": 0.0, "enabled": False}, "ok"),
+        ({}, "ok"),
+    ):
+        assert _said(_decide([NEAR], gap=gated))[0] == status
+    assert _decide([NEAR], gap={"min": 0.1}).reason(0) == "signal gap is missing, min 0.1"
+
+
+def test_a_warning_is_attached_to_an_answer() -> None:
+    """It decides nothing, and says what fired."""
+    found = _decide([NEAR, FAR], gap={"min": 0.26, "on_fire": "warn"})
+    assert found.warnings(0)[:1] == ["signal gap 0.25 is below min 0.26"]
+    assert (
+        _decide([NEAR, FAR], gap={"min": 0.25, "on_fire": "warn"}).warnings(0)[:1]
+        != found.warnings(0)[:1]
+    )
+
+
+def test_the_order_is_similarity_then_signals_then_fused() -> None:
+    """All of them fire; switched off one by one the decision moves down."""
+    trace = trace_of((ask(), [[Hit(0.25, cosine=0.5, s_hybrid=0.1)]]))
+    sections: dict[str, Any] = {
+        "similarity": {"enabled": True, "min_similarity": 0.9},
+        "signals": {"hybrid": {"min": 0.5}},
+        "confidence": {"enabled": True},
+    }
+    stages = []
+    for off in ("", "similarity", "signals"):
+        if off:
+            sections[off] = {} if off == "signals" else {"enabled": False}
+        stages.append(decide(trace, policy(**sections)).stage(0))
+    assert stages == ["similarity", "signals", "confidence"]
+
+
+def test_a_refusal_by_a_signal_is_refined_like_one_by_similarity() -> None:
+    """Rule S2.9: depth 1 has the cosine that depth 0 lacks.
+
+    Without `refine_on_refusal` depth 0 decides.
+    """
+    trace = trace_of((ask(), [[Hit(0.5, cosine=0.5)], [Hit(0.25, cosine=0.9)]]))
+    chosen = policy(signals={"top1_cosine": {"min": 0.8}})
+    assert decide(trace, chosen).outcome.depth.tolist() == [1]
+    said = decide(trace, chosen.replace("refine.refine_on_refusal", False))
+    assert (said.stage(0), said.outcome.depth.tolist()) == ("signals", [0])
+    asked = trace_of((ask(), [[NEAR, FAR], [Hit(0.25, cosine=0.9)]]))
+    said = decide(asked, policy(**CONFIDENT, signals={"gap": {"min": 0.3, "on_fire": "ask"}}))
+    assert (said.stage(0), said.outcome.depth.tolist()) == ("signals_ask", [0])
+
+
+def test_the_checks_before_a_question_are_of_the_hits_that_would_be_answered_from() -> None:
+    """Coverage judged the first hit, which has the entity.
+
+    The options, which have it as well, change nothing of it.
+    """
+    hull = Hit(0.25, "x/a.md", 1, {"product": "hull"}, entities=("hull",))
+    trace = trace_of((ask("explain hull"), [[hull, FAR]]))
+    patterns = {"coverage_generic": ["explain"], "entities": {"hull": ["hull"]}}
+    chosen = policy(**CONFIDENT, patterns=patterns, signals={"gap": {"min": 0.3, "on_fire": "ask"}})
+    said = decide(trace, chosen)
+    assert said.stage(0) == "signals_ask"
+    assert [check.passes for check in said.explain("q") if check.gate == "coverage"] == [True]
+    assert said.judged_slot(0) == 2
+    assert said.outcome.slot.tolist() != [2]
+
+
+def test_a_signal_may_be_missing_where_its_declaration_says_so() -> None:
+    """Of one whose missing value passes, NumPy, numba and explanation let it pass.
+
+    A value outside fires still.
+    """
+    bare = trace_of((ask(), [[NEAR]]), (ask(), [[NEAR, FAR]]))
+    lenient = own_signal("lead", higher="surer", unit="share", missing="passes")
+    column = np.array([np.nan, 0.25]).reshape(2, 1, 1)
+    meta = {**bare.meta, "signals": {"lead": declaration(lenient)}}
+    trace = dataclasses.replace(bare, columns={"lead": column}, meta=meta)
+    for bounds in ({"min": 0.3}, {"max": 0.2}, {"min": 0.3, "max": 0.4}):
+        chosen = policy(**CONFIDENT, signals={"lead": bounds})
+        said = decide(trace, chosen)
+        assert [said.stage(0), said.stage(1)] == ["gap", "signals"]
+        assert "it may be missing" in next(
+            c.text for c in said.explain("q0") if c.gate == "signals.lead"
+        )
+        _engines_agree(trace, [chosen])
+
+
+def test_steps_of_a_bound_are_counted_by_hand() -> None:
+    """Cosines 0.875 and 0.75.
+
+    A bound that the policy states, one it does not, and one up to the other bound.
+    """
+    trace = trace_of((ask(), [[Hit(0.25)]]), (ask(), [[Hit(0.5)]]))
+    columns = ["low", "high", "coverage_k"]
+    bare = policy(**CONFIDENT)
+    of_min = [[-1.0, 0.75, 2], [0.75, 0.875, 1], [0.875, 1.0, 0]]
+    for chosen in (bare, bare.replace("signals.top1_cosine.min", 0.1)):
+        assert (
+            steps(trace, chosen, path="signals.top1_cosine.min")[columns].to_numpy().tolist()
+            == of_min
+        )
+    of_max = [[-1.0, 0.75, 0], [0.75, 0.875, 1], [0.875, 1.0, 2]]
+    assert steps(trace, bare, path="signals.top1_cosine.max")[columns].to_numpy().tolist() == of_max
+    capped = bare.replace("signals.top1_cosine.max", 0.8)
+    found = steps(trace, capped, path="signals.top1_cosine.min")[columns]
+    assert found.to_numpy().tolist() == [[-1.0, 0.75, 1], [0.75, 0.8, 0]]
+    off = bare.replace("signals.top1_cosine.enabled", False)
+    assert len(steps(trace, off, path="signals.top1_cosine.min")) == 1
+    with pytest.raises(
+        ValueError, match=r"signal top_cosine needs a trace that holds it.*Did you mean top1_cosine"
+    ):
+        steps(trace, bare, path="signals.top_cosine.min")
+    with pytest.raises(
+        ValueError, match=r"signals\.<name>\.min.*did you mean signals\.top1_cosine\.max"
+    ):
+        steps(trace, bare, path="signals.top1_cosine.least")
+
+
+# policies
+
+
+def test_a_policy_with_signals_is_written_and_read(tmp_path: Any) -> None:
+    """YAML gives back the same policy.
+
+    One without signals has the id of before the section came.
+    """
+    bare = Policy.load()
+    chosen = bare.replace(
+        "signals.nqc.min", 0.1, "signals.nqc.on_fire", "ask", "signals.gaps.max", 1.0
+    )
+    chosen.save(tmp_path / "policy.yaml")
+    again = Policy.load(tmp_path / "policy.yaml")
+    assert (again.signals, again.policy_id) == (chosen.signals, chosen.policy_id)
+    assert chosen.manifest["signals.nqc.on_fire"] == "ask"
+    assert PolicyData.from_mapping({"signals": {}}).policy_id == bare.policy_id != chosen.policy_id
+    assert chosen.replace("signals", {}).policy_id == bare.policy_id
+    assert always_answer(chosen).signals == {}
+    assert step_thresholds(chosen, 1).signals == chosen.signals
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ("signals.Gap.min", 1.0, "names no signal; write .* small letters, digits and underscores"),
+        (
+            "signals.gap.least",
+            1.0,
+            "no field of a signal's gate; .* one of min, max, on_fire, enabled",
+        ),
+        (
+            "signals.gap.min",
+            5.0,
+            r"gap\.min must lie in \[0, 4\], 5 does not; it is a squared L2 distance",
+        ),
+        ("signals.gap.on_fire", "explode", "'refuse', 'ask' or 'warn', got 'explode'"),
+        (
+            "signals.gap",
+            {"min": 2.0, "max": 1.0},
+            "min must not be above max, 1.0; no value would pass",
+        ),
+        ("signals", {"my gap": {}}, "signals must be named .* got 'my gap'; correct the name"),
+    ],
+)
+def test_what_is_no_gate_on_a_signal_is_refused(path: str, value: object, told: str) -> None:
+    """The message says the rule, what came and what to write."""
+    with pytest.raises(ValueError, match=told):
+        policy().replace(path, value)
+
+
+def test_a_search_keeps_to_bounds_that_are_stated_and_never_crosses_them() -> None:
+    """No bound that the policy leaves open; of two, each up to the middle.
+
+    A certificate's grid drops what crosses.
+    """
+    trace = trace_of(*((ask(), [[Hit(0.25 * n)]]) for n in range(1, 5)))
+    bare = policy(**CONFIDENT, l2={"enabled": False})
+    assert not any(path.startswith("signals.") for path in full_space(trace, bare))
+    both = bare.replace("signals.top1_cosine.min", 0.55, "signals.top1_cosine.max", 0.85)
+    space = full_space(trace, both)
+    least = space["signals.top1_cosine.min"]
+    assert (least.low, least.high) == (0.5, pytest.approx(0.625, abs=1e-5))
+    assert space["signals.top1_cosine.max"].low >= 0.7
+    paths = ["signals.top1_cosine.min", "signals.top1_cosine.max"]
+    pairs = [
+        (one.value(paths[0]), one.value(paths[1])) for one in grid(trace, bare, paths=paths)[1:]
+    ]
+    assert pairs
+    assert all(low <= high for low, high in pairs)
+
+
+# margins
+
+
+@given(
+    value=st.sampled_from([-1.0, 0.0, 0.1, 0.3, 1.0, NAN]),
+    low=st.sampled_from([NAN, 0.0, 0.1, 0.3]),
+    high=st.sampled_from([NAN, 0.3, 1.0]),
+    on=st.booleans(),
+)
+@settings(deadline=None, derandomize=True, max_examples=40)
+def test_a_margin_is_headroom_where_the_value_lies_within_its_bounds(
+    *, value: float, low: float, high: float, on: bool
+) -> None:
+    """`>= 0` is `min <= value <= max` for what is stated; missing fails whatever is stated."""
+    gate = gates.signal_gate(signal("nqc"))
+    limits = SignalThresholds(low, high, np.True_, np.False_, np.array(on))
+    (margin,) = gates.margins_of(gate, {"signals.nqc": value}.__getitem__, limits)
+    assert margin == signal_margins(value, limits).signal or np.isnan(margin)
+    stated = [bound for bound in (low, high) if not np.isnan(bound)]
+    within = all((np.isnan(low) or value >= low, np.isnan(high) or value <= high))
+    assert bool(gates.meets_threshold(margin)) is (
+        not on or not stated or (within and not np.isnan(value))
+    )
+
+
+# laws on random traces
+
+
+def _engines_agree(trace: TraceData, policies: list[PolicyData]) -> None:
+    """NumPy, numba if installed, and one policy at a time count the same stages and cells."""
+    seen = tally(trace, policies, engine="numpy")
+    for place, chosen in enumerate(policies):
+        said = decide(trace, chosen)
+        assert (
+            seen.stages[place].tolist()
+            == np.bincount(said.outcome.stage, minlength=len(chain.STAGES)).tolist()
+        )
+    if trace.hits.chunk.shape[2] == 1:
+        pytest.importorskip("numba")
+        compiled = tally(trace, policies, engine="numba")
+        np.testing.assert_array_equal(seen.cells, compiled.cells)
+        np.testing.assert_array_equal(seen.stages, compiled.stages)
+
+
+@pytest.mark.slow
+@LAWFUL
+@given(seed=SEEDS)
+def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
+    """Status, stage, hits and options as plain Python has them, over 1 to 3 depths.
+
+    The gate is one that fires.
+    """
+    trace = random_trace(seed, n_cases=6, depths=1 + seed % 3)
+    for chosen in with_signals(random_policies(seed, 3), seed):
+        said = decide(trace, chosen)
+        for row, case in enumerate(trace.cases):
+            expected = plain.say(trace, chosen, row)
+            shown = tuple(option.chunks for option in said.options(case.id))
+            found = (
+                Status(int(said.status[row])).name,
+                said.stage(row),
+                tuple(said.chosen(row)),
+                shown,
+            )
+            assert found == expected[:4]
+            if said.stage(row).startswith("signals"):
+                name = said.decided_by[row].removeprefix("signals.")
+                hits = plain.hits_of(trace, chosen, row, 0, int(said.outcome.depth[row]))
+                assert plain.fires(chosen.signals[name], plain.signal_of(chosen, hits, name))
+
+
+@pytest.mark.slow
+@LAWFUL
+@given(seed=SEEDS)
+def test_the_decision_follows_from_its_checks(seed: int) -> None:
+    """The first check that fails decides, by its rule; margins follow from value and bounds.
+
+    The reason is its text.
+    """
+    trace = random_trace(seed, n_cases=6, depths=1 + seed % 2)
+    for chosen in with_signals(random_policies(seed, 3), seed):
+        said, limits = decide(trace, chosen), policy_thresholds([chosen])
+        for row, case in enumerate(trace.cases):
+            found = said.explain(case.id)
+            derived = decide_by_checks(found)
+            assert derived is not None
+            assert derived.status == Status(int(said.status[row])).name
+            if derived.gate not in {"", "resolver"}:
+                gate = {"empty_query": "domain", "no_hits": "l2"}.get(
+                    said.decided_by[row], said.decided_by[row]
+                )
+                assert derived.gate == gate
+            if said.stage(row).startswith("signals"):
+                assert said.reason(row) == derived.text
+            assert check_differences(found, limits) == []
+
+
+@pytest.mark.slow
+@LAWFUL
+@given(seed=SEEDS)
+def test_sweep_steps_and_flips_say_what_decide_says(seed: int) -> None:
+    """Many at once as each alone in both engines; a step holds where it says.
+
+    A flip turns its case to what it says.
+    """
+    trace = random_trace(seed, n_cases=6, depths=1 + seed % 2)
+    policies = [*with_signals(random_policies(seed, 6), seed), *random_policies(seed + 1, 2)]
+    _engines_agree(trace, policies)
+    chosen = next((one for one in policies if one.signals), policies[0])
+    stated = [path for path, one in SWEPT.items() if one.signal and chosen.value(path) is not None]
+    for path in stated:
+        curve = steps(trace, chosen, path=path)
+        here = (curve["low"] <= chosen.value(path)) & (chosen.value(path) <= curve["high"])
+        at_once = sweep(trace, [chosen])
+        columns = [name for name in at_once if name.endswith("_k")]
+        assert (curve.loc[here, columns] == at_once.loc[0, columns]).all(axis=1).any()
+        inside = [0.5 * (low + high) for low, high in zip(curve["low"], curve["high"], strict=True)]
+        alone = sweep(trace, [chosen.replace(path, value) for value in inside])
+        np.testing.assert_array_equal(curve[columns], alone[columns])
+    for row, case in enumerate(trace.cases):
+        for one in flips(trace, chosen, case.id).itertuples():
+            if one.path.startswith("signals."):
+                turned = decide(trace, chosen.replace(one.path, one.flips_at))
+                assert Status(int(turned.status[row])).name == one.becomes
+
+
+def test_a_batch_measures_only_the_signals_that_it_gates() -> None:
+    """Thresholds hold none where no policy has a gate on one; then nothing is read of them."""
+    assert policy_thresholds(random_policies(0, 3)).signals == {}
+    gated = policy_thresholds([policy(), policy(signals={"words": {"min": 1.0}})])
+    assert list(gated.signals) == ["words"]
+    trace = random_trace(0)
+    found = measured_tables(trace, policy()).evidence
+    assert chain.measurement(found, "signals.words").shape == found.n_hits.shape

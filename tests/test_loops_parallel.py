@@ -1,0 +1,110 @@
+"""Workers of loops over shards.
+
+The same bytes for any kind and number, and for one that was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raglab
+from raglab.loops.parallel import parallel_workers, processors, run_each
+
+
+def slow_product(item: int, factor: int) -> int:
+    """Product, later of the first items than of the last."""
+    time.sleep(0.02 * (5 - item))
+    return item * factor
+
+
+def killed_once(item: int, folder: str, at: int) -> int:
+    """Square of an item; the process that first has item `at` is killed."""
+    mark = Path(folder) / "killed"
+    if item == at and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item * item
+
+
+def always_killed(item: int) -> int:
+    """Nothing, of a process that is killed."""
+    del item
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+def failing(item: int) -> int:
+    """Item, or an error of the third."""
+    if item == 2:
+        msg = f"item must not be 2, got {item}; leave it out."
+        raise ValueError(msg)
+    return item
+
+
+def test_results_come_in_the_order_of_the_items() -> None:
+    """By head: five products, whatever is done first."""
+    for n in (1, 2, 4):
+        with parallel_workers("threads", n=n):
+            assert list(run_each(slow_product, range(5), 3, what="multiply")) == [0, 3, 6, 9, 12]
+    assert list(run_each(slow_product, iter(range(5)), 3, what="multiply")) == [0, 3, 6, 9, 12]
+
+
+def test_an_error_of_an_item_is_the_error_of_the_loop() -> None:
+    """Its rule, value and remedy come through, and those before it."""
+    with parallel_workers("threads", n=2):
+        done: Iterator[int] = run_each(failing, range(9), what="try")
+        assert [next(done), next(done)] == [0, 1]
+        with pytest.raises(ValueError, match=r"item must not be 2, got 2; leave it out\."):
+            next(done)
+
+
+def test_the_workers_are_those_of_the_block() -> None:
+    """Nested, the inner ones; behind the block none again.
+
+    One a processor where no number is given.
+    """
+    with parallel_workers() as outer:
+        assert outer.n == processors()
+        with raglab.lab.parallel_workers("joblib", n=3) as inner:
+            assert repr(inner) == "Workers(joblib, 3)"
+    assert callable(raglab.lab.parallel_workers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "n", "rule"),
+    [
+        (
+            "cluster",
+            None,
+            "workers must be threads, joblib or a dask.distributed.Client, got 'cluster'",
+        ),
+        (None, None, "workers must be threads, joblib or a dask.distributed.Client, got 'None'"),
+        ("threads", 0, "n must be a whole number of at least 1, got 0"),
+        ("joblib", 1.5, "n must be a whole number of at least 1, got 1.5"),
+        ("joblib", True, "n must be a whole number of at least 1, got True"),
+    ],
+)
+def test_workers_that_are_none(kind: Any, n: Any, rule: str) -> None:
+    """Another kind or number is told before anything runs."""
+    with pytest.raises(ValueError, match=rule), parallel_workers(kind, n=n):
+        pass
+
+
+@pytest.mark.full
+def test_a_block_of_a_killed_process_is_done_again(tmp_path: Path) -> None:
+    """Once, with every result in its place; a process that is killed at each try is told."""
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    with parallel_workers("joblib", n=2):
+        done = list(run_each(killed_once, range(12), str(tmp_path), 7, what="square"))
+        assert done == [item * item for item in range(12)]
+        assert (tmp_path / "killed").exists()
+        with pytest.raises(TerminatedWorkerError):
+            list(run_each(always_killed, range(3), what="try"))

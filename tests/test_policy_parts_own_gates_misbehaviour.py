@@ -1,0 +1,501 @@
+"""Gates of the user that misbehave.
+
+Each error names the gate, no other policy decides otherwise (rule S2.18).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import re
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from generators import Fixed
+from raglab.decision.measurement import measured_tables
+from raglab.lab.study import tune
+from raglab.live.ask import ask as live_ask
+from raglab.live.system import System, build_index
+from raglab.policy import PolicyData
+from raglab.policy_parts import own_gates
+from raglab.policy_parts.own_gates import register_gate
+from raglab.replay import case_cells, decide, flips, shard_codes, steps, sweep
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from raglab.values import Status, TraceData
+from test_live_ask import OPEN
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
+from worlds import policy, random_trace
+
+N_CASES = 24
+NEAR = "signals.top1_cosine"
+Gate = Callable[[Callable[[str], Any], Any], Any]
+
+
+class UnprintableError(Exception):
+    """An error without a text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def statements(code: str) -> Gate:
+    """Gate that runs some statements on `x`, a signal [Q], before it returns headroom."""
+    body = "\n".join(f"    {line}" for line in code.splitlines())
+    source = f"def gate(read, limits):\n    x = read('{NEAR}')\n{body}\n    return x - limits.least"
+    names: dict[str, Any] = {"np": np, "UnprintableError": UnprintableError}
+    exec(source, names)  # noqa: S102 - the statements stand below
+    gate: Gate = names["gate"]
+    return gate
+
+
+def value(of: Callable[[Any], Any]) -> Gate:
+    """Gate that returns a function of the signal, [Q]."""
+    return lambda read, limits: of(read(NEAR) - limits.least[0])
+
+
+def recursion(read: Any, limits: Any) -> Any:
+    """Never end."""
+    return recursion(read, limits)
+
+
+async def coroutine(read: Any, limits: Any) -> Any:
+    """Return what must be awaited."""
+    return read(NEAR) - limits.least
+
+
+READ_ONLY = "read-only.*numpy.array"
+WRITES = {
+    "assigns": "x[:] = 1.0",
+    "assigns at a mask": "x[x < 0.6] = 1.0",
+    "adds in place": "x += 1.0",
+    "writes by out": "np.add(x, 1.0, out=x)",
+    "clips in place": "np.clip(x, 0.9, 1.0, out=x)",
+    "sorts in place": "x.sort()",
+    "partitions in place": "x.partition(3)",
+    "fills": "x.fill(1.0)",
+    "puts": "np.put(x, 0, 1.0)",
+    "puts at a mask": "np.putmask(x, x < 0.6, 1.0)",
+    "places": "np.place(x, x < 0.6, [1.0])",
+    "copies into it": "np.copyto(x, 1.0)",
+    "shuffles": "np.random.default_rng(0).shuffle(x)",
+    "replaces NaN in place": "np.nan_to_num(x, copy=False)",
+    "swaps bytes in place": "x.byteswap(inplace=True)",
+    "writes by an iterator": "x.flat[0] = 1.0",
+    "writes a view": "x[::-1][0] = 1.0",
+    "writes a reshaped view": "x.reshape(-1, 1)[0, 0] = 1.0",
+    "writes by a memoryview": "memoryview(x)[0] = 1.0",
+    "sets the flag": "x.flags.writeable = True",
+    "sets the flag by name": "x.setflags(write=True)",
+    "sets the flag of a view": "x.view().setflags(write=True)",
+    "sets the flag of its base": "x.base.setflags(write=True)",
+    "writes a measurement of the question": "words = read('words')\nwords[:] = 0",
+    "writes a measurement of the hits": "read('best_l2')[:] = 0.0",
+    "writes chosen hits": "read('missing')[:] = 0",
+    "writes a threshold": "limits.least[...] = -1.0",
+    "adds to a threshold": "limits.least -= 1.0",
+}
+RAISES = {
+    "raises": ("raise ValueError('no judge')", "ValueError: no judge"),
+    "raises without a text": ("raise UnprintableError", "UnprintableError"),
+    "raises text that a terminal would run": (
+        "raise ValueError('\\x1b[2J')",
+        re.escape("\\x1b[2J"),
+    ),
+    "divides by zero": ("1 / 0", "ZeroDivisionError"),
+    "asserts": ("assert x.sum() < 0.0, 'all below'", "AssertionError: all below"),
+    "ends an iteration": ("next(iter(()))", "StopIteration"),
+    "raises a warning": ("raise DeprecationWarning('old')", "DeprecationWarning: old"),
+    "raises on floating-point errors": (
+        "np.seterr(all='raise')\n1.0 / np.zeros(2)",
+        "FloatingPointError",
+    ),
+    "replaces a threshold": ("limits.least = 0.0", "AttributeError"),
+    "knows another threshold": ("limits.most", "AttributeError.*most"),
+    "reads what it does not declare": (
+        "read('top1')",
+        "must read only what its `reads` lists, .*got 'top1'",
+    ),
+    "reads all evidence": ("read.evidence.signals", "AttributeError"),
+    "reads no name": ("read(0)", "must read only what its `reads` lists"),
+    "indexes outside": ("x[10_000]", "IndexError"),
+    "adds other shapes": ("x + np.zeros(1000)", "ValueError.*broadcast"),
+}
+RETURNS: dict[str, tuple[Gate, str]] = {
+    "nothing": (value(lambda _: None), "NoneType"),
+    "a text": (value(lambda _: "pass"), "type str"),
+    "bytes": (value(lambda _: b"pass"), "type bytes"),
+    "a boolean": (value(lambda _: True), "bool"),
+    "a boolean of NumPy": (value(lambda _: np.True_), "bool"),
+    "booleans": (value(lambda x: x >= 0.0), "bool"),
+    "a complex number": (value(lambda _: 1j), "type complex"),
+    "complex numbers": (value(lambda x: x.astype(complex)), "complex128"),
+    "a list": (value(lambda x: x.tolist()), "type list"),
+    "a tuple": (value(lambda x: (x, x)), "type tuple"),
+    "a mapping": (value(lambda x: {"margin": x}), "type dict"),
+    "a set": (value(lambda x: {*x.tolist()}), "type set"),
+    "a generator": (value(lambda x: (margin for margin in x)), "type generator"),
+    "an iterator": (value(lambda x: map(float, x)), "type map"),
+    "a function": (value(lambda x: lambda: x), "type function"),
+    "a decimal": (value(lambda _: Decimal(1)), "type Decimal"),
+    "a fraction": (value(lambda _: Fraction(1, 2)), "type Fraction"),
+    "not implemented": (value(lambda _: NotImplemented), "type NotImplementedType"),
+    "a number beyond 64 bits": (value(lambda _: 10**30), "type object"),
+    "objects": (value(lambda x: x.astype(object)), "type object"),
+    "texts": (value(lambda x: x.astype(str)), "type <U"),
+    "times": (value(lambda x: np.zeros(len(x), "M8[s]")), "datetime64"),
+    "spans of time": (value(lambda x: np.zeros(len(x), "m8[s]")), "timedelta64"),
+    "records": (value(lambda x: np.zeros(len(x), [("margin", float)])), "margin"),
+    "unsigned numbers": (
+        value(lambda x: np.zeros(len(x), np.uint8)),
+        "never below 0; convert them to float",
+    ),
+    "masked numbers": (value(lambda x: np.ma.masked_less(x, 0.0)), "MaskedArray"),
+    "a matrix": (value(lambda x: x.view(np.matrix)), "matrix"),
+    "a Series": (value(pd.Series), "Series"),
+    "a frame": (value(pd.DataFrame), "DataFrame"),
+    "too many numbers": (value(lambda x: np.append(x, 0.0)), r"shape \(25,\)"),
+    "too few numbers": (value(lambda x: x[:-1]), r"shape \(23,\)"),
+    "no number": (value(lambda x: x[:0]), r"shape \(0,\)"),
+    "pairs of cases": (value(lambda x: x[:, None] - x), r"shape \(24, 24\)"),
+    "one axis more": (value(lambda x: np.stack([[x], [x]])), r"shape \(2, 1, 24\)"),
+    "a column": (value(lambda x: x[:, None]), r"shape \(24, 1\)"),
+    # which is what is wrong with it
+    "what must be awaited": (coroutine, "type coroutine"),  # type: ignore[dict-item]
+    "never": (recursion, "RecursionError"),
+    "of one argument": (lambda read: read(NEAR), "TypeError"),  # type: ignore[dict-item,misc]
+}
+
+
+class Kind(NamedTuple):
+    """A kind of misbehaviour, and what the message says of it."""
+
+    gate: Gate
+    says: str
+
+
+KINDS = {
+    **{name: Kind(statements(code), READ_ONLY) for name, code in WRITES.items()},
+    **{name: Kind(statements(code), says) for name, (code, says) in RAISES.items()},
+    **{f"returns {name}": Kind(*pair) for name, pair in RETURNS.items()},
+}
+# Unusual, and no error: none of these changes another policy either.
+HARMLESS = {
+    "reshapes what it read": statements("x = x.view()\nread('words').shape = (-1, 1)"),
+    "takes another type of what it read": statements("read('words').dtype = np.float64"),
+    "writes and goes on": statements("try:\n    x += 1.0\nexcept ValueError:\n    pass"),
+    "writes a copy": statements("x = np.array(x)\nx += 1.0"),
+    "sets how NumPy reports errors": statements("np.seterr(all='raise')"),
+    "returns a number": value(lambda _: 1.0),
+    "returns a whole number": value(lambda _: -1),
+    "returns an array without axes": value(lambda _: np.array(0.5)),
+    "returns half width": value(lambda x: x.astype(np.float32)),
+    "returns what it read": lambda read, _: read(NEAR),
+    "returns infinities": value(lambda x: np.where(x < 0.0, -np.inf, np.inf)),
+    "returns nothing but missing": value(lambda x: np.full_like(x, np.nan)),
+}
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A registry of its own."""
+    monkeypatch.setattr(own_gates, "REGISTERED", {})
+    return
+
+
+def register(function: Gate, on_fire: str = "refuse") -> PolicyData:
+    """Policy with a gate of that function, `odd`, that passes all it can."""
+    least = {"least": {"side": "floor", "default": -1.0, "unit": "cosine"}}
+    reads = [NEAR, "words", "best_l2", "missing"]
+    register_gate("odd", thresholds=least, reads=reads, on_fire=on_fire)(function)
+    return policy(gates={"odd": {}})
+
+
+def neighbours() -> list[PolicyData]:
+    """Two policies that decide by what the gates of this file try to write."""
+    by_signal = policy(signals={NEAR.removeprefix("signals."): {"min": 0.5}, "words": {"min": 4.0}})
+    return [
+        by_signal,
+        policy(similarity={"enabled": True, "min_similarity": 0.5}, l2={"max_l2": 0.5}),
+    ]
+
+
+def state(trace: TraceData) -> list[bytes]:
+    """Bytes of all that the two policies decide on a trace, alone and in a sweep."""
+    parts = []
+    for neighbour in neighbours():
+        decided = decide(trace, neighbour)
+        arrays = (*decided.outcome, decided.status, decided.passes, decided.confidence())
+        parts += [array.tobytes() for array in arrays]
+    frame = sweep(trace, neighbours(), engine="numpy").drop(columns="policy", errors="ignore")
+    return [*parts, frame.to_json().encode()]
+
+
+def test_thirty_kinds() -> None:
+    """The table holds them."""
+    assert len(KINDS) >= 30
+
+
+class Direction(NamedTuple):
+    """A gate whose headroom moves against a side, the side, and the remedy the message names."""
+
+    gate: Gate
+    side: str
+    remedy: str
+
+
+SWAP = "or swap the subtraction"
+DIRECTIONS = {
+    "a floor subtracts the measurement": Direction(
+        lambda read, limits: limits.m - read(NEAR), "floor", SWAP
+    ),
+    "a ceiling subtracts the threshold": Direction(
+        lambda read, limits: read(NEAR) - limits.m, "ceiling", SWAP
+    ),
+    "a floor as a divisor": Direction(
+        lambda read, limits: 1.0 - read(NEAR) / (0.5 + limits.m), "floor", SWAP
+    ),
+    "of the chosen hits": Direction(lambda read, limits: limits.m - read("missing"), "floor", SWAP),
+    "only where the question is short": Direction(
+        lambda read, limits: np.where(read("words") < 6, limits.m, 0.5) - read(NEAR), "floor", SWAP
+    ),
+    "steps of a wrong direction": Direction(
+        lambda read, limits: np.where(read(NEAR) < limits.m, 1.0, -1.0), "floor", SWAP
+    ),
+    "the distance from the threshold": Direction(
+        lambda read, limits: 0.2 - np.abs(read(NEAR) - limits.m),
+        "floor",
+        "can only fall as m rises",
+    ),
+    "a parabola": Direction(
+        lambda read, limits: read(NEAR) - (limits.m - 0.5) ** 2,
+        "ceiling",
+        "can only rise as m rises",
+    ),
+    "missing at one end": Direction(
+        lambda read, limits: np.where(limits.m == 0.0, np.nan, limits.m) - read(NEAR), "floor", SWAP
+    ),
+}
+RIGHT = {
+    "a floor": (lambda read, limits: read(NEAR) - limits.m, "floor"),
+    "a ceiling": (lambda read, limits: limits.m - read(NEAR), "ceiling"),
+    "no threshold": (lambda read, _: read(NEAR), "floor"),
+    "missing throughout": (lambda read, limits: read(NEAR) - limits.m * np.nan, "floor"),
+    "missing at one end": (
+        lambda read, limits: read(NEAR) - np.where(limits.m == 1.0, np.nan, limits.m),
+        "floor",
+    ),
+    "a logarithm": (lambda read, limits: read(NEAR) - np.log(limits.m), "floor"),
+    "infinite": (lambda read, limits: np.where(read(NEAR) < limits.m, -np.inf, np.inf), "floor"),
+    "rounding": (
+        lambda read, limits: (read(NEAR) * (0.3 + limits.m)) / (0.3 + limits.m) - 0.1,
+        "floor",
+    ),
+}
+
+
+def register_share(function: Gate, side: str, on_fire: str = "refuse") -> list[PolicyData]:
+    """Policies that gate by a share with that side, at 0.3, 0.6 and 0.9."""
+    share = {"m": {"side": side, "default": 0.3, "unit": "share"}}
+    register_gate("odd", thresholds=share, reads=[NEAR, "words", "missing"], on_fire=on_fire)(
+        function
+    )
+    return [policy(gates={"odd": {"m": value}}) for value in (0.3, 0.6, 0.9)]
+
+
+@pytest.mark.parametrize("kind", DIRECTIONS)
+def test_a_wrong_direction_is_an_error_everywhere(kind: str) -> None:
+    """Gate, threshold, side and remedy are named; two other policies decide as before."""
+    trace = random_trace(11, n_cases=N_CASES)
+    before = state(trace)
+    function, side, remedy = DIRECTIONS[kind]
+    gated = register_share(function, side)
+    message = (
+        rf"gate odd must (fall|rise) as gates\.odd\.m rises, which is a {side}, got .*{remedy}"
+    )
+    doors: list[Callable[[], Any]] = [
+        lambda: decide(trace, gated[0]),
+        lambda: sweep(trace, gated),
+        lambda: steps(trace, gated[0]),
+        lambda: steps(trace, gated[0], path="l2.max_l2"),
+        lambda: flips(trace, gated[0], "q1"),
+        lambda: shard_codes(trace, gated),
+        lambda: case_cells(measured_tables(trace, gated[0]).evidence, gated),
+    ]
+    for door in doors:
+        with pytest.raises(ValueError, match=message):
+            door()
+    assert state(trace) == before
+
+
+def test_tune_names_a_wrong_direction() -> None:
+    """Before any trial."""
+    gated = register_share(*DIRECTIONS["a floor subtracts the measurement"][:2])
+    base, start = random_trace(11, n_cases=40), Policy.model_validate(gated[0].model_dump())
+    fields = {field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
+    trace = Trace(**fields | {"meta": {**base.meta, "fingerprint": "0"}})
+    with pytest.raises(ValueError, match=r"gates\.odd\.m rises.*state side: ceiling"):
+        tune(trace, policy=start, trials=3)
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_a_right_direction_decides(kind: str) -> None:
+    """Equal headroom is allowed, missing headroom ignored, and NumPy warns of no range end."""
+    trace = random_trace(11, n_cases=N_CASES)
+    function, side = RIGHT[kind]
+    gated = register_share(function, side)
+    refused = [int((decide(trace, one).status == Status.refuse).sum()) for one in gated]
+    assert sweep(trace, gated, engine="numpy")["decided_by.signals"].tolist() == [
+        int((decide(trace, one).decided_by == "gates.odd").sum()) for one in gated
+    ]
+    assert sorted(refused) == (refused if side == "floor" else refused[::-1])
+
+
+def test_the_direction_is_checked_once_a_call() -> None:
+    """However many policies a sweep has; a gate that warns, or is off, is not called for it."""
+    trace, calls = random_trace(11, n_cases=N_CASES), [0]
+
+    def counted(read: Any, limits: Any) -> Any:
+        calls[0] += 1
+        return read(NEAR) - limits.m
+
+    def calls_of(policies: list[PolicyData]) -> int:
+        calls[0] = 0
+        sweep(trace, policies, engine="numpy")
+        return calls[0]
+
+    gated = register_share(counted, "floor")
+    many = [policy(gates={"odd": {"m": value}}) for value in np.linspace(0.1, 0.9, 500)]
+    assert calls_of(many) == calls_of(gated) <= 6  # four values of the range, and the decisions
+    assert calls_of([policy(gates={"odd": {"enabled": False}})]) == 0
+    assert calls_of(register_share(counted, "floor", "warn")) == 0
+
+
+@pytest.mark.filterwarnings(
+    "ignore:coroutine:RuntimeWarning", "ignore:divide by zero:RuntimeWarning"
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_names_the_gate(kind: str) -> None:
+    """By decide and by sweep.
+
+    Two other policies decide to the bit as before, and as on a trace that is new.
+    """
+    trace = random_trace(11, n_cases=N_CASES)
+    before = state(trace)
+    gated = register(KINDS[kind].gate)
+    for call in (lambda: decide(trace, gated), lambda: sweep(trace, [*neighbours(), gated])):
+        with pytest.raises(
+            ValueError, match=rf"(?s)gate odd must return headroom.*{KINDS[kind].says}"
+        ):
+            call()
+    assert state(trace) == before
+    assert state(random_trace(11, n_cases=N_CASES)) == before
+
+
+@pytest.mark.parametrize("kind", HARMLESS)
+def test_what_is_no_error(kind: str) -> None:
+    """The gate decides; others decide as before; NumPy reports as before."""
+    trace = random_trace(11, n_cases=N_CASES)
+    before, errors = state(trace), np.geterr()
+    decided = decide(trace, register(HARMLESS[kind]))
+    again = decide(trace, register(HARMLESS[kind]))
+    assert np.array_equal(decided.outcome.stage, again.outcome.stage)
+    assert np.geterr() == errors
+    assert state(trace) == before
+    if kind == "returns nothing but missing":
+        assert (decided.status != Status.ok).all()
+
+
+@pytest.mark.parametrize(
+    "kind", ["adds in place", "raises", "returns booleans", "returns too many numbers"]
+)
+def test_every_door_names_it(kind: str) -> None:
+    """Steps, flips, explanations, and the frame of decisions with reasons."""
+    trace = random_trace(11, n_cases=N_CASES)
+    before = state(trace)
+    gated = register(KINDS[kind].gate)
+    message = rf"(?s)gate odd must return headroom.*{KINDS[kind].says}"
+    for call in (
+        lambda: steps(trace, gated, path="gates.odd.least"),
+        lambda: flips(trace, gated, "q1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    assert state(trace) == before
+
+
+def test_a_gate_that_warns_is_named_where_it_is_called() -> None:
+    """It decides nothing, so it is called for explanations alone."""
+    trace = random_trace(11, n_cases=N_CASES)
+    gated = register(KINDS["raises"].gate, "warn")
+    decided = decide(trace, gated)
+    assert decided.status.tolist() == decide(trace, policy()).status.tolist()
+    with pytest.raises(ValueError, match=r"gate odd must return headroom.*no judge"):
+        decided.frame(reasons=True)
+
+
+def test_a_gate_that_is_off_is_not_called() -> None:
+    """What it would raise concerns nobody."""
+    trace = random_trace(11, n_cases=N_CASES)
+    register(KINDS["raises"].gate)
+    off = policy(gates={"odd": {"enabled": False}})
+    assert decide(trace, off).status.tolist() == decide(trace, policy()).status.tolist()
+
+
+def test_the_cause_stays() -> None:
+    """What the function raised is the cause, with its line."""
+    gated = register(KINDS["raises"].gate)
+    with pytest.raises(ValueError, match="no judge") as caught:
+        decide(random_trace(11), gated)
+    assert str(caught.value.__cause__) == "no judge"
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+def test_what_stops_the_process_is_left_alone(stop: type[BaseException]) -> None:
+    """An interrupt is not an error of the gate."""
+
+    def gate(*_: Any) -> Any:
+        raise stop
+
+    with pytest.raises(stop):
+        decide(random_trace(11), register(gate))
+
+
+@pytest.mark.parametrize("function", [42, "a text", None])
+def test_what_is_no_function_is_not_registered(function: Any) -> None:
+    """Also with a name."""
+    with pytest.raises(TypeError, match="gate odd must be a function of read and thresholds"):
+        register(function)
+
+
+class TestLive:
+    """A question asked live goes through the same gates."""
+
+    @pytest.fixture
+    def opened(self, tmp_path: Path, encoder: WordEncoder) -> System:
+        """Return a system over the small corpus."""
+        del encoder
+        build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
+        stated = Policy.from_mapping(OPEN)
+        return System.open(tmp_path / "index", policy=stated, cache=False, generator=Fixed())
+
+    def test_each_error_names_the_gate(self, opened: System) -> None:
+        """And the system answers as before under its own policy."""
+        question = "What is the motor excess?"
+        before = live_ask(question, system=opened, request_id="r")
+        for kind in ("assigns", "sets the flag", "raises", "returns nothing", "returns booleans"):
+            register(KINDS[kind].gate)
+            gated = opened.replace(Policy.from_mapping(OPEN | {"gates": {"odd": {}}}))
+            with pytest.raises(
+                ValueError, match=rf"(?s)gate odd must return headroom.*{KINDS[kind].says}"
+            ):
+                live_ask(question, system=gated, request_id="r")
+            after = live_ask(question, system=opened, request_id="r")
+            assert dict(after) == dict(before)

@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from labelled import labelled
+from raglab import bandit
+from raglab.audit.log import AuditLog
+from raglab.certify import Certificate, Promise
+from raglab.decision.checks import Check, Checks
+from raglab.gating.fused_gate import Model, Part
+from raglab.lab.comparison import compare
+from raglab.lab.study import tune
+from raglab.live.response import KEYS, Response
+from raglab.off_policy.logs import read_log
+from raglab.policy import PolicyData
+from raglab.replay import decide
+from raglab.store.log_chain import Finding
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from raglab.values import Case, Chunk, Corpus
+from raglab.words.characters import visible
+from raglab.words.html_display import MOST_ROWS, Cell, Fold, display
+from worlds import random_policies, with_signals
+
+# Markup, and characters that turn a line, end it, hide, or move a cursor; of a file no half of a
+# surrogate pair comes.
+SCRIPT = (
+    "<script>alert(1)</script><img src=x onerror=alert(2)"
+    ">\u202e\u2066\u2028\x1b[2J\x85\ufeff\U000e0041"
+)
+BIG = 10_000
+
+
+def _hostile(n: int) -> Trace:
+    """Trace of n cases, every text of which is a script, some of 20,000 characters."""
+    made = labelled(3, {"tune": n // 2, "report": n - n // 2})
+    chunk = Chunk(SCRIPT, SCRIPT * 300, SCRIPT)
+    cases = tuple(
+        one._replace(id=f"{SCRIPT}{place}", query=SCRIPT * (300 if place % 2 else 1))
+        for place, one in enumerate(made.cases)
+    )
+    return Trace(
+        cases,
+        (chunk, chunk._replace(chunk_id="1")),
+        (SCRIPT,),
+        made.hits,
+        None,
+        {"fingerprint": SCRIPT, SCRIPT: SCRIPT},
+    )
+
+
+def _log(n: int) -> Any:
+    rng = np.random.default_rng(0)
+    arms = [f"{SCRIPT}{number}" for number in range(40)]
+    rows = pd.DataFrame(
+        {"action": rng.choice(arms, n), "reward": rng.random(n), "propensity": 1.0 / 40}
+    )
+    return read_log(rows, 40, arms=arms)
+
+
+def _certificate(chosen: str | None) -> Certificate:
+    promises = (
+        Promise("hallucination_rate", 0.01, 0, 900, 0.0033),
+        Promise(SCRIPT, 0.1, 12, 100, 0.18),
+    )
+    return Certificate(
+        chosen,
+        (chosen,) * 500 if chosen else (),
+        0.9,
+        promises,
+        SCRIPT,
+        0.1,
+        "sequence",
+        500,
+        800,
+        BIG,
+        SCRIPT,
+    )
+
+
+def _patterned() -> Policy:
+    names = {f"{SCRIPT}{place}": ["a", "b"] for place in range(300)}
+    signals = {f"own_{place}": {"min": 0.5} for place in range(60)}
+    return Policy.from_mapping(
+        {"patterns": {"entities": names}, "signals": signals, "notes": SCRIPT}
+    )
+
+
+def _model() -> Model:
+    knots = tuple(float(x) for x in range(33))
+    return Model(0.5, tuple(Part(f"{SCRIPT}{place}", knots, knots) for place in range(80)))
+
+
+MADE: dict[str, Callable[[], Any]] = {
+    "Policy": _patterned,
+    "Trace": lambda: _hostile(BIG),
+    "Corpus": lambda: Corpus(
+        SCRIPT, tuple(Chunk(f"{place}", SCRIPT * 99, f"{SCRIPT}{place}") for place in range(BIG))
+    ),
+    "Case": lambda: Case(
+        SCRIPT,
+        SCRIPT * 300,
+        "ok",
+        (SCRIPT,) * 500,
+        notes=SCRIPT * 300,
+        extra={SCRIPT: SCRIPT * 999},
+    ),
+    "Decisions": lambda: decide(_hostile(1_000), Policy.load()),
+    "Certificate": lambda: _certificate("0123456789ab"),
+    "no Certificate": lambda: _certificate(None),
+    "Fused": _model,
+    "Simulation": lambda: bandit.simulate("ucb1", [0.5] * 100, rounds=300, replications=20, seed=0),
+    "Log": lambda: _log(BIG),
+    "AuditLog": lambda: AuditLog(
+        Path("no", *("deep" * 20 for _ in range(20)), f"{SCRIPT.replace('/', '')}.db")
+    ),
+    "Comparison": lambda: compare(
+        _hostile(400), Policy.load(), Policy.load().replace("similarity.min_similarity", 0.3)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_value_shows_itself_in_a_line_and_in_a_bounded_page(name: str) -> None:
+    """Whatever its size and texts.
+
+    At most 300 characters in a line, 20 kB of HTML, and no markup of a corpus.
+    """
+    check_display(MADE[name]())
+
+
+def check_display(value: Any) -> None:
+    """Its line and its page are short, and of its texts nothing is markup."""
+    line, page = repr(value), value._repr_html_()
+    assert len(line) <= 300
+    assert "\n" not in line
+    assert len(page.encode()) <= 20_000
+    assert page.startswith('<div class="raglab-value')
+    assert "<script" not in page
+    assert "<img" not in page
+    for text in (line, page):
+        assert visible(text, lines=True) == text
+    tags = set(re.findall(r"<\s*/?\s*([a-zA-Z!]+)", page))
+    assert tags <= {
+        "div",
+        "style",
+        "b",
+        "table",
+        "tr",
+        "th",
+        "td",
+        "small",
+        "details",
+        "summary",
+        "span",
+    }
+
+
+SHOWN: dict[str, Callable[[], str]] = {
+    "checks": lambda: repr(Checks([Check("l2", "S2.3", 1.0, 1.0, 0.0, passes=True, text=SCRIPT)])),
+    "response": lambda: repr(Response(dict.fromkeys(KEYS, SCRIPT), None)),  # type: ignore[arg-type]
+    "finding": lambda: str(Finding(SCRIPT, 1, SCRIPT)),
+    "part": lambda: repr(Part(SCRIPT, (0.0,), (0.0,))),
+    "model": lambda: repr(_model()),
+    "comparison": lambda: repr(compare(labelled(3, {"tune": 8}), Policy.load(), Policy.load())),
+    "page of a response": lambda: Response(
+        dict.fromkeys(KEYS, SCRIPT)
+        | dict.fromkeys(("clarification", "options", "default_applied")),
+        None,  # type: ignore[arg-type]
+    )._repr_html_(),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_line_shows_no_unseen_character(name: str) -> None:
+    """What turns, ends or hides a line stands as an escape."""
+    text = SHOWN[name]()
+    assert visible(text, lines=True) == text
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_study")
+def test_a_study_shows_itself() -> None:
+    """Its line and page are bounded, and its comparison's few columns are among all rates' ones."""
+    result = tune(_hostile(120), trials=8, batch_size=4, policy=Policy.load())
+    assert len(repr(result)) <= 300
+    page = result._repr_html_()
+    assert len(page.encode()) <= 20_000
+    assert "<script" not in page
+    assert result.comparison.columns.tolist() == [
+        "policy",
+        "judged_by",
+        "expected_cost",
+        "expected_cost_low",
+        "expected_cost_high",
+        "coverage",
+        "over_ask_rate",
+        "pass_rate",
+    ]
+    whole = result.rates()
+    pd.testing.assert_frame_equal(result.comparison, whole[list(result.comparison)])
+    assert result.rates("coverage")["k"].tolist() == whole["coverage_k"].tolist()
+    with pytest.raises(ValueError, match="name must be one of false_refusal_rate"):
+        result.rates("cost")
+    one, two = (decide(result.judged_on, result.policies[name]) for name in ("defaults", "tuned"))
+    changed = result.changed()
+    pd.testing.assert_frame_equal(changed, one.changed(two))
+    assert len(changed) == int(((one.status != two.status) | (one.right != two.right)).sum())
+    with pytest.raises(ValueError, match="policies must be among defaults, tuned"):
+        result.changed(after="best")
+
+
+def test_a_page_tells_how_many_rows_it_leaves_out() -> None:
+    """Of 1,000 rows 50 are shown; of rows too long for the page, as many as fit."""
+    page = display(
+        "numbers", [], [Fold("all", ((str(number),) for number in range(1_000)), head=("n",))]
+    )
+    assert page.count("<td") == MOST_ROWS + 1
+    assert "… 950 more" in page
+    long = display("texts", [], [Fold("all", [("<" * 200,) * 20] * 30, head=("a",) * 20)])
+    assert len(long.encode()) <= 20_000
+    assert int(re.findall(r"… (\d+) more", long)[0]) == 30 - long.count("<tr><td>")
+
+
+def test_a_page_folds_by_elements_that_the_keyboard_knows() -> None:
+    """Folds are `details` with a `summary`; its style names only its own class."""
+    page = display(
+        "x", [("a", Cell("b", "c", "changed"))], [Fold("one", []), Fold("two", [], open=True)]
+    )
+    assert re.findall(r"<details( open)?><summary>(\w+)", page) == [("", "one"), (" open", "two")]
+    style = page[page.index("<style>") + 7 : page.index("</style>")]
+    assert "prefers-color-scheme:dark" in style
+    selectors = re.findall(
+        r"([^{}]+)\{[^{}]*\}", style.replace("@media (prefers-color-scheme:dark){", "")
+    )
+    whole = [re.sub(r":is\([^)]*\)", "", one) for one in selectors]
+    assert all(".raglab-value" in part for one in whole for part in one.split(","))
+
+
+def _marked(policy: PolicyData) -> set[str]:
+    """Paths of the settings that a policy's page marks."""
+    found = set()
+    for row in re.findall(r"<tr>(.*?)</tr>", policy._repr_html_()):
+        section = unescape(re.findall(r"<t[hd]>(.*?)</t[hd]>", row)[0])
+        for cell in re.findall(r'<span class="changed">(.*?)<small>', row):
+            key = cell.split()[0]
+            found.add(f"{section}.{'enabled' if key in {'on', 'off', 'none'} else key}")
+    return found
+
+
+def test_a_policy_marks_what_differs_from_the_published() -> None:
+    """Two changes are two marks, each beside its published value."""
+    policy = Policy.load().replace("l2.max_l2", 0.7, "gap.enabled", False)
+    assert policy.diff() == {"l2.max_l2": (0.7, 0.8), "gap.enabled": (False, True)}
+    assert _marked(policy) == {"l2.max_l2", "gap.enabled"}
+    assert "max_l2 0.7 <small>published 0.8</small>" in policy._repr_html_()
+    assert _marked(Policy.load()) == set()
+    assert repr(Policy.load()) == f"Policy({Policy.load().policy_id}, published)"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_marks_are_the_differences_and_differences_are_the_id(seed: int) -> None:
+    """What is marked is what `diff` says; it says nothing exactly where the ids are the same."""
+    policies = [
+        PolicyData.from_mapping(),
+        *random_policies(seed, 3),
+        *with_signals(random_policies(seed, 2), seed),
+    ]
+    for one in policies:
+        assert _marked(one) == {path if "." in path else f".{path}" for path in one.diff()}
+        for other in policies:
+            assert (one.diff(other) == {}) == (one.policy_id == other.policy_id)
+            assert one.diff(other) == {
+                path: (here, there) for path, (there, here) in other.diff(one).items()
+            }
+
+
+def test_gates_stand_in_the_order_of_the_policy() -> None:
+    """A stated order comes first; what it leaves out, which is off, behind it."""
+    policy = Policy.load().replace(
+        "decision.order", ("similarity", "gap", "l2"), "signals.words.max", 30.0
+    )
+    assert policy.gates_in_order()[:3] == ["similarity", "gap", "l2"]
+    assert "signals.words" in policy.gates_in_order()
+    page = policy._repr_html_()
+    assert (
+        page.index("<th>similarity")
+        < page.index("<th>gap")
+        < page.index("<th>l2")
+        < page.index("<th>domain")
+    )
+
+
+def test_checks_of_a_case_link_their_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To RULES.md beside a notebook of the project, with its first sentence.
+
+    Installed there is the sentence alone.
+    """
+    said = decide(labelled(3, {"tune": 8}), Policy.load())
+    case = said.trace.cases[0].id
+    checks = said.explain(case)
+    monkeypatch.chdir(Path(__file__).parent)
+    page = checks._repr_html_()
+    assert page.count('href="../raglab/RULES.md" title="Similarity') == 1
+    assert page.count("<tr>") == len(checks) + 1
+    assert [line.split()[1] for line in repr(checks).splitlines()] == [one.rule for one in checks]
+    monkeypatch.setattr("raglab.words.html_display.rules_address", lambda: None)
+    page = checks._repr_html_()
+    assert "href" not in page
+    assert '<abbr title="Similarity' in page
+    assert "<a " not in display("title", [("S9.9", "S2.6 of the text"), ("rule", "S99.99")])
+
+
+def test_a_log_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> None:
+    """The page of an audit log reads what is there."""
+    log = AuditLog(tmp_path / "audit.db")
+    assert "none yet" in log._repr_html_()
+    assert not (tmp_path / "audit.db").exists()
+
+
+def test_a_line_and_a_page_import_nothing_slow() -> None:
+    """Neither pandas nor matplotlib is needed to show a value."""
+    code = (
+        "import sys, raglab; policy = raglab.Policy.load(); case = raglab.Case('a', 'b'); "
+        "corpus = raglab.Corpus('c', (raglab.Chunk('1', 't', 's'),)); "
+        "[(repr(one), one._repr_html_()) for one in (policy, case, corpus)]; "
+        "print({'pandas', 'matplotlib'} & set(sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "set()"

@@ -1,0 +1,251 @@
+"""Languages are data.
+
+What a file must be, the union, and a third language without a line of code.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import raglab
+from raglab.answering.extractive import Kind
+from raglab.decision.intent import intent_rules
+from raglab.words.languages import LANGUAGES, Language, expression, parse_language, union
+from raglab.words.numerals import CURRENCY_CODES, dates_in, number_word_value, plain_number
+from raglab.words.text import content_words
+from third_language import run_with_german
+
+DATA = Path(__file__).parent / "data"
+GERMAN = parse_language((DATA / "de.yaml").read_text(encoding="utf-8"), "de.yaml")
+EVERY = union([LANGUAGES, GERMAN])
+
+
+def test_a_union_has_the_words_of_all_those_of_earlier_ones_first() -> None:
+    """Months by their place, numerals by value, lists in order and each once."""
+    assert EVERY.months[0] == ("january", "janvier", "januar")
+    assert EVERY.months[4] == ("may", "mai")
+    assert EVERY.numerals.numbers[12] == ("twelve", "douze", "zwölf")
+    assert EVERY.words.stop[: len(LANGUAGES.words.stop)] == LANGUAGES.words.stop
+    assert EVERY.opposites["cover"].negative[-1] == "ausgeschlossen-"
+    assert EVERY.name == "English and French and German"
+
+
+def test_keys_of_earlier_versions_are_named_and_do_nothing() -> None:
+    """A language of before is read, with one line; what was never a key is refused."""
+    old = (
+        "{name: A, words: {stop: a, before: [until]}, replies: {agreeing: ja}, questions: "
+        "{holders: buch}}"
+    )
+    with pytest.warns(
+        UserWarning, match=r"a\.yaml: 3 keys .*: questions, replies, words\.before; remove"
+    ):
+        language = parse_language(old, "a.yaml")
+    assert language.words.stop == ("a",)
+    assert not hasattr(language, "replies")
+    with pytest.raises(ValueError, match="unknown key"):
+        parse_language("{name: A, answer: {agreeing: ja}}", "a.yaml")
+
+
+def test_another_language_is_understood_where_it_is_given() -> None:
+    """Stop words, months and numerals of a language that is given.
+
+    Without it they are words like any.
+    """
+    text = "Die Prämie ist am 3. März 2025 fällig"
+    assert content_words(text, EVERY) == ("prämie", "3", "märz", "2025", "fällig")
+    assert "ist" in content_words(text)
+    assert [date[:3] for date in dates_in(text, EVERY)] == [(2025, 3, 3)]
+    assert not list(dates_in(text))
+    assert number_word_value(["zwei", "hundert", "tage"], 0, EVERY) == (200, 2)
+    assert number_word_value(["zwei", "hundert", "tage"]) == (0, 0)
+    assert number_word_value(["two", "hundred", "tage"], 0, EVERY) == (200, 2)
+
+
+def test_a_third_language_is_one_file_in_the_folder(tmp_path: Path) -> None:
+    """The file beside the others is all.
+
+    Words, claims, answers and intent then read the language.
+    """
+    program = """
+import raglab.words.languages, sys
+from raglab.answering.claim_words import claim_words
+from raglab.answering.extractive import expected_kind
+from raglab.answering.hygiene import insufficiency
+from raglab.answering.support import support_scores
+from raglab.decision.intent import intent
+from raglab.words.text import content_terms, content_words, sentences
+
+assert raglab.words.languages.LANGUAGES.name == "German and English and French"
+assert content_words("Wie hoch ist die Prämie der Flotte?") == ("prämie", "flotte")
+assert content_terms("zwölf Tage") == ("12", "tage")
+assert sentences("Es gilt für Glas bzw. Spiegel. Sturm ist versichert.") == [
+    "Es gilt für Glas bzw. Spiegel.", "Sturm ist versichert."]
+assert [word.key for word in claim_words("am 3 Dezember, zwei hundert")][1:] == ["3", "m12", "", \
+"200"]
+assert expected_kind("Wann beginnt der Schutz?") == "date"
+assert insufficiency("Das kann ich leider nicht beantworten.")
+assert intent("Wieviele Tage?").reasons["table"] == ("how much",)
+held, turned = support_scores(["Flut ist versichert."] * 2, [["Flut ist versichert."], ["Flut ist \
+nicht versichert."]])
+assert held > 0.9 > 0.6 > turned
+"""
+    run_with_german(program, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{name: x, months: [a]}", "de.yaml: months: .* 12"),
+        ("{name: x, words: {stop: [no]}}", "words.stop: words must be a text .* quotes"),
+        ("{name: x, wrds: 1}", "wrds: unknown key; did you mean words"),
+        ("{name: x, tables: {latr: x}}", "tables.latr: unknown key; did you mean tables.later"),
+        ("{name: x, xyzxyz: 1}", "xyzxyz: unknown key; write one of en.yaml's keys"),
+        ("{name: x, tables: {wrds: 1}}", "tables.*wrds"),
+        ("{name: x, tables: {later: '('}}", "tables.later: an expression must be a regular one"),
+        (
+            "{name: x, opposites: {a: b}}",
+            "opposites.a: opposites must be words on either side of one `/`",
+        ),
+        ("{name: x, numerals: {numbers: {a: b}}}", "numerals.numbers"),
+        ("a: [", "de.yaml: a language must be YAML"),
+        ("[]", "de.yaml: "),
+    ],
+)
+def test_a_file_that_is_no_language_is_refused_by_its_place(text: str, message: str) -> None:
+    """With the rule, the value and what to do."""
+    with pytest.raises(ValueError, match=message):
+        parse_language(text, "de.yaml")
+
+
+def test_all_problems_of_a_file_are_named_at_once() -> None:
+    """A translator mends them together."""
+    with pytest.raises(
+        ValueError, match=r"^x: words\.stop: .* months: .* tables\.wrds: unknown key"
+    ) as caught:
+        parse_language("{name: x, words: {stop: [no]}, months: [a], tables: {wrds: 1}}", "x")
+    assert "numerals" not in str(caught.value)
+
+
+def test_a_language_is_not_changed() -> None:
+    """What a reader made of it once holds for good."""
+    with pytest.raises(AttributeError, match="must not be changed, got another stop"):
+        LANGUAGES.words.stop = ()
+
+
+def test_names_in_capitals_stand_for_expressions_in_any_order() -> None:
+    """Those of all languages together, also inside one another."""
+    assert (
+        expression(["A THE B", "c"], {"THE": "(?:the|ONE)", "ONE": r"\w"})
+        == r"(?:A (?:the|\w) B|c)"
+    )
+    languages = (parse_language(f"{{name: {n}, answers: {{words: {{X: {n}}}}}}}", n) for n in "ab")
+    assert union(languages).answers.words == {"X": "(?:a|b)"}
+
+
+def test_every_expression_of_the_bundled_languages_compiles_with_its_names() -> None:
+    """No name is left in capitals, and none stands for itself."""
+    for part in ("no_answer", "answers", "intent", "tables"):
+        words = getattr(LANGUAGES, part).words
+        for name in words:
+            whole = expression([name], words)
+            re.compile(whole)
+            assert not re.search(r"(?<![A-Z\\\[])[A-Z]{2,}(?![A-Z])", whole), whole
+
+
+def test_expressions_stand_under_names_that_are_read() -> None:
+    """A misspelt name would read nothing, and say nothing."""
+    with pytest.raises(
+        ValueError, match=r"intent\.rules of x must be rules of intent, got how mch"
+    ):
+        intent_rules(parse_language("{name: x, intent: {rules: {how mch: '.'}}}", "x.yaml"))
+    assert LANGUAGES.answers.asked.keys() <= set(get_args(Kind))
+    assert LANGUAGES.quantities.currencies.keys() <= set(CURRENCY_CODES)
+
+
+def test_all_languages_share_the_names_of_their_months_and_of_one_to_ten() -> None:
+    """A file that leaves them out would read less than it seems."""
+    assert all(LANGUAGES.months)
+    assert {*range(11)} <= LANGUAGES.numerals.numbers.keys()
+    assert isinstance(LANGUAGES, Language)
+
+
+READERS = (
+    "text",
+    "numerals",
+    "retrieval",
+    "decision",
+    *(
+        f"answering/{name}"
+        for name in ("claim_words", "support", "hygiene", "extractive", "compression")
+    ),
+)
+
+
+def test_readers_of_text_hold_no_words_of_a_language() -> None:
+    """Months, numerals, negations, accented words are in language files, except for docstrings."""
+    numerals = LANGUAGES.numerals
+    some = [
+        LANGUAGES.months,
+        numerals.numbers.values(),
+        numerals.scales.values(),
+        [LANGUAGES.negation.negators],
+    ]
+    listed = {word for lists in some for words in lists for word in words}
+    accented = {word for word in LANGUAGES.words.stop if not word.isascii()}
+    # words of messages and of names too
+    common = {"no", "none", "not", "nothing", "may", "without", "one", "two"}
+    word = re.compile(
+        rf"(?<!\w)(?:{'|'.join(sorted(map(re.escape, (listed | accented) - common)))})(?!\w)"
+    )
+    root = Path(raglab.__file__).parent
+    files = [
+        path
+        for reader in READERS
+        for path in (*root.glob(f"{reader}.py"), *root.glob(f"{reader}/*.py"))
+    ]
+    held = {
+        (path.name, found)
+        for path in files
+        for text in _texts(path)
+        for found in word.findall(text)
+    }
+    assert len(files) > len(READERS)
+    assert held == set()
+
+
+def _texts(path: Path) -> list[str]:
+    """Texts of a module without docstrings and messages."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    left = {
+        id(node.body[0].value)
+        for node in nodes
+        if isinstance(node, DOCUMENTED) and _documented(node)
+    }
+    for node in nodes:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and node.targets[0].id == "msg"
+        ):
+            left |= {id(part) for part in ast.walk(node)}
+    constants = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in left]
+    return [node.value for node in constants if isinstance(node.value, str)]
+
+
+DOCUMENTED = (ast.Module, ast.FunctionDef, ast.ClassDef)
+
+
+def _documented(node: ast.Module | ast.FunctionDef | ast.ClassDef) -> bool:
+    return bool(node.body) and isinstance(node.body[0], ast.Expr)
+
+
+def test_numbers_need_no_language() -> None:
+    """Marks of thousands and decimals are told apart by where they stand."""
+    assert {
+        plain_number(text) for text in ("1,000", "1 000", "1'000", "1\u202f000,00", "1.000,00")
+    } == {"1000"}

@@ -1,0 +1,416 @@
+"""Packs: what a trade calls things is data; another trade is another pack.
+
+No module of the package names one.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+import raglab
+from raglab.live.system import System, build_index
+from raglab.live.trace_building import build_trace
+from raglab.policy import PolicyData, check_pack
+from raglab.replay import decide
+from raglab.store.policies import Policy, load_pack
+from raglab.values import Case, Corpus
+from raglab.words.packs import GENERIC, Pack, nested_repeat, pack_of
+from test_live_trace_building import SMALL, WordEncoder
+from trades import BROKER, INSURANCE
+
+LIBRARY = Path(__file__).parent / "data" / "library"
+
+
+@pytest.fixture(scope="module")
+def library() -> Pack:
+    """Return the pack of a small trade that is no insurance."""
+    return load_pack(LIBRARY / "pack.yaml")
+
+
+def copied(folder: Path, *changes: tuple[str, str]) -> Path:
+    """The library's folder copied, with some words of its pack changed."""
+    place = folder / "library"
+    shutil.copytree(LIBRARY, place)
+    text = (place / "pack.yaml").read_text(encoding="utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (place / "pack.yaml").write_text(text, encoding="utf-8")
+    return place
+
+
+class TestLoading:
+    """A pack is checked at the door; the message names file, key and rule."""
+
+    def test_the_generic_pack_ships_with_the_package(self) -> None:
+        """By its name; it names no trade, so that nothing stores it."""
+        assert load_pack("generic") is GENERIC
+        assert GENERIC.stored is None
+        assert INSURANCE.stored == INSURANCE.digest
+
+    def test_what_is_left_out_is_generic(self, library: Pack) -> None:
+        """A key that is stated stands for the generic one whole.
+
+        Wording and parts are added to it.
+        """
+        assert library.contents_title == GENERIC.contents_title
+        assert "phone" not in library.fields
+        assert library.wording["en"].fields["phone"] == GENERIC.wording["en"].fields["phone"]
+        assert library.wording["en"].fields["library_name"].the == "the library"
+
+    def test_keys_of_an_earlier_version_are_named_and_do_nothing(self, library: Pack) -> None:
+        """A pack that was written for them can still be read."""
+        rows = yaml.safe_load((LIBRARY / "pack.yaml").read_text(encoding="utf-8"))
+        old = {
+            **rows,
+            "families": {"fine": {"heads": ["fines?"]}},
+            "field_model": {"margin": 0.4},
+            "about": "papers",
+        }
+        old["fields"] = {
+            name: {**field, "family": "fine"} for name, field in rows["fields"].items()
+        }
+        with pytest.warns(
+            UserWarning, match=f"{3 + len(rows['fields'])} keys of an earlier version"
+        ):
+            assert pack_of(old).digest == library.digest
+
+    @pytest.mark.parametrize(
+        ("old", "new", "message"),
+        [
+            (
+                "['deposits?']\n    own_words",
+                "['deposits(']\n    own_words",
+                r"pack\.yaml.*fields\.deposit\.asked\.0.*regular",
+            ),
+            (
+                "'^guarantor'",
+                "'(?:a+)+'",
+                r"pack\.yaml.*guarantor_name\.reading\.role.*without bound",
+            ),
+            ("(?P<value>{lender})", "{lender}", r"pack\.yaml.*prose\.1\.match.*\(\?P<value>"),
+            ("{lender}) (", "{landlord}) (", r"pack\.yaml.*no part is called 'landlord'.*lender"),
+            (
+                "field: borrower_name}",
+                "field: reader}",
+                r"roles\.borrower\.field must name one that exists, got 'reader'",
+            ),
+            ("roles:", "synonyms: {}\nroles:", r"pack\.yaml: synonyms: unknown key"),
+            ("roles:", "name: twice\nroles:", r"'name' twice"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, tmp_path: Path, old: str, new: str, message: str) -> None:
+        """One fault a row."""
+        place = copied(tmp_path, (old, new))
+        with pytest.raises(ValueError, match=message):
+            load_pack(place / "pack.yaml")
+
+    def test_files_of_a_folder_are_one_pack(self, tmp_path: Path) -> None:
+        """Each states keys of its own.
+
+        What two state is refused, and so is a folder without any.
+        """
+        rows = yaml.safe_load((LIBRARY / "pack.yaml").read_text(encoding="utf-8"))
+        fields = {"parts": rows.pop("parts"), "fields": rows.pop("fields")}
+        for name, part in (("a", rows), ("b", fields)):
+            (tmp_path / f"{name}.yaml").write_text(
+                yaml.safe_dump(part, sort_keys=False), encoding="utf-8"
+            )
+        assert load_pack(tmp_path).digest == load_pack(LIBRARY / "pack.yaml").digest
+        (tmp_path / "c.yaml").write_text("name: other\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=r"c\.yaml.*states name once, and .*a\.yaml has it"):
+            load_pack(tmp_path)
+        with pytest.raises(ValueError, match="one of generic, a YAML file or a folder"):
+            load_pack(tmp_path / "none")
+
+    def test_the_hash_is_that_of_the_content(self, library: Pack) -> None:
+        """Not of the file: the order of a table counts, the way a part is written does not."""
+        rows = yaml.safe_load((LIBRARY / "pack.yaml").read_text(encoding="utf-8"))
+        assert pack_of(rows).digest == library.digest
+        turned = {**rows, "fields": dict(reversed(rows["fields"].items()))}
+        assert pack_of(turned).digest != library.digest
+        written = {**rows, "later": []}
+        assert pack_of(written).digest == library.digest
+
+    @pytest.mark.parametrize(
+        ("expression", "nested"),
+        [
+            (r"(?:a+)+", True),
+            (r"(?:(?:b|a*)c)*", True),
+            (r"(?P<value>\w+ ?){2,}", True),
+            (r"(?:a{1,5})+", False),
+            (r"[(a+)+]+\+", False),
+            (r"(?:\(a+\))?b+", False),
+            (r"(?i:a+)b{0,3}", False),
+        ],
+    )
+    def test_a_repeat_in_a_repeat(self, expression: str, *, nested: bool) -> None:
+        """Unbounded in unbounded alone."""
+        assert nested_repeat(expression) is nested
+
+
+class TestPolicy:
+    """A policy file names a pack."""
+
+    def test_its_path_is_relative_to_the_file(self, tmp_path: Path) -> None:
+        """Loaded from anywhere, saved to anywhere.
+
+        The id is that of thresholds and patterns alone.
+        """
+        policy = Policy.load(LIBRARY / "policy.yaml")
+        assert Path(policy.pack) == LIBRARY / "pack.yaml"
+        assert policy.pack_hash == load_pack(LIBRARY / "pack.yaml").digest
+        assert policy.policy_id == Policy.load().policy_id
+        (tmp_path / "deep").mkdir()
+        policy.save(tmp_path / "deep" / "p.yaml")
+        assert Policy.load(tmp_path / "deep" / "p.yaml") == policy
+
+    def test_the_default_is_left_out(self, tmp_path: Path) -> None:
+        """Of the id, of the file that is saved, of manifest and log (rule S0.8)."""
+        Policy.load().save(tmp_path / "p.yaml")
+        assert "pack" not in (tmp_path / "p.yaml").read_text(encoding="utf-8")
+        assert not [path for path in Policy.load().manifest if path.startswith("pack")]
+        assert (
+            PolicyData.from_mapping({"pack": "/elsewhere"}).policy_id
+            == PolicyData.from_mapping().policy_id
+        )
+
+    def test_a_pinned_hash_takes_no_other_content(self, tmp_path: Path) -> None:
+        """With both hashes, and what to do."""
+        place = copied(tmp_path)
+        digest = load_pack(place / "pack.yaml").digest
+        (place / "policy.yaml").write_text(
+            f"pack: pack.yaml\npack_hash: {digest}\n", encoding="utf-8"
+        )
+        assert Policy.load(place / "policy.yaml").pack_hash == digest
+        (place / "pack.yaml").write_text("name: other\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=rf"{digest}, got [0-9a-f]{{12}}; put that pack back"):
+            Policy.load(place / "policy.yaml")
+
+    def test_another_pack_drops_certificate_and_hash(self) -> None:
+        """They were for the one before."""
+        policy = Policy.load(LIBRARY / "policy.yaml").replace("pack", "generic")
+        assert (policy.pack, policy.pack_hash) == ("generic", None)
+
+
+class TestAnotherPack:
+    """What was made with one pack is used with no other; what names none goes with any."""
+
+    def test_the_check(self) -> None:
+        """Two hashes that differ."""
+        for stored, given in ((None, "a"), ("a", None), ("a", "a"), ("", "a")):
+            check_pack(stored, given, "a trace", "build it again")
+        with pytest.raises(
+            ValueError,
+            match="a trace must be used with the pack that it was made with, a, got b; build",
+        ):
+            check_pack("a", "b", "a trace", "build it again")
+
+    def test_a_trace(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its meta has the hash; without a pack it has none, and replays under any."""
+        from raglab.live import trace_building
+
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: WordEncoder())
+        monkeypatch.setattr(trace_building, "identifier_of", lambda _: "words")
+        corpus, cases = raglab.load_corpus(LIBRARY), [Case("q", "what is the deposit?", "ok")]
+        one, two = Policy.load(LIBRARY / "policy.yaml"), Policy.load(BROKER / "policy.yaml")
+        bare = build_trace(corpus, cases, cache=None, **SMALL)
+        assert "pack" not in bare.meta
+        assert len(decide(bare, one).status) == len(decide(bare, two).status) == 1
+        made = build_trace(
+            corpus, cases, cache=None, policy=one, out=tmp_path / "t.parquet", **SMALL
+        )
+        assert made.meta["pack"] == one.pack_hash
+        assert made.fingerprint == bare.fingerprint
+        decide(made, one)
+        decide(made, Policy.load())
+        with pytest.raises(
+            ValueError, match=f"{one.pack_hash}, got {two.pack_hash}; put that pack back, or build"
+        ):
+            decide(raglab.Trace.load(tmp_path / "t.parquet"), two)
+        again = build_trace(
+            corpus, cases, cache=None, policy=two, out=tmp_path / "t.parquet", **SMALL
+        )
+        assert again.meta["pack"] == two.pack_hash
+
+    def test_an_index(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One that was made for a policy's pack opens under no other."""
+        from raglab.live import trace_building
+
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: WordEncoder())
+        one = Policy.load(LIBRARY / "policy.yaml")
+        build_index(
+            Corpus("some", raglab.load_corpus(LIBRARY).chunks),
+            tmp_path / "i",
+            arms=("hybrid",),
+            cache=None,
+            policy=one,
+            **SMALL,
+        )
+        system = System.open(tmp_path / "i", policy=one, cache=False)
+        assert system.pack.digest == one.pack_hash
+        with pytest.raises(
+            ValueError,
+            match=rf"index .* {one.pack_hash}, got {INSURANCE.digest}; put that pack back",
+        ):
+            System.open(tmp_path / "i", policy=BROKER / "policy.yaml")
+        with pytest.raises(ValueError, match="open it again under that policy"):
+            system.replace(Policy.load(BROKER / "policy.yaml"))
+
+
+# Words of the insurance pack that the package says of itself, of statistics or of anything; each
+# with its reason.
+OWN: dict[str, str] = {
+    "policy": "the YAML of thresholds",
+    "aggregate": "of rows",
+    "occurrence": "of a word",
+    "policies": "of them",
+    "coverage": "share of cases answered; share of an interval",
+    "covered": "of a question's words by passages; by an interval",
+    "covers": "likewise",
+    "claim": "a sentence that evidence must support",
+    "claims": "of them",
+    "excess": "what goes beyond a target; excess AURC",
+    "excesses": "in an example of a table of figures",
+    "loss": "of a certificate; what is minimised",
+    "empty": "nothing in it",
+    "auto": "an engine that is chosen by itself",
+    "escape": "of HTML and of regular expressions",
+    "parties": "persons in tables of roles",
+    "schedule": "of asking, by counts",
+    "driver": "of a database",
+    "home": "of a user: the folder",
+    "damage": "of a file",
+    "legal": "of a firm's name: its form",
+    "storm": "weather, in examples",
+    "glass": "what hail breaks, in examples",
+    "fire": "in examples",
+    "water": "in examples",
+    "renewal": "of figures: the newer ones, in English",
+    "cancellation": "of digits in a difference",
+}
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def terms(pack: Pack) -> set[str]:
+    """Words that name the trade: of fields, roles, amounts and wording."""
+    named = [*pack.fields, *pack.roles]
+    named += [word for words in pack.language_words.values() for word in words]
+    named += [word for words in pack.amounts.values() for word in words]
+    for wording in pack.wording.values():
+        named += [said.the for said in wording.fields.values()]
+    return {word for name in named for word in _WORD.findall(name.lower()) if len(word) > 3}
+
+
+def found(words: set[str], text: str) -> set[str]:
+    """Those of the words that a text has, in the plural as well."""
+    spoken = set(_WORD.findall(text.lower()))
+    return words & (spoken | {word.removesuffix("s") for word in spoken})
+
+
+def test_wording_of_earlier_versions_is_named_and_does_nothing() -> None:
+    """A field's article alone is read.
+
+    A pack with more still loads, with one line that names the keys.
+    """
+    wording = {"en": {"fields": {"fee": {"the": "the fee", "a": "a fee", "named": "stated"}}}}
+    fields = {"fee": {"asked": ["fee"]}}
+    told = (
+        r"2 keys .*: wording\.en\.fields\.fee\.a \(the field after .*, "
+        r"wording\.en\.fields\.fee\.named \(whether .*\);"
+    )
+    with pytest.warns(UserWarning, match=told):
+        pack = pack_of({"name": "gym", "fields": fields, "wording": wording})
+    assert pack == pack_of(
+        {
+            "name": "gym",
+            "fields": fields,
+            "wording": {"en": {"fields": {"fee": {"the": "the fee"}}}},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ({"feilds": {}}, r"feilds: unknown key; did you mean fields\?"),
+        (
+            {
+                "fields": {
+                    "toll": {"asked": ["tolls?"], "reading": {"kind": "date", "lables": ["x"]}}
+                }
+            },
+            r"did you mean fields\.toll\.reading\.labels\?",
+        ),
+        (
+            {"roles": {"pilot": {"asked": ["pilot"], "field": "phone", "feild": "x"}}},
+            r"did you mean roles\.pilot\.field",
+        ),
+        ({"xyz": {}}, r"xyz: unknown key; see datasets/README"),
+    ],
+)
+def test_a_misspelt_key_is_named_with_the_one_that_is_meant(
+    stated: dict[str, object], message: str
+) -> None:
+    """At any depth of a pack."""
+    with pytest.raises(ValueError, match=message):
+        pack_of(stated)
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        (
+            {"wording": {"eng": {}}},
+            r"nothing reads wording\.eng \(did you mean wording\.en\?\); correct",
+        ),
+        ({"amounts": {"de": ["euro"]}}, r"nothing reads amounts\.de; correct"),
+        (
+            {
+                "fields": {"toll": {"asked": ["tolls?"]}},
+                "wording": {"en": {"fields": {"tolls": {"the": "the toll"}}}},
+            },
+            (
+                r"nothing reads wording\.en\.fields\.tolls \(did you mean "
+                r"wording\.en\.fields\.toll\?\)"
+            ),
+        ),
+    ],
+)
+def test_what_nothing_reads_is_said(stated: dict[str, object], message: str) -> None:
+    """A section of another language, or of a field the pack lacks, would do nothing silently."""
+    with pytest.warns(UserWarning, match=message):
+        pack_of(stated)
+
+
+def test_no_module_names_a_trade() -> None:
+    """No code or docstring has an insurance-pack term that is not the package's own word."""
+    root = Path(raglab.__file__).parent
+    generic = set(
+        _WORD.findall((root / "words" / "generic_pack.yaml").read_text(encoding="utf-8").lower())
+    )
+    trade = terms(INSURANCE) - generic - OWN.keys()
+    assert len(trade) > 20
+    hits = {
+        (path.relative_to(root).as_posix(), word)
+        for path in root.rglob("*.py")
+        for word in found(trade, path.read_text(encoding="utf-8"))
+    }
+    assert hits == set()
+
+
+def test_the_generic_pack_names_no_trade() -> None:
+    """Its words are those of any document."""
+    text = (Path(raglab.__file__).parent / "words" / "generic_pack.yaml").read_text(
+        encoding="utf-8"
+    )
+    trade = (
+        "insurer insured insurance premium deductible excess endorsement policyholder assureur "
+        "franchise sinistre"
+    )
+    assert found(set(trade.split()), text.partition("\n\n")[2]) == set()
