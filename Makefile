@@ -3,32 +3,37 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-fast test-all removal fuzz stress service package minimum lab mlflow bench bench-large bench-index league local-llm notebooks docs lock clean
+.PHONY: demo test test-all test-weekly removal fuzz stress service package minimum lab mlflow bench bench-large bench-index league local-llm notebooks docs lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
 
-test: $(READY)  ## what a contributor runs: lint, types, every test and notebook but those marked full
+test: $(READY)  ## what a contributor runs: lint, types, all tests but those of tests/levels.py
 	$(BIN)/ruff check --no-cache .
+	$(BIN)/ruff format --check --no-cache .
 	$(BIN)/mypy
-	FUZZ_CASES=$${FUZZ_CASES:-100} $(PYTEST) -m "not full" --durations=15
+	FUZZ_CASES=$${FUZZ_CASES:-100} $(PYTEST) -m "not full and not weekly" --durations=15
 
-test-fast: $(READY)  ## without the slow tests
-	FUZZ_CASES=$${FUZZ_CASES:-100} $(PYTEST) -m "not slow and not full"
-
-test-all: $(READY) local-llm  ## what CI runs: every test, browsers, crowds, 1,000 inputs at every door, and the removal test
+test-all: $(READY) local-llm  ## what CI runs: browsers, crowds, a removal test of the rooms that a change touches, too
 	$(BIN)/ruff check --no-cache .
+	$(BIN)/ruff format --check --no-cache .
 	$(BIN)/mypy
-	$(PYTEST) --durations=30
-	$(MAKE) removal
+	FUZZ_CASES=$${FUZZ_CASES:-400} $(PYTEST) -m "not weekly" --durations=30
+	$(BIN)/python .ci/removal.py --changed
 	$(MAKE) stress SCALE=0.1
 	$(MAKE) service
 	$(MAKE) package
 
+test-weekly: $(READY) local-llm  ## long simulations, all notebooks, 1,000 inputs at every door; dates its pass in experiments/README.md
+	$(PYTEST) -m weekly --durations=30
+	$(MAKE) fuzz CASES=1000
+	$(MAKE) removal
+	$(BIN)/python .ci/weekly.py passed
+
 ROOMS ?=
-removal: $(READY)  ## without the rooms of raglab/extensions the fast tests of the core pass; ROOMS="scale cockpit": without each of these
+removal: $(READY)  ## without the rooms of raglab/extensions the tests of the core pass; ROOMS="scale cockpit": without each of these
 	$(BIN)/python .ci/removal.py $(ROOMS)
 
 CASES ?= 50000
@@ -49,7 +54,7 @@ package: $(READY)  ## sdist and wheel: their files are the tree's, and the wheel
 	$(BIN)/python .ci/package.py
 
 FAST ?=
-minimum:  ## the lowest versions that pyproject.toml allows: imports and the README's examples; FAST=1 runs all fast tests
+minimum:  ## the lowest versions that pyproject.toml allows: imports and the README's examples; FAST=1 runs the tests of the core
 	$(PYTHON) .ci/minimum.py $(if $(FAST),--fast)
 
 lab: $(READY)  ## JupyterLab on the project, at the first notebook, on this machine only

@@ -1,6 +1,6 @@
 """Run on the lowest versions that pyproject.toml allows.
 
-`make minimum`, with all fast tests `make minimum FAST=1`.
+`make minimum`, with the tests of the core `make minimum FAST=1`.
 
 An environment of its own in `out/minimum` gets every direct dependency, and every extra of
 `EXTRAS`, at its lower bound, as uv resolves the project; what these need in turn is the newest that
@@ -31,7 +31,7 @@ EXTRAS = ("dashboard", "documents", "fast", "openai", "test")
 NOT_PINNED = re.compile(r"(torch|triton|nvidia-[\w-]+|cuda-[\w-]+)==")
 IMPORTS = "import raglab, raglab.displays, raglab.io, raglab.lab, raglab.live, raglab.sklearn"
 EXAMPLES = ("tests/test_primitives.py", "tests/test_replay_alone.py")
-FAST = ("tests", "--ignore", "tests/extensions", "-m", "not slow and not full")
+FAST = ("tests", "--ignore", "tests/extensions", "-m", "not full and not weekly")
 
 
 def run(*command: str | Path) -> None:
@@ -100,7 +100,7 @@ def install() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Install, import, and run the examples or all fast tests."""
+    """Install, import, and run the examples or the tests of the core."""
     start = time.monotonic()
     install()
     installed = time.monotonic()

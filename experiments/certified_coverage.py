@@ -3,8 +3,8 @@ r"""How much `certify_best` answers beside a plain learn-then-test on one probab
 Markdown tables.
 
     python experiments/certified_coverage.py
-      broker=out/broker/trace.parquet:datasets/broker/policy.yaml \
-        mtrag=out/mtrag.parquet squad=out/squad.parquet --most 1500
+        broker=out/broker/trace.parquet:datasets/broker/policy.yaml \ mtrag=out/mtrag.parquet
+        squad=out/squad.parquet --most 1500
 
 A set is name=trace or name=trace:policy; of more than --most cases so many are drawn, once, label
 by label. Deal number n is drawn with seed n, label by label: two fifths of the cases to tune on

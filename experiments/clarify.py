@@ -2,8 +2,8 @@
 
 What the published rule asks and gets wrong, what a study finds, and when the cover sheet is found.
 
-    python experiments/clarify.py [--data ../shared/data] [--seeds 200] [--trials 200]
-      [--figures out/clarify] [--jobs 2]
+python experiments/clarify.py [--data ../shared/data] [--seeds 200] [--trials 200] [--figures
+    out/clarify] [--jobs 2] [--parts rows stable broker clariq sharc sets speed] [--set FOLDER]
 
 A set is a folder of documents with `fields.jsonl` (where each field stands), and a pack of its
 trade if it has one.

@@ -1,9 +1,8 @@
 r"""What `raglab.tune` selects on some cases, judged on all others, beside simple-rule policies.
 
-    raglab trace DATA/squad2-dev-cs224n/dev-v2.0.json --out out/squad.parquet
-    raglab trace DATA/mtrag-un-govt-fiqa --out out/mtrag.parquet
-    python experiments/sets.py DATA/clinc150-oos out/clinc && raglab trace out/clinc --out
-      out/clinc.parquet
+    raglab trace DATA/squad2-dev-cs224n/dev-v2.0.json --out out/squad.parquet raglab trace
+    DATA/mtrag-un-govt-fiqa --out out/mtrag.parquet python experiments/sets.py DATA/clinc150-oos
+    out/clinc && raglab trace out/clinc --out out/clinc.parquet
     SETS="broker=out/broker/trace.parquet:datasets/broker/policy.yaml mtrag=out/mtrag.parquet \
         hint3=DATA/hint3-sofmattress squad=out/squad.parquet clinc=out/clinc.parquet"
     python experiments/holdout.py $SETS --out out/holdout

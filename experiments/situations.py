@@ -231,7 +231,7 @@ class Desk:
         """Ask a case of the documents it names, or else of those that could answer it, and say yes.
 
         Returns: the question, and what followed, or why there was nothing to agree to; None where
-        nothing was asked.
+          nothing was asked.
         """
         system = self.fresh()
         stated = (*case.expect_sources, *case.expect_sources_any)

@@ -74,7 +74,7 @@ def hoeffding_bentkus(total: Floats, n: Ints, alpha: float) -> Floats:
       alpha: highest mean loss.
 
     Source: Bates, Angelopoulos, Lei, Malik, Jordan 2021, the smaller of Hoeffding's and Bentkus'
-    bounds.
+      bounds.
     """
     total = float_array(total, "total")
     size: Any = float_array(n, "n")
@@ -572,7 +572,7 @@ def certify(
         in `correct`, a start that is NaN or given to Holm.
 
     Source: Clopper and Pearson 1934; Angelopoulos, Bates, Candès, Jordan, Lei 2021 (Learn then
-    test).
+      test).
 
     Example:
       >>> found = certify([0.9] * 50 + [0.1] * 50, [True] * 50 + [False] * 50, alpha=0.1)

@@ -27,7 +27,7 @@ from pydantic import (
 from raglab import gates
 from raglab.gating.expected_cost import DecisionModel
 from raglab.gating.fused_gate import Model, Part
-from raglab.gating.signal_gates import OWN
+from raglab.gating.own_margins import OWN
 from raglab.policy_parts.own_gates import REGISTERED
 from raglab.policy_parts.patterns import Patterns
 from raglab.policy_parts.sections import (

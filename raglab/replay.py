@@ -540,16 +540,15 @@ def sweep(
 
     Returns:
       A row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`,
-      `_low`, `_high`,
-        `expected_cost` with `_low` and `_high` (1 - `pass_rate` where no costs are given), and the
-        number of cases that each stage decided (`decided_by.<name>`, see `Decisions.decided_by`;
-        all gates of the user are `signals`). Where cases are judged by text: `missing_answers_k`,
-        answered ones without a recorded answer, which count as not correct, of `missing_answers_n`
-        (rule S6.3). Its `attrs["basis"]` states on which basis cases are judged; `attrs["engine"]`
-        the engine that counted, and the reason where the compiled kernel could not;
-        `attrs["headline"]`, as a warning does, how many cases are scored by status alone (rule
-        S6.3). Where a policy was fitted or tuned on some of the cases, a column `note` states it,
-        with their number, and a warning too (rule S6.11).
+        `_low`, `_high`, `expected_cost` with `_low` and `_high` (1 - `pass_rate` where no costs are
+        given), and the number of cases that each stage decided (`decided_by.<name>`, see
+        `Decisions.decided_by`; all gates of the user are `signals`). Where cases are judged by
+        text: `missing_answers_k`, answered ones without a recorded answer, which count as not
+        correct, of `missing_answers_n` (rule S6.3). Its `attrs["basis"]` states on which basis
+        cases are judged; `attrs["engine"]` the engine that counted, and the reason where the
+        compiled kernel could not; `attrs["headline"]`, as a warning does, how many cases are scored
+        by status alone (rule S6.3). Where a policy was fitted or tuned on some of the cases, a
+        column `note` states it, with their number, and a warning too (rule S6.11).
     """
     listed = list(policies.values()) if isinstance(policies, Mapping) else policies
     names = (
@@ -638,16 +637,15 @@ def steps(
 
     Returns:
       A row a step, ascending: `low`, `high`, and the columns of rates as in `sweep`; of all
-      thresholds one after the
-        other, with `path` as the first column. A step of an upper threshold holds on [low, high),
-        of a lower one on (low, high]; the outermost end at the threshold's range. `attrs["units"]`
-        names the unit of each path.
+        thresholds one after the other, with `path` as the first column. A step of an upper
+        threshold holds on [low, high), of a lower one on (low, high]; the outermost end at the
+        threshold's range. `attrs["units"]` names the unit of each path.
 
     Raises:
       ValueError: the path cannot be swept, or resolution is below 2.
 
     Example: `steps(trace, policy).groupby("path")["pass_rate"].max()` is the best that each
-    threshold alone can do.
+      threshold alone can do.
     """
     import pandas as pd
 
@@ -729,8 +727,8 @@ def flips(
 
     Returns:
       A row a threshold that can flip it: `path`, `current`, `flips_at` (set the threshold to it and
-      the status is
-        another), `change`, `share` (its size over the threshold's range), `status`, `becomes`.
+        the status is another), `change`, `share` (its size over the threshold's range), `status`,
+        `becomes`.
     """
     import pandas as pd
 

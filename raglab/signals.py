@@ -526,8 +526,7 @@ def degenerate_scores(
 
     Returns:
       bool [...]: nothing was reranked, a score is NaN or outside [0, 1], or all raw scores are
-      equal over `min_texts`
-        or more different texts.
+        equal over `min_texts` or more different texts.
 
     Source: rule S2.8.
     """

@@ -18,8 +18,7 @@ def two_arms(size: int = 80, seed: int = 0, *, agree: bool = True) -> Trace:
     """Trace over the splits tune and report; right where the best hit is from a.md.
 
     agree: whether the arm that is right has the larger margin; otherwise the smaller one, and the
-    two passes agree on
-      the order of its hits only where it is right.
+      two passes agree on the order of its hits only where it is right.
     """
     rng = np.random.default_rng(seed)
     parts = []

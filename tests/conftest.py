@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from filelock import FileLock
 from hypothesis import settings
-from xdist.scheduler import LoadScopeScheduling
 
 from databases import Places, Server, server, why_not
 from fuzz import table
+from levels import level_of
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
     from raglab.store.traces import Trace
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
-NOTEBOOKS = "test_notebooks.py"
+# First those that compile the loops, so that no process compiles them again; then the longest.
+FIRST = ("test_decision_kernel.py", "test_bandit_kernel.py", "test_notebooks.py")
 
 
 # An example of a property test that takes long says something of the machine.
@@ -39,30 +40,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(table)
 
 
-class NotebookScheduling(LoadScopeScheduling):
-    """A module or class stays on one worker; each notebook that is executed is a scope of its own.
-
-    xdist's `loadgroup` would say the same, but xdist 3.8 cannot mark the node ids of pytest 9.2,
-    and groups nothing.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        """Scope of a test."""
-        executed = f"/{NOTEBOOKS}::test_a_fresh_execution" in nodeid
-        return nodeid.rpartition("[")[2] if executed else super()._split_scope(nodeid)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> NotebookScheduling | None:
-    """Return the scheduler of `--dist loadscope`."""
-    return NotebookScheduling(config, log) if config.getvalue("dist") == "loadscope" else None
-
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the notebooks first, which take longest.
+    """Mark what waits for CI or for the week, and put the modules of `FIRST` first.
 
     All else stays in its order, which is the same in every worker.
     """
-    items.sort(key=lambda item: item.path.name != NOTEBOOKS)
+    for item in items:
+        if level := level_of(item.nodeid):
+            item.add_marker(level)
+    places = {name: number for number, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(FIRST)))
 
 
 @pytest.fixture(scope="session")

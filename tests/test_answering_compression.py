@@ -320,7 +320,6 @@ class TestAlways:
         assert all(tuple(sorted(set(kept))) == kept for kept in found.positions)
         assert bool(found.passages) or not any(sentences(text) for text in passages)
 
-    @pytest.mark.slow
     def test_the_same_in_two_processes(self) -> None:
         """Nothing hangs on the order of hashes."""
         code = (

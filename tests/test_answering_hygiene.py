@@ -713,7 +713,6 @@ def test_cleaning_twice_is_cleaning_once(answer: str) -> None:
     laws_hold(answer)
 
 
-@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=3000)
 @given(ANY)
 def test_cleaning_twice_is_cleaning_once_for_many(answer: str) -> None:
@@ -751,7 +750,6 @@ def test_marks_nested_deeper_than_the_bound_are_refused() -> None:
     assert clean(nested)[:2] == ("", f"the answer nests marks deeper than {MAX_PASSES} levels")
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "unit",
     [

@@ -26,8 +26,6 @@ from raglab.answering.prompts import ANSWER, LEAST_TOKENS, data_tokens, fit_pass
 from raglab.answering.server_requests import MAX_BYTES
 from raglab.values import Chunk, Generation, ModelUnavailableError
 
-pytestmark = pytest.mark.slow
-
 pytest.importorskip("openai")
 
 KEY = "sk-test-4f9a81c2d7"

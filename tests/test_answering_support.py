@@ -563,7 +563,6 @@ class TestScores:
             score(claim, *found) for claim, found in zip(claims, texts, strict=True)
         ] == together.tolist()
 
-    @pytest.mark.slow
     def test_two_processes_agree(self) -> None:
         """Hashes of strings, which differ between processes, change no bit."""
         code = (
@@ -624,7 +623,6 @@ class TestScores:
             "The storm excess is £400.", table.split("\n\n")[1]
         )
 
-    @pytest.mark.slow
     @pytest.mark.skipif(not DATA.is_dir(), reason="the shared data sets are not here")
     def test_it_is_ahead_of_word_overlap(self) -> None:
         """On WiCE, supported against not supported, by 0.04 of AUROC; on BEGIN it is not behind."""
@@ -830,7 +828,6 @@ def save_nli(folder: Path, labels: dict[int, str]) -> Path:
     return folder
 
 
-@pytest.mark.slow
 class TestNli:
     """Any NLI cross-encoder, with tiny models made here."""
 

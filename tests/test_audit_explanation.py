@@ -30,8 +30,6 @@ from raglab.values import Status
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 from worlds import policy as stated_policy
 
-pytestmark = pytest.mark.slow
-
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 PASSES = Check(
     "similarity",
@@ -68,7 +66,6 @@ def response(said: Decisions, row: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.integers(0, 100_000), st.integers(1, 3), st.booleans())
 # drawn

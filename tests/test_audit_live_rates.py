@@ -30,8 +30,6 @@ from raglab.metrics.intervals import Stratum, finite_interval, stratified_share
 from raglab.policy import PolicyData
 from raglab.store.log_tables import LABELS, SAMPLES
 
-pytestmark = pytest.mark.slow
-
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 POLICY = PolicyData.from_mapping()
 GATES = ("similarity", "support")
@@ -111,7 +109,6 @@ class TestStrata:
         with pytest.raises(ValueError, match="a stratum must have"):
             finite_interval(stratum)
 
-    @pytest.mark.full
     @pytest.mark.parametrize(
         ("sizes", "drawn"),
         [((8, 12), (2, 3)), ((10, 10, 20), (3, 2, 4)), ((5, 40), (5, 6)), ((1, 30), (1, 4))],
@@ -384,7 +381,6 @@ class TestRates:
         pd.testing.assert_frame_equal(newest, live_rates(log, last=10))
         assert live_rates(log, last=None, days=9 / 1440)["requests"].unique().tolist() == [10]
 
-    @pytest.mark.full
     @pytest.mark.parametrize("wrong", [0.0, 0.3, 1.0])
     def test_coverage_of_the_whole_way(self, tmp_path: Path, wrong: float) -> None:
         """Forty labelled draws, in windows that cut through them.

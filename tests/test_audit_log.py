@@ -43,8 +43,6 @@ from raglab.store.log_tables import (
 from raglab.words.canonical import canonical_json, digest, utc_text
 from raglab.words.text import jaccard
 
-pytestmark = pytest.mark.slow
-
 SQLITE = pytest.mark.parametrize("places", ["sqlite"], indirect=True)  # what is told of files
 ROOT = Path(raglab.__file__).parents[1]
 POLICY = PolicyData.from_mapping()

@@ -92,7 +92,6 @@ def test_the_exact_regret_is_the_published_one() -> None:
     )
 
 
-@pytest.mark.slow
 def test_the_exact_regret_of_thompson_is_the_published_one() -> None:
     """Also after 30 rounds."""
     assert expected_regret(thompson(), MEANS, AT) == pytest.approx(
@@ -117,7 +116,6 @@ def test_ten_rounds_cost_the_exact_regret(policy: str, exact: float) -> None:
     assert every < chi2.ppf(0.999, 1)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("policy", "exact"),
     [("thompson_beta", (0.452613, 0.851380, 1.218944)), ("ucb1", (0.461184, 0.888131, 1.298062))],
@@ -153,7 +151,6 @@ def test_compiled_loops_are_choose_and_update(name: str, policy: str, settings: 
     assert len(np.unique(plain)) > 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["epsilon_greedy", "ucb1", "thompson_beta", "thompson_nig"])
 def test_engines_agree_over_thousands_of_rounds(policy: str) -> None:
     """2,000 rounds of 201 replications, two blocks: the same bits."""
@@ -167,7 +164,6 @@ def test_engines_agree_over_thousands_of_rounds(policy: str) -> None:
         np.testing.assert_array_equal(left, right)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("exploration", [1e-12, 1e-3, 1.0, 1e9])
 @pytest.mark.parametrize("means", [[0.5, 0.5, 0.5], [0.0, 0.0, 0.0], [1.0, 1.0, 0.999]])
 def test_scores_that_are_nearly_equal_are_told_apart_as_before(
@@ -183,7 +179,6 @@ def test_scores_that_are_nearly_equal_are_told_apart_as_before(
     np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.slow
 def test_nearly_equal_scores_of_a_table_are_told_apart_as_before() -> None:
     """Few rewards, of few digits: of thousands of scores some differ in the last digit alone."""
     pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
@@ -237,7 +232,6 @@ def test_a_longer_simulation_begins_as_the_shorter() -> None:
     np.testing.assert_array_equal(short, long[:, :20])
 
 
-@pytest.mark.slow
 def test_policies_are_ordered_as_theory_has_it() -> None:
     """Thompson < KL-UCB < UCB1 on four arms, pair by pair in the same replications.
 
@@ -252,7 +246,6 @@ def test_policies_are_ordered_as_theory_has_it() -> None:
         assert gap.mean() > 3.0 * gap.std(ddof=1) / np.sqrt(len(gap))
 
 
-@pytest.mark.slow
 def test_regret_of_thompson_grows_as_lai_and_robbins_say() -> None:
     """Its slope against ln T, from 1,000 to 10,000 rounds, is 0.6 to 1.6 of the gap / kl sum.
 

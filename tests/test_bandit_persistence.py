@@ -413,7 +413,6 @@ def test_a_history_by_head() -> None:
     assert square.tolist() == pytest.approx([0.16, 0.0, 0.85])
 
 
-@pytest.mark.slow
 @LAWFUL_HISTORY
 @given(rounds=ROUNDS, bandit=LEARNERS)
 def test_a_history_is_what_the_learner_would_hold(
@@ -663,7 +662,6 @@ def test_a_check_that_cannot_be_made_is_refused(
         warm_start_helps(log, Bandit("ucb1", prior_strength=0.0))
 
 
-@pytest.mark.slow
 def test_the_interval_covers_the_gain() -> None:
     """Over 400 logs of 1,500 rounds after one history, the mean gain is in 92 to 98 % of intervals.
 

@@ -152,7 +152,6 @@ def test_many_degrees_of_freedom_are_normal() -> None:
     np.testing.assert_allclose(largest_t(mean, sd, 1e7), largest_normal(mean, sd), atol=1e-7)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "counts",
     [
@@ -168,7 +167,6 @@ def test_betas_by_adaptive_quadrature(counts: list[tuple[float, float]]) -> None
     assert largest_beta(*np.array(counts).T).tolist() == pytest.approx(wanted, abs=1e-10, rel=0.0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_t_draws_by_adaptive_quadrature(seed: int) -> None:
     """Student-t draws of two to sixty degrees, scales a hundredfold apart, as SciPy integrates."""
@@ -323,7 +321,6 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("bandit", SETTINGS, ids=lambda bandit: f"{bandit.algorithm}-{bandit.ties}")
 @pytest.mark.parametrize("rounds", [0, 7, 40])
 def test_choices_are_as_frequent_as_stated(bandit: Bandit, rounds: int) -> None:
@@ -396,7 +393,6 @@ def test_what_cannot_be_is_refused() -> None:
         propensities(init(2), Bandit("lin_ucb"))
 
 
-@pytest.mark.slow
 def test_four_arms_take_little_work() -> None:
     """One call for one request, of every Thompson policy.
 

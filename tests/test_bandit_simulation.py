@@ -211,7 +211,6 @@ def test_a_run_is_choose_and_update_in_turn() -> None:
         assert done.arm[0].tolist() == arms, bandit
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("world", [BAD, table()], ids=["means", "table"])
 @pytest.mark.parametrize("late", [{}, {"delay": (0, 3), "missing": 0.2}], ids=["now", "late"])
 def test_the_number_of_processes_changes_no_bit(
@@ -488,7 +487,6 @@ def test_same_seed_same_log() -> None:
     assert (first["case"] == -1).all()
 
 
-@pytest.mark.slow
 def test_off_policy_estimates_of_a_log_find_the_truth() -> None:
     """A uniform target's value, known from the means, is inside nearly all 95 % intervals.
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = [
-    pytest.mark.full,
     pytest.mark.skipif(
         not chromium_path(), reason="no Chromium on this machine: apt-get install chromium"
     ),

@@ -30,7 +30,6 @@ from raglab.values import Status, map_fields
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 NUDGE = 1e-5  # what another processor changes a measurement by, relative to it
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -257,7 +256,6 @@ def test_the_default_cost_is_what_does_not_pass(
     np.testing.assert_array_equal(table["expected_cost"], 1.0 - table["pass_rate"])
 
 
-@pytest.mark.full
 def test_the_decision_by_cost_is_explained_on_every_case(
     trace: Trace, cost_policies: list[Policy]
 ) -> None:
@@ -371,7 +369,6 @@ def judged_policies(
     return [*map(gated, policies[:100]), *map(weighed, cost_policies[:100])]
 
 
-@pytest.mark.full
 def test_own_signals_are_swept_decided_and_explained_alike_on_every_case(
     judged: Trace, judged_policies: list[Policy]
 ) -> None:

@@ -256,7 +256,6 @@ def test_placing_without_sorting_is_placing_by_search(
 # laws
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MEASURES)
 @LAWFUL
 @given(rows=ROWS, data=st.data())
@@ -279,7 +278,6 @@ def test_no_bit_depends_on_the_order_of_many_continuous_scores(name: str) -> Non
     assert _bits(MEASURES[name](y, p)) == _bits(MEASURES[name](y[order], p[order]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @LAWFUL
 @given(rows=FIT_ROWS, data=st.data())
@@ -524,7 +522,6 @@ def test_folds_are_blind_to_the_outcome() -> None:
     assert np.var(held) == pytest.approx(25 / 19, rel=0.3)  # hypergeometric
 
 
-@pytest.mark.slow
 def test_cross_fitted_error_does_not_flatter() -> None:
     """Isotonic on 11 levels that say nothing, 300 cases, 80 repeats.
 
@@ -585,7 +582,6 @@ def _plain_bootstrap(y: Any, p: Any, resamples: int, *, bins: int) -> Any:
     return np.array([ece(y[row], p[row], bins=bins) for row in rows])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("levels", [10, 10_000])
 def test_the_interval_is_that_of_drawing_rows(levels: int) -> None:
     """Drawing counts, exact or merged, gives the ends of drawing cases within 3 standard errors."""
@@ -600,7 +596,6 @@ def test_the_interval_is_that_of_drawing_rows(levels: int) -> None:
     assert low < ece(y, p, bins=10) < high
 
 
-@pytest.mark.slow
 def test_merging_levels_changes_no_interval_by_more_than_its_noise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -127,7 +127,6 @@ def _of_scikit_learn(method: str, y: Any, s: Any, at: Any) -> Any:
     return found.predict_proba(at[:, None])[:, 1]
 
 
-@pytest.mark.slow
 @every_world
 def test_platt_is_scikit_learns_sigmoid(shape: str, grid: str) -> None:
     """As far as its optimiser goes: it stops at a gradient of 1e-6, ours at rounding."""
@@ -160,7 +159,6 @@ def test_scikit_learn_keeps_a_trace_of_a_ranking_that_is_wrong() -> None:
 # relplot
 
 
-@pytest.mark.slow
 @every_world
 @pytest.mark.parametrize("n", [1, 7, 300, 20_000])
 def test_smooth_ece_is_that_of_relplot(shape: str, grid: str, n: int) -> None:
@@ -207,7 +205,6 @@ def test_relplots_kernel_stands_half_a_cell_off_on_some_meshes() -> None:
 # netcal
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bins", [5, 10, 15])
 def test_ece_is_that_of_netcal_where_no_score_lies_on_an_edge(shape: str, bins: int) -> None:
@@ -224,7 +221,6 @@ def test_ece_is_that_of_netcal_where_no_score_lies_on_an_edge(shape: str, bins: 
     )
 
 
-@pytest.mark.slow
 def test_netcal_puts_an_edge_above_or_below_as_rounding_has_it() -> None:
     """0.5 and 0.6, a bin apart, share one of its ten bins.
 

@@ -108,7 +108,6 @@ def test_the_worst_of_several_targets_decides() -> None:
     assert found.tolist() == [float(binomial_p(3, 40, 0.2)), 1.0]
 
 
-@pytest.mark.slow
 @LAWFUL
 @given(
     rows=st.lists(
@@ -399,7 +398,6 @@ def _naive(scores: Floats, right: NDArray[np.bool_], alpha: float) -> dict[str, 
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "n"), SETTINGS)
 @pytest.mark.parametrize("world", ["flat", "crossing"])
 def test_one_gate_keeps_its_promise(alpha: float, n: int, world: str) -> None:
@@ -437,7 +435,6 @@ def test_one_gate_keeps_its_promise(alpha: float, n: int, world: str) -> None:
     assert shares["best of many bounds"] > DELTA or world == "crossing"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "n"), SETTINGS)
 def test_several_gates_keep_two_promises_together(alpha: float, n: int) -> None:
     """1,000 repeats of two gates on 7 levels each.
@@ -485,7 +482,6 @@ def test_several_gates_keep_two_promises_together(alpha: float, n: int) -> None:
     assert min(shares["observed"], shares["best of many bounds"]) > DELTA
 
 
-@pytest.mark.slow
 def test_flat_risk_is_not_certified() -> None:
     """400 cases, scores clip(round(N(55, 22)), 0, 100), wrong with 0.105 everywhere.
 
@@ -500,7 +496,6 @@ def test_flat_risk_is_not_certified() -> None:
     assert max(made.values()) / repeats <= _allowed(repeats)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "n"), SETTINGS)
 def test_graded_losses_keep_their_promise(alpha: float, n: int) -> None:
     """1,000 repeats of losses 0, 1/4, 1/2 and 1 whose mean is 5 % above alpha at every score."""
@@ -549,7 +544,6 @@ def _power_world(rng: np.random.Generator) -> tuple[Floats, NDArray[np.bool_]]:
     return scores, rng.random(200) < 1.0 / (1.0 + np.exp(-(scores - 40.0) / 9.0))
 
 
-@pytest.mark.slow
 def test_power_beside_mapie() -> None:
     """200 cases at 10 %: two thirds of the traffic and more are certified.
 

@@ -294,7 +294,6 @@ def test_wrong_usage_is_exit_code_2() -> None:
     assert CliRunner().invoke(app, ["decide"]).exit_code == 2
 
 
-@pytest.mark.slow
 def test_decide_prints_every_case(world: Path) -> None:
     """A row a case in JSON, as a table, and as CSV."""
     out = world / "decisions.csv"
@@ -310,7 +309,6 @@ def test_decide_prints_every_case(world: Path) -> None:
     assert len(out.read_text(encoding="utf-8").splitlines()) == 9
 
 
-@pytest.mark.slow
 def test_strict_counts_contracts_and_fails_on_one(world: Path) -> None:
     """All right is exit code 0; one wrong case is 1, with counts by label; JSON stays JSON."""
     call = ["decide", str(world / "t.parquet"), "--strict"]
@@ -338,7 +336,6 @@ def test_strict_counts_contracts_and_fails_on_one(world: Path) -> None:
     assert (both.exit_code, both.stderr.startswith("raglab: --strict")) == (1, True)
 
 
-@pytest.mark.slow
 def test_one_case_is_explained_with_what_would_flip_it(world: Path) -> None:
     """Gate by gate, and the smallest change of one threshold."""
     call = ["decide", str(world / "t.parquet"), "--case", "tune-q1"]
@@ -354,7 +351,6 @@ def test_one_case_is_explained_with_what_would_flip_it(world: Path) -> None:
     assert (none.exit_code, "did you mean tune-q1 or report-q1?" in none.stderr) == (1, True)
 
 
-@pytest.mark.slow
 def test_sweep_takes_policies_or_one_threshold(world: Path) -> None:
     """Neither and both are refused."""
     trace = str(world / "t.parquet")
@@ -377,7 +373,6 @@ def test_sweep_takes_policies_or_one_threshold(world: Path) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("quick_study")
 def test_tune_and_report_write_what_they_name(world: Path) -> None:
     """Policy, report and what was selected; the policy loads and is reported again.

@@ -200,7 +200,6 @@ def test_a_certificate_is_left_alone(world: Path) -> None:
     assert (ended.code, "certificate is not re-tested here" in ended.out) == (3, True)
 
 
-@pytest.mark.slow
 def test_questions_are_retrieved_as_the_baseline_was(tmp_path: Path) -> None:
     """From JSON lines beside their documents, with the settings in the file.
 

@@ -41,8 +41,6 @@ from raglab.store.files import InputError, Where, csv_text, input_error
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
-pytestmark = pytest.mark.slow
-
 SECRET = "hunter2"  # noqa: S105 - nobody's
 URL = f"postgresql+psycopg://ann:{SECRET}@127.0.0.1:1/rag?sslpassword={SECRET}"
 HOSTILE = "a\x1b[2J\x9b\u202eb\x07"

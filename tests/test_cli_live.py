@@ -19,8 +19,6 @@ from raglab.store.traces import Trace
 from raglab.testing import sample_trace
 from test_live_trace_building import CORPUS, WordEncoder, encoder  # noqa: F401
 
-pytestmark = pytest.mark.slow
-
 OPEN: dict[str, Any] = {
     "l2": {"enabled": False},
     "similarity": {"enabled": False},

@@ -22,8 +22,6 @@ from raglab.live.online_bandit import Online
 from raglab.off_policy import COLUMNS, ESTIMATORS, estimate
 from raglab.reward import RewardWeights
 
-pytestmark = pytest.mark.slow
-
 ARMS = ["graph", "hybrid", "table"]
 
 

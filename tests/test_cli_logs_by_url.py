@@ -20,8 +20,6 @@ from raglab.live.online_bandit import Online
 from raglab.policy import PolicyData
 from raglab.reward import RewardWeights
 
-pytestmark = pytest.mark.slow
-
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 RAW = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
 

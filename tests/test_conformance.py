@@ -67,7 +67,6 @@ def test_the_sample_covers_every_rule() -> None:
     assert len(SAMPLE) > 40
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared cases are not beside the repository")
 def test_all_shared_cases_agree() -> None:
     """1,506 of 1,506: status, stage, chosen hits in order, options, reason and selection."""

@@ -291,7 +291,6 @@ def test_no_two_splits_share_a_near_duplicate_by_words() -> None:
     assert jaccard[across_splits()].max() < NEAR_JACCARD
 
 
-@pytest.mark.full
 def test_no_two_splits_share_a_near_duplicate_by_meaning() -> None:
     """Queries in different splits have cosine below 0.75 under the bundled encoder (rule S6.5)."""
     unit = load_encoder().sentences([case.query for case in cases()]).astype(np.float64)

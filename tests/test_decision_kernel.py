@@ -17,8 +17,6 @@ from raglab.replaying import case_codes
 from raglab.values import Case, Chunk, Hits, Status, TraceData
 from worlds import with_signals
 
-pytestmark = pytest.mark.slow
-
 kernel = pytest.importorskip("raglab.decision.kernel", reason="numba is not installed")
 
 GRID = (0.0, 0.1, 0.25, 0.3, 0.5, 0.7)  # 0.1, 0.3 and 0.7 lose digits in float32, the others do not

@@ -327,7 +327,6 @@ def test_the_first_note_holds_both_halves_of_the_verdict() -> None:
     assert "It is worse than always-refuse there: do not use it" in _first_note(0.3, 0, Goal())
 
 
-@pytest.mark.slow
 def test_a_study_leaves_a_record_and_says_both_halves(trace: Trace) -> None:
     """The policy names its cases.
 

@@ -100,7 +100,6 @@ def published(events: list[Event]) -> tuple[dict[str, float], float, int]:
     return votes, confidence_new, n_new
 
 
-@pytest.mark.slow
 def test_the_published_arithmetic_to_the_bit() -> None:
     """10,000 random sequences of up to 8 signals give the article's votes, order and confidence.
 

@@ -358,7 +358,6 @@ def test_a_user_has_so_many_contexts() -> None:
     assert (topic == 0).any(axis=1).mean() > 0.95
 
 
-@pytest.mark.slow
 def test_same_bits_for_any_workers_users_and_company() -> None:
     """Two processes, more users and other policies beside change nothing."""
     made, sizes = tastes(), {"requests": 20, "seed": 5}
@@ -440,7 +439,6 @@ def test_vote_share_cannot_stay_above_on_silence_alone() -> None:
     assert (np.diff(by["posterior", False]["confidence"]) > 0.0).all()
 
 
-@pytest.mark.slow
 def test_the_cover_sheet_is_found_and_noise_is_not() -> None:
     """Case 12: every row is split by the true column among 20 of noise.
 
@@ -500,7 +498,6 @@ def test_a_simulation_that_breaks_a_rule_is_refused(given: dict[str, Any], said:
         world({})
 
 
-@pytest.mark.slow
 def test_displays_draw_what_was_found() -> None:
     """Titles, units and legends are there, and a frame gives every number."""
     made, sizes = tastes(), {"users": 20, "requests": 40, "seed": 0}

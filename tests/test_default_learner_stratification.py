@@ -447,7 +447,6 @@ def test_noise_rarely_splits() -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("n_levels", "failing"), [(2, 0.05), (2, 0.3), (6, 0.3)])
 def test_noise_splits_under_five_percent(n_levels: int, failing: float) -> None:
     """500 rows of 20 columns over 200 signals: with 95 % confidence under 5 % ever split."""

@@ -32,8 +32,6 @@ from raglab.displays.default_learner import SilenceDisplay
 from raglab.displays.logs import ForestDisplay, RewardAuditDisplay
 from test_lab_reward_audit import audited, drawn
 
-pytestmark = pytest.mark.slow
-
 MEANS = np.array([0.7, 0.6, 0.5])
 ARMS = ("hybrid", "iterative", "graph")
 RUNS = {
@@ -173,7 +171,6 @@ def test_names_and_units_are_drawn_as_they_stand() -> None:
     assert canvas.literal_text("a\u202eb$\n") == r"a\u202eb\$\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_drawn_leaves_its_figure(name: str) -> None:
     """Labels, legends and numbers lie within the picture, and a legend does not cover the axes."""
@@ -198,7 +195,6 @@ def test_nothing_drawn_leaves_its_figure(name: str) -> None:
             assert not any(own.overlaps(one.get_window_extent(renderer)) for one in axes.texts)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_sees_figure_and_table_once(name: str) -> None:
     """The HTML holds one image and one table, escaped, without a bare nan.
@@ -446,7 +442,6 @@ def test_a_forest_marks_the_status() -> None:
     assert shown.frame().equals(ESTIMATES)
 
 
-@pytest.mark.slow
 def test_a_forest_of_estimates_as_they_come() -> None:
     """What `off_policy.estimate` gives is drawn as it is; rows of several targets are named."""
     p, arms = logged(400)

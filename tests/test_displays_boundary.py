@@ -32,8 +32,6 @@ from raglab.policy import PolicyData
 from raglab.values import Status, TraceData, map_fields
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
-pytestmark = pytest.mark.slow
-
 CHOSEN, MISSED, REFUSE, AMBIGUOUS = range(4)
 TAUS = [
     (30, 40),
@@ -258,7 +256,6 @@ def test_depths() -> None:
     np.testing.assert_array_equal(decision_boundary(wide, refining, "iterative", 2).confidence, at)
 
 
-@pytest.mark.slow
 def test_the_order_of_the_cases_is_nothing() -> None:
     """Shuffled cases give the same frame, words and bytes of the figure."""
     trace = random_trace(5, n_cases=40)
@@ -298,7 +295,6 @@ def boxes(display: DecisionBoundaryDisplay) -> tuple[list[tuple[str, Any]], Any]
     ], display.figure_.bbox
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("taus", TAUS)
 def test_no_text_covers_another(taus: tuple[float, float]) -> None:
     """Whatever the thresholds, all text lies inside the figure and apart from all other text."""
@@ -310,7 +306,6 @@ def test_no_text_covers_another(taus: tuple[float, float]) -> None:
         assert not box.overlaps(other), f"{one_text!r} covers {other_text!r}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "rows", [ROWS[:1], ROWS[4:5], ROWS[5:], [one("refuse", 0.0)], [one("ambiguous", 1.0)]]
 )
@@ -381,7 +376,6 @@ def test_thresholds_stand_at_their_values() -> None:
     )
 
 
-@pytest.mark.slow
 def test_a_notebook_sees_figure_and_table_once() -> None:
     """One image and one table, escaped, the same bytes again."""
     page = shown(name="<b>mine</b>")._repr_html_()

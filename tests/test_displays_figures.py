@@ -31,7 +31,6 @@ STEPS = pd.DataFrame(
         "over_ask_rate": [0.0, 0.0, 0.0],
     }
 )
-pytestmark = pytest.mark.slow
 
 PANEL = figures.Panel(
     "similarity.min_similarity", "cosine", STEPS, {"defaults": 0.7, "tuned": 0.25}
@@ -92,7 +91,6 @@ def curve(on: Axes, label: str) -> Any:
     return handles[labels.index(label)]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", list(drawn_figures()))
 def test_axes_have_labels_with_units(name: str) -> None:
     """An axis that is shown at the edge of its figure has a label with a unit in brackets."""
@@ -104,7 +102,6 @@ def test_axes_have_labels_with_units(name: str) -> None:
     assert any(on.get_ylabel() for on in shown)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", list(drawn_figures()))
 def test_figures_are_the_same_bytes(name: str) -> None:
     """Drawn twice, a figure is the same PNG, without the name of the program that made it."""
@@ -114,7 +111,6 @@ def test_figures_are_the_same_bytes(name: str) -> None:
     assert b"Software" not in data
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", list(drawn_figures()))
 def test_legends_and_labels_do_not_overlap(name: str) -> None:
     """Within a figure no legend covers axes, and no text of an axis leaves the canvas."""

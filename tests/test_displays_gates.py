@@ -441,7 +441,6 @@ def test_statuses_by_name() -> None:
     assert one.equals(OutcomeTableDisplay.from_predictions(LABEL, DECIDED).frame())
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_the_order_of_the_cases_is_nothing(name: str) -> None:
     """Shuffled rows give the same frame, bit for bit, and the same figure."""
@@ -450,7 +449,6 @@ def test_the_order_of_the_cases_is_nothing(name: str) -> None:
     assert canvas.png(one.figure_) == canvas.png(two.figure_)
 
 
-@pytest.mark.full
 @settings(deadline=None, derandomize=True, max_examples=30)
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, 10)), min_size=1, max_size=12), st.randoms()
@@ -492,7 +490,6 @@ def test_axes_given_are_axes_used(name: str) -> None:
         shown.figure_, shown.ax_ = own, own.axes[0]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_sees_figure_and_table_once(name: str) -> None:
     """The HTML holds one image and one table of at most 20 rows, escaped.
@@ -548,7 +545,6 @@ def test_style_reaches_the_line() -> None:
     )
 
 
-@pytest.mark.full
 def test_small_cases_are_drawn() -> None:
     """One case, one class and one level each give a display with its numbers."""
     for right, score in (([True], [0.4]), ([True, True], [0.2, 0.9]), ([True, False], [0.5, 0.5])):

@@ -41,17 +41,6 @@ PAGES = [
     *sorted((DOCS / "howto").glob("*.md")),
     *sorted((DOCS / "explanation").glob("*.md")),
 ]
-SLOW = {
-    "start",
-    "arms",
-    "ask",
-    "ask_back",
-    "models",
-    "million_cases",
-    "mlflow_optuna",
-    "service",
-    "own_data",
-}
 BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
 NOT_RUN = "# not run:"
 MOST_NOT_RUN = 2  # blocks that need a server or a model
@@ -117,7 +106,7 @@ def run_page(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=pytest.mark.slow if path.stem in SLOW else ()) for path in PAGES],
+    PAGES,
     ids=lambda path: f"{path.parent.name}/{path.stem}",
 )
 def test_the_blocks_of_a_page_run(path: Path, tmp_path: Path) -> None:
@@ -398,7 +387,6 @@ class TestTables:
         assert tables.table(("a",), [("x|y\nz",)]) == "| a |\n| --- |\n| x\\|y z |\n"
 
 
-@pytest.mark.full
 @pytest.mark.skipif(
     importlib.util.find_spec("sphinx") is None, reason="the extra `docs` is not installed"
 )

@@ -338,6 +338,8 @@ def code_of(text: str) -> Iterator[str]:
 
 def misfits(code: str) -> list[str]:
     """Calls of public functions that their signatures refuse; nothing of a text that is no code."""
+    if "(" not in code:
+        return []
     try:
         nodes = list(ast.walk(ast.parse(code)))
     except SyntaxError:

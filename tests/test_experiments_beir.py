@@ -23,8 +23,6 @@ from raglab.live import trace_building
 from raglab.models.loaders import Encoding
 from raglab.values import Case, Corpus
 
-pytestmark = pytest.mark.full
-
 ROOT = Path(raglab.__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
 DIM = 32
@@ -96,7 +94,6 @@ def _drawn_grades(case: Case) -> Case:
 
 
 @needs_shared
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "n"), [("cranfield", 225), ("beir-scifact", 300)])
 def test_every_query_of_a_set_has_the_ndcg_of_ir_measures(scripts: Any, name: str, n: int) -> None:
     """BM25, embeddings and their fusion, graded and binary, to 1e-9 in each query.

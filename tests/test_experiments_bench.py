@@ -170,7 +170,6 @@ def test_cases_that_are_made_of_others_all_differ(script: Any) -> None:
     assert np.array_equal(scaled.unit, part.unit, equal_nan=True)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("program", ["calibration", "replay", "study"])
 def test_a_program_gives_its_rows(script: Any, tmp_path: Path, program: str) -> None:
     """The quick size gives every row as a number, and nothing fails.

@@ -63,7 +63,6 @@ def printed(script: Any, capsys: pytest.CaptureFixture[str], *arguments: str) ->
     return capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_any_campaign_of_any_size(
     script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,7 +84,6 @@ def test_a_candidate_replaces_the_incumbent_only_by_saving(script: Any) -> None:
     assert script.dearest((Status.ok,)) == script.dearest(tuple(Status)) == 1.0
 
 
-@pytest.mark.full
 def test_promises_hold_with_fit_and_choice_inside_each_repeat(script: Any) -> None:
     """In 30 repeats no more are broken than delta and three standard errors.
 

@@ -180,7 +180,6 @@ def test_a_bandit_log_gives_its_state(samples: Path) -> None:
     online.close()
 
 
-@pytest.mark.slow
 def test_an_index_answers(samples: Path) -> None:
     """With the bundled encoder: the decisions of the log are made again."""
     by_hand = raglab.Policy.load(samples / "policy.yaml")

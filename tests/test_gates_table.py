@@ -12,10 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.slow
-
 HERE = Path(__file__).resolve().parent
 
 TOY_GATE = """

@@ -147,7 +147,6 @@ def test_the_probabilities_of_a_case_hang_on_no_other() -> None:
     np.testing.assert_array_equal(together, alone)
 
 
-@pytest.mark.slow
 def test_engines_count_and_decide_the_same() -> None:
     """Kernel and NumPy agree in each cell of random traces with ties; every outcome occurs.
 
@@ -188,7 +187,6 @@ def test_engines_count_and_decide_the_same() -> None:
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("answered", [False, True])
 def test_sweep_steps_flips_and_explanation_agree(answered: bool) -> None:
     """Of each case under 50 random policies, half of them with recorded answers.
@@ -213,7 +211,6 @@ def test_sweep_steps_flips_and_explanation_agree(answered: bool) -> None:
     assert n_flips > 15
 
 
-@pytest.mark.slow
 def test_gates_on_answers_do_not_act_but_hygiene_does() -> None:
     """Rule S2.17: with recorded answers a case is also refused exactly if its answer is unfit."""
     unfit = 0

@@ -297,7 +297,6 @@ def test_an_explanation_names_the_parts_and_they_add_up() -> None:
     assert (off.passes, "(gate off)" in off.text) == (True, True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("bound", [0.0, 0.5])
 def test_a_gate_that_sees_nothing_refuses(bound: float) -> None:
     """One hit has no gap: the model's only signal is missing, and no threshold lets that pass."""
@@ -310,7 +309,6 @@ def test_a_gate_that_sees_nothing_refuses(bound: float) -> None:
     assert decide(trace, blind.replace("fused.enabled", False)).status[0] == Status.ok
 
 
-@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=12)
 @given(seed=st.integers(0, 1_000))
 def test_its_threshold_is_swept_exactly(seed: int) -> None:
@@ -367,7 +365,6 @@ def trace() -> TraceData:
     return labelled(5, SPLITS, steps=5, missing=0.05)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["logistic", "boosting"])
 def test_a_fitted_gate_is_in_its_policy(trace: Any, method: Any) -> None:
     """Fitted on tune only, calibrated; the policy's probabilities are the model's."""
@@ -389,7 +386,6 @@ def test_a_fitted_gate_is_in_its_policy(trace: Any, method: Any) -> None:
     assert found.quality["Brier"].iloc[0] == pytest.approx(np.mean((p - seen.right)[known] ** 2))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["logistic", "boosting"])
 def test_the_order_of_the_cases_changes_nothing(trace: Any, method: Any) -> None:
     """Model, quality, and each case's cross-fitted probability by id, ties of all signals too."""
@@ -403,7 +399,6 @@ def test_the_order_of_the_cases_changes_nothing(trace: Any, method: Any) -> None
     )
 
 
-@pytest.mark.slow
 def test_cross_fitted_probabilities_come_from_fits_that_did_not_see_the_case() -> None:
     """Trees on 150 cases flatter themselves.
 

@@ -368,7 +368,6 @@ def _engines_agree(trace: TraceData, policies: list[PolicyData]) -> None:
         np.testing.assert_array_equal(seen.stages, compiled.stages)
 
 
-@pytest.mark.slow
 @LAWFUL
 @given(seed=SEEDS)
 def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
@@ -395,7 +394,6 @@ def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
                 assert plain.fires(chosen.signals[name], plain.signal_of(chosen, hits, name))
 
 
-@pytest.mark.slow
 @LAWFUL
 @given(seed=SEEDS)
 def test_the_decision_follows_from_its_checks(seed: int) -> None:
@@ -421,7 +419,6 @@ def test_the_decision_follows_from_its_checks(seed: int) -> None:
             assert check_differences(found, limits) == []
 
 
-@pytest.mark.slow
 @LAWFUL
 @given(seed=SEEDS)
 def test_sweep_steps_and_flips_say_what_decide_says(seed: int) -> None:

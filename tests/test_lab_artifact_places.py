@@ -20,8 +20,6 @@ from raglab.lab.trial_search import open_study
 from raglab.store.files import InputError
 from test_store_blobs import forge_journal
 
-pytestmark = pytest.mark.slow
-
 SERVER = "https://ann:word@runs.example/mlflow"
 
 

@@ -29,8 +29,6 @@ from raglab.metrics.intervals import mean_interval
 from raglab.reward import PUBLISHED, reward
 from raglab.store.policies import Policy
 
-pytestmark = pytest.mark.slow
-
 POLICY = always_answer(Policy.load())
 SMALL: dict[str, Any] = {
     "trials": 12,
@@ -215,7 +213,6 @@ def test_never_behind_the_oracle_is_no_proof() -> None:
     assert found.loc[ORACLE, "regret_high"] == 0.0
 
 
-@pytest.mark.slow
 def test_intervals_of_simulated_policies_hold() -> None:
     """Arms right in 0.5 and 0.6 of all cases.
 
@@ -355,7 +352,6 @@ def test_the_comparison_has_the_baselines() -> None:
     assert found.loc[ROUTER, "pulls_hybrid"] == pytest.approx(plan[:, 0].mean(), abs=0.05)
 
 
-@pytest.mark.slow
 def test_the_same_seed_gives_the_same_study() -> None:
     """Weights, settings, trials and comparison, bit for bit; another seed tries other values."""
     one, two, other = study(), tune_bandit(two_arms(), POLICY, seed=0, **SMALL), study(seed=1)
@@ -452,7 +448,6 @@ def test_unknown_bandits_are_refused() -> None:
         tune_bandit(two_arms(20), POLICY, bandit="oracle", **SMALL)
 
 
-@pytest.mark.slow
 def test_a_study_finds_a_misleading_margin() -> None:
     """Where the right arm has less margin and only consistency tells it, weight moves there.
 
@@ -467,7 +462,6 @@ def test_a_study_finds_a_misleading_margin() -> None:
     assert found.weights.consistency > 0.6 * found.weights.margin  # published: 0.5 of it
 
 
-@pytest.mark.slow
 def test_a_study_is_one_run_of_mlflow(mlruns: Path) -> None:
     """Settings, values found, metrics, both tables and the .env; no nested run."""
     mlflow = pytest.importorskip("mlflow")

@@ -38,8 +38,6 @@ from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import SCHEMA_VERSION, Status
 
-pytestmark = pytest.mark.slow
-
 POLICY = free_policy()
 ONE = ["similarity.min_similarity"]
 RISK = {"hallucination_rate": 0.15}
@@ -82,7 +80,6 @@ def _rows(found: Certification, *columns: str) -> list[Any]:
 # what is certified
 
 
-@pytest.mark.slow
 def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(
     trace: Trace, found: Certification
 ) -> None:
@@ -114,7 +111,6 @@ def _changed(found: Certification) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.slow
 def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(
     trace: Trace, found: Certification
 ) -> None:
@@ -598,7 +594,6 @@ FAILED = {
 }
 
 
-@pytest.mark.slow
 def test_a_certified_cost_holds() -> None:
     """Sixty traffics, order, tests and choice in each.
 
@@ -1248,7 +1243,6 @@ def test_certify_takes_the_policy_given_or_the_best_of_several(world: Path) -> N
     assert "The policy given, and no other, tested on 250 cases" in told
 
 
-@pytest.mark.slow
 def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> None:
     """Costs by option, limit in units of cost.
 
@@ -1274,7 +1268,6 @@ def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> Non
     )
 
 
-@pytest.mark.slow
 def test_check_speaks_in_exit_codes(world: Path, certified: Policy) -> None:
     """0 upheld, 3 broken, 4 open, 1 the same cases or no certificate."""
     certified.save(world / "c.yaml")
@@ -1301,7 +1294,6 @@ def test_check_speaks_in_exit_codes(world: Path, certified: Policy) -> None:
     assert _run("check", world / "p.yaml", "-c", world / "t.parquet").exit_code == 1
 
 
-@pytest.mark.slow
 def test_check_retrieves_new_questions_itself(certified: Policy, tmp_path: Path) -> None:
     """From JSON lines beside their documents, with the settings that the certificate states.
 

@@ -30,8 +30,6 @@ from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
 
-pytestmark = pytest.mark.slow
-
 POLICY = free_policy()
 ONE = ["similarity.min_similarity"]
 TARGET = {RISK: 0.15}
@@ -235,7 +233,6 @@ def test_a_model_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None
         certify_policy(trace, refused, **told)
 
 
-@pytest.mark.slow
 def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(trace: Trace) -> None:
     """Neither fit, family nor order.
 

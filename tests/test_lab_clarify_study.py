@@ -59,7 +59,6 @@ def test_rates_are_per_hundred_requests() -> None:
     assert rates == {"questions": 100.0, "errors": 0.0, "unanswered": 0.0, "cost": 200.0}
 
 
-@pytest.mark.slow
 def test_first_trial_is_the_published_learner_and_the_winner_keeps_the_limit() -> None:
     """The trials hold what was tried; the winner is within 2 silent errors per 100 and cheapest."""
     found = study()
@@ -75,7 +74,6 @@ def test_first_trial_is_the_published_learner_and_the_winner_keeps_the_limit() -
     assert rates["cost"] <= own["cost"]
 
 
-@pytest.mark.slow
 def test_same_seed_same_study() -> None:
     """Trials and comparison are the same again."""
     again = tune_clarification(tastes(), tastes(), **SMALL)
@@ -83,7 +81,6 @@ def test_same_seed_same_study() -> None:
     pd.testing.assert_frame_equal(again.comparison, study().comparison)
 
 
-@pytest.mark.slow
 def test_a_limit_that_none_keeps_is_said() -> None:
     """With noise in every tenth request and useless questions, no silence is within 1 per 1000."""
     found = tune_clarification(
@@ -97,7 +94,6 @@ def test_a_limit_that_none_keeps_is_said() -> None:
     assert "nearest" in found.notes[0]
 
 
-@pytest.mark.slow
 def test_comparison_is_paired_and_says_which_side() -> None:
     """Every policy has a row, differences are those of the means, and the notes name both sides."""
     found = study()
@@ -118,7 +114,6 @@ def test_comparison_is_paired_and_says_which_side() -> None:
     assert any("better" in note for note in found.notes)
 
 
-@pytest.mark.slow
 def test_seeds_draw_topics_anew_and_pair_policies() -> None:
     """One policy under two names has no difference; seeds differ; two processes change nothing."""
     sizes: dict[str, Any] = {"seeds": 6, "users": 20, "requests": 30}
@@ -165,7 +160,6 @@ def test_a_study_that_breaks_a_rule_is_refused() -> None:
         seed_rates(tastes(), {"a": DefaultLearner()}, seeds=1, users=2, requests=2)
 
 
-@pytest.mark.slow
 def test_a_study_is_one_run_of_mlflow(tmp_path: Path, mlruns: Path) -> None:
     """Settings, metrics of every policy, tables and the lines for a `.env` are logged."""
     import mlflow

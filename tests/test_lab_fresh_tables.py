@@ -288,7 +288,6 @@ def test_the_oracle_is_best_on_every_table() -> None:
     assert table.loc[ORACLE, "difference_high"] < 0.6
 
 
-@pytest.mark.slow
 def test_differences_of_learners_hold() -> None:
     """A better arm, 60 tables.
 

@@ -301,7 +301,6 @@ def _flattery(trace: Trace, fresh: Trace, groups: str | None) -> float:
     return metrics.auroc(right, gate.p) - metrics.auroc(signals.right, p)
 
 
-@pytest.mark.slow
 def test_quality_of_unseen_groups_is_not_flattered() -> None:
     """Six worlds of 20 documents.
 
@@ -321,7 +320,6 @@ def test_quality_of_unseen_groups_is_not_flattered() -> None:
     assert np.nanmean(held) < 0.12
 
 
-@pytest.mark.slow
 def test_probabilities_hold_for_unseen_groups() -> None:
     """A decision's log-loss on fresh documents.
 

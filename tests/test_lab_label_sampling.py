@@ -53,7 +53,6 @@ def filled(sample: pd.DataFrame, labels: dict[str, str]) -> pd.DataFrame:
     return sample.assign(label=[labels[name] for name in sample["request_id"]])
 
 
-@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=10)
 @given(st.integers(0, 2**32), st.integers(1, 7), st.integers(1, 2))
 def test_distances_are_those_of_flips(seed: int, n_cases: int, depths: int) -> None:
@@ -289,7 +288,6 @@ class TestLabelsBack:
             trace.with_labels([None, "yes", None], [{}] * 3)
 
 
-@pytest.mark.slow
 def test_intervals_hold_the_truth() -> None:
     """Over 40 draws of 40 of 200 requests 80 % intervals hold each rate at least as often.
 

@@ -345,7 +345,6 @@ def test_a_value_of_another_shape_is_refused() -> None:
             audit_rewards(table, value=value)
 
 
-@pytest.mark.full
 def test_intervals_hold_what_they_say() -> None:
     """Of 150 worlds of known truth, the concordance's 95 % interval holds it in 88 to 99 %."""
     held = []
@@ -363,7 +362,6 @@ def test_intervals_hold_what_they_say() -> None:
     assert 0.88 <= np.mean(held) <= 0.99
 
 
-@pytest.mark.full
 def test_the_bundled_questions_end_to_end() -> None:
     """Every arm of the questions of split report.
 

@@ -242,7 +242,6 @@ def test_the_nested_estimate_of_one_option_is_its_cost() -> None:
     assert estimate == nested_estimate(options, cases.goal, only, cases.groups, 0)
 
 
-@pytest.mark.slow
 def test_the_expected_cost_decision_is_selected_where_classes_are_separable() -> None:
     """By two signals together, cross-fitted.
 
@@ -282,7 +281,6 @@ def test_no_failure_leaves_room_for_some(n: int, room: str) -> None:
     assert notes[1] == ""
 
 
-@pytest.mark.full
 def test_on_noise_a_free_policy_is_kept() -> None:
     """Signals that know nothing.
 
@@ -298,7 +296,6 @@ def test_on_noise_a_free_policy_is_kept() -> None:
         assert "nothing to tune" not in " ".join(result.notes)
 
 
-@pytest.mark.slow
 def test_where_asking_everybody_is_cheapest_it_is_selected() -> None:
     """Where a bound on asking ends.
 
@@ -323,7 +320,6 @@ def test_where_asking_everybody_is_cheapest_it_is_selected() -> None:
     assert result.judged.set_index("policy").loc["tuned", "over_ask_rate"] > 0.9
 
 
-@pytest.mark.slow
 def test_where_no_case_is_ambiguous_no_candidate_asks() -> None:
     """The resolver stays out, no threshold asks, the model knows no such class.
 
@@ -336,7 +332,6 @@ def test_where_no_case_is_ambiguous_no_candidate_asks() -> None:
     assert (own["over_ask"] == 0.0).all()
 
 
-@pytest.mark.slow
 def test_a_study_by_the_chain_and_by_candidates_of_the_user() -> None:
     """`rule="chain"` lets the chain compete; a named policy competes by its own name.
 
@@ -361,7 +356,6 @@ def test_a_study_by_the_chain_and_by_candidates_of_the_user() -> None:
     assert by_chain.costs.loc[COST, "cross_validated"] == named.costs.loc[COST, "cross_validated"]
 
 
-@pytest.mark.slow
 def test_a_study_selects_the_same_twice() -> None:
     """Costs, advantage and policy."""
     trace = separable(60, seed=5)

@@ -124,7 +124,6 @@ def test_own_columns_stand_beside_and_replace() -> None:
     assert set(found["value"]) == {NONE, "x", "all", "home", "no", "ok"}
 
 
-@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=10)
 @given(st.integers(0, 1000))
 def test_laws(seed: int) -> None:

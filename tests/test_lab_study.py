@@ -269,7 +269,6 @@ def test_a_threshold_that_gains_nothing_stays_as_published() -> None:
     assert best.value("similarity.min_similarity") == 0.7
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["nsga2", "tpe", "random"])
 def test_every_sampler_gives_the_same_twice(sampler: Any) -> None:
     """Same trace, same seed, same result.
@@ -290,7 +289,6 @@ def test_every_sampler_gives_the_same_twice(sampler: Any) -> None:
         assert first.advantage.over == first.incumbent
 
 
-@pytest.mark.slow
 def test_a_stored_study_ends_with_the_same_result(tmp_path: Path) -> None:
     """With and without a storage, stopped and gone on with: the same policy, costs and trials."""
     trace = _world()
@@ -304,7 +302,6 @@ def test_a_stored_study_ends_with_the_same_result(tmp_path: Path) -> None:
     assert len(resumed.study.trials) == 30
 
 
-@pytest.mark.slow
 def test_without_splits_the_nested_estimate_is_the_headline() -> None:
     """Rules S6.5, S6.11: nothing is judged on the cases it was made of, and no p-value is given."""
     trace = _world()
@@ -324,7 +321,6 @@ def test_without_splits_the_nested_estimate_is_the_headline() -> None:
     assert "p =" not in " ".join(result.notes)
 
 
-@pytest.mark.slow
 def test_few_cases_of_a_label_are_warned_about() -> None:
     """Rule S6.8: under 30 of a label, by how many there are; none where there are enough."""
     result = tune(_world(), trials=8, batch_size=8)
@@ -333,7 +329,6 @@ def test_few_cases_of_a_label_are_warned_about() -> None:
     assert not any("under 30" in note for note in tune(_world(250), trials=8, batch_size=8).notes)
 
 
-@pytest.mark.slow
 def test_candidates_that_keep_the_targets_are_preferred() -> None:
     """Cross-fitted.
 
@@ -362,7 +357,6 @@ def test_candidates_that_keep_the_targets_are_preferred() -> None:
     assert any("No candidate keeps the targets" in note for note in none.notes)
 
 
-@pytest.mark.slow
 def test_own_costs_change_what_is_minimised() -> None:
     """A wrong answer costing a hundred times as much is no longer given; every page counts by it.
 
@@ -385,7 +379,6 @@ def test_own_costs_change_what_is_minimised() -> None:
     assert result.costs.loc[result.selected, "report"] == pytest.approx(on_report)
 
 
-@pytest.mark.slow
 def test_the_front_is_not_beaten_by_any_trial() -> None:
     """No trial is as good in all objectives and better in one."""
     result = tune(_world(), trials=40, batch_size=20)
@@ -441,7 +434,6 @@ def test_cases_kept_for_certificates_are_never_tuned_on() -> None:
     assert any("without a split are not used" in note for note in some.notes)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("quick_study")
 def test_a_model_fitted_on_judged_cases_does_not_compete() -> None:
     """Fitted on all cases, then judged on a split of them.

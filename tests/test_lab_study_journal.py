@@ -139,7 +139,6 @@ class TestFullDisk:
         again = search(asked, tmp_path)
         pd.testing.assert_frame_equal(again.trials, search(asked).trials)
 
-    @pytest.mark.slow
     def test_on_a_disk_of_its_own(self, tmp_path: Path) -> None:
         """As by the limit of a process; one that is mounted for reading alone is said too."""
         from hostile import remount, small_disk

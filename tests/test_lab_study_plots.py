@@ -15,7 +15,6 @@ from raglab.lab.study import TuneResult, tune
 from test_lab_study import _world
 
 pytest.importorskip("plotly", reason="raglab-toolkit[dashboard] is not installed")
-pytestmark = pytest.mark.slow
 COST: dict[str, Any] = {"target": lambda trial: trial.values[0], "target_name": "expected_cost"}
 
 

@@ -363,7 +363,6 @@ class TestDoors:
             compare(frame(), {}, {}, rounds=1, replications=1)
 
 
-@pytest.mark.slow
 def test_a_study_of_a_table_is_one_run_of_mlflow(mlruns: Path) -> None:
     """Settings, values found, metrics and both tables."""
     mlflow = pytest.importorskip("mlflow")

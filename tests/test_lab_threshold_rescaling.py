@@ -832,7 +832,6 @@ def test_later_looks_spend_delta_together() -> None:
     assert sum(shares) == pytest.approx(0.1 * (1.0 - 1.0 / 1999))
 
 
-@pytest.mark.full
 def test_false_certificates_after_an_upgrade_stay_within_delta() -> None:
     """2,000 draws of two upgrades, ten candidates whose new risk is exactly the target.
 

@@ -43,7 +43,6 @@ def traces() -> list[Trace]:
     return built
 
 
-@pytest.mark.slow
 def test_an_upgrade_of_the_chunks(traces: list[Trace]) -> None:
     """Thresholds move with the scores, pages stay valid labels, source counts do not.
 

@@ -460,7 +460,6 @@ def test_answers_of_one_trace_alone_are_not_read() -> None:
         compare_traces(right, without(right, range(2, 5)), policy=PLAIN)
 
 
-@pytest.mark.slow
 def test_reranking_and_arms_on_bundled_documents(tmp_path: Path) -> None:
     """Rates are the sweep's by trace, hits the ranking's, and unranked scores break a threshold."""
     corpus, _ = broker()

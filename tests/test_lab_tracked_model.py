@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import raglab
 from raglab.lab.tracked_model import save_model, unstated_signals
 from raglab.store.policies import Policy
@@ -41,7 +39,6 @@ except mlflow.exceptions.MlflowException as error:
 """
 
 
-@pytest.mark.slow
 def test_a_model_decides_as_the_policy(tmp_path: Path) -> None:
     """Optional columns may be there or not.
 

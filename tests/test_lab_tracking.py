@@ -134,7 +134,6 @@ def client_of(run: TrackedRun) -> Any:
     return mlflow.MlflowClient(tracking_uri=run.tracking_uri)
 
 
-@pytest.mark.slow
 def test_a_report_without_a_cockpit_says_so(
     result: TuneResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +143,6 @@ def test_a_report_without_a_cockpit_says_so(
     assert "no cockpit: it is in raglab/extensions/cockpit" in page
 
 
-@pytest.mark.slow
 def test_a_study_is_one_run_over_one_trace(
     result: TuneResult, mlruns: Path, tmp_path: Path
 ) -> None:
@@ -200,7 +198,6 @@ def test_a_study_is_one_run_over_one_trace(
     assert len(pd.read_parquet(next(mlruns.rglob("trials.parquet")))) == 8
 
 
-@pytest.mark.slow
 def test_a_folder_that_was_copied_or_moved_is_its_own(mlruns: Path, tmp_path: Path) -> None:
     """A copy writes to itself and never into the original.
 
@@ -223,7 +220,6 @@ def test_a_folder_that_was_copied_or_moved_is_its_own(mlruns: Path, tmp_path: Pa
     assert not mlruns.exists()
 
 
-@pytest.mark.slow
 def test_a_store_by_the_variable_of_mlflow(
     mlruns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

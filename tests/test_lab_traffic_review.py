@@ -199,7 +199,6 @@ def step_values(made: Review, path: str) -> list[tuple[int, float]]:
     return values
 
 
-@pytest.mark.slow
 @LAW
 @given(st.integers(0, 2**32), st.integers(1, 7), st.integers(1, 2), st.booleans())
 def test_each_step_is_replay(
@@ -230,7 +229,6 @@ def test_each_step_is_replay(
                 )
 
 
-@pytest.mark.slow
 @LAW
 @given(st.integers(0, 2**32), st.integers(1, 4))
 def test_shards_say_the_same(seed: int, size: int) -> None:

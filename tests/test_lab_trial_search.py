@@ -274,7 +274,6 @@ def test_each_batch_is_told_and_may_be_the_last() -> None:
     assert ended.proposed == 10
 
 
-@pytest.mark.slow
 def test_plots_of_optuna_open_the_study() -> None:
     """Its history, importances and front, with the names of objectives and thresholds."""
     from matplotlib import pyplot as plt

@@ -161,7 +161,6 @@ def _rows(trace: TraceData, rows: Any) -> TraceData:
     )
 
 
-@pytest.mark.slow
 @CHAIN
 @given(seed=SEEDS)
 def test_a_policy_decides_alone_as_among_many(seed: int) -> None:
@@ -220,7 +219,6 @@ def test_a_tally_counts_what_decide_says(seed: int) -> None:
         }
 
 
-@pytest.mark.slow
 @CHAIN
 @given(seed=SEEDS)
 def test_tallies_sum_to_the_cases_and_their_order_is_irrelevant(seed: int) -> None:
@@ -305,7 +303,6 @@ HOLDS: tuple[tuple[str, tuple[Any, ...], dict[str, Any], int], ...] = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("path", "values", "fixed", "depths"), HOLDS)
 def test_tightening_never_answers_more(
     path: str, values: tuple[Any, ...], fixed: dict[str, Any], depths: int
@@ -393,7 +390,6 @@ def test_a_larger_min_keep_may_answer_more_through_refinement() -> None:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "fixed"),
     [

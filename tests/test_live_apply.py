@@ -138,7 +138,6 @@ def test_it_decides_as_a_trace_does(labels: bool) -> None:
         assert said[name].tolist() == table[name].tolist(), name
 
 
-@pytest.mark.slow
 def test_a_fresh_process_is_light() -> None:
     """It imports and decides without torch, MLflow or matplotlib."""
     code = (

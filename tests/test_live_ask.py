@@ -237,7 +237,6 @@ class TestSelection:
         )
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("arm", live_arms())
 def test_fifty_taus_live_are_fifty_taus_replayed(
     tmp_path: Path, opened: Callable[..., System], arm: str
@@ -369,7 +368,6 @@ class TestCaches:
         assert (said.record.answer_cache_hit, said.record.strategy_cache_hit) == (False, True)
         assert (said["sources"], said["confidence"]) == (first["sources"], first["confidence"])
 
-    @pytest.mark.slow
     def test_refinements_come_from_the_cache_as_well(self, opened: Callable[..., System]) -> None:
         """A question that was refined to the end is refused alike from the cache."""
         policy = {"confidence": {"tau_default": 100.0}, "refine": {"epsilon": 0.0}}
@@ -712,7 +710,6 @@ for question in sys.argv[3:]:
 """
 
 
-@pytest.mark.full
 def test_two_processes_and_a_hundred_times_give_the_same_bytes(tmp_path: Path) -> None:
     """With the real encoder.
 

@@ -29,8 +29,6 @@ from raglab.values import Corpus
 from raglab.words.canonical import canonical_json, digest
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
-pytestmark = pytest.mark.slow
-
 OTHER = Corpus("other", CORPUS.chunks[:5])
 QUESTIONS = (
     "What is the motor excess?",
@@ -219,7 +217,6 @@ class TestSwap:
         assert read_index(place).corpus == OTHER
         assert (place / "corpus.jsonl").read_text(encoding="utf-8") == "mine"
 
-    @pytest.mark.full
     def test_a_kill_at_any_step_leaves_one_of_both(self, place: Path) -> None:
         """The process is killed at its first, second, … touch of a file.
 

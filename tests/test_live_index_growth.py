@@ -33,8 +33,6 @@ from raglab.values import Corpus
 from test_live_index_folder import _in_a_fork
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
-pytestmark = pytest.mark.slow
-
 FREE: dict[str, Any] = {
     name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")
 }
@@ -85,7 +83,6 @@ def answers(system: System) -> list[dict[str, Any]]:
 class TestLaw:
     """An index that grew is the one that is built anew."""
 
-    @pytest.mark.full
     @pytest.mark.parametrize("seed", range(2))
     def test_grown_is_built(
         self,
@@ -322,7 +319,6 @@ class TestReaders:
         assert {one.source for one in index.corpus.chunks} == {MOTOR, TRAVEL, HOME, FAQ}
         assert len(list(place.glob("corpus-*.jsonl"))) == 1
 
-    @pytest.mark.full
     def test_a_kill_at_any_step_leaves_one_of_both(self, place: Path) -> None:
         """The process is killed at its first, second, … touch of a file.
 

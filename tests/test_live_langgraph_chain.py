@@ -23,8 +23,6 @@ from raglab.values import Chunk, Corpus, Generation
 # a fixture
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401
 
-pytestmark = pytest.mark.slow
-
 pytest.importorskip("langgraph")
 
 ARMS = ("hybrid", "iterative", "graph", "table")
@@ -213,7 +211,6 @@ class TestEquality:
             "Winter sports need the extra premium to be paid.",
         )
 
-    @pytest.mark.slow
     def test_the_outcomes_occur(self, opened: Callable[..., System]) -> None:
         """The policies above answer, refuse at every gate that they name, refine and ask back."""
         seen = set()

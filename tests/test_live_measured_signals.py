@@ -47,8 +47,6 @@ from raglab.values import Case, Latency, Status
 # a fixture
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(raglab.__file__).parents[1]
 NAN = float("nan")
 STRUCTURE = PolicyData.from_mapping().structure
@@ -425,7 +423,6 @@ print(made.fingerprint)
 """
 
 
-@pytest.mark.full
 def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
     """No row that was finished is asked twice.
 
@@ -732,7 +729,6 @@ class TestLive:
             )
         assert told == ["ok", "refuse"]
 
-    @pytest.mark.slow
     def test_the_graph_follows(self, opened: Callable[..., System]) -> None:
         """Status, sources and warnings are those of `ask`.
 
@@ -757,7 +753,6 @@ class TestLive:
                 assert len(seen.rows) == n_live
 
 
-@pytest.mark.slow
 def test_live_is_replay_on_bundled_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the bundled encoder over four documents.
 

@@ -39,8 +39,6 @@ from raglab.store.policies import Policy
 # a fixture
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(online_bandit.__file__).parents[2]
 ARMS = ("hybrid", "iterative", "graph", "table")
 KNOWN = dict.fromkeys(FEATURES, 0.5)
@@ -152,7 +150,6 @@ class TestChoice:
             == "selected iterative: high complexity, reward 0.6, margin 0.5 over 3 pulls"
         )
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("policy", POLICIES)
     def test_no_mass_on_a_masked_arm(self, opened: Callable[..., Online], policy: str) -> None:
         """Probabilities of offered arms sum to 1, and the log rebuilds state under each policy."""
@@ -169,7 +166,6 @@ class TestChoice:
             assert row["propensity"] >= 0.02
         assert json.loads(document(at))["state"]["t"]["values"] == [25]
 
-    @pytest.mark.slow
     def test_the_same_log_and_seed_give_the_same_arms(
         self, places: Places, opened: Callable[..., Online]
     ) -> None:
@@ -200,7 +196,6 @@ class TestChoice:
             9000.0 / 8000.0,
         )
 
-    @pytest.mark.slow
     def test_only_recent_pulls_count_for_latency(self, opened: Callable[..., Online]) -> None:
         """After a hundred fast answers six slow ones are forgotten."""
         at = opened()
@@ -496,7 +491,6 @@ class TestThumbs:
 class TestFrames:
     """The log as tables."""
 
-    @pytest.mark.slow
     def test_off_policy_estimates_take_it(self, opened: Callable[..., Online]) -> None:
         """Rows with a reward: under the logging policy itself IPS is the mean reward."""
         at = opened(Bandit(floor=0.1))
@@ -600,7 +594,6 @@ def at_work(system: System) -> Online:
 class TestAsk:
     """Questions whose arm a bandit chooses."""
 
-    @pytest.mark.slow
     def test_thirty_questions(self, open_system: Callable[..., System]) -> None:
         """Thirty choices, thirty rewards; graph and table only on intent.
 
@@ -642,7 +635,6 @@ class TestAsk:
         assert any("over" in said["arm_reason"] for said in told)
         document(at)
 
-    @pytest.mark.slow
     def test_the_same_log_and_seed_give_the_same_arms(
         self, tmp_path: Path, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -981,7 +973,6 @@ def gapless(at: Online) -> list[tuple[str, str]]:
     return order
 
 
-@pytest.mark.full
 def test_killed_in_the_middle(places: Places, opened: Callable[..., Online]) -> None:
     """SIGKILL at fifty moments, a dozen on a server.
 
@@ -1017,7 +1008,6 @@ def test_killed_in_the_middle(places: Places, opened: Callable[..., Online]) -> 
     document(at)
 
 
-@pytest.mark.full
 def test_eight_processes_at_once(places: Places, opened: Callable[..., Online]) -> None:
     """Eight writers of 25 questions each, of 8 on a server.
 
@@ -1171,7 +1161,6 @@ class TestCommands:
         assert told[0] == at.arms_frame().to_dict("records")[0]
         assert told[1]["win_rate"] is None
 
-    @pytest.mark.slow
     def test_serving(self, at: Online, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Until interrupted; then the endpoint is closed, with the code of an interruption."""
         del at

@@ -174,7 +174,6 @@ class TestByHead:
             tally(recorded(), [one()], engine="numba")
 
 
-@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.integers(0, 10_000))
 def test_the_chain_says_what_the_rules_say(seed: int) -> None:

@@ -41,7 +41,6 @@ sdk = pytest.importorskip("opentelemetry.sdk.trace")
 export = pytest.importorskip("opentelemetry.sdk.trace.export")
 memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
 
-pytestmark = pytest.mark.slow
 
 Opened = Callable[..., System]
 QUESTION = "What is the motor excess?"

@@ -27,8 +27,6 @@ from raglab.store.case_records import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus
 
-pytestmark = pytest.mark.slow
-
 BATCH = trace_building._batch
 ROOT = Path(trace_building.__file__).parents[2]
 DIM = 8
@@ -748,7 +746,6 @@ def bundled() -> Any:
     return load_encoder()
 
 
-@pytest.mark.slow
 class TestBundledEncoder:
     """The same with the encoder that is installed with the package."""
 
@@ -788,7 +785,6 @@ class TestBundledEncoder:
             )
         assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
 
-    @pytest.mark.full
     def test_killed_and_started_again(
         self, bundled: Any, monkeypatch: pytest.MonkeyPatch, calls: Calls, tmp_path: Path
     ) -> None:
@@ -837,7 +833,6 @@ build_trace(corpus, cases[::80], out=sys.argv[3], arms=("hybrid", "dense"))
 """
 
 
-@pytest.mark.full
 def test_the_same_bytes_with_one_thread_and_with_two(tmp_path: Path) -> None:
     """Two processes, on one thread and two, each with its own cache, write the same trace."""
     broker = Path(__file__).parents[1] / "datasets" / "broker"

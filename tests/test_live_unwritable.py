@@ -22,8 +22,6 @@ from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS, REWARDS
 from raglab.store.policies import Policy
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
-pytestmark = pytest.mark.slow
-
 FREE: dict[str, Any] = {
     name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")
 }

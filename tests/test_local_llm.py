@@ -33,7 +33,6 @@ from raglab.values import Chunk, ModelUnavailableError
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "out" / "local_llm" / "SmolLM2-135M-Instruct.Q4_1.gguf"
-pytestmark = pytest.mark.full
 if not FILE.is_file():
     pytest.skip("make local-llm fetches the model", allow_module_level=True)
 if find_spec("gguf") is None or find_spec("accelerate") is None:

@@ -38,8 +38,6 @@ from raglab.words import characters, numerals, text
 from raglab.words.packs import GENERIC
 from reading_time import BRIEF, LIMIT, READER_LIMIT, alarm, slow
 
-pytestmark = pytest.mark.slow
-
 PACK = load_pack(Path(__file__).parent.parent / "datasets/broker/pack")
 POLICY = PolicyData.from_mapping()
 EXCESS = "The storm excess is £250. "
@@ -112,7 +110,6 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("reader", READERS)
 def test_a_reader_takes_digits_letters_and_blanks_in_no_time(reader: str) -> None:
     """Questions, passages and answers of 20,000 characters."""
@@ -120,7 +117,6 @@ def test_a_reader_takes_digits_letters_and_blanks_in_no_time(reader: str) -> Non
         assert slow(READERS[reader], READER_LIMIT, BRIEF) == {}
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("reader", READERS)
 def test_a_reader_takes_any_long_text_in_no_time(reader: str) -> None:
     """Of every kind."""
@@ -174,7 +170,6 @@ def searched(pattern: re.Pattern[Any]) -> Callable[[str], object]:
     return lambda long: [None for _ in pattern.finditer(long.encode() if told else long)]
 
 
-@pytest.mark.full
 def test_no_expression_of_ours_takes_long() -> None:
     """Each that stands in a module, over all texts."""
     with alarm():
@@ -195,7 +190,6 @@ def test_no_expression_of_ours_takes_long() -> None:
     assert late == {}
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("pack", [GENERIC, PACK], ids=lambda pack: pack.name)
 def test_no_expression_of_a_bundled_pack_takes_long(pack: Any) -> None:
     """Each that repeats anything, searched once."""

@@ -97,7 +97,6 @@ def test_workers_that_are_none(kind: Any, n: Any, rule: str) -> None:
         pass
 
 
-@pytest.mark.full
 def test_a_block_of_a_killed_process_is_done_again(tmp_path: Path) -> None:
     """Once, with every result in its place; a process that is killed at each try is told."""
     from joblib.externals.loky.process_executor import TerminatedWorkerError

@@ -137,7 +137,6 @@ def test_the_threads_of_blas_change_no_bit() -> None:
         assert resampled() == one
 
 
-@pytest.mark.full
 def test_threads_play_and_resample_as_one() -> None:
     """1, 2 and 4 threads give the bits of no workers."""
     expected = played(), resampled()
@@ -146,7 +145,6 @@ def test_threads_play_and_resample_as_one() -> None:
             assert (played(), resampled()) == expected
 
 
-@pytest.mark.full
 def test_processes_play_and_resample_as_one() -> None:
     """So do 2 processes of joblib."""
     expected = played(), resampled()
@@ -154,7 +152,6 @@ def test_processes_play_and_resample_as_one() -> None:
         assert (played(), resampled()) == expected
 
 
-@pytest.mark.full
 def test_a_worker_that_is_killed_in_a_simulation(tmp_path: Path) -> None:
     """A process of a Dask cluster, killed by SIGKILL with a block of a simulation in hand.
 

@@ -141,7 +141,6 @@ def test_copies_of_a_case_are_no_evidence() -> None:
     assert np.array(ends[0]) == pytest.approx(np.array(ends[1]), abs=1e-12)
 
 
-@pytest.mark.slow
 def test_it_agrees_with_a_cluster_bootstrap() -> None:
     """Standard errors of AUROC and accuracy differences against 600 resamples of clusters of 5."""
     rng = np.random.default_rng(3)
@@ -170,7 +169,6 @@ def test_it_agrees_with_a_cluster_bootstrap() -> None:
     assert widths / spread == pytest.approx(np.ones(3), abs=0.15)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("size", [1, 3, 10])
 @pytest.mark.parametrize("kind", ["auroc", "auroc difference", "accuracy", "rule"])
 def test_coverage(kind: str, size: int) -> None:

@@ -233,7 +233,6 @@ def test_the_sweep_costs_what_its_cases_do() -> None:
         assert cost == pytest.approx(matrix[label, kind].mean())
 
 
-@pytest.mark.full
 def test_every_bundled_case_under_100_policies(bundled_trace: Trace) -> None:
     """Expected cost is 1 - pass rate to the bit, 1 for each failed contract only, steps agree."""
     start = Policy.load(BROKER / "policy.yaml")

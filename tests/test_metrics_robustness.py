@@ -72,7 +72,6 @@ def test_answers_by_label() -> None:
     assert labels.tolist() == [4, 2, 1]
 
 
-@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=40)
 @given(st.integers(0, 5000))
 def test_at_the_shares_of_the_set_nothing_moves(seed: int) -> None:
@@ -252,7 +251,6 @@ def test_ties_and_missing_scores_are_counted_as_they_fall() -> None:
     assert quantile_map(0.7, np.array([0.7, 0.7, 0.7, 0.1]), np.array([5.0, 5.0, 5.0, 5.0])) == 5.0
 
 
-@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.booleans())
 def test_the_nearest_share_wins_and_order_is_kept(

@@ -117,7 +117,6 @@ def test_a_tie_is_worth_the_mean_of_its_orders() -> None:
     )
 
 
-@pytest.mark.slow
 @settings(LAWFUL, max_examples=60)
 @given(rows=st.lists(ROW, min_size=1, max_size=6))
 def test_aurc_is_the_mean_over_all_orders_of_the_rows(rows: list[tuple[bool, float]]) -> None:
@@ -348,7 +347,6 @@ def _bounds(places: NDArray[np.int64], ends: Any, step: int, *, lower: bool) -> 
     return out
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", ["grid", "continuous", "flat"])
 def test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not(kind: str) -> None:
     """In 300 samples: the risk of the answered at all steps together, 95 % promised.
@@ -448,7 +446,6 @@ def test_resamples_in_blocks_are_the_same_draws(monkeypatch: pytest.MonkeyPatch)
 # --- order of rows, degenerate inputs, errors
 
 
-@pytest.mark.slow
 @LAWFUL
 @given(
     rows=st.lists(

@@ -423,7 +423,6 @@ class TestAsk:
         server.failing.clear()
         assert ask(QUESTION, system=system, request_id="r")["status"] == "ok"
 
-    @pytest.mark.full
     def test_a_service_that_must_answer(
         self,
         opened: Callable[..., System],
@@ -535,7 +534,6 @@ class TestAsk:
         with pytest.raises(ValueError, match="the gate generation needs"):
             raglab.live.build_graph(opened()).invoke({"question": QUESTION})
 
-    @pytest.mark.slow
     def test_the_command_line(
         self, index: Path, server: LlamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -953,7 +951,6 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[bytes, int]:
     return process.communicate(timeout=120)[0].strip(), process.returncode
 
 
-@pytest.mark.full
 class TestKilledRuns:
     """A run that is killed goes on, and runs at once lose nothing."""
 

@@ -197,7 +197,6 @@ def test_every_pickle_needs_its_twin(
             check_weights(tmp_path)
 
 
-@pytest.mark.slow
 class TestHub:
     """Models of a hub that plays by the rules."""
 
@@ -271,7 +270,6 @@ class TestHub:
             assert load_any(name, download=True).name == load_any(name).name == f"{name}@{commit}"
 
 
-@pytest.mark.slow
 class TestBadHub:
     """Repositories and hubs that must not be trusted.
 
@@ -405,7 +403,6 @@ TEXT = (
 )
 
 
-@pytest.mark.slow
 class TestSystem:
     """Names of the hub in traces and indexes."""
 

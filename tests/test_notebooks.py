@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,11 +23,6 @@ MOST_CELLS = 39
 MOST_BYTES = 1_000_000
 SECONDS_A_CELL = 900
 
-# `make test` executes these
-SHORT = {"00_primitives", "01_quickstart", "02_cockpit_and_tuning", "07_bring_your_own"}
-FRESH = [
-    path if path.stem in SHORT else pytest.param(path, marks=pytest.mark.full) for path in PATHS
-]
 
 each_path = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
@@ -109,17 +103,19 @@ def executed_in(path: Path, root: Path) -> Any:
     return client.execute(env=env)
 
 
-@pytest.fixture(scope="module", params=FRESH, ids=lambda path: path.stem)
-def fresh(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, built: Path
-) -> Iterator[tuple[Any, Executed]]:
-    """The committed notebook and a fresh run of it, apart from all others except for one trace."""
-    root, committed = tmp_path_factory.mktemp("project"), read(request.param)
+@each_path
+def test_a_fresh_execution(path: Path, tmp_path: Path, built: Path) -> None:
+    """A run of its own, apart from all others but for one trace, shows what is committed."""
+    root, committed = tmp_path / "project", read(path)
     place = root / "out" / "broker" / built.name
+    root.mkdir()
     if any(f'{built.name}"' in cell.source for cell in code_of(committed)):
         place.parent.mkdir(parents=True)
         shutil.copyfile(built, place)
-    yield committed, Executed(executed_in(request.param, root), root)
+    now = Executed(executed_in(path, root), root)
+    check_what_is_said(committed, now)
+    check_that_it_is_quiet(committed, now)
+    check_where_it_writes(now)
     shutil.rmtree(root, ignore_errors=True)
 
 
@@ -192,8 +188,7 @@ def test_a_notebook_names_no_machine(path: Path) -> None:
     assert {key for cell in notebook.cells for key in cell.metadata} <= {"tags"}
 
 
-@pytest.mark.slow
-def test_a_fresh_execution_says_what_is_committed(fresh: tuple[Any, Executed]) -> None:
+def check_what_is_said(committed: Any, now: Executed) -> None:
     """Cells tagged stable print and show the same text again.
 
     Tables of counts and rates, labels, decisions.
@@ -201,7 +196,6 @@ def test_a_fresh_execution_says_what_is_committed(fresh: tuple[Any, Executed]) -
     Numbers may differ in their last digits, since encoders do from processor to processor (rule
     S0.7).
     """
-    committed, now = fresh
     before = [
         text_of(cell) for cell in code_of(committed) if STABLE in cell.metadata.get("tags", [])
     ]
@@ -214,10 +208,8 @@ def test_a_fresh_execution_says_what_is_committed(fresh: tuple[Any, Executed]) -
     assert [told for told in map(difference, before, after) if told] == []
 
 
-@pytest.mark.slow
-def test_a_fresh_execution_is_quiet_and_shows_as_much(fresh: tuple[Any, Executed]) -> None:
+def check_that_it_is_quiet(committed: Any, now: Executed) -> None:
     """A first run with just one trace built before warns of nothing and draws committed figures."""
-    committed, now = fresh
 
     def figures(notebook: Any) -> list[int]:
         return [
@@ -229,10 +221,8 @@ def test_a_fresh_execution_is_quiet_and_shows_as_much(fresh: tuple[Any, Executed
     assert figures(now.notebook) == figures(committed)
 
 
-@pytest.mark.slow
-def test_a_fresh_execution_writes_inside_its_project_only(fresh: tuple[Any, Executed]) -> None:
+def check_where_it_writes(now: Executed) -> None:
     """Traces, logs, policies, runs lie under its own out and mlruns, study finds in its run."""
-    _, now = fresh
     assert {place.name for place in now.root.iterdir()} <= {
         "datasets",
         "notebooks",

@@ -159,7 +159,6 @@ def test_a_level_widens() -> None:
         ).all()
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("modelled", "smooth"), [(False, False), (True, True)])
 def test_intervals_cover(modelled: bool, smooth: bool) -> None:
     """Over 2,000 logs of 2,000 rounds with rewards near 0.8, 95 % intervals hold in 93 to 97 %."""
@@ -175,7 +174,6 @@ def test_intervals_cover(modelled: bool, smooth: bool) -> None:
     assert all(0.93 <= covered <= 0.97 for covered in share.values()), share
 
 
-@pytest.mark.full
 def test_bootstrap_intervals_cover() -> None:
     """Of SNIPS and DR, in 1,000 logs.
 
@@ -209,7 +207,6 @@ def test_bootstrap_intervals_cover() -> None:
     assert (share[2] < 0.92).all(), share
 
 
-@pytest.mark.full
 def test_the_difference_of_two_policies_is_covered() -> None:
     """By its paired interval, for SNIPS and DR, in 93 to 97 % of 2,000 logs."""
     rng = np.random.default_rng(22)
@@ -223,7 +220,6 @@ def test_the_difference_of_two_policies_is_covered() -> None:
     assert ((share >= 0.93) & (share <= 0.97)).all(), share
 
 
-@pytest.mark.full
 def test_logs_of_a_learner_are_nearly_covered() -> None:
     """In 1,000 logs of epsilon-greedy with a floor of 0.1: over 92 %.
 
@@ -258,7 +254,6 @@ def test_logs_of_a_learner_are_nearly_covered() -> None:
     assert -0.01 < np.mean(off, axis=0)[3] < -0.003
 
 
-@pytest.mark.full
 def test_the_bound_is_kept() -> None:
     """In at least 1 − delta of 2,000 logs the value is above it.
 

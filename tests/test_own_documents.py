@@ -127,7 +127,6 @@ class TestScoring:
         assert all(name == "answered" or name.startswith("resolver.") for name in answered)
 
 
-@pytest.mark.full
 class TestStudy:
     """Tune, report, certificate: each states what it rests on."""
 
@@ -155,7 +154,6 @@ class TestStudy:
         assert "record_answers" in notes
 
 
-@pytest.mark.slow
 def test_live_decides_as_the_replay(world: dict[str, Any]) -> None:
     """Every question, code blocks included.
 

@@ -389,7 +389,6 @@ def test_sweep_decides_as_decide_and_explain_do(seed: int) -> None:
     _agree(trace, _cost_policies(2, seed))
 
 
-@pytest.mark.slow
 @LAWFUL
 @given(seed=SEEDS)
 def test_an_own_copy_of_a_built_in_signal_is_that_signal(seed: int) -> None:
@@ -417,7 +416,6 @@ def test_an_own_copy_of_a_built_in_signal_is_that_signal(seed: int) -> None:
         assert first["flips_at"].tolist() == second["flips_at"].tolist()
 
 
-@pytest.mark.slow
 @LAWFUL
 @given(seed=SEEDS)
 def test_steps_and_flips_of_costs_over_own_signals_are_exact(seed: int) -> None:
@@ -428,7 +426,6 @@ def test_steps_and_flips_of_costs_over_own_signals_are_exact(seed: int) -> None:
         check_flip(trace, one, trace.cases[0].id)
 
 
-@pytest.mark.slow
 @LAWFUL
 @given(seed=SEEDS)
 def test_merged_parts_decide_as_the_whole(seed: int) -> None:
@@ -519,7 +516,6 @@ def test_a_study_selects_by_it(judged: Trace) -> None:
     assert "judge" in used_signals(found.policies["expected cost"])
 
 
-@pytest.mark.slow
 def test_a_report_shows_what_a_model_makes_of_it(judged: Trace, tmp_path: Path) -> None:
     """With what it is, in the table of the model's weights."""
     part = judged.split("report")

@@ -27,8 +27,6 @@ from raglab.store.pictures import MOST_PIXELS, picture_digest, read_pixels, stor
 from raglab.values import Case, Chunk, Corpus
 from tiny_models import CLIP_TOKENS, COLOURS, save_clip, save_encoder
 
-pytestmark = pytest.mark.slow
-
 RED = COLOURS["red"]
 NOISE = Image.effect_noise((64, 64), 50)
 

@@ -215,7 +215,6 @@ def test_the_primitives_of_the_readme_run() -> None:
     assert (set(HEAVY) - {"scipy"}) & set(modules.split()) == set()
 
 
-@pytest.mark.slow
 def test_the_readme_decides_your_own_hits(tmp_path: Path) -> None:
     """In a fresh process, on the table that it names.
 

@@ -592,7 +592,6 @@ def test_a_verb_that_measures_once_gets_the_plain_trace() -> None:
 # the whole chain against plain Python
 
 
-@pytest.mark.slow
 @REPLAYED
 @given(seed=st.integers(0, 100_000))
 def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
@@ -675,7 +674,6 @@ def test_a_missing_score_passes_no_tau_that_asks_for_anything() -> None:
     assert (_stage(said), said.confidence().tolist()) == ("confidence", [0.0])
 
 
-@pytest.mark.slow
 def test_the_engines_agree() -> None:
     """The compiled twin counts the same, policy by policy and stage by stage."""
     pytest.importorskip("raglab.decision.kernel")

@@ -73,7 +73,6 @@ print(*raglab.decide_frame(rows, policy)["status"])
     assert statuses == "ok refuse"
 
 
-@pytest.mark.slow
 def test_fits_certificates_and_studies(tmp_path: Path) -> None:
     """A decision is fitted, a policy certified and checked, thresholds tuned and compared.
 

@@ -71,9 +71,6 @@ CHUNKS = (
 )
 
 
-pytestmark = pytest.mark.slow
-
-
 def some_trace(
     rows: Sequence[tuple[str, str, float, float]],
     *,
@@ -613,7 +610,6 @@ def test_traffic_has_a_section_where_a_review_is_given(tmp_path: Path) -> None:
     assert "This traffic" not in written(tmp_path, trace)
 
 
-@pytest.mark.full
 def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
     """Byte for byte in a sandboxed frame.
 
@@ -691,7 +687,6 @@ def test_a_constant_signal_comes_last_among_areas() -> None:
     assert {row[0].text: row[0].small for row in table.rows}["nowhere"] == "not measured"
 
 
-@pytest.mark.full
 def test_same_input_same_bytes(tmp_path: Path) -> None:
     """Written twice, page and figures are equal byte for byte."""
     for folder in ("one", "two"):
@@ -731,7 +726,6 @@ def test_incumbent_alone(tmp_path: Path) -> None:
         written(tmp_path, some_trace(ROWS), {"defaults": Policy.load(), "mine": Policy.load()})
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("label", ["ok", "refuse", "ambiguous"])
 def test_empty_label_classes(tmp_path: Path, label: str) -> None:
     """A set with one label only still has a whole page."""
@@ -1014,7 +1008,6 @@ def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost: Decided) -> N
         assert [cells[4].text, cells[5].text] == [str((one & ~two).sum()), str((two & ~one).sum())]
 
 
-@pytest.mark.full
 def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path: Path) -> None:
     """Nobody sets 10 % and 1 %, yet they made every result "not met".
 
@@ -1719,7 +1712,6 @@ def test_the_fused_gate_has_its_line() -> None:
     np.testing.assert_array_equal(here.signals.score["fused gate"], said.tables.evidence.fused[0])
 
 
-@pytest.mark.slow
 def test_a_certification_of_other_cases_is_no_promise_of_the_page(tmp_path: Path) -> None:
     """Of another arm, or of candidates that a sequence did not reach.
 

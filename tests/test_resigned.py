@@ -100,7 +100,6 @@ def test_a_trace(tmp_path: Path) -> None:
     assert counts["refused"] > counts["same"] > 0
 
 
-@pytest.mark.slow
 def test_a_trace_whole(tmp_path: Path) -> None:
     """Every change of every column and field."""
     counts = trace_walk(tmp_path)

@@ -26,100 +26,98 @@ STRICT = RuleThresholds(
     min_group_gap=0.25, min_sig_sim=0.5, min_sig_sim_gap=0.25, min_anchor_sim=0.5
 )
 ASKS, OK = Status.ambiguous, Status.ok
+EXAMPLES = [
+    # 1. One group; padding is no group.
+    ([0.5], {}, (OK, "single_group", 0, ())),
+    ([NAN, 0.5, NAN], {"overview": True}, (OK, "single_group", 1, ())),
+    # 2. An overview asks back, whatever the groups say, unless the query names an entity.
+    ([0.25, 1.0], {"overview": True}, (ASKS, "overview", -1, (0, 1))),
+    ([0.25, 1.0], {"overview": True, "n_entities": 1}, (OK, "group_gap", 0, ())),
+    (
+        [0.25, 1.0],
+        {
+            "overview": True,
+            "n_entities": 1,
+            "switches": RuleSwitches(overview_entities_lift=False),
+        },
+        (ASKS, "overview", -1, (0, 1)),
+    ),
+    (
+        [0.25, 1.0],
+        {"overview": True, "switches": RuleSwitches(overview=False)},
+        (OK, "group_gap", 0, ()),
+    ),
+    # 3. The group with most of the query's entities; ties by the anchor, then by members, then
+    # by distance.
+    ([0.25, 0.5], {"entity_hits": [0, 1], "n_entities": 1}, (OK, "entities", 1, ())),
+    (
+        [0.25, 0.25],
+        {"entity_hits": [1, 1], "anchor_hits": [0, 1], "n_entities": 2},
+        (OK, "entities", 1, ()),
+    ),
+    (
+        [0.25, 0.25],
+        {"entity_hits": [1, 1], "anchor_hits": [1, 1], "member_hits": [1, 2], "n_entities": 1},
+        (OK, "entities", 1, ()),
+    ),
+    ([0.5, 0.25], {"entity_hits": [1, 1], "n_entities": 1}, (OK, "entities", 1, ())),
+    (
+        [0.25, 0.25, 0.25],
+        {"entity_hits": [0, 1, 1], "n_entities": 1},
+        (ASKS, "options", -1, (1, 2)),
+    ),
+    ([0.25, 0.5], {"entity_hits": [0, 0], "n_entities": 1}, (OK, "group_gap", 0, ())),
+    (
+        [0.25, 0.5],
+        {"entity_hits": [0, 1], "n_entities": 1, "switches": RuleSwitches(entities=False)},
+        (OK, "group_gap", 0, ()),
+    ),
+    (
+        [0.25, 0.5],
+        {
+            "entity_hits": [0, 1],
+            "n_entities": 2,
+            "switches": RuleSwitches(require_full_entity_coverage=True),
+        },
+        (OK, "group_gap", 0, ()),
+    ),
+    # 4. The gap of the first two, at its threshold; the nearest need not stand first.
+    ([0.25, 0.5], {}, (OK, "group_gap", 0, ())),
+    ([0.75, 0.5], {}, (OK, "group_gap", 1, ())),
+    ([0.25, 0.375], {}, (ASKS, "options", -1, (0, 1))),
+    # 5. The signature, then the anchor: best and lead; a missing cosine leaves the lead
+    # unknown.
+    ([0.25, 0.25], {"sig_sim": [0.25, 0.5]}, (OK, "signature_similarity", 1, ())),
+    ([0.25, 0.25], {"sig_sim": [0.375, 0.5]}, (ASKS, "options", -1, (0, 1))),
+    ([0.25, 0.25], {"sig_sim": [0.0, 0.25]}, (ASKS, "options", -1, (0, 1))),
+    ([0.25, 0.25], {"sig_sim": [NAN, 0.5]}, (ASKS, "options", -1, (0, 1))),
+    (
+        [0.25, 0.25],
+        {"sig_sim": [0.5, 0.25], "anchor_sim": [0.5, 0.75]},
+        (OK, "signature_similarity", 0, ()),
+    ),
+    ([0.25, 0.25], {"anchor_sim": [0.5, 0.75]}, (OK, "anchor_similarity", 1, ())),
+    # 6. Options in order of best l2; the first `max_options`; one that is left answers (S3.5);
+    # none refuses.
+    ([0.375, 0.25, 0.3125], {}, (ASKS, "options", -1, (1, 2, 0))),
+    ([0.375, 0.25, 0.3125], {"max_options": 2}, (ASKS, "options", -1, (1, 2))),
+    ([0.375, 0.25, 0.3125], {"max_options": 1}, (OK, "single_option", 1, ())),
+    ([0.25, 0.25, 0.25], {"sources": [4, 4, 7]}, (ASKS, "options", -1, (0, 2))),
+    (
+        [0.25, 0.25, 0.25],
+        {"sources": [4, 4, 7], "max_options": 2},
+        (OK, "single_option", 0, ()),
+    ),
+    ([0.25, 0.25], {"sources": [4, 4], "overview": True}, (OK, "single_option", 0, ())),
+    ([], {}, (Status.refuse, "options", -1, ())),
+    ([NAN, NAN], {"overview": True}, (Status.refuse, "overview", -1, ())),
+    # A group whose distance is not known is a group, and comes last.
+    ([INF, 0.25], {}, (ASKS, "options", -1, (1, 0))),
+    ([INF, INF], {"entity_hits": [0, 1], "n_entities": 1}, (OK, "entities", 1, ())),
+]
 
 
-@pytest.mark.parametrize(
-    ("best_l2", "more", "expected"),
-    [
-        # 1. One group; padding is no group.
-        ([0.5], {}, (OK, "single_group", 0, ())),
-        ([NAN, 0.5, NAN], {"overview": True}, (OK, "single_group", 1, ())),
-        # 2. An overview asks back, whatever the groups say, unless the query names an entity.
-        ([0.25, 1.0], {"overview": True}, (ASKS, "overview", -1, (0, 1))),
-        ([0.25, 1.0], {"overview": True, "n_entities": 1}, (OK, "group_gap", 0, ())),
-        (
-            [0.25, 1.0],
-            {
-                "overview": True,
-                "n_entities": 1,
-                "switches": RuleSwitches(overview_entities_lift=False),
-            },
-            (ASKS, "overview", -1, (0, 1)),
-        ),
-        (
-            [0.25, 1.0],
-            {"overview": True, "switches": RuleSwitches(overview=False)},
-            (OK, "group_gap", 0, ()),
-        ),
-        # 3. The group with most of the query's entities; ties by the anchor, then by members, then
-        # by distance.
-        ([0.25, 0.5], {"entity_hits": [0, 1], "n_entities": 1}, (OK, "entities", 1, ())),
-        (
-            [0.25, 0.25],
-            {"entity_hits": [1, 1], "anchor_hits": [0, 1], "n_entities": 2},
-            (OK, "entities", 1, ()),
-        ),
-        (
-            [0.25, 0.25],
-            {"entity_hits": [1, 1], "anchor_hits": [1, 1], "member_hits": [1, 2], "n_entities": 1},
-            (OK, "entities", 1, ()),
-        ),
-        ([0.5, 0.25], {"entity_hits": [1, 1], "n_entities": 1}, (OK, "entities", 1, ())),
-        (
-            [0.25, 0.25, 0.25],
-            {"entity_hits": [0, 1, 1], "n_entities": 1},
-            (ASKS, "options", -1, (1, 2)),
-        ),
-        ([0.25, 0.5], {"entity_hits": [0, 0], "n_entities": 1}, (OK, "group_gap", 0, ())),
-        (
-            [0.25, 0.5],
-            {"entity_hits": [0, 1], "n_entities": 1, "switches": RuleSwitches(entities=False)},
-            (OK, "group_gap", 0, ()),
-        ),
-        (
-            [0.25, 0.5],
-            {
-                "entity_hits": [0, 1],
-                "n_entities": 2,
-                "switches": RuleSwitches(require_full_entity_coverage=True),
-            },
-            (OK, "group_gap", 0, ()),
-        ),
-        # 4. The gap of the first two, at its threshold; the nearest need not stand first.
-        ([0.25, 0.5], {}, (OK, "group_gap", 0, ())),
-        ([0.75, 0.5], {}, (OK, "group_gap", 1, ())),
-        ([0.25, 0.375], {}, (ASKS, "options", -1, (0, 1))),
-        # 5. The signature, then the anchor: best and lead; a missing cosine leaves the lead
-        # unknown.
-        ([0.25, 0.25], {"sig_sim": [0.25, 0.5]}, (OK, "signature_similarity", 1, ())),
-        ([0.25, 0.25], {"sig_sim": [0.375, 0.5]}, (ASKS, "options", -1, (0, 1))),
-        ([0.25, 0.25], {"sig_sim": [0.0, 0.25]}, (ASKS, "options", -1, (0, 1))),
-        ([0.25, 0.25], {"sig_sim": [NAN, 0.5]}, (ASKS, "options", -1, (0, 1))),
-        (
-            [0.25, 0.25],
-            {"sig_sim": [0.5, 0.25], "anchor_sim": [0.5, 0.75]},
-            (OK, "signature_similarity", 0, ()),
-        ),
-        ([0.25, 0.25], {"anchor_sim": [0.5, 0.75]}, (OK, "anchor_similarity", 1, ())),
-        # 6. Options in order of best l2; the first `max_options`; one that is left answers (S3.5);
-        # none refuses.
-        ([0.375, 0.25, 0.3125], {}, (ASKS, "options", -1, (1, 2, 0))),
-        ([0.375, 0.25, 0.3125], {"max_options": 2}, (ASKS, "options", -1, (1, 2))),
-        ([0.375, 0.25, 0.3125], {"max_options": 1}, (OK, "single_option", 1, ())),
-        ([0.25, 0.25, 0.25], {"sources": [4, 4, 7]}, (ASKS, "options", -1, (0, 2))),
-        (
-            [0.25, 0.25, 0.25],
-            {"sources": [4, 4, 7], "max_options": 2},
-            (OK, "single_option", 0, ()),
-        ),
-        ([0.25, 0.25], {"sources": [4, 4], "overview": True}, (OK, "single_option", 0, ())),
-        ([], {}, (Status.refuse, "options", -1, ())),
-        ([NAN, NAN], {"overview": True}, (Status.refuse, "overview", -1, ())),
-        # A group whose distance is not known is a group, and comes last.
-        ([INF, 0.25], {}, (ASKS, "options", -1, (1, 0))),
-        ([INF, INF], {"entity_hits": [0, 1], "n_entities": 1}, (OK, "entities", 1, ())),
-    ],
-)
+@pytest.mark.parametrize(("best_l2", "more", "expected"), EXAMPLES)
 def test_one_query(best_l2: list[float], more: dict[str, Any], expected: tuple[Any, ...]) -> None:
     """Status, rule, winner and options, worked out by hand."""
     resolution = resolve(best_l2, STRICT, **more)

@@ -96,7 +96,6 @@ class TestMentions:
         """NFC."""
         assert plain_words("Cre\u0301dit") == plain_words("Crédit") == ["crédit"]
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("unit", ["A", "Aa ", "a-", "1 000 ", "Aa and "])
     def test_long_lines_take_linear_time(self, unit: str) -> None:
         """Four times the capitals or hyphens take four times the work, and a second at most.

@@ -235,7 +235,6 @@ class TestDense:
         assert np.array_equal(ids[1], dense_index(vectors).search(queries[1:2], 4)[1][0])
         assert (ids[2] == -1).all()
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["hnsw", "ivf"])
     def test_approximate_kinds_find_most_and_repeat_themselves(self, kind: Kind) -> None:
         """Graph and cells find over nine in ten exact neighbours, the same when built again."""

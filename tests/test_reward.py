@@ -244,7 +244,6 @@ def test_scaling_the_weights_changes_nothing(
     assert reward(row, thrice) == pytest.approx(reward(row, weights), abs=1e-12)
 
 
-@pytest.mark.slow
 @LAWFUL
 @given(rows=st.lists(ROWS, min_size=1, max_size=5), weights=st.lists(SOME, min_size=1, max_size=3))
 def test_one_is_a_cell_of_many(rows: list[dict[str, float]], weights: list[RewardWeights]) -> None:

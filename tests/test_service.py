@@ -277,7 +277,6 @@ def unread_answers(service: Service) -> float:
     return time.monotonic() - start
 
 
-@pytest.mark.slow
 class TestAttacks:
     """A service that is attacked answers the others, before, meanwhile and after."""
 
@@ -392,7 +391,6 @@ def resident_bytes(pid: int) -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.slow
 class TestEnd:
     """SIGTERM ends the service within five seconds, and answers what is under way."""
 

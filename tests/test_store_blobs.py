@@ -26,8 +26,6 @@ from raglab.store.database import Database
 from raglab.store.files import InputError
 from raglab.store.log_tables import REQUEST_TABLES
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:

@@ -27,8 +27,6 @@ from raglab.store.database import Database, masked_url
 from raglab.store.log_rows import LONGEST_LISTED, LONGEST_TEXT, Column, EventTable
 from raglab.store.log_tables import CHOICE_TABLES, CHOICES, REWARDS, THUMBS, events
 
-pytestmark = pytest.mark.slow
-
 NOTES = EventTable(
     "notes",
     (
@@ -364,7 +362,6 @@ def whole(places: Places, rows: int) -> None:
     assert (said.rows, said.findings) == (rows, ())
 
 
-@pytest.mark.full
 class TestProcesses:
     """Several processes, and what becomes of one that is killed."""
 
@@ -437,7 +434,6 @@ class TestProcesses:
         other.close()
 
 
-@pytest.mark.full
 class TestServer:
     """PostgreSQL alone."""
 

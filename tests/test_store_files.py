@@ -52,8 +52,6 @@ from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Corpus, Latency
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(raglab.__file__).parent
 OPENING = '{"cases_hash": "'
 
@@ -396,7 +394,6 @@ def _processes(target: Callable[..., None], arguments: Sequence[tuple[Any, ...]]
         assert one.exitcode == 0
 
 
-@pytest.mark.full
 def test_no_look_is_lost_among_eight_writers(tmp_path: Path) -> None:
     """Eight processes note ten each: eighty are there (58 when each wrote the file anew)."""
     path = tmp_path / "looks.jsonl"
@@ -576,7 +573,6 @@ def test_runs_that_cannot_be_written_are_told_in_one_line(
     assert "Traceback" not in capfd.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_full_disk_costs_the_runs_only(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It is told in one line, at the making of the database and at the files of a run."""
     table = {"t": pd.DataFrame({"a": np.random.default_rng(0).random(200_000)})}

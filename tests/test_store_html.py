@@ -440,7 +440,6 @@ UNITS = (
 )
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("unit", UNITS)
 def test_time_and_size_are_linear_in_the_page(unit: str) -> None:
     """A fifth of a megabyte of anything takes seconds at most, and says little more than it has."""
@@ -453,7 +452,6 @@ def test_time_and_size_are_linear_in_the_page(unit: str) -> None:
     assert time.perf_counter() - began < 40
 
 
-@pytest.mark.slow
 def test_a_page_of_100000_elements_in_one_another_is_bounded() -> None:
     """It is read by a process of its own, which is ended at its limit; 3,000 are read."""
     limits = ReadingLimits(seconds=1)
@@ -465,7 +463,6 @@ def test_a_page_of_100000_elements_in_one_another_is_bounded() -> None:
     assert block.text == "x"
 
 
-@pytest.mark.slow
 def test_a_large_page_is_read_by_a_process_of_its_own() -> None:
     """With the same blocks, title and tags; and what it refuses is refused."""
     page = (

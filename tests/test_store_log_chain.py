@@ -35,8 +35,6 @@ from raglab.store.log_chain import Head, link_digest, make_link, parse_head, row
 from raglab.store.log_rows import Column, EventTable, decode_row, encode_row, row_form
 from raglab.store.log_tables import CHOICE_TABLES, EVENTS, LABELS, REQUEST_TABLES, SAMPLES
 
-pytestmark = pytest.mark.slow
-
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 LATER = START + timedelta(minutes=3)
 POLICY = PolicyData.from_mapping()
@@ -878,7 +876,6 @@ class TestRows:
 NOBODYS = {("open_applications", "rephrased"), ("audit_numbers", "digest")}
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", ["audit", "bandit"])
 def test_a_hundred_cells_are_altered(audit: Log, bandit: Log, kind: str) -> None:
     """Whichever cell of whichever table.

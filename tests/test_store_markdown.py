@@ -512,7 +512,6 @@ UNITS = (
 )
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("unit", UNITS)
 def test_time_is_bounded(unit: str) -> None:
     """A fifth of a megabyte of anything: read, or refused at a limit."""
@@ -523,7 +522,6 @@ def test_time_is_bounded(unit: str) -> None:
     assert time.perf_counter() - began < 40
 
 
-@pytest.mark.slow
 def test_a_large_text_is_read_by_a_process_of_its_own() -> None:
     """With the same blocks, tags and warnings."""
     text = f"---\ntitle: T\nentities: [A]\n---\n# H\n{'word *word*' * 15_000}\n\n- a\n\n```\nb"

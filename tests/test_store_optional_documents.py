@@ -624,7 +624,6 @@ def test_a_sheet_of_a_billion_cells_costs_little() -> None:
     assert texts("Excel", changed(workbook([["a"]]), sheet1=sheet))[1] == ("text", 0, "1")
 
 
-@pytest.mark.slow
 def test_large_files_are_read_by_a_process_of_their_own() -> None:
     """With the same blocks."""
     rows = [["n", "text"], *([n, "word " * 20] for n in range(20_000))]

@@ -21,8 +21,6 @@ from raglab.store.trace_files import latency_path, load_latency, parquet_frame
 from raglab.store.traces import Trace
 from raglab.values import SCHEMA_VERSION
 
-pytestmark = pytest.mark.slow
-
 
 def zeros(count: int) -> pa.Array:
     """As many zeros, in next to no bytes of a file."""

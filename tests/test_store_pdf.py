@@ -21,8 +21,6 @@ from raglab.store.loaders import load_corpus
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_blocks, pdf_pages
 from test_store_documents import pdf_bytes
 
-pytestmark = pytest.mark.slow
-
 TEXT = b"BT /F1 12 Tf 20 200 Td (x) Tj ET\n"
 FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
 CATALOG = b"<< /Type /Catalog /Pages 2 0 R >>"
@@ -134,7 +132,6 @@ def test_a_table_that_comes_before_itself_ends() -> None:
 SLOW = with_content(stream(deflated(b"q 1 0 0 1 0 0 cm " * 500_000 + TEXT), PACKED))  # 20 kB
 
 
-@pytest.mark.full
 def test_a_slow_pdf_is_ended_at_its_seconds() -> None:
     """20 kB that take many seconds of computing are given one.
 
@@ -171,7 +168,6 @@ def test_each_limit_is_named(limits: PdfLimits, rule: str) -> None:
     assert len(pdf_pages(raw, "a.pdf", PdfLimits(pages=3, objects=7, characters=3))) == 3
 
 
-@pytest.mark.full
 @pytest.mark.skipif(
     sys.platform != "linux", reason="other systems may not bound a process's memory"
 )

@@ -12,8 +12,6 @@ from raglab.store.record_fields import MAX_NAME
 from raglab.store.strict_yaml import MOST_YAML_VALUES
 from raglab.words.languages import parse_language
 
-pytestmark = pytest.mark.slow
-
 # What stands on the second line, after a first one that is right, and what is said of it.
 WRONG = {
     "a timestamp that is none": ("b: !!timestamp foo", "'foo', which is no timestamp"),

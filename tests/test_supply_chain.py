@@ -216,7 +216,6 @@ class TestEnvironment:
         assert "pip" not in rule
 
 
-@pytest.mark.full
 def test_a_service_decides_in_a_bare_environment(tmp_path: Path) -> None:
     """With only the distributions of requirements-service.txt a policy loads and decides."""
     for pin in pins("requirements-service.txt"):

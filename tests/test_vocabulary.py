@@ -110,7 +110,7 @@ def faults(code: str, file: str) -> list[str]:
     ]
     inner = [
         (node, given)
-        for node, given in scopes(tree)
+        for node, given in (scopes(tree) if "left" in code else ())
         if not isinstance(node, ast.Module) and "left" in given and "right" not in given
     ]
     return sorted(

@@ -188,7 +188,6 @@ def test_a_line_shows_no_unseen_character(name: str) -> None:
     assert visible(text, lines=True) == text
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("quick_study")
 def test_a_study_shows_itself() -> None:
     """Its line and page are bounded, and its comparison's few columns are among all rates' ones."""

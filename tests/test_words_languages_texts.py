@@ -22,8 +22,6 @@ from raglab.words import languages
 from raglab.words.languages import TEXTS, sentence
 from worlds import random_policies, random_trace, with_signals
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(raglab.__file__).parent
 SAYING = {"sentence", "say"}
 COUNTED = (
@@ -109,7 +107,6 @@ def test_another_language_is_english() -> None:
     assert sentence("100 % {sure}") == "100 % {sure}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_decision_is_the_same_in_french(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers, verdicts and statuses are those of the English one.

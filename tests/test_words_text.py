@@ -277,7 +277,6 @@ def _without_list_numbers(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("unit", ["A. ", "**a", '"', ". [", "| ", "(a) ", "- a\n", "\n\n", "Mr. "])
 def test_time_is_linear_in_the_text(unit: str) -> None:
     """Fifty thousand of anything are cut within two seconds."""

@@ -155,23 +155,7 @@ def random_trace(
     """A trace drawn on coarse grids: ties in l2, scores, pages and entities are the rule."""
     rng = np.random.default_rng(seed)
     n_chunks = 12
-    chunks = tuple(
-        Chunk(
-            chunk_id=str(number),
-            text=" ".join(rng.choice(_WORDS, size=3)),
-            source=f"{rng.choice([['a', 'b'], ['a', 'a']][number % 2])}/"
-            f"{rng.choice(['x.md', 'y.md'])}",
-            page=None if rng.random() < 0.15 else int(rng.integers(1, 6)),
-            page_label=str(rng.choice(["iv", "2"])) if rng.random() < 0.3 else None,
-            tags={
-                key: str(rng.choice(["motor", "Marine ", "", " "]))
-                for key in ("domain", "product", "vendor")
-                if rng.random() < 0.6
-            },
-            entities=tuple(name for name in ENTITIES if rng.random() < 0.25),
-        )
-        for number in range(n_chunks)
-    )
+    chunks = _random_chunks(rng, n_chunks)
     cases = []
     for row in range(n_cases):
         expected = [
@@ -218,6 +202,27 @@ def random_trace(
     names = ("hybrid", "iterative", "graph")[:arms]
     return TraceData(
         tuple(cases), chunks, names, Hits(chunk, rank, **floats, n_reranked=n_reranked)
+    )
+
+
+def _random_chunks(rng: np.random.Generator, n_chunks: int) -> tuple[Chunk, ...]:
+    """Chunks with short texts, of few files, pages, tags and entities."""
+    return tuple(
+        Chunk(
+            chunk_id=str(number),
+            text=" ".join(rng.choice(_WORDS, size=3)),
+            source=f"{rng.choice([['a', 'b'], ['a', 'a']][number % 2])}/"
+            f"{rng.choice(['x.md', 'y.md'])}",
+            page=None if rng.random() < 0.15 else int(rng.integers(1, 6)),
+            page_label=str(rng.choice(["iv", "2"])) if rng.random() < 0.3 else None,
+            tags={
+                key: str(rng.choice(["motor", "Marine ", "", " "]))
+                for key in ("domain", "product", "vendor")
+                if rng.random() < 0.6
+            },
+            entities=tuple(name for name in ENTITIES if rng.random() < 0.25),
+        )
+        for number in range(n_chunks)
     )
 
 

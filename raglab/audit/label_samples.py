@@ -158,8 +158,7 @@ def draw_sample(
 
     Returns:
       A row a request: sample, request_id, stratum, inclusion_probability, question, decision,
-      answer, reason (as far
-        as the log keeps them), and an empty label.
+        answer, reason (as far as the log keeps them), and an empty label.
 
     Raises:
       ValueError: n below 1, or no request with a decision.

@@ -116,11 +116,10 @@ def live_rates(
 
     Returns:
       A row a window, rate and source: until and since (moments of its last and first request),
-      estimate, low, high,
-        level, known (requests with a label or feedback that the estimate rests on), covered
-        (requests it covers), unknown (requests without a label, or without feedback; of the
-        correction rate, answers without feedback), requests (of the window, without those whose
-        model failed) and errors (those). NaN where nothing is known, and where 0 of 0 is.
+        estimate, low, high, level, known (requests with a label or feedback that the estimate rests
+        on), covered (requests it covers), unknown (requests without a label, or without feedback;
+        of the correction rate, answers without feedback), requests (of the window, without those
+        whose model failed) and errors (those). NaN where nothing is known, and where 0 of 0 is.
 
     Raises:
       ValueError: no window, one below a request, or a level outside (0, 1).

@@ -306,7 +306,7 @@ def choose_price(
         is available.
 
     Source: Everett, Generalized Lagrange multiplier method for solving problems of optimum
-    allocation (1963).
+      allocation (1963).
 
     Example:
       >>> choice = choose_price([[0.5, 0.9], [0.5, 0.6]], [[0.0, 1.0], [0.0, 1.0]], 0.5)
@@ -441,7 +441,7 @@ def pace(pacer: Pacer, cost: ArrayLike) -> Pacer:
       ValueError: a cost below 0 or infinite.
 
     Source: Balseiro, Lu and Mirrokni, Dual mirror descent for online allocation problems (2020),
-    with entropy.
+      with entropy.
 
     Example:
       >>> pacer = pace(start_pacer(Budget(2.0, price=1.0, step=0.1)), 4.0)

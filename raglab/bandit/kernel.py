@@ -63,6 +63,61 @@ def _best_bound(counts: Any, mean: Any, r: int, twice: float, width: float) -> i
 
 
 @compile_kernel(checked=False)
+def _best_arms(
+    t: int,
+    case: Any,
+    mask: Any,
+    rows: int,
+    level: float,
+    width: float,
+    bounds: bool,
+    counts: Any,
+    mean: Any,
+    root: Any,
+    best: Any,
+    second: Any,
+    first: Any,
+) -> None:
+    """Fill in the lowest available arm with the best score of each replication, in one round."""
+    masked, n_arms, size = len(mask) > 0, len(counts), len(first)
+    # the score is made and compared in one pass: a stored one would cost more memory than the
+    # choice
+    twice, scale = 2.0 * level, width * np.sqrt(level)
+    best[:], second[:] = -np.inf, -np.inf
+    first[:] = 0
+    for a in range(n_arms):
+        n, means, roots = counts[a], mean[a], root[a]
+        # what is rare stands apart, so that the common loop has no branch and runs several
+        # replications at once
+        if masked or not bounds:
+            for r in range(size):
+                if not masked or mask[_row(t, r, case, rows), a]:
+                    score = (
+                        width * np.sqrt(twice / max(n[r], 1.0)) + means[r] if bounds else means[r]
+                    )
+                    first[r] = a if score > best[r] else first[r]
+                    best[r] = max(score, best[r])
+        else:
+            for r in range(size):
+                score, most = scale * roots[r] + means[r], best[r]
+                better = score > most
+                less = most if better else score
+                first[r] = a if better else first[r]
+                best[r] = score if better else most
+                second[r] = max(second[r], less)
+    if bounds and not masked:
+        # a score with its root at hand is off by some last digits: where two are that close,
+        # all are made in full
+        n_close = 0
+        for r in range(size):
+            n_close += 0 if best[r] - second[r] > CLOSE * best[r] else 1
+        if n_close > 0:
+            for r in range(size):
+                if not best[r] - second[r] > CLOSE * best[r]:
+                    first[r] = _best_bound(counts, mean, r, twice, width)
+
+
+@compile_kernel(checked=False)
 def _ucb_arms(
     out: Any,
     case: Any,
@@ -97,50 +152,27 @@ def _ucb_arms(
         mean.ravel(),
         root.ravel(),
     )
-    masked, has_random, tabled, drifts = (
-        len(mask) > 0,
+    has_random, tabled, drifts = (
         len(at_random) > 0,
         len(case) > 0,
         len(reward) > 1,
     )
     for t in range(len(out)):
-        # the score is made and compared in one pass: a stored one would cost more memory than the
-        # choice
-        twice, scale = 2.0 * level[t], width * np.sqrt(level[t])
-        best[:], second[:] = -np.inf, -np.inf
-        first[:] = 0
-        for a in range(n_arms):
-            n, means, roots = counts[a], mean[a], root[a]
-            # what is rare stands apart, so that the common loop has no branch and runs several
-            # replications at once
-            if masked or not bounds:
-                for r in range(size):
-                    if not masked or mask[_row(t, r, case, len(reward)), a]:
-                        score = (
-                            width * np.sqrt(twice / max(n[r], 1.0)) + means[r]
-                            if bounds
-                            else means[r]
-                        )
-                        first[r] = a if score > best[r] else first[r]
-                        best[r] = max(score, best[r])
-            else:
-                for r in range(size):
-                    score, most = scale * roots[r] + means[r], best[r]
-                    better = score > most
-                    less = most if better else score
-                    first[r] = a if better else first[r]
-                    best[r] = score if better else most
-                    second[r] = max(second[r], less)
-        if bounds and not masked:
-            # a score with its root at hand is off by some last digits: where two are that close,
-            # all are made in full
-            n_close = 0
-            for r in range(size):
-                n_close += 0 if best[r] - second[r] > CLOSE * best[r] else 1
-            if n_close > 0:
-                for r in range(size):
-                    if not best[r] - second[r] > CLOSE * best[r]:
-                        first[r] = _best_bound(counts, mean, r, twice, width)
+        _best_arms(
+            t,
+            case,
+            mask,
+            len(reward),
+            level[t],
+            width,
+            bounds,
+            counts,
+            mean,
+            root,
+            best,
+            second,
+            first,
+        )
         # uniform choices of epsilon_greedy were drawn beforehand, in the order of the NumPy loop
         if has_random:
             for r in range(size):
@@ -363,6 +395,16 @@ def _count_reward(
             )
 
 
+@compile_kernel(inline="always", checked=False)
+def _fade_sums(gram: Any, moment: Any, r: int, discount: float) -> None:
+    """Discount the sums of all arms of one replication."""
+    for a in range(moment.shape[1]):
+        for i in range(moment.shape[2]):
+            moment[r, a, i] *= discount
+            for j in range(moment.shape[2]):
+                gram[r, a, i, j] *= discount
+
+
 @compile_kernel(checked=False)
 def _forgetful_arms(
     out: Any,
@@ -430,11 +472,7 @@ def _forgetful_arms(
             # the round is counted first: all sums fade, or the round that leaves the window is
             # taken out
             if discount < 1.0:
-                for a in range(n_arms):
-                    for i in range(d):
-                        moment[r, a, i] *= discount
-                        for j in range(d):
-                            gram[r, a, i, j] *= discount
+                _fade_sums(gram, moment, r, discount)
             if window > 0 and t >= window:
                 old = int(case[t - window, r])
                 _count_reward(

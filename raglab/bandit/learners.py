@@ -40,7 +40,7 @@ def ucb1(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
     """Mean plus exploration * sqrt(2 ln t / n), [..., A].
 
     Source: Auer, Cesa-Bianchi and Fischer, Finite-time analysis of the multiarmed bandit problem
-    (2002).
+      (2002).
     """
 
     def bound(mean: Array, counted: Array, level: Array) -> Array:

@@ -540,7 +540,7 @@ def warm_start_helps(
         no history.
 
     Source: prequential log score, Dawid 1984; clustered standard error with Student-t over the
-    clusters.
+      clusters.
     """
     if not (0.0 < share < 1.0 and 0.0 < level < 1.0 and horizon >= 1):
         msg = (

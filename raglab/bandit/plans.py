@@ -54,10 +54,9 @@ def compare_plans(
 
     Returns:
       A row a plan: `policy`, `reward` a question, `spend` a question in the unit of the costs,
-      `of_budget` (spend over
-        budget; without a budget NaN), `difference` and `spend_difference` (less those of the
-        reference), each but `of_budget` with `_low` and `_high`. `attrs["notes"]` names what
-        flatters or was left out.
+        `of_budget` (spend over budget; without a budget NaN), `difference` and `spend_difference`
+        (less those of the reference), each but `of_budget` with `_low` and `_high`.
+        `attrs["notes"]` names what flatters or was left out.
 
     Raises:
       ValueError: probabilities that break a rule, other arms in `validation`, or a budget that

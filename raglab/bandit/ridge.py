@@ -63,8 +63,7 @@ def fit_ridge(
         rows.
 
     Source: Allen, The relationship between variable selection and data augmentation and a method
-    for prediction
-      (1974): a row's leave-one-out error is its error over 1 minus its leverage.
+      for prediction (1974): a row's leave-one-out error is its error over 1 minus its leverage.
 
     Example:
       >>> fit = fit_ridge([[0.0], [1.0], [2.0], [3.0]], [[1.0], [3.0], [5.0], [7.0]], strength=0.0)

@@ -67,8 +67,7 @@ def student(state: State, bandit: Bandit) -> Student:
     """Posterior of thompson_nig: of the mean, with the variance integrated out.
 
     Source: Murphy, Conjugate Bayesian analysis of the Gaussian distribution (2007), section 6;
-    alpha0 is half of
-      kappa0, so that prior_strength counts the pseudo-observations of both.
+      alpha0 is half of kappa0, so that prior_strength counts the pseudo-observations of both.
     """
     return student_posterior(*pooled_stats(state, bandit), bandit)
 
@@ -96,7 +95,7 @@ def normal(state: State, bandit: Bandit, context: Array) -> Normal:
       context: [..., d].
 
     Source: Li et al., A contextual-bandit approach to personalized news article recommendation
-    (2010), algorithm 1.
+      (2010), algorithm 1.
     """
     ridge = bandit.prior_strength * np.eye(context.shape[-1])
     x = context[..., None, :]
@@ -157,7 +156,7 @@ def kl_upper(mean: Array, level: Array) -> Array:
       level: [...] >= 0; ln(t) / n in KL-UCB.
 
     Source: Garivier and Cappe, The KL-UCB algorithm for bounded stochastic bandits and beyond
-    (2011), with c = 0.
+      (2011), with c = 0.
     """
     low = 1.0 - mean
     with np.errstate(divide="ignore", invalid="ignore"):

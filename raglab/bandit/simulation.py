@@ -740,11 +740,10 @@ def log(
 
     Returns:
       A row a round: `action` (number of the arm), `arm` (its name, or number), `reward` (that the
-      learner gets, NaN
-        where it never arrives), `propensity` of that arm, `case` (row of a table; -1 where there is
-        none), `value` of the choice (net of price times cost), `cost` of the choice in the user's
-        unit, `delay` (rounds until its reward arrived), and `p_<arm>` of every arm. With a budget
-        `reward` is before costs, and `price` is the pacer's at the choice.
+        learner gets, NaN where it never arrives), `propensity` of that arm, `case` (row of a table;
+        -1 where there is none), `value` of the choice (net of price times cost), `cost` of the
+        choice in the user's unit, `delay` (rounds until its reward arrived), and `p_<arm>` of every
+        arm. With a budget `reward` is before costs, and `price` is the pacer's at the choice.
 
     Raises:
       ValueError: a world, settings or sizes that break a rule.

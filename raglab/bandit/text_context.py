@@ -146,7 +146,7 @@ def text_features(
         spread.
 
     Source: Halko, Martinsson and Tropp, Finding structure with randomness (2011), as scikit-learn's
-    TruncatedSVD.
+      TruncatedSVD.
 
     Example:
       >>> fitted = text_features(

@@ -79,8 +79,7 @@ def fit(y: ArrayLike, score: ArrayLike, *, method: Method) -> Calibrator:
       ValueError: one outcome only; a score outside the method's range; NaN.
 
     Source: Zadrozny and Elkan 2002; Platt 1999 with Lin, Lin and Weng 2007; Kull, Silva Filho and
-    Flach 2017;
-      Guo et al. 2017; Vovk, Petej and Fedorova 2015.
+      Flach 2017; Guo et al. 2017; Vovk, Petej and Fedorova 2015.
 
     Example:
       >>> fit([0, 1, 0, 1], [10, 20, 30, 40], method="isotonic").high.tolist()

@@ -500,8 +500,7 @@ def smooth_ece(y: ArrayLike, p: ArrayLike) -> float:
       p: probabilities, [Q].
 
     Source: Błasiok and Nakkiran 2023, on the probability itself, not its logit, with the mesh and
-    the search of
-      their package relplot.
+      the search of their package relplot.
 
     Example:
       >>> round(smooth_ece([0, 1, 1, 1], [0.75, 0.75, 0.75, 0.75]), 3)

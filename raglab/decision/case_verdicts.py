@@ -292,9 +292,8 @@ class CaseVerdicts(Protocol):
           after: decisions on the same cases; what they say stands as `now`.
 
         Returns: a row a case in the trace's order: `case_id`, `query`, `expect_status`, `was` and
-        `now` (statuses),
-          `decided_by_was`, `decided_by_now`, `correct_was`, `correct_now` (None without a label),
-          `change`: `gained`, `lost` or `after`.
+          `now` (statuses), `decided_by_was`, `decided_by_now`, `correct_was`, `correct_now` (None
+          without a label), `change`: `gained`, `lost` or `after`.
 
         Raises:
           ValueError: the cases are not the same.

@@ -14,7 +14,8 @@ from raglab.decision import chain
 from raglab.decision.measurement import Tables
 from raglab.decision.threshold_arrays import Thresholds
 from raglab.gating import fused_gate
-from raglab.gating.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, OwnThresholds, firing_of
+from raglab.gating.own_margins import OWN, OwnThresholds
+from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, firing_of
 from raglab.policy import PolicyData
 from raglab.policy_parts.gate_order import Step
 from raglab.policy_parts.own_gates import own_gate

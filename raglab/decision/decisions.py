@@ -44,7 +44,8 @@ from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answe
 from raglab.decision.scoring import trace_status_only
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
 from raglab.gating import expected_cost
-from raglab.gating.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, firing_of
+from raglab.gating.own_margins import OWN
+from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK, firing_of
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST, cut_value
 from raglab.signals import NAMES

@@ -29,7 +29,7 @@ class Measured:
       TypeError: the trace is of shards, measured already, or none.
 
     Example: `held = Measured(trace)`, then `sweep(held, policies)`, `steps(held, policy)`,
-    `decide(held, policy)`.
+      `decide(held, policy)`.
     """
 
     def __init__(self, trace: TraceData) -> None:

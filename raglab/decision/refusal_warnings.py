@@ -13,7 +13,8 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.checks import scalar_value
 from raglab.decision.decisions import UNSWITCHED, Decisions
-from raglab.gating.signal_gates import OWN, SIGNALS
+from raglab.gating.own_margins import OWN
+from raglab.gating.signal_gates import SIGNALS
 from raglab.policy import PolicyData
 from raglab.policy_parts.own_gates import own_gate
 from raglab.policy_parts.sections import EXPECTED_COST

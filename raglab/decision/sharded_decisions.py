@@ -93,7 +93,7 @@ class ShardedDecisions(CaseVerdicts):
     decided: decisions on a part of the trace. columns: of all cases. sizes: cases of each part.
 
     Example: `raglab.decide(raglab.Trace.open("out/shards"), policy).explain("q17")` loads one
-    shard.
+      shard.
     """
 
     trace: TraceView

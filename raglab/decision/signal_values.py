@@ -147,8 +147,7 @@ def score_statistics(cosine: NDArray[np.float64]) -> Columns:
       cosine: of all hits, [B, K]; NaN where there is none.
 
     Source: Shtok, Kurland, Carmel, Raiber & Markovits 2012, Predicting Query Performance by
-    Query-Drift Estimation
-      (normalized query commitment), over the ten best hits.
+      Query-Drift Estimation (normalized query commitment), over the ten best hits.
 
     Example:
       >>> {

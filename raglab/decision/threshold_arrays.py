@@ -12,7 +12,8 @@ import numpy as np
 from raglab import gates
 from raglab.gates import IntentThresholds, RefineThresholds
 from raglab.gating.expected_cost import PATHS, ActionCosts
-from raglab.gating.signal_gates import OWN, SIGNALS, OwnThresholds, SignalThresholds, UserThresholds
+from raglab.gating.own_margins import OWN, OwnThresholds
+from raglab.gating.signal_gates import SIGNALS, SignalThresholds, UserThresholds
 from raglab.policy import PolicyData
 from raglab.policy_parts.gate_order import (
     ON_CHOSEN,

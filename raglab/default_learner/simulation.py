@@ -760,9 +760,7 @@ def _play_block(
                 np.full(len(failed), SIGNAL_FAILURE),
                 np.full(len(failed), NONE),
             )
-            rows.vote(row[failed], *ballot, day)
-            rows.stratum(parent[failed], *ballot, level[failed])
-            rows.stratify(parent[failed], np.full(len(failed), NONE), level[failed], t + 1, day)
+            _count_votes(rows, row[failed], parent[failed], ballot, level[failed], t, day)
         liking[empty, value[empty]] = -np.inf  # what came back empty is not proposed
         choice[empty, value[empty]] = False
         value = liking.argmax(axis=1)
@@ -783,15 +781,29 @@ def _play_block(
         ballot = (value, signal, np.where(names, wanted, NONE))
         # a failure may have split it: the vote is cast under the condition
         row, _ = rows.at(who, slot, level)
-        rows.vote(row, *ballot, day)
-        rows.stratum(parent, *ballot, level)
-        accepted = np.where((signal == SIGNAL_YES) | (signal == SIGNAL_OK), value, NONE)
-        success = np.where(names, wanted, accepted)
-        spoken = signal >= 0
-        rows.stratify(parent[spoken], success[spoken], level[spoken], t + 1, day)
+        _count_votes(rows, row, parent, ballot, level, t, day)
         question[t], error[t], unnoticed[t] = ask, wrong, wrong & ~met.notice[t]
         unanswered[t] = (ask & ~right & ~met.name[t]) | none
     return _account(met, question, error, unanswered, unnoticed, rows)
+
+
+def _count_votes(
+    rows: DefaultRowArrays,
+    row: Index,
+    parent: Index,
+    ballot: tuple[Index, Index, Index],
+    level: Small,
+    t: int,
+    day: float,
+) -> None:
+    """Count value, signal and named value of each row at request t, and split parents if due."""
+    rows.vote(row, *ballot, day)
+    rows.stratum(parent, *ballot, level)
+    value, signal, named = ballot
+    accepted = np.where((signal == SIGNAL_YES) | (signal == SIGNAL_OK), value, NONE)
+    success = np.where(named >= 0, named, accepted)
+    spoken = signal >= 0
+    rows.stratify(parent[spoken], success[spoken], level[spoken], t + 1, day)
 
 
 def _policy_learner(policy: DefaultLearner | Baseline) -> DefaultLearner:
@@ -848,10 +860,10 @@ def simulate(
 
     Returns:
       A row a policy and bucket: `policy`, `bucket`, `first`, `last` (numbers of its requests, from
-      1), `questions`,
-        `errors` (silent ones), `unanswered`, `cost`, each per 100 requests; `regret` (cost of a
-        user above the oracle's, all requests up to `last`); `silent` (share of users who are not
-        asked after `last`; NaN in the last bucket); each with `_low` and `_high`; `users`.
+        1), `questions`, `errors` (silent ones), `unanswered`, `cost`, each per 100 requests;
+        `regret` (cost of a user above the oracle's, all requests up to `last`); `silent` (share of
+        users who are not asked after `last`; NaN in the last bucket); each with `_low` and `_high`;
+        `users`.
 
     Raises:
       ValueError: no policy, one that is unknown, sizes below 1, costs below 0, a world that breaks
@@ -934,9 +946,8 @@ def confidence_paths(learners: Mapping[str, DefaultLearner], requests: int) -> p
 
     Returns:
       A row a learner, request and way: `learner`, `gated`, `request`, `question`, `confidence`
-      (after it). `gated`
-        false: the value is applied silently from then on; true: the gate asks when it is due, and
-        the answer is yes.
+        (after it). `gated` false: the value is applied silently from then on; true: the gate asks
+        when it is due, and the answer is yes.
 
     Source: rules S5.4, S5.5.
 

@@ -11,7 +11,7 @@ reaches 1 / alpha with a probability of at most alpha (Ville's inequality). So a
 after every signal, from the first failure on, and no level is spent on looks.
 
 Source: Ville 1939; Wasserman, Ramdas and Balakrishnan 2020, Universal inference; Vovk and Wang
-2021, E-values.
+  2021, E-values.
 """
 
 from __future__ import annotations

@@ -133,8 +133,8 @@ class RegretDisplay(FrameDisplay):
           ValueError: no run, lengths that differ, an unknown band, level outside (0, 1), or recent
             below 1.
 
-        Example: `RegretDisplay.from_runs({"ucb1": one, "thompson_beta": two}, log_x=True,
-        slope=8.285)`.
+        Example:
+          `RegretDisplay.from_runs({"ucb1": one, "thompson_beta": two}, log_x=True, slope=8.285)`.
         """
         import pandas as pd
 
@@ -726,8 +726,8 @@ class PosteriorDisplay(FrameDisplay):
           ValueError: another learner, whose belief has no such density, a batch of states, or names
             that do not fit.
 
-        Example: `PosteriorDisplay.from_state(state, Bandit("thompson_beta"), ("hybrid",
-        "iterative"))`.
+        Example:
+          `PosteriorDisplay.from_state(state, Bandit("thompson_beta"), ("hybrid", "iterative"))`.
         """
         import pandas as pd
 

@@ -59,8 +59,8 @@ class ConfidenceDisplay(FrameDisplay):
         Raises:
           ValueError: no row.
 
-        Example: `ConfidenceDisplay.from_paths(confidence_paths({"vote_share": DefaultLearner()},
-        60))`.
+        Example:
+          `ConfidenceDisplay.from_paths(confidence_paths({"vote_share": DefaultLearner()}, 60))`.
         """
         if not len(paths):
             msg = (
@@ -297,8 +297,9 @@ class ClarifyDisplay(FrameDisplay):
         Raises:
           ValueError: no row, or another number of axes.
 
-        Example: `ClarifyDisplay.from_simulation(simulate(world, {"published": DefaultLearner(),
-        "oracle": "oracle"}))`.
+        Example:
+          `ClarifyDisplay.from_simulation(simulate(world, {"published": DefaultLearner(), "oracle":
+          "oracle"}))`.
         """
         if not len(table):
             msg = (
@@ -404,8 +405,9 @@ class SilenceDisplay(Display):
         Raises:
           ValueError: no policy, or one without a row that was met.
 
-        Example: `SilenceDisplay.from_silence({"rule": silence(request_outcomes(world, learner,
-        users=9, ...))})`.
+        Example:
+          `SilenceDisplay.from_silence({"rule": silence(request_outcomes(world, learner, users=9,
+          ...))})`.
         """
         if not rows or not all((silence.requests > 0).any() for silence in rows.values()):
             msg = (

@@ -62,8 +62,9 @@ class FrontierDisplay(FrameDisplay):
           ax: axes to draw on; new ones where not given.
           **style: of what is drawn, in matplotlib's words.
 
-        Example: `FrontierDisplay.from_table(test, compare_plans(test, plans, budget=0.5),
-        budget=Budget(0.5, "$"))`.
+        Example:
+          `FrontierDisplay.from_table(test, compare_plans(test, plans, budget=0.5),
+          budget=Budget(0.5, "$"))`.
         """
         import pandas as pd
 

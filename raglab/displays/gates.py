@@ -531,8 +531,8 @@ class ReliabilityDisplay(Display):
           ValueError: a score outside [0, 1] (rank only: calibrate first), NaN, no case, or level
             outside (0, 1).
 
-        Example: `ReliabilityDisplay.from_predictions(right, p, strategy="corp",
-        name="cross-fitted")`.
+        Example:
+          `ReliabilityDisplay.from_predictions(right, p, strategy="corp", name="cross-fitted")`.
         """
         curve = calibration.reliability(y_true, y_prob, bins=n_bins, strategy=strategy)
         return cls(

@@ -74,8 +74,8 @@ class TraceComparisonDisplay(Display):
         Raises:
           ValueError: a path whose scores the comparison does not have.
 
-        Example: `TraceComparisonDisplay.from_comparison(compare_traces(trace, new,
-        policy=policy))`.
+        Example:
+          `TraceComparisonDisplay.from_comparison(compare_traces(trace, new, policy=policy))`.
         """
         rows = comparison.signals
         paths = rows["path"].tolist() if len(rows) else []

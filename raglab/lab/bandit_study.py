@@ -236,8 +236,8 @@ def tune_bandit(
 
     Source: rules S4.4, S4.5, S4.7, S4.8, S6.5.
 
-    Example: `print(tune_bandit(trace, policy).env())`, `print(*tune_bandit(table,
-    bandit="lin_ucb").notes)`.
+    Example: `print(tune_bandit(trace, policy).env())`,
+      `print(*tune_bandit(table, bandit="lin_ucb").notes)`.
     """
     base = Bandit(bandit) if isinstance(bandit, str) else bandit
     check_bandit(base)

@@ -240,7 +240,7 @@ def compare_baselines(
         or a minimum effect below 0 or not finite.
 
     Source: rules S6.3, S6.7, S6.12; intervals as in `metrics.paired_cost` and
-    `metrics.paired_rates`.
+      `metrics.paired_rates`.
     """
     _check_settings(rates, min_effect)
     _check_comparable(before, after)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
@@ -179,11 +180,11 @@ def certify_policy(
         same cases that `looks` or the policy's certificate remembers.
 
     Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; exact binomial p-values, of graded costs those of
-    Hoeffding and
-      Bentkus (Bates and others 2021).
+      Hoeffding and Bentkus (Bates and others 2021).
 
-    Example: `raglab.certify_policy(trace, result.policy, targets={"hallucination_rate": 0.1},
-    looks="looks.jsonl")`.
+    Example:
+      `raglab.certify_policy(trace, result.policy, targets={"hallucination_rate": 0.1},
+      looks="looks.jsonl")`.
     """
     terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks)
     return certify_alone(trace, policy, terms)
@@ -268,11 +269,10 @@ def certify_best(
       ValueError: as `certify_policy`; no candidates, or paths with several candidates.
 
     Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; Pareto testing (Laufer-Goldshtein and others
-    2023).
+      2023).
 
     Example: with splits `tune` and `certify`, so that the policy is fitted on other cases than
-    those it is tested on:
-      `raglab.certify_best(trace, raglab.fit_decision(trace.split("tune")),
+      those it is tested on: `raglab.certify_best(trace, raglab.fit_decision(trace.split("tune")),
       targets={"hallucination_rate": 0.2})`.
     """
     terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks)
@@ -376,18 +376,10 @@ def _certification(
     # A case scored by status alone counts any answer as correct, so the certificate says how many
     # are (rule S6.3).
     alone = trace_status_only(held_out)
-    sentence = look_sentence(look, recorded=terms.looks is not None, again=terms.again)
-    if terms.divisor > 1:
-        sentence += (
-            f"; tested at {terms.level:.3g}, as one of {terms.divisor:,} that these cases may "
-            "have chosen"
-        )
     first, untested = (
         _first_tested(offered, tried, order, terms, len(held_out)) if is_family else ("", ())
     )
-    judged = JudgedCases(
-        counts.basis, alone, sentence, len(tried), len(offered), first, look_confidence(look)
-    )
+    judged = _judged_cases(counts, alone, look, terms, len(tried), len(offered), first)
     tests = tested.failed or tested.promises
     reason = certificate_reason(
         tests, tested.binding, delta, order.method, judged, certified=tested.certified
@@ -451,6 +443,27 @@ def _certification(
         ),
         chance=near.chance,
         status_only=int(alone.sum()),
+    )
+
+
+def _judged_cases(
+    counts: RateCounts,
+    alone: NDArray[np.bool_],
+    look: Look,
+    terms: CertificationSettings,
+    n_tried: int,
+    n_offered: int,
+    first: str,
+) -> JudgedCases:
+    """What the reason of a certificate says of the cases, and of this look at them."""
+    sentence = look_sentence(look, recorded=terms.looks is not None, again=terms.again)
+    if terms.divisor > 1:
+        sentence += (
+            f"; tested at {terms.level:.3g}, as one of {terms.divisor:,} that these cases may "
+            "have chosen"
+        )
+    return JudgedCases(
+        counts.basis, alone, sentence, n_tried, n_offered, first, look_confidence(look)
     )
 
 

@@ -123,10 +123,9 @@ def diagnosis(
       size: cases to certify on, over these.
 
     Returns: a row a signal, the best AUROC first: `AUROC` with interval; `coverage`, the smallest
-    one at which as many
-      are answered as `cases_needed` asks for; `wrong`, `answered` and `risk` there; `lowest_risk`
-      at that coverage or more; `chance`, probability that its best threshold is certified (chosen
-      here, so it flatters); `verdict`.
+      one at which as many are answered as `cases_needed` asks for; `wrong`, `answered` and `risk`
+      there; `lowest_risk` at that coverage or more; `chance`, probability that its best threshold
+      is certified (chosen here, so it flatters); `verdict`.
 
     Source: rules S6.4, S6.9.
     """

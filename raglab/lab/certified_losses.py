@@ -232,7 +232,7 @@ def pilot_counts(
       offered: candidates of any kind; those that share a model are cross-fitted together.
 
     Source: rules S6.9, S6.10: cases that a model was fitted on flatter it, in the order, the choice
-    and the hint.
+      and the hint.
     """
     split = count_split(pilot, offered, offered[0], names, arm, costs)
     pilot_hash = trace_hash(pilot)

@@ -169,10 +169,10 @@ def compare(
         which more than 5 % of the answers are missing, of cases judged by text.
 
     Source: rules S6.2, S6.3, S6.7, S6.11; intervals as in `metrics.paired_rates` and
-    `metrics.paired_cost`.
+      `metrics.paired_cost`.
 
     Example: `raglab.compare(trace, policy, policy.replace("l2.max_l2", 0.7)).changed` names the
-    cases.
+      cases.
     """
     first, second = decide_policies(trace, [a, b], arm)
     missing = (first.missing_answers, second.missing_answers)
@@ -469,8 +469,7 @@ def standings(
       in_sample: names of the policies that were fitted or selected on these cases.
 
     Returns: `policy`, `policy_id`, `note`, which says what is in sample, each of `metrics.RATES`
-    with `_k`, `_n`,
-      `_low`, `_high`; `expected_cost` with `_low` and `_high`.
+      with `_k`, `_n`, `_low`, `_high`; `expected_cost` with `_low` and `_high`.
     """
     import pandas as pd
 

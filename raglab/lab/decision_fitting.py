@@ -690,7 +690,7 @@ def fit_decision(
         holds alone.
 
     Source: rules S2.17, S2.20, S6.3; Chow 1970, Elkan 2001; leave-group-out: Roberts and others
-    2017.
+      2017.
 
     Example: `raglab.fit_decision(trace, policy, costs={"refuse": {"answered_wrong": 10}})`.
     """

@@ -176,7 +176,7 @@ def best_arm_values(
       arms: those that may be chosen.
 
     Returns: as `Account.fresh` and `.expected`, and its mean on all cases as they are, where it was
-    not chosen.
+      not chosen.
     """
     means = value[:, arms][fresh.row].mean(axis=2)  # [2, H, arms]
     best = means.argmax(axis=2)

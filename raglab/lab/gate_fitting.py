@@ -303,10 +303,9 @@ def compare_gates(
 
     Returns:
       A row a gate, the lowest AURC first: `AURC`; `difference` to the fused gate with a paired 95 %
-      interval (positive:
-        fused is better); `AUROC` of right against wrong; `coverage` at the published chain's risk,
-        and `risk` and `expected_cost` at its coverage; `least_cost`, over all thresholds, chosen on
-        these very cases, so it flatters.
+        interval (positive: fused is better); `AUROC` of right against wrong; `coverage` at the
+        published chain's risk, and `risk` and `expected_cost` at its coverage; `least_cost`, over
+        all thresholds, chosen on these very cases, so it flatters.
 
     Raises:
       ValueError: the policy has no fused gate, or costs that mean nothing.
@@ -510,9 +509,9 @@ def answer_outcomes(
 
     Returns:
       `case_id`, `label`, `answer`, `raw` (the generator's own confidence, NaN where it has none),
-      `confidence` (after
-        the policy's calibration), `support`, `right`, `basis` (rule S6.3: `text` where a case
-        labelled ok has a gold answer, else `sources`); without the cases that got no answer.
+        `confidence` (after the policy's calibration), `support`, `right`, `basis` (rule S6.3:
+        `text` where a case labelled ok has a gold answer, else `sources`); without the cases that
+        got no answer.
 
     Raises:
       ValueError: the trace holds no answers.

@@ -165,10 +165,10 @@ def sample_for_labels(
 
     Returns:
       A row a request: sample, request_id, stratum, inclusion_probability, question, decision,
-      answer, reason, an empty
-        label, policy_id and margin. `raglab.audit.label_samples.write_sample` writes it as a file
-        that people fill in: the label is what the request should have got, `refuse` where the
-        answer is wrong or must not be given.
+        answer, reason, an empty label, policy_id and margin.
+        `raglab.audit.label_samples.write_sample` writes it as a file that people fill in: the label
+        is what the request should have got, `refuse` where the answer is wrong or must not be
+        given.
 
     Raises:
       ValueError: n below 1, a margin outside (0, 1), or no request.
@@ -242,8 +242,7 @@ def with_sample_labels(
 
     Returns:
       The trace: drawn cases have their label as `expect_status`. `extra` has `stratum`, and of
-      drawn cases
-        `inclusion_probability` and `sample_label`, '' where the label is empty.
+        drawn cases `inclusion_probability` and `sample_label`, '' where the label is empty.
 
     Raises:
       InputError: an unknown label, a request that is not of the trace or twice in the file, rows of

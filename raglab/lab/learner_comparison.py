@@ -117,10 +117,9 @@ def compare_learners(
 
     Returns:
       `table`, a row a policy: `policy`, `right` (mean value a round, with `_low`, `_high`),
-      `regret` (value lost in all
-        rounds against the best available arm of each case, likewise), `difference` (`right` minus
-        that of the reference, paired, likewise), `ms` (mean of the known), and `pulls_<arm>` (share
-        of the rounds).
+        `regret` (value lost in all rounds against the best available arm of each case, likewise),
+        `difference` (`right` minus that of the reference, paired, likewise), `ms` (mean of the
+        known), and `pulls_<arm>` (share of the rounds).
 
     Raises:
       ValueError: learners or plans that are no mapping, or neither of them; a learner that is no
@@ -154,26 +153,11 @@ def compare_learners(
     against = reference if reference in each else next(iter(each))
     # Intervals: every learner is trained again on tables drawn from the cases, the same tables for
     # all.
-    fresh, copies, nothing = (
-        draw_fresh_tables(world, rounds, n_boot, seed),
-        by_turns(world),
-        np.zeros(len(world.mask)),
-    )
-    whole = {name: np.tile(plan, (world.n_arms, 1)) for name, plan in plans.items()}
-    whole |= dict.fromkeys(("", *plans.keys() & {ORACLE}), greedy_arms(copies.value, copies.mask))
-    accounts = {
-        name: _plan_account(plan, each.get(name, best), copies, fresh)
-        for name, plan in whole.items()
-    }
+    fresh, copies = draw_fresh_tables(world, rounds, n_boot, seed), by_turns(world)
+    accounts = _plan_accounts(plans, each, best, copies, fresh)
     work: dict[str, Any] = {"seed": seed, "engine": engine}
     work["work"] = float(rounds * (replications + n_boot) * max(1, len(trained)))
-    for name, (bandit, met) in trained.items():
-        learner, _ = follow_costs(bandit, met, charged=name in budget_by_learner)
-        values = learner_values(learner, met, fresh, budget=budget_by_learner.get(name), **work)
-        # What a learner does in a case is not the same on every table.
-        accounts[name] = Account(
-            each[name].value.sum(axis=1) / rounds, nothing, *values, fixed=False
-        )
+    accounts |= _learner_accounts(trained, each, fresh, budget_by_learner, rounds, work)
     notes = [_interval_note(len(world.mask), fresh)]
     if FIXED in plans and fixed is None and len(world.mask) > 1:
         accounts[FIXED], flattery = _chosen_account(accounts[FIXED], copies, fresh)
@@ -220,11 +204,46 @@ def _check_compared(world: Table, learners: object, plans: object) -> None:
             )
 
 
+def _plan_accounts(
+    plans: Mapping[str, Array],
+    each: Mapping[str, Earnings],
+    best: Earnings,
+    copies: Table,
+    fresh: FreshTables,
+) -> dict[str, Account]:
+    """Accounts of policies that learn nothing, and of the oracle under the name ""."""
+    whole = {name: np.tile(plan, (copies.n_arms, 1)) for name, plan in plans.items()}
+    whole |= dict.fromkeys(("", *plans.keys() & {ORACLE}), greedy_arms(copies.value, copies.mask))
+    return {
+        name: _plan_account(plan, each.get(name, best), copies, fresh)
+        for name, plan in whole.items()
+    }
+
+
 def _plan_account(plan: Array, earnings: Earnings, copies: Table, fresh: FreshTables) -> Account:
     """Account of a policy that does the same on every table, [A × Q, A]."""
     by_row = (plan * np.where(copies.mask, copies.value, 0.0)).sum(axis=1)
     mean = earnings.value.sum(axis=1) / earnings.n.sum(axis=1)
     return Account(mean, by_row[: earnings.n.shape[1]], *plan_values(by_row, fresh), fixed=True)
+
+
+def _learner_accounts(
+    trained: Mapping[str, tuple[Bandit, Table]],
+    each: Mapping[str, Earnings],
+    fresh: FreshTables,
+    budgets: Mapping[str, Budget],
+    rounds: int,
+    work: Mapping[str, Any],
+) -> dict[str, Account]:
+    """Accounts of learners, each trained again on every fresh table."""
+    accounts = {}
+    for name, (bandit, met) in trained.items():
+        learner, _ = follow_costs(bandit, met, charged=name in budgets)
+        values = learner_values(learner, met, fresh, budget=budgets.get(name), **work)
+        mean = each[name].value.sum(axis=1) / rounds
+        # What a learner does in a case is not the same on every table.
+        accounts[name] = Account(mean, np.zeros(each[name].n.shape[1]), *values, fixed=False)
+    return accounts
 
 
 def _chosen_account(account: Account, copies: Table, fresh: FreshTables) -> tuple[Account, str]:
@@ -269,10 +288,9 @@ def compare_on_arms(
     """Learners beside a uniform choice on Bernoulli arms of known means, on the same chance.
 
     Returns: `table`, a row a policy: `policy`, `reward` (expected, a round), `regret` (expected
-    reward lost in all
-      rounds against the best arm, mean over replications, `_low` and `_high` a t interval of it),
-      and `pulls_<arm>` (share of the rounds).
-    """
+      reward lost in all rounds against the best arm, mean over replications, `_low` and `_high` a t
+      interval of it), and `pulls_<arm>` (share of the rounds).
+    """  # fmt: skip
     import pandas as pd
 
     world = Bernoulli(np.asarray(means, dtype=np.float64))

@@ -56,7 +56,7 @@ def paired_advantage(
     Source: rules S6.7, S6.11; see `metrics.paired_cost`.
 
     Example: of twelve questions to refuse, the selected policy refuses all, the other one answers
-    all.
+      all.
       >>> advantage = paired_advantage(np.full(12, 8), np.full(12, 2), None, "always-answer")
       >>> advantage.estimate, round(advantage.low, 3), advantage.verdict
       (1.0, 0.471, 'better')

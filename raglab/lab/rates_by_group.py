@@ -53,10 +53,9 @@ def group_rates(
 
     Returns:
       a row a group and rate, the group '' of cases that state none: `group`, `cases`, `rate`,
-      `target`, `k`, `n`,
-        `value`, `low` and `high` (95 %, Clopper and Pearson), `needed` (cases of the group, of
-        those that the rate is a share of, that certify the target without an error) and `need`, the
-        same as a sentence.
+        `target`, `k`, `n`, `value`, `low` and `high` (95 %, Clopper and Pearson), `needed` (cases
+        of the group, of those that the rate is a share of, that certify the target without an
+        error) and `need`, the same as a sentence.
 
     Raises:
       ValueError: no targets, one that is no rate or outside (0, 1), or a case without a label.

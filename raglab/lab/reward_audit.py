@@ -316,26 +316,21 @@ def audit_rewards(
 
     Returns:
       `simulation`, columns as in `simulate_learner`: value at the end of the learner and of each
-      policy, its
-        `difference` from each, and the `verdict`: `helps`, `harms`, `not told apart`.
+        policy, its `difference` from each, and the `verdict`: `helps`, `harms`, `not told apart`.
       `arms`, columns `arm`, `n` (cases in which it is available), `mean_reward`, `success_share`
-      (rewards above the
-        threshold), `mean_value`, each with `_low`, `_high`.
+        (rewards above the threshold), `mean_value`, each with `_low`, `_high`.
       `rules`, columns `rule` (`mean reward`, `success share`, and `mean value`, the labels'),
-      `followed` (by the
-        learner), `arm` (that it ends on, of those that are always available where there are such),
-        `leads` (share of the resamples in which it is that arm), `value` (mean, with `_low`,
-        `_high`).
+        `followed` (by the learner), `arm` (that it ends on, of those that are always available
+        where there are such), `leads` (share of the resamples in which it is that arm), `value`
+        (mean, with `_low`, `_high`).
       `correlations`, columns `signal`, `n` (case × arm rows), `pearson`, `spearman` with the value,
-      each with `_low`
-        and `_high`; `concordance` (share of pairs of arms of one case with different values in
-        which the better arm has the higher signal, ties half; 0.5 is a coin; no learner follows it)
-        with `_low`, `_high`, `pairs`, `cases` (those with a pair).
+        each with `_low` and `_high`; `concordance` (share of pairs of arms of one case with
+        different values in which the better arm has the higher signal, ties half; 0.5 is a coin; no
+        learner follows it) with `_low`, `_high`, `pairs`, `cases` (those with a pair).
       `policies`, columns `policy`, `n`, `right` (sum of values), `share` with `_low`, `_high`,
-      `regret` (right answers
-        lost against the oracle, the best available arm of each case) and `behind` (lost against the
-        best fixed arm), each with `_low`, `_high`, paired case by case. Ties are shared equally
-        between the arms.
+        `regret` (right answers lost against the oracle, the best available arm of each case) and
+        `behind` (lost against the best fixed arm), each with `_low`, `_high`, paired case by case.
+        Ties are shared equally between the arms.
 
     Raises:
       ValueError: the trace lacks vectors or latencies, a trace without a policy or a table with

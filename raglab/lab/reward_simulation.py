@@ -61,18 +61,17 @@ def simulate_learner(
       plans: name -> probabilities [Q, A] of policies that learn nothing.
 
     Returns: a row a policy, the learner first: `policy`; `value` at the end with `_low`, `_high`;
-    `difference` (learner
-      minus the policy, paired, likewise; NaN for the learner); `verdict` (`helps`, `harms`, `not
-      told apart`: the learner is above the policy, below it, or the interval holds 0 or the
-      difference is under 0.5 % of the range of the values); `pulls_<arm>` (share of the rounds at
-      the end). Of fewer than 10 cases an interval reaches at least as far as the exact one of as
-      many cases that show nothing, times the range of the values.
+      `difference` (learner minus the policy, paired, likewise; NaN for the learner); `verdict`
+      (`helps`, `harms`, `not told apart`: the learner is above the policy, below it, or the
+      interval holds 0 or the difference is under 0.5 % of the range of the values); `pulls_<arm>`
+      (share of the rounds at the end). Of fewer than 10 cases an interval reaches at least as far
+      as the exact one of as many cases that show nothing, times the range of the values.
 
     Raises:
       ValueError: rounds, replications or tables below 1, or a learner that the table does not fit.
 
     Source: rules S4.5, S4.7; Efron and Tibshirani 1993 for the percentile interval; Bonferroni for
-    the best arm.
+      the best arm.
     """
     import pandas as pd
 

@@ -278,8 +278,8 @@ def starting_policy(trace: TraceView, *, arm: str | None = None) -> Policy:
 
     Source: rules S2.15, S6.8.
 
-    Example: `raglab.tune(trace, policy=raglab.lab.starting_policy(trace).replace("chosen.final_k",
-    3))`
+    Example:
+      `raglab.tune(trace, policy=raglab.lab.starting_policy(trace).replace("chosen.final_k", 3))`
     """
     published = Policy.load()
     if trace.meta.get("parameters", {}).get("score") == UNSTATED:
@@ -435,7 +435,7 @@ class Goal:
     Source: rule S6.7.
 
     Example: a wrong answer to what should be refused costs ten times a failure, and at most 10 %
-    are asked back idly.
+      are asked back idly.
       >>> goal = Goal(costs={"refuse": {"answered_wrong": 10}}, targets={"over_ask_rate": 0.1})
       >>> float(goal.matrix[1, 1])
       10.0

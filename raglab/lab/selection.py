@@ -64,7 +64,7 @@ def largest_cost(actions: frozenset[Status], goal: Goal) -> float:
     """Largest cost over labels and outcomes of some actions.
 
     Example: refusing costs at most 1 by default, and answering 10 where a wrong answer may cost
-    that.
+      that.
       >>> goal = Goal(costs={"refuse": {"answered_wrong": 10}})
       >>> largest_cost(frozenset({Status.refuse}), goal), largest_cost(frozenset({Status.ok}), goal)
       (1.0, 10.0)

@@ -73,8 +73,8 @@ class SignalCalibration:
           ValueError: that of another signal, or of another version than the one that was
             calibrated.
 
-        Example: `system = System.open("out/index", policy=policy,
-        signals=[made.signal_function(judge)])`
+        Example:
+          `system = System.open("out/index", policy=policy, signals=[made.signal_function(judge)])`
         """
         if not isinstance(function, SignalFunction):
             kind = type(function).__name__
@@ -207,8 +207,8 @@ def calibrate_signal(
 
     Source: rule S6.4.
 
-    Example: `made = raglab.lab.calibrate_signal(trace, "yes_no");
-    made.trace.signal("yes_no_probability")`
+    Example:
+      `made = raglab.lab.calibrate_signal(trace, "yes_no"); made.trace.signal("yes_no_probability")`
     """
     check_in_memory(trace, "calibrate_signal")
     values = trace.signal(signal, arm).to_numpy(dtype=np.float64)

@@ -38,8 +38,8 @@ def signal_table(
 
     Source: rule S2.17.
 
-    Example: with `table = signal_table(trace)`, `PolicyClassifier().fit(table[names],
-    table["right_decision"])`.
+    Example: with `table = signal_table(trace)`,
+      `PolicyClassifier().fit(table[names], table["right_decision"])`.
     """
     import pandas as pd
 

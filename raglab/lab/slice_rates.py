@@ -86,14 +86,13 @@ def slices(
 
     Returns:
       A row a slice: `column`, `value`, `n`, `k`, `rate`, `low`, `high` (exact), `rest` (rate of all
-      other cases), `p`
-        (Fisher's exact test against the rest, two-sided; NaN without a rest), `p_holm` (over all
-        slices tested, NaN for the others), `flag` (p_holm below 1 − level: really unlike the rest,
-        worse or better) and `expected_cost` (mean over all cases of the slice, not only those of
-        the rate). Worst first: by the bound on the good side, the highest `low` of an error rate,
-        the lowest `high` of a pass rate, so that a slice of few cases is not worst by chance. Its
-        `attrs["basis"]` states on which basis cases are judged, `attrs["headline"]` how many are
-        scored by status alone.
+        other cases), `p` (Fisher's exact test against the rest, two-sided; NaN without a rest),
+        `p_holm` (over all slices tested, NaN for the others), `flag` (p_holm below 1 − level:
+        really unlike the rest, worse or better) and `expected_cost` (mean over all cases of the
+        slice, not only those of the rate). Worst first: by the bound on the good side, the highest
+        `low` of an error rate, the lowest `high` of a pass rate, so that a slice of few cases is
+        not worst by chance. Its `attrs["basis"]` states on which basis cases are judged,
+        `attrs["headline"]` how many are scored by status alone.
 
     Raises:
       ValueError: unknown rate, values of `by` that are not one a case, a level outside (0, 1), or
@@ -455,8 +454,7 @@ def ranking(trace: TraceView) -> pd.DataFrame:
 
     Returns:
       A row an arm and order: `arm`, `order`, `n` (cases), `hit@1`, `hit@5`, `hit@20`, and
-      `nDCG@10`, or
-        `nDCG@10 (graded)` and `nDCG@10 (binary)`; NaN where no case expects a source.
+        `nDCG@10`, or `nDCG@10 (graded)` and `nDCG@10 (binary)`; NaN where no case expects a source.
         `attrs["without_source"]` is the number of cases that expect none and are left out.
 
     Raises:
@@ -650,14 +648,13 @@ def fusion_weights(trace: TraceView, *, weights: Sequence[float] = DENSE_WEIGHTS
 
     Returns:
       The weight, and a table of `dense_weight`, `hit@1`, `hit@5`, `hit@20` and nDCG@10
-      (`ndcg_measures`; chosen by the
-        first of them), over the cases that it was chosen on.
+        (`ndcg_measures`; chosen by the first of them), over the cases that it was chosen on.
 
     Raises:
       ValueError: the trace lacks one of the arms, or no case expects a source.
 
     Source: rules S1.4, S6.8; Bruch, Gai and Ingber 2023, TOIS, on what the parameters of a fusion
-    change.
+      change.
     """
     import pandas as pd
 

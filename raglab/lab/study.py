@@ -385,8 +385,9 @@ class TuneResult:
           TypeError: what is no certification.
           ValueError: a certification of another policy.
 
-        Example: `result.report("report.html", certification=raglab.certify_policy(trace,
-        result.policy, targets=goal))`
+        Example:
+          `result.report("report.html", certification=raglab.certify_policy(trace, result.policy,
+          targets=goal))`
         """
         from raglab.lab.report.page import write_report
 

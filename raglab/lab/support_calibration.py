@@ -171,7 +171,7 @@ def calibrate_support(
         label only, fewer than two pairs a fold, target or delta out of range.
 
     Source: rules S2.11, S6.4; Clopper and Pearson 1934; Laufer-Goldshtein et al. 2023 (order from a
-    pilot half).
+      pilot half).
     """
     check_levels(target, delta)
     truth = _checked(pairs, labels, folds)

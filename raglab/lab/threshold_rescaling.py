@@ -259,8 +259,8 @@ def rescale_thresholds(
 
     Source: rules S6.1, S6.3, S6.4, S6.10.
 
-    Example: `raglab.rescale_thresholds(trace, certified.policy, to=new_trace,
-    looks="looks.jsonl")`.
+    Example:
+      `raglab.rescale_thresholds(trace, certified.policy, to=new_trace, looks="looks.jsonl")`.
     """
     import pandas as pd
 
@@ -479,17 +479,7 @@ def _mapped_thresholds(
         _all_scores(view, policy, arm, order)
         for (view, _), arm, order in zip(pairs, arms, orders, strict=True)
     )
-    # Questions labelled ok are those that an answer may be lost of, so that their share is kept.
-    is_ok = np.array(
-        [pairs[0][1][row].expect_status == Status.ok.name for row in orders[0]], dtype=bool
-    )
-    notes = []
-    if is_ok.sum() < LEAST_OK:
-        notes.append(
-            f"Fewer than {LEAST_OK} questions are labelled ok ({int(is_ok.sum())}): mapped on all "
-            f"{len(is_ok):,}."
-        )
-        is_ok[:] = True
+    is_ok, notes = _mapped_questions(pairs[0][1], orders[0])
     rows, changes, missing, thresholds = [], dict[str, float](), [], swept_paths(before.known)
     _check_declared(before, after)
     for path, of_all in before.by_path.items():
@@ -541,6 +531,22 @@ def _mapped_thresholds(
         for item in (path, value)
     )
     return Mapped(policy.replace(*moved, "certificate", None), rows, tuple(notes), tuple(missing))
+
+
+def _mapped_questions(
+    cases: Sequence[Case], order: Sequence[int]
+) -> tuple[NDArray[np.bool_], list[str]]:
+    """Whether each question, in an order, is one that thresholds are mapped on, and notes."""
+    # Questions labelled ok are those that an answer may be lost of, so that their share is kept.
+    is_ok = np.array([cases[row].expect_status == Status.ok.name for row in order], dtype=bool)
+    notes = []
+    if is_ok.sum() < LEAST_OK:
+        notes.append(
+            f"Fewer than {LEAST_OK} questions are labelled ok ({int(is_ok.sum())}): mapped on all "
+            f"{len(is_ok):,}."
+        )
+        is_ok[:] = True
+    return is_ok, notes
 
 
 def _check_declared(before: Scores, after: Scores) -> None:

@@ -239,7 +239,7 @@ def compare_traces(
         nothing, or more than 5 % of the answers missing, of cases judged by text.
 
     Source: rules S3.6, S6.2, S6.3, S6.7, S6.11; Clopper and Pearson 1934 and Student 1908 for the
-    intervals of hits.
+      intervals of hits.
 
     Example: `compare_traces(trace, raglab.build_trace(corpus, cases, rerank_k=0), policy=policy)`.
     """

@@ -25,7 +25,7 @@ from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
 from raglab.gates import Threshold
 from raglab.gating.case_groups import UNKNOWN, group_values
-from raglab.gating.signal_gates import OWN
+from raglab.gating.own_margins import OWN
 from raglab.lab.acting_gates import acting_gates
 from raglab.lab.label_sampling import PROBABILITY, SAMPLE_LABEL, STRATUM
 from raglab.lab.review_rates import NAN, RATE_COLUMNS, N, ReviewColumns, label_rates, traffic_rates
@@ -419,7 +419,7 @@ def review(
     Source: rules S3.6, S6.2, S6.4; Cochran 1977, chapter 5.
 
     Example: `review(trace, policy, by=("tenant",)).gates` has each threshold at which a decision
-    changes.
+      changes.
     """
     import pandas as pd
 

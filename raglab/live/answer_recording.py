@@ -124,9 +124,8 @@ def record_answers(
 
     Returns:
       The trace; `meta["answer_requests"]` counts requests, tokens, cost, milliseconds of a request
-      (P50, P95), answers
-        from the cache, what is missing by reason, and how many of these the cache knew as cut off,
-        so that they were not requested again (`missing_from_cache`).
+        (P50, P95), answers from the cache, what is missing by reason, and how many of these the
+        cache knew as cut off, so that they were not requested again (`missing_from_cache`).
 
     Raises:
       TypeError: a trace of shards.

@@ -56,7 +56,7 @@ def default_arm(question: str, system: System) -> tuple[str, str]:
     Where one is wanted, the router stands in for it.
 
     Source: rules S4.1, S4.7: the router is the source's own, simple → hybrid, complex → iterative,
-    flagged → its arm.
+      flagged → its arm.
 
     Raises:
       ValueError: the index lacks the arm.
@@ -122,9 +122,8 @@ def components(
       budget_ms: of a question; `latency_ratio` is in units of it.
 
     Returns: a row a case and arm, cases outside, arms inside: `case_id`, `split`, `arm`, `depth`,
-    `margin`,
-      `diversity`, `latency_ratio`, `cache_hit`, `consistency`, `ms`, `status`, `right` (the
-      contract of rule S6.3).
+      `margin`, `diversity`, `latency_ratio`, `cache_hit`, `consistency`, `ms`, `status`, `right`
+      (the contract of rule S6.3).
 
     Raises:
       ValueError: the trace lacks embeddings or latencies, or the budget is not above 0.

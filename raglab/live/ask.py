@@ -210,8 +210,9 @@ def buttons(
     Raises:
       ValueError: the response asks nothing.
 
-    Example: `raglab.live.buttons(raglab.ask("Who is the vendor?", system=system,
-    documents=["a.md"]), system=system)`
+    Example:
+      `raglab.live.buttons(raglab.ask("Who is the vendor?", system=system, documents=["a.md"]),
+      system=system)`
     """
     question = response["clarification"]
     if question is None:

@@ -229,8 +229,9 @@ def build_graph(
 
     Source: confidence heuristics, section 8 (rules S2.9, S2.12).
 
-    Example: `build_graph("out/index").invoke({"question": "What is the storm
-    excess?"})["response"]["answer"]`
+    Example:
+      `build_graph("out/index").invoke({"question": "What is the storm
+      excess?"})["response"]["answer"]`
     """
     try:
         from langgraph.channels import UntrackedValue

@@ -959,10 +959,9 @@ def choice_frame(log: Entries, setup: Setup) -> pd.DataFrame:
     """Choices in order, those of the setup's arms, rewards scored by its weights.
 
     Returns: `seq`, `request_id`, `at`, `policy_id`, `question`, `arm`, `action` (place of the arm),
-    `reward` (NaN where
-      none has come: drop such rows for `off_policy.estimate`), `propensity`, `p_<arm>`, `mask` (a
-      boolean an arm), `features`, `components` (None without a reward), `measured`, `ms`, `thumb`,
-      `age`.
+      `reward` (NaN where none has come: drop such rows for `off_policy.estimate`), `propensity`,
+      `p_<arm>`, `mask` (a boolean an arm), `features`, `components` (None without a reward),
+      `measured`, `ms`, `thumb`, `age`.
     """
     import pandas as pd
 
@@ -1024,8 +1023,7 @@ def arms_frame(choices: pd.DataFrame, setup: Setup) -> pd.DataFrame:
     """Metrics of each arm; NaN where there is nothing to say.
 
     Returns: `arm`, `pulls`, `rewards` (that have come), `wins` (above the bandit's threshold),
-    `win_rate` (of the
-      rewards), `mean_reward`, `mean_ms`, `p95_ms`.
+      `win_rate` (of the rewards), `mean_reward`, `mean_ms`, `p95_ms`.
 
     Source: rule S4.6.
     """

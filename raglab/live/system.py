@@ -545,8 +545,9 @@ class System:
 
         Source: rules S0.1, S2.10.
 
-        Example: `system = System.open("out/index", generator=ModelGenerator(OpenAIClient("m",
-        url))).check()`
+        Example:
+          `system = System.open("out/index", generator=ModelGenerator(OpenAIClient("m",
+          url))).check()`
         """
         generator = behind_own_answers(self.generator)
         if isinstance(generator, ModelGenerator):

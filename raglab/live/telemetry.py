@@ -83,7 +83,7 @@ def answer_in_span(
       session: of the request, '' where there is none.
 
     Source: rules S0.3, S5.8; semantic conventions of OpenTelemetry for generative AI, and of
-    OpenInference.
+      OpenInference.
     """
     tracing = _tracing_of(system)
     if tracing is None:

@@ -341,8 +341,7 @@ def auroc_difference(
       level: in (0, 1).
 
     Returns: without an interval, and with a note, below 10 clusters or where a kind is in one
-    cluster alone; NaN where
-      there is only one kind.
+      cluster alone; NaN where there is only one kind.
 
     Raises:
       ValueError: level outside (0, 1), clusters that are not one value a case, or as for `aurc`.
@@ -590,8 +589,7 @@ def accuracy_difference(
       level: in (0, 1).
 
     Returns: without an interval, and with a note, below 10 clusters with an answered case; NaN
-    where a signal has too
-      few values for the coverage.
+      where a signal has too few values for the coverage.
 
     Raises:
       ValueError: coverage or level out of range, a rule that is not 0 or 1, clusters that are not

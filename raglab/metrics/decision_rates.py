@@ -490,7 +490,7 @@ def paired_rates(
     Source: Zou and Donner 2008 (MOVER); Newcombe 1998 for proportions of the same cases.
 
     Example: of four questions labelled ok the first policy refuses all, the second answers one
-    rightly.
+      rightly.
       >>> refused, answered = len(Status) * 2 + 1, 1
       >>> found = paired_rates(np.full(4, refused), np.array([answered, refused, refused, refused]))
       >>> float(found.difference[0]), found.k[:, 0].tolist(), int(found.only_first[0])

@@ -206,8 +206,7 @@ def stratified_share(
     and at its greatest the other way round.
 
     Returns: the estimate weighs each labelled request by how many it stands for; strata without a
-    label are left out of
-      it, and count from none to all in the interval.
+      label are left out of it, and count from none to all in the interval.
 
     Source: Bonferroni over `finite_interval`; Cochran 1977, chapter 5, for the weights.
 

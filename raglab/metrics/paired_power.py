@@ -20,8 +20,8 @@ discordant cases the mean is far from normal, and where single cases are dear m2
 roughly; the figures are then orders of magnitude.
 
 Source: Connor 1987 (Biometrics 43, 207-211) for paired proportions, here with the variance under
-the difference in both terms, which is what a t interval estimates; Clopper and Pearson 1934 for the
-share.
+  the difference in both terms, which is what a t interval estimates; Clopper and Pearson 1934 for
+  the share.
 """
 
 from __future__ import annotations

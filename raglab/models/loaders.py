@@ -415,8 +415,9 @@ class CausalModel:
 
         The keys and values of earlier tokens are kept, so that a step reads one token.
 
-        Example: `steps = model.log_probabilities(ids); first = next(steps); second =
-        steps.send(int(first.argmax()))`
+        Example:
+          `steps = model.log_probabilities(ids); first = next(steps); second =
+          steps.send(int(first.argmax()))`
         """
         import torch
 

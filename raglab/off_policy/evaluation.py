@@ -283,10 +283,9 @@ def estimate(
 
     Returns:
       Frame of `COLUMNS`; with several outcomes a column `outcome` is the first. `attrs["notes"]`
-      gives for each
-        estimator the reason where its status is not ok, `attrs["rounds"]` the number of rounds of
-        the log. ess and max_weight are those of the weights used; of dm, which uses none, those of
-        the log.
+        gives for each estimator the reason where its status is not ok, `attrs["rounds"]` the number
+        of rounds of the log. ess and max_weight are those of the weights used; of dm, which uses
+        none, those of the log.
 
     Raises:
       ValueError: the log, the target or an argument breaks its rule; or weights are asked of a
@@ -297,9 +296,8 @@ def estimate(
       UserWarning: no column is stated, and the log has costs.
 
     Source: Horvitz and Thompson 1952 (ips); Ionides 2008 (the square root of T); Swaminathan and
-    Joachims 2015 (snips);
-      Dudík et al. 2014 (dr); Wang et al. 2017 (switch_dr); Li et al. 2011 (replay);
-      Nie et al. 2018 (means of learners' logs); rule S4.7.
+      Joachims 2015 (snips); Dudík et al. 2014 (dr); Wang et al. 2017 (switch_dr); Li et al. 2011
+      (replay); Nie et al. 2018 (means of learners' logs); rule S4.7.
 
     Example:
       >>> import pandas as pd

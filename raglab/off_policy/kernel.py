@@ -32,7 +32,7 @@ def weigh_rows(
       tolerance: by how much a row of the target may sum to more or less than 1.
 
     Returns: whether every row of the target is a distribution, and whether all rewards that were
-    written are finite.
+      written are finite.
     """
     wrong, total, by_round = 0, 0.0, len(model) > 1
     for r in range(len(arm)):

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from raglab import gates
 from raglab.gates import Gate
-from raglab.gating.signal_gates import OWN, SIGNALS
+from raglab.gating.own_margins import OWN
+from raglab.gating.signal_gates import SIGNALS
 from raglab.signals import is_name
 
 GAP = "gap"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.gates import Firing, Side, Threshold, meets_threshold
-from raglab.gating.signal_gates import OWN, OwnThresholds, own_margin
+from raglab.gating.own_margins import OWN, OwnThresholds, own_margin
 from raglab.signals import BUILT_IN, LONGEST_TEXT, Unit, is_name, unit_of
 from raglab.values import Floats
 

@@ -22,7 +22,7 @@ from raglab.decision.measurement import Evidence
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
 from raglab.gates import Threshold
 from raglab.gating.expected_cost import PATHS
-from raglab.gating.signal_gates import OWN
+from raglab.gating.own_margins import OWN
 from raglab.policy import PolicyData
 from raglab.policy_parts.own_gates import (
     REGISTERED,

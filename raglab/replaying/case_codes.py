@@ -23,7 +23,7 @@ from raglab.decision.outcome_codes import (
 )
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
 from raglab.gating.expected_cost import class_probabilities
-from raglab.gating.signal_gates import OwnThresholds
+from raglab.gating.own_margins import OwnThresholds
 from raglab.policy import PolicyData
 from raglab.policy_parts.gate_order import Order
 from raglab.progress import progress

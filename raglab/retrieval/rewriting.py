@@ -121,8 +121,7 @@ class Rm3:
         the question as it came.
 
         Source: Lavrenko and Croft 2001, SIGIR (the model); Abdul-Jaleel et al. 2004, TREC (the
-        question stays in it);
-          Carpineto et al. 2001, ACM TOIS (the words that are chosen).
+          question stays in it); Carpineto et al. 2001, ACM TOIS (the words that are chosen).
         """
         believed = [_passage_words(text) for text in self._believed(question, passages, step)]
         return " ".join((question, *self._words(question, believed)[: self.terms * step]))

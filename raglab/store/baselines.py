@@ -1,11 +1,9 @@
 """Baselines (shore): what a policy did on labelled cases, a JSON file, a case a line (S6.12).
 
     {"format": "raglab-baseline-1", "policy_id": …, "arm": …, "basis": …, "schema_version": …,
-      "costs": …,
-    "retrieval": …, "corpus_hash": …, "status_only": …, "missing_answers": …, "cases_hash": …,
-      "measures": …,
-    "cases": [{"id": …, "question": …, "label": …, "judged_by": …, "outcome": …, "cost": …}, one a
-      line]}
+     "costs": …, "retrieval": …, "corpus_hash": …, "status_only": …, "missing_answers": …,
+     "cases_hash": …, "measures": …, "cases": [{"id": …, "question": …, "label": …, "judged_by": …,
+     "outcome": …, "cost": …}, one a line]}
 
 The cases are sorted by id, so that their order says nothing. What follows from the cases (hash,
 costs, measures) is computed again on reading and must agree.

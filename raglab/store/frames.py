@@ -303,8 +303,7 @@ def trace_from_frame(
 
     Returns:
       Q cases and C chunks in the order of their first rows; K hits, as many as the longest case
-      has, by (l2, chunk);
-        measurements in float64 as given.
+        has, by (l2, chunk); measurements in float64 as given.
 
     Raises:
       InputError: a column or cell breaks a rule; names row (from 0), column, rule and remedy.

@@ -6,15 +6,14 @@ A corpus as JSON lines has two forms of ours. One chunk a line, what `save_corpu
 optional first line `{"corpus": "name"}`::
 
     {"id": "a.md#1-1", "source": "a.md", "text": "…", "page": 1, "page_label": "i", "tags": {…},
-      "entities": […],
-     "section": ["Home", "Excess"]}
+     "entities": […], "section": ["Home", "Excess"]}
 
 where id and text are required, a chunk without a source is a document of its own, and a `title`
 beside them is a tag. One document a line, cut into chunks on loading, as Markdown where the source
 ends in .md or .markdown, else as plain text::
 
     {"source": "a.md", "tags": {…}, "entities": […], "pages": [{"page": 1, "label": "i", "text":
-      "…"}]}
+    "…"}]}
 
 where source and pages are required, page and text in each page, and a `title` is a tag. The form of
 the first record is that of the file.

@@ -95,9 +95,8 @@ def score_table(
 
     Returns:
       By signal name, values by case id in the trace's order, NaN for a case without a row. Metrics
-      are named in small
-        letters, digits and underscores; one that is the name of a built-in signal has the tool's
-        name before it.
+        are named in small letters, digits and underscores; one that is the name of a built-in
+        signal has the tool's name before it.
 
     Raises:
       InputError: it is none of these tables; a row fits no case or several, or two rows one case;

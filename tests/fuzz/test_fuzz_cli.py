@@ -29,8 +29,6 @@ from raglab.cli import app, main
 from raglab.store.files import InputError
 from raglab.words.characters import visible
 
-pytestmark = pytest.mark.slow
-
 DONE = {0, 3, 4, 5}
 DAMAGED = {
     "log.csv": "odd/bytes.csv",

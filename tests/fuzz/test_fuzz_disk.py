@@ -28,8 +28,6 @@ from raglab.store.files import InputError
 from raglab.store.log_tables import REQUESTS
 from test_store_files import WRITERS, Writer, contents, mounted, no_file_longer
 
-pytestmark = pytest.mark.slow
-
 # may have brought a file whole before the one that failed
 SEVERAL = {"report", "tables of an audit log"}
 SLOW = {"report"}

@@ -23,8 +23,6 @@ from fuzz.outcomes import CASES, Trial, fuzz, report
 from fuzz.test_fuzz_loaders import problem
 from raglab.store.loaders import load_corpus
 
-pytestmark = pytest.mark.slow
-
 MARKDOWN = (
     "---\ntitle: home\nproduct: x\n---\n# Home\n\nThe excess is *350*.\n\n## Claims\n\n1. call\n  "
     " - by `phone`\n"

@@ -23,8 +23,6 @@ from raglab.off_policy import estimate
 from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases, load_corpus, save_cases, save_corpus
 
-pytestmark = pytest.mark.slow
-
 OTHER_CELLS: tuple[Any, ...] = (
     pd.NA,
     pd.NaT,

@@ -22,8 +22,6 @@ from raglab.values import Status
 from test_policy_parts_own_gates_misbehaviour import N_CASES, NEAR, register, state
 from worlds import policy, random_trace
 
-pytestmark = pytest.mark.slow
-
 NUMBERS = (
     0.0,
     -0.0,

@@ -27,8 +27,6 @@ from raglab.live.index_folder import read_index
 from raglab.live.system import System
 from raglab.words.canonical import canonical_json, digest
 
-pytestmark = pytest.mark.slow
-
 CACHES = ("cache/answers.sqlite", "cache/strategies.sqlite", "embeddings.sqlite")
 
 

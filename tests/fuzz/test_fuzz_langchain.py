@@ -19,8 +19,6 @@ from raglab.lab.langchain import trace_from_langchain
 from test_lab_langchain import CASES as ASKED
 from test_lab_langchain import DOCUMENTS, Scored
 
-pytestmark = pytest.mark.slow
-
 documents = pytest.importorskip("langchain_core.documents")
 
 DISTANCES = ("cosine", "cosine_distance", "l2", "euclidean", None, "other")

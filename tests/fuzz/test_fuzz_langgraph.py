@@ -23,7 +23,6 @@ from raglab.live.system import System, build_index
 from test_live_trace_building import CORPUS, SMALL
 
 pytest.importorskip("langgraph")
-pytestmark = pytest.mark.slow
 
 ALIKE = ("status", "refused", "confidence", "route", "options", "policy_id")
 DOCUMENTS = (

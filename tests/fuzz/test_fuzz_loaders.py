@@ -26,8 +26,6 @@ from fuzz.outcomes import CASES, Trial, fuzz, report
 from raglab.store.loaders import load_cases, load_corpus, save_cases, save_corpus
 from raglab.values import Case, Corpus
 
-pytestmark = pytest.mark.slow
-
 Lines = list[dict[str, Any]]
 
 

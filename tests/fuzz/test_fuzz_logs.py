@@ -30,8 +30,6 @@ from raglab.live.settings import open_audit, open_logs, open_online
 from raglab.live.system import System
 from raglab.store.log_tables import LOG_TABLES
 
-pytestmark = pytest.mark.slow
-
 AUDIT, BANDIT = "audit.sqlite", "bandit.sqlite"
 FREE = {
     "bandit_snapshots",

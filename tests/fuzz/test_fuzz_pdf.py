@@ -36,8 +36,6 @@ from test_store_pdf import (
     with_content,
 )
 
-pytestmark = pytest.mark.slow
-
 LABELS = (
     b"<< /Type /Catalog /Pages 2 0 R /PageLabels << /Nums [0 << /S /r >> 1 << /S /D /P (a) >>] >> "
     b">>"

@@ -21,8 +21,6 @@ from raglab.store.policies import Policy
 from raglab.values import TraceData
 from worlds import FUSED, PATTERNS, random_trace
 
-pytestmark = pytest.mark.slow
-
 # Every section that a policy has, but few lines: reading YAML takes most of the time.
 SAMPLES: dict[str, dict[str, Any]] = {
     "gates": {

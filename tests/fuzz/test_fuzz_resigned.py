@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from fuzz.mutation import mutated_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
@@ -22,8 +21,6 @@ from raglab.bandit.persistence import _document_digest, dumps, loads
 from raglab.store.traces import Trace
 from test_resigned import decided
 from test_store_traces import full_trace
-
-pytestmark = pytest.mark.slow
 
 
 def test_re_signed_traces(tmp_path: Path) -> None:

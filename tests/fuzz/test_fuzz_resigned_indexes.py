@@ -12,8 +12,6 @@ import pytest
 from fuzz.outcomes import CASES, report
 from fuzz.resigned_indexes import try_changes
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
 def test_re_signed_indexes(tmp_path: Path, kind: str) -> None:

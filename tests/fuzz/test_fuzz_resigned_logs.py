@@ -27,7 +27,6 @@ from raglab.live.settings import open_audit, open_online
 from raglab.live.system import System
 
 __all__ = ["whole"]  # a fixture
-pytestmark = pytest.mark.slow
 
 UNREAD = ("cannot be read", "is not in the log")
 

@@ -26,8 +26,6 @@ from raglab.values import Generation, ModelUnavailableError
 from raglab.words.characters import visible
 from test_answering_server import CHUNKED, GOOD, KEY, PASSAGES, tokens
 
-pytestmark = pytest.mark.slow
-
 pytest.importorskip("openai")
 
 WAIT_S = 0.3

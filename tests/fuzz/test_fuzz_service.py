@@ -11,14 +11,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pytest
 
 from fuzz.mutation import hostile_value, json_bytes, mutated_bytes, mutated_value, pick, shown
 from fuzz.outcomes import Trial, fuzz, report
 from raglab.store.policies import Policy
 from test_service import APP, app  # noqa: F401
-
-pytestmark = pytest.mark.slow
 
 GOOD = [
     {

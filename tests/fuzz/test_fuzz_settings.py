@@ -20,8 +20,6 @@ from fuzz.outcomes import CASES, Trial, fuzz, report
 from raglab.live import settings as module
 from raglab.live.settings import AuditSettings, BanditSettings, ClarifySettings
 
-pytestmark = pytest.mark.slow
-
 SECRET = "s3cr3t" + "pass"
 STATED = {
     "RAGLAB_AUDIT_QUERY": "none",

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from fuzz.mutation import hostile_value, mutated_bytes, mutated_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
@@ -25,8 +24,6 @@ from raglab.store.traces import Trace
 from raglab.values import Latency
 from test_store_traces import unit_vectors, world
 from worlds import policy
-
-pytestmark = pytest.mark.slow
 
 
 @cache

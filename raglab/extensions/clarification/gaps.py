@@ -622,17 +622,8 @@ def _document_gap(
         or parsed.known("intent") not in {None, "lookup"}
     ):
         return None
-    if not _are_alternatives(tags):
+    if not _are_alternatives(tags) or _is_document_named(text, tags):
         return None
-    called = {
-        name: frozenset(
-            split_words(plain(" ".join((tag.get("vendor", ""), tag.get("product", "")))))
-        )
-        for name, tag in tags.items()
-    }
-    spoken = frozenset(word for word in split_words(text) if len(word) >= NAME_LETTERS)
-    if len({spoken & words for words in called.values()}) > 1:
-        return None  # it names one of them
     # The documents that name most of the topic; one alone is meant.
     needed = frozenset(stem(word) for word in topic if not is_kind_word(word))
     texts = {
@@ -693,6 +684,18 @@ def _are_alternatives(tags: Mapping[str, Mapping[str, str]]) -> bool:
     products = {tag.get("product", "") for tag in tags.values()} - {""}
     kinds = {tag.get("doc_type", "") for tag in tags.values()}
     return len(vendors) == len(tags) or (len(products) == len(tags) and len(kinds) == 1)
+
+
+def _is_document_named(text: str, tags: Mapping[str, Mapping[str, str]]) -> bool:
+    """Whether a question in plain letters has words that only some documents go by."""
+    called = {
+        name: frozenset(
+            split_words(plain(" ".join((tag.get("vendor", ""), tag.get("product", "")))))
+        )
+        for name, tag in tags.items()
+    }
+    spoken = frozenset(word for word in split_words(text) if len(word) >= NAME_LETTERS)
+    return len({spoken & words for words in called.values()}) > 1
 
 
 def _by_document(

@@ -19,7 +19,8 @@ from raglab.decision.measurement import Evidence
 from raglab.decision.outcome_codes import CELL_OF_CODE, outcome_codes
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
 from raglab.gates import Gate, Threshold
-from raglab.gating.signal_gates import OWN, SIGNALS, signal_path
+from raglab.gating.own_margins import OWN
+from raglab.gating.signal_gates import SIGNALS, signal_path
 from raglab.lab.search_space import Goal, round_between, step_index
 from raglab.policy_parts.own_gates import own_gate
 from raglab.policy_parts.sections import EXPECTED_COST

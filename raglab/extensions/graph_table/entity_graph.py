@@ -116,7 +116,7 @@ class EntityGraph:
             below 0; these chunks share the restart with the query's entities.
 
         Source: Haveliwala 2002, WWW; over entities and passages: Gutiérrez et al. 2024, NeurIPS,
-        and 2025, ICML.
+          and 2025, ICML.
         """
         scores, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
         scopes = [None] * len(queries) if allowed is None else allowed

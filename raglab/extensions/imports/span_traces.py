@@ -116,8 +116,7 @@ def trace_from_spans(
 
     Returns:
       a `raglab.Trace` of Q cases, with `extra` of each: `at` (time), `logged_answer`, `groups`; a
-      `ShardedTrace` with
-        `out`.
+        `ShardedTrace` with `out`.
 
     Raises:
       ValueError: a direction that is none.

@@ -124,11 +124,7 @@ def judged_answers(table: AnswerTable, parts: Sequence[JudgedPart]) -> JudgedAns
             _filled(table.signals[has][:, of], centers) for of in (part.fit, part.judged)
         )
         signals[np.ix_(np.array(has, dtype=np.intp), np.flatnonzero(part.judged))] = judged
-        areas = [metrics.auroc(right, values) for values in fit]
-        # At .5 exactly neither direction is better: a signal that is turned by chance would depend
-        # on its sign.
-        ranks = [row for row, area in enumerate(areas) if area != 0.5]
-        signs = np.array([-1.0 if areas[row] < 0.5 else 1.0 for row in ranks])[:, None]
+        ranks, signs = _directions(right, fit)
         fit, judged = fit[ranks] * signs, judged[ranks] * signs
         names = [table.names[has[row]] for row in ranks]
         model = fitted_model(fit, right, names)
@@ -160,6 +156,17 @@ def _has_values(values: NDArray[np.float64], part: JudgedPart) -> bool:
 
 def _filled(values: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isnan(values), centers, values)
+
+
+def _directions(
+    right: NDArray[np.bool_], fit: NDArray[np.float64]
+) -> tuple[list[int], NDArray[np.float64]]:
+    """Rows of the signals that rank, and the sign that makes each rank surer upwards, [S, 1]."""
+    areas = [metrics.auroc(right, values) for values in fit]
+    # At .5 exactly neither direction is better: a signal that is turned by chance would depend on
+    # its sign.
+    ranks = [row for row, area in enumerate(areas) if area != 0.5]
+    return ranks, np.array([-1.0 if areas[row] < 0.5 else 1.0 for row in ranks])[:, None]
 
 
 def _fault(right: NDArray[np.bool_], fitted_on: str) -> str:

@@ -356,26 +356,8 @@ def _cell(
     }
     odd = {part: keys for part, (_, keys) in read.items()}
     if len(arms) < 2 or not all(ids.values()):
-        sizes = f"{len(ids[DEVELOPMENT])} development and {len(ids[TEST])} test questions"
-        notes.insert(0, f"{len(arms)} arms have answers in both parts, to {sizes}: no choice.")
-        notes += [
-            f"Beside the predictions of {part} lies no gold answer."
-            for part in golds
-            if not golds[part]
-        ]
-        notes += [f"{sum(map(len, odd.values()))} {ODD}."] if any(odd.values()) else []
-        return LeagueRow(NAME, shown, TASK, METRIC, True, 0, note=" ".join(notes))
-    counts = {
-        "questions that an arm, the router or the gold answers lack are dropped": sum(
-            len(set().union(golds[part], *(arm.texts for arm in judged[part])) - odd[part])
-            - len(ids[part])
-            for part in parts
-        ),
-        ODD: sum(map(len, odd.values())),
-        "questions have a gold answer without a word, which every answer contains": sum(
-            not all(map(normalise_answer, golds[TEST][key])) for key in ids[TEST]
-        ),
-    }
+        return _unjudged_row(shown, arms, ids, golds, odd, notes)
+    counts = _question_counts(golds, odd, judged, ids)
     # What is judged is not fitted to.
     repeated = set(ids[DEVELOPMENT]) & set(ids[TEST])
     ids[DEVELOPMENT] = [key for key in ids[DEVELOPMENT] if key not in repeated]
@@ -411,6 +393,49 @@ def _cell(
         ),
     }
     return AnswerCell(shown, arms, development, test, router, texts)
+
+
+def _unjudged_row(
+    shown: str,
+    arms: Sequence[str],
+    ids: Mapping[str, Sequence[str]],
+    golds: Mapping[str, Mapping[str, Sequence[str]]],
+    odd: Mapping[str, set[str]],
+    notes: Sequence[str],
+) -> LeagueRow:
+    """Line of a cell whose answers leave no choice of an arm, with the reasons."""
+    sizes = f"{len(ids[DEVELOPMENT])} development and {len(ids[TEST])} test questions"
+    texts = [
+        f"{len(arms)} arms have answers in both parts, to {sizes}: no choice.",
+        *notes,
+        *(
+            f"Beside the predictions of {part} lies no gold answer."
+            for part in golds
+            if not golds[part]
+        ),
+    ]
+    texts += [f"{sum(map(len, odd.values()))} {ODD}."] if any(odd.values()) else []
+    return LeagueRow(NAME, shown, TASK, METRIC, True, 0, note=" ".join(texts))
+
+
+def _question_counts(
+    golds: Mapping[str, Mapping[str, Sequence[str]]],
+    odd: Mapping[str, set[str]],
+    judged: Mapping[str, Sequence[StoredAnswers]],
+    ids: Mapping[str, Sequence[str]],
+) -> dict[str, int]:
+    """Numbers of questions that are dropped or that any answer gets right, by their note."""
+    return {
+        "questions that an arm, the router or the gold answers lack are dropped": sum(
+            len(set().union(golds[part], *(arm.texts for arm in judged[part])) - odd[part])
+            - len(ids[part])
+            for part in ids
+        ),
+        ODD: sum(map(len, odd.values())),
+        "questions have a gold answer without a word, which every answer contains": sum(
+            not all(map(normalise_answer, golds[TEST][key])) for key in ids[TEST]
+        ),
+    }
 
 
 def _matched(parts: Mapping[str, _Paths]) -> tuple[_Matched, list[str]]:

@@ -86,8 +86,7 @@ def spans(
 
     Returns:
       One row a question: `span` (a text), `passage` (its position, -1 without passages),
-      `probability` that it answers,
-        NaN without passages.
+        `probability` that it answers, NaN without passages.
     """
     import pandas as pd
 

@@ -9,7 +9,7 @@ probability delta at most, over all times together (Ville). This needs a bet tha
 wealth is spread evenly over several of them at the start, and the sum keeps the law.
 
 Source: Waudby-Smith and Ramdas 2024, Estimating means of bounded random variables by betting,
-section 4 (hedged capital over a grid of bets); Ville 1939.
+  section 4 (hedged capital over a grid of bets); Ville 1939.
 """
 
 from __future__ import annotations

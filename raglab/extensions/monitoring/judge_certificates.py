@@ -9,7 +9,7 @@ over the three before the first request: a judge that misleads costs a factor of
 most, for c = 0 is the test without it.
 
 Source: Waudby-Smith and Ramdas 2024; Csillag, Struchiner and Goedert 2025, Prediction-powered
-e-values.
+  e-values.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def step_range(alpha: float, probability: float, coefficient: float) -> StepRang
       coefficient: of the judge, in [0, 1].
 
     Example: an error that the judge does not see counts for 10 requests where 1 in 10 is drawn, and
-    a little more.
+      a little more.
       >>> low, high = step_range(0.05, 0.1, 1.0)
       >>> round(low, 2), round(high, 2)
       (-9.05, 9.95)
@@ -161,9 +161,8 @@ def certify_judged(
 
     Returns:
       A certificate with the method "betting". Its promises have k and n of people's labels, and as
-      their bound alpha
-        where the rate is certified, else 1. `chosen` is None where the judge depends on the draw,
-        with the `reason`.
+        their bound alpha where the rate is certified, else 1. `chosen` is None where the judge
+        depends on the draw, with the `reason`.
 
     Raises:
       InputError: a request without an inclusion probability, a number of drawn ones that these

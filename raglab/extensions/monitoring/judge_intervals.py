@@ -11,8 +11,8 @@ weighs most could have got at worst. Labels that agree with the judge throughout
 the next one would (rule of three).
 
 Source: Särndal, Swensson and Wretman 1992, chapter 6 (difference and regression estimator);
-Angelopoulos and others 2023 (prediction-powered inference); Angelopoulos, Duchi and Zrnic 2023 (c,
-"PPI++").
+  Angelopoulos and others 2023 (prediction-powered inference); Angelopoulos, Duchi and Zrnic 2023
+  (c, "PPI++").
 """
 
 from __future__ import annotations
@@ -150,13 +150,12 @@ def judged_rates(
 
     Returns:
       A row a rate: estimate, low, high; method; judge_only (no interval: its errors are unknown);
-      human_only,
-        human_low, human_high (people's labels alone, exact); k of n, labelled errors and labelled
-        cases; requests, unlabelled (drawn without a label); coefficient (c of the judge);
-        labels_saved (how many more labels people alone would need for such an interval, by the
-        estimated variances); level; reason, why the estimate is refused and NaN, or that no labels
-        are saved, or that the estimate lies outside people's own interval, which a sound one seldom
-        does.
+        human_only, human_low, human_high (people's labels alone, exact); k of n, labelled errors
+        and labelled cases; requests, unlabelled (drawn without a label); coefficient (c of the
+        judge); labels_saved (how many more labels people alone would need for such an interval, by
+        the estimated variances); level; reason, why the estimate is refused and NaN, or that no
+        labels are saved, or that the estimate lies outside people's own interval, which a sound one
+        seldom does.
 
     Raises:
       InputError: a column is missing, there twice or has another value, a `request_id` is there

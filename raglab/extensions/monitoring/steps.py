@@ -195,33 +195,7 @@ def stream_steps(
 
 def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
     source = str(rows) if isinstance(rows, str | Path) else "stream"
-    if isinstance(rows, str | Path):
-        records = [
-            {name: "" if cell is None else str(cell).strip() for name, cell in row.items()}
-            for _, row in file_rows(Path(rows))
-        ]
-        names = set().union(*records) if records else set()
-    else:
-        cells = rows.astype(object).where(rows.notna(), "")
-        texts = cells.astype(str).assign(
-            **{name: cells[name].map(_id_text) for name in cells if name == "request_id"}
-        )
-        records = [
-            {str(name): cell.strip() for name, cell in row.items()}
-            for row in texts.to_dict("records")
-        ]
-        names = set(map(str, rows.columns))
-    if PROBABILITY not in names and (near := sorted(NEAR_PROBABILITY & names)):
-        rule = f"the column of inclusion probabilities must be named {PROBABILITY}"
-        raise input_error(
-            Where(source), rule, "rename it, or give it another name where it is none", near[0]
-        )
-    for name in ("decision", "label"):
-        if name not in names:
-            rule = f"labelled rows must have the column {name}"
-            raise input_error(
-                Where(source), rule, "keep the columns that the sample was written with", "none"
-            )
+    records, names = _checked_records(rows, source)
 
     def column(name: str, known: Sequence[str], what: str, remedy: str) -> list[str]:
         cells = [row.get(name, "") for row in records]
@@ -285,6 +259,40 @@ def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
         source,
     )
     return steps._replace(notes=(*steps.notes, *notes))
+
+
+def _checked_records(
+    rows: pd.DataFrame | str | Path, source: str
+) -> tuple[list[dict[str, str]], set[str]]:
+    """Rows as texts by column, and the names of the columns, of which no needed one is missing."""
+    if isinstance(rows, str | Path):
+        records = [
+            {name: "" if cell is None else str(cell).strip() for name, cell in row.items()}
+            for _, row in file_rows(Path(rows))
+        ]
+        names = set().union(*records) if records else set()
+    else:
+        cells = rows.astype(object).where(rows.notna(), "")
+        texts = cells.astype(str).assign(
+            **{name: cells[name].map(_id_text) for name in cells if name == "request_id"}
+        )
+        records = [
+            {str(name): cell.strip() for name, cell in row.items()}
+            for row in texts.to_dict("records")
+        ]
+        names = set(map(str, rows.columns))
+    if PROBABILITY not in names and (near := sorted(NEAR_PROBABILITY & names)):
+        rule = f"the column of inclusion probabilities must be named {PROBABILITY}"
+        raise input_error(
+            Where(source), rule, "rename it, or give it another name where it is none", near[0]
+        )
+    for name in ("decision", "label"):
+        if name not in names:
+            rule = f"labelled rows must have the column {name}"
+            raise input_error(
+                Where(source), rule, "keep the columns that the sample was written with", "none"
+            )
+    return records, names
 
 
 def _number(text: str) -> float:

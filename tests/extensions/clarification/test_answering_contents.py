@@ -386,7 +386,6 @@ def test_the_features_by_hand() -> None:
     assert found == pytest.approx([np.log(8), 1.0, 0.0, 3.5, 1.0, 100.0 / 7.0])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pack", "right"), [(INSURANCE, 34), (GENERIC, 34)], ids=["insurance", "generic"]
 )

@@ -9,15 +9,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from broker_documents import COVER, START, WORDING
 from raglab.audit.explanation import explain_request
 from raglab.extensions.clarification.clarified_traces import clarified_trace
 from raglab.live.ask import ask, reply
 from raglab.live.system import System
-
-pytestmark = pytest.mark.slow
 
 QUESTIONS = (
     ("what about pollution", WORDING, "yes"),

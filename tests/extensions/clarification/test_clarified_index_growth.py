@@ -23,8 +23,6 @@ from raglab.values import Corpus
 from test_live_index_growth import document
 from test_live_trace_building import SMALL, WordEncoder, encoder  # noqa: F401
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 # the fixture

@@ -6,16 +6,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from raglab.audit.label_samples import draw_sample
 from raglab.audit.live_rates import live_rates
 from raglab.audit.log import AuditLog
 from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationRequest
 from test_audit_live_rates import POLICY, START, rate
-
-pytestmark = pytest.mark.slow
 
 KEY = ("insurer_name", "contract", {})
 

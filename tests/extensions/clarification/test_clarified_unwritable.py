@@ -28,8 +28,6 @@ from test_live_log_outages import AWAY, full_disk, warned
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 from test_live_unwritable import opened as opened_on_disk
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def disk(tmp_path: Path, encoder: WordEncoder) -> Iterator[Path]:

@@ -20,8 +20,6 @@ from raglab.live.logged_requests import explain
 from raglab.live.response import KEYS
 from raglab.store.policies import Policy
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def folder(tmp_path: Path, indexed: Path) -> Path:
@@ -67,7 +65,6 @@ def test_a_reply_completes_the_request_by_its_id(folder: Path) -> None:
 COMMAND = "import sys; from raglab.cli import app; app(sys.argv[1:])"
 
 
-@pytest.mark.full
 def test_a_reply_in_a_process_of_its_own(tmp_path: Path) -> None:
     """With the bundled encoder.
 

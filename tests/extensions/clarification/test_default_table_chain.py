@@ -33,8 +33,6 @@ from test_store_log_chain import (
 )
 from test_store_log_chain import fill_audit as fill_requests
 
-pytestmark = pytest.mark.slow
-
 KEY = ("insurer_name", "broker_contract", {})
 
 

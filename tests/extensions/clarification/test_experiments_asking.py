@@ -129,7 +129,6 @@ def test_runs_of_other_questions_are_not_compared(script: Any) -> None:
         script.check_same(new[3:], old)
 
 
-@pytest.mark.slow
 def test_a_set_of_tables_end_to_end(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,7 +94,6 @@ def test_words_that_all_options_share_tell_no_reading(script: Any) -> None:
     )
 
 
-@pytest.mark.slow
 def test_two_situations_run_end_to_end(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

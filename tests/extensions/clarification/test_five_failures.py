@@ -17,8 +17,6 @@ from raglab.live.ask import ask, reply
 from raglab.live.system import System
 from raglab.store.policies import Policy
 
-pytestmark = pytest.mark.slow
-
 BOTH = (COVER, RENEWAL)
 SUBSIDENCE = "Subsidence, heave or landslip"
 PHRASINGS = {  # kind: question, documents, reply, what the answer holds

@@ -19,8 +19,6 @@ ROOT = Path(__file__).parents[3]
 FILES = {"acme-premier-home-schedule-2024.md", "northmark-fleetguard-schedule-2024.md"}
 MOST_LINES = 15  # of a parser of one's own
 
-pytestmark = pytest.mark.slow
-
 
 def blocks(page: str) -> list[str]:
     """Code of a page."""

@@ -177,7 +177,6 @@ def test_labels_of_fields(tmp_path: Path) -> None:
         read_fields(path)
 
 
-@pytest.mark.slow
 def test_the_bundled_documents_are_a_world() -> None:
     """On contracts the insurer stands behind the cover sheet as a rule, on schedules on page 1."""
     made = document_world(BUNDLED)
@@ -192,7 +191,6 @@ def test_the_bundled_documents_are_a_world() -> None:
     )
 
 
-@pytest.mark.slow
 @needs_shared
 def test_the_shared_sets_are_worlds() -> None:
     """ClariQ has 196 topics of several facets, ShARC 58 questions; parts share no context."""

@@ -16,8 +16,6 @@ from raglab.live.system import System
 from raglab.store.policies import Policy
 from raglab.words.text import NO_MATH
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def system(tmp_path: Path, indexed: Path) -> System:

@@ -54,8 +54,6 @@ from raglab.store.log_tables import (
 from raglab.values import Chunk, Status
 from raglab.words.languages import sentence
 
-pytestmark = pytest.mark.slow
-
 ASKING: dict[str, Any] = {
     "gap": {"enabled": True, "min_gap": 4.0},
     "resolver": {"min_group_gap": None, "signature": False, "anchor": False, "entities": False},
@@ -951,7 +949,6 @@ class TestOptions:
         assert sorted(votes.values()) == [0.0, 1.0]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("policy", [{}, ASKING], ids=["open", "asking"])
 def test_a_week_is_rebuilt_from_the_log(
     opened: Callable[..., System], policy: dict[str, Any], monkeypatch: pytest.MonkeyPatch

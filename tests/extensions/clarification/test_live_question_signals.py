@@ -50,8 +50,6 @@ from test_live_trace_building import (
 )
 from trades import BROKER, INSURANCE
 
-pytestmark = pytest.mark.slow
-
 GATED = {"signals": {"gaps": {"max": 0}}}
 
 

@@ -29,8 +29,6 @@ from raglab.store.policies import Policy
 from raglab.values import Chunk, Corpus
 from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 
-pytestmark = pytest.mark.slow
-
 QUESTION, ROUNDS, PAIRS = "How much is the mooring?", 3, 12
 TEXT = """Prices
 | Item | Price |

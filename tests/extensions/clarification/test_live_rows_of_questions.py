@@ -24,8 +24,6 @@ from raglab.store.policies import Policy
 from raglab.values import Chunk, Corpus
 from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 
-pytestmark = pytest.mark.slow
-
 GATES: dict[str, Any] = {
     name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")
 }

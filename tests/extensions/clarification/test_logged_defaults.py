@@ -46,8 +46,6 @@ from raglab.store.log_tables import (
 from test_audit_log import HASH, OK, ROOT, START, events, lies, opened
 from test_words_html_display import SCRIPT, check_display
 
-pytestmark = pytest.mark.slow
-
 SQLITE = pytest.mark.parametrize("places", ["sqlite"], indirect=True)  # what is told of files
 
 
@@ -356,7 +354,6 @@ class TestRows:
         assert [row["at"][8:10] for row in events(log, CHANGES)] == ["05", "03", "04"]
         agrees(log)
 
-    @pytest.mark.slow
     @settings(deadline=None, derandomize=True, max_examples=25)
     @given(
         st.lists(
@@ -719,7 +716,6 @@ def counted(log: AuditLog) -> dict[tuple[str, str], int]:
     return found
 
 
-@pytest.mark.full
 def test_killed_in_the_middle(places: Places, log: AuditLog) -> None:
     """SIGKILL at fifty moments, a dozen on a server.
 
@@ -753,7 +749,6 @@ def test_killed_in_the_middle(places: Places, log: AuditLog) -> None:
     agrees(log)
 
 
-@pytest.mark.full
 def test_six_processes_at_once(places: Places, log: AuditLog) -> None:
     """Six writers of 20 requests each, of 8 on a server.
 

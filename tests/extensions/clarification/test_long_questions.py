@@ -60,7 +60,6 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("reader", READERS)
 def test_a_reader_takes_any_long_text_in_no_time(reader: str) -> None:
     """Of every kind."""

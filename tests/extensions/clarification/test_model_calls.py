@@ -209,7 +209,6 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaSer
         yield running
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("reply", [quirk[0] for quirk in QUIRKS.values()], ids=list(QUIRKS))
 def test_a_quirk_of_a_server_ends_in_the_default(server: LlamaServer, reply: ServerReply) -> None:
     """Of all four; none takes it for what a user or document says."""

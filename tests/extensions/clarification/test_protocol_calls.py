@@ -370,7 +370,6 @@ def test_a_call_that_hangs_is_not_repeated_in_its_request() -> None:
     assert counts == {"hanging": 1, "nested": 1}
 
 
-@pytest.mark.slow
 def test_all_four_live(opened: Callable[..., System]) -> None:
     """A system with all four asks by the finder, takes the reader's reply and logs who did what."""
     system = opened(**OWN)
@@ -401,7 +400,6 @@ def _talk(system: System, log: Path) -> list[Response]:
     return responses
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("role", OWN)
 @pytest.mark.parametrize("failure", [_raises, _nonsense, _sleeps])
 def test_a_failure_live_is_said_once_and_logged(
@@ -439,7 +437,6 @@ def test_a_failure_live_is_said_once_and_logged(
     assert logged == named
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("role", OWN)
 def test_without_clarification_it_is_said_that_nothing_is_called(
     opened: Callable[..., System], role: str

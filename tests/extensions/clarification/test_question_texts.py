@@ -113,7 +113,6 @@ def test_a_statement_with_a_french_colon_is_quoted() -> None:
     assert all(is_quoted(one.text, chunks) is not None for one in read)
 
 
-@pytest.mark.slow
 def test_what_yes_takes_after_a_no_is_shown(opened: Callable[..., System]) -> None:
     """The question's text is the first one's.
 

@@ -20,8 +20,6 @@ from raglab.replay import decide
 from test_audit_explanation import PASSES, POLICY, START, response
 from worlds import random_policies, random_trace
 
-pytestmark = pytest.mark.slow
-
 DOCTYPE = "broker_contract"
 
 
@@ -110,7 +108,6 @@ class Week:
         log.decided(request, told, checks, {"total": 2.0}, now=now)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("seed", range(3))
 def test_a_simulated_week(tmp_path: Path, seed: int) -> None:
     """Fifty random requests of a week of 150.

@@ -148,7 +148,6 @@ def exchange(
     return responses, system.audit.rows()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ASKED)
 class TestEndToEnd:
     """What a reply becomes in the log of a system."""

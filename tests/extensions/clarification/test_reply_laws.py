@@ -558,7 +558,6 @@ def put(tmp_path: Path) -> Iterator[Callable[..., tuple[Response, dict[str, floa
         yield exchange
 
 
-@pytest.mark.slow
 def test_the_answer_begins_with_the_cell(
     put: Callable[..., tuple[Response, dict[str, float]]],
 ) -> None:
@@ -570,7 +569,6 @@ def test_the_answer_begins_with_the_cell(
     assert (shown["status"], votes) == ("ambiguous", {})
 
 
-@pytest.mark.slow
 def test_a_declined_value_comes_back_by_its_name_alone(
     put: Callable[..., tuple[Response, dict[str, float]]],
 ) -> None:

@@ -19,8 +19,6 @@ from fuzz.outcomes import HalfWrittenError, Trial, fuzz, report
 from labelled import free_policy, labelled
 from raglab.store.policies import Policy
 
-pytestmark = pytest.mark.slow
-
 FLOOR = "similarity.min_similarity"
 NOTES = b"notes: of mine\n"
 SAMPLES: tuple[dict[str, Any], ...] = (

@@ -98,7 +98,6 @@ class TestNumbers:
             assert views.case_view(cockpit.here, case_id, labelled=True)["correct"] is correct
         assert views.case_view(cockpit.here, next(iter(marks)), labelled=False)["correct"] is None
 
-    @pytest.mark.full
     def test_a_thousand_moves_show_what_sweep_says(self) -> None:
         """Any threshold to any value, a thousand times."""
         cockpit, rng = opened(), np.random.default_rng(11)
@@ -146,7 +145,6 @@ class TestNumbers:
         assert counts == {"answered": [2, 0, 0], "l2": [0, 1, 0], "resolver.options": [0, 0, 1]}
         assert np.sum(page["table"], axis=0).tolist() == [2, 1, 1]
 
-    @pytest.mark.full
     @given(st.integers(0, 400))
     @settings(max_examples=25, deadline=None)
     def test_counts_beside_gates_are_the_matrix(self, seed: int) -> None:

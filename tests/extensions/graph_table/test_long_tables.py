@@ -22,7 +22,6 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_a_reader_takes_any_long_text_in_no_time(reader: str) -> None:
     """Of every kind."""

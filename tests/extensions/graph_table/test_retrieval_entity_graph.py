@@ -210,7 +210,6 @@ class TestWalk:
             assert np.array_equal(alone[0][0], scores[row, :2], equal_nan=True)
             assert np.array_equal(alone[1][0], ids[row, :2])
 
-    @pytest.mark.slow
     def test_scores_are_shares_of_time(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
         """They descend, ties by position, and sum to less than 1."""
         scores, ids = broker[1].search(
@@ -246,7 +245,6 @@ class TestWalk:
         found = graph.search(["Which limits has the borrower of loan 88-41720?"], 10)[1][0]
         assert chunks[found[0]].shown == "vauban-habitation-conditions-particulieres-2024.md#1"
 
-    @pytest.mark.full
     def test_the_same_in_every_process(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
         """Bytes equal, whatever the hash seed; a pickled graph is the same graph."""
         query = "Which insurer covers both Brightwater and Tom Aldridge?"

@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from fuzz.mutation import hostile_value, mutated_bytes, mutated_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from fuzz.roundtrip import trace_problem
 from raglab.extensions.imports.span_traces import trace_from_spans
 from span_samples import request, reranker, span
-
-pytestmark = pytest.mark.slow
 
 ROWS = [
     *request("t0", "what is the excess?", ("a", 0.75), ("b", 0.5), feedback="up", tenant="north"),

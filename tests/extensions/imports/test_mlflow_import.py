@@ -70,7 +70,6 @@ def imported(experiment: Any, **options: Any) -> tuple[Any, str]:
     return trace, "\n".join(str(warning.message) for warning in caught)
 
 
-@pytest.mark.slow
 class TestStore:
     """An experiment by its name."""
 

@@ -208,7 +208,6 @@ def test_the_reach_of_intervals_over_parts(seed: int, levels: int) -> None:
         assert np.isclose(wide.high - wide.low, factor * (row.high - row.low))
 
 
-@pytest.mark.slow
 def test_signals_that_know_nothing() -> None:
     """Of 150 tables of noise signals, judged in five folds, at most one in twenty is not level."""
     verdicts = []

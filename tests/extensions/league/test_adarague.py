@@ -473,7 +473,6 @@ def test_the_interval_is_no_narrower_than_the_sign_test(wins: int, losses: int) 
         assert (low > 0.0) == (wins >= 6)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason="the repository's files are not there")
 def test_the_repository_s_files() -> None:
     """Every stored acc reproduces.

@@ -328,7 +328,6 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
 
 
 @has_data
-@pytest.mark.slow
 def test_published_tables() -> None:
     """What the league must show.
 

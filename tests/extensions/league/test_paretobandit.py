@@ -330,7 +330,6 @@ def test_a_line_keeps_its_laws(
     assert row.verdict == ("ahead" if row.low > 0 else "behind" if row.high < 0 else "level")
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*source that was not fitted:UserWarning")
 @pytest.mark.skipif(not REAL.is_dir(), reason="the repository's files are not there")
 def test_the_repository_s_files() -> None:

@@ -94,7 +94,6 @@ def signal(encoder: Encoder) -> LearnedSignal:
     return fit_signal(made_trace(encoder), recipes=PLAIN, folds=4, encoder=encoder, cache=None)
 
 
-@pytest.mark.slow
 class TestLearnedSignal:
     """The whole way, with a tiny encoder made here."""
 

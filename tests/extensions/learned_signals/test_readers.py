@@ -45,7 +45,6 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-@pytest.mark.slow
 class TestClassifier:
     """Classifiers of pairs, with a tiny model made here."""
 
@@ -130,7 +129,6 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
     )
 
 
-@pytest.mark.slow
 class TestReader:
     """Extractive readers, with a tiny model made here."""
 

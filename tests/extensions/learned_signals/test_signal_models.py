@@ -154,7 +154,6 @@ def test_a_version_names_model_label_and_what_is_read() -> None:
     assert max(map(len, versions)) <= 200
 
 
-@pytest.mark.slow
 def test_models_by_folder_are_loaded(tmp_path: Path) -> None:
     """Tiny ones with random weights.
 
@@ -403,7 +402,6 @@ def hits_csv(folder: Path, questions: Sequence[str]) -> None:
     )
 
 
-@pytest.mark.full
 def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(
     server: JudgeServer, tmp_path: Path
 ) -> None:

@@ -65,7 +65,6 @@ def test_what_is_no_stream() -> None:
         signal_drift(trace, trace, seed=1, delta=0.9)
 
 
-@pytest.mark.full
 def test_false_hints_are_rare() -> None:
     """Of 300 pairs of one world, every request looked at, all signals together."""
     hints = [

@@ -232,7 +232,6 @@ class TestCertificate:
                 certify_judged(requests(5), targets=targets, delta=delta)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("sees", [0.5, 0.95])
 def test_false_certificates(sees: float) -> None:
     """At the bound itself at most delta of 400 draws certify, beyond chance."""

@@ -303,7 +303,6 @@ def test_drawn_ones_without_a_label_make_it_wider() -> None:
     assert row.human_high > full.human_high
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("rate", OBJECTIVES)
 @pytest.mark.parametrize("judge_is_right", [0.5, 0.9])
 def test_coverage(rate: str, judge_is_right: float) -> None:

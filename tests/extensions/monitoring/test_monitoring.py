@@ -350,7 +350,6 @@ def test_a_trace_is_replayed() -> None:
         monitor(certificate(), new)
 
 
-@pytest.mark.full
 def test_false_alarms_are_rare() -> None:
     """Of 400 streams at the bound, with unequal probabilities, restarts and every step looked at.
 

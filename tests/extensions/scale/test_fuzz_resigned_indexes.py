@@ -12,8 +12,6 @@ import pytest
 from fuzz.outcomes import CASES, report
 from fuzz.resigned_indexes import try_changes
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize("kind", ["hnsw-sq8", "ivfpq"])
 def test_re_signed_large_indexes(tmp_path: Path, kind: str) -> None:

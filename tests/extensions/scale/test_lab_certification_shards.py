@@ -112,7 +112,6 @@ def test_three_splits_in_shards_of_seven(tmp_path: Path) -> None:
     assert {name: len(queries) for name, queries in split_queries(parts).items()} == SPLITS
 
 
-@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=6)
 @given(
     seed=st.integers(0, 1_000),
@@ -149,7 +148,6 @@ def test_a_certificate_of_the_shards_is_that_of_the_whole(
         assert one[2:] == two[2:]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("costs", [None, COSTS])
 def test_costs_are_summed_by_shard(tmp_path: Path, costs: Any) -> None:
     """Errors and graded costs, alone and beside a rate; a check reads the same."""
@@ -173,7 +171,6 @@ def test_costs_are_summed_by_shard(tmp_path: Path, costs: Any) -> None:
         pd.testing.assert_frame_equal(one.table, two.table, check_exact=True)
 
 
-@pytest.mark.slow
 def test_no_certificate_hangs_on_the_workers(tmp_path: Path) -> None:
     """Two threads, the candidates and counts of one."""
     trace = labelled(0, SPLITS)
@@ -247,7 +244,6 @@ def test_what_cannot_be_certified_is_refused_alike(tmp_path: Path) -> None:
         certify_best(there, free_policy(fused=fused), targets=TARGET)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shard", [37, 200])
 def test_a_decision_by_expected_cost_is_certified_by_shard(tmp_path: Path, shard: int) -> None:
     """Fitted on the pilot, whose cases the hint counts by models that never saw them.
@@ -268,7 +264,6 @@ def test_a_decision_by_expected_cost_is_certified_by_shard(tmp_path: Path, shard
     assert found is not None
 
 
-@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=5)
 @given(seed=st.integers(0, 1_000), shard=st.integers(1, 12))
 def test_candidates_of_random_worlds(

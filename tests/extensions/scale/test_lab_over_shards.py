@@ -344,7 +344,6 @@ def test_policies_of_several_orders_of_their_gates() -> None:
     assert np.array_equal(policies_case_cells(in_parts(trace, 2), policies), alone)
 
 
-@pytest.mark.slow
 class TestReport:
     """The page over shards, with all cases, beside that over the trace in one piece."""
 

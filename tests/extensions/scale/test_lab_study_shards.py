@@ -244,7 +244,6 @@ def equal_results(one: TuneResult, two: TuneResult) -> None:
     assert (one.advantage, one.notes) == (two.advantage, two.notes)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("quick_study")
 class TestTune:
     """Studies of traces of shards."""
@@ -263,7 +262,6 @@ class TestTune:
             one.changed().reset_index(drop=True), two.changed().reset_index(drop=True)
         )
 
-    @pytest.mark.full
     def test_workers_change_nothing(self, sharded: ShardedTrace[Trace]) -> None:
         """Two threads and two processes come to what one process comes to."""
         alone = tune(sharded, trials=20)

@@ -546,7 +546,6 @@ def claims_of_one(study: optuna.Study) -> bool:
     return bool(found) and finished(study).total() > PLACES // 10
 
 
-@pytest.mark.full
 class TestPostgreSQL:
     """Processes on a server."""
 

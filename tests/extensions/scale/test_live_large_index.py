@@ -680,7 +680,6 @@ class TestResume:
             f".{'b' * 16}.tmp",
         }
 
-    @pytest.mark.full
     def test_a_killed_build_goes_on(self, tmp_path: Path) -> None:
         """A process that is killed in the middle of the keywords leaves no index and no lock.
 
@@ -865,7 +864,6 @@ class TestDropped:
         assert not (tmp_path / ".0123456789abcdef.tmp" / MANIFEST).exists()
 
 
-@pytest.mark.slow
 class TestEndToEnd:
     """A system over an index on disk."""
 

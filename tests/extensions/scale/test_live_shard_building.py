@@ -288,7 +288,6 @@ def test_shards_of_other_cases_leave_the_embeddings_to_this_process(
     assert encoder.seen == []
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("encoder")
 def test_a_worker_lets_go_of_what_it_built_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -353,7 +352,6 @@ def test_a_shard_is_waited_for_a_day() -> None:
     assert WAIT_S == 24 * 3600
 
 
-@pytest.mark.full
 def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
     """Two processes of this machine search one index on disk, which was made once."""
     corpus, cases = inputs()
@@ -370,7 +368,6 @@ def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
     assert len(found[0]) == 6
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", ["threads", "joblib"])
 def test_workers_of_this_machine_build_the_same(
     kind: str, alone: dict[str, bytes], tmp_path: Path
@@ -386,7 +383,6 @@ def test_workers_of_this_machine_build_the_same(
     assert not (tmp_path / "t" / WORK).exists()
 
 
-@pytest.mark.full
 def test_a_killed_worker_of_a_cluster(alone_by_words: dict[str, bytes], tmp_path: Path) -> None:
     """One of two processes is killed with a shard in hand: it is built again, to the same bytes."""
     distributed = pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")
@@ -402,7 +398,6 @@ def test_a_killed_worker_of_a_cluster(alone_by_words: dict[str, bytes], tmp_path
     assert written(tmp_path / "t") == alone_by_words
 
 
-@pytest.mark.full
 def test_a_lost_scheduler(alone_by_words: dict[str, bytes], tmp_path: Path) -> None:
     """Cluster and client are killed with the last shard in hand.
 

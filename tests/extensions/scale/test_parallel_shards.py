@@ -54,7 +54,6 @@ def test_threads_count_as_one_process(sharded: ShardedTrace[Trace]) -> None:
             assert written(sharded) == expected
 
 
-@pytest.mark.full
 def test_one_shard_is_held_at_a_time(
     sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +77,6 @@ def test_one_shard_is_held_at_a_time(
     assert not any(one() is not None for one in alive)
 
 
-@pytest.mark.full
 def test_processes_count_as_one(sharded: ShardedTrace[Trace]) -> None:
     """Sweep and steps of 1, 2 and 4 processes of joblib are those of no workers."""
     expected = written(sharded)
@@ -87,7 +85,6 @@ def test_processes_count_as_one(sharded: ShardedTrace[Trace]) -> None:
             assert written(sharded) == expected
 
 
-@pytest.mark.full
 def test_a_cluster_counts_as_one_process(sharded: ShardedTrace[Trace], tmp_path: Path) -> None:
     """Two processes of a local cluster of Dask: the same bytes, one killed in between included."""
     distributed = pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")

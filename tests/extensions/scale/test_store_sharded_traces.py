@@ -349,7 +349,6 @@ class TestVersions:
         with pytest.raises(KeyError, match="case must be one of"):
             shards.hits_of("none")
 
-    @pytest.mark.full
     def test_a_killed_write_leaves_the_version_before(self, tmp_path: Path) -> None:
         """SIGKILL between two shards.
 

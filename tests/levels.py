@@ -1,0 +1,599 @@
+"""Tests that wait for CI (`full`) or for the week (`weekly`); all others are those of `make test`.
+
+A module has the names of its functions, classes and methods, `*` for all of them. A name in
+brackets is one set of arguments.
+"""
+
+from __future__ import annotations
+
+import re
+
+LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
+    "full": {
+        "extensions/clarification/test_clarified_index_growth.py": (
+            "TestLearned.test_defaults_are_inherited",
+        ),
+        "extensions/clarification/test_clarified_packs.py": ("test_what_was_asked_and_learned",),
+        "extensions/clarification/test_clarified_unwritable.py": (
+            "TestFullDisk.test_a_question_is_answered_as_it_is",
+            "test_a_server_that_is_away",
+        ),
+        "extensions/clarification/test_cli_live_reply.py": (
+            "test_a_reply_in_a_process_of_its_own",
+        ),
+        "extensions/clarification/test_default_table_chain.py": (
+            "test_a_hundred_cells_are_altered",
+        ),
+        "extensions/clarification/test_five_failures.py": ("test_each_is_asked_and_answered",),
+        "extensions/clarification/test_guides.py": (
+            "test_the_page_on_clarification_runs",
+            "test_the_page_on_pinned_documents_runs",
+        ),
+        "extensions/clarification/test_lab_document_worlds.py": (
+            "test_the_bundled_documents_are_a_world",
+        ),
+        "extensions/clarification/test_live_question_signals.py": (
+            "test_a_changed_parser_has_another_version",
+        ),
+        "extensions/clarification/test_logged_defaults.py": (
+            "TestRows.test_any_sequence_is_rebuilt",
+            "test_killed_in_the_middle",
+            "test_six_processes_at_once",
+        ),
+        "extensions/clarification/test_protocol_calls.py": (
+            "test_a_failure_live_is_said_once_and_logged",
+        ),
+        "extensions/clarification/test_replies.py": ("TestLaws.test_names_are_on_offer",),
+        "extensions/clarification/test_reply_crowd.py": (
+            "TestEndToEnd.test_what_names_nothing_changes_nothing",
+            "test_what_names_nothing_is_not_understood",
+        ),
+        "extensions/cockpit/test_browser.py": ("*",),
+        "extensions/cockpit/test_fuzz_cockpit.py": ("test_whatever_a_page_sends",),
+        "extensions/cockpit/test_lab_cockpit.py": (
+            "TestAxes.test_every_position_is_an_exact_step",
+            "TestNumbers.test_random_policies_show_what_sweep_says",
+        ),
+        "extensions/graph_table/test_retrieval_entity_graph.py": (
+            "TestWalk.test_the_same_in_every_process",
+        ),
+        "extensions/imports/test_cli_import.py": ("test_a_folder_is_of_shards",),
+        "extensions/imports/test_mlflow_import.py": (
+            "TestStore.test_requests_with_scores_feedback_and_groups",
+        ),
+        "extensions/imports/test_span_import.py": ("TestParts.test_shards_decide_as_the_whole",),
+        "extensions/league/test_accepted_answers.py": (
+            "test_signals_that_know_nothing",
+            "test_the_order_of_the_rows_changes_nothing",
+            "test_the_reach_of_intervals_over_parts",
+            "test_the_sign_of_a_column_changes_no_figure",
+        ),
+        "extensions/league/test_adarague.py": (
+            "test_labels_that_leak_are_in_no_pool",
+            "test_the_repository_s_files",
+        ),
+        "extensions/league/test_league.py": ("test_published_tables",),
+        "extensions/league/test_paretobandit.py": ("test_the_repository_s_files",),
+        "extensions/learned_signals/test_answering_judging.py": (
+            "test_a_late_reply_is_charged_in_full",
+        ),
+        "extensions/learned_signals/test_signal_models.py": (
+            "test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice",
+        ),
+        "extensions/monitoring/test_judge_certificates.py": ("test_false_certificates",),
+        "extensions/scale/test_cli_scale.py": ("test_an_index_on_disk_of_a_trace",),
+        "extensions/scale/test_lab_certification_shards.py": (
+            "test_a_certificate_of_the_shards_is_that_of_the_whole",
+        ),
+        "extensions/scale/test_lab_over_shards.py": (
+            "TestReport.test_a_decision_by_cost",
+            "TestReport.test_every_section",
+            "TestReport.test_lines_of_what_was_never_retrieved",
+        ),
+        "extensions/scale/test_lab_study_shards.py": (
+            "TestMeasuredShards.test_counts_are_those_of_the_shards",
+            "TestTune.test_a_study_is_that_of_the_whole",
+            "TestTune.test_a_study_without_splits_says_so",
+            "TestTune.test_of_many_cases_candidates_are_made_of_a_sample",
+            "TestTune.test_workers_change_nothing",
+        ),
+        "extensions/scale/test_lab_study_workers.py": (
+            "TestPostgreSQL",
+            "TestSeveralWorkers.test_a_worker_that_lives_is_not_robbed",
+        ),
+        "extensions/scale/test_live_large_index.py": (
+            "TestChangedWhileOpen.test_no_search_reads_them",
+            "TestEndToEnd.test_a_locked_cache_of_tokens_costs_one_wait",
+            "TestResume.test_a_killed_build_goes_on",
+        ),
+        "extensions/scale/test_live_shard_building.py": (
+            "test_a_killed_worker_of_a_cluster",
+            "test_a_lost_scheduler",
+            "test_a_mapped_index_gives_the_bytes_of_one_process",
+            "test_a_worker_lets_go_of_what_it_built_with",
+            "test_shards_of_other_cases_leave_the_embeddings_to_this_process",
+            "test_workers_of_this_machine_build_the_same",
+        ),
+        "extensions/scale/test_parallel_shards.py": (
+            "test_a_cluster_counts_as_one_process",
+            "test_one_shard_is_held_at_a_time",
+            "test_processes_count_as_one",
+            "test_threads_count_as_one_process",
+        ),
+        "extensions/scale/test_store_sharded_traces.py": (
+            "TestVersions.test_a_killed_write_leaves_the_version_before",
+        ),
+        "fuzz/test_fuzz_documents.py": ("test_a_mutated_document_loads_or_is_told",),
+        "fuzz/test_fuzz_gates.py": ("test_whatever_a_gate_returns",),
+        "fuzz/test_fuzz_logs.py": ("test_a_log_that_was_altered_is_told_or_named",),
+        "fuzz/test_fuzz_outcomes.py": ("test_kinds_by_head",),
+        "fuzz/test_fuzz_pdf.py": (
+            "test_an_altered_pdf_is_read_or_told",
+            "test_the_fork_reads_what_the_worker_reads",
+        ),
+        "test_answer_basis.py": (
+            "TestComparisons.test_a_study_judges_by_text",
+            "TestComparisons.test_a_study_leaves_them_out",
+            "TestLaws.test_shards_count_as_one_piece",
+            "TestLaws.test_sweep_steps_and_decisions_count_alike",
+        ),
+        "test_answering_clients.py": ("test_a_model_that_is_nowhere_is_a_reason",),
+        "test_answering_echoes.py": ("test_no_bundled_answer_of_the_extractive_generator_changes",),
+        "test_answering_hygiene.py": (
+            "test_cleaning_twice_is_cleaning_once_for_many",
+            "test_time_is_linear_in_the_answer",
+        ),
+        "test_answering_server.py": (
+            "test_a_deadline_is_for_all_attempts_and_pauses",
+            "test_a_failure_is_an_error_and_never_a_refusal",
+            "test_what_is_given_up_is_hung_up",
+        ),
+        "test_answering_support.py": ("TestScores.test_it_is_ahead_of_word_overlap",),
+        "test_audit_explanation.py": ("test_the_checks_alone_give_the_decision",),
+        "test_audit_live_rates.py": ("test_the_door",),
+        "test_bandit_budget.py": ("test_a_learner_keeps_its_budget",),
+        "test_bandit_howto.py": ("test_the_blocks_give_reward_and_spend_apart",),
+        "test_bandit_kernel.py": (
+            "test_compiled_loops_are_choose_and_update",
+            "test_policies_are_ordered_as_theory_has_it",
+        ),
+        "test_bandit_learner.py": ("test_many_steps_at_once_are_the_steps_one_by_one",),
+        "test_bandit_persistence.py": ("test_the_interval_covers_the_gain",),
+        "test_bandit_propensity.py": ("test_choices_are_as_frequent_as_stated",),
+        "test_bandit_simulation.py": ("test_off_policy_estimates_of_a_log_find_the_truth",),
+        "test_browser_notebooks.py": ("*",),
+        "test_browser_report.py": ("*",),
+        "test_bundled.py": (
+            "test_flips_of_costs_flip",
+            "test_last_digits_change_no_decision_away_from_a_threshold",
+            "test_no_policy_that_asks_too_much_is_selected",
+            "test_steps_of_costs_are_exact",
+            "test_sweep_decision_and_explanation_agree_on_every_case",
+        ),
+        "test_certify.py": (
+            "test_graded_losses_keep_their_promise",
+            "test_one_gate_keeps_its_promise",
+        ),
+        "test_cli.py": (
+            "test_questions_are_dealt_splits",
+            "test_the_index_of_a_trace",
+        ),
+        "test_cli_baselines.py": (
+            "test_a_baseline_by_other_costs",
+            "test_exit_codes_of_a_process",
+        ),
+        "test_cli_door.py": (
+            "TestStreams.test_full_and_gone",
+            "TestStreams.test_narrow_and_closed",
+        ),
+        "test_client_settings.py": ("TestWrongSettings.test_recording_ends_with_its_first_batch",),
+        "test_decided_by.py": (
+            "test_counts_are_those_of_the_sweep_in_both_engines",
+            "test_what_decided_is_a_gate_that_is_on_a_rule_or_nothing",
+        ),
+        "test_decision_document_names.py": (
+            "TestIdentity.test_on_a_flat_corpus_both_identities_decide_alike",
+            "TestIdentity.test_renamed_folders_change_no_decision_by_path",
+        ),
+        "test_decision_kernel.py": ("test_the_random_worlds_reach_every_stage",),
+        "test_decision_learned_cases.py": (
+            "test_a_report_declares_no_winner_on_learned_cases",
+            "test_a_study_leaves_a_record_and_says_both_halves",
+        ),
+        "test_decision_measurement.py": ("test_known_passes_change_no_decision",),
+        "test_decision_scoring.py": (
+            "test_a_study",
+            "test_the_command_line",
+        ),
+        "test_default_learner_default_updates.py": ("test_the_published_arithmetic_to_the_bit",),
+        "test_displays_bandits.py": ("test_a_notebook_sees_figure_and_table_once",),
+        "test_displays_boundary.py": ("test_no_text_covers_another",),
+        "test_displays_figures.py": (
+            "test_axes_have_labels_with_units",
+            "test_figures_are_the_same_bytes",
+            "test_legends_and_labels_do_not_overlap",
+        ),
+        "test_displays_gates.py": (
+            "test_a_notebook_sees_figure_and_table_once",
+            "test_small_cases_are_drawn",
+        ),
+        "test_docs_pages.py": (
+            "test_the_blocks_of_a_page_run[docs/start]",
+            "test_the_blocks_of_a_page_run[howto/arms]",
+            "test_the_blocks_of_a_page_run[howto/ask]",
+            "test_the_blocks_of_a_page_run[howto/certify]",
+            "test_the_blocks_of_a_page_run[howto/costs]",
+            "test_the_blocks_of_a_page_run[howto/judge]",
+            "test_the_blocks_of_a_page_run[howto/million_cases]",
+            "test_the_blocks_of_a_page_run[howto/mlflow_optuna]",
+            "test_the_blocks_of_a_page_run[howto/published_thresholds]",
+            "test_the_blocks_of_a_page_run[howto/study]",
+            "test_the_site_builds_without_a_warning",
+        ),
+        "test_docstrings.py": (
+            "test_docstrings_of_public_names_list_every_parameter_once",
+            "test_documented_calls_fit_the_signatures",
+        ),
+        "test_experiments_bench.py": ("test_a_program_runs_in_a_process_of_its_own",),
+        "test_experiments_holdout.py": ("test_the_selection_alone_is_that_of_tune",),
+        "test_experiments_selection_validity.py": (
+            "test_promises_hold_with_fit_and_choice_inside_each_repeat",
+        ),
+        "test_extension_points.py": (
+            "test_a_name_of_a_missing_room_says_where_it_belongs",
+            "test_every_module_is_an_attribute",
+        ),
+        "test_gates_table.py": (
+            "test_a_toy_gate_is_one_row",
+            "test_a_toy_gate_of_several_measurements_is_a_row_and_a_margin_function",
+        ),
+        "test_gating_expected_cost_laws.py": (
+            "test_engines_count_and_decide_the_same",
+            "test_gates_on_answers_do_not_act_but_hygiene_does",
+            "test_plain_rules_decide_alike",
+            "test_sweep_steps_flips_and_explanation_agree",
+        ),
+        "test_gating_fused_gate.py": ("test_its_threshold_is_swept_exactly",),
+        "test_gating_signal_gates.py": (
+            "test_every_decision_is_that_of_the_plain_rules",
+            "test_sweep_steps_and_flips_say_what_decide_says",
+            "test_the_decision_follows_from_its_checks",
+        ),
+        "test_lab_acting_gates.py": (
+            "TestNotes.test_a_policy_that_keeps_its_gates_has_no_such_note",
+            "TestNotes.test_the_command_line_prints_it_and_the_report_begins_with_it",
+            "TestNotes.test_the_gates_that_are_off_are_named_right_after_the_selection",
+        ),
+        "test_lab_artifact_places.py": ("TestRuns.test_a_database_that_is_locked",),
+        "test_lab_bandit_study.py": ("test_a_study_finds_a_misleading_margin",),
+        "test_lab_candidates.py": (
+            "test_a_candidate_reads_nothing_of_the_held_out_fold",
+            "test_a_candidate_that_cannot_compete_is_refused",
+            "test_one_cross_fit_serves_every_cost_matrix",
+            "test_the_ratio_of_a_family_is_that_of_brute_force",
+            "test_where_no_ratio_keeps_the_targets_the_nearest_competes",
+        ),
+        "test_lab_certification.py": (
+            "test_a_certified_cost_holds",
+            "test_certify_takes_the_policy_given_or_the_best_of_several",
+            "test_certify_writes_a_policy_and_remembers",
+            "test_check_speaks_in_exit_codes",
+        ),
+        "test_lab_certification_families.py": (
+            "test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost",
+            "test_lists_of_several_models_and_none_are_cross_fitted_by_model",
+        ),
+        "test_lab_clarify_study.py": (
+            "test_first_trial_is_the_published_learner_and_the_winner_keeps_the_limit",
+        ),
+        "test_lab_fresh_tables.py": ("test_differences_of_learners_hold",),
+        "test_lab_group_fitting.py": (
+            "TestReplays.test_steps_and_flips",
+            "TestReplays.test_sweep_decide_and_both_engines",
+            "TestStudy.test_the_decision_by_expected_cost_competes_with_groups",
+        ),
+        "test_lab_held_out_groups.py": (
+            "test_probabilities_hold_for_unseen_groups",
+            "test_quality_of_unseen_groups_is_not_flattered",
+        ),
+        "test_lab_label_sampling.py": (
+            "test_distances_are_those_of_flips",
+            "test_intervals_hold_the_truth",
+        ),
+        "test_lab_ranking.py": ("test_the_ideal_is_the_best_order_that_there_is",),
+        "test_lab_rates_by_group.py": ("test_the_report_shows_groups_beside_the_certificate",),
+        "test_lab_selection.py": (
+            "test_a_study_by_the_chain_and_by_candidates_of_the_user",
+            "test_a_study_selects_the_same_twice",
+            "test_on_noise_a_free_policy_is_kept",
+            "test_the_expected_cost_decision_is_selected_where_classes_are_separable",
+            "test_where_asking_everybody_is_cheapest_it_is_selected",
+        ),
+        "test_lab_study.py": (
+            "test_a_stored_study_ends_with_the_same_result",
+            "test_candidates_that_keep_the_targets_are_preferred",
+            "test_every_sampler_gives_the_same_twice",
+            "test_own_costs_change_what_is_minimised",
+        ),
+        "test_lab_study_journal.py": ("TestBeside.test_a_file_of_sqlite_that_is_locked",),
+        "test_lab_threshold_rescaling.py": (
+            "test_false_certificates_after_an_upgrade_stay_within_delta",
+            "test_refit_takes_the_cheapest_that_passes_on_tune",
+        ),
+        "test_lab_threshold_rescaling_bundled.py": ("test_an_upgrade_of_the_chunks",),
+        "test_lab_trace_comparison.py": (
+            "test_a_trace_beside_itself_changes_nothing",
+            "test_reranking_and_arms_on_bundled_documents",
+            "test_the_order_of_the_new_cases_is_of_no_account",
+            "test_the_other_way_round_all_is_mirrored",
+            "test_two_policies_on_one_trace_are_as_compared",
+        ),
+        "test_lab_tracked_model.py": ("test_a_model_decides_as_the_policy",),
+        "test_lab_tracking.py": (
+            "test_a_report_without_a_cockpit_says_so",
+            "test_a_study_is_one_run_over_one_trace",
+        ),
+        "test_lab_traffic_review.py": (
+            "test_each_step_is_replay",
+            "test_shards_say_the_same",
+        ),
+        "test_laws.py": ("test_a_policy_decides_alone_as_among_many",),
+        "test_live_apply.py": ("test_a_fresh_process_is_light",),
+        "test_live_ask.py": (
+            "test_fifty_taus_live_are_fifty_taus_replayed",
+            "test_two_processes_and_a_hundred_times_give_the_same_bytes",
+        ),
+        "test_live_certified_retrieval.py": (
+            "test_another_arm_or_retrieval_is_said",
+            "test_the_certified_arm_is_served_without_a_word",
+        ),
+        "test_live_index_folder.py": ("TestSwap.test_a_kill_at_any_step_leaves_one_of_both",),
+        "test_live_index_growth.py": (
+            "TestLaw.test_grown_is_built",
+            "TestReaders.test_a_kill_at_any_step_leaves_one_of_both",
+        ),
+        "test_live_langgraph_chain.py": (
+            "TestEquality.test_every_policy",
+            "TestEquality.test_the_outcomes_occur",
+        ),
+        "test_live_log_outages.py": ("TestFile.test_a_lock_costs_one_short_wait",),
+        "test_live_measured_signals.py": (
+            "test_killed_in_the_middle_and_started_again",
+            "test_live_is_replay_on_bundled_cases",
+        ),
+        "test_live_online_bandit.py": (
+            "TestChoice.test_no_mass_on_a_masked_arm",
+            "test_eight_processes_at_once",
+            "test_killed_in_the_middle",
+        ),
+        "test_live_replay.py": (
+            "test_every_question_is_decided_live_as_in_the_replay",
+            "test_what_was_not_measured_is_named_once",
+        ),
+        "test_live_response.py": ("test_the_chain_says_what_the_rules_say",),
+        "test_live_telemetry.py": (
+            "TestNothing.test_nothing_is_imported",
+            "TestNothing.test_the_same_answers",
+        ),
+        "test_live_trace_building.py": (
+            "TestBundledEncoder.test_killed_and_started_again",
+            "TestBundledEncoder.test_the_size_of_a_batch",
+            "test_the_same_bytes_with_one_thread_and_with_two",
+        ),
+        "test_long_texts.py": (
+            "test_a_reader_takes_any_long_text_in_no_time",
+            "test_a_reader_takes_digits_letters_and_blanks_in_no_time",
+        ),
+        "test_loops_parallel.py": ("test_a_block_of_a_killed_process_is_done_again",),
+        "test_loops_parallel_blocks.py": (
+            "test_a_worker_that_is_killed_in_a_simulation",
+            "test_processes_play_and_resample_as_one",
+            "test_threads_play_and_resample_as_one",
+        ),
+        "test_model_failures.py": (
+            "TestAsk.test_a_service_that_must_answer",
+            "TestAsk.test_the_log_counts_it_apart",
+            "TestKilledRuns",
+            "TestRecordAnswers.test_a_budget_of_seconds_ends_a_run",
+            "TestRecordAnswers.test_what_failed_is_missing_and_asked_again",
+            "test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal",
+        ),
+        "test_model_requests.py": ("TestLocalModel.test_waiting_for_a_turn_is_no_time_of_a_call",),
+        "test_models_loaders.py": ("TestCrossEncoder.test_two_logits_are_refused",),
+        "test_no_pickles.py": (
+            "TestSources.test_nothing_unpickles_or_evaluates",
+            "test_an_index",
+        ),
+        "test_notebooks.py": (
+            "test_a_fresh_execution[02_cockpit_and_tuning]",
+            "test_a_fresh_execution[03_promises]",
+            "test_a_fresh_execution[07_bring_your_own]",
+        ),
+        "test_own_documents.py": (
+            "TestLabels.test_a_name_that_several_documents_have_is_refused",
+            "TestStudy",
+            "test_live_decides_as_the_replay",
+        ),
+        "test_own_hits.py": ("TestSlipsOfSources.test_what_no_policy_can_answer_right",),
+        "test_own_signals.py": (
+            "test_an_own_copy_of_a_built_in_signal_is_that_signal",
+            "test_steps_and_flips_of_costs_over_own_signals_are_exact",
+        ),
+        "test_policy_parts_own_gates.py": ("test_sweep_decides_as_decide_and_explain_do",),
+        "test_policy_parts_own_gates_misbehaviour.py": ("test_an_error_names_the_gate",),
+        "test_progress.py": ("test_a_wait_is_shown_with_its_seconds",),
+        "test_replay_alone.py": (
+            "test_fits_certificates_and_studies",
+            "test_replay",
+        ),
+        "test_replay_parts.py": (
+            "TestDecisions.test_one_case",
+            "test_a_sweep_of_the_parts_is_that_of_the_whole",
+            "test_steps_of_the_parts_are_those_of_the_whole",
+        ),
+        "test_replaying_breakpoints.py": (
+            "test_all_steps_are_what_each_value_counts",
+            "test_flips_are_where_the_steps_of_one_case_change_its_status",
+            "test_steps_of_costs_are_what_each_value_counts",
+            "test_steps_of_recorded_answers_are_what_each_value_counts",
+        ),
+        "test_report_page.py": (
+            "test_a_case_without_hits",
+            "test_a_certificate_is_shown_and_tested_again",
+            "test_a_certification_of_other_cases_is_no_promise_of_the_page",
+            "test_a_frozen_cockpit_stands_in_a_frame_of_its_own",
+            "test_a_hostile_corpus_stays_text",
+            "test_empty_label_classes",
+            "test_no_certificate_is_proposed_on_cases_that_a_policy_learned_from",
+            "test_nothing_from_outside_is_markup",
+            "test_nothing_is_better_on_the_cases_it_was_chosen_on",
+            "test_same_input_same_bytes",
+            "test_targets_are_those_that_the_user_set",
+            "test_the_page_begins_with_what_was_selected",
+            "test_the_page_of_a_study_shows_its_certification",
+            "test_traffic_has_a_section_where_a_review_is_given",
+        ),
+        "test_resigned.py": (
+            "test_a_trace",
+            "test_latencies",
+        ),
+        "test_resigned_logs.py": ("test_a_value_that_no_log_holds",),
+        "test_resolver_resolve.py": (
+            "test_many_queries_under_many_policies_are_each_alone",
+            "test_the_chain_decides_through_a_trace_as_resolve_does_alone",
+        ),
+        "test_retrieval_entity_names.py": ("TestMentions.test_long_lines_take_linear_time",),
+        "test_service.py": (
+            "TestAttacks.test_a_process_that_hangs_or_ends_is_replaced",
+            "TestAttacks.test_many_at_once_are_answered_or_told_to_wait",
+            "TestAttacks.test_slow_clients_are_closed",
+            "TestAttacks.test_the_server_answers_while_it_decides",
+            "TestEnd.test_under_load",
+            "TestEnd.test_what_hangs_is_answered",
+        ),
+        "test_sklearn.py": ("test_scikit_learn_takes_it_for_an_estimator",),
+        "test_store_chunking.py": ("test_reading_is_linear_in_the_length",),
+        "test_store_database.py": (
+            "TestProcesses",
+            "TestServer",
+        ),
+        "test_store_documents.py": (
+            "test_the_public_corpora_have_their_published_counts",
+            "test_wrong_pdfs_are_told_so",
+        ),
+        "test_store_encodings.py": ("test_what_looks_binary_is_called_so",),
+        "test_store_files.py": (
+            "test_a_full_disk_costs_the_runs_only",
+            "test_no_look_is_lost_among_eight_writers",
+        ),
+        "test_store_frame_signals.py": ("TestHostile.test_arrays_far_larger_than_the_frame",),
+        "test_store_html.py": (
+            "test_a_page_of_100000_elements_in_one_another_is_bounded",
+            "test_time_and_size_are_linear_in_the_page",
+        ),
+        "test_store_loaders.py": ("test_scifact_has_its_published_counts",),
+        "test_store_log_chain.py": ("test_a_hundred_cells_are_altered",),
+        "test_store_markdown.py": (
+            "test_a_large_text_is_read_by_a_process_of_its_own",
+            "test_directives_1000_deep_are_text_with_nothing_lost",
+            "test_lines_that_continue_many_quotes_are_read_by_a_process_of_their_own",
+            "test_marks_that_nothing_closes_cost_little",
+            "test_time_is_bounded",
+            "test_time_of_myst_is_linear",
+        ),
+        "test_store_optional_documents.py": (
+            "test_a_sheet_of_a_billion_cells_costs_little",
+            "test_large_files_are_read_by_a_process_of_their_own",
+            "test_time_of_restructuredtext_is_bounded",
+        ),
+        "test_store_pdf.py": (
+            "test_a_hostile_pdf_is_refused",
+            "test_a_slow_pdf_is_ended_at_its_seconds",
+            "test_memory_is_bounded",
+        ),
+        "test_supply_chain.py": ("test_a_service_decides_in_a_bare_environment",),
+        "test_words_html_display.py": (
+            "test_a_study_shows_itself",
+            "test_a_value_shows_itself_in_a_line_and_in_a_bounded_page",
+        ),
+        "test_words_languages_texts.py": (
+            "test_a_decision_is_the_same_in_french",
+            "test_every_sentence_is_there_in_french",
+            "test_no_sentence_is_left_over",
+        ),
+        "test_words_text.py": ("test_time_is_linear_in_the_text",),
+        "test_words_tokeniser.py": ("test_sentences_of_a_long_line_take_no_longer_each",),
+    },
+    "weekly": {
+        "extensions/clarification/test_live_clarification.py": (
+            "test_a_week_is_rebuilt_from_the_log",
+        ),
+        "extensions/clarification/test_long_questions.py": (
+            "test_a_reader_takes_any_long_text_in_no_time",
+        ),
+        "extensions/clarification/test_replayed_defaults.py": ("test_a_simulated_week",),
+        "extensions/cockpit/test_lab_cockpit.py": (
+            "TestNumbers.test_a_thousand_moves_show_what_sweep_says",
+            "TestNumbers.test_counts_beside_gates_are_the_matrix",
+        ),
+        "extensions/monitoring/test_drift.py": ("test_false_hints_are_rare",),
+        "extensions/monitoring/test_judge_intervals.py": ("test_coverage",),
+        "extensions/monitoring/test_monitoring.py": ("test_false_alarms_are_rare",),
+        "test_audit_live_rates.py": (
+            "TestRates.test_coverage_of_the_whole_way",
+            "TestStrata.test_exact_coverage",
+        ),
+        "test_bandit_kernel.py": ("test_simulated_regret_is_the_exact_one",),
+        "test_bundled.py": (
+            "test_own_signals_are_swept_decided_and_explained_alike_on_every_case",
+            "test_the_decision_by_cost_is_explained_on_every_case",
+        ),
+        "test_datasets.py": ("test_no_two_splits_share_a_near_duplicate_by_meaning",),
+        "test_displays_gates.py": (
+            "test_any_cases_any_order",
+            "test_the_order_of_the_cases_is_nothing",
+        ),
+        "test_experiments_beir.py": ("*",),
+        "test_experiments_bench.py": ("test_a_program_gives_its_rows",),
+        "test_lab_reward_audit.py": (
+            "test_intervals_hold_what_they_say",
+            "test_the_bundled_questions_end_to_end",
+        ),
+        "test_local_llm.py": ("*",),
+        "test_long_texts.py": (
+            "test_no_expression_of_a_bundled_pack_takes_long",
+            "test_no_expression_of_ours_takes_long",
+        ),
+        "test_metrics_clustered.py": ("test_coverage",),
+        "test_metrics_costs.py": ("test_every_bundled_case_under_100_policies",),
+        "test_metrics_selective.py": (
+            "test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not",
+        ),
+        "test_notebooks.py": (
+            "test_a_fresh_execution[04_arms_and_answers]",
+            "test_a_fresh_execution[05_bandits]",
+            "test_a_fresh_execution[06_clarification]",
+            "test_a_fresh_execution[08_production_traces]",
+        ),
+        "test_off_policy_estimators.py": (
+            "test_bootstrap_intervals_cover",
+            "test_intervals_cover",
+            "test_logs_of_a_learner_are_nearly_covered",
+            "test_the_bound_is_kept",
+            "test_the_difference_of_two_policies_is_covered",
+        ),
+        "test_resigned.py": ("test_a_trace_whole",),
+    },
+}
+
+
+def level_of(nodeid: str) -> str:
+    """Level of a test by its id, the latest of those that name it; "" of `make test`."""
+    path, *names = nodeid.removeprefix("tests/").split("::")
+    whole = ".".join(names)
+    plain = re.sub(r"\[.*", "", whole)
+    listed = {"*", whole, plain, plain.partition(".")[0]}
+    for level in ("weekly", "full"):
+        if listed & set(LEVELS[level].get(path, ())):
+            return level
+    return ""

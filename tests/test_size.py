@@ -1,0 +1,153 @@
+"""Budgets of size: no room grows; a feature that comes in pays by what goes out.
+
+Each later change lowers the table to what it reaches: `python tests/test_size.py` prints today's
+rows. It is raised only where an issue says so.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from code_size import Size, functions, room_sizes, source_size, total
+
+ROOT = Path(__file__).resolve().parents[1]
+METER = ROOT.parent / "shared" / "tools" / "size.py"
+MOST_NODES = 500  # of a function
+# Nodes, words of messages and bytes of other files of each room of raglab; "." is its root.
+BUDGETS: dict[str, Size] = {
+    ".": Size(24_010, 2006, 5265),
+    "answering": Size(19_693, 1162, 0),
+    "arguments": Size(1366, 68, 0),
+    "audit": Size(11_638, 676, 0),
+    "bandit": Size(31_394, 3351, 0),
+    "calibration": Size(5018, 262, 0),
+    "cli": Size(14_138, 3451, 0),
+    "decision": Size(35_544, 2335, 0),
+    "default_learner": Size(10_604, 465, 0),
+    "displays": Size(24_855, 2126, 0),
+    "extensions": Size(1, 0, 0),
+    "extensions/clarification": Size(43_301, 1370, 39_717),
+    "extensions/cockpit": Size(9665, 655, 97_862),
+    "extensions/graph_table": Size(9830, 553, 0),
+    "extensions/imports": Size(8373, 667, 0),
+    "extensions/league": Size(18_365, 1912, 0),
+    "extensions/learned_signals": Size(10_662, 732, 0),
+    "extensions/monitoring": Size(11_939, 1416, 0),
+    "extensions/scale": Size(10_780, 629, 0),
+    "gating": Size(3157, 203, 0),
+    "lab": Size(107_814, 12_135, 11_636),
+    "live": Size(36_088, 3080, 0),
+    "loops": Size(1035, 76, 0),
+    "metrics": Size(11_549, 878, 0),
+    "models": Size(5650, 546, 0),
+    "off_policy": Size(8134, 1034, 0),
+    "policy_parts": Size(7492, 714, 0),
+    "replaying": Size(4353, 16, 0),
+    "retrieval": Size(13_308, 619, 0),
+    "store": Size(75_693, 7660, 0),
+    "words": Size(10_264, 673, 64_926),
+}
+FOLDERS: dict[str, Size] = {
+    "experiments": Size(81_972, 5758, 265),
+    "tests": Size(614_499, 73_487, 37_968),
+}
+
+
+def over(sizes: dict[str, Size], budgets: dict[str, Size]) -> dict[str, tuple[Size, Size | None]]:
+    """Rooms that are over their budget or have none, with both."""
+    return {
+        room: (size, budgets.get(room))
+        for room, size in sizes.items()
+        if room not in budgets or any(a > b for a, b in zip(size, budgets[room], strict=True))
+    }
+
+
+def test_no_room_is_over_its_budget() -> None:
+    """Rooms of `raglab`."""
+    assert over(room_sizes(ROOT / "raglab"), BUDGETS) == {}
+
+
+def test_no_folder_is_over_its_budget() -> None:
+    """Tests and experiments as a whole; less where rooms are taken out."""
+    assert over({name: total(ROOT / name) for name in FOLDERS}, FOLDERS) == {}
+
+
+def test_a_room_without_a_row_and_one_that_grew_are_over() -> None:
+    """By nodes, words or bytes."""
+    budget = Size(10, 5, 1)
+    assert over({"a": budget, "b": Size()}, {"a": budget}) == {"b": (Size(), None)}
+    for size in (Size(11, 5, 1), Size(10, 6, 1), Size(10, 5, 2)):
+        assert over({"a": size}, {"a": budget}) == {"a": (size, budget)}
+
+
+def test_functions_are_short() -> None:
+    """At most 500 nodes, those of functions inside included."""
+    folders = ("raglab", "tests", "experiments", "docs", ".ci")
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    longest = {
+        f"{path.relative_to(ROOT)}: {name}": nodes
+        for path in paths
+        for name, nodes in functions(path.read_text(encoding="utf-8"))
+        if nodes > MOST_NODES
+    }
+    assert longest == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "nodes", "words"),
+    [
+        ("x = 1\n", 4, 0),
+        ('"""A docstring counts nothing."""\nx = 1\n', 4, 0),
+        ('x = "two words"\n', 4, 2),
+        ('x = "two " \\\n  "words"\n', 4, 2),  # its parts are one constant
+        ("def f(first, second): ...\n", 7, 0),
+        ("def a_long_name(a, b):\n\n    ...  # says why\n", 7, 0),
+    ],
+)
+def test_names_lines_and_docstrings_cost_nothing(source: str, nodes: int, words: int) -> None:
+    """By the syntax tree."""
+    assert source_size(source) == Size(nodes, words)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ['x = f"at most {n} cases, got {m:.{d}f}"\n', 'x = f"at most {n} " f"cases, got {m:.{d}f}"\n'],
+)
+def test_an_f_string_counts_by_its_parts_on_every_python(source: str) -> None:
+    """One token on Python 3.11 and several from 3.12 on, but one tree.
+
+    Module, assignment and target are 3 nodes; the string is 1, its two texts 2, its two values
+    with their names 4, and the format 5: itself, two texts, and a value with its name.
+    """
+    assert source_size(source) == Size(15, 4)
+
+
+@pytest.mark.skipif(not METER.is_file(), reason="shared is not beside the project")
+def test_the_method_is_that_of_the_meter() -> None:
+    """`size.py` counts the same nodes, words and bytes."""
+    command = [sys.executable, str(METER), "raglab", "--rooms"]
+    text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    rows = {}
+    for line in text.splitlines():
+        room, *cells = line.replace(",", "").split()
+        named = dict(zip(cells[::2], map(int, cells[1::2]), strict=True))
+        rows[room.removeprefix("raglab/")] = Size(named["nodes"], named["words"], named["other"])
+    assert rows == room_sizes(ROOT / "raglab")
+
+
+def print_rows() -> None:
+    """Today's rows, as they stand in this file."""
+    for name, sizes in (
+        ("BUDGETS", room_sizes(ROOT / "raglab")),
+        ("FOLDERS", {folder: total(ROOT / folder) for folder in ("tests", "experiments")}),
+    ):
+        rows = "".join(f'    "{room}": {size},\n' for room, size in sorted(sizes.items()))
+        sys.stdout.write(f"{name} = {{\n{rows}}}\n")
+
+
+if __name__ == "__main__":
+    print_rows()
