@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 OWNERS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
 OTHER = (".yaml", ".yml", ".js", ".css", ".html", ".j2", ".json", ".toml")
+SHORT = 10  # lines, in which 500 nodes do not fit
 
 
 class Size(NamedTuple):
@@ -30,31 +32,38 @@ class Size(NamedTuple):
 
 def counted(tree: ast.AST) -> list[ast.AST]:
     """Nodes of a tree without docstrings and without load and store marks."""
-    docstrings = set()
-    for node in ast.walk(tree):
+    nodes, docstrings = list(ast.walk(tree)), set()
+    for node in nodes:
         if isinstance(node, OWNERS) and node.body and isinstance(node.body[0], ast.Expr):
             value = node.body[0].value
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 docstrings |= {id(node.body[0]), id(value)}
     return [
         node
-        for node in ast.walk(tree)
+        for node in nodes
         if id(node) not in docstrings and not isinstance(node, ast.expr_context)
     ]
 
 
-def source_size(source: str) -> Size:
-    """Size of the text of a module."""
-    nodes = counted(ast.parse(source))
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Tree of a module."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def tree_size(tree: ast.Module) -> Size:
+    """Size of a module."""
+    nodes = counted(tree)
     values = [node.value for node in nodes if isinstance(node, ast.Constant)]
     texts = [value for value in values if isinstance(value, str) and " " in value]
     return Size(len(nodes), sum(len(text.split()) for text in texts))
 
 
-def functions(source: str) -> Iterator[tuple[str, int]]:
-    """Name and nodes of every function, those inside others too."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Name and nodes of every function of ten lines or more, those inside others too."""
+    for node in ast.walk(tree):
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_function and (node.end_lineno or 0) - node.lineno >= SHORT:
             yield node.name, len(counted(node))
 
 
@@ -67,7 +76,7 @@ def room_sizes(root: Path) -> dict[str, Size]:
         inner = path.relative_to(root).parent.parts
         room = "/".join(inner[: 2 if inner[:1] == ("extensions",) else 1]) or "."
         if path.suffix == ".py":
-            size = source_size(path.read_text(encoding="utf-8"))
+            size = tree_size(parsed(path))
         elif path.suffix in OTHER:
             size = Size(other=path.stat().st_size)
         else:

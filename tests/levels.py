@@ -1,7 +1,7 @@
 """Tests that wait for CI (`full`) or for the week (`weekly`); all others are those of `make test`.
 
-A module has the names of its functions, classes and methods, `*` for all of them. A name in
-brackets is one set of arguments.
+A module has the names of its functions, classes and methods, `*` for all of them. Brackets hold one
+set of arguments. Tests of the core that use `rooms` are left out where rooms are taken out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
     "full": {
         "extensions/clarification/test_clarified_index_growth.py": (
+            "TestLearned.test_a_reply_goes_on_where_its_documents_are_the_same",
             "TestLearned.test_defaults_are_inherited",
         ),
         "extensions/clarification/test_clarified_packs.py": ("test_what_was_asked_and_learned",),
@@ -20,6 +21,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "extensions/clarification/test_cli_live_reply.py": (
             "test_a_reply_in_a_process_of_its_own",
+            "test_json_is_a_structure_and_no_prompt",
         ),
         "extensions/clarification/test_default_table_chain.py": (
             "test_a_hundred_cells_are_altered",
@@ -32,22 +34,36 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "extensions/clarification/test_lab_document_worlds.py": (
             "test_the_bundled_documents_are_a_world",
         ),
+        "extensions/clarification/test_live_clarification.py": (
+            "TestCoherence.test_applied_and_corrected_or_confirmed",
+            "TestTheArticle.test_twelve_bodies_and_a_cover_sheet",
+        ),
         "extensions/clarification/test_live_question_signals.py": (
             "test_a_changed_parser_has_another_version",
         ),
+        "extensions/clarification/test_live_replies_at_once.py": (
+            "test_the_first_is_taken_and_the_rest_are_refused",
+        ),
         "extensions/clarification/test_logged_defaults.py": (
+            "TestRows.test_a_split",
             "TestRows.test_any_sequence_is_rebuilt",
             "test_killed_in_the_middle",
             "test_six_processes_at_once",
+        ),
+        "extensions/clarification/test_model_calls.py": (
+            "test_a_quirk_of_a_server_ends_in_the_default",
         ),
         "extensions/clarification/test_protocol_calls.py": (
             "test_a_failure_live_is_said_once_and_logged",
         ),
         "extensions/clarification/test_replies.py": ("TestLaws.test_names_are_on_offer",),
         "extensions/clarification/test_reply_crowd.py": (
+            "TestEndToEnd.test_no_is_against_the_proposal",
             "TestEndToEnd.test_what_names_nothing_changes_nothing",
+            "test_what_is_named_is_chosen",
             "test_what_names_nothing_is_not_understood",
         ),
+        "extensions/clarification/test_reply_laws.py": ("TestLaws.test_noise_is_no_vote",),
         "extensions/cockpit/test_browser.py": ("*",),
         "extensions/cockpit/test_fuzz_cockpit.py": ("test_whatever_a_page_sends",),
         "extensions/cockpit/test_lab_cockpit.py": (
@@ -58,6 +74,9 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestWalk.test_the_same_in_every_process",
         ),
         "extensions/imports/test_cli_import.py": ("test_a_folder_is_of_shards",),
+        "extensions/imports/test_fuzz_imports.py": (
+            "test_spans_that_are_none_are_a_trace_or_are_refused",
+        ),
         "extensions/imports/test_mlflow_import.py": (
             "TestStore.test_requests_with_scores_feedback_and_groups",
         ),
@@ -69,6 +88,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_sign_of_a_column_changes_no_figure",
         ),
         "extensions/league/test_adarague.py": (
+            "test_judged_labels_choose_nothing",
             "test_labels_that_leak_are_in_no_pool",
             "test_the_repository_s_files",
         ),
@@ -76,16 +96,20 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "extensions/league/test_paretobandit.py": ("test_the_repository_s_files",),
         "extensions/learned_signals/test_answering_judging.py": (
             "test_a_late_reply_is_charged_in_full",
+            "test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one",
         ),
         "extensions/learned_signals/test_signal_models.py": (
             "test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice",
         ),
         "extensions/monitoring/test_judge_certificates.py": ("test_false_certificates",),
         "extensions/scale/test_cli_scale.py": ("test_an_index_on_disk_of_a_trace",),
+        "extensions/scale/test_groups_on_shards.py": ("test_sharded_is_whole",),
         "extensions/scale/test_lab_certification_shards.py": (
             "test_a_certificate_of_the_shards_is_that_of_the_whole",
+            "test_a_decision_by_expected_cost_is_certified_by_shard",
         ),
         "extensions/scale/test_lab_over_shards.py": (
+            "TestPolicies.test_cells_of_every_case",
             "TestReport.test_a_decision_by_cost",
             "TestReport.test_every_section",
             "TestReport.test_lines_of_what_was_never_retrieved",
@@ -123,7 +147,9 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "extensions/scale/test_store_sharded_traces.py": (
             "TestVersions.test_a_killed_write_leaves_the_version_before",
         ),
+        "fuzz/test_fuzz_cli.py": ("test_every_command_ends_with_a_code_and_a_line",),
         "fuzz/test_fuzz_documents.py": ("test_a_mutated_document_loads_or_is_told",),
+        "fuzz/test_fuzz_frames.py": ("test_a_mutated_frame_is_a_trace_or_is_told",),
         "fuzz/test_fuzz_gates.py": ("test_whatever_a_gate_returns",),
         "fuzz/test_fuzz_logs.py": ("test_a_log_that_was_altered_is_told_or_named",),
         "fuzz/test_fuzz_outcomes.py": ("test_kinds_by_head",),
@@ -131,14 +157,18 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_an_altered_pdf_is_read_or_told",
             "test_the_fork_reads_what_the_worker_reads",
         ),
+        "fuzz/test_fuzz_resigned_logs.py": ("test_re_signed_logs_are_read",),
         "test_answer_basis.py": (
+            "TestComparisons.test_a_report_says_so",
             "TestComparisons.test_a_study_judges_by_text",
             "TestComparisons.test_a_study_leaves_them_out",
+            "TestLaws.test_right_answers_change_nothing_and_wrong_ones_leave_nothing_correct",
             "TestLaws.test_shards_count_as_one_piece",
             "TestLaws.test_sweep_steps_and_decisions_count_alike",
         ),
         "test_answering_clients.py": ("test_a_model_that_is_nowhere_is_a_reason",),
         "test_answering_echoes.py": ("test_no_bundled_answer_of_the_extractive_generator_changes",),
+        "test_answering_extractive.py": ("test_a_long_passage_takes_time_in_proportion",),
         "test_answering_hygiene.py": (
             "test_cleaning_twice_is_cleaning_once_for_many",
             "test_time_is_linear_in_the_answer",
@@ -150,7 +180,10 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_answering_support.py": ("TestScores.test_it_is_ahead_of_word_overlap",),
         "test_audit_explanation.py": ("test_the_checks_alone_give_the_decision",),
-        "test_audit_live_rates.py": ("test_the_door",),
+        "test_audit_live_rates.py": (
+            "TestLabels.test_what_is_refused",
+            "test_the_door",
+        ),
         "test_bandit_budget.py": ("test_a_learner_keeps_its_budget",),
         "test_bandit_howto.py": ("test_the_blocks_give_reward_and_spend_apart",),
         "test_bandit_kernel.py": (
@@ -160,7 +193,11 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_bandit_learner.py": ("test_many_steps_at_once_are_the_steps_one_by_one",),
         "test_bandit_persistence.py": ("test_the_interval_covers_the_gain",),
         "test_bandit_propensity.py": ("test_choices_are_as_frequent_as_stated",),
-        "test_bandit_simulation.py": ("test_off_policy_estimates_of_a_log_find_the_truth",),
+        "test_bandit_simulation.py": (
+            "test_off_policy_estimates_of_a_log_find_the_truth",
+            "test_the_number_of_processes_changes_no_bit",
+        ),
+        "test_bandit_tables.py": ("test_a_frame_in_order_is_the_process_that_made_it",),
         "test_browser_notebooks.py": ("*",),
         "test_browser_report.py": ("*",),
         "test_bundled.py": (
@@ -175,6 +212,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_one_gate_keeps_its_promise",
         ),
         "test_cli.py": (
+            "test_encodings_of_documents_and_labels",
             "test_questions_are_dealt_splits",
             "test_the_index_of_a_trace",
         ),
@@ -185,7 +223,9 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_cli_door.py": (
             "TestStreams.test_full_and_gone",
             "TestStreams.test_narrow_and_closed",
+            "TestStreams.test_the_help",
         ),
+        "test_cli_logs_by_url.py": ("test_each_command",),
         "test_client_settings.py": ("TestWrongSettings.test_recording_ends_with_its_first_batch",),
         "test_decided_by.py": (
             "test_counts_are_those_of_the_sweep_in_both_engines",
@@ -195,6 +235,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestIdentity.test_on_a_flat_corpus_both_identities_decide_alike",
             "TestIdentity.test_renamed_folders_change_no_decision_by_path",
         ),
+        "test_decision_intent.py": ("test_long_questions_take_linear_time",),
         "test_decision_kernel.py": ("test_the_random_worlds_reach_every_stage",),
         "test_decision_learned_cases.py": (
             "test_a_report_declares_no_winner_on_learned_cases",
@@ -206,6 +247,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_command_line",
         ),
         "test_default_learner_default_updates.py": ("test_the_published_arithmetic_to_the_bit",),
+        "test_default_learner_stratification.py": ("test_noise_splits_under_five_percent",),
         "test_displays_bandits.py": ("test_a_notebook_sees_figure_and_table_once",),
         "test_displays_boundary.py": ("test_no_text_covers_another",),
         "test_displays_figures.py": (
@@ -217,6 +259,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_notebook_sees_figure_and_table_once",
             "test_small_cases_are_drawn",
         ),
+        "test_displays_leagues.py": ("test_which_table",),
         "test_docs_pages.py": (
             "test_the_blocks_of_a_page_run[docs/start]",
             "test_the_blocks_of_a_page_run[howto/arms]",
@@ -259,12 +302,16 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_sweep_steps_and_flips_say_what_decide_says",
             "test_the_decision_follows_from_its_checks",
         ),
+        "test_input_remedies.py": ("TestScale.test_a_bound_of_another_scale_is_told",),
         "test_lab_acting_gates.py": (
             "TestNotes.test_a_policy_that_keeps_its_gates_has_no_such_note",
             "TestNotes.test_the_command_line_prints_it_and_the_report_begins_with_it",
             "TestNotes.test_the_gates_that_are_off_are_named_right_after_the_selection",
         ),
-        "test_lab_artifact_places.py": ("TestRuns.test_a_database_that_is_locked",),
+        "test_lab_artifact_places.py": (
+            "TestRuns.test_a_database_that_is_locked",
+            "TestRuns.test_nothing_is_written_elsewhere",
+        ),
         "test_lab_bandit_study.py": ("test_a_study_finds_a_misleading_margin",),
         "test_lab_candidates.py": (
             "test_a_candidate_reads_nothing_of_the_held_out_fold",
@@ -277,6 +324,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_certified_cost_holds",
             "test_certify_takes_the_policy_given_or_the_best_of_several",
             "test_certify_writes_a_policy_and_remembers",
+            "test_check_retrieves_new_questions_itself",
             "test_check_speaks_in_exit_codes",
         ),
         "test_lab_certification_families.py": (
@@ -285,8 +333,8 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_lab_clarify_study.py": (
             "test_first_trial_is_the_published_learner_and_the_winner_keeps_the_limit",
+            "test_seeds_draw_topics_anew_and_pair_policies",
         ),
-        "test_lab_fresh_tables.py": ("test_differences_of_learners_hold",),
         "test_lab_group_fitting.py": (
             "TestReplays.test_steps_and_flips",
             "TestReplays.test_sweep_decide_and_both_engines",
@@ -296,10 +344,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_probabilities_hold_for_unseen_groups",
             "test_quality_of_unseen_groups_is_not_flattered",
         ),
-        "test_lab_label_sampling.py": (
-            "test_distances_are_those_of_flips",
-            "test_intervals_hold_the_truth",
-        ),
+        "test_lab_label_sampling.py": ("test_distances_are_those_of_flips",),
         "test_lab_ranking.py": ("test_the_ideal_is_the_best_order_that_there_is",),
         "test_lab_rates_by_group.py": ("test_the_report_shows_groups_beside_the_certificate",),
         "test_lab_selection.py": (
@@ -308,6 +353,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_on_noise_a_free_policy_is_kept",
             "test_the_expected_cost_decision_is_selected_where_classes_are_separable",
             "test_where_asking_everybody_is_cheapest_it_is_selected",
+            "test_where_no_case_is_ambiguous_no_candidate_asks",
         ),
         "test_lab_study.py": (
             "test_a_stored_study_ends_with_the_same_result",
@@ -337,9 +383,14 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_each_step_is_replay",
             "test_shards_say_the_same",
         ),
+        "test_lab_trial_search.py": (
+            "test_a_search_killed_in_the_middle_goes_on_as_if_nothing_had_happened",
+        ),
         "test_laws.py": ("test_a_policy_decides_alone_as_among_many",),
         "test_live_apply.py": ("test_a_fresh_process_is_light",),
         "test_live_ask.py": (
+            "TestHostile.test_a_prompt_in_a_document_changes_no_decision",
+            "TestResponse.test_an_answer",
             "test_fifty_taus_live_are_fifty_taus_replayed",
             "test_two_processes_and_a_hundred_times_give_the_same_bytes",
         ),
@@ -356,13 +407,20 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestEquality.test_every_policy",
             "TestEquality.test_the_outcomes_occur",
         ),
-        "test_live_log_outages.py": ("TestFile.test_a_lock_costs_one_short_wait",),
+        "test_live_log_outages.py": (
+            "TestFile.test_a_cache_that_is_locked",
+            "TestFile.test_a_lock_costs_one_short_wait",
+            "TestServer.test_away_and_back",
+            "TestServer.test_it_is_closed_to_a_role",
+        ),
         "test_live_measured_signals.py": (
             "test_killed_in_the_middle_and_started_again",
             "test_live_is_replay_on_bundled_cases",
         ),
         "test_live_online_bandit.py": (
             "TestChoice.test_no_mass_on_a_masked_arm",
+            "TestChoice.test_only_recent_pulls_count_for_latency",
+            "TestReward.test_other_weights_score_the_same_log",
             "test_eight_processes_at_once",
             "test_killed_in_the_middle",
         ),
@@ -374,6 +432,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_live_telemetry.py": (
             "TestNothing.test_nothing_is_imported",
             "TestNothing.test_the_same_answers",
+            "TestTexts.test_asked_for",
         ),
         "test_live_trace_building.py": (
             "TestBundledEncoder.test_killed_and_started_again",
@@ -391,8 +450,11 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_threads_play_and_resample_as_one",
         ),
         "test_model_failures.py": (
+            "TestAsk.test_a_failure_raises",
+            "TestAsk.test_a_graph_raises",
             "TestAsk.test_a_service_that_must_answer",
             "TestAsk.test_the_log_counts_it_apart",
+            "TestConfidence.test_the_server_is_probed_once",
             "TestKilledRuns",
             "TestRecordAnswers.test_a_budget_of_seconds_ends_a_run",
             "TestRecordAnswers.test_what_failed_is_missing_and_asked_again",
@@ -405,10 +467,12 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_an_index",
         ),
         "test_notebooks.py": (
+            "test_a_fresh_execution[01_quickstart]",
             "test_a_fresh_execution[02_cockpit_and_tuning]",
             "test_a_fresh_execution[03_promises]",
             "test_a_fresh_execution[07_bring_your_own]",
         ),
+        "test_nothing_in_place.py": ("test_no_function_writes_into_an_argument",),
         "test_own_documents.py": (
             "TestLabels.test_a_name_that_several_documents_have_is_refused",
             "TestStudy",
@@ -419,14 +483,20 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_an_own_copy_of_a_built_in_signal_is_that_signal",
             "test_steps_and_flips_of_costs_over_own_signals_are_exact",
         ),
-        "test_policy_parts_own_gates.py": ("test_sweep_decides_as_decide_and_explain_do",),
+        "test_policy_parts_own_gates.py": (
+            "test_a_gate_of_the_user_is_the_gate_on_the_signal_it_reads",
+            "test_sweep_decides_as_decide_and_explain_do",
+        ),
         "test_policy_parts_own_gates_misbehaviour.py": ("test_an_error_names_the_gate",),
         "test_progress.py": ("test_a_wait_is_shown_with_its_seconds",),
+        "test_ranges.py": ("TestHits.test_a_frame_with_more_is_refused",),
+        "test_replay.py": ("test_no_cases_make_no_decisions",),
         "test_replay_alone.py": (
             "test_fits_certificates_and_studies",
             "test_replay",
         ),
         "test_replay_parts.py": (
+            "TestDecisions.test_columns_and_frames",
             "TestDecisions.test_one_case",
             "test_a_sweep_of_the_parts_is_that_of_the_whole",
             "test_steps_of_the_parts_are_those_of_the_whole",
@@ -449,6 +519,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_nothing_is_better_on_the_cases_it_was_chosen_on",
             "test_same_input_same_bytes",
             "test_targets_are_those_that_the_user_set",
+            "test_the_model_is_a_table",
             "test_the_page_begins_with_what_was_selected",
             "test_the_page_of_a_study_shows_its_certification",
             "test_traffic_has_a_section_where_a_review_is_given",
@@ -508,9 +579,13 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_store_pdf.py": (
             "test_a_hostile_pdf_is_refused",
+            "test_a_pdf_with_an_owners_password_opens_without_it",
             "test_a_slow_pdf_is_ended_at_its_seconds",
             "test_memory_is_bounded",
+            "test_the_limits_of_a_corpus_are_those_of_its_pdfs",
         ),
+        "test_store_strict_yaml.py": ("test_a_language_is_told_so_too",),
+        "test_store_traces.py": ("TestDamage.test_one_flipped_byte",),
         "test_supply_chain.py": ("test_a_service_decides_in_a_bare_environment",),
         "test_words_html_display.py": (
             "test_a_study_shows_itself",
@@ -555,6 +630,8 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_experiments_beir.py": ("*",),
         "test_experiments_bench.py": ("test_a_program_gives_its_rows",),
+        "test_lab_fresh_tables.py": ("test_differences_of_learners_hold",),
+        "test_lab_label_sampling.py": ("test_intervals_hold_the_truth",),
         "test_lab_reward_audit.py": (
             "test_intervals_hold_what_they_say",
             "test_the_bundled_questions_end_to_end",
@@ -584,6 +661,38 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_resigned.py": ("test_a_trace_whole",),
     },
+    "rooms": {
+        "fuzz/test_fuzz_cli.py": ("test_the_calls_work",),
+        "fuzz/test_fuzz_disk.py": ("test_a_log_that_finds_no_room",),
+        "fuzz/test_fuzz_logs.py": (
+            "test_a_question_over_an_altered_log",
+            "test_each_door_refuses_or_does",
+        ),
+        "fuzz/test_fuzz_resigned_logs.py": (
+            "test_a_log_that_is_signed_again_is_the_same",
+            "test_a_question_over_a_re_signed_log",
+            "test_re_signed_logs_at_each_door",
+        ),
+        "test_live_langgraph_chain.py": ("*",),
+        "test_live_online_bandit.py": (
+            "TestAsk.test_a_question_that_fails",
+            "TestAsk.test_a_stored_trace_is_replayed_under_such_a_policy",
+            "TestAsk.test_a_system_under_another_policy_keeps_its_bandit",
+            "TestAsk.test_an_answer_from_the_cache",
+            "TestAsk.test_feedback",
+            "TestAsk.test_on_the_command_line",
+            "TestAsk.test_switched_off",
+            "TestAsk.test_switched_on",
+            "TestAsk.test_the_arm_that_offered_options_completes_the_choice",
+            "TestAsk.test_the_same_log_and_seed_give_the_same_arms",
+            "TestAsk.test_thirty_questions",
+            "TestAsk.test_without_a_bandit_nothing_is_logged",
+            "TestAsk.test_without_a_reranker_there_is_no_reward",
+            "TestOffer.test_the_two_lists",
+        ),
+        "test_live_trace_building.py": ("TestBatches.test_stopped_before_the_trace_was_written",),
+        "test_store_files.py": ("test_there_is_one_door_to_write_by",),
+    },
 }
 
 
@@ -593,7 +702,7 @@ def level_of(nodeid: str) -> str:
     whole = ".".join(names)
     plain = re.sub(r"\[.*", "", whole)
     listed = {"*", whole, plain, plain.partition(".")[0]}
-    for level in ("weekly", "full"):
+    for level in ("weekly", "full", "rooms"):
         if listed & set(LEVELS[level].get(path, ())):
             return level
     return ""

@@ -55,8 +55,11 @@ def test_the_table_names_tests(level: str) -> None:
 
 def test_no_test_has_two_levels() -> None:
     """Each name stands once."""
-    for module, names in LEVELS["full"].items():
-        assert not set(names) & set(LEVELS["weekly"].get(module, ()))
+    levels = list(LEVELS)
+    for number, level in enumerate(levels):
+        for module, names in LEVELS[level].items():
+            for later in levels[number + 1 :]:
+                assert not set(names) & set(LEVELS[later].get(module, ()))
 
 
 def test_a_test_has_the_level_of_its_name_class_or_module() -> None:

@@ -104,14 +104,14 @@ def executed_in(path: Path, root: Path) -> Any:
 
 
 @each_path
-def test_a_fresh_execution(path: Path, tmp_path: Path, built: Path) -> None:
+def test_a_fresh_execution(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """A run of its own, apart from all others but for one trace, shows what is committed."""
     root, committed = tmp_path / "project", read(path)
-    place = root / "out" / "broker" / built.name
+    place = root / "out" / "broker" / "trace.parquet"
     root.mkdir()
-    if any(f'{built.name}"' in cell.source for cell in code_of(committed)):
+    if any(f'{place.name}"' in cell.source for cell in code_of(committed)):
         place.parent.mkdir(parents=True)
-        shutil.copyfile(built, place)
+        shutil.copyfile(request.getfixturevalue("built"), place)
     now = Executed(executed_in(path, root), root)
     check_what_is_said(committed, now)
     check_that_it_is_quiet(committed, now)

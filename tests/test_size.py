@@ -6,13 +6,14 @@ rows. It is raised only where an issue says so.
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from code_size import Size, functions, room_sizes, source_size, total
+from code_size import Size, functions, parsed, room_sizes, total, tree_size
 
 ROOT = Path(__file__).resolve().parents[1]
 METER = ROOT.parent / "shared" / "tools" / "size.py"
@@ -53,7 +54,7 @@ BUDGETS: dict[str, Size] = {
 }
 FOLDERS: dict[str, Size] = {
     "experiments": Size(81_972, 5758, 265),
-    "tests": Size(614_499, 73_487, 37_968),
+    "tests": Size(614_720, 73_487, 37_968),
 }
 
 
@@ -88,10 +89,11 @@ def test_functions_are_short() -> None:
     """At most 500 nodes, those of functions inside included."""
     folders = ("raglab", "tests", "experiments", "docs", ".ci")
     paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    assert len(paths) > 500
     longest = {
         f"{path.relative_to(ROOT)}: {name}": nodes
         for path in paths
-        for name, nodes in functions(path.read_text(encoding="utf-8"))
+        for name, nodes in functions(parsed(path))
         if nodes > MOST_NODES
     }
     assert longest == {}
@@ -110,7 +112,7 @@ def test_functions_are_short() -> None:
 )
 def test_names_lines_and_docstrings_cost_nothing(source: str, nodes: int, words: int) -> None:
     """By the syntax tree."""
-    assert source_size(source) == Size(nodes, words)
+    assert tree_size(ast.parse(source)) == Size(nodes, words)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_an_f_string_counts_by_its_parts_on_every_python(source: str) -> None:
     Module, assignment and target are 3 nodes; the string is 1, its two texts 2, its two values
     with their names 4, and the format 5: itself, two texts, and a value with its name.
     """
-    assert source_size(source) == Size(15, 4)
+    assert tree_size(ast.parse(source)) == Size(15, 4)
 
 
 @pytest.mark.skipif(not METER.is_file(), reason="shared is not beside the project")
