@@ -172,7 +172,7 @@ def test_it_agrees_with_a_cluster_bootstrap() -> None:
 @pytest.mark.parametrize("size", [1, 3, 10])
 @pytest.mark.parametrize("kind", ["auroc", "auroc difference", "accuracy", "rule"])
 def test_coverage(kind: str, size: int) -> None:
-    """In 400 samples of 300 cases, 93 % of intervals hold the difference of 300,000 cases."""
+    """Of 400 samples of 300 cases, 93 % or more hold the difference of 300,000 cases."""
     calls = {
         "auroc": lambda r, a, _, c: tuple(map(float, auroc_interval(r, a, clusters=c))),
         "auroc difference": lambda r, a, b, c: auroc_difference(r, a, b, clusters=c)[1:3],
