@@ -393,6 +393,9 @@ class Certificate:
         judged them.
       pilot_hash: fingerprint of the pilot cases, None without one.
       looks_recorded: whether a file records them; else `looks` counts those that are known.
+      undecided: answers of the chosen one that count as wrong, since nobody can tell whether they
+        are right; None where no answer is judged.
+      missing_answers: those that are not recorded and count as wrong; None likewise.
       hypotheses: number of candidates in the order of the tests, any of which might have been
         chosen on these cases; of a certificate after `raglab.rescale_thresholds` on the same cases,
         that of the certificate before.
@@ -419,6 +422,8 @@ class Certificate:
     pilot_hash: str | None = None
     looks_recorded: bool = False
     hypotheses: int = 0
+    undecided: int | None = None
+    missing_answers: int | None = None
 
     def __repr__(self) -> str:
         promises = ", ".join(f"{promise.name} <= {promise.alpha:g}" for promise in self.promises)
@@ -463,6 +468,16 @@ class Certificate:
             ("confidence", f"{1.0 - self.delta:g}, by {self.method}"),
             ("coverage", f"{self.coverage:.3f}, over-ask {self.over_ask:.3f}"),
             *([("basis", self.basis)] if self.basis is not None else []),
+            *(
+                [
+                    (
+                        "counted as wrong",
+                        f"{self.undecided} undecided, {self.missing_answers} missing",
+                    )
+                ]
+                if self.undecided is not None
+                else []
+            ),
             ("cases", f"{self.cases:,}, {self._looks_text}"),
             ("tested", f"{self.tested:,} of {self.candidates:,}, {len(self.certified):,} passed"),
         ]
@@ -534,6 +549,11 @@ class Certificate:
             "spent": self.delta if self.spent is None else self.spent,
             "reason": self.reason,
             **({} if self.basis is None else {"basis": self.basis}),
+            **(
+                {}
+                if self.undecided is None
+                else {"undecided": self.undecided, "missing_answers": self.missing_answers}
+            ),
         }
 
 

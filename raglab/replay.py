@@ -39,13 +39,12 @@ from raglab.decision.outcome_codes import (
 )
 from raglab.decision.recorded_answers import keep_used_chunks, select_answers
 from raglab.decision.refusal_warnings import warn_of_refusals
-from raglab.decision.scoring import trace_status_only, with_headline
+from raglab.decision.scoring import trace_basis, trace_status_only, with_headline
 from raglab.decision.sharded_decisions import (
     CaseColumns,
     ShardedDecisions,
     decision_columns,
     joined_columns,
-    trace_basis,
 )
 from raglab.decision.signal_values import check_signals, check_stored
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
@@ -319,16 +318,15 @@ def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
 def _sum_tallies(tallies: Iterable[Tally], n_policies: int) -> Tally:
     cells = np.zeros((n_policies, metrics.N_CELLS), dtype=np.int64)
     stages = np.zeros((n_policies, len(STAGES)), dtype=np.int64)
-    missing, by_text = np.zeros((n_policies, 2), dtype=np.int64), 0
+    missing = np.zeros((n_policies, 2), dtype=np.int64)
     labels, engines = np.zeros(3, dtype=np.int64), dict[str, None]()
     for shard_tally in tallies:
         cells += shard_tally.cells
         stages += shard_tally.stages
         labels += shard_tally.labels
         missing += shard_tally.missing
-        by_text += shard_tally.by_text
         engines[shard_tally.engine] = None
-    return Tally(cells, stages, labels, "; ".join(engines), missing, by_text)
+    return Tally(cells, stages, labels, "; ".join(engines), missing)
 
 
 def tally(
@@ -347,9 +345,8 @@ def tally(
       engine: `numpy`, `numba` (the compiled twin, equal cell by cell), or `auto`: numba where it is
         installed.
     """
-    return _sum_tallies(
-        each_part(part_tally, trace, list(policies), arm, engine, what="replay"), len(policies)
-    )
+    tallies = each_part(part_tally, trace, list(policies), arm, engine, what="replay")
+    return _sum_tallies(tallies, len(policies))._replace(basis=trace_basis(trace))
 
 
 def part_tally(
@@ -393,7 +390,7 @@ def _tally_evidence(
     """
     cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     stages = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
-    missing, by_text = np.zeros((len(policies), 2), dtype=np.int64), 0
+    missing = np.zeros((len(policies), 2), dtype=np.int64)
     compiled, fell_back = _compiled_kernel(engine), dict[str, None]()
     for places in _replay_groups(policies):
         group = [policies[place] for place in places]
@@ -414,7 +411,6 @@ def _tally_evidence(
             with first:
                 codes = compiled.tallied(evidence, thresholds, len(group))
         cells[places], stages[places], missing[places] = count_codes(codes)
-        by_text = int(evidence.by_text.sum())
     used = (
         f"numpy, since numba does not know {' or '.join(fell_back)}"
         if fell_back
@@ -422,7 +418,7 @@ def _tally_evidence(
         if compiled
         else "numpy"
     )
-    return Tally(cells, stages, labels, used, missing, by_text)
+    return Tally(cells, stages, labels, used, missing)
 
 
 def _replay_groups(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
@@ -540,15 +536,16 @@ def sweep(
 
     Returns:
       A row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`,
-        `_low`, `_high`, `expected_cost` with `_low` and `_high` (1 - `pass_rate` where no costs are
-        given), and the number of cases that each stage decided (`decided_by.<name>`, see
-        `Decisions.decided_by`; all gates of the user are `signals`). Where cases are judged by
-        text: `missing_answers_k`, answered ones without a recorded answer, which count as not
-        correct, of `missing_answers_n` (rule S6.3). Its `attrs["basis"]` states on which basis
-        cases are judged; `attrs["engine"]` the engine that counted, and the reason where the
-        compiled kernel could not; `attrs["headline"]`, as a warning does, how many cases are scored
-        by status alone (rule S6.3). Where a policy was fitted or tuned on some of the cases, a
-        column `note` states it, with their number, and a warning too (rule S6.11).
+        `_low`, `_high`, `undecided` (answers that count as wrong, since nobody can tell whether
+        they are right; intervals reach from all right to all wrong), `expected_cost` with `_low`
+        and `_high` (1 - `pass_rate` where no costs are given), and the number of cases that each
+        stage decided (`decided_by.<name>`, see `Decisions.decided_by`; all gates of the user are
+        `signals`). Where answers are judged: `missing_answers_k`, answered ones without a recorded
+        answer, which count as not correct, of `missing_answers_n` (rule S6.3). Its `attrs["basis"]`
+        states on which basis cases are judged; `attrs["engine"]` the engine that counted, and the
+        reason where the compiled kernel could not; `attrs["headline"]`, as a warning does, how many
+        cases are scored by status alone (rule S6.3). Where a policy was fitted or tuned on some of
+        the cases, a column `note` states it, with their number, and a warning too (rule S6.11).
     """
     listed = list(policies.values()) if isinstance(policies, Mapping) else policies
     names = (
@@ -583,7 +580,7 @@ def rate_table(
             for name in dict.fromkeys(DECIDED_BY)
         },
     }
-    if counts.by_text:
+    if counts.basis.text:
         columns |= {
             "missing_answers_k": counts.missing[:, 0],
             "missing_answers_n": counts.missing[:, 1],
@@ -600,7 +597,7 @@ def _rate_columns(
 
     Without a level those of no interval.
     """
-    columns = metrics.rate_columns(metrics.rate_counts(cells), metrics.label_counts(cells), level)
+    columns = metrics.rate_columns(cells, level)
     columns["expected_cost"] = metrics.expected_cost(cells, costs)
     if level is not None:
         columns["expected_cost_low"], columns["expected_cost_high"] = metrics.cost_interval(

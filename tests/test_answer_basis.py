@@ -15,18 +15,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import raglab
 from generators import Drawn, Fixed, Weighed
 from parts import in_parts
+from raglab import metrics
 from raglab.decision.answer_text import (
     MAX_MISSING,
     AnswerCheck,
     Basis,
     MissingAnswers,
+    answer_basis,
+    answer_verdicts,
     gold_answers,
-    is_right_answer,
-    text_cases,
+    judged_cases,
 )
-from raglab.decision.sharded_decisions import trace_basis
+from raglab.decision.scoring import trace_basis
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.comparison import compare, contests
@@ -37,13 +40,16 @@ from raglab.lab.search_space import Goal, always_answer
 from raglab.lab.slice_rates import slices
 from raglab.lab.study import tune
 from raglab.live.answer_recording import record_answers
+from raglab.metrics import clopper_pearson
 from raglab.replay import decide, shard_cells, steps, sweep
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, Hits, ModelUnavailableError
 from worlds import Hit, ask, policy, random_trace, trace_of
 
-GOLD, WRONG = "The excess is £250.", "Glass is covered."
+GOLD, WRONG = "The excess is £250.", "The excess is £275."
+OPEN = "Ask at the desk."  # says nothing of an excess, so nobody can tell
+
 PLAIN = Policy.from_mapping(
     policy(generation={"enabled": False}, support={"enabled": False}).model_dump()
 )
@@ -133,25 +139,7 @@ def many(right: Sequence[int], n: int = 80, splits: Sequence[str] = ()) -> Trace
 
 
 class TestText:
-    """Which answer is right."""
-
-    @pytest.mark.parametrize(
-        ("answer", "golds", "right"),
-        [
-            ("The storm excess is GBP 1,200.", ["an excess of 1200 pounds"], True),
-            ("Glass is covered.", ["an excess of 1200 pounds"], False),
-            ("Glass is covered.", ["an excess of 1200 pounds", "glass: covered"], True),
-            ("", ["an excess"], False),
-            ("  ", ["the"], False),
-            ("The", ["the."], True),  # of function words alone: the answer itself
-            ("Not the one", ["the."], False),
-            ("anything", [], False),
-        ],
-    )
-    # a table
-    def test_by_head(self, answer: str, golds: list[str], right: bool) -> None:
-        """Half of the words and numbers of one gold answer, in any order and spelling."""
-        assert is_right_answer(answer, golds) is right
+    """Gold answers of a case."""
 
     def test_gold_answers(self) -> None:
         """The case's `answer` and those of a set with several.
@@ -275,7 +263,7 @@ class TestBasis:
             "text",
             "text for 3 of 4 cases labelled ok, sources for the rest",
         ]
-        assert text_cases(recorded(some, [])).tolist() == [False, False, True, False, True, True]
+        assert judged_cases(recorded(some, [])).tolist() == [False, False, True, False, True, True]
         assert sweep(recorded(bare, []), [PLAIN]).attrs["basis"] == "text"
         assert slices(decide(recorded(bare, []), PLAIN)).attrs["basis"] == "text"
         assert "basis sources" in repr(decide(bare, PLAIN))
@@ -612,3 +600,157 @@ def case_cells_of(trace: Trace, one: Any) -> list[int]:
     """Cells of the vectorised replay."""
     cells: list[int] = shard_cells(trace, [one])[0].tolist()
     return cells
+
+
+class Says(NamedTuple):
+    """Says to each question, by the number in it, one of some texts."""
+
+    texts: tuple[str, ...]
+    name: str = "says"
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        """The text at that number."""
+        del passages
+        return Generation(self.texts[int(question.rsplit(maxsplit=1)[-1])], 0.9, (0,))
+
+
+def said(texts: Sequence[str], **more: Sequence[Any]) -> Trace:
+    """Questions labelled ok to which these texts are recorded, with columns of the cases."""
+    bare = questions(len(texts))
+    extra = [
+        {name: values[row] for name, values in more.items() if values[row] is not ...}
+        for row in range(len(texts))
+    ]
+    cases = tuple(case._replace(extra=own) for case, own in zip(bare.cases, extra, strict=True))
+    return record_answers(replace(bare, cases=cases), PLAIN, Says(tuple(texts)), Weighed())
+
+
+class TestUndecided:
+    """What nobody can tell counts as wrong, with its count; rates and claims leave it open."""
+
+    TEXTS = (GOLD,) * 5 + (WRONG,) * 2 + (OPEN,) * 3
+
+    def test_it_counts_as_wrong_and_opens_the_interval(self) -> None:
+        """5 of 10 right, between 5 and 8."""
+        trace = said(self.TEXTS)
+        decisions = decide(trace, always_answer(PLAIN))
+        assert decisions.passes.tolist() == [True] * 5 + [False] * 5
+        assert decisions.undecided == 3
+        row = sweep(trace, [always_answer(PLAIN)]).iloc[0]
+        assert (row["pass_rate_k"], row["undecided"], row["hallucination_rate_k"]) == (5, 3, 5)
+        worst, best = (clopper_pearson(k, 10) for k in (5, 8))
+        assert (row["pass_rate_low"], row["pass_rate_high"]) == (worst.low, best.high)
+        assert case_cells_of(trace, always_answer(PLAIN)) == decisions.cells.tolist()
+
+    def test_a_promise_counts_it_as_wrong_and_states_it(self) -> None:
+        """The certificate holds the count; a check breaks nothing by what is undecided."""
+        texts = [GOLD] * 90 + [OPEN] * 30
+        trace = said(texts)
+        found = certify_policy(trace, always_answer(PLAIN), targets={"hallucination_rate": 0.4})
+        assert found.policy is not None
+        assert found.certificate.promises[0].k == 30
+        assert (found.certificate.undecided, found.certificate.missing_answers) == (30, 0)
+        assert found.policy.certificate["undecided"] == 30
+        tight = certify_policy(trace, always_answer(PLAIN), targets={"hallucination_rate": 0.2})
+        assert tight.policy is None
+        later = said([GOLD] * 40 + [OPEN] * 80)
+        later = replace(
+            later, cases=tuple(case._replace(query=f"new {case.query}") for case in later.cases)
+        )
+        assert check_policy(later, found.policy).verdict == "open"
+
+    def test_a_claim_holds_whatever_the_truth(self) -> None:
+        """An answer that both policies give is no difference; one that one gives counts against."""
+        trace = said(self.TEXTS)
+        free = always_answer(PLAIN)
+        same = compare(trace, free, free.replace("l2.enabled", True))
+        assert not same.table["difference"].any()
+        assert (same.table["low"].fillna(0.0) <= 0.0).all()
+        refuses = free.replace("similarity.enabled", True, "similarity.min_similarity", 1.0)
+        row = compare(trace, free, refuses).table.set_index("measure").loc["expected_cost"]
+        sided = [
+            metrics.paired_cost(decide(said(texts), free).cells, decide(trace, refuses).cells)
+            for texts in (
+                [WRONG if text == OPEN else text for text in self.TEXTS],
+                [GOLD if text == OPEN else text for text in self.TEXTS],
+            )
+        ]
+        assert row["low"] == pytest.approx(min(side.low for side in sided))
+        assert row["high"] == pytest.approx(max(side.high for side in sided))
+
+    def test_a_fit_takes_it_for_wrong(self) -> None:
+        """`answer_outcomes` names it."""
+        table = answer_outcomes(said(self.TEXTS), always_answer(PLAIN))
+        assert table["right"].sum() == 5
+        assert table["undecided"].sum() == 3
+
+
+class TestColumns:
+    """The user's column, then a judge's, then the text, or what is chosen."""
+
+    def test_the_first_at_hand_decides(self) -> None:
+        """An empty cell is undecided; disagreement with the text is counted."""
+        columns = [1, 0, "1", True, 0.0, "", None, " ", ..., 1]
+        trace = said(TestUndecided.TEXTS, answer_right=columns, judge_right=[0] * 10)
+        decisions = decide(trace, always_answer(PLAIN))
+        assert decisions.basis.kind == "answer_right"
+        assert decisions.passes.tolist() == [True, False, True, True] + [False] * 5 + [True]
+        assert decisions.undecided == 4
+        assert (decisions.basis.differ, decisions.basis.compared) == (2, 5)
+        judged = decide(raglab.with_basis(trace, "judge_right"), always_answer(PLAIN))
+        assert judged.basis.kind == "judge_right"
+        assert not judged.passes.any()
+        text = decide(raglab.with_basis(trace, "text"), always_answer(PLAIN))
+        assert text.passes.tolist() == [True] * 5 + [False] * 5
+
+    def test_a_study_takes_one(self) -> None:
+        """`basis=` chooses."""
+        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        cases = tuple(case._replace(extra={"answer_right": 1}) for case in trace.cases)
+        trace = replace(trace, cases=cases)
+        found = [
+            tune(trace, policy=PLAIN, trials=20, batch_size=10, goal=Goal(), basis=basis)
+            for basis in (None, "text")
+        ]
+        assert [result.basis for result in found] == ["answer_right", "text"]
+        rates = [
+            result.comparison.set_index("policy").loc["always-answer", "pass_rate"]
+            for result in found
+        ]
+        assert rates == [0.75, 0.5]
+
+    @pytest.mark.parametrize("value", [2, "maybe", [1]])
+    def test_no_verdict_is_refused(self, value: Any) -> None:
+        """Rule, value, case."""
+        with pytest.raises(ValueError, match="answer_right must be 0, 1 or empty"):
+            decide(said([GOLD], answer_right=[value]), always_answer(PLAIN))
+        with pytest.raises(ValueError, match="a basis must be one of"):
+            raglab.with_basis(said([GOLD]), "mood")
+
+    def test_a_column_speaks_of_one_answer(self) -> None:
+        """Where two texts are recorded for a case, nobody knows which one it means."""
+        trace = said([GOLD, GOLD], answer_right=[1, 1])
+        assert trace.answers is not None
+        row = trace.answers.row
+        text = tuple(
+            f"{text} {n}" if row[n] == 0 and n == np.flatnonzero(row == 0)[0] else text
+            for n, text in enumerate(trace.answers.text)
+        )
+        other = replace(trace, answers=trace.answers._replace(text=text))
+        verdicts = answer_verdicts(other)
+        assert set(verdicts[row == 0].tolist()) <= {2, 3}
+        assert set(verdicts[row == 1].tolist()) == {1}
+
+    def test_without_recorded_answers_it_is_named(self) -> None:
+        """A column that judges nothing is counted."""
+        trace = replace(said([GOLD, GOLD], answer_right=[1, 0]), answers=None)
+        basis = decide(trace, always_answer(PLAIN)).basis
+        assert (basis.kind, basis.unused) == ("sources", 2)
+        assert basis.note
+
+    def test_shards_have_one_basis(self) -> None:
+        """Parts that hold other columns are refused."""
+        trace = said([GOLD, GOLD], answer_right=[1, ...])
+        with pytest.raises(ValueError, match="shards must have one basis"):
+            trace_basis(in_parts(trace, 1))
+        assert answer_basis(raglab.with_basis(trace, "text").cases) == "text"

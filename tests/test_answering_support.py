@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering.claim_words import claim_words
 from raglab.answering.support import (
     NliScorer,
     WordSupport,
@@ -31,6 +30,7 @@ from raglab.answering.support import (
 )
 from raglab.metrics import auroc
 from raglab.models.loaders import Nli, load_nli
+from raglab.words.claim_words import claim_words
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

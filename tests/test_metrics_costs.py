@@ -17,6 +17,7 @@ from raglab.metrics import (
     DISTINCT_CELL,
     N_CELLS,
     OUTCOMES,
+    PLAIN_CELLS,
     RATES,
     cell_costs,
     clopper_pearson,
@@ -80,14 +81,14 @@ def test_costs_by_hand() -> None:
     )
     assert expected_cost(cells, OWN) == pytest.approx((0.5 + 0.2 + 10 + 1) / 10)
     assert expected_cost(cells) == 1.0 - 6 / 10
-    both = np.stack([cells, 2 * cells]).reshape(2, N_CELLS)
+    both = np.stack([cells, 2 * cells]).reshape(2, PLAIN_CELLS)
     assert expected_cost(both, cost_matrix(OWN)).tolist() == [expected_cost(cells, OWN)] * 2
 
 
 def test_every_cell_has_the_cost_of_its_outcome() -> None:
     """An answer to ok from other sources is wrong, one to any other label is always wrong."""
     numbered = np.arange(15.0).reshape(3, 5)
-    cost = cell_costs(numbered).reshape(3, 3, 2)
+    cost = cell_costs(numbered)[:PLAIN_CELLS].reshape(3, 3, 2)
     for status, label, found in product(Status, Status, (0, 1)):
         right = status == label and bool(found)
         kind = {Status.ok: "answered", Status.refuse: "refused", Status.ambiguous: "asked"}[status]
@@ -153,7 +154,7 @@ def test_costs_that_mean_nothing_are_refused(costs: Any, message: str) -> None:
 def test_cells_of_another_shape_are_refused() -> None:
     """Counts of rates or a table by label and decision are no cells."""
     for cells in (np.zeros(6), np.zeros((3, 3)), np.zeros((2, 3, 3))):
-        with pytest.raises(ValueError, match=r"cells must be \[..., 3, 3, 2\] or \[..., 18\]"):
+        with pytest.raises(ValueError, match="cells must be"):
             expected_cost(cells)
 
 

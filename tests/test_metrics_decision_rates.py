@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import comb, log2
 
 import numpy as np
@@ -11,18 +12,27 @@ from hypothesis import strategies as st
 
 from raglab.metrics import (
     COUNTS,
+    N_CELLS,
     OBJECTIVES,
+    PLAIN_CELLS,
     RATES,
+    RIGHT_CELL,
+    UNDECIDED_CELLS,
+    WRONG_CELL,
     clopper_pearson,
     contributions,
+    cost_interval,
     denominators,
+    expected_cost,
     hit_rate,
     label_counts,
     ndcg,
+    paired_cost,
     paired_rates,
     rate_columns,
     rate_counts,
     rates,
+    settled_cells,
 )
 from raglab.values import Status
 
@@ -185,8 +195,10 @@ def test_counts_are_sums_and_rates_are_shares(rows: list[tuple[int, int, bool]])
 
 def test_a_rate_travels_with_counts_and_interval() -> None:
     """Five columns a rate, and the interval holds the rate."""
-    columns = rate_columns(np.array([[1, 2, 1, 2, 4, 5]]), np.array([5, 3, 2]))
-    assert list(columns) == [
+    cells = np.zeros((1, 3, 3, 2), dtype=np.int64)
+    cells[0, :, 0, 0], cells[0, :, 1, 0], cells[0, :, 2, 1] = (2, 2, 1), (1, 2, 0), (1, 0, 1)
+    columns = rate_columns(cells)
+    assert list(columns) == ["undecided"] + [
         f"{rate}{end}" for rate in RATES for end in ("", "_k", "_n", "_low", "_high")
     ]
     assert all(
@@ -194,6 +206,62 @@ def test_a_rate_travels_with_counts_and_interval() -> None:
         for rate in RATES
     )
     assert columns["coverage_k"].tolist() == [4]
+
+
+@LAWFUL
+@given(st.lists(st.integers(0, 5), min_size=N_CELLS, max_size=N_CELLS))
+def test_undecided_answers_count_as_wrong_in_rates_and_widen_their_intervals(
+    counts: list[int],
+) -> None:
+    """From all of them right to all of them wrong (rule S6.3)."""
+    cells = np.array([counts])
+    columns = rate_columns(cells)
+    assert columns["undecided"].tolist() == [sum(counts[PLAIN_CELLS:])]
+    worst, best = (rate_columns(settled_cells(cells, cell)) for cell in (WRONG_CELL, RIGHT_CELL))
+    for rate in RATES:
+        assert columns[f"{rate}_k"] == worst[f"{rate}_k"]
+        ends = [side[f"{rate}{end}"][0] for side in (worst, best) for end in ("_low", "_high")]
+        pair = [columns[f"{rate}_low"][0], columns[f"{rate}_high"][0]]
+        assert np.array_equal(pair, [min(ends), max(ends)], equal_nan=True)
+    low, high = cost_interval(cells)
+    ends = [
+        end[0]
+        for side in (WRONG_CELL, RIGHT_CELL)
+        for end in cost_interval(settled_cells(cells, side))
+    ]
+    assert np.array_equal([low[0], high[0]], [min(ends), max(ends)], equal_nan=True)
+    assert np.array_equal(
+        expected_cost(cells), expected_cost(settled_cells(cells, WRONG_CELL)), equal_nan=True
+    )
+
+
+CELL = st.sampled_from([0, 1, 2, 6, 12, *UNDECIDED_CELLS])
+
+
+@LAWFUL
+@given(st.lists(st.tuples(CELL, CELL), min_size=2, max_size=12))
+def test_undecided_answers_count_against_a_difference(pairs: list[tuple[int, int]]) -> None:
+    """Whatever the truth, as long as the answer that both give has one, its interval is inside."""
+    first, second = np.array(pairs).T
+    is_same = (first == second) & (first == UNDECIDED_CELLS[0])
+    claim, rates_claim = paired_cost(first, second), paired_rates(first, second)
+    opened = [cells >= PLAIN_CELLS for cells in (first, second)]
+    for a, b in product((WRONG_CELL, RIGHT_CELL), repeat=2):
+        truth = [
+            np.where(mask, cell, cells)
+            for mask, cell, cells in zip(opened, (a, b), (first, second), strict=True)
+        ]
+        truth[1] = np.where(is_same, truth[0], truth[1])
+        side = paired_cost(*truth)
+        if a != b:
+            assert claim.low <= side.low + 1e-12
+            assert claim.high >= side.high - 1e-12
+        assert claim.low <= side.difference <= claim.high
+        if not claim.low <= 0.0 <= claim.high:
+            assert np.sign(side.difference) == np.sign(claim.low)
+        assert np.all(
+            (rates_claim.low <= paired_rates(*truth).difference + 1e-12) | np.isnan(rates_claim.low)
+        )
 
 
 def test_paired_intervals_hold_what_is_true_as_often_as_they_say() -> None:

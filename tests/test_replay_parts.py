@@ -20,7 +20,7 @@ from parts import Parts, cut, same
 from raglab.gates import Threshold
 from raglab.live.answer_recording import record_answers
 from raglab.loops.parallel import parallel_workers
-from raglab.metrics import RATES
+from raglab.metrics import N_CELLS, RATES
 from raglab.policy import PolicyData
 from raglab.replay import decide, decide_policies, flips, steps, sweep, tally
 from raglab.replaying.breakpoints import SWEPT, Moves, sum_moves
@@ -212,7 +212,7 @@ def test_intervals_may_be_left_out(path: str | None) -> None:
 
 def test_a_zero_has_no_sign() -> None:
     """Whichever part comes first, a breakpoint at -0.0 and at 0.0 is one at 0.0."""
-    first, cell = np.eye(1, 18, dtype=np.int64)[0], np.zeros(1, dtype=np.int8)
+    first, cell = np.eye(1, N_CELLS, dtype=np.int64)[0], np.zeros(1, dtype=np.int8)
     parts = [Moves(first, np.array([zero]), cell, cell + 1) for zero in (0.0, -0.0)]
     swept: Threshold = SWEPT["similarity.min_similarity"]
     one, two = (sum_moves(order, swept) for order in (parts, parts[::-1]))

@@ -73,7 +73,7 @@ def test_a_third_language_is_one_file_in_the_folder(tmp_path: Path) -> None:
     """
     program = """
 import raglab.words.languages, sys
-from raglab.answering.claim_words import claim_words
+from raglab.words.claim_words import claim_words
 from raglab.answering.extractive import expected_kind
 from raglab.answering.hygiene import insufficiency
 from raglab.answering.support import support_scores

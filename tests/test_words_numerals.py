@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from num2words import num2words
 
-from raglab.answering.claim_words import claim_words
 from raglab.words.characters import unaccented
+from raglab.words.claim_words import claim_words
 from raglab.words.numerals import (
     calendar_date,
     comma_thousands,

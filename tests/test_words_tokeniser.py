@@ -18,12 +18,12 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from raglab.answering.claim_words import claim_words
 from raglab.answering.extractive import short_answer
 from raglab.answering.support import answer_support, overlap_scores
 from raglab.retrieval.entity_names import plain_words
 from raglab.retrieval.indexes import Bm25Index, index_words
 from raglab.words.characters import unaccented
+from raglab.words.claim_words import claim_words
 from raglab.words.text import (
     content_terms,
     content_words,

@@ -18,7 +18,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.answering.claim_words import (
+from raglab.models.loaders import Nli
+from raglab.words.claim_words import (
     BREAK,
     KEY,
     LITTLE,
@@ -30,7 +31,6 @@ from raglab.answering.claim_words import (
     Word,
     claim_words,
 )
-from raglab.models.loaders import Nli
 from raglab.words.code_blocks import split_code
 from raglab.words.languages import LANGUAGES
 from raglab.words.text import pieces, sentences

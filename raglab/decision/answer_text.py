@@ -1,7 +1,8 @@
 """Text of recorded answers (algebra): which is right, on what basis a trace is judged (S6.3).
 
-A case labelled ok that has a gold answer, in a trace that holds recorded answers, is judged by text
-as well as by its sources. Every other case is judged by its sources alone.
+A case labelled ok, in a trace that holds recorded answers, is judged by its answer as well as by
+its sources: by the user's column, a judge's, or its text where it has a gold answer. Every other
+case is judged by its sources alone. What nobody can tell is undecided, and never right.
 """
 
 from __future__ import annotations
@@ -10,28 +11,28 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.values import Answers, Case, Status, TraceData
-from raglab.words.text import answer_recall, exact_match
+from raglab.words.answer_match import AnswerMatch, answer_match
 
-MIN_RECALL = 0.5  # share of the gold answer's words and numbers that a right answer holds
 # share of the answered cases with a gold answer that may lack a recorded answer in a comparison
 MAX_MISSING = 0.05
-SOURCES, TEXT, MIXED = "sources", "text", "mixed"  # kinds of basis
+SOURCES, TEXT, MIXED = "sources", "text", "mixed"  # kinds of basis, beside the columns
 
 
 class AnswerCheck(IntEnum):
     """What a decision's recorded answer says of one case.
 
-    by_sources: the case is not judged by text. not_answered: it is, but retrieval answers nothing.
-    recorded: an answer is recorded. wrong_text: one is recorded from the expected sources, and it
-    is not the expected one. unrecorded: none is recorded for the chosen hits. unearned: the case is
+    by_sources: the case is not judged by its answer. not_answered: it is, but retrieval answers
+    nothing. recorded: an answer is recorded. wrong_text: one is recorded from the expected sources,
+    and it is wrong. unrecorded: none is recorded for the chosen hits. unearned: the case is
     labelled refuse, retrieval answers it, and it is refused only since no answer is recorded; it is
-    not judged by text either.
+    not judged by an answer either. undecided, undecided_other: one is recorded from the expected
+    sources, and nobody can tell whether it is right: the first such answer of the case, another.
     """
 
     by_sources = 0
@@ -40,6 +41,8 @@ class AnswerCheck(IntEnum):
     wrong_text = 3
     unrecorded = 4
     unearned = 5
+    undecided = 6
+    undecided_other = 7
 
 
 ANSWERS = "answers"  # key of `Case.extra` that holds several gold answers
@@ -112,96 +115,156 @@ def gold_answers(case: Case) -> tuple[str, ...]:
     return tuple(gold for gold in (*listed, case.answer) if gold is not None and gold.strip())
 
 
-def is_right_answer(answer: str, golds: Sequence[str], min_recall: float = MIN_RECALL) -> bool:
-    """Whether an answer says what one of the gold answers says.
+ANSWER_RIGHT, JUDGE_RIGHT = "answer_right", "judge_right"  # keys of `Case.extra`: 0, 1 or empty
+BASIS = "answer_basis"  # key of `Case.extra` that chooses between these and `text`
+BASES = (ANSWER_RIGHT, JUDGE_RIGHT, TEXT)
+_VERDICTS = {
+    "": AnswerMatch.undecided,
+    **dict.fromkeys(("0", "0.0", "false"), AnswerMatch.wrong),
+    **dict.fromkeys(("1", "1.0", "true"), AnswerMatch.right),
+}
 
-    It must hold at least `min_recall` of the distinct content words and numbers of one gold answer,
-    without regard to case, accents, function words and the spelling of numbers (`answer_recall`).
-    What it says beside them is not judged. A gold answer of function words alone must be the answer
-    itself, normalised (`exact_match`). An empty answer is never right.
 
-    Args:
-      answer: text as it leaves the system.
-      golds: gold answers, any of which will do.
-      min_recall: in [0, 1].
+def answer_basis(cases: Sequence[Case]) -> str:
+    """What says whether the recorded answers of cases are right: one of `BASES`.
+
+    What the cases state as `answer_basis`, else the first at hand: the user's `answer_right`, a
+    judge's `judge_right`, the text of the answer against the gold answers.
+
+    Raises:
+      ValueError: the cases state several, or one that is none.
 
     Source: rule S6.3.
 
     Example:
-      >>> is_right_answer("The storm excess is GBP 1,200.", ["an excess of 1200 pounds"])
-      True
-      >>> is_right_answer("Glass is covered.", ["an excess of 1200 pounds"])
-      False
+      >>> case = Case("a", "who?", "ok", answer="Ann", extra={"answer_right": 1})
+      >>> answer_basis([case]), answer_basis([case._replace(extra={})])
+      ('answer_right', 'text')
     """
-    if not answer.strip():
-        return False
-    recalls = ((answer_recall(answer, gold), gold) for gold in golds)
-    return any(
-        exact_match(answer, [gold]) if np.isnan(share) else share >= min_recall
-        for share, gold in recalls
-    )
+    stated = {str(case.extra[BASIS]) for case in cases if BASIS in case.extra}
+    if len(stated) > 1 or not stated <= set(BASES):
+        msg = f"a basis must be one of {', '.join(BASES)}, for all cases, got {sorted(stated)}."
+        raise ValueError(msg)
+    columns = (key for key in (ANSWER_RIGHT, JUDGE_RIGHT) if any(key in c.extra for c in cases))
+    return stated.pop() if stated else next(columns, TEXT)
 
 
-def text_cases(trace: TraceData) -> NDArray[np.bool_]:
-    """Which cases are judged by text, [Q].
+def _stated_verdict(case: Case, key: str) -> AnswerMatch:
+    """What a column says of the answer to a case.
 
-    Labelled ok, with a gold answer, in a trace that holds recorded answers.
+    Raises:
+      ValueError: neither 0, 1, true, false nor empty.
+    """
+    value = case.extra.get(key)
+    is_missing = value is None or value != value  # noqa: PLR0124 - NaN
+    verdict = _VERDICTS.get("" if is_missing else str(value).strip().lower())
+    if verdict is None:
+        msg = f"{key} must be 0, 1 or empty (rule S6.3), got {value!r} in case {case.id!r}."
+        raise ValueError(msg)
+    return verdict
+
+
+def judged_cases(trace: TraceData) -> NDArray[np.bool_]:
+    """Which cases are judged by their recorded answer too, [Q]; none without recorded answers.
 
     Source: rule S6.3.
     """
     if trace.answers is None:
         return np.zeros(len(trace.cases), dtype=bool)
-    return has_gold_answer(trace.cases)
+    return may_be_judged(trace.cases)
 
 
-def has_gold_answer(cases: Sequence[Case]) -> NDArray[np.bool_]:
-    """Which cases are labelled ok and have a gold answer, [Q]."""
+def may_be_judged(cases: Sequence[Case]) -> NDArray[np.bool_]:
+    """Which cases an answer to them is judged of, [Q].
+
+    Labelled ok and, where the text is the basis, with a gold answer.
+    """
+    by_text = answer_basis(cases) == TEXT
     ok = Status.ok.name
     return np.array(
-        [case.expect_status == ok and bool(gold_answers(case)) for case in cases], dtype=bool
+        [case.expect_status == ok and (not by_text or bool(gold_answers(case))) for case in cases],
+        dtype=bool,
     )
 
 
-def right_answers(
-    answers: Answers, cases: Sequence[Case], by_text: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Which recorded answers are right, [N].
+def answer_verdicts(trace: TraceData, basis: str | None = None) -> NDArray[np.int8]:
+    """Whether each recorded answer is right, [N].
 
-    False for those that hygiene refused and cases not judged by text.
+    0 wrong, also where hygiene refused it or the case is not judged by it; 1 right; undecided: 2
+    for the first such answer of a case, 3 for another one. A column speaks of the one answer to its
+    case: where several texts are recorded, they are undecided.
 
     Args:
-      by_text: of `text_cases`, [Q].
+      trace: with recorded answers.
+      basis: one of `BASES`; of `answer_basis` where not given.
+
+    Source: rule S6.3.
     """
-    known: dict[tuple[int, str], bool] = {}  # the same text mostly stands for many sets of hits
-    right = np.zeros(len(answers.text), dtype=bool)
-    for number, (row, text, refused) in enumerate(
-        zip(answers.row.tolist(), answers.text, answers.refused, strict=True)
-    ):
-        if not by_text[row] or refused:
+    answers, cases = cast("Answers", trace.answers), trace.cases
+    basis, judged = basis or answer_basis(cases), judged_cases(trace)
+    known: dict[tuple[int, str], AnswerMatch] = {}  # the same text mostly stands for many sets
+    texts: dict[int, set[str]] = {}
+    rows = list(zip(answers.row.tolist(), answers.text, strict=True))
+    for row, text in rows:
+        texts.setdefault(row, set()).add(text)
+    verdicts = np.zeros(len(rows), dtype=np.int8)
+    first: dict[int, str] = {}
+    for number, (row, text) in enumerate(rows):
+        if not judged[row] or answers.refused[number]:
             continue
-        if (row, text) not in known:
-            known[row, text] = is_right_answer(text, gold_answers(cases[row]))
-        right[number] = known[row, text]
-    return right
+        if basis != TEXT:
+            is_one = len(texts[row]) == 1
+            verdict = _stated_verdict(cases[row], basis) if is_one else AnswerMatch.undecided
+        elif (row, text) in known:
+            verdict = known[row, text]
+        else:
+            chunks = answers.chunks[number]
+            heads = {head for at in chunks[chunks >= 0] for head in trace.chunks[at].section}
+            golds, question = gold_answers(cases[row]), cases[row].query
+            verdict = answer_match(text, golds, question, " ".join(sorted(heads)))
+            known[row, text] = verdict
+        is_other = verdict == AnswerMatch.undecided and first.setdefault(row, text) != text
+        verdicts[number] = verdict + is_other
+    return verdicts
 
 
 class Basis(NamedTuple):
-    """What *correct* means of some cases: by the text of the answer, or by its sources (rule S6.3).
+    """What *correct* means of some cases: by the answer, or by its sources (rule S6.3).
 
-    text: cases judged by text. ok: cases labelled ok.
+    text: cases judged by their answer. ok: cases labelled ok. by: what says whether it is right,
+    one of `BASES`. differ: answers of which the text says otherwise than the column, of compared.
+    unused: cases with a column and no recorded answer.
 
     Example:
-      >>> str(Basis(40, 60)), str(Basis(0, 60)), str(Basis(60, 60))
-      ('text for 40 of 60 cases labelled ok, sources for the rest', 'sources', 'text')
+      >>> (
+      ...     str(Basis(40, 60)),
+      ...     str(Basis(0, 60)),
+      ...     str(Basis(60, 60, "judge_right")),
+      ... )
+      ('text for 40 of 60 cases labelled ok, sources for the rest', 'sources', 'judge_right')
     """
 
     text: int
     ok: int
+    by: str = TEXT
+    differ: int = 0
+    compared: int = 0
+    unused: int = 0
 
     @property
     def kind(self) -> str:
-        """`sources`, `text`, or `mixed` where text judges only some of the cases labelled ok."""
-        return SOURCES if not self.text else TEXT if self.text == self.ok else MIXED
+        """`sources`, a column, `text`, or `mixed` where text judges some of the cases."""
+        if not self.text:
+            return SOURCES
+        return MIXED if self.by == TEXT and self.text < self.ok else self.by
+
+    @property
+    def note(self) -> str:
+        """How far the text says otherwise than the column, or that the column is not used."""
+        if self.unused:
+            return f"{self.by} of {self.unused:,} cases is not used: no answers are recorded"
+        pair = f"{self.differ:,} of {self.compared:,} answers"
+        return f"the text says otherwise in {pair}" if self.compared else ""
 
     def __str__(self) -> str:
         if self.kind != MIXED:
@@ -209,15 +272,40 @@ class Basis(NamedTuple):
         return f"text for {self.text:,} of {self.ok:,} cases labelled ok, sources for the rest"
 
     @classmethod
-    def of(cls, by_text: NDArray[np.bool_], label_code: NDArray[np.int8]) -> Basis:
-        """Basis of cases by their masks, [Q] each."""
-        return cls(int(by_text.sum()), int((label_code == Status.ok).sum()))
+    def of(cls, trace: TraceData) -> Basis:
+        """Basis of the cases of a trace."""
+        cases, by = trace.cases, answer_basis(trace.cases)
+        ok = sum(case.expect_status == Status.ok.name for case in cases)
+        basis = cls(int(judged_cases(trace).sum()), ok, by)
+        if by == TEXT:
+            return basis
+        if trace.answers is None:
+            return basis._replace(unused=sum(by in case.extra for case in cases))
+        by_column, by_text = answer_verdicts(trace), answer_verdicts(trace, TEXT)
+        has_gold = np.array([bool(gold_answers(case)) for case in cases], dtype=bool)
+        both = has_gold[trace.answers.row] & judged_cases(trace)[trace.answers.row]
+        both &= (by_column <= AnswerMatch.right) & (by_text <= AnswerMatch.right)
+        rows = trace.answers.row
+        differ = np.unique(rows[both & (by_column != by_text)])
+        return basis._replace(differ=len(differ), compared=len(np.unique(rows[both])))
 
     @classmethod
     def joined(cls, parts: Iterable[Basis]) -> Basis:
-        """Basis of the cases of all parts."""
+        """Basis of the cases of all parts.
+
+        Raises:
+          ValueError: the parts have several.
+        """
         every = list(parts)
-        return cls(sum(part.text for part in every), sum(part.ok for part in every))
+        if len({part.by for part in every}) > 1:
+            bases = sorted({part.by for part in every})
+            msg = f"shards must have one basis (rule S6.3), got {bases}; see raglab.with_basis."
+            raise ValueError(msg)
+        text, ok, differ, compared, unused = (
+            sum(getattr(part, name) for part in every)
+            for name in ("text", "ok", "differ", "compared", "unused")
+        )
+        return cls(text, ok, every[0].by if every else TEXT, differ, compared, unused)
 
 
 class MissingAnswers(NamedTuple):

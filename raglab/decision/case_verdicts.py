@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab import metrics
 from raglab.arguments.field_rules import read_only
 from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.outcome_codes import UNEARNED_CELL
-from raglab.decision.scoring import status_only_sentence
+from raglab.decision.scoring import status_only_sentence, trace_basis
 from raglab.metrics import CELLS, DISTINCT_CELL
 from raglab.policy import PolicyData
 from raglab.values import UNLABELLED, Case, Status, check_labelled
@@ -27,14 +28,22 @@ STATUS_NAMES = np.array([status.name for status in Status], dtype=object)
 
 NOT_EXPECTED = "the recorded answer is not the expected one"
 UNRECORDED = "no answer is recorded for these hits"
+UNDECIDED = "nobody can tell whether the answer is right"
+RECORDED = [
+    AnswerCheck.recorded,
+    AnswerCheck.wrong_text,
+    AnswerCheck.undecided,
+    AnswerCheck.undecided_other,
+]
 
 
 def _contract_table() -> NDArray[np.object_]:
     """In what a contract is met or not, by label (the last: none), status, and kind.
 
-    Kinds: status wrong, sources wrong, met, text wrong, no answer recorded, met by text too.
+    Kinds: status wrong, sources wrong, met, answer wrong, none recorded, met by the answer too,
+    undecided.
     """
-    table = np.full((len(Status) + 1, len(Status), 6), None, dtype=object)
+    table = np.full((len(Status) + 1, len(Status), 7), None, dtype=object)
     lacks = {Status.ok: "the answer rests on", Status.ambiguous: "the options hold"}
     for label in Status:
         for status in Status:
@@ -51,6 +60,7 @@ def _contract_table() -> NDArray[np.object_]:
         )
     table[Status.ok, Status.ok, 3] = f"ok as labelled, but {NOT_EXPECTED}"
     table[Status.ok, Status.ok, 4] = f"ok as labelled, but {UNRECORDED}"
+    table[Status.ok, Status.ok, 6] = f"ok as labelled, but {UNDECIDED}"
     table[Status.ok, Status.ok, 5] = "ok as labelled, expected sources and answer"
     return table
 
@@ -186,16 +196,19 @@ class CaseVerdicts(Protocol):
     @property
     def basis(self) -> Basis:
         """What *correct* means of these cases (rule S6.3)."""
-        by_text = ~np.isin(self.answer_checks, [AnswerCheck.by_sources, AnswerCheck.unearned])
-        return Basis.of(by_text, self.label_code)
+        return trace_basis(self.trace)
 
     @property
     def missing_answers(self) -> MissingAnswers:
         """Answers not recorded for the hits that are answered from, of cases judged by text."""
         checks = self.answer_checks
-        recorded = int(np.isin(checks, [AnswerCheck.recorded, AnswerCheck.wrong_text]).sum())
         unrecorded = int((checks == AnswerCheck.unrecorded).sum())
-        return MissingAnswers(unrecorded, recorded + unrecorded)
+        return MissingAnswers(unrecorded, unrecorded + int(np.isin(checks, RECORDED).sum()))
+
+    @property
+    def undecided(self) -> int:
+        """Cases answered from the expected sources with an answer that nobody can call right."""
+        return int((self.answer_checks >= AnswerCheck.undecided).sum())
 
     def basis_text(self) -> str:
         """The basis, and how many answers are missing, in words."""
@@ -203,7 +216,10 @@ class CaseVerdicts(Protocol):
             self.missing_answers,
             int((self.answer_checks == AnswerCheck.unearned).sum()),
         )
-        parts = [str(self.basis), *([str(missing)] if missing.k else [])]
+        basis, undecided = self.basis, self.undecided
+        parts = [str(basis), *filter(None, [basis.note, str(missing) if missing.k else ""])]
+        if undecided:
+            parts.append(f"{undecided:,} answers undecided, which count as wrong")
         if unearned:
             parts.append(
                 f"{unearned:,} refused only since no answer is recorded, which is not correct"
@@ -249,7 +265,10 @@ class CaseVerdicts(Protocol):
           ValueError: some case has no label.
         """
         cell = self.status.astype(np.int64) * CELLS + self.label_code * 2 + self.right
-        cell = np.where(self.answer_checks == AnswerCheck.unearned, UNEARNED_CELL, cell)
+        checks = self.answer_checks
+        cell = np.where(checks == AnswerCheck.unearned, UNEARNED_CELL, cell)
+        open_cell = metrics.PLAIN_CELLS + checks - AnswerCheck.undecided
+        cell = np.where(checks >= AnswerCheck.undecided, open_cell, cell)
         cells: NDArray[np.int8] = DISTINCT_CELL[cell].astype(np.int8)
         return cells
 
@@ -277,10 +296,11 @@ class CaseVerdicts(Protocol):
         label, check = self.label_code, self.answer_checks
         met = np.where((check == AnswerCheck.recorded) & (self.status == Status.ok), 5, 2)
         fails = np.where(check == AnswerCheck.wrong_text, 3, 1)
+        fails = np.where(check >= AnswerCheck.undecided, 6, fails)
         kind = np.where(self.status != label, 0, np.where(self.passes, met, fails))
         kind = np.where(np.isin(check, [AnswerCheck.unrecorded, AnswerCheck.unearned]), 4, kind)
         at = (np.where(label == UNLABELLED, len(Status), label), self.status, kind)
-        codes: NDArray[np.intp] = np.ravel_multi_index(at, (len(Status) + 1, len(Status), 6))
+        codes: NDArray[np.intp] = np.ravel_multi_index(at, (len(Status) + 1, len(Status), 7))
         return read_only(codes)
 
     def changed(self, after: CaseVerdicts) -> pd.DataFrame:

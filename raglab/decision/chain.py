@@ -103,7 +103,17 @@ ASKED_SLOT = SLOT_TABLE[0, STAGE[SIGNALS_ASK]]  # after the slots of relevant hi
 COMPUTED = frozenset({"n_relevant", "confidence"})
 # Measured of the chosen hits.
 BY_SLOT = frozenset(
-    {"missing", "right", "share", "generation", "support", "unfit", "unrecorded", "sources_right"}
+    {
+        "missing",
+        "right",
+        "share",
+        "generation",
+        "support",
+        "unfit",
+        "unrecorded",
+        "undecided",
+        "sources_right",
+    }
 )
 
 

@@ -463,13 +463,15 @@ class Decisions(CaseVerdicts):
             & ~self._at_slot(evidence.right)
             & (self.status == Status.ok)
         )
+        undecided = np.where(self.status == Status.ok, self._at_slot(evidence.undecided), 0)
         checks: np.ndarray[Any, np.dtype[np.int8]] = np.select(
-            [unearned, ~evidence.by_text, ~answered, lacks, wrong],
+            [unearned, ~evidence.by_text, ~answered, lacks, undecided > 0, wrong],
             [
                 AnswerCheck.unearned,
                 AnswerCheck.by_sources,
                 AnswerCheck.not_answered,
                 AnswerCheck.unrecorded,
+                AnswerCheck.undecided - 1 + undecided,
                 AnswerCheck.wrong_text,
             ],
             AnswerCheck.recorded,

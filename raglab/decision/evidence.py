@@ -87,8 +87,10 @@ class Evidence(NamedTuple):
     Recorded answers, [D, S, Q], with S = 0 where the trace holds none:
       answered: one bool, whether it holds any. generation, support: confidence and least support of
       the slot's answer, in [0, 1]. unfit: hygiene leaves nothing of it. by_text, [Q]: the case is
-      judged by text (`text_cases`). unrecorded: it is, or it is labelled refuse, and the slot has
-      no recorded answer. sources_right: the hits hold the expected sources.
+      judged by its answer (`judged_cases`). unrecorded: it is, or it is labelled refuse, and the
+      slot has no recorded answer. undecided: nobody can tell whether the slot's answer is right: 1
+      where it is the first such answer of the case, 2 where it is another one, else 0.
+      sources_right: the hits hold the expected sources.
 
     Structure:
       off: gates that are off whatever a policy says, since nobody measured what they compare
@@ -140,6 +142,7 @@ class Evidence(NamedTuple):
     unfit: NDArray[np.bool_]
     by_text: NDArray[np.bool_]
     unrecorded: NDArray[np.bool_]
+    undecided: NDArray[np.int8]
     sources_right: NDArray[np.bool_]
 
     off: frozenset[str]

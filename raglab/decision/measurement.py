@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import resolver
-from raglab.decision.answer_text import right_answers, text_cases
+from raglab.decision.answer_text import answer_verdicts, judged_cases
 from raglab.decision.coverage import entity_requirements
 from raglab.decision.evidence import (
     OPTION_SLOTS,
@@ -423,8 +423,8 @@ def add_answers(measured: Tables, of: TraceData | Measured, structure: Structure
     at, (depths, n_cases) = trace.arm(measured.arm), evidence.n_hits.shape
     chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(depths * n_cases, -1)
     number = slot_answers(answers, at, chosen.places, chunk, n_cases)
-    by_text = text_cases(trace)
-    texts_right = held.once("texts", "right", lambda: right_answers(answers, trace.cases, by_text))
+    by_text = judged_cases(trace)
+    verdict_of_answer = held.once("answers", "verdicts", lambda: answer_verdicts(trace))
     sources_right = evidence.sources_right if evidence.answered else evidence.right
     asks = np.zeros(number.shape, dtype=bool)
     for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
@@ -432,7 +432,7 @@ def add_answers(measured: Tables, of: TraceData | Measured, structure: Structure
     by_row = sources_right.transpose(0, 2, 1).reshape(number.shape)
     judged = np.tile(by_text, depths)[:, None] & ~asks
     needed = judged | (np.tile(evidence.label_code == Status.refuse, depths)[:, None] & ~asks)
-    verdicts = slot_answer_verdicts(by_row, number, texts_right, judged, needed)
+    verdicts = slot_answer_verdicts(by_row, number, verdict_of_answer, judged, needed)
     tables = (
         slot_answer_scores(answers, number, structure.calibration)._asdict() | verdicts._asdict()
     )

@@ -1,9 +1,9 @@
 """Outcome codes (algebra): what one decision counts as, and many policies' counts (S6.2, S6.3).
 
 A code numbers (what decided, label, whether the case is right). Where a trace holds recorded
-answers there are four blocks of them: cases that are not judged by text or not answered, answered
-ones, answered ones whose answer is missing, and refusals of what should be refused that only the
-missing answer makes.
+answers there are six blocks of them: cases whose answer is not judged or not given, answered ones,
+answered ones whose answer is missing, those whose answer is undecided (the first such answer of
+the case, another one), and refusals of what should be refused that only the missing answer makes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from raglab.decision.measurement import Evidence
 from raglab.metrics import CELLS
 from raglab.values import Status
 
+NO_BASIS = Basis(0, 0)
 N_CODES = len(STAGES) * CELLS  # of a block
-BLOCKS = 4
-TEXT_BLOCKS = slice(1, 3)  # answered cases that are judged by text
+BLOCKS = 6
+TEXT_BLOCKS = slice(1, 5)  # answered cases whose answer is judged
+UNDECIDED_BLOCK = 3  # the first of two
 # what decided nothing is no right refusal: it counts as answered
 UNEARNED_CELL = Status.ok * CELLS + Status.refuse * 2
 
@@ -34,6 +36,8 @@ CELL_OF_CODE = np.tile(
     BLOCKS,
 )
 CELL_OF_CODE[-N_CODES:] = UNEARNED_CELL
+for _number, _cell in enumerate(metrics.UNDECIDED_CELLS, UNDECIDED_BLOCK):
+    CELL_OF_CODE[_number * N_CODES : (_number + 1) * N_CODES] = _cell
 _CELLS_OF_CODES = (CELL_OF_CODE[:, None] == np.arange(metrics.N_CELLS)).astype(np.int64)
 
 
@@ -41,14 +45,14 @@ class Tally(NamedTuple):
     """Counted decisions of many policies.
 
     Attributes:
-      cells: cases by decision, label and whether they are right (sources, and text where it is
-        judged), [P, 18].
+      cells: cases by decision, label and whether they are right (sources, and the answer where it
+        is judged), and the undecided ones, [P, 20].
       stages: decisions by the stage that decided, [P, stages].
       labels: cases by label, [3].
       engine: name of the engine that counted, and the reason where the compiled kernel could not.
-      missing: answered cases that are judged by text: those without a recorded answer, and all, [P,
+      missing: answered cases whose answer is judged: those without a recorded one, and all, [P,
         2].
-      by_text: cases that are judged by text.
+      basis: on which the cases are judged.
     """
 
     cells: NDArray[np.int64]
@@ -56,17 +60,12 @@ class Tally(NamedTuple):
     labels: NDArray[np.int64]
     engine: str
     missing: NDArray[np.int64]
-    by_text: int = 0
+    basis: Basis = NO_BASIS
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """What each of `metrics.RATES` counts, [P, rates]."""
         return metrics.rate_counts(self.cells)
-
-    @property
-    def basis(self) -> Basis:
-        """What *correct* means here."""
-        return Basis(self.by_text, int(self.labels[Status.ok]))
 
     @property
     def missing_answers(self) -> list[MissingAnswers]:
@@ -84,9 +83,12 @@ def outcome_codes(evidence: Evidence, outcome: Outcome) -> NDArray[np.int16]:
         answered = generates & evidence.by_text
         refused = STATUS_OF.take(outcome.stage) == Status.refuse
         unearned = generates & lacks & refused & (evidence.label_code == Status.refuse)
-        codes += np.int16(N_CODES) * (
-            answered.astype(np.int16) + (answered & lacks) + np.int16(3) * unearned
-        )
+        is_ok = answered & (STATUS_OF.take(outcome.stage) == Status.ok)
+        undecided = np.where(is_ok, _at_slots(evidence.undecided, outcome), 0)
+        block = answered.astype(np.int16) + (answered & lacks) + np.int16(BLOCKS - 1) * unearned
+        codes += np.int16(N_CODES) * np.where(
+            undecided > 0, undecided + np.int16(UNDECIDED_BLOCK - 1), block
+        ).astype(np.int16)
     return codes
 
 
@@ -104,7 +106,7 @@ def codes_wide(evidence: Evidence) -> int:
 
 
 class CodeCounts(NamedTuple):
-    """Cases by cell, [P, 18], by what decided, [P, stages], and `Tally.missing`, [P, 2]."""
+    """Cases by cell, [P, 20], by what decided, [P, stages], and `Tally.missing`, [P, 2]."""
 
     cells: NDArray[np.int64]
     stages: NDArray[np.int64]
@@ -128,14 +130,14 @@ def codes_missing(codes: NDArray[np.int16]) -> list[MissingAnswers]:
     return tally_codes(codes).missing_answers
 
 
-def tally_codes(codes: NDArray[np.int16], by_text: int = 0) -> Tally:
+def tally_codes(codes: NDArray[np.int16], basis: Basis = NO_BASIS) -> Tally:
     """Counted decisions of the codes of cases, [P, Q].
 
     Args:
-      by_text: how many of the cases are judged by text.
+      basis: on which the cases are judged.
     """
     counted = np.array(
         [np.bincount(row, minlength=BLOCKS * N_CODES) for row in codes], dtype=np.int64
     )
     cells, stages, missing = count_codes(counted.reshape(len(codes), BLOCKS * N_CODES))
-    return Tally(cells, stages, metrics.label_counts(cells[0]), "numpy", missing, by_text)
+    return Tally(cells, stages, metrics.label_counts(cells[0]), "numpy", missing, basis)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from raglab.decision.document_names import known_documents, source_meanings
 from raglab.values import Answers, Case, Chunk, TraceData
+from raglab.words.answer_match import AnswerMatch
 
 
 class AnswerKey(NamedTuple):
@@ -262,20 +263,21 @@ def slot_answer_scores(
 
 
 class AnswerVerdicts(NamedTuple):
-    """Slots of the cases that are judged by text, [B, S] each, or [D, S, Q] by `by_slot`.
+    """Slots of the cases whose answer is judged, [B, S] each, or [D, S, Q] by `by_slot`.
 
-    right: the expected sources are there and, where text is judged, the recorded answer is the
-    expected one. unrecorded: an answer is needed and none is recorded.
+    right: the expected sources are there and, where the answer is judged, it is right. unrecorded:
+    an answer is needed and none is recorded. undecided: as in `Evidence`.
     """
 
     right: NDArray[np.bool_]
     unrecorded: NDArray[np.bool_]
+    undecided: NDArray[np.int8]
 
 
 def slot_answer_verdicts(
     sources_right: NDArray[np.bool_],
     number: NDArray[np.int64],
-    texts_right: NDArray[np.bool_],
+    verdicts: NDArray[np.int8],
     judged: NDArray[np.bool_],
     needed: NDArray[np.bool_],
 ) -> AnswerVerdicts:
@@ -284,12 +286,14 @@ def slot_answer_verdicts(
     Args:
       sources_right: whether a slot holds the expected sources, [B, S].
       number: of `slot_answers`, [B, S].
-      texts_right: whether each recorded answer is right, [N].
-      judged: slots that an answer may rest on, of cases judged by text, [B, S].
+      verdicts: of `answer_verdicts`, [N].
+      judged: slots that an answer may rest on, of cases whose answer is judged, [B, S].
       needed: these, and those of cases labelled refuse, [B, S].
     """
-    text_right = np.append(texts_right, False)[number]  # -1 is the last, which is not right
-    return AnswerVerdicts(sources_right & (~judged | text_right), needed & (number < 0))
+    verdict = np.append(verdicts, np.int8(AnswerMatch.wrong))[number]  # -1 is the last
+    undecided = np.where(sources_right & judged, verdict - AnswerMatch.right, 0).clip(0)
+    is_right = sources_right & (~judged | (verdict == AnswerMatch.right))
+    return AnswerVerdicts(is_right, needed & (number < 0), undecided.astype(np.int8))
 
 
 def without_answers(depths: int, n_cases: int) -> dict[str, Any]:
@@ -304,4 +308,8 @@ def without_answers(depths: int, n_cases: int) -> dict[str, Any]:
         "support": none,
         "by_text": np.zeros(n_cases, dtype=bool),
     }
-    return fields | {name: none.astype(bool) for name in ("unfit", "unrecorded", "sources_right")}
+    return (
+        fields
+        | {name: none.astype(bool) for name in ("unfit", "unrecorded", "sources_right")}
+        | {"undecided": none.astype(np.int8)}
+    )

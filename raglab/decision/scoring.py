@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.answer_text import has_gold_answer, text_cases
+from raglab.decision.answer_text import Basis, judged_cases, may_be_judged
 from raglab.decision.document_names import (
     chunk_sources,
     known_documents,
@@ -57,7 +57,23 @@ def trace_status_only(trace: TraceView) -> NDArray[np.bool_]:
 def _part_status_only(part: TracePart) -> NDArray[np.bool_]:
     cases = part.cases
     alone = status_only(cases)
-    return alone & ~text_cases(part.loaded()) if (alone & has_gold_answer(cases)).any() else alone
+    return alone & ~judged_cases(part.loaded()) if (alone & may_be_judged(cases)).any() else alone
+
+
+def trace_basis(trace: TraceView) -> Basis:
+    """Basis on which the cases of a trace are judged.
+
+    Hits of a part are loaded only where an answer may be judged.
+    """
+    return Basis.joined(
+        once(part, "basis", partial(_part_basis, part)) for part in trace_parts(trace)
+    )
+
+
+def _part_basis(part: TracePart) -> Basis:
+    if may_be_judged(part.cases).any():
+        return Basis.of(part.loaded())
+    return Basis(0, sum(case.expect_status == "ok" for case in part.cases))
 
 
 def status_only_count(trace: TraceView) -> int:
@@ -152,7 +168,7 @@ def _part_unretrieved(part: TracePart, arm: str | None) -> UnretrievedCases:
     if not any(case.expect_status == "ok" and _expects(case) for case in part.cases):
         return UnretrievedCases()
     trace: TraceData = part.loaded()
-    documents, by_text = known_documents(trace), text_cases(trace)
+    documents, by_text = known_documents(trace), judged_cases(trace)
     rows = [
         row
         for row, case in enumerate(trace.cases)

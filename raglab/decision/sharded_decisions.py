@@ -14,15 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.field_rules import read_only
-from raglab.decision.answer_text import Basis, has_gold_answer, text_cases
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.checks import Checks
 from raglab.decision.decisions import Decisions, OptionShown
-from raglab.decision.measured_trace import once
-from raglab.decision.trace_view import TracePart, TraceView, trace_parts
+from raglab.decision.trace_view import TracePart, TraceView
 from raglab.loops.parallel import run_each
 from raglab.policy import PolicyData
-from raglab.values import Case, label_codes
+from raglab.values import Case
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,23 +63,6 @@ def decision_columns(decisions: Decisions) -> CaseColumns:
     return CaseColumns(
         ids, decisions.status, decisions.decided_by, depth, decisions.confidence(), *verdicts
     )
-
-
-def trace_basis(trace: TraceView) -> Basis:
-    """Basis on which the cases of a trace are judged.
-
-    Hits of a part are loaded only where it has a gold answer.
-    """
-    return Basis.joined(
-        once(part, "basis", partial(_part_basis, part)) for part in trace_parts(trace)
-    )
-
-
-def _part_basis(part: TracePart) -> Basis:
-    cases = part.cases
-    label_code = label_codes(cases)
-    by_text = has_gold_answer(cases)
-    return Basis.of(text_cases(part.loaded()) if by_text.any() else by_text, label_code)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -453,10 +453,10 @@ def _paid(
     cell = np.ravel_multi_index(
         (status, label, np.asarray(right).astype(np.int64)), (len(Status), len(Status), 2)
     )
-    cells = np.bincount(cell, minlength=metrics.N_CELLS)
+    cells = np.bincount(cell, minlength=metrics.PLAIN_CELLS)
     paid, n = (
         part.reshape(len(Status), len(Status), 2).sum(axis=2).T
-        for part in (cells * metrics.cell_costs(matrix), cells)
+        for part in (cells * metrics.cell_costs(matrix)[: metrics.PLAIN_CELLS], cells)
     )
     mean = np.divide(paid, n, out=np.full(paid.shape, np.nan), where=n > 0)
     low, high = metrics.cost_interval(cells, matrix, level)

@@ -5,19 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from raglab.decision.answer_text import (
+    BASES,
+    BASIS,
     MIXED,
     REMEDY,
     SOURCES,
-    TEXT,
     Basis,
     MissingAnswers,
     missing_text,
 )
-from raglab.decision.sharded_decisions import trace_basis
+from raglab.decision.scoring import trace_basis
 from raglab.decision.trace_view import TraceView
 from raglab.lab.search_space import always_answer
 from raglab.replay import tally
 from raglab.store.policies import Policy
+from raglab.store.traces import StudyTrace
+
+
+def with_basis(trace: StudyTrace, basis: str) -> StudyTrace:
+    """Trace whose recorded answers are judged by something else than the first at hand.
+
+    Args:
+      trace: in memory or of shards; it keeps hits, answers and labels.
+      basis: `answer_right` or `judge_right`, which are columns of the cases with 0, 1 or empty
+        cells, or `text`.
+
+    Source: rule S6.3.
+
+    Example: `raglab.with_basis(trace, "text")`
+    """
+    n = len(trace)
+    other = trace.with_labels([None] * n, [{BASIS: basis}] * n)
+    trace_basis(other)  # refuses what is none
+    return other
 
 
 def not_compared(missing: Mapping[str, MissingAnswers]) -> dict[str, MissingAnswers]:
@@ -106,7 +126,7 @@ def _named(missing: Mapping[str, MissingAnswers]) -> str:
 def basis_kind(stated: object) -> str:
     """Kind of a basis as a certificate states it."""
     text = str(stated)
-    return text if text in {SOURCES, TEXT} else MIXED
+    return text if text in {SOURCES, *BASES} else MIXED
 
 
 def basis_conflict(stated: object, here: Basis) -> bool:

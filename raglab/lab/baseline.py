@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.answer_text import Basis, gold_answers, text_cases
+from raglab.decision.answer_text import gold_answers, judged_cases
 from raglab.decision.misuse import takes
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
-from raglab.decision.scoring import status_only_sentence, trace_status_only
+from raglab.decision.scoring import status_only_sentence, trace_basis, trace_status_only
 from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_basis import check_compared
-from raglab.metrics.costs import LABELS, OUTCOME_OF_CELL, OUTCOMES, SAME
+from raglab.metrics.costs import LABELS, OUTCOMES, SAME
 from raglab.replay import each_shard, join_columns, shard_codes
-from raglab.store.baselines import COST, Baseline, BaselineCase, baseline_rows
+from raglab.store.baselines import COST, OUTCOME_NAMES, Baseline, BaselineCase, baseline_rows
 from raglab.store.case_labels import label_fingerprint, question_fingerprint
 from raglab.store.files import Where
 from raglab.store.policies import Policy
@@ -92,7 +92,7 @@ def baseline_of(
         columns.questions.tolist(),
         (LABELS[label] for label in columns.labels),
         columns.judged_by.tolist(),
-        (OUTCOMES[OUTCOME_OF_CELL[cell]] for cell in cells),
+        (OUTCOME_NAMES[cell] for cell in cells),
         strict=True,
     )
     # Retrieval and corpus go along: where they differ later, the difference is not of the policy
@@ -100,7 +100,7 @@ def baseline_of(
     return Baseline(
         policy_id=policy.policy_id,
         arm=arm or trace.arms[0],
-        basis=Basis.of(columns.by_text, columns.labels).kind,
+        basis=trace_basis(trace).kind,
         schema_version=SCHEMA_VERSION,
         costs=metrics.cost_matrix(costs),
         retrieval=dict(trace.meta.get("parameters", {})),
@@ -117,7 +117,7 @@ def shard_columns(trace: TraceData, policy: Policy, arm: str | None) -> _CaseCol
     Pure, so that any worker may decide a shard.
     """
     labels = check_labelled(label_codes(trace.cases))
-    by_text = text_cases(trace)
+    by_text = judged_cases(trace)
     judged_by = [
         label_fingerprint(case, gold_answers(case) if is_text else ())
         for case, is_text in zip(trace.cases, by_text, strict=True)

@@ -168,7 +168,7 @@ class Candidate:
 
 
 def count_cells(cells: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Cases by cell, [..., 18], of the cell of each case, [..., Q]."""
+    """Cases by cell, [..., 20], of the cell of each case, [..., Q]."""
     flat = cells.reshape(-1, cells.shape[-1])
     counts = np.stack([np.bincount(row, minlength=metrics.N_CELLS) for row in flat])
     return counts.reshape(*cells.shape[:-1], metrics.N_CELLS)

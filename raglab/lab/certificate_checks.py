@@ -11,14 +11,14 @@ from raglab import metrics
 from raglab.decision.answer_text import SOURCES
 from raglab.decision.learned_cases import check_unlearned, learned_cases
 from raglab.decision.misuse import takes
-from raglab.decision.scoring import status_only_note, trace_status_only
-from raglab.decision.sharded_decisions import trace_basis
+from raglab.decision.scoring import status_only_note, trace_basis, trace_status_only
 from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
-from raglab.lab.certified_losses import COST, asking_note, count_rates, lower_bound
+from raglab.lab.certified_losses import COST, asking_note, lower_bound, tally_losses
 from raglab.lab.looks import split_queries
 from raglab.live.certified_retrieval import retrieval_differences
 from raglab.metrics import OBJECTIVES
+from raglab.replay import tally
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -226,12 +226,16 @@ def retest(
     """
     import pandas as pd
 
-    counts, rows = count_rates(trace, [policy], list(targets), arm, costs), []
+    counted, names, rows = tally(trace, [policy], arm), list(targets), []
+    counts = tally_losses(counted, names, costs)
+    # what is undecided neither upholds a promise nor breaks it
+    right = counted._replace(cells=metrics.settled_cells(counted.cells, metrics.RIGHT_CELL))
+    at_best = tally_losses(right, names, costs)
     missing = {policy.policy_id: counts.missing_answers[0]}
     check_compared(missing)
     for place, (name, alpha) in enumerate(targets.items()):
         k, n = counts.total(0, place), int(counts.n[0, place])
-        high, low = counts.bound(0, place, delta), lower_bound(counts, place, delta / len(targets))
+        high, low = counts.bound(0, place, delta), lower_bound(at_best, place, delta / len(targets))
         verdict_here = "upheld" if high <= alpha else "broken" if low > alpha else "open"
         rows.append((name, alpha, k, n, k / n if n else float("nan"), low, high, verdict_here))
     columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]

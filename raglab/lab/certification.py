@@ -409,6 +409,8 @@ def _certification(
         pilot_hash=order.pilot_hash,
         looks_recorded=terms.looks is not None,
         hypotheses=hypotheses,
+        undecided=int(counts.undecided[tested.chosen]) if counts.basis.text else None,
+        missing_answers=int(counts.missing[tested.chosen, 0]) if counts.basis.text else None,
     )
     # The policy carries what a check needs to repeat the test on the same terms (rule S6.10).
     facts = certificate.rows | _check_facts(held_out, key, arm_name, targets, terms.costs)

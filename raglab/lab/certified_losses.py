@@ -27,7 +27,7 @@ from raglab.words.decimals import percent
 
 COST, RISK = "expected_cost", "hallucination_rate"
 # fields of `RateCounts` with a row a policy
-OF_POLICY = ("k", "n", "cost", "coverage", "over_ask", "missing")
+OF_POLICY = ("k", "n", "cost", "coverage", "over_ask", "missing", "undecided")
 LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
 EVEN = 0.5  # and from which on a signal is said to reach one
 ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
@@ -39,8 +39,8 @@ class RateCounts(NamedTuple):
     k: errors; of the expected cost the sum of the costs over the highest one. cost: expected cost
     of a case, [N]. coverage, over_ask: shares, [N]. scale: what a loss of 1 stands for, the highest
     cost or 1, [T]. graded: whether losses lie between 0 and 1 too, [T]. missing: see
-    `Tally.missing`, [N, 2]: an answer that is missing counts as not correct. basis: on which the
-    cases are judged.
+    `Tally.missing`, [N, 2]: an answer that is missing counts as not correct. undecided: answers
+    that count as wrong since nobody can tell, [N]. basis: on which the cases are judged.
     """
 
     k: NDArray[np.float64]
@@ -51,6 +51,7 @@ class RateCounts(NamedTuple):
     scale: NDArray[np.float64]
     graded: NDArray[np.bool_]
     missing: NDArray[np.int64]
+    undecided: NDArray[np.int64]
     basis: Basis
 
     @property
@@ -128,7 +129,7 @@ def count_rates(
 class SplitCounts(NamedTuple):
     """What candidates, and a policy without a threshold, do on the cases of a split.
 
-    losses: of the candidates, [N]. answering: cases by cell of always-answer, [18]. labels: cases
+    losses: of the candidates, [N]. answering: cases by cell of always-answer, [20]. labels: cases
     by label, [3].
     """
 
@@ -175,7 +176,7 @@ def counted_losses(
     """Losses of policies whose cells are counted.
 
     Args:
-      cells: [N, 18].
+      cells: [N, 20].
       names: rates of `metrics.RATES`, or `expected_cost`.
       costs: of the latter, and of `cost`.
     """
@@ -202,6 +203,7 @@ def counted_losses(
         scale=np.where(is_cost, most, 1.0),
         graded=is_cost & bool(((matrix > 0.0) & (matrix < most)).any()),
         missing=np.zeros((len(cells), 2), dtype=np.int64),
+        undecided=cells[:, metrics.PLAIN_CELLS :].sum(axis=1),
         basis=Basis(0, int(labels[:1, Status.ok].sum())),
     )
 
@@ -403,7 +405,9 @@ def free_policies(
 ) -> tuple[str, ...]:
     """Policies with no threshold that pass the same test of each target on the certified cases."""
     cells = np.zeros((3, len(Status), len(Status), 2), dtype=np.int64)
-    cells[0] = counts.answering.reshape(cells.shape[1:])
+    cells[0] = counts.answering[: metrics.PLAIN_CELLS].reshape(cells.shape[1:])
+    # whatever is undecided counts as wrong
+    cells[0, Status.ok, Status.ok, 0] += counts.answering[metrics.PLAIN_CELLS :].sum()
     cells[1, Status.refuse, :, 0] = counts.labels
     # at its best: the options are right wherever it should ask
     cells[2, Status.ambiguous, :, 1] = counts.labels

@@ -486,7 +486,7 @@ def standings(
         "policy": [" = ".join(same) for same in names.values()],
         "policy_id": list(names),
         "note": [IN_SAMPLE if set(same) & set(in_sample) else "" for same in names.values()],
-        **metrics.rate_columns(metrics.rate_counts(counted), metrics.label_counts(counted), LEVEL),
+        **metrics.rate_columns(counted, LEVEL),
         "expected_cost": metrics.expected_cost(counted, costs),
         "expected_cost_low": low,
         "expected_cost_high": high,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from raglab import calibration, metrics, replay
 from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.answer_text import MIN_RECALL, SOURCES, TEXT, gold_answers, is_right_answer
+from raglab.decision.answer_text import SOURCES
 from raglab.decision.learned_cases import (
     hash_queries,
     trace_queries,
@@ -489,41 +489,34 @@ class CalibratedAnswers(NamedTuple):
 
 
 @takes(trace="trace", policy="policy")
-def answer_outcomes(
-    trace: TraceView, policy: Policy, *, arm: str | None = None, min_recall: float = MIN_RECALL
-) -> pd.DataFrame:
+def answer_outcomes(trace: TraceView, policy: Policy, *, arm: str | None = None) -> pd.DataFrame:
     """The generator's answer to each case if nothing refuses, and whether it is right.
 
     Right is an answer to a question whose label is ok, from hits that hold the expected sources,
-    with the content of a gold answer (`is_right_answer`); where a case has no gold answer, the
-    sources decide. With the default `min_recall` it is what `decide` calls correct: as many rows
-    are right as cases labelled ok that `always_answer` has correct.
+    that the basis of the trace calls right (rule S6.3); where a case is not judged by its answer,
+    the sources decide. It is what `decide` calls correct: as many rows are right as cases labelled
+    ok that `always_answer` has correct.
 
     Args:
       trace: with answers; see `record_answers`; in memory, or of shards, one of which is in memory
         at a time.
       policy: the policy whose hits and calibration are used.
       arm: of the trace; the first where not given.
-      min_recall: share of a gold answer's content words and numbers that a right answer holds, in
-        [0, 1].
 
     Returns:
       `case_id`, `label`, `answer`, `raw` (the generator's own confidence, NaN where it has none),
-        `confidence` (after the policy's calibration), `support`, `right`, `basis` (rule S6.3:
-        `text` where a case labelled ok has a gold answer, else `sources`); without the cases that
-        got no answer.
+        `confidence` (after the policy's calibration), `support`, `right`, `undecided` (nobody can
+        tell, which is not right), `basis` (of the case); without the cases that got no answer.
 
     Raises:
       ValueError: the trace holds no answers.
     """
-    frames = list(each_shard(shard_outcomes, trace, policy, arm, min_recall, what="outcomes"))
+    frames = list(each_shard(shard_outcomes, trace, policy, arm, what="outcomes"))
     # an empty one has no types
     return join_frames([frame for frame in frames if len(frame)] or frames[:1])
 
 
-def shard_outcomes(
-    trace: TraceData, policy: Policy, arm: str | None, min_recall: float
-) -> pd.DataFrame:
+def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None) -> pd.DataFrame:
     """`answer_outcomes` of one trace in memory; pure, so that any worker may judge a shard."""
     import pandas as pd
 
@@ -538,38 +531,33 @@ def shard_outcomes(
         "refine.max_depth", 0, "generation.calibration", policy.generation.calibration
     )
     decisions = decide(trace, free, arm=arm)
-    rows = []
+    evidence, basis, rows = decisions.tables.evidence, decisions.basis.by, []
     for row, case in enumerate(trace.cases):
         answer = decisions.answer(row)
         if answer is None or answer.refused:
             continue
         slot, depth = int(decisions.outcome.slot[row]), int(decisions.outcome.depth[row])
-        has_right_sources = bool(decisions.tables.evidence.sources_right[depth, slot, row])
-        worth, golds = (
-            float(decisions.tables.evidence.generation[depth, slot, row]),
-            gold_answers(case),
-        )
-        says = not golds or is_right_answer(answer.text, golds, min_recall)
-        is_ok = case.expect_status == Status.ok.name
-        judged = (is_ok and has_right_sources and says, TEXT if is_ok and golds else SOURCES)
+        is_right = case.expect_status == Status.ok.name and bool(evidence.right[depth, slot, row])
         rows.append(
             (
                 case.id,
                 case.expect_status,
                 answer.text,
                 answer.confidence,
-                worth,
+                float(evidence.generation[depth, slot, row]),
                 answer.support,
-                *judged,
+                is_right,
+                bool(evidence.undecided[depth, slot, row]),
+                basis if evidence.by_text[row] else SOURCES,
             )
         )
-    columns = ["case_id", "label", "answer", "raw", "confidence", "support", "right", "basis"]
-    return pd.DataFrame(rows, columns=columns)
+    names = ["case_id", "label", "answer", "raw", "confidence", "support", "right", "undecided"]
+    return pd.DataFrame(rows, columns=[*names, "basis"])
 
 
 @takes(trace="trace", policy="policy")
 def calibrate_answers(
-    trace: TraceView, policy: Policy, *, arm: str | None = None, min_recall: float = MIN_RECALL
+    trace: TraceView, policy: Policy, *, arm: str | None = None
 ) -> CalibratedAnswers:
     """Policy whose `generation.calibration` maps confidence to the probability of being right.
 
@@ -582,14 +570,13 @@ def calibrate_answers(
       trace: with answers; see `record_answers`.
       policy: the policy that gets the calibration.
       arm: of the trace; the first where not given.
-      min_recall: as for `answer_outcomes`.
 
     Raises:
       ValueError: the trace holds no answers, none of them carries a confidence, or all are right or
         all are wrong.
     """
     plain = policy.replace("generation.calibration", None)
-    outcomes = answer_outcomes(trace, plain, arm=arm, min_recall=min_recall)
+    outcomes = answer_outcomes(trace, plain, arm=arm)
     outcomes = outcomes[outcomes["raw"].notna()].reset_index(drop=True)
     if not len(outcomes):
         _check_confidences(trace)

@@ -82,7 +82,7 @@ def group_rates(
     groups, place = np.unique(names, return_inverse=True)
     table = np.zeros((len(groups), metrics.N_CELLS), dtype=np.int64)
     np.add.at(table, (place, cells), 1)
-    columns = metrics.rate_columns(metrics.rate_counts(table), metrics.label_counts(table))
+    columns = metrics.rate_columns(table)
     rows = []
     for number, name in enumerate(groups.tolist()):
         for rate, alpha in stated.items():

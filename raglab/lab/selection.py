@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 STANDARD_ERRORS = 0.5  # of the mean saving, which it must exceed
 RESAMPLES = 500  # of the cases, for the nested estimate
 SAME = 1e-9  # costs and savings nearer than this are rounding
-STATUS_OF_CELL = np.arange(metrics.N_CELLS) // metrics.CELLS  # decision of each cell
 
 
 class CandidateOption(NamedTuple):
@@ -70,7 +69,7 @@ def largest_cost(actions: frozenset[Status], goal: Goal) -> float:
       (1.0, 10.0)
     """
     price = metrics.cell_costs(goal.matrix)
-    return float(price[np.isin(STATUS_OF_CELL, [int(action) for action in actions])].max())
+    return float(price[np.isin(metrics.STATUS_OF_CELL, [int(action) for action in actions])].max())
 
 
 def options_of(candidates: Sequence[Candidate], goal: Goal) -> Options:
@@ -303,7 +302,7 @@ def select_candidate(
     table.insert(0, "competes", competes)
     table.insert(3, "gain", [saving.mean for saving in savings])
     table.insert(4, "std_error", [saving.error for saving in savings])
-    if counts.by_text:
+    if counts.basis.text:
         table = table.assign(
             missing_answers_k=counts.missing[:, 0], missing_answers_n=counts.missing[:, 1]
         )

@@ -22,12 +22,13 @@ from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.scoring import (
     status_only_note,
     status_only_sentence,
+    trace_basis,
     trace_status_only,
     unretrieved_note,
 )
-from raglab.decision.sharded_decisions import trace_basis
 from raglab.decision.trace_view import TraceView
 from raglab.extension_points import extensions, missing
+from raglab.lab.answer_basis import with_basis
 from raglab.lab.candidates import (
     ANSWER,
     DEFAULTS,
@@ -504,6 +505,7 @@ def tune(
     batch_size: int = 50,
     seed: int = 0,
     goal: Goal | None = None,
+    basis: str | None = None,
     space: Mapping[str, SearchRange | tuple[float, float]] | None = None,
     storage: str | Path | None = None,
     study_name: str | None = None,
@@ -538,6 +540,8 @@ def tune(
       batch_size: configurations proposed and replayed together.
       seed: of folds, search and resamples.
       goal: costs and targets.
+      basis: what says whether a recorded answer is right, `answer_right`, `judge_right` or `text`;
+        the first at hand where not given (rule S6.3, see `with_basis`).
       space: path -> range or (low, high); `full_space` where not given.
       storage: where Optuna stores the trials: a folder (a journal file in it), or the URL of a
         database. There a study continues; one that was killed ends with the same result. Trials
@@ -567,6 +571,7 @@ def tune(
     """
     rule, named = check_competition(rule, candidates, folds, repeats)
     check_group_candidate(group, rule, named)
+    trace = trace if basis is None else with_basis(trace, basis)
     of = search_problem(
         trace,
         policy=policy,
@@ -882,7 +887,7 @@ class JudgedPolicies(NamedTuple):
     def tally(self, policies: Mapping[str, Policy]) -> Tally:
         """Counted decisions of policies."""
         codes = np.stack([self.codes[policy.policy_id] for policy in policies.values()])
-        return tally_codes(codes, self.basis.text)
+        return tally_codes(codes, self.basis)
 
     def missing(self, policies: Mapping[str, Policy]) -> dict[str, MissingAnswers]:
         """Recorded answers that policies lack, by name."""

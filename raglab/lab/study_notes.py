@@ -12,7 +12,7 @@ from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
 from raglab.decision.refusal_warnings import idle_text, refusal_text
-from raglab.decision.sharded_decisions import trace_basis
+from raglab.decision.scoring import trace_basis
 from raglab.gating.expected_cost import CLASSES
 from raglab.lab.acting_gates import bound_text, dropped_gates, dropped_gates_text
 from raglab.lab.answer_basis import missing_notes
@@ -236,7 +236,7 @@ def _judged_miss(cells: NDArray[np.int8], goal: Goal) -> str:
     counts = count_cells(cells[None])
     if not goal.targets or bool(goal.meets(counts)[0]):
         return ""
-    table = metrics.rate_columns(metrics.rate_counts(counts), metrics.label_counts(counts), None)
+    table = metrics.rate_columns(counts, None)
     missed = [
         f"{name} {'≥' if metrics.RATE_TABLE[name].better == 'high' else '≤'} {limit:g} (it has "
         f"{table[name][0]:.3f})"
@@ -427,7 +427,9 @@ def answer_notes(
       missing: recorded answers that the named policies lack on the judged cases.
     """
     tuned_on = judged_on if splits.tuned_on is splits.judged_on else trace_basis(splits.tuned_on)
-    notes = [f"Cases are judged by {judged_on}."]
+    notes = [
+        f"Cases are judged by {judged_on}" + f"; {judged_on.note}" * bool(judged_on.note) + "."
+    ]
     if tuned_on.kind != judged_on.kind:
         notes.append(
             f"The cases tuned on are judged by {tuned_on}, those judged on by {judged_on}: their "

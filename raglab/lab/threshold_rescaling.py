@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.answer_text import has_gold_answer
+from raglab.decision.answer_text import may_be_judged
 from raglab.decision.learned_cases import (
     REPEATED,
     hash_queries,
@@ -27,7 +27,7 @@ from raglab.decision.learned_cases import (
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.measurement import measured_tables
 from raglab.decision.misuse import takes
-from raglab.decision.sharded_decisions import trace_basis
+from raglab.decision.scoring import trace_basis
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
 from raglab.gates import GATES, Threshold
@@ -885,7 +885,7 @@ def _relabelled(to: TraceView, policy: Policy, labels: LabelValidity, arm: str |
     cases = _all_cases(to)
     lost = labels.lost & np.array([case.split == "certify" for case in cases], dtype=bool)
     if to.has_answers:  # what is judged by text is not judged by sources
-        lost &= ~has_gold_answer(cases)
+        lost &= ~may_be_judged(cases)
     if lost.any():
         lost &= decide_policies(to, [policy], arm)[0].status == Status.ok
     if not lost.any():

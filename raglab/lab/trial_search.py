@@ -429,7 +429,7 @@ def judge_trials(
     counted = tally(problem.trace, policies, problem.settings["arm"])
     counts, n = counted.counts, metrics.denominators(counted.counts, counted.labels)
     excess, constraints = goal.excess(counted.cells), goal.constraints
-    if counted.by_text:  # one that lacks too many recorded answers is not compared (rule S6.3)
+    if counted.basis.text:  # one that lacks too many recorded answers is not compared (rule S6.3)
         share = counted.missing[:, :1] / np.maximum(counted.missing[:, 1:], 1)
         excess, constraints = np.hstack([excess, share - MAX_MISSING]), (*constraints, MISSING)
     parts = (policies, values, counts, n, goal.cost(counted.cells), excess)
@@ -439,7 +439,7 @@ def judge_trials(
         row = {name: float(value) for name, value in zip(metrics.RATES, rates[at], strict=True)}
         row |= {"expected_cost": float(cost), "feasible": bool((over <= 0.0).all())}
         row |= {"violation": float(np.maximum(over, 0.0).sum())}
-        row |= {MISSING: float(over[-1] + MAX_MISSING)} if counted.by_text else {}
+        row |= {MISSING: float(over[-1] + MAX_MISSING)} if counted.basis.text else {}
         stated = {POLICY_ID: policy.policy_id}
         # Counts go along: whoever reads the stored study again has exact intervals of its rates.
         whole = {

@@ -16,7 +16,12 @@ from raglab.values import Floats, Status
 OUTCOMES = ("answered_right", "answered_wrong", "refused", "asked_right", "asked_wrong")
 ASKED = "asked"  # short for both outcomes of asking
 LABELS = tuple(status.name for status in Status)
-N_CELLS = len(Status) * len(Status) * 2  # decision, label, whether the expected sources were found
+PLAIN_CELLS = len(Status) * len(Status) * 2  # decision, label, whether the contract is met
+# Answered where the label is ok, and nobody can tell whether the answer is right: with the first
+# such answer of the case, so that two policies share it, and with another one.
+UNDECIDED_CELLS = (PLAIN_CELLS, PLAIN_CELLS + 1)
+N_CELLS = PLAIN_CELLS + len(UNDECIDED_CELLS)
+WRONG_CELL, RIGHT_CELL = 0, 1  # of which an undecided one is one
 
 SAME = 1e-9  # spreads below this share of the highest cost are rounding
 
@@ -33,18 +38,19 @@ def _outcome(status: Status, label: Status, right: bool) -> int:  # noqa: FBT001
     return OUTCOMES.index(f"{kind}_{'right' if passes else 'wrong'}")
 
 
-# Outcome of each cell (decision, label, sources found), [18], and the label of each.
-OUTCOME_OF_CELL = np.array(
-    [_outcome(s, la, r) for s, la, r in product(Status, Status, (False, True))]
-)
-LABEL_OF_CELL = np.array([label for _, label, _ in product(Status, Status, (False, True))])
+_CELLS = [*product(Status, Status, (False, True)), *[(Status.ok, Status.ok, False)] * 2]
+# Decision, label and outcome of each cell, [20]; what is undecided costs what a wrong one does.
+STATUS_OF_CELL = np.array([status for status, _, _ in _CELLS])
+LABEL_OF_CELL = np.array([label for _, label, _ in _CELLS])
+OUTCOME_OF_CELL = np.array([_outcome(*cell) for cell in _CELLS])
 # Whether the expected sources are there says something of a right answer or question only: one cell
 # for the rest.
 DISTINCT_CELL = np.array(
     [
         cell & ~1 if OUTCOMES[OUTCOME_OF_CELL[cell | 1]][-5:] != "right" else cell
-        for cell in range(N_CELLS)
+        for cell in range(PLAIN_CELLS)
     ]
+    + [*UNDECIDED_CELLS]
 )
 
 
@@ -155,7 +161,7 @@ def stated_costs(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
 
 
 def cell_costs(costs: Costs | NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Cost of each cell (decision, label, expected sources found), [18].
+    """Cost of each cell, [20]: decision, label, expected sources found; then the undecided.
 
     Args:
       costs: see `cost_matrix`.
@@ -170,7 +176,8 @@ def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None
 
     Args:
       cells: cases by decision, label (both in the order of `Status`) and whether the expected
-        sources were found, [..., 3, 3, 2] or [..., 18], as `replay.tally` counts them.
+        sources were found, [..., 3, 3, 2] or [..., 18], or with the undecided ones [..., 20], as
+        `replay.tally` counts them; the undecided count as wrong.
       costs: see `cost_matrix`.
 
     Raises:
@@ -187,7 +194,7 @@ def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None
       ... )
       (0.1, 0.05)
     """
-    table = _cell_table(cells)
+    table = cell_table(cells)
     # What is saved against a cost of 1 everywhere: with the default costs a sum of whole numbers,
     # so that nothing is rounded before 1 - pass_rate is.
     saved = table @ (1.0 - cell_costs(costs))
@@ -195,23 +202,51 @@ def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None
         return 1.0 - saved / table.sum(axis=-1)
 
 
-def _cell_table(cells: NDArray[Any]) -> NDArray[Any]:
+def cell_table(cells: NDArray[Any]) -> NDArray[Any]:
+    """Counts of cells as [..., 20], see `expected_cost`."""
     table = np.asarray(cells)
     if table.shape[-3:] == (len(Status), len(Status), 2):
-        table = table.reshape(*table.shape[:-3], N_CELLS)
+        table = table.reshape(*table.shape[:-3], PLAIN_CELLS)
+    if table.shape[-1:] == (PLAIN_CELLS,):
+        table = np.concatenate([table, np.zeros_like(table[..., :2])], axis=-1)
     if table.shape[-1:] != (N_CELLS,):
         msg = (
-            f"cells must be [..., 3, 3, 2] or [..., {N_CELLS}], got shape {table.shape}; see "
-            "raglab.replay.tally."
+            f"cells must be [..., 3, 3, 2], [..., 18] or [..., {N_CELLS}], got shape "
+            f"{table.shape}; see raglab.replay.tally."
         )
         raise ValueError(msg)
     return table
+
+
+def settled_cells(cells: NDArray[Any], cell: int) -> NDArray[Any]:
+    """Counts in which the undecided answers are all right, or all wrong, [..., 20].
+
+    Args:
+      cells: cases by cell, [..., 20].
+      cell: `RIGHT_CELL` or `WRONG_CELL`.
+
+    Source: rule S6.3.
+    """
+    counts = cells.copy()
+    counts[..., cell] += counts[..., PLAIN_CELLS:].sum(axis=-1)
+    counts[..., PLAIN_CELLS:] = 0
+    return counts
+
+
+def hull(*intervals: Interval) -> Interval:
+    """The interval from the least to the largest end of several."""
+    return Interval(
+        np.fmin.reduce(np.array([interval.low for interval in intervals])),
+        np.fmax.reduce(np.array([interval.high for interval in intervals])),
+    )
 
 
 def cost_interval(
     cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None = None, level: float = 0.95
 ) -> Interval:
     """Confidence interval of the expected cost of a case, [...]; NaN where there are no cases.
+
+    It reaches from where all undecided answers are right to where all are wrong.
 
     Exact (Clopper and Pearson) where every cost is nothing or one price, as by default; else
     Student's t of the mean, within the lowest and the highest cost, which is a large-sample one.
@@ -234,11 +269,20 @@ def cost_interval(
       >>> [round(float(end), 3) for end in cost_interval(cells)]
       [0.003, 0.445]
     """
+    table, price = cell_table(cells), cell_costs(costs)
+    return hull(
+        *(
+            _cost_interval(settled_cells(table, cell), price, level)
+            for cell in (RIGHT_CELL, WRONG_CELL)
+        )
+    )
+
+
+def _cost_interval(table: NDArray[Any], price: NDArray[np.float64], level: float) -> Interval:
+    """Interval of the cost of cases none of which is undecided."""
     from scipy.special import stdtrit
 
-    tail = (1.0 - check_level(level)) / 2.0
-    table, price = _cell_table(cells), cell_costs(costs)
-    n = table.sum(axis=-1)
+    tail, n = (1.0 - check_level(level)) / 2.0, table.sum(axis=-1)
     most, least = float(price.max()), float(price.min())
     if not ((price > 0.0) & (price < most)).any():
         low, high = clopper_pearson(table @ (price > 0.0).astype(np.int64), n, level)
@@ -308,6 +352,10 @@ def paired_cost(
     lower end is then taken with one case more in which the difference is the worst that costs
     allow, the upper end with one in which it is the best, and p on the side of the estimate.
 
+    An undecided answer counts against a difference on either side: the interval reaches from where
+    those of the first policy are wrong and those of the second right to the reverse, and p is the
+    larger one.
+
     Where every case has the same difference there is no spread for a t interval. The interval then
     covers how often cases with another difference may occur: a share of up to 1 - tail^(1/n), each
     at worst the largest difference of two costs. Where costs are 0 and 1 and every case differs,
@@ -329,22 +377,59 @@ def paired_cost(
       >>> [round(value, 3) for value in found]
       [0.1, -0.126, 0.326, 0.343]
     """
-    from scipy.special import stdtr
-
     if first.shape != second.shape or first.ndim != 1 or not len(first):
         msg = (
             f"first and second must be the cells of the same cases, [Q] each, got {first.shape} "
             f"and {second.shape}."
         )
         raise ValueError(msg)
-    tail, price, n = (1.0 - check_level(level)) / 2.0, cell_costs(costs), len(first)
+    price, guard = cell_costs(costs), interval_guard(costs)
+    sides = [_paired_cost(*pair, price, guard, level) for pair in settled_pairs(first, second)]
+    low, high = min(side.low for side in sides), max(side.high for side in sides)
+    difference = float((price[second] - price[first]).mean())
+    return PairedCost(
+        difference,
+        low,
+        high,
+        max(side.p for side in sides) if low <= 0.0 <= high else min(side.p for side in sides),
+    )
+
+
+def settled_pairs(
+    first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]
+) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Cells of two policies where the undecided answers of one are right and the other's wrong.
+
+    An undecided answer that both give is the same under both. One pair where none is undecided.
+    """
+    is_same = (first == second) & (first == PLAIN_CELLS)
+    first, second = (np.where(is_same, WRONG_CELL, cells) for cells in (first, second))
+    open_cells = [cells >= PLAIN_CELLS for cells in (first, second)]
+    if not (open_cells[0] | open_cells[1]).any():
+        return [(first, second)]
+    return [
+        (np.where(open_cells[0], a, first), np.where(open_cells[1], b, second))
+        for a, b in ((RIGHT_CELL, WRONG_CELL), (WRONG_CELL, RIGHT_CELL))
+    ]
+
+
+def _paired_cost(
+    first: NDArray[np.integer[Any]],
+    second: NDArray[np.integer[Any]],
+    price: NDArray[np.float64],
+    guard: float,
+    level: float,
+) -> PairedCost:
+    """`paired_cost` of cases none of which is undecided."""
+    from scipy.special import stdtr
+
+    tail, n = (1.0 - check_level(level)) / 2.0, len(first)
     gain = price[second] - price[first]
     mean, most = float(gain.mean()), float(price.max() - price.min())
     error = float(gain.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
     if error > SAME * most:
         # Where failures have several prices, one case more stands for a dear one that these cases
         # may not have shown.
-        guard = interval_guard(costs)
         below, above = (np.append(gain, end) if guard else gain for end in (-guard, guard))
         low, high = _t_end(below, -1.0, level), _t_end(above, 1.0, level)
         against = below if mean > 0.0 else -above

@@ -16,7 +16,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import check_present, float_array, plain_array
-from raglab.metrics.costs import N_CELLS
+from raglab.metrics.costs import (
+    LABEL_OF_CELL,
+    N_CELLS,
+    PLAIN_CELLS,
+    RIGHT_CELL,
+    WRONG_CELL,
+    cell_table,
+    hull,
+    settled_cells,
+    settled_pairs,
+)
 from raglab.metrics.intervals import (
     Interval,
     clopper_pearson,
@@ -320,11 +330,13 @@ def rate_counts(cells: NDArray[Any]) -> NDArray[Any]:
       cells: cases by decision, label and whether the expected sources were found, [..., 18].
     """
     statuses = np.array(list(Status), dtype=np.int8)
-    counts: NDArray[Any] = cells @ contributions(statuses).reshape(-1, len(RATE_TABLE))
+    plain = contributions(statuses).reshape(-1, len(RATE_TABLE))
+    adds = np.concatenate([plain, plain[[WRONG_CELL] * (N_CELLS - PLAIN_CELLS)]])
+    counts: NDArray[Any] = cells @ adds[: cells.shape[-1]]
     return counts
 
 
-_LABELS_OF_CELLS = np.tile(np.eye(len(Status), dtype=np.int64).repeat(2, axis=0), (len(Status), 1))
+_LABELS_OF_CELLS = np.eye(len(Status), dtype=np.int64)[LABEL_OF_CELL]
 
 
 def label_counts(cells: NDArray[Any]) -> NDArray[Any]:
@@ -333,7 +345,8 @@ def label_counts(cells: NDArray[Any]) -> NDArray[Any]:
     Args:
       cells: cases by cell, [..., 18].
     """
-    counts: NDArray[Any] = cells @ _LABELS_OF_CELLS  # ten times as fast as a sum over two axes
+    # ten times as fast as a sum over two axes
+    counts: NDArray[Any] = cells @ _LABELS_OF_CELLS[: cells.shape[-1]]
     return counts
 
 
@@ -478,7 +491,8 @@ def paired_rates(
     """Differences of all rates on the same cases, second less first, NaN where one is of no case.
 
     The two exact intervals are put together by the correlation that the cases show, so that what
-    both policies count alike does not blur the difference; a rate whose n depends on the policy
+    both policies count alike does not blur the difference; an undecided answer that only one of
+    them gives counts against a difference on either side; a rate whose n depends on the policy
     (hallucinations, of what is answered) is taken by its linear part. Where no case tells the
     policies apart, the interval is as wide as such cases may be frequent.
 
@@ -496,6 +510,18 @@ def paired_rates(
       >>> float(found.difference[0]), found.k[:, 0].tolist(), int(found.only_first[0])
       (-0.25, [4, 3], 1)
     """
+    sides = [_paired_rates(*pair, level) for pair in settled_pairs(first, second)]
+    before, after = (np.where(cells >= PLAIN_CELLS, WRONG_CELL, cells) for cells in (first, second))
+    return _paired_rates(before, after, level)._replace(
+        low=np.fmin.reduce([side.low for side in sides]),
+        high=np.fmax.reduce([side.high for side in sides]),
+    )
+
+
+def _paired_rates(
+    first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]], level: float
+) -> PairedRates:
+    """`paired_rates` of cases none of which is undecided."""
     every = np.eye(N_CELLS, dtype=np.int64)
     k = rate_counts(every)  # of a case of each cell
     of = denominators(k, label_counts(every))
@@ -542,20 +568,24 @@ def paired_rates(
     )
 
 
-def rate_columns(
-    counts: NDArray[np.int64], labels: NDArray[np.int64], level: float | None = 0.95
-) -> dict[str, Any]:
+def rate_columns(cells: NDArray[np.int64], level: float | None = 0.95) -> dict[str, Any]:
     """Columns of a table of rates.
 
-    Value, `_k`, `_n`, `_low` and `_high` of each of `RATES`, [P] each.
+    Value, `_k`, `_n`, `_low` and `_high` of each of `RATES`, [P] each, and `undecided`: answers of
+    which nobody can tell whether they are right. They count as wrong; an interval reaches from
+    where all of them are right to where all are wrong.
 
     Args:
-      counts: as `rate_counts` gives them, [P, rates].
-      labels: cases labelled ok, refuse, ambiguous, [3].
+      cells: cases by cell, [P, 20].
       level: of the intervals, `_low` and `_high`; None leaves them out.
+
+    Source: rules S6.2, S6.3.
     """
+    cells = cell_table(cells)
+    counts, labels = rate_counts(cells), label_counts(cells)
     value, n = rates(counts, labels), denominators(counts, labels)
-    columns: dict[str, Any] = {}
+    sides = [rate_counts(settled_cells(cells, cell)) for cell in (RIGHT_CELL, WRONG_CELL)]
+    columns: dict[str, Any] = {"undecided": cells[..., PLAIN_CELLS:].sum(axis=-1)}
     for place, name in enumerate(RATES):
         columns |= {
             name: value[..., place],
@@ -563,6 +593,6 @@ def rate_columns(
             f"{name}_n": n[..., place],
         }
         if level is not None:
-            ends = clopper_pearson(counts[..., place], n[..., place], level)
-            columns[f"{name}_low"], columns[f"{name}_high"] = ends
+            ends = [clopper_pearson(k[..., place], n[..., place], level) for k in sides]
+            columns[f"{name}_low"], columns[f"{name}_high"] = hull(*ends)
     return columns

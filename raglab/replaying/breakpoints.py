@@ -326,7 +326,9 @@ def _deciding_hits(evidence: Evidence, thresholds: Thresholds, depth: int) -> ND
     n_hits, size = evidence.l2.shape[1:]
     telling = np.zeros((n_hits, size), dtype=bool)
     judged = {"right", "missing"} | (
-        {"generation", "support", "unfit", "unrecorded"} if evidence.answered else set()
+        {"generation", "support", "unfit", "unrecorded", "undecided"}
+        if evidence.answered
+        else set()
     )
     judged |= chain.BY_SLOT.intersection(
         measurement for name in thresholds.own for measurement in own_gate(name).reads

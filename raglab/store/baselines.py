@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.answer_text import MIXED, SOURCES, TEXT
+from raglab.decision.answer_text import BASES, MIXED, SOURCES
 from raglab.metrics.costs import LABEL_OF_CELL, LABELS, OUTCOME_OF_CELL, OUTCOMES
 from raglab.store.files import (
     MAX_FILE_BYTES,
@@ -67,20 +67,27 @@ HEAD = (
 )
 COUNTS = ("schema_version", "status_only", "missing_answers")
 _DIGITS = frozenset("0123456789abcdef")
+UNDECIDED = "answered_undecided"
+# outcome of each cell, as files name it
+OUTCOME_NAMES = (
+    *(OUTCOMES[outcome] for outcome in OUTCOME_OF_CELL[: metrics.PLAIN_CELLS]),
+    *[UNDECIDED] * len(metrics.UNDECIDED_CELLS),
+)
 # Cell of a label and an outcome; a pair that no decision gives, such as a right answer to what is
 # to refuse, has none.
 CELL_OF: Mapping[tuple[str, str], int] = {
     (LABELS[LABEL_OF_CELL[cell]], OUTCOMES[OUTCOME_OF_CELL[cell]]): cell
-    for cell in range(metrics.N_CELLS)
+    for cell in range(metrics.PLAIN_CELLS)
     if metrics.DISTINCT_CELL[cell] == cell
-}
+} | {(LABELS[0], UNDECIDED): metrics.UNDECIDED_CELLS[1]}  # no later answer is known to be the same
 
 
 class BaselineCase(NamedTuple):
     """What a policy did on one case.
 
     id: of the case. question: see `question_fingerprint`. label: its expected status. judged_by:
-    see `label_fingerprint`. outcome: one of `metrics.OUTCOMES`.
+    see `label_fingerprint`. outcome: one of `metrics.OUTCOMES` or
+    `answered_undecided`.
     """
 
     id: str
@@ -218,10 +225,10 @@ class Baseline:
             key: required_text(record, key, where)
             for key in ("policy_id", "arm", "basis", "cases_hash")
         }
-        if texts["basis"] not in {SOURCES, TEXT, MIXED}:
+        if texts["basis"] not in {SOURCES, MIXED, *BASES}:
             raise input_error(
                 where,
-                f"basis must be {SOURCES}, {TEXT} or {MIXED}",
+                f"basis must be one of {', '.join((SOURCES, MIXED, *BASES))}",
                 REMEDY,
                 shown_value(texts["basis"]),
             )

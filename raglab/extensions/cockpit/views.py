@@ -401,8 +401,9 @@ def axis_buffer(axis: Axis, goal: Goal) -> bytes:
 
 
 def outcome_tables(cells: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Cases by label (rows) and decision (columns), [..., 3, 3], of cells [..., 18]."""
-    table = cells.reshape(*cells.shape[:-1], len(Status), len(Status), 2).sum(axis=-1)
+    """Cases by label (rows) and decision (columns), [..., 3, 3], of cells [..., 20]."""
+    plain = metrics.settled_cells(cells, metrics.WRONG_CELL)[..., : metrics.PLAIN_CELLS]
+    table = plain.reshape(*cells.shape[:-1], len(Status), len(Status), 2).sum(axis=-1)
     return np.swapaxes(table, -1, -2)
 
 
@@ -437,7 +438,7 @@ def rate_views(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> list[dict[
 
 def _rates(shown_policy: ShownPolicy) -> dict[str, Any]:
     counts = shown_policy.counts[None]
-    columns = metrics.rate_columns(metrics.rate_counts(counts), metrics.label_counts(counts))
+    columns = metrics.rate_columns(counts)
     return {name: column[0].item() for name, column in columns.items()}
 
 

@@ -22,8 +22,8 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from raglab.answering.claim_words import BREAK, LITTLE, NEGATION, Word, claim_words
 from raglab.answering.extractive import expected_kind, line_stems, phrases
+from raglab.words.claim_words import BREAK, LITTLE, NEGATION, Word, claim_words
 from raglab.words.text import sentences
 
 WORD, NAME, NUMBER = 1, 2, 3  # kinds of content words; 0 is a function word

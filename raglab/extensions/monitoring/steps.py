@@ -24,11 +24,11 @@ from raglab.arguments.plain_arrays import is_missing
 from raglab.audit.label_samples import LABEL_NAMES, file_rows
 from raglab.decision.measured_trace import Measured
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
-from raglab.decision.sharded_decisions import trace_basis
+from raglab.decision.scoring import trace_basis
 from raglab.lab.answer_basis import check_compared, missing_notes
 from raglab.lab.certificate_checks import check_new_cases, check_notes, stated_certificate
 from raglab.lab.label_sampling import PROBABILITY, SAMPLE_LABEL, STRATUM
-from raglab.metrics import CELLS
+from raglab.metrics import CELLS, STATUS_OF_CELL
 from raglab.replay import cases_by_shard, decide_policies, each_shard, join_columns, shard_codes
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.policies import Policy
@@ -333,7 +333,7 @@ def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSt
         check_compared(missing)
         notes += missing_notes(missing, "these cases")
         cell[rows] = CELL_OF_CODE[codes[0]]
-        decision[rows] = cell[rows] // CELLS
+        decision[rows] = STATUS_OF_CELL[cell[rows]]
     if len(rows := np.flatnonzero(is_in & ~has_label)):
         decision[rows] = np.concatenate(
             list(each_shard(shard_status, trace.subset(rows), policy, own_arm, what="decide"))

@@ -1,4 +1,4 @@
-"""Claims as words (shore): tokens, numbers as written, negations, the words that bear weight.
+"""Claims as words (algebra): tokens, numbers as written, negations, the words that bear weight.
 
 Nothing here is learned: the words stand in the files of `raglab.words.languages`, and are known by
 their beginnings.
