@@ -247,9 +247,26 @@ def test_the_order_of_the_rows_changes_nothing(
     order = np.random.default_rng(seed).permutation(len(rows))
     scores, correct = (np.array(column) for column in zip(*rows, strict=True))
     for right in (correct, correct >= 0.25):
-        one = certify(right, scores, alpha=0.4, method=method)
-        two = certify(right[order], scores[order], alpha=0.4, method=method)
+        one = certify(right, scores, alpha=0.4, method=method, graded=True)
+        two = certify(right[order], scores[order], alpha=0.4, method=method, graded=True)
         assert repr(one) == repr(two)
+
+
+@given(
+    scores=st.lists(st.integers(1, 9), min_size=1, max_size=40),
+    graded=st.booleans(),
+)
+def test_outcomes_and_scores_in_the_wrong_order_are_refused(
+    scores: list[int], graded: bool
+) -> None:
+    """Unless grades are asked for: then what lies outside [0, 1] is."""
+    share = np.array(scores) / (1.0 if graded else 10.0)
+    right = np.arange(len(share)) % 2 == 0
+    if graded and share.max() <= 1.0:
+        share = share + 1.0
+    certify(right, share, alpha=0.3, graded=graded)
+    with pytest.raises(ValueError, match=r"the order is \(correct, scores\)"):
+        certify(share, right, alpha=0.3, graded=graded)
 
 
 def test_holm_chooses_the_lowest_of_all_it_certifies() -> None:

@@ -102,6 +102,27 @@ def decision_cases(evidence: Evidence) -> DecisionCases:
     )
 
 
+def check_kinds(right: NDArray[np.bool_], what: str, kind: str, least: int = LEAST) -> None:
+    """Stop where a fit sees fewer than `least` cases of a kind, or fewer others.
+
+    Args:
+      right: whether each case is of the kind, [Q].
+      what: the fit, with its verb.
+      kind: in words.
+      least: of each.
+
+    Raises:
+      ValueError: too few.
+    """
+    counts = int(right.sum()), int((~right).sum())
+    if min(counts) < least:
+        msg = (
+            f"{what} at least {least} {kind} and {least} others, got {counts[0]} and {counts[1]}; "
+            "label more."
+        )
+        raise ValueError(msg)
+
+
 def join_decision_cases(parts: Sequence[DecisionCases]) -> DecisionCases:
     """Cases of all parts, in order."""
     classes, can_ask, right = (
@@ -248,14 +269,8 @@ def fit_model(
 
     Source: rules S2.17, S2.20; temperature scaling: Guo et al. 2017.
     """
-    right = int((cases.classes == 0).sum())
-    if min(right, len(cases.classes) - right) < least:
-        msg = (
-            f"a decision must be fitted on at least {least} cases that would be answered right "
-            f"and {least} others, "
-            f"got {right} and {len(cases.classes) - right}; label more cases."
-        )
-        raise ValueError(msg)
+    right = cases.classes == 0
+    check_kinds(right, "a decision must be fitted on", "cases that would be answered right", least)
     usable_names = usable_signals(cases.signals, names, cases.known)
     rows = cases.signals[[cases.known.place(name) for name in usable_names]]
     # Standardised, so that one strength of the penalty means the same for every signal.

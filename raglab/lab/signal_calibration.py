@@ -14,6 +14,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.calibration import Calibrated, Calibrator, Judgement, Method
 from raglab.decision.misuse import takes
 from raglab.decision.trace_view import check_in_memory
+from raglab.lab.decision_fitting import check_kinds
 from raglab.live.signal_functions import SignalFunction
 from raglab.store.traces import Trace
 from raglab.words.canonical import canonical_json, digest
@@ -21,7 +22,6 @@ from raglab.words.canonical import canonical_json, digest
 if TYPE_CHECKING:
     import pandas as pd
 
-MIN_EACH = 10  # labelled cases of each kind
 _SOURCE = "calibrate_signal("  # stands in the source of a calibrated signal
 
 
@@ -218,13 +218,7 @@ def calibrate_signal(
     status = np.array([case.expect_status or "" for case in trace.cases])
     rows = np.flatnonzero(np.isin(status, ("ok", "refuse")) & ~np.isnan(values))
     y = status[rows] == "ok"
-    if min(int(y.sum()), int((~y).sum())) < MIN_EACH:
-        msg = (
-            f"a calibration needs {MIN_EACH} labelled cases of ok and of refuse that have the "
-            f"signal {signal}, got "
-            f"{int(y.sum())} and {int((~y).sum())}; label more, or measure it for more cases."
-        )
-        raise ValueError(msg)
+    check_kinds(y, "a calibration needs", f"cases labelled ok with the signal {signal}")
     of_group = _row_groups(groups, rows, len(trace))
     rng = np.random.default_rng(seed)
     fitted = calibration.calibrated(
