@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -23,6 +23,7 @@ from raglab.decision.learned_cases import (
 )
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.decision.misuse import takes
+from raglab.decision.score_directions import HIT_SIGNALS, ScoredCases
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.gating.expected_cost import CLASSES, LIMIT
 from raglab.gating.signal_gates import LEAST_OPTIONS
@@ -121,6 +122,34 @@ def check_kinds(right: NDArray[np.bool_], what: str, kind: str, least: int = LEA
             "label more."
         )
         raise ValueError(msg)
+
+
+def direction_notes(cases: DecisionCases, names: Collection[str], level: float = 0.95) -> list[str]:
+    """Scores ranking right answers below wrong ones beyond chance, against their direction.
+
+    Of hits and of the trace; see `raglab.decision.score_directions`. Cases are taken to be
+    independent.
+
+    Args:
+      cases: the cases tuned on.
+      names: signals of the trace.
+      level: of the intervals, in (0, 1).
+
+    Source: rules S2.15, S2.17.
+    """
+    texts = (
+        scored_cases(cases, cases.signals[cases.known.place(name)]).contradiction(
+            name, cases.known.signal(name).direction, level
+        )
+        for name in (*HIT_SIGNALS, *names)
+    )
+    return list(filter(None, texts))
+
+
+def scored_cases(cases: DecisionCases, score: NDArray[np.float64]) -> ScoredCases:
+    """Cases by a score, [..., Q], right if answered against wrong or to be refused."""
+    right, ambiguous = (cases.classes == CLASSES.index(name) for name in ("right", "ambiguous"))
+    return ScoredCases(score, right, ambiguous)
 
 
 def join_decision_cases(parts: Sequence[DecisionCases]) -> DecisionCases:
