@@ -47,8 +47,8 @@ class SignalCheck(NamedTuple):
       missing: share of NaN.
       ms: milliseconds a row in batches.
       auroc: chance that it ranks a case that is right if answered above one that is wrong, in its
-        declared direction, ambiguous ones left out; NaN without a labelled trace, or with fewer
-        than 10 cases of a kind.
+        declared direction, ambiguous ones left out; NaN without a labelled trace, or where all
+        cases are of one kind.
       auroc_low: lower end of its 99 % interval.
       auroc_high: upper end of its 99 % interval.
     """
@@ -133,7 +133,7 @@ def check_signal(
         if trace is None
         else _direction(function, sample, rows.places, values, start)
     )
-    return SignalCheck(len(cells), float(np.isnan(values).mean()), ms, *area[1:])
+    return SignalCheck(len(cells), float(np.isnan(values).mean()), ms, *area[2:])
 
 
 def _in_batches(

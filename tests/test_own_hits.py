@@ -476,7 +476,7 @@ def test_a_signal_declared_the_wrong_way_round() -> None:
         signals[known.place("far")] = values
         classes = np.where(right, CLASSES.index("right"), CLASSES.index("refuse"))
         cases = DecisionCases(signals, classes, np.zeros(60, bool), np.zeros(60, bool), known)
-        return direction_notes(cases, ["far"])
+        return direction_notes(cases)
 
     (note,) = notes("surer")
     assert note.startswith("far ranks against its direction: AUROC 0.")

@@ -26,11 +26,13 @@ class ScoreRanking(NamedTuple):
 
     Attributes:
       n: cases that have it, without ambiguous ones.
-      area: AUROC; NaN with fewer than `LEAST` cases of a kind.
+      fewer: right cases or others among them, the rarer kind.
+      area: AUROC; NaN where all are of one kind.
       low, high: ends of its interval.
     """
 
     n: int
+    fewer: int = 0
     area: float = nan
     low: float = nan
     high: float = nan
@@ -45,12 +47,14 @@ class ScoredCases(NamedTuple):
       ambiguous: whether each case should be asked back, [Q].
     """
 
-    score: NDArray[np.float64]
+    score: NDArray[np.floating[Any]]
     right: NDArray[np.bool_]
     ambiguous: NDArray[np.bool_]
 
     @classmethod
-    def of_labels(cls, score: NDArray[np.float64], label: NDArray[np.integer[Any]]) -> ScoredCases:
+    def of_labels(
+        cls, score: NDArray[np.floating[Any]], label: NDArray[np.integer[Any]]
+    ) -> ScoredCases:
         """Labelled cases, ok against refuse.
 
         Args:
@@ -66,7 +70,7 @@ class ScoredCases(NamedTuple):
         Args:
           keep: whether each case is one of them, [Q].
         """
-        return ScoredCases(*(part[keep] for part in self))
+        return ScoredCases(self.score[keep], self.right[keep], self.ambiguous[keep])
 
     def ranking(self, direction: str = "surer", level: float = 0.95) -> ScoreRanking:
         """How the score ranks right cases above others; ambiguous ones may lie anywhere.
@@ -76,19 +80,20 @@ class ScoredCases(NamedTuple):
           level: of the interval, in (0, 1).
         """
         score, right, _ = self.rows(~np.isnan(self.score) & ~self.ambiguous)
-        n, n_right = len(right), int(right.sum())
-        if direction not in SIGNS or min(n_right, n - n_right) < LEAST:
-            return ScoreRanking(n)
+        fewer = min(int(right.sum()), int((~right).sum()))
+        if direction not in SIGNS or not fewer:
+            return ScoreRanking(len(right))
         surer = SIGNS[direction] * score
         interval = metrics.auroc_interval(right, surer, level)
-        return ScoreRanking(n, metrics.auroc(right, surer), *map(float, interval))
+        return ScoreRanking(len(right), fewer, metrics.auroc(right, surer), *map(float, interval))
 
     def contradiction(
         self, name: str, direction: str = "surer", level: float = 0.95, remedy: str = REMEDY
     ) -> str:
         """What the labels say against the direction of the score, in a sentence; '' if nothing.
 
-        They contradict it where the whole interval of its AUROC lies below 0.5. More of a score
+        They contradict it where the whole interval of its AUROC, of at least 10 cases of a kind,
+        lies below 0.5. More of a score
         that says `ask` may mark ambiguous cases alone: where it does, nothing is contradicted.
 
         Args:
@@ -97,8 +102,8 @@ class ScoredCases(NamedTuple):
           level: of the interval, in (0, 1).
           remedy: in words.
         """
-        n, area, low, high = self.ranking(direction, level)
-        if not high < 0.5:
+        n, fewer, area, low, high = self.ranking(direction, level)
+        if fewer < LEAST or high >= 0.5:
             return ""
         score, _, ambiguous = self.rows(~np.isnan(self.score))
         if direction == "ask" and metrics.auroc_interval(ambiguous, score, level)[0] > 0.5:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -124,24 +124,21 @@ def check_kinds(right: NDArray[np.bool_], what: str, kind: str, least: int = LEA
         raise ValueError(msg)
 
 
-def direction_notes(cases: DecisionCases, names: Collection[str], level: float = 0.95) -> list[str]:
-    """Scores ranking right answers below wrong ones beyond chance, against their direction.
+def direction_notes(cases: DecisionCases, level: float = 0.95) -> list[str]:
+    """Scores of hits, and the user's signals, whose direction the labels contradict.
 
-    Of hits and of the trace; see `raglab.decision.score_directions`. Cases are taken to be
-    independent.
+    See `raglab.decision.score_directions`. Cases are taken to be independent.
 
     Args:
-      cases: the cases tuned on.
-      names: signals of the trace.
+      cases: with their signals.
       level: of the intervals, in (0, 1).
 
     Source: rules S2.15, S2.17.
     """
     texts = (
-        scored_cases(cases, cases.signals[cases.known.place(name)]).contradiction(
-            name, cases.known.signal(name).direction, level
-        )
-        for name in (*HIT_SIGNALS, *names)
+        scored_cases(cases, score).contradiction(signal.name, signal.direction, level)
+        for signal, score in zip(cases.known.rows, cases.signals, strict=True)
+        if signal.name in HIT_SIGNALS or signal.name not in BUILT_IN_SET.names
     )
     return list(filter(None, texts))
 

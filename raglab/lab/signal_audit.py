@@ -262,7 +262,7 @@ def audit_signals(
         notes=(
             *_audit_notes(split, labelled, signal_costs, frame, folds * bool(repeats), repeats),
             *filter(None, [status_only_note(trace_status_only(here))]),
-            *direction_notes(labelled.cases, here.signals, level),
+            *direction_notes(labelled.cases, level),
         ),
     )
 

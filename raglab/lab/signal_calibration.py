@@ -228,7 +228,7 @@ def calibrate_signal(
     )
     inside = bool(((values[rows] >= 0.0) & (values[rows] <= 1.0)).all())
     cases = ScoredCases(values[rows], y, np.zeros(len(y), dtype=bool))
-    _, area, low, high = cases.ranking()
+    _, _, area, low, high = cases.ranking()
     column = calibration.apply(fitted.calibrator, trace.columns[signal])
     # Where a case was fitted, only its fold's calibrator may say its probability; ranks of its
     # other arms stay.

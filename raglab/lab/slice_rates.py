@@ -97,13 +97,13 @@ def slices(
         other cases), `p` (Fisher's exact test against the rest, two-sided; NaN without a rest),
         `p_holm` (over all slices tested, NaN for the others), `flag` (p_holm below 1 − level:
         really unlike the rest, worse or better) and `expected_cost` (mean over all cases of the
-        slice, not only those of the rate), `auroc` with `auroc_low` and `auroc_high` (right
-        against wrong cases of the slice, ambiguous ones left out, by what the policy was fitted to:
-        its chance that an answer is right, else the best cosine; NaN below 10
-        of a kind). Worst first: by the bound on the good side, the highest
-        `low` of an error rate, the lowest `high` of a pass rate, so that a slice of few cases is
-        not worst by chance. Its `attrs["basis"]` states on which basis cases are judged,
-        `attrs["headline"]` how many are scored by status alone.
+        slice, not only those of the rate), `auroc` with `auroc_low` and `auroc_high` (right against
+        wrong cases of the slice, ambiguous ones left out, by what the policy was fitted to: its
+        chance that an answer is right, else the best cosine; NaN where all are of one kind). Worst
+        first: by the bound on the good side, the highest `low` of an error rate, the lowest `high`
+        of a pass rate, so that a slice of few cases is not worst by chance. Its `attrs["basis"]`
+        states on which basis cases are judged, `attrs["headline"]` how many are scored by status
+        alone.
 
     Raises:
       ValueError: unknown rate, values of `by` that are not one a case, a level outside (0, 1), or
@@ -155,7 +155,7 @@ def slices(
             group = scored.rows(values == value)
             rates = _share(k, n), low, high, _share(*rest)
             slice_rows.append(
-                (column, value, n, k, *rates, min(p, 1.0), cost, *group.ranking(level=level)[1:])
+                (column, value, n, k, *rates, min(p, 1.0), cost, *group.ranking(level=level)[2:])
             )
             name = f"the score of the policy in {column} {value}"
             text = group.contradiction(name, level=fine, remedy="tune such cases apart")

@@ -733,7 +733,7 @@ def _judged_result(
             *beside_notes(chosen),
             *group_notes(cases.decided.groups, chosen),
             *scored,
-            *direction_notes(cases.decided, tuned_on.signals),
+            *direction_notes(cases.decided),
             *unmeasured_note(judged_on, tuned),
             *stopped,
             *splits.notes,
