@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,15 @@ def test_signals_of_the_user(higher: str, sign: float) -> None:
         assert len(said(trace.with_signal, "own", values, **how)) == (declared != higher)
         again = trace.with_signal("own", values, **how)
         assert said(again.with_signal, "own", values, **how) == []
+
+
+def test_the_bundled_hits() -> None:
+    """Of the README: quiet as they are, warned of as 1 - score and as a distance."""
+    frame = pd.read_csv(Path(__file__).parents[1] / "datasets" / "hits.csv")
+    assert said(raglab.trace_from_frame, frame, score="cosine") == []
+    for part, score in ((turned(frame), "cosine"), (frame, "l2")):
+        (text,) = said(raglab.trace_from_frame, part, score=score)
+        assert "AUROC 0.32, 0.21 to 0.45, of 83 labelled cases" in text
 
 
 def test_an_audit_names_hits_and_signals() -> None:
