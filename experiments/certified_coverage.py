@@ -122,7 +122,7 @@ def pilot_start(pilot: Scored, alpha: float) -> float:
 def learn_then_test(parts: dict[str, Scored], alpha: float, start: float | None) -> Outcome:
     """One threshold on P(right)."""
     certificate = certify(
-        parts["certify"].p, parts["certify"].right, alpha=alpha, delta=DELTA, start=start
+        parts["certify"].right, parts["certify"].p, alpha=alpha, delta=DELTA, start=start
     )
     report = parts["report"]
     answers = report.p >= (np.inf if certificate.threshold is None else certificate.threshold)

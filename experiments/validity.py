@@ -79,7 +79,7 @@ def pointwise(score: Floats, right: Rights, alpha: float) -> float | None:
 
 def certified(method: Method, score: Floats, right: Rights, alpha: float) -> float | None:
     """Threshold of a certificate."""
-    return certify(score, right, alpha=alpha, delta=DELTA, method=method).threshold
+    return certify(right, score, alpha=alpha, delta=DELTA, method=method).threshold
 
 
 def our_grid(score: Floats, alpha: float) -> Floats:

@@ -558,13 +558,14 @@ class Certificate:
 
 
 def certify(
-    scores: ArrayLike,
     correct: ArrayLike,
+    scores: ArrayLike,
     *,
     alpha: float,
     delta: float = 0.1,
     method: Method = "fixed_sequence",
     start: float | None = None,
+    graded: bool = False,
 ) -> Certificate:
     """Lowest threshold of one gate whose risk is at most alpha with confidence 1 − delta.
 
@@ -577,25 +578,25 @@ def certify(
     this function or by another one, adds its own delta to the error.
 
     Args:
+      correct: whether each case is right if it is answered, boolean or 0 and 1, [Q].
       scores: higher is surer, [Q]; NaN is never answered.
-      correct: right if it is answered, [Q]: bool, or a grade in [0, 1] whose complement is the
-        loss.
       alpha: highest risk, in (0, 1).
       delta: error of the certificate, in (0, 0.5).
       method: `fixed_sequence` or `holm`.
       start: score to begin at, learned elsewhere, such as on a pilot split; where not given, the
         highest level with at least twice the cases needed without an error, or the lowest one where
         there are fewer. Holm has none.
+      graded: whether `correct` holds grades in [0, 1], whose complements are the losses.
 
     Raises:
-      ValueError: alpha outside (0, 1), delta outside (0, 0.5), lengths that differ, no cases, NaN
-        in `correct`, a start that is NaN or given to Holm.
+      ValueError: alpha outside (0, 1), delta outside (0, 0.5), lengths that differ, no cases, a
+        `correct` that is no outcome, a start that is NaN or given to Holm.
 
     Source: Clopper and Pearson 1934; Angelopoulos, Bates, Candès, Jordan, Lei 2021 (Learn then
       test).
 
     Example:
-      >>> found = certify([0.9] * 50 + [0.1] * 50, [True] * 50 + [False] * 50, alpha=0.1)
+      >>> found = certify([True] * 50 + [False] * 50, [0.9] * 50 + [0.1] * 50, alpha=0.1)
       >>> found.threshold, found.coverage
       (0.9, 0.5)
     """
@@ -604,7 +605,7 @@ def certify(
         value = "one for holm, which tests every level" if method == "holm" else "NaN"
         msg = f"start must be a score at which a fixed sequence begins, got {value}; leave it out."
         raise ValueError(msg)
-    score, loss = _certify_cases(scores, correct)
+    loss, score = _certify_cases(correct, scores, graded=graded)
     # A mean of grades has no exact binomial test: Hoeffding and Bentkus bound it instead.
     graded = bool(((loss > 0.0) & (loss < 1.0)).any())
     levels, n, total = (_graded_levels if graded else _loss_levels)(score, loss)
@@ -727,30 +728,31 @@ def _tests(method: str) -> Any:  # noqa: ANN401 - a function
 
 
 def _certify_cases(
-    scores: ArrayLike, correct: ArrayLike
+    correct: ArrayLike, scores: ArrayLike, *, graded: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Scores and losses of the cases."""
-    score, right = float_array(scores, "scores"), float_array(correct, "correct")
-    if score.ndim != 1 or score.shape != right.shape:
+    """Losses and scores of the cases."""
+    right, score = float_array(correct, "correct"), float_array(scores, "scores")
+    if right.ndim != 1 or right.shape != score.shape:
         msg = (
-            f"scores and correct must be one row a case each, got shapes {score.shape} and "
-            f"{right.shape}."
+            f"correct and scores must be one row a case each, got shapes {right.shape} and "
+            f"{score.shape}."
         )
         raise ValueError(msg)
-    if not len(score):
+    if not len(right):
         msg = "a certificate needs at least one case, got none; check the split."
         raise ValueError(msg)
     right = within_range(right, 0.0, 1.0, "correct")
-    odd = ~((right >= 0.0) & (right <= 1.0))
+    odd = ~((right >= 0.0) & (right <= 1.0)) if graded else (right != 0.0) & (right != 1.0)
     if odd.any():
         position = int(odd.argmax())
         shown = f"{right[position]:g} at position {position} ({int(odd.sum())} such cases)"
         msg = (
-            f"correct must be 0, 1 or a grade between them, without NaN, got {shown}; leave out "
-            "cases without a label."
+            f"correct must be {'in [0, 1]' if graded else 'boolean, or 0 and 1'}, without NaN, "
+            f"got {shown}; the order is (correct, scores), grades need graded=True, and cases "
+            "without a label are left out."
         )
         raise ValueError(msg)
-    return score, 1.0 - right
+    return 1.0 - right, score
 
 
 def _why_not(first: Promise, level: float, lowest: float, at: float) -> str:

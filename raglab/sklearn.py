@@ -46,6 +46,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `either`.
       costs: label -> outcome -> cost, see `raglab.metrics.cost_matrix`; the default costs where
         None.
+      positive: of two labels, the one that says that an answer would be right; without it statuses
+        as they are written, or the greater of two numbers or booleans. Other texts have no order.
       seed: of the folds in which the penalty is chosen and the probabilities are calibrated.
 
     Attributes:
@@ -73,12 +75,14 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         thresholds: Mapping[str | int, float] | None = None,
         directions: Mapping[str | int, Direction] | None = None,
         costs: Costs | None = None,
+        positive: Any = None,  # noqa: ANN401 - a label
         seed: int = 0,
     ) -> None:
         """State the parameters; they are checked by `fit` and read again by `predict`."""
         self.thresholds = thresholds
         self.directions = directions
         self.costs = costs
+        self.positive = positive
         self.seed = seed
 
     def __sklearn_tags__(self) -> Tags:
@@ -94,8 +98,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
           X: signals, one row a question, shape [n, d]; NaN where one is missing.
-          y: labels, shape [n]: `ok`, `refuse` and `ambiguous`, or two others, of which the greater
-            means that an answer would be right (`True`, 1).
+          y: labels, shape [n]: `ok`, `refuse` and `ambiguous`, or two others, see `positive`.
 
         Raises:
           ValueError: labels of another kind, fewer than 2 rows of a kind, a column that there is
@@ -158,7 +161,9 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             status[~(signals[:, column] >= least)] = Status.refuse
         if self._are_statuses():
             return np.array([member.name for member in Status])[status]
-        labels: NDArray[Any] = self.classes_[(status == Status.ok).astype(np.intp)]
+        right_place = self._statuses().index(Status.ok)
+        places = np.where(status == Status.ok, right_place, 1 - right_place)
+        labels: NDArray[Any] = self.classes_[places]
         return labels
 
     def _checked(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
@@ -170,27 +175,34 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(table)
 
     def _are_statuses(self) -> bool:
-        return {str(label) for label in self.classes_.tolist()} <= {
-            status.name for status in Status
-        }
+        names = {status.name for status in Status}
+        return self.positive is None and {str(label) for label in self.classes_.tolist()} <= names
 
     def _statuses(self) -> tuple[Status, ...]:
         """Status that each label stands for.
 
         Raises:
-          ValueError: neither statuses nor two labels.
+          ValueError: neither statuses nor two labels, or texts of which none is `positive`.
         """
         labels = self.classes_.tolist()
         if self._are_statuses():
             return tuple(Status[label] for label in labels)
         if len(labels) == 2:
-            return Status.refuse, Status.ok
+            positive = self.positive
+            if positive is None and not any(isinstance(label, str) for label in labels):
+                positive = labels[1]
+            if positive not in labels:
+                msg = (
+                    f"positive must be the label of right answers, {labels[0]!r} or {labels[1]!r}, "
+                    f"got {positive!r}; texts have no order."
+                )
+                raise ValueError(msg)
+            return tuple(Status.ok if label == positive else Status.refuse for label in labels)
         kind = "1 class" if len(labels) == 1 else f"{len(labels)} classes"
         msg = (
             "Only binary classification is supported, or the statuses ok, refuse and ambiguous, "
             f"got {kind} "
-            f"({', '.join(map(repr, labels[:5]))}); map the labels, the greater of two means that "
-            "an answer is right."
+            f"({', '.join(map(repr, labels[:5]))}); map the labels."
         )
         raise ValueError(msg)
 

@@ -6,17 +6,15 @@ It is tried alone, among others and again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import nan
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import metrics
 from raglab.decision.measurement import measured_tables
-from raglab.gating.expected_cost import CLASSES
-from raglab.lab.decision_fitting import decision_cases
+from raglab.decision.score_directions import ScoreRanking
+from raglab.lab.decision_fitting import decision_cases, scored_cases
 from raglab.live.measured_signals import measure, signal_rows
 from raglab.live.signal_functions import SignalFunction, signal_function
 from raglab.policy import PolicyData
@@ -48,9 +46,9 @@ class SignalCheck(NamedTuple):
       rows: different ones that it was called for.
       missing: share of NaN.
       ms: milliseconds a row in batches.
-      auroc: chance that it ranks a case that is right if answered above one that is wrong
-        (`surer`), or an ambiguous one above all others (`ask`); NaN without a labelled trace, or
-        where all cases are of one kind.
+      auroc: chance that it ranks a case that is right if answered above one that is wrong, in its
+        declared direction, ambiguous ones left out; NaN without a labelled trace, or where all
+        cases are of one kind.
       auroc_low: lower end of its 99 % interval.
       auroc_high: upper end of its 99 % interval.
     """
@@ -131,11 +129,11 @@ def check_signal(
     ):
         _same(function, values, repeat, whose, rule)
     area = (
-        (nan, nan, nan)
+        ScoreRanking(0)
         if trace is None
         else _direction(function, sample, rows.places, values, start)
     )
-    return SignalCheck(len(cells), float(np.isnan(values).mean()), ms, *area)
+    return SignalCheck(len(cells), float(np.isnan(values).mean()), ms, *area[2:])
 
 
 def _in_batches(
@@ -171,7 +169,7 @@ def _direction(
     places: dict[str, list[tuple[int, int, int]]],
     values: NDArray[np.float64],
     policy: PolicyData,
-) -> tuple[float, float, float]:
+) -> ScoreRanking:
     """AUROC in the declared direction with its interval, over cases at depth 0 with the signal.
 
     Raises:
@@ -180,24 +178,10 @@ def _direction(
     by_case = np.full(len(trace), np.nan)
     for value, of_row in zip(values, places.values(), strict=True):
         by_case[[case for case, _, depth in of_row if not depth]] = value
-    labelled = decision_cases(measured_tables(trace, policy).evidence)
-    kind = "right" if function.higher == "surer" else "ambiguous"
-    known = ~np.isnan(by_case)
-    truth = (labelled.classes == CLASSES.index(kind))[known]
-    if not known.any() or truth.all() or not truth.any():
-        return nan, nan, nan
-    low, high = metrics.auroc_interval(truth, by_case[known], CONTRADICTED)
-    area = metrics.auroc(truth, by_case[known])
-    if high < 0.5:
-        opposite = "ask" if function.higher == "surer" else "surer"
-        msg = (
-            f"the signal {function.name} must be higher where a case is {kind}, got an AUROC of "
-            f"{area:.3f}"
-            f" [{low:.3f}, {high:.3f}] over {int(known.sum())} cases; declare "
-            f"higher={opposite!r}, or turn its sign."
-        )
-        raise AssertionError(msg)
-    return area, float(low), float(high)
+    cases = scored_cases(decision_cases(measured_tables(trace, policy).evidence), by_case)
+    if text := cases.contradiction(f"the signal {function.name}", function.higher, CONTRADICTED):
+        raise AssertionError(text)
+    return cases.ranking(function.higher, CONTRADICTED)
 
 
 def sample_trace() -> Trace:

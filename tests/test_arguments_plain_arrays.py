@@ -82,7 +82,7 @@ OF_CONFIDENCES: dict[str, Callable[[Any, Any], Any]] = {
     ),
     "accuracy_at_coverage": lambda y, p: metrics.accuracy_at_coverage(y, p, 0.5),
     "accuracy_difference": lambda y, p: metrics.accuracy_difference(y, p, SHARES, 0.5),
-    "certify": lambda y, p: certify.certify(p, y, alpha=0.5),
+    "certify": lambda y, p: certify.certify(y, p, alpha=0.5),
 }
 
 
@@ -278,7 +278,7 @@ def test_rounding_counts_as_the_end_of_the_range() -> None:
     with pytest.warns(UserWarning, match="1 of 12 propensity lie beyond"):
         off_policy.overlap(LOG.assign(propensity=[beyond, *[0.5] * 11]), [0.5, 0.5])
     with pytest.warns(UserWarning, match="1 of 12 correct lie beyond"):
-        certify.certify(SHARES, [beyond, *OUTCOMES[1:]], alpha=0.5)
+        certify.certify([beyond, *OUTCOMES[1:]], SHARES, alpha=0.5)
 
 
 def test_messages_show_the_digits_that_matter() -> None:

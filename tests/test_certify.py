@@ -218,7 +218,7 @@ def test_certify_is_the_sequence_by_hand(
         np.array([score for score, _ in rows], dtype=float),
         np.array([bool(y) for _, y in rows]),
     )
-    found = certify(scores, right, alpha=alpha, start=start)
+    found = certify(right, scores, alpha=alpha, start=start)
     assert found.threshold == _by_hand(scores, right, alpha, start)
     answered = scores >= (np.inf if found.threshold is None else found.threshold)
     assert found.coverage == answered.mean()
@@ -247,17 +247,34 @@ def test_the_order_of_the_rows_changes_nothing(
     order = np.random.default_rng(seed).permutation(len(rows))
     scores, correct = (np.array(column) for column in zip(*rows, strict=True))
     for right in (correct, correct >= 0.25):
-        one = certify(scores, right, alpha=0.4, method=method)
-        two = certify(scores[order], right[order], alpha=0.4, method=method)
+        one = certify(right, scores, alpha=0.4, method=method, graded=True)
+        two = certify(right[order], scores[order], alpha=0.4, method=method, graded=True)
         assert repr(one) == repr(two)
+
+
+@given(
+    scores=st.lists(st.integers(1, 9), min_size=1, max_size=40),
+    graded=st.booleans(),
+)
+def test_outcomes_and_scores_in_the_wrong_order_are_refused(
+    scores: list[int], graded: bool
+) -> None:
+    """Unless grades are asked for: then what lies outside [0, 1] is."""
+    share = np.array(scores) / (1.0 if graded else 10.0)
+    right = np.arange(len(share)) % 2 == 0
+    if graded and share.max() <= 1.0:
+        share = share + 1.0
+    certify(right, share, alpha=0.3, graded=graded)
+    with pytest.raises(ValueError, match=r"the order is \(correct, scores\)"):
+        certify(share, right, alpha=0.3, graded=graded)
 
 
 def test_holm_chooses_the_lowest_of_all_it_certifies() -> None:
     """The level between may fail: 0.9 has 0 of 60 wrong, 0.5 has 30 of 90, 0.1 has 30 of 890."""
     scores = [0.9] * 60 + [0.5] * 30 + [0.1] * 800
     right = [True] * 60 + [False] * 30 + [True] * 800
-    assert certify(scores, right, alpha=0.1, method="holm").certified == (0.9, 0.1)
-    stopped = certify(scores, right, alpha=0.1)
+    assert certify(right, scores, alpha=0.1, method="holm").certified == (0.9, 0.1)
+    stopped = certify(right, scores, alpha=0.1)
     assert (stopped.certified, stopped.tested, stopped.candidates) == ((0.9,), 2, 3)
 
 
@@ -274,14 +291,14 @@ def test_where_nothing_can_be_certified_the_reason_says_so(method: Any) -> None:
     A certificate of nothing with a reason, never an error.
     """
     needs = "needs 22 answered cases without an error at delta 0.1, got"
-    _none(certify([NAN] * 30, [True] * 30, alpha=0.1, method=method), f"{needs} 0")
-    _none(certify([0.5], [True], alpha=0.1, method=method), f"{needs} 1")
-    _none(certify([0.5] * 21, [True] * 21, alpha=0.1, method=method), f"{needs} 21")
+    _none(certify([True] * 30, [NAN] * 30, alpha=0.1, method=method), f"{needs} 0")
+    _none(certify([True], [0.5], alpha=0.1, method=method), f"{needs} 1")
+    _none(certify([True] * 21, [0.5] * 21, alpha=0.1, method=method), f"{needs} 21")
     _none(
-        certify([0.5] * 40, [False] * 40, alpha=0.1, method=method),
+        certify([False] * 40, [0.5] * 40, alpha=0.1, method=method),
         "0.5, has 40 wrong of 40, upper bound 1 above",
     )
-    graded = certify([0.5] * 40, [0.5] * 40, alpha=0.1, method=method)
+    graded = certify([0.5] * 40, [0.5] * 40, alpha=0.1, method=method, graded=True)
     _none(graded, "has 20 wrong of 40")
     assert graded.promises[0][2:4] == (20.0, 40)
 
@@ -292,7 +309,7 @@ def test_one_level_of_right_cases_is_certified_whole(method: Any) -> None:
 
     22 cases carry 10 %, and the cases without a score are not answered.
     """
-    found = certify([0.5] * 22 + [NAN] * 22, [1] * 44, alpha=0.1, method=method)
+    found = certify([1] * 44, [0.5] * 22 + [NAN] * 22, alpha=0.1, method=method)
     assert (found.threshold, found.coverage, found.promises[0].k) == (0.5, 0.5, 0)
     assert found.bound == pytest.approx(1.0 - 0.1 ** (1 / 22), rel=1e-12)
 
@@ -301,28 +318,28 @@ def test_one_level_of_right_cases_is_certified_whole(method: Any) -> None:
     ("call", "rule"),
     [
         (lambda: certify([], [], alpha=0.1), "at least one case, got none"),
-        (lambda: certify([0.5], [True, False], alpha=0.1), r"got shapes \(1,\) and \(2,\)"),
-        (lambda: certify([[0.5]], [[True]], alpha=0.1), "one row a case"),
-        (lambda: certify([0.5], [NAN], alpha=0.1), "without NaN"),
-        (lambda: certify([0.5], [None], alpha=0.1), "without NaN"),
-        (lambda: certify([True], [70.0], alpha=0.1), "0, 1 or a grade between them"),
-        (lambda: certify([0.5], [True], alpha=0.0), r"alpha must be in \(0, 1\), got 0.0"),
-        (lambda: certify([0.5], [True], alpha=10), r"alpha must be in \(0, 1\), got 10"),
-        (lambda: certify([0.5], [True], alpha=NAN), r"alpha must be in \(0, 1\), got nan"),
+        (lambda: certify([True, False], [0.5], alpha=0.1), r"got shapes \(2,\) and \(1,\)"),
+        (lambda: certify([[True]], [[0.5]], alpha=0.1), "one row a case"),
+        (lambda: certify([NAN], [0.5], alpha=0.1), "without NaN"),
+        (lambda: certify([None], [0.5], alpha=0.1), "without NaN"),
+        (lambda: certify([70.0], [True], alpha=0.1), "boolean, or 0 and 1"),
+        (lambda: certify([True], [0.5], alpha=0.0), r"alpha must be in \(0, 1\), got 0.0"),
+        (lambda: certify([True], [0.5], alpha=10), r"alpha must be in \(0, 1\), got 10"),
+        (lambda: certify([True], [0.5], alpha=NAN), r"alpha must be in \(0, 1\), got nan"),
         (
-            lambda: certify([0.5], [True], alpha=0.1, delta=0.9),
+            lambda: certify([True], [0.5], alpha=0.1, delta=0.9),
             r"delta must be in \(0, 0.5\), got 0.9",
         ),
         (
-            lambda: certify([0.5], [True], alpha=0.1, delta=0.0),
+            lambda: certify([True], [0.5], alpha=0.1, delta=0.0),
             r"delta must be in \(0, 0.5\), got 0.0",
         ),
         (
-            lambda: certify([0.5], [True], alpha=0.1, method="best"),
+            lambda: certify([True], [0.5], alpha=0.1, method="best"),
             "method must be fixed_sequence or holm, got 'best'",
         ),
-        (lambda: certify([0.5], [True], alpha=0.1, start=NAN), "start must be a score"),
-        (lambda: certify([0.5], [True], alpha=0.1, method="holm", start=0.5), "one for holm"),
+        (lambda: certify([True], [0.5], alpha=0.1, start=NAN), "start must be a score"),
+        (lambda: certify([True], [0.5], alpha=0.1, method="holm", start=0.5), "one for holm"),
         (lambda: cases_needed(0.1, errors=-1), "errors must not be negative, got -1"),
         (lambda: cases_needed(1.0), r"alpha must be in \(0, 1\)"),
         (lambda: cases_needed(0.1, 1.0), r"delta must be in \(0, 0.5\)"),
@@ -357,7 +374,7 @@ def test_the_bound_of_a_graded_loss_is_where_its_p_value_is_delta() -> None:
 
     A mean loss of 0.03 is at most 0.082 with confidence 90 %, wider than 3 wrong of 100.
     """
-    found = certify([0.5] * 100, [0.97] * 100, alpha=0.1)
+    found = certify([0.97] * 100, [0.5] * 100, alpha=0.1, graded=True)
     total, n = found.promises[0][2:4]
     assert total == pytest.approx(3.0)
     assert total > 3.0  # a sum's last bit is no fourth case
@@ -424,7 +441,7 @@ def test_one_gate_keeps_its_promise(alpha: float, n: int, world: str) -> None:
         right = rng.random(n) >= wrong[np.searchsorted(at, scores)]
         picked = _naive(scores, right, alpha)
         picked |= {
-            method: certify(scores, right, alpha=alpha, method=method).threshold
+            method: certify(right, scores, alpha=alpha, method=method).threshold
             for method in METHODS
         }
         for name, threshold in picked.items():
@@ -492,7 +509,7 @@ def test_flat_risk_is_not_certified() -> None:
     for _ in range(repeats):
         scores, right = _drawn(rng, 400, 55, 22, 1), rng.random(400) >= 0.105
         for method in METHODS:
-            made[method] += certify(scores, right, alpha=0.1, method=method).threshold is not None
+            made[method] += certify(right, scores, alpha=0.1, method=method).threshold is not None
     assert max(made.values()) / repeats <= _allowed(repeats)
 
 
@@ -508,7 +525,8 @@ def test_graded_losses_keep_their_promise(alpha: float, n: int) -> None:
         scores, loss = _drawn(rng, n, 55, 22, 5), rng.choice(grades, n, p=chances)
         for method in METHODS:
             made[method] += (
-                certify(scores, 1.0 - loss, alpha=alpha, method=method).threshold is not None
+                certify(1.0 - loss, scores, alpha=alpha, method=method, graded=True).threshold
+                is not None
             )
     assert max(made.values()) / repeats <= _allowed(repeats)
 
@@ -558,7 +576,7 @@ def test_power_beside_mapie() -> None:
     for repeat in range(1_000):
         scores, right = _power_world(rng)
         for method, coverages in ours.items():
-            coverages.append(certify(scores, right, alpha=0.1, method=method).coverage)
+            coverages.append(certify(right, scores, alpha=0.1, method=method).coverage)
         for method, coverages in theirs.items() if repeat < 100 else ():
             lowest = min(_mapie(scores, right, np.unique(scores), method), default=np.inf)
             coverages.append(float((scores >= lowest).mean()))
@@ -583,7 +601,7 @@ def test_from_our_start_mapie_certifies_the_same_but_for_an_error_that_is_none()
         curve = risk_coverage(right, scores)
         tried = slice(int(np.searchsorted(curve.n, 2 * cases_needed(0.1))), None)
         charged = np.ceil(curve.n * (1.0 - (curve.n - curve.k) / curve.n))[tried]
-        ours = certify(scores, right, alpha=0.1).certified
+        ours = certify(right, scores, alpha=0.1).certified
         theirs = _mapie(scores, right, np.sort(curve.at[tried]), "fixed_sequence")
         assert set(theirs) <= set(ours)
         assert len(theirs) == len(ours) or (charged > curve.k[tried]).any()

@@ -36,7 +36,7 @@ COSTS = {
     "refuse": {"asked": 0.05},
     "ambiguous": {"refused": 0.2},
 }
-CERTIFIED = certify.certify(SCORE, RIGHT, alpha=0.3)
+CERTIFIED = certify.certify(RIGHT, SCORE, alpha=0.3)
 SHUFFLED = RNG.permutation(300)
 
 
@@ -295,7 +295,7 @@ def test_the_certified_threshold_is_a_line_with_its_bound() -> None:
     assert lines["certified"].get_xdata()[0] == CERTIFIED.threshold  # type: ignore[index]
     bound = lines["upper bound there"]
     assert (bound.get_xdata()[0], bound.get_ydata()[0]) == (CERTIFIED.threshold, CERTIFIED.bound)
-    none = certify.certify(SCORE, RIGHT, alpha=0.001)
+    none = certify.certify(RIGHT, SCORE, alpha=0.001)
     assert none.threshold is None
     told = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, certificate=none)
     assert "nothing certified at 90 % confidence" in told.ax_.get_legend_handles_labels()[1]
@@ -340,7 +340,7 @@ def test_a_certificate_is_marked_on_the_curve() -> None:
     assert flattering.get_markerfacecolor() == "white"
     assert CERTIFIED.coverage < np.asarray(flattering.get_xdata())[0]
     assert CERTIFIED.reason in shown._repr_html_()
-    none = certify.certify(SCORE, RIGHT, alpha=0.001)
+    none = certify.certify(RIGHT, SCORE, alpha=0.001)
     drawn = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, certificate=none)
     assert "nothing certified at 90 % confidence" in drawn.ax_.get_legend_handles_labels()[1]
     assert none.reason in drawn._repr_html_()
@@ -364,19 +364,19 @@ NAMED = certify.Promise("hallucination_rate", 0.1, 3, 10, 0.5)
 FOREIGN = {
     "target must be the certified one, got 0.2 beside 0.3; certify at alpha=0.2": {"target": 0.2},
     "certificate must be of the 300 cases that are drawn, got one of 299": {
-        "certificate": certify.certify(SCORE[1:], RIGHT[1:], alpha=0.3)
+        "certificate": certify.certify(RIGHT[1:], SCORE[1:], alpha=0.3)
     },
     "certificate must be of the scores that are drawn, got .* beside no such score here": {
-        "certificate": certify.certify(SCORE + 0.001, RIGHT, alpha=0.3)
+        "certificate": certify.certify(RIGHT, SCORE + 0.001, alpha=0.3)
     },
     "certificate must be of the scores that are drawn, got .* wrong of .* beside .* of .* "
     "here; draw the scores": {
         "certificate": certify.certify(
-            SCORE, np.where(SCORE == 1.0, ~RIGHT, RIGHT) | (SCORE > 0.7), alpha=0.3
+            np.where(SCORE == 1.0, ~RIGHT, RIGHT) | (SCORE > 0.7), SCORE, alpha=0.3
         )
     },
     "certificate must be of the scores that are drawn, got .* at the first level tried, which "
-    "no score here has": {"certificate": certify.certify(np.arange(300) % 7, RIGHT, alpha=0.05)},
+    "no score here has": {"certificate": certify.certify(RIGHT, np.arange(300) % 7, alpha=0.05)},
     "certificate must be of one gate, which has a threshold, got that of the rate "
     "hallucination_rate": {
         "certificate": certify.Certificate(

@@ -145,7 +145,7 @@ def test_one_gate_of_a_policy_agrees_with_arrays(trace: Trace) -> None:
     candidates = [base.replace(*ONE, at) for at in levels]
     by_policy = certify_best(alone, candidates, targets=RISK).certificate
     right = [case.expect_sources == ("guide.md",) for case in alone.cases]
-    by_array = certify(cosine, right, alpha=0.15, method="holm")
+    by_array = certify(right, cosine, alpha=0.15, method="holm")
     at = {one.policy_id: level for one, level in zip(candidates, levels, strict=True)}
     assert sorted(at[str(name)] for name in by_policy.certified) == sorted(by_array.certified)
     assert len(by_array.certified) > 3

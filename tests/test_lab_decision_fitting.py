@@ -190,7 +190,7 @@ def test_too_few_cases_are_refused() -> None:
     few = np.flatnonzero(cases.classes == 0)[:9]
     rest = np.flatnonzero(cases.classes != 0)
     with pytest.raises(
-        ValueError, match=rf"at least 10 cases .* got 9 and {len(rest)}; label more cases"
+        ValueError, match=rf"at least 10 cases .* got 9 and {len(rest)}; label more"
     ):
         fit_model(cases.rows(np.concatenate([few, rest])))
     with pytest.raises(ValueError, match=r"got .* and 0"):

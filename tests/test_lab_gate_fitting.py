@@ -36,15 +36,16 @@ class Sure(NamedTuple):
         return Generation("The excess is £250." if number > 5 else "It is nil.", number / 10, (0,))
 
 
-def world() -> tuple[Trace, Policy]:
-    """Ten questions, the last of them to refuse."""
+def world(rounds: int = 1) -> tuple[Trace, Policy]:
+    """Ten questions a round, the last of them to refuse."""
     cases = [
         ask(
-            f"excess number {n}",
+            f"excess {place or ''} number {n}",
             "refuse" if n == 9 else "ok",
-            id=f"q{n}",
+            id=f"q{place or ''}{n}",
             answer=None if n == 9 else "£250 excess",
         )
+        for place in range(rounds)
         for n in range(10)
     ]
     chosen = Policy.from_mapping(policy().model_dump())
@@ -74,7 +75,7 @@ def test_the_frame_states_the_basis_of_right() -> None:
 
 def test_the_policy_carries_the_curve() -> None:
     """It rises, is in [0, 1], remembers its questions, and moves the gate's confidence."""
-    trace, chosen = world()
+    trace, chosen = world(4)
     fitted = calibrate_answers(trace, chosen)
     knots = fitted.policy.generation.calibration
     assert knots is not None
@@ -91,6 +92,19 @@ def test_the_policy_carries_the_curve() -> None:
     )
     sure = decide(trace, fitted.policy.replace("generation.min_generation_confidence", 1.0))
     assert (sure.status != 0).all()
+
+
+@pytest.mark.parametrize(("rounds", "counts"), [(1, "3 and 7"), (3, "9 and 21")])
+def test_few_right_answers_carry_no_calibration(rounds: int, counts: str) -> None:
+    """Ten of each kind are the least, as for `calibrate_signal`."""
+    with pytest.raises(ValueError, match=f"at least 10 right answers .* got {counts}; label more"):
+        calibrate_answers(*world(rounds))
+
+
+def test_few_right_cases_carry_no_calibrated_cosine() -> None:
+    """The same number of the cosine."""
+    with pytest.raises(ValueError, match=r"at least 10 right cases .* label more"):
+        calibrate_cosine(_by_cosine(14, rising=True), Policy.from_mapping(policy().model_dump()))
 
 
 def test_a_trace_without_answers_is_refused() -> None:

@@ -163,7 +163,7 @@ def test_what_is_made_of_labels_is_not_calibrated() -> None:
 def test_a_signal_that_falls_is_told() -> None:
     """An increasing map of it tells nothing."""
     falling = trace_of_labels(["refuse"] * 20 + ["ok"] * 20, [0.9] * 20 + [0.1] * 20)
-    with pytest.warns(UserWarning, match="must rise where cases should be answered"):
+    with pytest.warns(UserWarning, match="yes_no ranks against its direction: AUROC 0.00"):
         calibrate_signal(falling, "yes_no")
 
 

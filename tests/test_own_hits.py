@@ -20,9 +20,8 @@ from raglab.cli import app
 from raglab.decision.refusal_warnings import LEAST_OK
 from raglab.decision.scoring import unretrieved_note
 from raglab.gating.expected_cost import CLASSES
-from raglab.lab.decision_fitting import DecisionCases
+from raglab.lab.decision_fitting import DecisionCases, direction_notes
 from raglab.lab.search_space import SWITCHES
-from raglab.lab.study_notes import direction_notes
 from raglab.replay import shard_codes
 from raglab.signals import BUILT_IN, SignalSet, own_signal
 from raglab.store.policies import Policy
@@ -477,13 +476,11 @@ def test_a_signal_declared_the_wrong_way_round() -> None:
         signals[known.place("far")] = values
         classes = np.where(right, CLASSES.index("right"), CLASSES.index("refuse"))
         cases = DecisionCases(signals, classes, np.zeros(60, bool), np.zeros(60, bool), known)
-        return direction_notes(cases, ["far"])
+        return direction_notes(cases)
 
     (note,) = notes("surer")
-    assert note.startswith(
-        'The signal far is declared with "higher": "surer" and ranks the other way'
-    )
-    assert 'declare "higher": "ask".' in note
+    assert note.startswith("far ranks against its direction: AUROC 0.")
+    assert "of 60 labelled cases; declare the other direction" in note
     assert notes("ask") == notes("surer", np.arange(60) % 2) == notes("surer", np.nan) == []
 
 

@@ -37,14 +37,16 @@ def table(seed: int = 0, rows: int = 240) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def test_scikit_learn_takes_it_for_an_estimator() -> None:
-    """All of its checks, without an exception.
+    """All of its checks but that of texts, which have no order without `positive`.
 
     What is skipped needs array libraries that are not installed.
     """
     outcomes = check_estimator(PolicyClassifier(), on_fail=None, on_skip=None)
     assert {
-        row["check_name"]: repr(row["exception"]) for row in outcomes if row["status"] == "failed"
-    } == {}
+        row["check_name"]: str(row["exception"])[:8]
+        for row in outcomes
+        if row["status"] == "failed"
+    } == {"check_classifiers_classes": "positive"}
     assert {row["check_name"] for row in outcomes if row["status"] == "skipped"} <= {
         "check_array_api_input"
     }
@@ -105,7 +107,7 @@ def test_thresholds_refuse_whatever_the_probabilities_say() -> None:
 
 
 def test_two_labels_of_any_kind() -> None:
-    """The greater means that an answer would be right."""
+    """The greater number means that an answer would be right, or the text that is `positive`."""
     signals, labels = table()
     right = labels == "ok"
     model = PolicyClassifier().fit(signals, right)
@@ -113,8 +115,22 @@ def test_two_labels_of_any_kind() -> None:
     assert np.corrcoef(model.predict_proba(signals)[:, 1], right)[0, 1] > 0.5
     dear = clone(model).set_params(costs={"refuse": {"answered_wrong": 20.0}}).fit(signals, right)
     assert dear.predict(signals).sum() < model.predict(signals).sum()
-    named = PolicyClassifier().fit(signals, np.where(right, "yes", "no"))
-    assert (named.predict(signals) == "yes").tolist() == model.predict(signals).tolist()
+    expected = model.predict(signals).tolist()
+    assert (
+        PolicyClassifier().fit(signals, right * 3 - 1).predict(signals) == 2
+    ).tolist() == expected
+    for good, bad in (("yes", "no"), ("correct", "incorrect"), ("OK", "REFUSE"), ("fine", "poor")):
+        texts = np.where(right, good, bad)
+        with pytest.raises(ValueError, match="positive must be the label of right answers"):
+            PolicyClassifier().fit(signals, texts)
+        named = PolicyClassifier(positive=good).fit(signals, texts)
+        assert (named.predict(signals) == good).tolist() == expected
+        place = named.classes_.tolist().index(good)
+        np.testing.assert_array_equal(
+            named.predict_proba(signals)[:, place], model.predict_proba(signals)[:, 1]
+        )
+        kept = named.set_params(thresholds={"p_correct": 2.0}).predict(signals)
+        assert set(kept) == {bad}
 
 
 def test_a_search_tunes_thresholds_and_costs() -> None:

@@ -23,6 +23,7 @@ from raglab.decision.learned_cases import (
 )
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.decision.misuse import takes
+from raglab.decision.score_directions import HIT_SIGNALS, ScoredCases
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.gating.expected_cost import CLASSES, LIMIT
 from raglab.gating.signal_gates import LEAST_OPTIONS
@@ -100,6 +101,52 @@ def decision_cases(evidence: Evidence) -> DecisionCases:
         options,
         evidence.known,
     )
+
+
+def check_kinds(right: NDArray[np.bool_], what: str, kind: str, least: int = LEAST) -> None:
+    """Stop where a fit sees fewer than `least` cases of a kind, or fewer others.
+
+    Args:
+      right: whether each case is of the kind, [Q].
+      what: the fit, with its verb.
+      kind: in words.
+      least: of each.
+
+    Raises:
+      ValueError: too few.
+    """
+    counts = int(right.sum()), int((~right).sum())
+    if min(counts) < least:
+        msg = (
+            f"{what} at least {least} {kind} and {least} others, got {counts[0]} and {counts[1]}; "
+            "label more."
+        )
+        raise ValueError(msg)
+
+
+def direction_notes(cases: DecisionCases, level: float = 0.95) -> list[str]:
+    """Scores of hits, and the user's signals, whose direction the labels contradict.
+
+    See `raglab.decision.score_directions`. Cases are taken to be independent.
+
+    Args:
+      cases: with their signals.
+      level: of the intervals, in (0, 1).
+
+    Source: rules S2.15, S2.17.
+    """
+    texts = (
+        scored_cases(cases, score).contradiction(signal.name, signal.direction, level)
+        for signal, score in zip(cases.known.rows, cases.signals, strict=True)
+        if signal.name in HIT_SIGNALS or signal.name not in BUILT_IN_SET.names
+    )
+    return list(filter(None, texts))
+
+
+def scored_cases(cases: DecisionCases, score: NDArray[np.float64]) -> ScoredCases:
+    """Cases by a score, [..., Q], right if answered against wrong or to be refused."""
+    right, ambiguous = (cases.classes == CLASSES.index(name) for name in ("right", "ambiguous"))
+    return ScoredCases(score, right, ambiguous)
 
 
 def join_decision_cases(parts: Sequence[DecisionCases]) -> DecisionCases:
@@ -248,14 +295,8 @@ def fit_model(
 
     Source: rules S2.17, S2.20; temperature scaling: Guo et al. 2017.
     """
-    right = int((cases.classes == 0).sum())
-    if min(right, len(cases.classes) - right) < least:
-        msg = (
-            f"a decision must be fitted on at least {least} cases that would be answered right "
-            f"and {least} others, "
-            f"got {right} and {len(cases.classes) - right}; label more cases."
-        )
-        raise ValueError(msg)
+    right = cases.classes == 0
+    check_kinds(right, "a decision must be fitted on", "cases that would be answered right", least)
     usable_names = usable_signals(cases.signals, names, cases.known)
     rows = cases.signals[[cases.known.place(name) for name in usable_names]]
     # Standardised, so that one strength of the penalty means the same for every signal.

@@ -26,7 +26,7 @@ from raglab.decision.trace_view import TraceView
 from raglab.gating import fused_gate
 from raglab.gating.fused_gate import Model, Part
 from raglab.lab.answer_basis import check_recorded
-from raglab.lab.decision_fitting import tune_cases
+from raglab.lab.decision_fitting import check_kinds, tune_cases
 from raglab.lab.held_out_groups import held_groups, held_sentences, is_judged
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import Difference
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 Method = Literal["logistic", "boosting"]
 Fit = Callable[[NDArray[np.float64], NDArray[np.bool_], Sequence[str]], Model]
 SURER = ("surer",)  # direction of the signals that a fused gate is fitted on
-LEAST = 20  # cases of each kind that a fit must see
+LEAST = 20  # cases of each kind that a fused gate must see
+CALIBRATION = "a calibration needs"
 CHAIN, FUSED = "published chain", "fused"
 
 
@@ -195,11 +196,7 @@ def fit_fused_gate(
     here = tune_cases(trace)
     check_recorded(here, start, arm, "a fused gate")
     signals = case_signals(here, start, arm)
-    right, wrong = int(signals.right.sum()), int((~signals.right).sum())
-    if min(right, wrong) < LEAST:
-        rule = f"a fused gate must be fitted on {LEAST} right and {LEAST} wrong cases at least"
-        msg = f"{rule}, got {right} and {wrong}; label more."
-        raise ValueError(msg)
+    check_kinds(signals.right, "a fused gate must be fitted on", "right cases", LEAST)
     fit = _fit_function(method)
     ids, by_split = (
         [case.id for cases in cases_by_shard(here) for case in cases],
@@ -572,15 +569,17 @@ def calibrate_answers(
       arm: of the trace; the first where not given.
 
     Raises:
-      ValueError: the trace holds no answers, none of them carries a confidence, or all are right or
-        all are wrong.
+      ValueError: the trace holds no answers, none of them carries a confidence, or fewer than 10
+        with one are right, or wrong.
     """
     plain = policy.replace("generation.calibration", None)
     outcomes = answer_outcomes(trace, plain, arm=arm)
     outcomes = outcomes[outcomes["raw"].notna()].reset_index(drop=True)
     if not len(outcomes):
         _check_confidences(trace)
-    x, y = fit_answer_confidence(outcomes["raw"].to_numpy(), outcomes["right"].to_numpy(dtype=bool))
+    right = outcomes["right"].to_numpy(dtype=bool)
+    check_kinds(right, CALIBRATION, "right answers with a confidence")
+    x, y = fit_answer_confidence(outcomes["raw"].to_numpy(), right)
     knots = {"x": x, "y": y, "fitted_on": hash_cases(chain.from_iterable(cases_by_shard(trace)))}
     return CalibratedAnswers(policy.replace("generation.calibration", knots), outcomes)
 
@@ -653,12 +652,13 @@ def calibrate_cosine(trace: TraceView, policy: Policy, *, arm: str | None = None
       arm: of the trace; the first where not given.
 
     Raises:
-      ValueError: the answers are all right or all wrong, the cosine ranks against the labels, or
+      ValueError: fewer than 10 cases are right, or wrong, the cosine ranks against the labels, or
         too many answers are missing of cases judged by text.
     """
     check_recorded(trace, policy, arm, "the cosine")
     best, right = join_columns(each_shard(shard_cosines, trace, policy, arm, what="measure"))
     known = ~np.isnan(best)
+    check_kinds(right[known], CALIBRATION, "right cases with a cosine")
     fitted = calibration.fit(right[known], best[known], method="platt")
     if not fitted.weights[0] > 0.0:
         msg = (

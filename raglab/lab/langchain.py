@@ -16,6 +16,7 @@ from raglab.decision.document_names import (
     source_meanings,
 )
 from raglab.decision.misuse import takes
+from raglab.decision.score_directions import HIT_SCORES, warn_of_directions
 from raglab.store.cells import whole_number
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.frames import (
@@ -228,6 +229,7 @@ def trace_from_langchain(
     trace = frame_trace(frame, score=score, signals=own, policy=policy, name=name)
     warn_of_gates_off(name, trace.meta.get("gates_off", ()), own)
     warn_of_short_sources(name, trace)
+    warn_of_directions(trace, (*HIT_SCORES, *trace.signals))
     return trace
 
 

@@ -36,6 +36,7 @@ from raglab.lab.decision_fitting import (
     DecisionCases,
     FittedModel,
     decision_cases,
+    direction_notes,
     fit_model,
     join_decision_cases,
     stratified_folds,
@@ -261,6 +262,7 @@ def audit_signals(
         notes=(
             *_audit_notes(split, labelled, signal_costs, frame, folds * bool(repeats), repeats),
             *filter(None, [status_only_note(trace_status_only(here))]),
+            *direction_notes(labelled.cases, level),
         ),
     )
 

@@ -13,15 +13,17 @@ from raglab import calibration, metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.calibration import Calibrated, Calibrator, Judgement, Method
 from raglab.decision.misuse import takes
+from raglab.decision.score_directions import ScoredCases
 from raglab.decision.trace_view import check_in_memory
+from raglab.lab.decision_fitting import check_kinds
 from raglab.live.signal_functions import SignalFunction
-from raglab.store.traces import Trace
+from raglab.signals import own_signal
+from raglab.store.traces import Trace, with_column
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MIN_EACH = 10  # labelled cases of each kind
 _SOURCE = "calibrate_signal("  # stands in the source of a calibrated signal
 
 
@@ -218,20 +220,15 @@ def calibrate_signal(
     status = np.array([case.expect_status or "" for case in trace.cases])
     rows = np.flatnonzero(np.isin(status, ("ok", "refuse")) & ~np.isnan(values))
     y = status[rows] == "ok"
-    if min(int(y.sum()), int((~y).sum())) < MIN_EACH:
-        msg = (
-            f"a calibration needs {MIN_EACH} labelled cases of ok and of refuse that have the "
-            f"signal {signal}, got "
-            f"{int(y.sum())} and {int((~y).sum())}; label more, or measure it for more cases."
-        )
-        raise ValueError(msg)
+    check_kinds(y, "a calibration needs", f"cases labelled ok with the signal {signal}")
     of_group = _row_groups(groups, rows, len(trace))
     rng = np.random.default_rng(seed)
     fitted = calibration.calibrated(
         y, values[rows], method=method, folds=folds, groups=of_group, rng=rng
     )
     inside = bool(((values[rows] >= 0.0) & (values[rows] <= 1.0)).all())
-    low, high = metrics.auroc_interval(y, values[rows])
+    cases = ScoredCases(values[rows], y, np.zeros(len(y), dtype=bool))
+    _, _, area, low, high = cases.ranking()
     column = calibration.apply(fitted.calibrator, trace.columns[signal])
     # Where a case was fitted, only its fold's calibrator may say its probability; ranks of its
     # other arms stay.
@@ -240,28 +237,23 @@ def calibrate_signal(
     source = f"{_SOURCE}{signal}, {method})"
     # It can be measured no earlier than the signal that it is made of.
     as_stated = {key: stated[key] for key in ("stage", "missing") if key in stated}
-    held = trace.with_signal(
-        probability, column, higher="surer", unit="probability", source=source, **as_stated
+    declared = own_signal(
+        probability, higher="surer", unit="probability", source=source, **as_stated
     )
     before = calibration.judged(y, values[rows]) if inside else None
-    if high < 0.5:
-        rule = "a signal must rise where cases should be answered"
-        warn_user(
-            f"{rule}, got {signal} with an AUROC of {low:.2f} to {high:.2f}; give it with the "
-            "other sign."
-        )
-    area, stored = float(metrics.auroc(y, values[rows])), float(metrics.auroc(y, fitted.p))
+    if text := cases.contradiction(signal):
+        warn_user(text)
     version = str(stated.get("version") or "")
     return SignalCalibration(
-        held,
+        with_column(trace, declared, column),
         probability,
         signal,
         fitted,
         before,
         area,
-        float(low),
-        float(high),
-        auroc_stored=stored,
+        low,
+        high,
+        auroc_stored=float(metrics.auroc(y, fitted.p)),
         version=version,
     )
 

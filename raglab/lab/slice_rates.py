@@ -5,13 +5,15 @@ Ranking measures of the arms, and of weights of the fused lists.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.arguments.user_warnings import warn_user
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
 from raglab.decision.document_names import (
@@ -24,10 +26,13 @@ from raglab.decision.document_names import (
 )
 from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import LINE_TAGS, line_chunks, line_sources, text_value
+from raglab.decision.score_directions import ScoredCases
 from raglab.decision.scoring import status_only_note
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.decision.signal_values import arm_order
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TracePart, TraceView
+from raglab.lab.decision_fitting import decision_cases, scored_cases
+from raglab.loops.parallel import run_each
 from raglab.replay import cases_by_shard, each_shard
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.values import SOURCE_GRADES, Case, Chunk, TraceData, source_grades
@@ -51,6 +56,9 @@ COLUMNS = (
     "p_holm",
     "flag",
     "expected_cost",
+    "auroc",
+    "auroc_low",
+    "auroc_high",
 )
 
 
@@ -89,14 +97,21 @@ def slices(
         other cases), `p` (Fisher's exact test against the rest, two-sided; NaN without a rest),
         `p_holm` (over all slices tested, NaN for the others), `flag` (p_holm below 1 − level:
         really unlike the rest, worse or better) and `expected_cost` (mean over all cases of the
-        slice, not only those of the rate). Worst first: by the bound on the good side, the highest
-        `low` of an error rate, the lowest `high` of a pass rate, so that a slice of few cases is
-        not worst by chance. Its `attrs["basis"]` states on which basis cases are judged,
-        `attrs["headline"]` how many are scored by status alone.
+        slice, not only those of the rate), `auroc` with `auroc_low` and `auroc_high` (right against
+        wrong cases of the slice, ambiguous ones left out, by what the policy was fitted to: its
+        chance that an answer is right, else the best cosine; NaN where all are of one kind). Worst
+        first: by the bound on the good side, the highest `low` of an error rate, the lowest `high`
+        of a pass rate, so that a slice of few cases is not worst by chance. Its `attrs["basis"]`
+        states on which basis cases are judged, `attrs["headline"]` how many are scored by status
+        alone.
 
     Raises:
       ValueError: unknown rate, values of `by` that are not one a case, a level outside (0, 1), or
         costs without a meaning.
+
+    Warns:
+      UserWarning: that score ranks right cases below wrong ones in a slice, but not in all (at
+        Bonferroni's level of all slices).
 
     Source: Holm 1979; Fisher 1935; rules S6.2, S6.3, S6.7.
 
@@ -122,8 +137,11 @@ def slices(
     # Each slice is tested against the cases outside it, not against all: those would hold the slice
     # itself.
     all_k, all_n, _ = share(np.ones(len(decisions), dtype=bool))
-    slice_rows = []
-    for column, texts in case_columns(decisions, by or {}).items():
+    scored = _scored_cases(decisions)
+    slice_rows, columns = [], case_columns(decisions, by or {})
+    fine = 1.0 - (1.0 - level) / max(sum(len(set(texts)) for texts in columns.values()), 1)
+    is_fitted = scored.ranking(level=level).low > 0.5
+    for column, texts in columns.items():
         values = np.array(texts, dtype=object)
         for value in sorted(set(texts)):
             k, n, cost = share(values == value)
@@ -134,9 +152,15 @@ def slices(
                 else np.nan
             )
             low, high = (float(end) for end in metrics.clopper_pearson(k, n, level))
+            group = scored.rows(values == value)
+            rates = _share(k, n), low, high, _share(*rest)
             slice_rows.append(
-                (column, value, n, k, _share(k, n), low, high, _share(*rest), min(p, 1.0), cost)
+                (column, value, n, k, *rates, min(p, 1.0), cost, *group.ranking(level=level)[2:])
             )
+            name = f"the score of the policy in {column} {value}"
+            text = group.contradiction(name, level=fine, remedy="tune such cases apart")
+            if is_fitted and text:
+                warn_user(text)
     table = pd.DataFrame(
         slice_rows, columns=[name for name in COLUMNS if name not in {"p_holm", "flag"}]
     )
@@ -155,6 +179,24 @@ def slices(
     rows.attrs["basis"] = decisions.basis_text()
     rows.attrs["headline"] = status_only_note(decisions.status_only)
     return rows
+
+
+def shard_scores(part: TracePart, decided: Callable[[TracePart], Decisions]) -> ScoredCases:
+    """Scores of one part, [3, Q], the fitted ones first; pure, so that any worker may read them."""
+    evidence = decided(part).tables.evidence
+    scores = np.stack([evidence.probability[0, 0], evidence.fused[0], evidence.top1[0]])
+    return scored_cases(decision_cases(evidence), scores)
+
+
+def _scored_cases(decisions: Decisions | ShardedDecisions) -> ScoredCases:
+    """Cases by the first score that any of them has."""
+    if isinstance(decisions, ShardedDecisions):
+        function = partial(shard_scores, decided=decisions.decided)
+        parts = list(run_each(function, decisions.trace.parts, what="slice"))
+    else:
+        parts = [shard_scores(decisions.trace, lambda _: decisions)]
+    scores, *kinds = (np.concatenate(fields, axis=-1) for fields in zip(*parts, strict=True))
+    return ScoredCases(scores[int((~np.isnan(scores)).any(axis=1).argmax())], *kinds)
 
 
 def business_lines(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:

@@ -53,7 +53,7 @@ from raglab.lab.competition import (
     check_group_candidate,
     competition,
 )
-from raglab.lab.decision_fitting import decision_cases
+from raglab.lab.decision_fitting import decision_cases, direction_notes
 from raglab.lab.group_fitting import CaseGroups, check_groups
 from raglab.lab.looks import split_queries
 from raglab.lab.paired_gain import Advantage, paired_advantage
@@ -78,7 +78,6 @@ from raglab.lab.study_cases import Splits, candidate_cases, label_notes, study_s
 from raglab.lab.study_notes import (
     answer_notes,
     beside_notes,
-    direction_notes,
     group_notes,
     refusal_notes,
     selection_note,
@@ -739,7 +738,7 @@ def _judged_result(
             *beside_notes(chosen),
             *group_notes(cases.decided.groups, chosen),
             *scored,
-            *direction_notes(cases.decided, tuned_on.signals),
+            *direction_notes(cases.decided),
             *unmeasured_note(judged_on, tuned),
             *stopped,
             *splits.notes,

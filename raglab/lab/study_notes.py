@@ -13,11 +13,9 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
 from raglab.decision.refusal_warnings import idle_text, refusal_text
 from raglab.decision.scoring import trace_basis
-from raglab.gating.expected_cost import CLASSES
 from raglab.lab.acting_gates import bound_text, dropped_gates, dropped_gates_text
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, REFUSE, THRESHOLD, Cases, count_cells
-from raglab.lab.decision_fitting import DecisionCases
 from raglab.lab.group_fitting import CaseGroups, group_sentences
 from raglab.lab.paired_gain import Advantage, paired_advantage
 from raglab.lab.report.verdicts import target_met
@@ -344,48 +342,6 @@ def target_notes(chosen: Selection, goal: Goal) -> list[str]:
         f"selected, which misses them by {chosen.misses:.3f} in sum (rules S6.8, S6.9)."
     )
     return [note]
-
-
-def direction_notes(
-    decided: DecisionCases, names: Collection[str], level: float = 0.95
-) -> list[str]:
-    """Own signals ranking right answers below wrong ones beyond chance, against their direction.
-
-    The interval of the AUROC lies below 0.5 as a whole; `audit_signals` gives the same figures of
-    all signals. Cases are taken to be independent.
-
-    Args:
-      decided: the cases tuned on.
-      names: signals of the trace.
-      level: of the intervals, in (0, 1).
-
-    Source: rules S2.15, S2.17.
-    """
-    notes = []
-    for name in (name for name in names if name in decided.known.names):
-        values, direction = (
-            decided.signals[decided.known.place(name)],
-            decided.known.signal(name).direction,
-        )
-        known = ~np.isnan(values)
-        if direction not in {"surer", "ask"} or not known.any():
-            continue
-        surer = (values if direction == "surer" else -values)[known]
-        right = decided.classes[known] == CLASSES.index("right")
-        area, high = (
-            metrics.auroc(right, surer),
-            float(metrics.auroc_interval(right, surer, level)[1]),
-        )
-        if high < 0.5:
-            meant = "ask" if direction == "surer" else "surer"
-            notes.append(
-                f'The signal {name} is declared with "higher": "{direction}" and ranks the other '
-                "way: right answers "
-                f"above wrong ones with probability {area:.2f}, at most {high:.2f} (AUROC, "
-                f"{100.0 * level:g} % "
-                f'interval); if it is a distance or was turned, declare "higher": "{meant}".'
-            )
-    return notes
 
 
 def refusal_notes(

@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import may_be_judged
 from raglab.decision.learned_cases import (
+    HELD_BACK,
     REPEATED,
     hash_queries,
     learned_cases,
@@ -27,6 +29,7 @@ from raglab.decision.learned_cases import (
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.measurement import measured_tables
 from raglab.decision.misuse import takes
+from raglab.decision.score_directions import ScoredCases
 from raglab.decision.scoring import trace_basis
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView
@@ -50,7 +53,7 @@ from raglab.replay import cases_by_shard, decide_policies, each_shard
 from raglab.replaying.breakpoints import SWEPT, swept_paths, threshold_values
 from raglab.signals import SignalSet
 from raglab.store.policies import Policy
-from raglab.values import Case, Status, TraceData
+from raglab.values import Case, Status, TraceData, label_codes
 from raglab.words.html_display import Cell, Fold, display
 
 if TYPE_CHECKING:
@@ -69,7 +72,6 @@ UNRECORDED = (
     "before."
 )
 COLUMNS = ["path", "from", "to", "passes_from", "passes_to", "note"]
-HELD_BACK = ("certify", "report")  # splits that no threshold is mapped on
 DELTA = 0.1  # error of the promise where nothing states another
 
 
@@ -249,6 +251,9 @@ def rescale_thresholds(
       looks: file that remembers every look at the certify cases, as for `certify_policy`; without
         it a look that failed is forgotten, and so is among how many a policy without a certificate
         was chosen.
+
+    Warns:
+      UserWarning: the labels say that a score of `to` ranks the other way than the old one.
 
     Raises:
       ValueError: other questions, labels (of what decides correctness) or splits; a signal that is
@@ -480,6 +485,7 @@ def _mapped_thresholds(
         for (view, _), arm, order in zip(pairs, arms, orders, strict=True)
     )
     is_ok, notes = _mapped_questions(pairs[0][1], orders[0])
+    labels = label_codes(pairs[0][1])[orders[0]]
     rows, changes, missing, thresholds = [], dict[str, float](), [], swept_paths(before.known)
     _check_declared(before, after)
     for path, of_all in before.by_path.items():
@@ -497,6 +503,7 @@ def _mapped_thresholds(
                     f"{path} is not mapped: its signal is missing or constant in the {where} trace."
                 )
             continue
+        _warn_of_turned(path, scores, labels)
         bounded, note = _moved_value(swept, value, scores, is_ok, method)
         low = (
             changes.get(f"{swept.section}.min", -np.inf)
@@ -531,6 +538,22 @@ def _mapped_thresholds(
         for item in (path, value)
     )
     return Mapped(policy.replace(*moved, "certificate", None), rows, tuple(notes), tuple(missing))
+
+
+def _warn_of_turned(
+    path: str, scores: tuple[NDArray[np.float64], NDArray[np.float64]], label: NDArray[np.int8]
+) -> None:
+    """Warn where what passes a gate ranks ok above refuse in the old trace, and below in the new.
+
+    Args:
+      path: of the threshold.
+      scores: old and new, [Q], more passes.
+      label: of each case, its code, [Q].
+    """
+    before, after = (ScoredCases.of_labels(of, label) for of in scores)
+    text = after.contradiction(f"the new score of {path}")
+    if text and before.ranking().low > 0.5:
+        warn_user(text)
 
 
 def _mapped_questions(

@@ -25,9 +25,10 @@ from raglab.decision.document_names import (
 )
 from raglab.decision.measurement import CAN_BE_OFF
 from raglab.decision.misuse import takes
+from raglab.decision.score_directions import HIT_SCORES, warn_of_directions
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
-from raglab.signals import DECLARED, Signal, declaration, own_signal
+from raglab.signals import DECLARED, Signal, own_signal
 from raglab.store.case_frames import LOGGED_COLUMNS
 from raglab.store.case_labels import labelled_set
 from raglab.store.case_records import hash_cases
@@ -58,7 +59,7 @@ from raglab.store.loaders import hash_corpus
 from raglab.store.record_fields import flat_name
 from raglab.store.trace_checks import MOST_DEPTHS
 from raglab.store.trace_files import content_hash
-from raglab.store.traces import Trace
+from raglab.store.traces import Trace, with_column
 from raglab.values import (
     FLOAT_FIELDS,
     MOST_HITS,
@@ -311,9 +312,9 @@ def trace_from_frame(
 
     Warns:
       UserWarning: gates are off, since nothing was measured for them; splits are mapped; questions
-        are repeated; or sources of cases name documents by the end of their path, which are looked
-        for among the documents of the hits alone, or differ from one in upper case or file
-        extension alone.
+        are repeated; labels contradict the direction of a score; or sources of cases name documents
+        by the end of their path, which are looked for among the documents of the hits alone, or
+        differ from one in upper case or file extension alone.
 
     Source: rules S0.4, S1.1 to S1.4, S2.15, S6.1, S6.5.
 
@@ -343,6 +344,7 @@ def trace_from_frame(
     trace = frame_trace(frame, groups=groups, **about)
     warn_of_gates_off(name, trace.meta.get("gates_off", ()), signals)
     warn_of_short_sources(name, trace)
+    warn_of_directions(trace, (*HIT_SCORES, *trace.signals))
     if score == UNSTATED:
         _warn_of_distances(name, trace, (columns or {}).get("score", "score"))
     return trace
@@ -528,12 +530,8 @@ def frame_trace(
     hits_of = pattern_hits(cases, chunks, (policy or PolicyData.from_mapping()).pattern_lists)
     trace = Trace(cases=cases, chunks=chunks, arms=arms, hits=hits, pattern_hits=hits_of, meta=meta)
     for signal_column in user_signals:
-        stated = declaration(signal_column.signal)
-        trace = trace.with_signal(
-            signal_column.signal.name,
-            _signal_values(cells, at, rank, case_numbers, signal_column),
-            **stated,
-        )
+        values_of = _signal_values(cells, at, rank, case_numbers, signal_column)
+        trace = with_column(trace, signal_column.signal, values_of)
         _warn_of_label(cells, signal_column, cases, case_numbers.of_row, chunks, chunk_of_row)
     if score is None and "rank" not in places and np.isnan(measurements["s_rerank"]).all():
         _warn_of_row_order(

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from raglab import values
 from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import select_answers
+from raglab.decision.score_directions import warn_of_directions
 from raglab.decision.trace_view import TraceView
 from raglab.extension_points import extension
-from raglab.signals import declaration, own_signal
+from raglab.signals import Signal, declaration, own_signal
 from raglab.store.case_records import hash_cases
 from raglab.store.csv_tables import csv_frame
 from raglab.store.files import Where, input_error, shown_value
@@ -197,6 +198,9 @@ class Trace(values.TraceData):
           InputError: values that are not one finite number or NaN a case, or outside the unit's
             range.
 
+        Warns:
+          UserWarning: labels contradict the direction, see `raglab.decision.score_directions`.
+
         Source: rule S2.15.
 
         Example: `trace.with_signal("judge", frame["score"], higher="surer", unit="probability")`
@@ -210,24 +214,10 @@ class Trace(values.TraceData):
             source=source,
             version=version,
         )
-        column = signal_column(
-            signal,
-            signal_values(values, name),
-            self.hits.chunk.shape[:3],
-            [case.id for case in self.cases],
-        )
-        warn_of_percent(signal, column)
-        known = (
-            self.columns.get(name)
-            if self.meta.get("signals", {}).get(name) == declaration(signal)
-            else None
-        )
-        if known is not None and np.array_equal(known, column, equal_nan=True):
-            return self  # so that a cell of a notebook that is run again makes no other trace
-        stated = {**self.meta.get("signals", {}), name: declaration(signal)}
-        facts = [str(self.meta.get("fingerprint")), name, declaration(signal), array_hash(column)]
-        meta = {**self.meta, "signals": stated, "fingerprint": digest(canonical_json(facts), 16)}
-        return dataclasses.replace(self, columns={**self.columns, name: column}, meta=meta)
+        trace = with_column(self, signal, values)
+        if trace is not self:
+            warn_of_directions(trace, [name])
+        return trace
 
     def with_labels(self, labels: Sequence[str | None], extra: Sequence[Mapping[str, Any]]) -> Self:
         """Trace whose cases have these labels; hits and measurements stay as they are.
@@ -346,6 +336,29 @@ class Trace(values.TraceData):
         if not rows:
             raise split_error(name, {case.split or NONE for case in self.cases})
         return self.subset(rows)
+
+
+def with_column(trace: Trace, signal: Signal, values: Any) -> Any:  # noqa: ANN401 - as with_signal
+    """Trace with a signal of the user, as `Trace.with_signal`, whose direction no label judges."""
+    name = signal.name
+    column = signal_column(
+        signal,
+        signal_values(values, name),
+        trace.hits.chunk.shape[:3],
+        [case.id for case in trace.cases],
+    )
+    warn_of_percent(signal, column)
+    known = (
+        trace.columns.get(name)
+        if trace.meta.get("signals", {}).get(name) == declaration(signal)
+        else None
+    )
+    if known is not None and np.array_equal(known, column, equal_nan=True):
+        return trace  # so that a cell of a notebook that is run again makes no other trace
+    stated = {**trace.meta.get("signals", {}), name: declaration(signal)}
+    facts = [str(trace.meta.get("fingerprint")), name, declaration(signal), array_hash(column)]
+    meta = {**trace.meta, "signals": stated, "fingerprint": digest(canonical_json(facts), 16)}
+    return dataclasses.replace(trace, columns={**trace.columns, name: column}, meta=meta)
 
 
 def dealt_trace(trace: Trace, cases: Sequence[Case]) -> Trace:

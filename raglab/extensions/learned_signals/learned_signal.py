@@ -43,7 +43,7 @@ from raglab.extensions.learned_signals.score_models import (
 )
 from raglab.gating.expected_cost import CLASSES
 from raglab.lab.answer_basis import check_recorded
-from raglab.lab.decision_fitting import LEAST, decision_cases
+from raglab.lab.decision_fitting import check_kinds, decision_cases
 from raglab.lab.held_out_groups import grouped_folds
 from raglab.live.measured_signals import add_signals, signal_rows
 from raglab.live.signal_functions import SignalFunction
@@ -587,13 +587,7 @@ def cross_fit(
     Raises:
       ValueError: fewer than 10 cases to answer or 10 others, or too few groups.
     """
-    if min(y.sum(), (~y).sum()) < LEAST:
-        counts = f"{int(y.sum())} and {int((~y).sum())}; label more"
-        msg = (
-            f"a signal must be learned from at least {LEAST} cases to answer and {LEAST} others, "
-            f"got {counts}."
-        )
-        raise ValueError(msg)
+    check_kinds(y, "a signal must be learned from", "cases to answer")
     seeds = np.random.SeedSequence(seed).spawn(2)
     fold = grouped_folds(y, groups, folds, np.random.default_rng(seeds[0]))
     models, held_out = [], np.zeros(len(y))

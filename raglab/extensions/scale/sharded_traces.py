@@ -53,7 +53,14 @@ from raglab.store.trace_merging import (
     refuse_duplicate,
     shared_facts,
 )
-from raglab.store.traces import MANIFEST, check_labels, labelled_cases, signal_values, split_error
+from raglab.store.traces import (
+    MANIFEST,
+    check_labels,
+    labelled_cases,
+    signal_values,
+    split_error,
+    with_column,
+)
 from raglab.values import NONE, Case, CaseCounts, case_positions, count_cases, counted
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.html_display import Fold, display, short
@@ -114,7 +121,7 @@ class ExtraSignal(NamedTuple):
 
     def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
         """Trace after the change."""
-        return trace.with_signal(self.name, self.values, **self.declared)
+        return with_column(trace, own_signal(self.name, **self.declared), self.values)
 
 
 class CaseLabels(NamedTuple):

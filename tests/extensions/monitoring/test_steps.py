@@ -171,9 +171,9 @@ def test_what_is_no_certificate_of_a_policy() -> None:
     """
     scores, correct = np.linspace(0.0, 1.0, 200), np.ones(200, dtype=bool)
     with pytest.raises(ValueError, match=r"must be of false_refusal_rate.*got 'risk'"):
-        certificate_promises(certify(scores, correct, alpha=0.1))
+        certificate_promises(certify(correct, scores, alpha=0.1))
     with pytest.raises(ValueError, match="must promise something"):
-        certificate_promises(certify(scores, ~correct, alpha=0.1))
+        certificate_promises(certify(~correct, scores, alpha=0.1))
     with pytest.raises(ValueError, match="must come with its costs"):
         certificate_promises(certificate({"expected_cost": 0.2}))
     with pytest.raises(ValueError, match="below the highest value"):

@@ -474,16 +474,16 @@ class TestFittedGates:
         """The message is that of the trace in memory."""
         whole = labelled(6, {"tune": 20})
         for here in (whole, save_shards([whole], tmp_path, shard=6)):
-            with pytest.raises(ValueError, match=r"at least, got .* label more"):
+            with pytest.raises(ValueError, match=r"at least .* got .* label more"):
                 fit_fused_gate(here, free_policy())
 
     def test_answers(self) -> None:
         """The curve of the generator's confidence; the first shard holds no answer."""
         chosen = Policy.from_mapping(small_policy().model_dump())
-        hits = [[Hit(0.25)] if number else [] for number in range(10)]
+        hits = [[Hit(0.25)] if number else [] for number in range(40)]
         drawn = trace_of(
             *(
-                (ask(f"excess number {n}", answer="£250 excess"), [row])
+                (ask(f"excess {n // 10} number {n % 10}", answer="£250 excess"), [row])
                 for n, row in enumerate(hits)
             )
         )
