@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import Basis, MissingAnswers
+from raglab.decision.failed_calls import failed_count
 from raglab.decision.learned_cases import Learned, learning_parts, trace_learned
-from raglab.decision.outcome_codes import Tally
+from raglab.decision.outcome_codes import UNEARNED_CELL, Tally
 from raglab.decision.trace_view import TraceView
 from raglab.lab.decision_fitting import held_out_cells
 from raglab.lab.looks import trace_hash
@@ -122,7 +123,8 @@ def count_rates(
     costs: metrics.Costs | None = None,
 ) -> RateCounts:
     """Losses and cases of some rates or of expected cost, and a case's cost, for each policy."""
-    return tally_losses(tally(trace, policies, arm), names, costs)
+    counted = with_failed_calls(tally(trace, policies, arm), failed_count(trace))
+    return tally_losses(counted, names, costs)
 
 
 class SplitCounts(NamedTuple):
@@ -156,11 +158,28 @@ def count_split(
     Args:
       start: policy that always-answer is made of.
     """
-    counts = tally(trace, [*candidates, always_answer(start)], arm)
+    counts = with_failed_calls(
+        tally(trace, [*candidates, always_answer(start)], arm), failed_count(trace)
+    )
     of_candidates = counts._replace(
         cells=counts.cells[:-1], stages=counts.stages[:-1], missing=counts.missing[:-1]
     )
     return SplitCounts(tally_losses(of_candidates, names, costs), counts.cells[-1], counts.labels)
+
+
+def with_failed_calls(counted: Tally, failed: int) -> Tally:
+    """Counted decisions in which cases whose calls failed are answers never recorded (S6.3).
+
+    Each is a wrong answer, and one of those of which 5 % may be missing.
+    """
+    if not failed:
+        return counted
+    cells = counted.cells.copy()
+    cells[:, UNEARNED_CELL] += failed
+    answered = metrics.rate_counts(cells)[:, metrics.COUNTS.index("answered")]
+    k, n = counted.missing.T
+    missing = np.stack([k + failed, np.maximum(n + failed, answered)], axis=1)
+    return counted._replace(cells=cells, missing=missing)
 
 
 def tally_losses(counted: Tally, names: Sequence[str], costs: metrics.Costs | None) -> RateCounts:

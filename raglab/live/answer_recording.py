@@ -32,6 +32,7 @@ from raglab.answering.metered_client import (
 from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
+from raglab.decision.failed_calls import FAILED_CALLS, RECORDED, with_failed_calls
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
@@ -52,7 +53,7 @@ from raglab.store.blobs import Blobs, cache_file, cache_folder, own_secret
 from raglab.store.policies import load_pack
 from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
-from raglab.values import Chunk, Generator, ModelUnavailableError
+from raglab.values import Case, Chunk, Generator, ModelUnavailableError
 from raglab.words.canonical import canonical_json, digest
 
 FILE = "answers.sqlite"  # in the user's cache folder
@@ -82,7 +83,7 @@ class MissingAnswersWarning(UserWarning):
         self.missing = missing
 
 
-@takes(trace="trace", policy="policy")
+@takes(every_case=True, trace="trace", policy="policy")
 def record_answers(
     trace: values.TraceData,
     policy: PolicyData,
@@ -101,12 +102,13 @@ def record_answers(
     the question and the hits alone, so that the same set at another depth or arm is answered once.
 
     Where the model fails, the answer is missing: nothing is recorded, and a `MissingAnswersWarning`
-    counts the reasons. A wrong key, model or address ends the requests with its batch: the rest is
-    missing as not requested, and the warning says what to correct; so does a 403 before any answer,
-    while a later one concerns its own question only. The next run on the returned trace requests
-    these alone: answers of the same generator and scorer stay in the trace, also where they were
-    recorded for another policy or arm. An answer of a `ModelGenerator` that was cut off is
-    requested again only with another max_tokens, prompt, model or seed.
+    counts the reasons. Such a case stays in the trace; all that decides leaves it out and states
+    the number of such cases. A wrong key, model or address ends the requests with its batch: the
+    rest is missing as not requested, and the warning says what to correct; so does a 403 before any
+    answer, while a later one concerns its own question only. The next run on the returned trace
+    requests these alone: answers of the same generator and scorer stay in the trace, also where
+    they were recorded for another policy or arm. An answer of a `ModelGenerator` that was cut off
+    is requested again only with another max_tokens, prompt, model or seed.
 
     Args:
       trace: in memory, with the texts of its hits.
@@ -170,14 +172,16 @@ def record_answers(
     held = list(
         dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier])
     )
-    if isinstance(trace, Trace) and earlier and len(held) == len(earlier):
+    meta = with_failed_calls(
+        trace.meta, RECORDED, _failed_cases(trace, {row for row, _ in failed}, keys)
+    )
+    if isinstance(trace, Trace) and earlier and len(held) == len(earlier) and meta == trace.meta:
         return trace  # nothing new: the same trace, so that a cell that is run again makes no other
     answers = answer_sets(
         held, [known[key.case, key.chunks] for key in held], generator.name, scorer.name
     )
     # Another generator, or another structure, answers otherwise: the trace with its answers is
     # another trace.
-    meta = dict(trace.meta)
     if "fingerprint" in meta:
         made_of = (
             f"{meta['fingerprint']} {generator.name} {scorer.name} {policy.structure} {named} "
@@ -191,6 +195,24 @@ def record_answers(
         meta[ANSWER_REQUESTS] = _request_counts(meter.counts, run, failed)
     parts = {part.name: getattr(trace, part.name) for part in fields(values.TraceData)}
     return Trace(**parts | {"meta": meta, "answers": answers})
+
+
+def _failed_cases(
+    trace: values.TraceData, failed: Collection[int], keys: Sequence[AnswerKey]
+) -> list[Case]:
+    """Cases whose model failed, in this run or in an earlier one that asked for other arms.
+
+    Args:
+      failed: rows of this run.
+      keys: sets of hits that this run asked for.
+    """
+    asked = {key.case for key in keys}
+    earlier = trace.meta.get(FAILED_CALLS, {}).get(RECORDED, {})
+    return [
+        case
+        for row, case in enumerate(trace.cases)
+        if row in failed or (row not in asked and case.id in earlier)
+    ]
 
 
 class _Run:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from raglab.answering.metered_client import SPENT
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.document_names import full_sources, known_documents
+from raglab.decision.failed_calls import with_failed_calls
 from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
@@ -313,7 +314,7 @@ def _number(value: object) -> float | None:
         return np.inf
 
 
-@takes(trace="trace", signals="signals", policy="policy")
+@takes(every_case=True, trace="trace", signals="signals", policy="policy")
 def add_signals(
     trace: Trace,
     signals: str | SignalFunction | Sequence[str | SignalFunction],
@@ -375,8 +376,13 @@ def add_signals(
             rows = signal_rows(trace, function, numbers, structure, trace.answers)
             _check_rows(function, rows)
             whose = [f"case {trace.cases[places[0][0]].id!r}" for places in rows.places.values()]
-            known = _fill(function, rows, whose, store)
+            known, failed = _fill(function, rows, whose, store)
+            cases = {place[0] for key in failed for place in rows.places[key]}
             out = _with_column(out, function, rows, known)
+            meta = with_failed_calls(
+                out.meta, function.name, [trace.cases[row] for row in sorted(cases)]
+            )
+            out = out if meta == out.meta else replace(out, meta=meta)
     return out
 
 
@@ -404,8 +410,11 @@ def _check_rows(function: SignalFunction, rows: SignalRows) -> None:
 
 def _fill(
     function: SignalFunction, rows: SignalRows, whose: Sequence[str], store: Blobs
-) -> dict[str, MeasuredRow]:
-    """Values of all rows by key: from the store, else measured batch by batch and kept there."""
+) -> tuple[dict[str, MeasuredRow], list[str]]:
+    """Values of all rows by key: from the store, else measured batch by batch and kept there.
+
+    Also the keys for which the model of the function gave none.
+    """
     stored = store.get(list(rows.cells))
     known = {
         key: MeasuredRow(*_PACKED.unpack(raw))
@@ -417,12 +426,12 @@ def _fill(
     batches = [
         pending[start : start + function.batch] for start in range(0, len(pending), function.batch)
     ]
-    failed = _failed_rows(function)
+    before, failed = _failed_rows(function), list[str]()
     try:
         for keys in progress(
             batches, function.name, "row", size=len, total=len(rows.cells), done=len(known)
         ):
-            begin = perf_counter()
+            begin, n_failed = perf_counter(), _failed_rows(function).total()
             measured = measure(
                 function, [rows.cells[key] for key in keys], [names[key] for key in keys]
             )
@@ -431,6 +440,8 @@ def _fill(
                 key: MeasuredRow(float(value), ms)
                 for key, value in zip(keys, measured, strict=True)
             }
+            if _failed_rows(function).total() > n_failed:
+                failed += [key for key, row in fresh.items() if isnan(row.value)]
             # What is missing is asked for again the next time: a server may have been down, or a
             # budget spent.
             store.put(
@@ -445,10 +456,10 @@ def _fill(
         )
         warn_user(f"add_signals was stopped: {where}; the next run goes on from there.")
         raise
-    lost = _failed_rows(function) - failed  # of this run
+    lost = _failed_rows(function) - before  # of this run
     if lost:
         warn_user(_missing_warning(function.name, lost, len(pending)))
-    return known
+    return known, failed
 
 
 def _failed_rows(function: SignalFunction) -> Counter[str]:

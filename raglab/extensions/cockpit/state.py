@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.failed_calls import answered_cases, failed_note
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.measured_trace import Measured
 from raglab.decision.refusal_warnings import refusal_text
@@ -672,6 +673,7 @@ def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:
     if not len(trace):
         msg = "a cockpit must have cases to show, got a trace of none; build it with cases."
         raise ValueError(msg)
+    trace = answered_cases(trace)
     splits, notes = {case.split for case in trace.cases}, []
     split = "tune" if "tune" in splits else "all"
     if split == "tune":
@@ -681,6 +683,7 @@ def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:
             "The trace has no split `tune`: what is chosen here is judged on the very cases it "
             "was chosen on."
         )
+    notes += filter(None, [failed_note(trace)])
     known = [row for row, case in enumerate(trace.cases) if case.expect_status is not None]
     if not known:
         notes.append("No case has a label: decisions are shown, rates and costs need labels.")
