@@ -116,8 +116,8 @@ class RequiredConfidence:
             raise _lacking(self.name, self.switch)
         elif hasattr(self.base, "probe_confidence"):
             self.known.pop(self.name, None)
-            reason = "the server gives no log-probabilities any more"
-            raise ModelUnavailableError(f"{reason}.", kind=NO_CONFIDENCE, reason=reason)
+            msg = "the server gives no log-probabilities any more"
+            raise ModelUnavailableError(msg, kind=NO_CONFIDENCE)
 
 
 def given_confidence(generation: Generation) -> float:

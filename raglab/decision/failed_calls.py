@@ -1,6 +1,6 @@
 """Failed calls (algebra): cases whose model, judge or retriever failed, left out, counted (S0.1).
 
-An error is neither an answer nor a refusal. Which cases a call failed for stands in the meta of
+An error is neither an answer nor a refusal. For which cases a call failed stands in the meta of
 their trace. Whatever reads decisions reads the trace without them, and states their number.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from raglab.values import Case
 
-FAILED_CALLS = "failed_calls"  # key of the meta: by what was called, id and split of each case
+FAILED_CALLS = "failed_calls"  # key of the meta: rows of call, id and split of a case
 RECORDED = "recorded answers"  # the call of `record_answers`
 
 
@@ -23,26 +23,18 @@ def with_failed_calls(meta: Mapping[str, Any], call: str, cases: Iterable[Case])
       call: `RECORDED`, or the name of a signal.
       cases: those it failed for.
     """
-    calls = {**meta.get(FAILED_CALLS, {}), call: {case.id: case.split for case in cases}}
-    stated = {name: splits for name, splits in calls.items() if splits}
-    rest = {name: value for name, value in meta.items() if name != FAILED_CALLS}
-    return rest | ({FAILED_CALLS: stated} if stated else {})
+    rows = [row for row in meta.get(FAILED_CALLS, ()) if row[0] != call]
+    rows += [[call, case.id, case.split] for case in cases]
+    return {**meta, FAILED_CALLS: rows} if rows or FAILED_CALLS in meta else dict(meta)
 
 
 def with_splits(meta: Mapping[str, Any], cases: Iterable[Case]) -> dict[str, Any]:
     """Meta whose failed calls state the splits that these cases have now."""
-    calls = meta.get(FAILED_CALLS, {})
-    now = {case.id: case.split for case in cases} if calls else {}
-    return dict(meta) | (
-        {
-            FAILED_CALLS: {
-                call: {name: now.get(name, split) for name, split in splits.items()}
-                for call, splits in calls.items()
-            }
-        }
-        if calls
-        else {}
-    )
+    if FAILED_CALLS not in meta:
+        return dict(meta)
+    now = {case.id: case.split for case in cases}
+    rows = [[call, name, now.get(name, split)] for call, name, split in meta[FAILED_CALLS]]
+    return {**meta, FAILED_CALLS: rows}
 
 
 def joined_failed_calls(
@@ -54,47 +46,33 @@ def joined_failed_calls(
       metas: of the traces.
       key: of the entry.
     """
-    calls: dict[str, dict[str, Any]] = {}
-    for meta in metas:
-        for call, splits in meta.get(key, {}).items():
-            calls[call] = calls.get(call, {}) | splits
-    return {key: calls} if calls else {}
+    rows = dict.fromkeys(tuple(row) for meta in metas for row in meta.get(key, ()))
+    return {key: list(map(list, rows))} if rows else {}
 
 
 def failed_splits(meta: Mapping[str, Any]) -> dict[str, str | None]:
     """Split of each case for which some call failed, by id; None where it has none."""
-    calls = meta.get(FAILED_CALLS, {})
-    return {name: split for splits in calls.values() for name, split in splits.items()}
+    return {name: split for _, name, split in meta.get(FAILED_CALLS, ())}
 
 
 # a trace, in memory or of shards
 def answered_cases(trace: Any) -> Any:  # noqa: ANN401
     """The trace without the cases for which a call failed; itself where none did.
 
-    Raises:
-      ValueError: a call failed for every case.
-
     Source: rule S0.1.
     """
     failed = failed_splits(trace.meta)
     if not failed:
         return trace
-    cases = trace.cases
-    rows = [row for row, case in enumerate(cases) if case.id not in failed]
-    if not rows:
-        msg = (
-            f"some case must have no failed call, got one for each of {len(cases)} cases; make the "
-            "calls again."
-        )
-        raise ValueError(msg)
-    return trace if len(rows) == len(cases) else trace.subset(rows)
+    rows = [row for row, case in enumerate(trace.cases) if case.id not in failed]
+    return trace if len(rows) == len(trace) else trace.subset(rows)
 
 
 # a trace, in memory or of shards
 def failed_count(trace: Any) -> int:  # noqa: ANN401
     """How many cases of the splits of a trace were left out, since a call failed."""
     failed = failed_splits(trace.meta)
-    splits = {None, *(case.split for case in trace.cases)} if failed else set()
+    splits = {None, *(case.split for case in trace.cases)} if failed else ()
     return sum(split in splits for split in failed.values())
 
 
@@ -107,18 +85,14 @@ def failed_sentence(count: int, cases: int) -> str:
 
     Example:
       >>> failed_sentence(6, 14)
-      '6 of 20 cases are left out, since their model, judge or retriever failed'
+      '6 of 20 cases left out: their model, judge or retriever failed'
     """
-    return (
-        f"{count:,} of {cases + count:,} cases {'is' if count == 1 else 'are'} left out, since "
-        "their model, judge or retriever failed"
-        if count
-        else ""
-    )
+    which = f"{count:,} of {cases + count:,} cases left out"
+    return f"{which}: their model, judge or retriever failed" if count else ""
 
 
 # a trace, in memory or of shards
 def failed_note(trace: Any) -> str:  # noqa: ANN401
     """The same of a trace, as a note; '' where no call failed."""
     sentence = failed_sentence(failed_count(trace), len(trace))
-    return f"{sentence} (S0.1)." if sentence else ""
+    return sentence and f"{sentence} (S0.1)."

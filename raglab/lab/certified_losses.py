@@ -123,8 +123,7 @@ def count_rates(
     costs: metrics.Costs | None = None,
 ) -> RateCounts:
     """Losses and cases of some rates or of expected cost, and a case's cost, for each policy."""
-    counted = with_failed_calls(tally(trace, policies, arm), failed_count(trace))
-    return tally_losses(counted, names, costs)
+    return tally_losses(certified_tally(trace, policies, arm), names, costs)
 
 
 class SplitCounts(NamedTuple):
@@ -158,27 +157,24 @@ def count_split(
     Args:
       start: policy that always-answer is made of.
     """
-    counts = with_failed_calls(
-        tally(trace, [*candidates, always_answer(start)], arm), failed_count(trace)
-    )
+    counts = certified_tally(trace, [*candidates, always_answer(start)], arm)
     of_candidates = counts._replace(
         cells=counts.cells[:-1], stages=counts.stages[:-1], missing=counts.missing[:-1]
     )
     return SplitCounts(tally_losses(of_candidates, names, costs), counts.cells[-1], counts.labels)
 
 
-def with_failed_calls(counted: Tally, failed: int) -> Tally:
+def certified_tally(trace: TraceView, policies: Sequence[PolicyData], arm: str | None) -> Tally:
     """Counted decisions in which cases whose calls failed are answers never recorded (S6.3).
 
     Each is a wrong answer, and one of those of which 5 % may be missing.
     """
+    counted, failed = tally(trace, policies, arm), failed_count(trace)
     if not failed:
         return counted
-    cells = counted.cells.copy()
-    cells[:, UNEARNED_CELL] += failed
+    cells = counted.cells + failed * (np.arange(metrics.N_CELLS) == UNEARNED_CELL)
     answered = metrics.rate_counts(cells)[:, metrics.COUNTS.index("answered")]
-    k, n = counted.missing.T
-    missing = np.stack([k + failed, np.maximum(n + failed, answered)], axis=1)
+    missing = np.stack([counted.missing[:, 0] + failed, answered], axis=1)
     return counted._replace(cells=cells, missing=missing)
 
 

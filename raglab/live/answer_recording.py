@@ -32,7 +32,7 @@ from raglab.answering.metered_client import (
 from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
-from raglab.decision.failed_calls import FAILED_CALLS, RECORDED, with_failed_calls
+from raglab.decision.failed_calls import RECORDED, failed_splits, with_failed_calls
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
@@ -53,7 +53,7 @@ from raglab.store.blobs import Blobs, cache_file, cache_folder, own_secret
 from raglab.store.policies import load_pack
 from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
-from raglab.values import Case, Chunk, Generator, ModelUnavailableError
+from raglab.values import Chunk, Generator, ModelUnavailableError
 from raglab.words.canonical import canonical_json, digest
 
 FILE = "answers.sqlite"  # in the user's cache folder
@@ -172,9 +172,15 @@ def record_answers(
     held = list(
         dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier])
     )
-    meta = with_failed_calls(
-        trace.meta, RECORDED, _failed_cases(trace, {row for row, _ in failed}, keys)
-    )
+    # Of an earlier run that asked for other arms, what failed stays so.
+    requested, lacking = {key.case for key in keys}, {row for row, _ in failed}
+    before_failed = failed_splits(trace.meta)
+    cases = [
+        case
+        for row, case in enumerate(trace.cases)
+        if row in lacking or (row not in requested and case.id in before_failed)
+    ]
+    meta = with_failed_calls(trace.meta, RECORDED, cases)
     if isinstance(trace, Trace) and earlier and len(held) == len(earlier) and meta == trace.meta:
         return trace  # nothing new: the same trace, so that a cell that is run again makes no other
     answers = answer_sets(
@@ -195,24 +201,6 @@ def record_answers(
         meta[ANSWER_REQUESTS] = _request_counts(meter.counts, run, failed)
     parts = {part.name: getattr(trace, part.name) for part in fields(values.TraceData)}
     return Trace(**parts | {"meta": meta, "answers": answers})
-
-
-def _failed_cases(
-    trace: values.TraceData, failed: Collection[int], keys: Sequence[AnswerKey]
-) -> list[Case]:
-    """Cases whose model failed, in this run or in an earlier one that asked for other arms.
-
-    Args:
-      failed: rows of this run.
-      keys: sets of hits that this run asked for.
-    """
-    asked = {key.case for key in keys}
-    earlier = trace.meta.get(FAILED_CALLS, {}).get(RECORDED, {})
-    return [
-        case
-        for row, case in enumerate(trace.cases)
-        if row in failed or (row not in asked and case.id in earlier)
-    ]
 
 
 class _Run:

@@ -376,13 +376,19 @@ def add_signals(
             rows = signal_rows(trace, function, numbers, structure, trace.answers)
             _check_rows(function, rows)
             whose = [f"case {trace.cases[places[0][0]].id!r}" for places in rows.places.values()]
-            known, failed = _fill(function, rows, whose, store)
-            cases = {place[0] for key in failed for place in rows.places[key]}
+            n_failed = _failed_rows(function).total()
+            known = _fill(function, rows, whose, store)
             out = _with_column(out, function, rows, known)
-            meta = with_failed_calls(
-                out.meta, function.name, [trace.cases[row] for row in sorted(cases)]
-            )
-            out = out if meta == out.meta else replace(out, meta=meta)
+            # a row without a value says that the model failed only where some did
+            has_failed = _failed_rows(function).total() > n_failed
+            failed = {
+                place[0]
+                for key, row in known.items()
+                if has_failed and isnan(row.value)
+                for place in rows.places[key]
+            }
+            cases = [trace.cases[row] for row in sorted(failed)]
+            out = replace(out, meta=with_failed_calls(out.meta, function.name, cases))
     return out
 
 
@@ -410,11 +416,8 @@ def _check_rows(function: SignalFunction, rows: SignalRows) -> None:
 
 def _fill(
     function: SignalFunction, rows: SignalRows, whose: Sequence[str], store: Blobs
-) -> tuple[dict[str, MeasuredRow], list[str]]:
-    """Values of all rows by key: from the store, else measured batch by batch and kept there.
-
-    Also the keys for which the model of the function gave none.
-    """
+) -> dict[str, MeasuredRow]:
+    """Values of all rows by key: from the store, else measured batch by batch and kept there."""
     stored = store.get(list(rows.cells))
     known = {
         key: MeasuredRow(*_PACKED.unpack(raw))
@@ -426,12 +429,12 @@ def _fill(
     batches = [
         pending[start : start + function.batch] for start in range(0, len(pending), function.batch)
     ]
-    before, failed = _failed_rows(function), list[str]()
+    failed = _failed_rows(function)
     try:
         for keys in progress(
             batches, function.name, "row", size=len, total=len(rows.cells), done=len(known)
         ):
-            begin, n_failed = perf_counter(), _failed_rows(function).total()
+            begin = perf_counter()
             measured = measure(
                 function, [rows.cells[key] for key in keys], [names[key] for key in keys]
             )
@@ -440,8 +443,6 @@ def _fill(
                 key: MeasuredRow(float(value), ms)
                 for key, value in zip(keys, measured, strict=True)
             }
-            if _failed_rows(function).total() > n_failed:
-                failed += [key for key, row in fresh.items() if isnan(row.value)]
             # What is missing is asked for again the next time: a server may have been down, or a
             # budget spent.
             store.put(
@@ -456,10 +457,10 @@ def _fill(
         )
         warn_user(f"add_signals was stopped: {where}; the next run goes on from there.")
         raise
-    lost = _failed_rows(function) - before  # of this run
+    lost = _failed_rows(function) - failed  # of this run
     if lost:
         warn_user(_missing_warning(function.name, lost, len(pending)))
-    return known, failed
+    return known
 
 
 def _failed_rows(function: SignalFunction) -> Counter[str]:

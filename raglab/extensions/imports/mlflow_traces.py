@@ -138,7 +138,7 @@ def _spans(trace: Any) -> Iterator[LoggedSpan]:  # noqa: ANN401 - MLflow's
             start,
             attributes,
             () if number else events,
-            getattr(span.status.status_code, "value", span.status.status_code) == "ERROR",
+            is_failed=span.status.status_code == "ERROR",
         )
 
 

@@ -332,7 +332,7 @@ def yes_no_scorer(
       least_mass: least probability of yes and no together, in [0, 1].
 
     Raises:
-      ValueError: the question is empty, or a least mass outside [0, 1]. Of `score`: the backend gives no alternatives with
+      ValueError: the question is empty. Of `score`: the backend gives no alternatives with
         log-probabilities.
 
     Source: Kadavath et al. 2022, Language models (mostly) know what they know.
@@ -342,9 +342,6 @@ def yes_no_scorer(
             "a yes or no question must be a text, got an empty one; leave it out for that of "
             "sufficiency."
         )
-        raise ValueError(msg)
-    if not 0.0 <= least_mass <= 1.0:
-        msg = f"least_mass must be in [0, 1], got {least_mass!r}; {LEAST_MASS} is usual."
         raise ValueError(msg)
     _check_door(client, prompt, max_prompt_tokens)
     closing = f"{question.strip()} Reply with yes or no."

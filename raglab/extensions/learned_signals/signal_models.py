@@ -290,7 +290,7 @@ def yes_no(
         score, as where a model begins with its thoughts.
 
     Raises:
-      ValueError: the question is empty, or a least mass outside [0, 1].
+      ValueError: the question is empty.
 
     Source: Kadavath et al. 2022.
     """

@@ -456,7 +456,7 @@ def test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one(
     asked = client(llama, timeout=3.0 if reply.pause else 10.0)
     for made in (
         judge_scorer(asked, NO_BUDGET, RUBRICS["sufficient"]),
-        yes_no_scorer(asked, NO_BUDGET, SUFFICES),
+        yes_no_scorer(asked, NO_BUDGET, SUFFICES, least_mass=0.0),
     ):
         assert made.score("the first?", PASSAGES) > 0.0
         llama.failing = {"the second?": reply}
