@@ -26,6 +26,7 @@ from raglab.decision.answer_text import (
     is_right_answer,
     text_cases,
 )
+from raglab.decision.failed_calls import RECORDED, with_failed_calls
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
@@ -557,7 +558,7 @@ class TestMissingIsNoRefusal:
     def half_recorded(*, gold: bool) -> Trace:
         """Six cases, of which the last three should be refused.
 
-        No answer is recorded for q2, q4 and q5.
+        No answer is recorded for q2, q4 and q5, and no call failed.
         """
         labels = ["ok"] * 3 + ["refuse"] * 3
         cases = [
@@ -568,7 +569,8 @@ class TestMissingIsNoRefusal:
         fields = (made.cases, made.chunks, made.arms, made.hits)
         trace = Trace(*fields, made.pattern_hits, {"fingerprint": "f" * 16, "cases_hash": "c" * 16})
         with pytest.warns(UserWarning, match="3 of 6 answers are missing"):
-            return record_answers(trace, FREE, Fails(frozenset({2, 4, 5})), Weighed())
+            trace = record_answers(trace, FREE, Fails(frozenset({2, 4, 5})), Weighed())
+        return replace(trace, meta=with_failed_calls(trace.meta, RECORDED, ()))
 
     @pytest.mark.parametrize("gold", [True, False])
     def test_it_is_refused_and_not_correct(self, *, gold: bool) -> None:

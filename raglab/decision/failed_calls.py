@@ -59,12 +59,18 @@ def failed_splits(meta: Mapping[str, Any]) -> dict[str, str | None]:
 def answered_cases(trace: Any) -> Any:  # noqa: ANN401
     """The trace without the cases for which a call failed; itself where none did.
 
+    Raises:
+      ValueError: a call failed for every case.
+
     Source: rule S0.1.
     """
     failed = failed_splits(trace.meta)
     if not failed:
         return trace
     rows = [row for row, case in enumerate(trace.cases) if case.id not in failed]
+    if not rows:
+        msg = f"some case must have no failed call, got none of {len(trace)}; make them again."
+        raise ValueError(msg)
     return trace if len(rows) == len(trace) else trace.subset(rows)
 
 

@@ -32,7 +32,7 @@ from raglab.answering.metered_client import (
 from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
-from raglab.decision.failed_calls import RECORDED, failed_splits, with_failed_calls
+from raglab.decision.failed_calls import FAILED_CALLS, RECORDED, failed_splits, with_failed_calls
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.misuse import takes
 from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
@@ -148,7 +148,8 @@ def record_answers(
     meter = _meter(generator, budget, at_once)
     named = trace.arms if arms is None else tuple(arms)
     sets_of = _policy_sets if decided_only else _every
-    keys = [key for arm in named for key in sets_of(trace, policy, arm)]
+    every = replace(trace, meta={**trace.meta, FAILED_CALLS: ()})  # none is left out here
+    keys = [key for arm in named for key in sets_of(every, policy, arm)]
     known = _recorded_answers(trace, generator.name, scorer.name)
     _warn_of_no_text(trace, {number for key in keys for number in key.chunks})
     before = len(known)
