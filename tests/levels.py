@@ -158,6 +158,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_fork_reads_what_the_worker_reads",
         ),
         "fuzz/test_fuzz_resigned_logs.py": ("test_re_signed_logs_are_read",),
+        "test_failed_calls.py": ("TestLeftOut.test_it_decides_as_the_rest",),
         "test_answer_basis.py": (
             "TestComparisons.test_a_report_says_so",
             "TestComparisons.test_a_study_judges_by_text",

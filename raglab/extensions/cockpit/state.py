@@ -117,7 +117,7 @@ class CockpitState:
         arm: str | None = None,
     ) -> None:
         check_in_memory(trace, "a cockpit")
-        self._whole = trace
+        self._whole = trace = answered_cases(trace)
         self.arm = trace.arms[0] if arm is None else trace.arms[trace.arm(arm)]
         self.trace, self.split, self.labelled, self.notes = _shown_cases(trace)
         self._held = Measured(self.trace)
@@ -673,7 +673,6 @@ def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:
     if not len(trace):
         msg = "a cockpit must have cases to show, got a trace of none; build it with cases."
         raise ValueError(msg)
-    trace = answered_cases(trace)
     splits, notes = {case.split for case in trace.cases}, []
     split = "tune" if "tune" in splits else "all"
     if split == "tune":
